@@ -1,0 +1,74 @@
+"""Everything that Meshwright raises for its users.
+
+    MeshwrightError
+     ├── InvalidInput (also a ValueError)      exit code 2
+     │    ├── InvalidSpec        a file or a value breaks its own rules; lists every fault
+     │    ├── UnknownName        a name that no catalogue holds; names the nearest
+     │    ├── NotModelled        understood, but outside what is priced; says what
+     │    └── IllegalPlan        a plan that the runtime refuses; lists every broken rule
+     └── NothingFits                            exit code 3
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+class MeshwrightError(Exception):
+    """Root of every error that Meshwright raises for its users."""
+
+
+class InvalidInput(MeshwrightError, ValueError):
+    """The question itself is wrong: the message names the value, the rule and the nearest thing that works."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One broken rule: where it stands (a path such as `levels[1].bandwidth`) and what is wrong there."""
+
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}" if self.where else self.what
+
+
+class InvalidSpec(InvalidInput):
+    """A specification breaks its own rules; `faults` holds all of them at once."""
+
+    def __init__(self, subject: str, faults: Sequence[Fault]) -> None:
+        self.subject = subject
+        self.faults = tuple(faults)
+        listed = "".join(f"\n  - {fault}" for fault in self.faults)
+        super().__init__(f"{subject} is not valid:{listed}")
+
+
+class UnknownName(InvalidInput):
+    """A name that no catalogue holds, with the nearest ones that exist."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        self.kind, self.name = kind, name
+        self.known = tuple(sorted(known))
+        near = difflib.get_close_matches(name.lower(), self.known, n=3, cutoff=0.4)
+        hint = f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(self.known)}"
+        super().__init__(f"unknown {kind} {name!r}{hint}")
+
+
+class NotModelled(InvalidInput):
+    """Understood, but outside of what is priced today."""
+
+
+class IllegalPlan(InvalidInput):
+    """A plan that the runtime refuses; `faults` holds every broken rule with its nearest legal change."""
+
+    def __init__(self, subject: str, faults: Sequence[Fault]) -> None:
+        self.subject = subject
+        self.faults = tuple(faults)
+        listed = "".join(f"\n  - {fault}" for fault in self.faults)
+        super().__init__(f"{subject} is not legal:{listed}")
+
+
+class NothingFits(MeshwrightError):
+    """Legal plans exist, but none fits in memory; the message says what would."""

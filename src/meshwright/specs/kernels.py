@@ -1,0 +1,83 @@
+"""Kernels: the fitted constants of one accelerator's matrix products, attention, copies and collectives."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from meshwright.specs.base import Spec
+
+NonNegative = Annotated[float, Field(ge=0)]
+Fraction = Annotated[float, Field(gt=0, le=1)]
+Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+
+
+class TileConstants(Spec):
+    """What the tile form of the GEMM time adds to the simple one."""
+
+    prologue_k: NonNegative
+    """Contraction length that one tile's prologue costs (k0)."""
+    tile_size: NonNegative
+    """Efficiency lost on small tiles (c_tile)."""
+    wave_quantisation: Annotated[float, Field(ge=0, le=1)]
+    """How hard the last, partly filled wave counts (theta)."""
+    power_derate: NonNegative
+    """Slow-down of long products under the power limit (delta)."""
+
+
+class GemmConstants(Spec):
+    """Constants of the GEMM time; without the tile part the simple form is used."""
+
+    efficiency: Fraction
+    """Share of the dense peak that a large product reaches (eta)."""
+    memory_efficiency: Fraction
+    """Share of the memory bandwidth that a memory-bound product reaches (eta_mem)."""
+    launch_s: NonNegative
+    """Fixed time of one product (t0), seconds."""
+    tile: TileConstants | None = None
+
+
+class AttentionConstants(Spec):
+    """Constants of the fused attention time."""
+
+    efficiency: Fraction
+    """Share of the dense peak at infinite sequence length (eta)."""
+    half_sequence: NonNegative
+    """Sequence length at which half of that is reached (s0), tokens."""
+    occupancy: NonNegative
+    """Cost of filling the multiprocessors with too few tiles (c)."""
+    launch_s: NonNegative
+    """Fixed time of one call (t0), seconds."""
+    backward_ratio: PositiveFloat
+    """Backward over forward time."""
+
+
+class CollectiveConstants(Spec):
+    """T = latency + root * sqrt(w / 1 kB) + w / bandwidth for w bytes sent by one rank, inside one domain."""
+
+    ranks: PositiveInt
+    """Ranks in the measured group."""
+    latency_s: NonNegative
+    """alpha, seconds."""
+    root_s: NonNegative
+    """gamma, seconds per square root of kB."""
+    bandwidth: PositiveFloat
+    """B, bytes/s sent by one rank."""
+
+
+class Kernels(Spec):
+    """The kernel and collective constants of one accelerator."""
+
+    id: str
+    gemm: GemmConstants
+    attention: AttentionConstants
+    elementwise_efficiency: Fraction
+    """Share of the memory bandwidth that element-wise and norm kernels reach."""
+    collectives: dict[Operation, Annotated[tuple[CollectiveConstants, ...], Field(min_length=1)]] = {}
+    """Per operation, by growing group size; empty: alpha-beta from the link, assumed."""
+    communication_multiprocessors: PositiveInt
+    """Multiprocessors that a running collective occupies."""
+    assumed: tuple[str, ...] = ()
+    """What in here is an assumption rather than a fit, for the user's eyes."""
+    sources: dict[str, str]

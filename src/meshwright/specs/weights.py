@@ -1,0 +1,144 @@
+"""Weights: every weight tensor of a model, by part, and along which dimension tensor parallelism splits it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from meshwright.specs.model import Attention, Experts, LayerKind, Mlp, Model
+
+Part = Literal["embedding", "positions", "attention", "mlp", "experts", "shared_experts", "router", "norms", "head"]
+Split = Literal["heads", "kv_heads", "ffn", "vocab", "none"]
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One weight tensor (or several alike)."""
+
+    part: Part
+    name: str
+    elements: int
+    """Parameters in it, before any split."""
+    split: Split = "none"
+    """The dimension that tensor parallelism divides; `none`: every rank holds all of it."""
+    active: int | None = None
+    """Parameters that one token passes through; None: all."""
+
+
+def layer_weights(model: Model, kind: LayerKind) -> list[Weight]:
+    """The weights of one layer of a kind."""
+    norm = model.hidden_size * (2 if model.norm == "layer" else 1)
+    return [
+        *_attention(model.hidden_size, kind.attention),
+        *_feed_forward(model.hidden_size, kind.feed_forward),
+        Weight("norms", "layer norms", kind.norms * norm),
+    ]
+
+
+def embedding_weights(model: Model) -> list[Weight]:
+    """The weights in front of the first layer."""
+    weights = [Weight("embedding", "token embedding", model.vocab_size * model.hidden_size, "vocab")]
+    if model.learned_positions:
+        weights.append(Weight("positions", "positions", model.learned_positions * model.hidden_size))
+    return weights
+
+
+def head_weights(model: Model) -> list[Weight]:
+    """The weights behind the last layer; a tied head adds none of its own."""
+    weights = [Weight("norms", "final norm", model.hidden_size * (2 if model.norm == "layer" else 1))]
+    if not model.tied_embeddings:
+        weights.append(Weight("head", "output head", model.vocab_size * model.hidden_size, "vocab"))
+    if model.head_bias:
+        weights.append(Weight("head", "output head bias", model.vocab_size, "vocab"))
+    return weights
+
+
+def model_weights(model: Model) -> Iterator[tuple[int, Weight]]:
+    """Every weight with the number of times that it stands in the model."""
+    for weight in (*embedding_weights(model), *head_weights(model)):
+        yield 1, weight
+    for kind, count in zip(model.layer_kinds, model.layers_per_kind, strict=True):
+        for weight in layer_weights(model, kind):
+            yield count, weight
+
+
+def parameters_by_part(model: Model) -> dict[str, int]:
+    """Parameters of each part, exact; they add up to the model."""
+    parts: dict[str, int] = {}
+    for count, weight in model_weights(model):
+        parts[weight.part] = parts.get(weight.part, 0) + count * weight.elements
+    return parts
+
+
+def parameter_count(model: Model) -> int:
+    """All parameters; a tied head counts once."""
+    return sum(count * weight.elements for count, weight in model_weights(model))
+
+
+def active_parameter_count(model: Model) -> int:
+    """Parameters that one token passes through: all, less the routed experts that it does not visit."""
+    return sum(
+        count * (weight.elements if weight.active is None else weight.active)
+        for count, weight in model_weights(model)
+    )
+
+
+def _attention(hidden: int, attention: Attention) -> Iterator[Weight]:
+    heads, kv_heads = attention.heads, attention.kv_heads
+    query, key, value = heads * attention.head_dim, kv_heads * attention.head_dim, kv_heads * attention.value_head_dim
+    output = heads * attention.value_head_dim
+    if attention.latent:
+        yield from _latent_projections(hidden, attention)
+    else:
+        bias = 1 if attention.qkv_bias else 0
+        yield Weight("attention", "query", query * (hidden + bias), "heads")
+        yield Weight("attention", "key and value", (key + value) * (hidden + bias), "kv_heads")
+        if attention.qk_norm == "head":
+            yield Weight("attention", "query and key norms", 2 * attention.head_dim)
+        if attention.qk_norm == "width":
+            yield Weight("attention", "query norm", query, "heads")
+            yield Weight("attention", "key norm", key, "kv_heads")
+    if attention.sinks:
+        yield Weight("attention", "sinks", heads, "heads")
+    yield Weight("attention", "output", output * hidden, "heads")
+    if attention.output_bias:
+        yield Weight("attention", "output bias", hidden)
+
+
+def _latent_projections(hidden: int, attention: Attention) -> Iterator[Weight]:
+    latent = attention.latent
+    assert latent is not None
+    query = attention.heads * attention.head_dim
+    key_and_value = attention.heads * (attention.head_dim - latent.rope_head_dim + attention.value_head_dim)
+    bias = 1 if attention.qkv_bias else 0
+    if latent.query_rank is None:
+        yield Weight("attention", "query", query * hidden, "heads")
+    else:
+        yield Weight("attention", "query down", latent.query_rank * (hidden + bias))
+        yield Weight("attention", "query norm", latent.query_rank)
+        yield Weight("attention", "query up", query * latent.query_rank, "heads")
+    yield Weight("attention", "key and value down", (latent.kv_rank + latent.rope_head_dim) * (hidden + bias))
+    yield Weight("attention", "key and value norm", latent.kv_rank)
+    yield Weight("attention", "key and value up", key_and_value * latent.kv_rank, "heads")
+
+
+def _feed_forward(hidden: int, block: Mlp | Experts) -> Iterator[Weight]:
+    if isinstance(block, Mlp):
+        yield from _mlp("mlp", hidden, block.ffn_size, block.gated, block.bias)
+        return
+    expert = sum(weight.elements for weight in _mlp("mlp", hidden, block.ffn_size, block.gated, block.bias))
+    yield Weight("router", "router", block.count * (hidden + (1 if block.router_bias else 0)))
+    yield Weight("experts", "routed experts", block.count * expert, "ffn", active=block.active * expert)
+    if block.shared_ffn_size:
+        yield from _mlp("shared_experts", hidden, block.shared_ffn_size, block.gated, bias=False)
+    if block.shared_gate:
+        yield Weight("shared_experts", "shared expert gate", hidden)
+
+
+def _mlp(part: Part, hidden: int, ffn: int, gated: bool, bias: bool) -> Iterator[Weight]:
+    inputs = 2 if gated else 1
+    yield Weight(part, "up", inputs * ffn * (hidden + (1 if bias else 0)), "ffn")
+    yield Weight(part, "down", ffn * hidden, "ffn")
+    if bias:
+        yield Weight(part, "down bias", hidden)
