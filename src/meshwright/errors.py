@@ -1,12 +1,12 @@
 """Everything that Meshwright raises for its users.
 
-    MeshwrightError
-     ├── InvalidInput (also a ValueError)      exit code 2
-     │    ├── InvalidSpec        a file or a value breaks its own rules; lists every fault
-     │    ├── UnknownName        a name that no catalogue holds; names the nearest
-     │    ├── NotModelled        understood, but outside what is priced; says what
-     │    └── IllegalPlan        a plan that the runtime refuses; lists every broken rule
-     └── NothingFits                            exit code 3
+MeshwrightError
+ ├── InvalidInput (also a ValueError)      exit code 2
+ │    ├── InvalidSpec        a file or a value breaks its own rules; lists every fault
+ │    ├── UnknownName        a name that no catalogue holds; names the nearest
+ │    ├── NotModelled        understood, but outside what is priced; says what
+ │    └── IllegalPlan        a plan that the runtime refuses; lists every broken rule
+ └── NothingFits                            exit code 3
 """
 
 from __future__ import annotations

@@ -49,9 +49,7 @@ class Attention(Spec):
         if self.heads % self.kv_heads:
             raise ValueError(f"heads {self.heads} must be a multiple of kv_heads {self.kv_heads}")
         if self.latent and self.latent.rope_head_dim >= self.head_dim:
-            raise ValueError(
-                f"rope_head_dim {self.latent.rope_head_dim} must be smaller than head_dim {self.head_dim}"
-            )
+            raise ValueError(f"rope_head_dim {self.latent.rope_head_dim} must be smaller than head_dim {self.head_dim}")
         return self
 
 

@@ -79,8 +79,7 @@ def parameter_count(model: Model) -> int:
 def active_parameter_count(model: Model) -> int:
     """Parameters that one token passes through: all, less the routed experts that it does not visit."""
     return sum(
-        count * (weight.elements if weight.active is None else weight.active)
-        for count, weight in model_weights(model)
+        count * (weight.elements if weight.active is None else weight.active) for count, weight in model_weights(model)
     )
 
 

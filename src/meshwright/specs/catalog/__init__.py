@@ -1,0 +1,53 @@
+"""The catalogue: data files about the world, each with its sources, found by id or alias."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Any, Literal
+
+from meshwright.errors import UnknownName
+
+Kind = Literal["accelerators", "clusters", "kernels", "models", "runtimes"]
+
+
+def names(kind: Kind) -> tuple[str, ...]:
+    """The ids of a kind, sorted."""
+    return tuple(sorted(_entries(kind)))
+
+
+def load(kind: Kind, name: str) -> dict[str, Any]:
+    """The raw entry of a kind by id or alias; raises `UnknownName` with the nearest names."""
+    return _entries(kind)[resolve(kind, name)]
+
+
+def resolve(kind: Kind, name: str) -> str:
+    """The id behind an id or alias, whatever its case and whether it is written with `-` or `_`."""
+    known = _aliases(kind)
+    key = _key(name)
+    if key not in known:
+        raise UnknownName(kind.removesuffix("s"), name, _entries(kind))
+    return known[key]
+
+
+def folder(kind: Kind) -> Traversable:
+    """The folder that holds the files of a kind."""
+    return resources.files(__name__) / kind
+
+
+@cache
+def _entries(kind: Kind) -> dict[str, dict[str, Any]]:
+    files = (file for file in folder(kind).iterdir() if file.name.endswith(".toml"))
+    return {file.name.removesuffix(".toml"): tomllib.loads(file.read_text("utf-8")) for file in files}
+
+
+@cache
+def _aliases(kind: Kind) -> dict[str, str]:
+    entries = _entries(kind).items()
+    return {_key(alias): id_ for id_, entry in entries for alias in (id_, *entry.get("aliases", ()))}
+
+
+def _key(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
