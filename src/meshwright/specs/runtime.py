@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
+from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -27,11 +28,40 @@ class Overlap(Spec):
     """Stage-to-stage messages of interleaved 1F1B."""
 
 
+class CrossEntropy(Spec):
+    """What one implementation of the cross-entropy costs, in bytes per logit of the rank's vocabulary shard."""
+
+    alive_bytes: NonNegative
+    """Alive at the peak, logits included."""
+    forward_bytes: NonNegative
+    """Moved in forward."""
+    backward_bytes: NonNegative
+    """Moved in backward."""
+
+
+class DeviceMemory(Spec):
+    """What the device holds beside live tensors, and how much of it a verdict reserves."""
+
+    context_bytes: NonNegative
+    """CUDA context and loaded kernels of one process."""
+    workspace_bytes: NonNegative
+    """Library workspaces inside the allocator."""
+    communicator_bytes: NonNegative
+    """Of one communicator of an axis."""
+    pair_communicator_bytes: NonNegative
+    """Of one stage-to-stage communicator."""
+    fragmentation: NonNegative
+    """Reserved over allocated memory, less one: expected."""
+    fragmentation_likely: NonNegative
+    """The same when a run is lucky: beyond it nothing fits."""
+    fragmentation_safe: NonNegative
+    """The same on the worst rank: below it everything fits."""
+
+
 class RuleReference(Spec):
     """A named legality rule that the framework enforces."""
 
     name: str
-    parameters: dict[str, Any] = {}
     source: str
     """Where the framework enforces it."""
 
@@ -55,8 +85,11 @@ class Runtime(Spec):
     """A gated activation's inner product is recomputed in backward instead of kept."""
     regathers_inputs: bool
     """With sequence parallel, keeps the sharded input and gathers it again in backward."""
-    logits_bytes: PositiveInt
-    """Bytes alive per logit at the peak of the cross-entropy."""
+    cross_entropy: str
+    """The implementation in use, a key of `cross_entropies`."""
+    cross_entropies: dict[str, CrossEntropy]
+    weight_gradient_slowdown: Annotated[float, Field(ge=1)]
+    """Time of a weight-gradient product that accumulates in fp32, over a plain one."""
     vocabulary_multiple: PositiveInt
     """The vocabulary is padded to a multiple of this times tp."""
     gradient_bucket: PositiveInt
@@ -68,6 +101,9 @@ class Runtime(Spec):
     """Seconds that the host needs to issue one layer's forward; backward takes as long."""
     host_s_per_step: NonNegative
     """Seconds per step outside of the pipeline: data, logging, learning-rate schedule."""
+    memory: DeviceMemory
+    sequence_parallel: bool
+    """Can split norms and residuals over tp."""
     schedules: tuple[Literal["1f1b", "interleaved"], ...]
     zero_stages: tuple[int, ...]
     recompute: tuple[Literal["none", "selective", "full"], ...]
@@ -75,3 +111,9 @@ class Runtime(Spec):
     assumed: tuple[str, ...] = ()
     """Behaviours without a published number, for the user's eyes."""
     sources: dict[str, str]
+
+
+def read_runtime(name: str) -> Runtime:
+    """The catalogue's runtime of that id or alias; raises `UnknownName` with the nearest ones."""
+    entry = catalog.load("runtimes", name)
+    return Runtime(id=catalog.resolve("runtimes", name), **entry)

@@ -1,0 +1,87 @@
+"""Legality: named rules; a runtime's data file lists the ones that it enforces."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import BoolColumn
+from meshwright.errors import Fault, IllegalPlan, NotModelled
+from meshwright.layout.legality import mesh, pipeline, tensor
+from meshwright.layout.legality.rule import Rule
+from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
+from meshwright.layout.plans import Plans
+from meshwright.specs.inputs import Inputs
+
+RULES = {rule.name: rule for rule in (*mesh.RULES, *tensor.RULES, *pipeline.RULES)}
+
+
+class Legality(NamedTuple):
+    """Which plans a runtime accepts."""
+
+    legal: BoolColumn
+    """Per plan, shape (n,)."""
+    refused: dict[str, int]
+    """Per rule, in the runtime's order, how many plans break it."""
+
+
+def rules_of(inputs: Inputs) -> list[Rule]:
+    """The rules that the runtime enforces, in its order."""
+    return [RULES[reference.name] for reference in inputs.runtime.rules]
+
+
+def check(plans: Plans, inputs: Inputs) -> Legality:
+    """Hold every plan against every rule of the runtime."""
+    legal, refused = np.ones(len(plans), dtype=bool), {}
+    for rule in rules_of(inputs):
+        kept = np.broadcast_to(rule.legal(plans, inputs), len(plans))
+        refused[rule.name] = int(len(plans) - kept.sum())
+        legal &= kept
+    return Legality(legal, refused)
+
+
+def faults(plan: Plan, inputs: Inputs) -> list[Fault]:
+    """Every rule that one plan breaks, with its values and the nearest legal change."""
+    return [Fault(rule.name, rule.reason(plan, inputs)) for rule in rules_of(inputs) if not rule.legal(plan, inputs)]
+
+
+def require_legal(plan: Plan, inputs: Inputs) -> None:
+    """Raise `IllegalPlan` with every broken rule, or `NotModelled` for what is not priced yet."""
+    require_modelled(inputs)
+    for axis in ("cp", "ep", "etp"):
+        if getattr(plan, axis) != 1:
+            raise NotModelled(f"{axis} {getattr(plan, axis)}: this axis is not modelled yet; use {axis} 1")
+    runtime = inputs.runtime
+    if plan.zero not in runtime.zero_stages:
+        stages = ", ".join(map(str, runtime.zero_stages))
+        raise NotModelled(f"ZeRO {plan.zero} is not modelled for {runtime.id}; its stages: {stages}")
+    name = RECOMPUTE_NAMES[plan.recompute]
+    if name not in runtime.recompute:
+        raise NotModelled(f"recompute {name} is not modelled for {runtime.id}; it has {', '.join(runtime.recompute)}")
+    small = [(name, value) for name, value in plan.to_dict().items() if name not in _NAMES and value < 1]
+    if small:
+        raise IllegalPlan(f"plan {plan}", [Fault(name, f"is {value}; it must be 1 or more") for name, value in small])
+    broken = faults(plan, inputs)
+    if broken:
+        raise IllegalPlan(f"plan {plan}", broken)
+
+
+def require_modelled(inputs: Inputs) -> None:
+    """Raise `NotModelled` for a model whose layers are not priced yet."""
+    missing = [
+        what
+        for present, what in (
+            (inputs.model.is_moe, "a mixture of experts"),
+            (inputs.model.is_latent, "multi-head latent attention"),
+        )
+        if present
+    ]
+    if missing:
+        raise NotModelled(
+            f"{inputs.model.name} has {' and '.join(missing)}, which is read and counted but not planned yet; "
+            "dense models with ordinary attention are planned"
+        )
+
+
+_NAMES = {"sp", "zero", "recompute", "schedule"}

@@ -1,0 +1,103 @@
+"""Tensor parallelism: the collectives of one layer and of the two ends, and what of them is exposed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import Floats
+from meshwright.cost.comms.collectives import collective_time
+from meshwright.cost.comms.group import tensor_group
+from meshwright.cost.comms.overlap import exposed_time
+from meshwright.cost.compute.ends import EndTime
+from meshwright.cost.compute.layer import LayerTime
+from meshwright.cost.shard import tokens
+from meshwright.layout.plan import Recompute
+from meshwright.layout.plans import Layout
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.kernels import Operation
+
+ELEMENT_BYTES = 2
+ENTROPY_REDUCTIONS = 3
+ENTROPY_BYTES = 4
+
+
+class TensorTime(NamedTuple):
+    """Exposed seconds of tensor-parallel communication for one micro-batch."""
+
+    forward: Floats
+    backward: Floats
+    """With what recomputation sends again."""
+
+
+class _Exchange(NamedTuple):
+    """Seconds of entering and leaving a tensor-parallel region."""
+
+    enter: Floats
+    """All-gather of the sequence; nothing without sequence parallelism."""
+    leave: Floats
+    """Reduce-scatter with sequence parallelism, all-reduce without."""
+
+
+def layer_tensor_time(plan: Layout, inputs: Inputs, layer: LayerTime) -> TensorTime:
+    """Exposed tensor-parallel seconds of one layer and micro-batch.
+
+    X = 2 s b h / c bytes. With sequence parallelism: forward 2 all-gathers and 2 reduce-scatters of X; backward the
+    same again for the gradients, plus 2 all-gathers that fetch the saved, sharded inputs once more, issued beside the
+    input-gradient product, while the input gradient's reduction runs beside the weight-gradient product
+    (Megatron-LM, tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication). Without: 2 all-reduces
+    forward and 2 backward, the latter beside the weight-gradient product. Full recomputation repeats the forward.
+
+    plan: scalar or array (n,); layer: its compute, for the windows. Returns seconds.
+    """
+    exchange, overlap = _exchange(plan, inputs), inputs.runtime.overlap
+    forward = 2 * _hidden(exchange.enter + exchange.leave, layer.forward.gemm / 4, overlap.tensor_parallel, inputs)
+    gradient = 2 * _hidden(exchange.enter, layer.backward.gemm / 4, overlap.tensor_parallel, inputs)
+    again = 0.0 if not inputs.runtime.regathers_inputs else exchange.enter
+    backward = gradient
+    for window in layer.column_input_gradient:
+        backward = backward + _hidden(again, window, overlap.tensor_parallel_backward, inputs)
+    for window in layer.column_weight_gradient:
+        backward = backward + _hidden(exchange.leave, window, overlap.tensor_parallel_backward, inputs)
+    return TensorTime(forward, backward + np.where(plan.recompute == Recompute.FULL, forward, 0.0))
+
+
+def embedding_tensor_time(plan: Layout, inputs: Inputs) -> TensorTime:
+    """Exposed seconds at the vocabulary-parallel embedding: its output reduced forward, gathered backward."""
+    exchange = _exchange(plan, inputs)
+    return TensorTime(exchange.leave, exchange.enter)
+
+
+def head_tensor_time(plan: Layout, inputs: Inputs, head: EndTime) -> TensorTime:
+    """Exposed seconds at the output head: X gathered forward and again backward, its gradient reduced beside the
+    weight gradient, and three all-reduces of 4 bytes per token for the vocabulary-parallel cross-entropy.
+    """
+    exchange, share = _exchange(plan, inputs), inputs.runtime.overlap.tensor_parallel_backward
+    entropy = ENTROPY_REDUCTIONS * _time("all_reduce", ENTROPY_BYTES * tokens(plan, inputs), plan, inputs)
+    again = 0.0 if not inputs.runtime.regathers_inputs else exchange.enter
+    backward = _hidden(again, head.input_gradient, share, inputs) + _hidden(
+        exchange.leave, head.weight_gradient, share, inputs
+    )
+    return TensorTime(exchange.enter + entropy, backward)
+
+
+def _exchange(plan: Layout, inputs: Inputs) -> _Exchange:
+    size = 1.0 * ELEMENT_BYTES * tokens(plan, inputs) * inputs.model.hidden_size
+    group = tensor_group(plan, inputs)
+    return _Exchange(
+        np.where(plan.sp, collective_time("all_gather", size, group, inputs.cluster), 0.0),
+        np.where(
+            plan.sp,
+            collective_time("reduce_scatter", size, group, inputs.cluster),
+            collective_time("all_reduce", size, group, inputs.cluster),
+        ),
+    )
+
+
+def _time(operation: Operation, size: Floats, plan: Layout, inputs: Inputs) -> Floats:
+    return collective_time(operation, size, tensor_group(plan, inputs), inputs.cluster)
+
+
+def _hidden(time: Floats, window: Floats, share: float, inputs: Inputs) -> Floats:
+    return exposed_time(time, window, share, 0.0, inputs)

@@ -1,0 +1,63 @@
+"""Compute time of what stands before the first and behind the last layer: embedding, head, cross-entropy."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from meshwright.arrays import Floats
+from meshwright.cost.compute.elementwise import elementwise_time
+from meshwright.cost.compute.layer import linear_time
+from meshwright.cost.compute.work import NO_WORK, Work
+from meshwright.cost.shard import residual_tokens, tokens, vocabulary_shard
+from meshwright.layout.plans import Layout
+from meshwright.specs.inputs import Inputs
+
+
+class EndTime(NamedTuple):
+    """Compute seconds of one end of the model for one micro-batch."""
+
+    forward: Work
+    backward: Work
+    input_gradient: Floats
+    """Of the head's product, a window for overlap; 0 for the embedding."""
+    weight_gradient: Floats
+
+
+def embedding_time(plan: Layout, inputs: Inputs) -> EndTime:
+    """Seconds of the token embedding: 4 bytes per output element forward and backward, and a dense weight gradient.
+
+    The weight gradient is written in 2 bytes and added to the gradient buffer: 4 + 2 * gradient_bytes per element of
+    the vocabulary shard and micro-batch (torch embedding_dense_backward, Megatron-LM's main_grad hook).
+    plan: scalar or array (n,). Returns seconds.
+    """
+    hidden, accelerator = inputs.model.hidden_size, inputs.cluster.accelerator
+    looked_up = 4.0 * tokens(plan, inputs) * hidden
+    accumulated = (4.0 + 2 * inputs.runtime.gradient_bytes) * vocabulary_shard(plan, inputs) * hidden
+    forward = NO_WORK._replace(elementwise=elementwise_time(looked_up, accelerator))
+    backward = NO_WORK._replace(elementwise=elementwise_time(looked_up + accumulated, accelerator))
+    derate = inputs.cluster.site_derate
+    nothing = 0.0 * looked_up
+    return EndTime(forward.scaled(derate), backward.scaled(derate), nothing, nothing)
+
+
+def head_time(plan: Layout, inputs: Inputs) -> EndTime:
+    """Seconds of the final norm, the output head and the cross-entropy.
+
+    The head's three products on the vocabulary shard, 4 and 6 bytes per element for the norm, and the bytes per logit
+    of the runtime's cross-entropy. plan: scalar or array (n,). Returns seconds.
+    """
+    hidden, accelerator, runtime = inputs.model.hidden_size, inputs.cluster.accelerator, inputs.runtime
+    rows, vocabulary = tokens(plan, inputs), vocabulary_shard(plan, inputs)
+    normed = residual_tokens(plan, inputs) * hidden
+    logits = 1.0 * rows * vocabulary
+    entropy = runtime.cross_entropies[runtime.cross_entropy]
+    head = linear_time(rows, vocabulary, hidden, inputs)
+    forward_bytes = 4 * normed + entropy.forward_bytes * logits
+    backward_bytes = 6 * normed + entropy.backward_bytes * logits
+    forward = Work(head.forward, 0.0 * normed, elementwise_time(forward_bytes, accelerator))
+    gradients = head.input_gradient + head.weight_gradient
+    backward = Work(gradients, 0.0 * normed, elementwise_time(backward_bytes, accelerator))
+    derate = inputs.cluster.site_derate
+    return EndTime(
+        forward.scaled(derate), backward.scaled(derate), head.input_gradient * derate, head.weight_gradient * derate
+    )

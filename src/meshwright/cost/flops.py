@@ -1,0 +1,28 @@
+"""Model FLOPs: what the mathematics of one step needs, whatever the plan."""
+
+from __future__ import annotations
+
+from meshwright.cost.compute.attention import attended_pairs
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.weights import active_parameter_count, parameters_by_part
+
+
+def model_flops_per_step(inputs: Inputs) -> float:
+    """FLOP of one optimizer step, forward and backward, without recomputation.
+
+    6 FLOP per token and matrix parameter that the token passes through (the embedding look-up and positions are no
+    product, a tied head is one), and 6 (d_qk + d_v) FLOP per head and attended query-key pair, causal pairs counted
+    once (s^2 / 2), sliding windows respected. Returns FLOP. Source: Narayanan et al., arXiv:2104.04473, equation 3,
+    with the causal half stated; PaLM, arXiv:2204.02311, appendix B, for MFU.
+    """
+    model, job = inputs.model, inputs.job
+    parts = parameters_by_part(model)
+    looked_up = parts["embedding"] + parts.get("positions", 0) + parts["norms"]
+    head = model.vocab_size * model.hidden_size if model.tied_embeddings else 0
+    products = 6.0 * (active_parameter_count(model) - looked_up + head) * job.tokens_per_step
+    scores = 0.0
+    for kind, count in zip(model.layer_kinds, model.layers_per_kind, strict=True):
+        attention = kind.attention
+        width = attention.head_dim + attention.value_head_dim
+        scores += 6.0 * count * attention.heads * width * attended_pairs(job.sequence_length, attention.window)
+    return products + scores * job.global_batch

@@ -1,0 +1,57 @@
+"""Parameters that one rank holds, after tensor parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import Ints
+from meshwright.cost.shard import vocabulary_shard
+from meshwright.layout.plans import Layout
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind
+from meshwright.specs.weights import Weight, embedding_weights, head_weights, layer_weights
+
+
+class EndParameters(NamedTuple):
+    """Parameters of the two ends of the model on one rank."""
+
+    embedding: Ints
+    head: Ints
+
+
+def layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
+    """Parameters of one layer of a kind on one rank.
+
+    Column- and row-parallel weights are divided by t, keys and values by min(t, KV heads); norms and the biases behind
+    a row-parallel weight stand on every rank (Megatron-LM, tensor_parallel/layers.py).
+    plan: scalar or array (n,). Returns a count. Megatron-core's own GPTModel holds exactly as many.
+    """
+    return _on_rank(layer_weights(inputs.model, kind), plan, inputs, kind.attention.kv_heads)
+
+
+def end_parameters(plan: Layout, inputs: Inputs) -> EndParameters:
+    """Parameters in front of the first and behind the last layer on one rank, with the padded vocabulary.
+
+    A tied head stands on the last stage as a copy of the embedding where that is another stage.
+    plan: scalar or array (n,). Returns counts.
+    """
+    model = inputs.model
+    head = _on_rank(head_weights(model), plan, inputs, 1)
+    if model.tied_embeddings:
+        head = head + np.where(np.greater(plan.pp, 1), vocabulary_shard(plan, inputs) * model.hidden_size, 0)
+    return EndParameters(_on_rank(embedding_weights(model), plan, inputs, 1), head)
+
+
+def _on_rank(weights: Iterable[Weight], plan: Layout, inputs: Inputs, kv_heads: int) -> Ints:
+    count: Ints = 0 * plan.tp
+    for weight in weights:
+        if weight.split == "vocab":
+            count = count + weight.elements // inputs.model.vocab_size * vocabulary_shard(plan, inputs)
+        elif weight.split == "kv_heads":
+            count = count + weight.elements // np.minimum(plan.tp, kv_heads)
+        else:
+            count = count + weight.elements // (1 if weight.split == "none" else plan.tp)
+    return count

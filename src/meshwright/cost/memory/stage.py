@@ -1,0 +1,103 @@
+"""Memory of every stage of every plan, by component."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import FloatColumn, Numbers
+from meshwright.cost.comms.pipeline import message_bytes
+from meshwright.cost.memory.device import communicator_bytes
+from meshwright.cost.memory.parameters import end_parameters
+from meshwright.cost.unit import Units
+from meshwright.layout.plans import Plans
+from meshwright.layout.stages import Stages
+from meshwright.specs.inputs import Inputs
+
+WEIGHT_BYTES = 2
+OPTIMIZER_BYTES = 12
+
+
+class Components(NamedTuple):
+    """Bytes on one rank of each stage; every field scalar or of shape (r,)."""
+
+    parameters: FloatColumn
+    gradients: FloatColumn
+    optimizer_states: FloatColumn
+    activations: FloatColumn
+    """Saved for backward, of all micro-batches in flight."""
+    logits: FloatColumn
+    """Logits and cross-entropy working set, where they make the peak."""
+    temporaries: FloatColumn
+    """Working set of one layer's backward, where it makes the peak, and message buffers."""
+    workspaces: FloatColumn
+    fragmentation: FloatColumn
+    context: FloatColumn
+    communicators: FloatColumn
+
+    @property
+    def allocated(self) -> FloatColumn:
+        """Live tensors at the peak, bytes."""
+        return self.states + self.activations + self.logits + self.temporaries + self.workspaces
+
+    @property
+    def reserved(self) -> FloatColumn:
+        """What the allocator holds, bytes."""
+        return self.allocated + self.fragmentation
+
+    @property
+    def device(self) -> FloatColumn:
+        """What the driver shows, bytes."""
+        return self.reserved + self.context + self.communicators
+
+    @property
+    def states(self) -> FloatColumn:
+        """Parameters, gradients and optimizer states, bytes."""
+        return self.parameters + self.gradients + self.optimizer_states
+
+    def rows(self, index: Numbers) -> Components:
+        """The chosen rows of every component."""
+        return Components(*(part[index] for part in self))
+
+
+def stage_parameters(plans: Plans, stages: Stages, units: Units, inputs: Inputs) -> FloatColumn:
+    """Parameters on one rank of every stage, shape (r,)."""
+    ends = end_parameters(plans, inputs)
+    count: FloatColumn = stages.embedding * ends.embedding[stages.plan] + stages.head * ends.head[stages.plan] * 1.0
+    for kind, parameters in enumerate(units.layer_parameters):
+        count = count + stages.layers[:, kind] * parameters[stages.plan]
+    return count
+
+
+def stage_memory(plans: Plans, stages: Stages, units: Units, parameters: FloatColumn, inputs: Inputs) -> Components:
+    """Bytes of every stage by component.
+
+    Weights 2 bytes a parameter, gradients as the runtime keeps them, Adam 12 bytes divided by dp c with ZeRO;
+    activations of all micro-batches in flight; at the peak either the working set of one layer's backward or, on the
+    last stage, the logits, whichever is larger. parameters: shape (r,). Returns bytes, shape (r,).
+    Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
+    """
+    plan, memory = stages.plan, inputs.runtime.memory
+    shards = np.where(plans.zero > 0, plans.dp * plans.cp, 1)
+    activations = stages.live_micro_batches * units.token_bytes[plan] + stages.head * units.head_memory.saved[plan]
+    working = np.zeros(len(plan))
+    for kind, layer in enumerate(units.layer_memory):
+        activations = activations + stages.live_layers[:, kind] * layer.saved[plan]
+        working = np.maximum(working, (stages.layers[:, kind] > 0) * layer.working[plan])
+    logits = stages.head * units.head_memory.working[plan]
+    at_logits = logits > working
+    messages = np.where(plans.pp > 1, 2 * message_bytes(plans, inputs), 0.0)
+    components = Components(
+        parameters=WEIGHT_BYTES * parameters,
+        gradients=inputs.runtime.gradient_bytes * parameters,
+        optimizer_states=OPTIMIZER_BYTES * parameters / shards[plan],
+        activations=activations,
+        logits=np.where(at_logits, logits, 0.0),
+        temporaries=np.where(at_logits, 0.0, working) + messages[plan],
+        workspaces=np.full(len(plan), memory.workspace_bytes),
+        fragmentation=np.zeros(len(plan)),
+        context=np.full(len(plan), memory.context_bytes),
+        communicators=communicator_bytes(plans, inputs)[plan],
+    )
+    return components._replace(fragmentation=memory.fragmentation * components.allocated)

@@ -1,0 +1,55 @@
+"""Interleaved 1F1B: each rank holds v chunks of layers, so that the pipeline fills v times faster."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.arrays import Floats, Ints
+from meshwright.cost.schedules.action import Action
+
+
+def live_chunks(stage: Ints, stages: Ints, chunks: Ints, micro_batches: Ints) -> Ints:
+    """Chunk activations that one rank keeps at most: min(m v, 2(p - r - 1) + (v - 1)p + 1).
+
+    stage: r, 0 is first; stages: p; chunks: v per rank; micro_batches: m; counts, scalar or array (n,).
+    Micro-batches go in groups of p. Returns a count of chunks, each of 1/v of the rank's layers.
+    Source: Megatron-LM, pipeline_parallel/schedules.py, get_pp_rank_microbatches.
+
+    >>> [int(live_chunks(rank, 4, 2, 64)) for rank in range(4)]
+    [11, 9, 7, 5]
+    """
+    return np.minimum(micro_batches * chunks, 2 * (stages - stage - 1) + (chunks - 1) * stages + 1)
+
+
+def bubble_time(slowest: Floats, total: Floats, chunks: Ints) -> Floats:
+    """Idle time of the slowest rank while the pipeline fills and drains: (sum of t_r less max t_r) / v.
+
+    slowest: max t_r; total: sum of t_r over the ranks; t_r is forward plus backward of one micro-batch through all
+    chunks of a rank, seconds; chunks: v, count; scalar or array (n,). Returns seconds. With equal ranks this is
+    (p - 1)(F + B) / v (Narayanan et al., arXiv:2104.04473, section 2.2).
+
+    >>> bubble_time(3.0, 12.0, 3)
+    3.0
+    """
+    return (total - slowest) / chunks
+
+
+def actions(stages: int, chunks: int, micro_batches: int) -> list[list[Action]]:
+    """For every rank, what it does in order; micro-batches go in groups of `stages` (Megatron-LM)."""
+    return [_rank_actions(rank, stages, chunks, micro_batches) for rank in range(stages)]
+
+
+def _rank_actions(rank: int, stages: int, chunks: int, micro_batches: int) -> list[Action]:
+    order = [
+        (chunk, group + offset)
+        for group in range(0, micro_batches, stages)
+        for chunk in range(chunks)
+        for offset in range(min(stages, micro_batches - group))
+    ]
+    forwards = [Action("forward", chunk, index) for chunk, index in order]
+    backwards = [Action("backward", chunks - 1 - chunk, index) for chunk, index in order]
+    warm_up = min(2 * (stages - rank - 1) + (chunks - 1) * stages, len(order))
+    steady = [
+        action for pair in zip(forwards[warm_up:], backwards[: len(order) - warm_up], strict=True) for action in pair
+    ]
+    return forwards[:warm_up] + steady + backwards[len(order) - warm_up :]

@@ -1,0 +1,77 @@
+"""Shard: the sizes that one rank works on, after tensor, sequence and context parallelism."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import Floats, Ints
+from meshwright.errors import NotModelled
+from meshwright.layout.plans import Layout
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind, Mlp
+
+
+class Shard(NamedTuple):
+    """Sizes of one layer on one rank, for one micro-batch."""
+
+    tokens: Ints
+    """Tokens between the tensor-parallel regions' entry and exit."""
+    residual_tokens: Floats
+    """Tokens that norms and residuals see: divided by tp with sequence parallelism."""
+    heads: Ints
+    query: Ints
+    """Width of the queries, elements per token."""
+    key: Ints
+    value: Ints
+    core: Ints
+    """Width of the attention core's output, elements per token."""
+    ffn: Ints
+
+
+def tokens(plan: Layout, inputs: Inputs) -> Ints:
+    """Tokens of one micro-batch on one rank: b s / c. Scalar or array (n,)."""
+    return plan.micro_batch * inputs.job.sequence_length // plan.cp
+
+
+def residual_tokens(plan: Layout, inputs: Inputs) -> Floats:
+    """Tokens of one micro-batch outside of the tensor-parallel regions: b s / (c t) with sequence parallelism."""
+    return tokens(plan, inputs) / np.where(plan.sp, plan.tp, 1)
+
+
+def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
+    """Sizes of one layer of a kind on one rank.
+
+    Query heads and the FFN are divided by t; key and value heads by min(t, their number): beyond it they are
+    replicated (Megatron-LM, transformer_config.py). Elements and tokens, scalar or array (n,).
+    """
+    attention = kind.attention
+    kv_heads = attention.kv_heads // np.minimum(plan.tp, attention.kv_heads)
+    heads = attention.heads // plan.tp
+    return Shard(
+        tokens=tokens(plan, inputs),
+        residual_tokens=residual_tokens(plan, inputs),
+        heads=heads,
+        query=heads * attention.head_dim,
+        key=kv_heads * attention.head_dim,
+        value=kv_heads * attention.value_head_dim,
+        core=heads * attention.value_head_dim,
+        ffn=dense_feed_forward(kind).ffn_size // plan.tp,
+    )
+
+
+def vocabulary_shard(plan: Layout, inputs: Inputs) -> Ints:
+    """Rows of the vocabulary on one rank: padded to a multiple of `vocabulary_multiple` * t, divided by t.
+
+    Source: Megatron-LM, core/tokenizers/utils/build_tokenizer.py. Rows, scalar or array (n,).
+    """
+    multiple = inputs.runtime.vocabulary_multiple
+    return -(-inputs.model.vocab_size // (multiple * plan.tp)) * multiple
+
+
+def dense_feed_forward(kind: LayerKind) -> Mlp:
+    """The dense feed-forward block of a kind; raises `NotModelled` for a mixture of experts."""
+    if not isinstance(kind.feed_forward, Mlp):
+        raise NotModelled(f"layers of kind {kind.name!r} hold a mixture of experts, which is not planned yet")
+    return kind.feed_forward

@@ -1,0 +1,69 @@
+"""Price shapes, not plans: evaluate on the distinct rows of some columns and gather the answers back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from meshwright.arrays import IntColumn, Numbers
+
+Answer = TypeVar("Answer", bound=tuple[Any, ...])
+
+
+def on_distinct(function: Callable[..., Answer], *columns: IntColumn) -> Answer:
+    """`function(*columns)` for a function of rows, evaluated once per distinct row.
+
+    columns: small non-negative integers, each of shape (n,). The function gets one column each of shape (k,), k <= n,
+    and returns a named tuple (tuples may nest in it) whose arrays have k rows (or are scalars); the answer has n.
+    """
+    distinct, index = distinct_rows(*columns)
+    return _gather(function(*distinct), index)
+
+
+def distinct_rows(*columns: IntColumn) -> tuple[list[IntColumn], IntColumn]:
+    """The distinct rows of some columns, and for each row the position of its like among them.
+
+    columns: small non-negative integers, each of shape (n,). Returns columns of shape (k,) and an index of shape (n,).
+    The key is a mixed-radix code of the columns' ranks, and a lookup table finds its row.
+    """
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    values = []
+    for column in columns:
+        present, ranks = _ranks(column)
+        code = code * max(len(present), 1) + ranks
+        values.append(present)
+    codes, index = _ranks(code)
+    distinct = []
+    for present in reversed(values):
+        distinct.append(present[codes % len(present)] if len(present) else present)
+        codes = codes // max(len(present), 1)
+    return distinct[::-1], index
+
+
+def _ranks(column: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """The distinct values in order, and for each row the position of its value among them."""
+    if not len(column):
+        return column, column
+    top = int(column.max())
+    if top > max(10 * len(column), 1 << 16):
+        return np.unique(column, return_inverse=True)
+    seen = np.zeros(top + 1, dtype=bool)
+    seen[column] = True
+    present = np.flatnonzero(seen)
+    table = np.zeros(top + 1, dtype=np.int64)
+    table[present] = np.arange(len(present))
+    return present, table[column]
+
+
+def _gather(answer: Answer, index: IntColumn) -> Answer:
+    gathered = [_gather(part, index) if isinstance(part, tuple) else _spread(part, index) for part in answer]
+    make: Any = getattr(answer, "_make", tuple)
+    regrouped: Answer = make(gathered)
+    return regrouped
+
+
+def _spread(part: Numbers, index: IntColumn) -> Numbers:
+    column = np.asarray(part)
+    return column[index] if column.ndim else np.full(len(index), column)

@@ -1,0 +1,61 @@
+"""Rules of the device mesh and the batch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.arrays import Ints
+from meshwright.layout.legality.rule import Rule, divisors, nearest
+from meshwright.layout.plan import Plan
+from meshwright.layout.plans import Layout
+from meshwright.specs.inputs import Inputs
+
+
+def _world_size(plan: Layout, inputs: Inputs) -> Ints:
+    return plan.tp * plan.cp * plan.pp * plan.dp == inputs.cluster.num_gpus
+
+
+def _world_size_reason(plan: Plan, inputs: Inputs) -> str:
+    world, split = inputs.cluster.num_gpus, plan.tp * plan.cp * plan.pp
+    product = f"tp {plan.tp} x cp {plan.cp} x pp {plan.pp} x dp {plan.dp} = {plan.num_gpus}"
+    if world % split == 0:
+        return f"{product}, but the cluster has {world} accelerators; dp {world // split} makes it {world}"
+    fitting = [tp * plan.cp * plan.pp for tp in divisors(world) if world % (tp * plan.cp * plan.pp) == 0]
+    degrees = [product // (plan.cp * plan.pp) for product in fitting]
+    hint = f"tp {nearest(plan.tp, degrees)} would divide it" if degrees else f"pp must divide {world}"
+    return f"{product}, but the cluster has {world} accelerators; {hint}"
+
+
+def _global_batch(plan: Layout, inputs: Inputs) -> Ints:
+    per_step = plan.micro_batch * plan.dp * plan.num_microbatches
+    return per_step == inputs.job.global_batch
+
+
+def _global_batch_reason(plan: Plan, inputs: Inputs) -> str:
+    batch, step = inputs.job.global_batch, plan.micro_batch * plan.dp
+    if batch % step == 0:
+        return (
+            f"micro_batch {plan.micro_batch} x dp {plan.dp} x num_microbatches {plan.num_microbatches} = "
+            f"{step * plan.num_microbatches}, but global_batch is {batch}; num_microbatches {batch // step} makes it so"
+        )
+    multiples = [step * (batch // step), step * (batch // step + 1)]
+    return (
+        f"global_batch {batch} is not a multiple of micro_batch {plan.micro_batch} x dp {plan.dp} = {step}; "
+        f"nearest global_batch: {nearest(batch, [each for each in multiples if each])}"
+    )
+
+
+def _schedule(plan: Layout, inputs: Inputs) -> Ints:  # noqa: ARG001
+    return np.equal(plan.schedule, np.greater(plan.vpp, 1))
+
+
+def _schedule_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    name = "interleaved" if plan.vpp > 1 else "1f1b"
+    return f"vpp {plan.vpp} runs the {name} schedule; set schedule to {name}"
+
+
+RULES = (
+    Rule("world_size", _world_size, _world_size_reason),
+    Rule("global_batch", _global_batch, _global_batch_reason),
+    Rule("schedule", _schedule, _schedule_reason),
+)

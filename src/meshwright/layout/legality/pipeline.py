@@ -1,0 +1,63 @@
+"""Rules of pipeline parallelism and its chunks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.arrays import Ints
+from meshwright.layout.legality.rule import Rule, divisors, nearest
+from meshwright.layout.plan import Plan
+from meshwright.layout.plans import Layout
+from meshwright.specs.inputs import Inputs
+
+
+def _layers_per_stage(plan: Layout, inputs: Inputs) -> Ints:
+    return inputs.model.num_layers % plan.pp == 0
+
+
+def _layers_per_stage_reason(plan: Plan, inputs: Inputs) -> str:
+    layers = inputs.model.num_layers
+    return (
+        f"{layers} layers do not divide by pp {plan.pp}; nearest pp: {nearest(plan.pp, divisors(layers))} "
+        "(uneven stages are not modelled yet)"
+    )
+
+
+def _layers_per_chunk(plan: Layout, inputs: Inputs) -> Ints:
+    return inputs.model.num_layers // plan.pp % plan.vpp == 0
+
+
+def _layers_per_chunk_reason(plan: Plan, inputs: Inputs) -> str:
+    layers = inputs.model.num_layers // plan.pp
+    return (
+        f"{layers} layers of each of the pp {plan.pp} stages do not divide by vpp {plan.vpp}; "
+        f"nearest vpp: {nearest(plan.vpp, divisors(layers)) or 1}"
+    )
+
+
+def _interleaving(plan: Layout, inputs: Inputs) -> Ints:  # noqa: ARG001
+    return np.equal(plan.vpp, 1) | np.greater(plan.pp, 1)
+
+
+def _interleaving_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"vpp {plan.vpp} needs pp 2 or more; with pp 1 there are no stages to interleave"
+
+
+def _microbatch_groups(plan: Layout, inputs: Inputs) -> Ints:  # noqa: ARG001
+    return np.equal(plan.vpp, 1) | (plan.num_microbatches % plan.pp == 0)
+
+
+def _microbatch_groups_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    multiples = [plan.pp * factor for factor in range(1, plan.num_microbatches // plan.pp + 2)]
+    return (
+        f"interleaving works on groups of pp {plan.pp} micro-batches, but there are {plan.num_microbatches}; "
+        f"nearest num_microbatches: {nearest(plan.num_microbatches, multiples)}, or vpp 1"
+    )
+
+
+RULES = (
+    Rule("layers_per_stage", _layers_per_stage, _layers_per_stage_reason),
+    Rule("layers_per_chunk", _layers_per_chunk, _layers_per_chunk_reason),
+    Rule("interleaving", _interleaving, _interleaving_reason),
+    Rule("microbatch_groups", _microbatch_groups, _microbatch_groups_reason),
+)

@@ -1,0 +1,95 @@
+"""Stages: which layers each pipeline stage holds, as a ragged table of one row per stage and plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.arrays import BoolColumn, IntColumn, Ints
+from meshwright.distinct import distinct_rows
+from meshwright.layout.plans import Plans
+from meshwright.specs.model import Model
+
+LiveChunks = Callable[[Ints, Ints, Ints, Ints, Ints], Ints]
+"""(schedule, stage, stages, chunks, micro_batches) -> chunk activations kept; see `cost.schedules.live_chunks`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Pipeline stages of many plans; all columns have one row per stage, those of one plan stand together."""
+
+    plan: IntColumn
+    """Index of the plan that the row belongs to, shape (r,)."""
+    start: IntColumn
+    """First row of each plan, shape (n,): the second argument of `np.ufunc.reduceat`."""
+    stage: IntColumn
+    """Pipeline rank, 0 first, shape (r,)."""
+    layers: IntColumn
+    """Layers of each kind on the stage, shape (r, kinds)."""
+    live_layers: IntColumn
+    """Layers of each kind times the micro-batches whose activations they keep at the peak, shape (r, kinds)."""
+    live_micro_batches: IntColumn
+    """Micro-batches of which the stage keeps at least one chunk at the peak, shape (r,)."""
+    embedding: BoolColumn
+    """Whether the stage holds the token embedding, shape (r,)."""
+    head: BoolColumn
+    """Whether the stage holds the final norm and the output head, shape (r,)."""
+
+
+def even_stages(model: Model, plans: Plans, live_chunks: LiveChunks, *, keep_all: bool) -> Stages:
+    """The stages of plans that split the layers evenly: chunk j of stage r holds block j * pp + r.
+
+    live_chunks: the schedule's count of kept chunks. keep_all: False drops a stage that an earlier one, or one with
+    more of everything, exceeds in every count; enough for the worst stage, not for a listing.
+    More than 2 pp micro-batches keep no more chunks alive than 2 pp do, so that is where signatures end.
+    Source of the order: Megatron-LM, transformer_block.py, get_num_layers_to_build.
+    """
+    enough = np.minimum(plans.num_microbatches, 2 * plans.pp)
+    signatures, index = distinct_rows(plans.pp, plans.vpp, plans.schedule, enough)
+    tables = [
+        _signature(model, tuple(map(int, signature)), live_chunks, keep_all)
+        for signature in zip(*signatures, strict=True)
+    ]
+    heights = np.array([len(table["stage"]) for table in tables], dtype=np.int64)
+    offsets = np.concatenate([[0], np.cumsum(heights)[:-1]]) if len(tables) else heights
+    joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]} if tables else {}
+    counts = heights[index]
+    start = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(counts) else counts
+    plan = np.repeat(np.arange(len(plans)), counts)
+    rows = np.arange(len(plan)) - start[plan] + offsets[index][plan]
+    return Stages(plan=plan, start=start, **{name: column[rows] for name, column in joined.items()})
+
+
+def _signature(
+    model: Model, signature: tuple[int, ...], live_chunks: LiveChunks, keep_all: bool
+) -> dict[str, IntColumn | BoolColumn]:
+    stages, chunks, schedule, micro_batches = signature
+    stage = np.arange(stages)
+    kinds = np.eye(len(model.layer_kinds), dtype=np.int64)[list(model.layer_pattern)]
+    per_chunk = kinds.reshape(chunks, stages, -1, len(model.layer_kinds)).sum(axis=2)
+    live = np.asarray(live_chunks(schedule, stage, stages, chunks, micro_batches))
+    kept = live // chunks + (np.arange(chunks)[:, None] < live % chunks)
+    table = {
+        "stage": stage,
+        "layers": per_chunk.sum(axis=0),
+        "live_layers": (per_chunk * kept[:, :, None]).sum(axis=0),
+        "live_micro_batches": kept.max(axis=0),
+        "embedding": stage == 0,
+        "head": stage == stages - 1,
+    }
+    if keep_all:
+        return table
+    chosen = _undominated(table)
+    return {name: column[chosen] for name, column in table.items()}
+
+
+def _undominated(table: dict[str, IntColumn | BoolColumn]) -> IntColumn:
+    """Rows that no other row exceeds or equals in every count; of equal rows the earliest stays."""
+    counts = np.column_stack([column for name, column in table.items() if name != "stage"])
+    kept: list[int] = []
+    for row in range(len(counts)):
+        if not any((counts[other] >= counts[row]).all() for other in kept):
+            kept.append(row)
+    return np.array(kept)
