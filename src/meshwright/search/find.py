@@ -1,0 +1,135 @@
+"""Find: price every legal plan in chunks and keep the best."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from meshwright.cost.memory.device import Verdict
+from meshwright.cost.step import Estimates, estimate_plans
+from meshwright.errors import IllegalPlan
+from meshwright.layout.legality import check, faults, require_modelled
+from meshwright.layout.plan import Plan
+from meshwright.layout.plans import Plans
+from meshwright.search.rank import order
+from meshwright.search.space import space
+from meshwright.specs.inputs import Inputs
+
+CHUNK = 1 << 15
+Progress = Callable[[int, int], None]
+"""Told after every chunk: (plans considered so far, plans in the space)."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found."""
+
+    inputs: Inputs
+    considered: int
+    """Plans whose degrees multiply to the cluster."""
+    legal: int
+    """Of these, plans that the runtime accepts."""
+    fitting: int
+    """Of these, plans whose verdict is not out-of-memory."""
+    refused: dict[str, int]
+    """Per rule of the runtime, how many considered plans break it."""
+    best: Estimates
+    """The best plans that fit, best first, with all their stages; empty when nothing fits."""
+    at_risk: Estimates
+    """The fastest plan at risk of running out of memory; empty where there is none."""
+    leanest: Estimates
+    """The legal plan with the least memory on its worst stage."""
+    elapsed_s: float
+
+
+@dataclass
+class _Tally:
+    considered: int = 0
+    legal: int = 0
+    fitting: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    best: list[Plan] = field(default_factory=list)
+    at_risk: list[Plan] = field(default_factory=list)
+    leanest: list[Plan] = field(default_factory=list)
+
+
+def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Found:
+    """Consider every plan of the space, price the legal ones, rank those that fit.
+
+    top: how many of the best to keep. Raises `NotModelled` for a model that is not planned yet, `IllegalPlan` when the
+    runtime refuses every plan.
+    """
+    require_modelled(inputs)
+    started = time.perf_counter()
+    tables = list(space(inputs))
+    total = sum(map(len, tables))
+    tally = _Tally()
+    for chunk in _chunks(tables):
+        _evaluate(chunk, inputs, top, tally)
+        if progress:
+            progress(tally.considered, total)
+    if not tally.legal:
+        raise _nothing_legal(tables, tally, inputs)
+    return Found(
+        inputs=inputs,
+        considered=tally.considered,
+        legal=tally.legal,
+        fitting=tally.fitting,
+        refused=tally.refused,
+        best=estimate_plans(Plans.of(tally.best), inputs, keep_all_stages=True),
+        at_risk=estimate_plans(Plans.of(tally.at_risk), inputs, keep_all_stages=True),
+        leanest=estimate_plans(Plans.of(tally.leanest), inputs, keep_all_stages=True),
+        elapsed_s=time.perf_counter() - started,
+    )
+
+
+def _chunks(tables: list[Plans]) -> Iterator[Plans]:
+    """The tables joined into pieces of about `CHUNK` rows."""
+    gathered: list[Plans] = []
+    for table in tables:
+        gathered.append(table)
+        if sum(map(len, gathered)) >= CHUNK:
+            yield from Plans.join(gathered).chunks(CHUNK)
+            gathered = []
+    if gathered:
+        yield Plans.join(gathered)
+
+
+def _evaluate(chunk: Plans, inputs: Inputs, top: int, tally: _Tally) -> None:
+    legality = check(chunk, inputs)
+    tally.considered += len(chunk)
+    for rule, count in legality.refused.items():
+        tally.refused[rule] = tally.refused.get(rule, 0) + count
+    legal = chunk.take(legality.legal)
+    if not len(legal):
+        return
+    estimates = estimate_plans(legal, inputs)
+    tally.legal += len(legal)
+    tally.fitting += int((estimates.verdict < Verdict.OUT_OF_MEMORY).sum())
+    ranked = order(estimates)
+    risky = ranked[estimates.verdict[ranked] == Verdict.AT_RISK][:1]
+    lean = np.argmin(estimates.memory.device[estimates.worst])
+    tally.best = _best([*tally.best, *(legal[row] for row in ranked[:top])], inputs)[:top]
+    tally.at_risk = _best([*tally.at_risk, *(legal[row] for row in risky)], inputs)[:1]
+    tally.leanest = _leanest([*tally.leanest, legal[int(lean)]], inputs)
+
+
+def _best(plans: list[Plan], inputs: Inputs) -> list[Plan]:
+    return [plans[row] for row in order(estimate_plans(Plans.of(plans), inputs))]
+
+
+def _leanest(plans: list[Plan], inputs: Inputs) -> list[Plan]:
+    estimates = estimate_plans(Plans.of(plans), inputs)
+    return [plans[int(np.argmin(estimates.memory.device[estimates.worst]))]]
+
+
+def _nothing_legal(tables: list[Plans], tally: _Tally, inputs: Inputs) -> IllegalPlan:
+    """The error for a space without a legal plan: the faults of the plan that breaks the fewest rules."""
+    simplest = (table[0] for table in tables)
+    plan = min(simplest, key=lambda plan: len(faults(plan, inputs)))
+    runtime = inputs.runtime.id
+    subject = f"none of the {tally.considered} plans for {inputs.cluster.num_gpus} accelerators; the nearest, {plan},"
+    return IllegalPlan(f"{runtime}: {subject}", faults(plan, inputs))

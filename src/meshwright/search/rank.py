@@ -1,0 +1,49 @@
+"""Rank: which plan is best, and why another one lost to it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.arrays import IntColumn
+from meshwright.cost.memory.device import Verdict
+from meshwright.cost.step import Estimates
+from meshwright.units import format_gib, format_seconds
+
+PART_NAMES = {
+    "compute_s": "compute",
+    "exposed_tp_s": "exposed tensor-parallel communication",
+    "exposed_cp_s": "exposed context-parallel communication",
+    "exposed_ep_s": "exposed expert exchange",
+    "exposed_pp_s": "exposed stage-to-stage messages",
+    "exposed_dp_s": "exposed gradient exchange",
+    "bubble_s": "pipeline bubble",
+    "optimizer_s": "optimizer step",
+    "host_s": "waiting for the host",
+}
+
+
+def order(estimates: Estimates) -> IntColumn:
+    """Rows of the plans that fit, best first: safe ones before those at risk, then the fastest, then the leanest."""
+    leanness = estimates.memory.device[estimates.worst]
+    ranked: IntColumn = np.lexsort((leanness, estimates.step_time_s, estimates.verdict))
+    return ranked[estimates.verdict[ranked] < Verdict.OUT_OF_MEMORY]
+
+
+def why_lost(estimates: Estimates, row: int, best: int = 0) -> str:
+    """One sentence: how much a plan loses to the best one, and to which part of the step."""
+    seconds = float(estimates.step_time_s[row] - estimates.step_time_s[best])
+    share = seconds / float(estimates.step_time_s[best])
+    if estimates.verdict[row] > estimates.verdict[best]:
+        device = format_gib(float(estimates.memory.device[estimates.worst[row]]))
+        pace = f"{-share:.1%} faster" if seconds < 0 else f"{share:.1%} slower"
+        return f"at risk of running out of memory ({device} on its worst stage), {pace}"
+    differences = {name: float(part[row] - part[best]) for name, part in estimates.time._asdict().items()}
+    largest = sorted(differences, key=differences.__getitem__, reverse=True)
+    worse, better = largest[0], largest[-1]
+    if differences[worse] <= 1e-4 * float(estimates.step_time_s[best]):
+        more = float(estimates.memory.device[estimates.worst[row]] - estimates.memory.device[estimates.worst[best]])
+        return f"as fast within {abs(share):.2%}, {format_gib(abs(more))} {'more' if more >= 0 else 'less'} memory"
+    gained = ""
+    if differences[better] < -0.1 * differences[worse]:
+        gained = f", {format_seconds(-differences[better])} less {PART_NAMES[better]}"
+    return f"{share:.1%} slower: {format_seconds(differences[worse])} more {PART_NAMES[worse]}{gained}"

@@ -1,0 +1,52 @@
+"""Rescue: when nothing fits, what would."""
+
+from __future__ import annotations
+
+from meshwright.errors import IllegalPlan, NothingFits
+from meshwright.search.find import Found, find
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.scale import with_nodes
+from meshwright.units import format_gib
+
+NODE_FACTORS = (2, 4, 8, 16, 32)
+SEQUENCE_DIVISORS = (2, 4, 8, 16)
+
+
+def nothing_fits(found: Found) -> NothingFits:
+    """The error for a search without a fitting plan: the leanest plan, what it lacks, the nearest changes that fit."""
+    inputs, leanest = found.inputs, found.leanest
+    memory = leanest.memory.rows(leanest.worst)
+    visible = inputs.cluster.accelerator.visible_memory_bytes
+    changes = [change for change in (_more_nodes(inputs), _shorter_sequence(inputs)) if change]
+    would = "; ".join(changes) or "neither 32 times the nodes nor a sixteenth of the sequence length would fit"
+    return NothingFits(
+        f"none of the {found.legal} legal plans of {inputs.model.name} fits on {inputs.cluster.name}: the leanest, "
+        f"{leanest.plans[0]}, needs {format_gib(float(memory.device[0]))} of the {format_gib(visible)} that "
+        f"{inputs.cluster.accelerator.id} has. What would fit: {would}"
+    )
+
+
+def _more_nodes(inputs: Inputs) -> str | None:
+    for factor in NODE_FACTORS:
+        nodes = inputs.cluster.num_nodes * factor
+        bigger = inputs.replace(cluster=with_nodes(inputs.cluster, nodes))
+        plan = _first_fit(bigger)
+        if plan:
+            return f"{nodes} nodes ({bigger.cluster.num_gpus} accelerators) with {plan}"
+    return None
+
+
+def _shorter_sequence(inputs: Inputs) -> str | None:
+    for divisor in SEQUENCE_DIVISORS:
+        length = inputs.job.sequence_length // divisor
+        if length and (plan := _first_fit(inputs.replace(job=inputs.job.replace(sequence_length=length)))):
+            return f"sequence length {length} with {plan}"
+    return None
+
+
+def _first_fit(inputs: Inputs) -> str | None:
+    try:
+        found = find(inputs, top=1)
+    except IllegalPlan:
+        return None
+    return str(found.best.plans[0]) if found.fitting else None
