@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 from meshwright.errors import InvalidInput
 
-KIB, MIB, GIB = 2**10, 2**20, 2**30
-MICROSECOND = 1e-6
+GIB = 2**30
 GIGA = 1e9
 
-_PREFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
-_COUNT = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "G": 10**9, "T": 10**12}
-_NUMBER = r"\s*([0-9][0-9_]*\.?[0-9]*(?:[eE][+-]?[0-9]+)?)\s*"
+_POWER = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "B": 9, "T": 12, "P": 15}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}
+_SECONDS = {"ns": -9, "us": -6, "µs": -6, "ms": -3, "s": 0}
+_NUMBER = r"\s*([0-9][0-9_]{0,30}\.?[0-9]{0,30}(?:[eE][+-]?[0-9]{1,2})?)\s*"
 
 
 def parse_bytes(text: str | int | float) -> float:
@@ -27,13 +27,12 @@ def parse_bytes(text: str | int | float) -> float:
     >>> parse_bytes("1GiB")
     1073741824.0
     """
-    if isinstance(text, int | float) and not isinstance(text, bool):
-        return float(text)
+    if (plain := _plain(text, "size")) is not None:
+        return plain
     match = re.fullmatch(_NUMBER + r"([kKMGT]i?)?B(?:ytes)?", str(text).strip())
     if not match:
         raise InvalidInput(f"{text!r} is not a size: write it as 80GB, 79.6GiB or a number of bytes")
-    prefix = match[2] or ""
-    return _number(match[1]) * (_BINARY[prefix] if prefix in _BINARY else _PREFIX[prefix])
+    return float(_scale(match[1], match[2] or ""))
 
 
 def parse_bandwidth(text: str | int | float) -> float:
@@ -44,14 +43,12 @@ def parse_bandwidth(text: str | int | float) -> float:
     >>> parse_bandwidth("450GB/s")
     450000000000.0
     """
-    if isinstance(text, int | float) and not isinstance(text, bool):
-        return float(text)
+    if (plain := _plain(text, "bandwidth")) is not None:
+        return plain
     match = re.fullmatch(_NUMBER + r"([kKMGT]i?)?(B|b|bit)(?:/s|ps)", str(text).strip())
     if not match:
         raise InvalidInput(f"{text!r} is not a bandwidth: write it as 50GB/s, 400Gb/s or a number of bytes/s")
-    prefix = match[2] or ""
-    scale = _BINARY[prefix] if prefix in _BINARY else _PREFIX[prefix]
-    return _number(match[1]) * scale / (1 if match[3] == "B" else 8)
+    return float(_scale(match[1], match[2] or "") / (1 if match[3] == "B" else 8))
 
 
 def parse_seconds(text: str | int | float) -> float:
@@ -60,12 +57,12 @@ def parse_seconds(text: str | int | float) -> float:
     >>> parse_seconds("5us")
     5e-06
     """
-    if isinstance(text, int | float) and not isinstance(text, bool):
-        return float(text)
+    if (plain := _plain(text, "duration")) is not None:
+        return plain
     match = re.fullmatch(_NUMBER + r"(ns|us|µs|ms|s)", str(text).strip())
     if not match:
         raise InvalidInput(f"{text!r} is not a duration: write it as 5us, 2ms, 1s or a number of seconds")
-    return _number(match[1]) * {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}[match[2]]
+    return float(Decimal(match[1].replace("_", "")).scaleb(_SECONDS[match[2]]))
 
 
 def parse_count(text: str | int) -> int:
@@ -77,7 +74,7 @@ def parse_count(text: str | int) -> int:
     if isinstance(text, int) and not isinstance(text, bool):
         return text
     match = re.fullmatch(_NUMBER + r"([kKMBGT]?)", str(text).strip())
-    value = _number(match[1]) * _COUNT[match[2]] if match else 0.5
+    value = _scale(match[1], match[2]) if match else Decimal("0.5")
     if value != int(value):
         raise InvalidInput(f"{text!r} is not a whole count: write it as 256, 4M or 15T")
     return int(value)
@@ -125,5 +122,16 @@ def format_bandwidth(value: float) -> str:
     return f"{value / 1e9:.4g} GB/s"
 
 
-def _number(text: str) -> float:
-    return float(text.replace("_", ""))
+def _plain(given: str | int | float, kind: str) -> float | None:
+    """A bare number as a float; None for text."""
+    if isinstance(given, str | bool):
+        return None
+    try:
+        return float(given)
+    except OverflowError:
+        raise InvalidInput(f"a {kind} of {str(given)[:12]}… is beyond every {kind} there is") from None
+
+
+def _scale(number: str, prefix: str) -> Decimal:
+    value = Decimal(number.replace("_", ""))
+    return value * 2 ** _BINARY[prefix] if prefix in _BINARY else value.scaleb(_POWER[prefix])

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
+from meshwright.errors import Fault, InvalidSpec
 from meshwright.specs.base import Spec
 from meshwright.specs.kernels import Kernels
+from meshwright.specs.quantities import Bandwidth, Bytes, Seconds
+
+FiniteFlops = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+MAX_GPUS = 10_000_000
+"""More accelerators than any site plans; a larger count is taken for a slip."""
 
 
 class Accelerator(Spec):
@@ -16,23 +23,23 @@ class Accelerator(Spec):
     id: str
     aliases: tuple[str, ...] = ()
     vendor: str
-    peak_flops: dict[str, PositiveFloat]
+    peak_flops: Annotated[dict[str, FiniteFlops], Field(min_length=1)]
     """Dense peak by precision (`bf16`, `fp16`, `fp8`, `fp32`), FLOP/s."""
-    memory_bytes: PositiveFloat
+    memory_bytes: Bytes
     """The vendor's label, bytes."""
-    visible_memory_bytes: PositiveFloat
+    visible_memory_bytes: Bytes
     """What the driver reports, bytes."""
-    memory_bandwidth: PositiveFloat
+    memory_bandwidth: Bandwidth
     """bytes/s."""
     multiprocessors: PositiveInt
-    scale_up_bandwidth: PositiveFloat
+    scale_up_bandwidth: Bandwidth
     """To its neighbours in the scale-up domain (NVLink, xGMI, PCIe), one direction, bytes/s."""
     scale_up_domain: PositiveInt
     """Accelerators in one scale-up domain."""
     scale_up_name: str
     node_size: PositiveInt
     """Accelerators under one operating system in the usual machine."""
-    nic_bandwidth: PositiveFloat
+    nic_bandwidth: Bandwidth
     """Its share of the node's network, one direction, bytes/s."""
     kernels: Kernels
     assumed: tuple[str, ...] = ()
@@ -55,11 +62,11 @@ class Level(Spec):
     """`nvlink`, `node`, `rail`, `leaf`, `spine`, …"""
     size: PositiveInt
     """Ranks in one block of this level."""
-    bandwidth: PositiveFloat
+    bandwidth: Bandwidth
     """What one rank can send over this level when all do, one direction, before oversubscription, bytes/s."""
-    latency_s: Annotated[float, Field(ge=0)]
+    latency_s: Seconds
     """One hop over this level, seconds."""
-    oversubscription: Annotated[float, Field(ge=1)] = 1.0
+    oversubscription: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
     """Bandwidth below this level over bandwidth through it."""
 
     @property
@@ -77,9 +84,12 @@ class Cluster(Spec):
     gpus_per_node: PositiveInt
     levels: Annotated[tuple[Level, ...], Field(min_length=1)]
     """Innermost (the scale-up domain) first; the last holds every rank."""
-    site_derate: Annotated[float, Field(ge=1)] = 1.0
+    site_derate: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
     """How much slower this site's kernels run than the published fits (power caps, clocks); 1: as published."""
     assumptions: tuple[str, ...] = ()
+    """What was not given and had to be assumed, for the user's eyes."""
+    sources: dict[str, str] = {}
+    """Where the figures of a catalogued cluster come from."""
 
     @property
     def num_gpus(self) -> int:
@@ -87,17 +97,39 @@ class Cluster(Spec):
         return self.num_nodes * self.gpus_per_node
 
     @model_validator(mode="after")
-    def _nested(self) -> Self:
-        sizes = [level.size for level in self.levels]
-        for inner, outer in zip(self.levels, self.levels[1:], strict=False):
-            if outer.size <= inner.size or outer.size % inner.size:
-                raise ValueError(
-                    f"level {outer.name!r} of {outer.size} ranks must hold a whole number (2 or more) of "
-                    f"level {inner.name!r} blocks of {inner.size}"
-                )
-        if sizes[-1] < self.num_gpus:
-            raise ValueError(
-                f"the outermost level {self.levels[-1].name!r} holds {sizes[-1]} ranks, "
-                f"but the cluster has {self.num_nodes} x {self.gpus_per_node} = {self.num_gpus}"
-            )
+    def _consistent(self) -> Self:
+        sizes = [(level.name, level.size) for level in self.levels]
+        faults = nesting_faults(sizes, self.gpus_per_node)
+        faults += reach_faults(sizes, self.num_nodes, self.gpus_per_node)
+        if self.num_gpus > MAX_GPUS:
+            what = f"{self.num_gpus} accelerators in all; at most {MAX_GPUS} are planned for"
+            faults.append(Fault("num_nodes", what))
+        if faults:
+            raise InvalidSpec("Cluster", faults)
         return self
+
+
+def nesting_faults(levels: Sequence[tuple[str, int]], gpus_per_node: int) -> list[Fault]:
+    """Levels, as (name, size) innermost first, that do not hold whole blocks of the one below or cut nodes apart."""
+    faults = []
+    for index, (name, size) in enumerate(levels):
+        inner_name, inner_size = levels[index - 1] if index else ("", 0)
+        if index and (size <= inner_size or size % inner_size):
+            rule = f"must hold a whole number (2 or more) of level {inner_name!r} blocks of {inner_size}"
+            faults.append(Fault(f"levels[{index}].size", f"level {name!r} of {size} ranks {rule}"))
+        if size % gpus_per_node and gpus_per_node % size:
+            rule = f"must divide the {gpus_per_node} ranks of a node or hold whole nodes"
+            faults.append(Fault(f"levels[{index}].size", f"level {name!r} of {size} ranks {rule}"))
+    return faults
+
+
+def reach_faults(levels: Sequence[tuple[str, int]], num_nodes: int, gpus_per_node: int) -> list[Fault]:
+    """An outermost level, as (name, size), that does not hold every rank."""
+    name, size = levels[-1]
+    ranks = num_nodes * gpus_per_node
+    if size >= ranks:
+        return []
+    what = (
+        f"the outermost level {name!r} holds {size} ranks, but the cluster has {num_nodes} x {gpus_per_node} = {ranks}"
+    )
+    return [Fault(f"levels[{len(levels) - 1}].size", what)]

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from meshwright.specs.base import Spec
+from meshwright.specs.quantities import Bandwidth, Seconds
 
 NonNegative = Annotated[float, Field(ge=0)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
@@ -33,7 +34,7 @@ class GemmConstants(Spec):
     """Share of the dense peak that a large product reaches (eta)."""
     memory_efficiency: Fraction
     """Share of the memory bandwidth that a memory-bound product reaches (eta_mem)."""
-    launch_s: NonNegative
+    launch_s: Seconds
     """Fixed time of one product (t0), seconds."""
     tile: TileConstants | None = None
 
@@ -47,7 +48,7 @@ class AttentionConstants(Spec):
     """Sequence length at which half of that is reached (s0), tokens."""
     occupancy: NonNegative
     """Cost of filling the multiprocessors with too few tiles (c)."""
-    launch_s: NonNegative
+    launch_s: Seconds
     """Fixed time of one call (t0), seconds."""
     backward_ratio: PositiveFloat
     """Backward over forward time."""
@@ -58,11 +59,11 @@ class CollectiveConstants(Spec):
 
     ranks: PositiveInt
     """Ranks in the measured group."""
-    latency_s: NonNegative
+    latency_s: Seconds
     """alpha, seconds."""
-    root_s: NonNegative
+    root_s: Seconds
     """gamma, seconds per square root of kB."""
-    bandwidth: PositiveFloat
+    bandwidth: Bandwidth
     """B, bytes/s sent by one rank."""
 
 

@@ -1,0 +1,167 @@
+"""The cluster file: what it may say, and the Cluster that it describes."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, PositiveInt
+
+from meshwright.errors import Fault, InvalidInput, InvalidSpec
+from meshwright.specs.base import Spec
+from meshwright.specs.cluster import MAX_GPUS, Accelerator, Cluster, Level
+from meshwright.specs.cluster_contradictions import contradictions
+from meshwright.specs.quantities import Bandwidth, Bytes, Seconds
+from meshwright.specs.read_accelerator import read_accelerator
+from meshwright.specs.topology import (
+    fabric,
+    hop_latency,
+    latency_assumption,
+    network_assumption,
+    node_assumptions,
+    usual_levels,
+)
+
+AtLeastOne = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+Count = Annotated[int, Field(gt=0, le=MAX_GPUS)]
+
+
+class LevelEntry(Spec):
+    """One `[[levels]]` table."""
+
+    name: str
+    """`nvlink`, `node`, `rail`, `leaf`, `spine`, …"""
+    size: PositiveInt
+    """Ranks in one block."""
+    bandwidth: Bandwidth
+    """Per accelerator, one direction, bytes/s."""
+    latency: Seconds | None = None
+    """One hop, seconds; None: NCCL's tuning constant for a link of that name."""
+    oversubscription: AtLeastOne = 1.0
+    """Bandwidth below this level over bandwidth through it."""
+
+    def level(self) -> Level:
+        """The level of links that it describes."""
+        latency = hop_latency(self.name) if self.latency is None else self.latency
+        fields = {"name": self.name, "size": self.size, "bandwidth": self.bandwidth}
+        return Level(**fields, latency_s=latency, oversubscription=self.oversubscription)
+
+
+class ClusterEntry(Spec):
+    """A whole cluster file; see `docs/cluster.md`."""
+
+    accelerator: Any
+    """A catalogue name, or a table of the fields of `Accelerator`."""
+    name: str | None = None
+    nodes: Count = 1
+    gpus_per_node: Count | None = None
+    """None: the accelerator's usual machine."""
+    nics_per_node: Count | None = None
+    nic_bandwidth: Bandwidth | None = None
+    """Of one adapter, one direction, bytes/s."""
+    levels: tuple[LevelEntry, ...] = ()
+    """Innermost first; none: the scale-up domain and a network over everything."""
+    visible_memory: Bytes | None = None
+    """What the driver of this site reports, bytes."""
+    site_derate: AtLeastOne = 1.0
+    aliases: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    sources: dict[str, str] = {}
+
+
+def cluster_of(given: Mapping[str, Any], subject: str = "cluster file") -> Cluster:
+    """The cluster that a table describes.
+
+    given: the keys of `ClusterEntry`; subject: what errors call it.
+    Raises `InvalidSpec` with every fault and its path: unknown keys with the nearest known one, wrong values,
+    levels that contradict each other or the network adapters.
+    """
+    table = {str(key): value for key, value in given.items()}
+    entry, faults = _entry(table)
+    accelerator, more = _accelerator(table)
+    faults += more + contradictions(table, accelerator)
+    if entry is not None and accelerator is not None and not faults:
+        try:
+            return _cluster(entry, accelerator)
+        except InvalidSpec as error:
+            names = {"num_nodes": "nodes"}
+            faults += [Fault(names.get(fault.where, fault.where), fault.what) for fault in error.faults]
+    raise InvalidSpec(subject, [_with_nearest_key(fault) for fault in faults])
+
+
+def _entry(table: dict[str, Any]) -> tuple[ClusterEntry | None, list[Fault]]:
+    try:
+        return ClusterEntry(**table), []
+    except InvalidSpec as error:
+        return None, list(error.faults)
+
+
+def _accelerator(table: dict[str, Any]) -> tuple[Accelerator | None, list[Fault]]:
+    if "accelerator" not in table:
+        return None, []
+    try:
+        return read_accelerator(table["accelerator"]), []
+    except InvalidSpec as error:
+        return None, [Fault(f"accelerator.{fault.where}".rstrip("."), fault.what) for fault in error.faults]
+    except InvalidInput as error:
+        return None, [Fault("accelerator", str(error))]
+
+
+def _with_nearest_key(fault: Fault) -> Fault:
+    if not fault.what.startswith("Extra inputs are not permitted"):
+        return fault
+    key = fault.where.rpartition(".")[2]
+    tables: dict[str, type[Spec]] = {"levels": LevelEntry, "accelerator": Accelerator}
+    known = tables.get(re.split(r"[.\[]", fault.where)[0], ClusterEntry).model_fields
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = f"nearest: {near[0]}" if near else f"known: {', '.join(known)}"
+    return Fault(fault.where, f"unknown key; {hint}")
+
+
+def _cluster(entry: ClusterEntry, accelerator: Accelerator) -> Cluster:
+    gpus_per_node = entry.gpus_per_node or accelerator.node_size
+    levels = _levels(entry, accelerator, gpus_per_node)
+    return Cluster(
+        name=entry.name or f"{entry.nodes}x{gpus_per_node}:{accelerator.id}",
+        accelerator=_with_memory(accelerator, entry.visible_memory),
+        num_nodes=entry.nodes,
+        gpus_per_node=gpus_per_node,
+        levels=levels,
+        site_derate=entry.site_derate,
+        assumptions=(*entry.assumed, *_assumptions(entry, accelerator, levels)),
+        sources=entry.sources,
+    )
+
+
+def _with_memory(accelerator: Accelerator, visible_memory: float | None) -> Accelerator:
+    if visible_memory is None:
+        return accelerator
+    try:
+        return accelerator.replace(visible_memory_bytes=visible_memory)
+    except InvalidSpec as error:
+        raise InvalidSpec("cluster", [Fault("visible_memory", fault.what) for fault in error.faults]) from None
+
+
+def _assumptions(entry: ClusterEntry, accelerator: Accelerator, levels: tuple[Level, ...]) -> list[str]:
+    assumptions = node_assumptions(accelerator, entry.gpus_per_node or accelerator.node_size)
+    if not entry.levels and len(levels) > 1 and entry.nics_per_node is None:
+        assumptions.append(network_assumption(accelerator))
+    timed = {level.name for level in entry.levels if level.latency is not None}
+    untimed = [level.name for level in levels if level.name not in timed]
+    return [*assumptions, latency_assumption(untimed)] if untimed else assumptions
+
+
+def _levels(entry: ClusterEntry, accelerator: Accelerator, gpus_per_node: int) -> tuple[Level, ...]:
+    ranks = entry.nodes * gpus_per_node
+    network = None
+    if entry.nics_per_node and entry.nic_bandwidth:
+        network = entry.nics_per_node * entry.nic_bandwidth / gpus_per_node
+    if not entry.levels:
+        return usual_levels(accelerator, entry.nodes, gpus_per_node, network)
+    levels = [level.level() for level in entry.levels]
+    needed = sum(level.size < ranks for level in levels) + 1
+    if network and needed > len(levels):
+        return (*levels, fabric(levels[-1], ranks, network))
+    return tuple(levels[:needed])

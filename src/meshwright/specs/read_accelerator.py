@@ -1,0 +1,85 @@
+"""Accelerators and kernel tables: by catalogue name, or as a file states them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from meshwright.errors import InvalidInput
+from meshwright.specs import catalog
+from meshwright.specs.cluster import Accelerator
+from meshwright.specs.kernels import Kernels
+from meshwright.units import GIB, GIGA, parse_bytes
+
+VISIBLE_SHARE = 0.93
+"""Visible GiB per GB of the label: the least among the catalogued accelerators whose visible memory is published."""
+
+
+def read_kernels(name: str) -> Kernels:
+    """The kernel table of that name; raises `UnknownName` with the nearest.
+
+    >>> read_kernels("h100").gemm.efficiency
+    0.8356
+    """
+    return Kernels(id=catalog.resolve("kernels", name), **catalog.load("kernels", name))
+
+
+def read_accelerator(given: str | Mapping[str, Any]) -> Accelerator:
+    """An accelerator by catalogue id or alias, or from a table.
+
+    given: a name, or a table of the fields of `Accelerator`. A table may start from a catalogued one with
+    `like = "h100"` and change some fields. Without `kernels` (a name or a table) the generic `assumed` constants are
+    taken, without `visible_memory_bytes` 0.93 GiB per GB of the label; both are then listed in `assumed`.
+    Raises `UnknownName` or `InvalidSpec`.
+
+    >>> read_accelerator("H100-SXM-80GB").id
+    'h100-sxm-80gb'
+    """
+    if isinstance(given, str):
+        return _built({"id": catalog.resolve("accelerators", given), **catalog.load("accelerators", given)})
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"{given!r} is not an accelerator: write a name such as h100, or a table of its fields")
+    table = {str(key): value for key, value in given.items()}
+    return _built(_changed(table) if "like" in table else _completed(table))
+
+
+def _built(table: dict[str, Any]) -> Accelerator:
+    kernels = table["kernels"]
+    return Accelerator(**table | {"kernels": read_kernels(kernels) if isinstance(kernels, str) else kernels})
+
+
+def _changed(table: dict[str, Any]) -> dict[str, Any]:
+    like = catalog.resolve("accelerators", str(table.pop("like")))
+    base = catalog.load("accelerators", like)
+    sources = base["sources"] | _as_table(table.pop("sources", {}))
+    own = _as_list(table.pop("assumed", ()))
+    changes = f"Taken from {like}, with its own {', '.join(sorted(table)) or 'nothing'}."
+    assumed = (*base.get("assumed", ()), *own, changes)
+    return {"id": f"like-{like}", **base, "aliases": (), **table, "sources": sources, "assumed": assumed}
+
+
+def _completed(table: dict[str, Any]) -> dict[str, Any]:
+    assumed = _as_list(table.get("assumed", ()))
+    complete = {"vendor": "unknown", "kernels": "assumed", "sources": {"all": "as given"}, **table}
+    if "kernels" not in table:
+        assumed.append("Kernel constants: the generic table, not measured.")
+    label = _bytes_or_none(table.get("memory_bytes"))
+    if "visible_memory_bytes" not in table and label is not None:
+        complete["visible_memory_bytes"] = VISIBLE_SHARE * label / GIGA * GIB
+        assumed.append(f"Visible memory: {VISIBLE_SHARE} GiB per GB of the label, the least that is known.")
+    return complete | {"assumed": tuple(assumed)}
+
+
+def _bytes_or_none(value: Any) -> float | None:
+    try:
+        return parse_bytes(value)
+    except InvalidInput:
+        return None
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _as_table(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {"given": str(value)}

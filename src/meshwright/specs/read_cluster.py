@@ -1,0 +1,130 @@
+"""Clusters: from a short form, a catalogue name, a TOML file or a table."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from meshwright.errors import InvalidInput, UnknownName
+from meshwright.specs import catalog
+from meshwright.specs.cluster import Cluster
+from meshwright.specs.cluster_file import cluster_of
+from meshwright.specs.read_accelerator import read_accelerator
+
+_SHORT = re.compile(r"(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*)", re.IGNORECASE)
+_COUNTED = re.compile(r"(\d+)\s*[x×]\s*(\S.*)", re.IGNORECASE)
+_FORMS = (
+    "write NODESxGPUS:ACCELERATOR (8x8:h100), a catalogue name (dgx-h100), NODESxNAME (16xdgx-h100) "
+    "or the path of a TOML file"
+)
+
+
+def read_cluster(given: str | Path | Mapping[str, Any]) -> Cluster:
+    """The cluster that a user names.
+
+    given: `NODESxGPUS:ACCELERATOR` (`8x8:h100`, `18x4:gb200`), a catalogue name (`selene`) with or without a number of
+    nodes before it (`16xdgx-h100`; a node of an NVL72 rack is one tray of 4), the path of a TOML file, or a table with
+    the keys of such a file::
+
+        accelerator = "h100"            # a catalogue name, or an [accelerator] table
+        nodes = 16
+        gpus_per_node = 8               # default: the accelerator's usual machine
+        nics_per_node = 4               # the network in short: adapters of a node and the speed of one
+        nic_bandwidth = "400Gb/s"
+        site_derate = 1.1               # kernels run this much slower than published; default 1
+        visible_memory = "79.1GiB"      # default: what the catalogue says
+
+        [[levels]]                      # the links in full, innermost first, instead of the adapters
+        name = "nvlink"
+        size = 8                        # ranks in one block
+        bandwidth = "450GB/s"           # per accelerator, one direction
+        latency = "3.4us"               # default: NCCL's tuning constant
+        oversubscription = 1.0          # default 1
+
+    Without levels the cluster has the scale-up domain of its accelerator and, around it, one network over everything.
+    Raises `InvalidInput`, `UnknownName` or `InvalidSpec`; what is assumed stands in `Cluster.assumptions`.
+
+    >>> [(level.name, level.size) for level in read_cluster("8x8:h100").levels]
+    [('nvlink', 8), ('fabric', 64)]
+    >>> read_cluster("18x4:gb200").levels[0].size
+    72
+    """
+    if isinstance(given, Mapping):
+        return cluster_of(given)
+    if isinstance(given, Path):
+        return _from_file(given)
+    text = str(given).strip()
+    if match := _SHORT.fullmatch(text):
+        return _from_short_form(text, *match.groups())
+    if text.endswith(".toml") or "/" in text or "\\" in text:
+        return _from_file(Path(text))
+    if match := _COUNTED.fullmatch(text):
+        return _from_count(text, *match.groups())
+    return _from_name(text)
+
+
+def _from_short_form(text: str, nodes: str, gpus: str, accelerator: str) -> Cluster:
+    known = read_accelerator(accelerator)
+    counts = {"nodes": _whole(text, nodes), "gpus_per_node": _whole(text, gpus)}
+    if not all(counts.values()):
+        nearest = f"{counts['nodes'] or 1}x{counts['gpus_per_node'] or known.node_size}:{accelerator}"
+        raise InvalidInput(f"{text!r} is an empty cluster: nodes and GPUs per node start at 1; nearest: {nearest}")
+    return cluster_of({"accelerator": accelerator, **counts}, subject=f"cluster {text!r}")
+
+
+def _from_count(text: str, nodes: str, name: str) -> Cluster:
+    if name.strip(": ").isdigit():
+        raise InvalidInput(f"{text!r} names no accelerator; nearest: {nodes}x{name.strip(': ')}:h100 ({_FORMS})")
+    id_ = catalog.resolve("clusters", name)
+    count = _whole(text, nodes)
+    if count == 0:
+        raise InvalidInput(f"{text!r} is an empty cluster: nodes start at 1; nearest: 1x{id_}")
+    entry = catalog.load("clusters", id_)
+    part = [] if entry["nodes"] in (1, count) else [f"Nodes: {count}, where the catalogued {id_} has {entry['nodes']}."]
+    changed = {"nodes": count, "name": f"{count}x{id_}", "assumed": [*entry.get("assumed", ()), *part]}
+    return cluster_of(entry | changed, subject=f"cluster {text!r}")
+
+
+def _from_name(text: str) -> Cluster:
+    try:
+        id_ = catalog.resolve("clusters", text)
+    except UnknownName as unknown:
+        try:
+            accelerator = read_accelerator(text.rpartition(":")[2] or "none")
+        except UnknownName:
+            raise InvalidInput(f"{unknown}; {_FORMS}") from None
+        nearest = f"1x{accelerator.node_size}:{text.rpartition(':')[2].strip()}"
+        raise InvalidInput(f"{text!r} is not a cluster: nodes and GPUs are missing; nearest: {nearest}") from None
+    return cluster_of({"name": id_, **catalog.load("clusters", id_)}, subject=f"cluster {id_!r}")
+
+
+def _from_file(path: Path) -> Cluster:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+        table = tomllib.loads(text)
+    except FileNotFoundError:
+        raise InvalidInput(f"no cluster file {str(path)!r}{_nearest_file(path)}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{str(path)!r} is not a TOML file: byte {error.start} is not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{str(path)!r} is not a TOML file: {error}") from None
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"cannot read the cluster file {str(path)!r}: {error}") from None
+    return cluster_of({"name": path.stem, **table}, subject=f"cluster file {str(path)!r}")
+
+
+def _nearest_file(path: Path) -> str:
+    folder = path.parent
+    names = [file.name for file in folder.glob("*.toml")] if folder.is_dir() else []
+    near = difflib.get_close_matches(path.name, names, n=3)
+    return f"; nearest: {', '.join(near)}" if near else f"; {_FORMS}"
+
+
+def _whole(text: str, digits: str) -> int:
+    if len(digits) > 18:
+        raise InvalidInput(f"{text!r} counts {digits[:18]}…: more than any cluster holds")
+    return int(digits)
