@@ -13,13 +13,14 @@ from meshwright.cost.memory.device import Verdict
 from meshwright.cost.memory.stage import Components
 from meshwright.cost.step import Estimates
 from meshwright.errors import Fault, InvalidInput, InvalidSpec
-from meshwright.layout.plan import Plan
+from meshwright.layout.plan import RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan
 from meshwright.layout.plans import COLUMNS
 from meshwright.search.find import Found
 from meshwright.search.rank import why_lost
 from meshwright.specs.inputs import Inputs
 
 SCHEMA = "meshwright.plan/1"
+CHOICES = {"recompute": tuple(RECOMPUTE_NAMES.values()), "schedule": tuple(SCHEDULE_NAMES.values())}
 
 
 def plan_document(found: Found) -> dict[str, Any]:
@@ -86,9 +87,7 @@ def read_plan_file(path: str | Path) -> tuple[Inputs, list[Plan]]:
     try:
         document = json.loads(Path(path).read_text("utf-8"))
     except FileNotFoundError:
-        raise InvalidInput(
-            f"no plan file {str(path)!r}; write one with: meshwright plan … --json > plan.json"
-        ) from None
+        raise InvalidInput(f"no plan file {str(path)!r}; write one with meshwright plan --json") from None
     except OSError as error:
         raise InvalidInput(f"cannot read the plan file {str(path)!r}: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -129,6 +128,9 @@ def _plan_faults(entries: list[Any]) -> Iterable[Fault]:
                 yield Fault(f"plans[{index}].plan.{name}", "is missing")
             elif type(plan[name]) is not type(default):
                 yield Fault(f"plans[{index}].plan.{name}", f"must be of type {type(default).__name__}: {plan[name]!r}")
+            elif plan[name] not in CHOICES.get(name, (plan[name],)):
+                known = ", ".join(CHOICES[name])
+                yield Fault(f"plans[{index}].plan.{name}", f"is {plan[name]!r}; known: {known}")
 
 
 def _head(inputs: Inputs) -> dict[str, Any]:

@@ -52,11 +52,11 @@ def even_stages(model: Model, plans: Plans, live_chunks: LiveChunks, *, keep_all
         _signature(model, tuple(map(int, signature)), live_chunks, keep_all)
         for signature in zip(*signatures, strict=True)
     ]
-    heights = np.array([len(table["stage"]) for table in tables], dtype=np.int64)
-    offsets = np.concatenate([[0], np.cumsum(heights)[:-1]]) if len(tables) else heights
-    joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]} if tables else {}
-    counts = heights[index]
-    start = np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(counts) else counts
+    tables = tables or [_signature(model, (1, 1, 0, 1), live_chunks, keep_all)]
+    heights = np.array([len(table["stage"]) for table in tables])
+    joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    offsets, counts = np.cumsum(heights) - heights, heights[index]
+    start = np.cumsum(counts) - counts
     plan = np.repeat(np.arange(len(plans)), counts)
     rows = np.arange(len(plan)) - start[plan] + offsets[index][plan]
     return Stages(plan=plan, start=start, **{name: column[rows] for name, column in joined.items()})
