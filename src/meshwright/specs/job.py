@@ -6,7 +6,11 @@ from typing import Literal
 
 from pydantic import PositiveInt
 
+from meshwright.errors import InvalidInput
 from meshwright.specs.base import Spec
+from meshwright.units import parse_count
+
+BINARY = {"k": 2**10, "K": 2**10, "M": 2**20, "B": 2**30}
 
 
 class Job(Spec):
@@ -22,8 +26,34 @@ class Job(Spec):
     """Adam with fp32 master weights and two fp32 moments: 12 bytes per parameter."""
     tokens: PositiveInt | None = None
     """Tokens to train on in all; None: not given."""
+    assumptions: tuple[str, ...] = ()
+    """What was not given and had to be assumed, for the user's eyes."""
 
     @property
     def tokens_per_step(self) -> int:
         """Tokens in one optimizer step."""
         return self.sequence_length * self.global_batch
+
+
+def batch_of_tokens(tokens: str, sequence_length: int) -> tuple[int, tuple[str, ...]]:
+    """Sequences in a global batch given in tokens, and what was assumed to get there.
+
+    A count that is no whole number of sequences is taken in powers of two, as batches usually are, where that fits:
+    `4M` tokens of 8192 are 4 * 2**20 / 8192 = 512 sequences. Raises `InvalidInput` with the nearest counts.
+
+    >>> batch_of_tokens("4M", 8192)[0]
+    512
+    """
+    count = parse_count(tokens)
+    if count and count % sequence_length == 0:
+        return count // sequence_length, ()
+    suffix = tokens.strip()[-1:]
+    binary = count // parse_count(f"1{suffix}") * BINARY[suffix] if suffix in BINARY else 0
+    if binary and binary % sequence_length == 0:
+        return binary // sequence_length, (f"{tokens} tokens in a batch are taken as {binary} (powers of two)",)
+    below = count // sequence_length
+    choices = [str(sequences * sequence_length) for sequences in (below, below + 1) if sequences]
+    raise InvalidInput(
+        f"a global batch of {tokens} tokens is no whole number of sequences of {sequence_length}; "
+        f"nearest: {' or '.join(choices)}"
+    )

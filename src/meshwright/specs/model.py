@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from meshwright.specs.base import Spec
 
-Size = Annotated[int, Field(ge=0)]
+MAX_LAYERS = 10_000
+"""More are refused: no model has them, and a mistyped file would fill the memory."""
+PositiveInt = Annotated[int, Field(gt=0, strict=True)]
+Size = Annotated[int, Field(ge=0, strict=True)]
+Flag = Annotated[bool, Field(strict=True)]
 
 
 class LatentAttention(Spec):
     """Low-rank projections of multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1)."""
 
-    query_rank: PositiveInt | None
+    query_rank: PositiveInt | None = None
     """Width of the compressed query; None: the query is projected directly."""
     kv_rank: PositiveInt
     """Width of the compressed keys and values."""
@@ -34,11 +40,11 @@ class Attention(Spec):
     """Width of one query and key head."""
     value_head_dim: PositiveInt
     """Width of one value head."""
-    qkv_bias: bool = False
-    output_bias: bool = False
+    qkv_bias: Flag = False
+    output_bias: Flag = False
     qk_norm: Literal["none", "head", "width"] = "none"
     """RMS norm of queries and keys: over each head's width, or over the whole projected width."""
-    sinks: bool = False
+    sinks: Flag = False
     """One learned softmax sink per query head."""
     window: PositiveInt | None = None
     """Tokens that one query sees (sliding window); None: all before it."""
@@ -48,6 +54,8 @@ class Attention(Spec):
     def _grouped(self) -> Self:
         if self.heads % self.kv_heads:
             raise ValueError(f"heads {self.heads} must be a multiple of kv_heads {self.kv_heads}")
+        if self.latent and self.heads != self.kv_heads:
+            raise ValueError(f"latent attention has as many kv_heads ({self.kv_heads}) as heads ({self.heads})")
         if self.latent and self.latent.rope_head_dim >= self.head_dim:
             raise ValueError(f"rope_head_dim {self.latent.rope_head_dim} must be smaller than head_dim {self.head_dim}")
         return self
@@ -57,9 +65,9 @@ class Mlp(Spec):
     """A dense feed-forward block."""
 
     ffn_size: PositiveInt
-    gated: bool = True
+    gated: Flag = True
     """Three matrices (gate, up, down) instead of two."""
-    bias: bool = False
+    bias: Flag = False
     activation: Literal["silu", "gelu", "relu", "relu2"] = "silu"
 
 
@@ -72,13 +80,13 @@ class Experts(Spec):
     """Routed experts that each token visits (top-k)."""
     ffn_size: PositiveInt
     """FFN size of one routed expert."""
-    gated: bool = True
-    bias: bool = False
+    gated: Flag = True
+    bias: Flag = False
     """Biases on the matrices of the experts."""
-    router_bias: bool = False
+    router_bias: Flag = False
     shared_ffn_size: Size = 0
     """FFN size of the shared expert; 0: there is none."""
-    shared_gate: bool = False
+    shared_gate: Flag = False
     """A learned scalar gate (hidden size to 1) on the shared expert."""
     activation: Literal["silu", "gelu", "relu", "relu2"] = "silu"
 
@@ -97,7 +105,7 @@ class LayerKind(Spec):
     feed_forward: Mlp | Experts
     norms: PositiveInt = 2
     """Norms over the hidden size in one layer: 1 parallel with one norm, 2 usual, 4 with post-norms (Gemma)."""
-    parallel_residual: bool = False
+    parallel_residual: Flag = False
     """Attention and feed-forward read the same input (GPT-NeoX, Falcon)."""
 
     @property
@@ -117,15 +125,27 @@ class Model(Spec):
     layer_kinds: Annotated[tuple[LayerKind, ...], Field(min_length=1)]
     layer_pattern: Annotated[tuple[Size, ...], Field(min_length=1)]
     """For each layer, in order, the index of its kind."""
-    tied_embeddings: bool = False
+    tied_embeddings: Flag = False
     """The output head is the embedding matrix."""
-    head_bias: bool = False
+    head_bias: Flag = False
     norm: Literal["rms", "layer"] = "rms"
     """`rms`: one weight vector; `layer`: weight and bias."""
     learned_positions: Size = 0
     """Rows of a learned position embedding; 0: rotary or none."""
     assumptions: tuple[str, ...] = ()
     """What had to be assumed while reading it, for the user's eyes."""
+
+    @classmethod
+    def from_huggingface(cls, source: str | Path | Mapping[str, Any], *, text_only: bool = False) -> Model:
+        """The model of a Hugging Face `config.json`: a file, a folder that holds one, or its mapping.
+
+        Raises `InvalidSpec` with every fault of the file, `NotModelled` for architectures that are not priced
+        and `UnknownName` for a `model_type` that is not read. With `text_only`, the language model of a
+        multimodal file alone.
+        """
+        from meshwright.specs.huggingface import from_huggingface
+
+        return from_huggingface(source, text_only=text_only)
 
     @model_validator(mode="after")
     def _pattern(self) -> Self:

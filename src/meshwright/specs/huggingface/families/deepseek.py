@@ -1,0 +1,87 @@
+"""DeepSeek-V2 and -V3: latent attention, dense layers first, shared experts; Kimi-K2 has the same shape."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from meshwright.specs.huggingface.decoder import PlainHeads
+from meshwright.specs.huggingface.keys import Count, CountOrZero, Flag, spelled
+from meshwright.specs.model import Attention, Experts, LatentAttention
+
+
+class DeepseekV3(PlainHeads):
+    """DeepSeek-V3, arXiv:2412.19437; the file's `head_dim` and `num_key_value_heads` are not the attention's."""
+
+    config_class: ClassVar[str] = "DeepseekV3Config"
+    attention_bias: Flag = False
+    q_lora_rank: Count | None
+    kv_lora_rank: Count
+    qk_nope_head_dim: Count
+    qk_rope_head_dim: Count
+    v_head_dim: Count
+    n_routed_experts: Count = Field(validation_alias=spelled("n_routed_experts", "num_local_experts", "num_experts"))
+    n_shared_experts: CountOrZero | None
+    num_experts_per_tok: Count
+    moe_intermediate_size: Count
+    first_k_dense_replace: CountOrZero
+    moe_layer_freq: Count = 1
+
+    @field_validator("num_experts_per_tok")
+    @classmethod
+    def _at_most_all(cls, value: int, info: ValidationInfo) -> int:
+        count = info.data.get("n_routed_experts")
+        if count and value > count:
+            raise ValueError(f"cannot exceed n_routed_experts {count}")
+        return value
+
+    def is_moe(self, layer: int) -> bool:
+        """From `first_k_dense_replace` on, every `moe_layer_freq`-th layer."""
+        return layer >= self.first_k_dense_replace and layer % self.moe_layer_freq == 0
+
+    def attention(self, window: int | None) -> Attention:
+        """Multi-head latent attention."""
+        return Attention(
+            heads=self.num_attention_heads,
+            kv_heads=self.num_attention_heads,
+            head_dim=self.qk_nope_head_dim + self.qk_rope_head_dim,
+            value_head_dim=self.v_head_dim,
+            qkv_bias=self.attention_bias,
+            output_bias=self.attention_bias,
+            window=window,
+            latent=LatentAttention(
+                query_rank=self.q_lora_rank, kv_rank=self.kv_lora_rank, rope_head_dim=self.qk_rope_head_dim
+            ),
+        )
+
+    def experts(self) -> Experts:
+        """Routed and shared experts; the shared ones are one block of their summed size."""
+        return Experts(
+            count=self.n_routed_experts,
+            active=self.num_experts_per_tok,
+            ffn_size=self.moe_intermediate_size,
+            shared_ffn_size=(self.n_shared_experts or 0) * self.moe_intermediate_size,
+            activation=self.hidden_act,
+        )
+
+    def assumptions(self) -> list[str]:
+        """A layer frequency that the transformers class does not know."""
+        taken = super().assumptions()
+        if self.moe_layer_freq != 1:
+            taken.append(
+                f"moe_layer_freq {self.moe_layer_freq} is read as in DeepSeek's own code: layers whose index it "
+                f"divides are mixtures; {self.config_class} of transformers ignores it"
+            )
+        return taken
+
+
+class DeepseekV2(DeepseekV3):
+    """DeepSeek-V2, arXiv:2405.04434."""
+
+    config_class: ClassVar[str] = "DeepseekV2Config"
+    mlp_bias: Flag = False
+
+    def not_modelled(self) -> list[str]:
+        """Biases on the shared experts."""
+        return ["biases on dense blocks and shared experts (mlp_bias)"] if self.mlp_bias else []

@@ -1,0 +1,110 @@
+"""Mixtures of experts in every layer: Mixtral, MiniMax-M2, gpt-oss."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from meshwright.specs.huggingface.decoder import AttentionBias
+from meshwright.specs.huggingface.keys import Count, CountOrZero, Flag, spelled
+from meshwright.specs.huggingface.windowed import Windowed
+from meshwright.specs.model import Experts
+
+
+class _AllMixture(Windowed):
+    """`intermediate_size` is the size of one expert."""
+
+    num_local_experts: Count = Field(validation_alias=spelled("num_local_experts", "num_experts"))
+    num_experts_per_tok: Count = Field(validation_alias=spelled("num_experts_per_tok", "experts_per_token"))
+
+    def is_moe(self, layer: int) -> bool:
+        """Every layer."""
+        del layer
+        return True
+
+    def experts(self) -> Experts:
+        """The mixture of experts."""
+        return Experts(
+            count=self.num_local_experts,
+            active=self.num_experts_per_tok,
+            ffn_size=self.intermediate_size,
+            activation=self.hidden_act,
+            **self.expert_details(),
+        )
+
+    def expert_details(self) -> dict[str, Any]:
+        """Fields of `Experts` in which the family differs."""
+        return {}
+
+    @field_validator("num_experts_per_tok")
+    @classmethod
+    def _at_most_all(cls, value: int, info: ValidationInfo) -> int:
+        count = info.data.get("num_local_experts")
+        if count and value > count:
+            raise ValueError(f"cannot exceed num_local_experts {count}")
+        return value
+
+
+class Mixtral(_AllMixture):
+    """Mixtral, arXiv:2401.04088."""
+
+    config_class: ClassVar[str] = "MixtralConfig"
+    noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings", "num_key_value_heads")
+    num_key_value_heads: Count | None = 8
+
+
+class MiniMaxM2(_AllMixture):
+    """MiniMax-M2 to M2.7: norms over the whole width of queries and keys."""
+
+    config_class: ClassVar[str] = "MiniMaxM2Config"
+    noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings", "head_dim", "num_key_value_heads")
+    num_key_value_heads: Count = 8
+    head_dim: Count = 128
+    use_qk_norm: Flag = True
+    qk_norm_type: str = "per_layer"
+    shared_intermediate_size: CountOrZero = 0
+    attn_type_list: list[CountOrZero] | None = None
+
+    def slides(self, layer: int) -> bool:
+        """None does: the transformers class has no windows."""
+        del layer
+        return False
+
+    def attention_details(self) -> dict[str, Any]:
+        """Norms over the projected width."""
+        return {"qk_norm": "width"}
+
+    def not_modelled(self) -> list[str]:
+        """Switches of the MiniMax files that the transformers class does not build."""
+        found = []
+        if not self.use_qk_norm or self.qk_norm_type != "per_layer":
+            found.append(f"query and key norms {self.qk_norm_type!r} (use_qk_norm, qk_norm_type)")
+        if self.shared_intermediate_size:
+            found.append("shared experts (shared_intermediate_size)")
+        if any(kind != 1 for kind in self.attn_type_list or ()):
+            found.append("linear attention layers (attn_type_list)")
+        return found
+
+
+class GptOss(AttentionBias, _AllMixture):
+    """gpt-oss, arXiv:2508.10925: sinks, biases everywhere, a window in every second layer."""
+
+    config_class: ClassVar[str] = "GptOssConfig"
+    noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings", "head_dim", "num_key_value_heads", "sliding_window")
+    num_key_value_heads: Count | None = 8
+    head_dim: Count = 64
+    attention_bias: Flag = True
+    sliding_window: Count | None = 128
+
+    def slides(self, layer: int) -> bool:
+        """The first layer and every second one after it."""
+        return layer % 2 == 0
+
+    def attention_details(self) -> dict[str, Any]:
+        """One learned sink per head."""
+        return super().attention_details() | {"sinks": True}
+
+    def expert_details(self) -> dict[str, Any]:
+        """Biases on experts and router."""
+        return {"bias": True, "router_bias": True}

@@ -1,0 +1,53 @@
+"""Reading a config.json from disk, and saying what is wrong with it in the user's words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from meshwright.errors import InvalidInput
+
+
+def config_path(path: Path) -> Path:
+    """The config.json behind a path: the file itself, or the one in a folder; raises `InvalidInput`."""
+    if path.is_dir():
+        inside = path / "config.json"
+        if not inside.is_file():
+            raise InvalidInput(f"{path} is a folder without a config.json: give the file, or a folder that holds one")
+        return inside
+    if not path.exists():
+        raise InvalidInput(f"{path} does not exist: give a config.json or a folder that holds one")
+    return path
+
+
+def name_of(path: Path) -> str:
+    """What a model is called by its file: the folder of a `config.json`, else the file without its ending."""
+    return path.resolve().parent.name if path.name == "config.json" else path.stem
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; raises `InvalidInput` if it cannot be read, is empty or is not UTF-8."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not UTF-8 text (byte {error.start}): is it the right file?") from None
+    if not text.strip():
+        raise InvalidInput(f"{path} is empty")
+    return text
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; raises `InvalidInput` with line and column of what is malformed."""
+    text = read_text(path)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InvalidInput(f"{path} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{path} is not a config.json: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidInput(f"{path} holds a JSON {type(value).__name__}: a config.json is an object, {{...}}")
+    return value

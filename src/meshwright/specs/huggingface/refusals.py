@@ -1,0 +1,97 @@
+"""What is not modelled, and how a config.json shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from meshwright.errors import NotModelled, UnknownName
+from meshwright.specs.huggingface.families import FAMILIES
+
+_LINEAR = "linear attention layers"
+_MAMBA = "Mamba layers"
+_SPARSE = "sparse attention that an indexer selects"
+_MIXED_HEADS = "heads of their own in full or sliding layers"
+_FEATURES = {
+    "linear_attn_config": _LINEAR,
+    "linear_num_key_heads": _LINEAR,
+    "mamba_num_heads": _MAMBA,
+    "mamba_d_state": _MAMBA,
+    "ssm_state_size": _MAMBA,
+    "index_topk": _SPARSE,
+    "sparse_attention_config": "block-sparse attention",
+    "compress_ratios": "compressed attention",
+    "hc_mult": "hyper-connections between layers",
+    "attn_output_gate": "gates on the attention output",
+    "mla_use_output_gate": "gates on the attention output",
+    "attention_k_eq_v": "keys that serve as values",
+    "global_head_dim": _MIXED_HEADS,
+    "swa_num_key_value_heads": _MIXED_HEADS,
+    "num_kv_shared_layers": "keys and values shared between layers",
+    "hidden_size_per_layer_input": "embeddings for each layer",
+    "enable_moe_block": "experts beside a dense block in one layer",
+    "moe_latent_size": "experts of a hidden size of their own",
+    "routed_expert_hidden_size": "experts of a hidden size of their own",
+    "attn_res_block_size": "residuals that attend to earlier layers",
+    "block_configs": "layers that each have a shape of their own",
+    "is_encoder_decoder": "an encoder",
+}
+"""Keys that no family reads and that change the layers when they are set."""
+
+_BY_TYPE = {
+    "llama4_text": "chunked attention, with layers of no position between",
+    "mimo": "layers that only the code in its own repository defines",
+    "step3p7": "gates on the attention output, and more heads in sliding layers",
+}
+"""What a `model_type` brings with it and no key shows (transformers 5.23)."""
+
+_ADVICE = "a decoder of plain attention, dense and expert layers can be written as a native TOML file"
+
+
+def refuse_features(subject: str, model_type: str, config: Mapping[str, Any]) -> None:
+    """Raise `NotModelled` if the config shows anything that is not modelled."""
+    found = features_of(model_type, config)
+    if found:
+        raise NotModelled(
+            f"{subject}: {model_type} is not modelled: {'; '.join(found)}. Families that are read: {_families()}"
+        )
+
+
+def refuse_unknown(subject: str, model_type: str) -> None:
+    """Raise `UnknownName` for a `model_type` that is not read."""
+    if model_type not in FAMILIES:
+        error = UnknownName("model_type", model_type, FAMILIES)
+        error.args = (f"{subject}: {error}. Families that are read: {_families()}; {_ADVICE}",)
+        raise error
+
+
+def refuse_wrapper(subject: str, model_type: str, inner_type: str, inner: Mapping[str, Any]) -> None:
+    """Raise `NotModelled` for a multimodal model, saying whether its language model can be planned."""
+    wrapper = f"{subject}: {model_type} wraps a language model with vision or audio towers, which are not modelled"
+    found = features_of(inner_type, inner)
+    if inner_type in FAMILIES and not found:
+        raise NotModelled(
+            f"{wrapper}; its language model ({inner_type}) is: plan it alone with --text-only (text_only=True)"
+        )
+    why = "; ".join(found) if found else f"{inner_type} is not one of the families that are read: {_families()}"
+    raise NotModelled(f"{wrapper}; nor is its language model ({inner_type}): {why}")
+
+
+def features_of(model_type: str, config: Mapping[str, Any]) -> list[str]:
+    """What a config shows that is not modelled, each with the keys that show it."""
+    shown: dict[str, list[str]] = {}
+    for key, feature in _FEATURES.items():
+        if config.get(key):
+            shown.setdefault(feature, []).append(key)
+    types = config.get("layer_types")
+    if isinstance(types, list):
+        kinds = {str(kind) for kind in types} - {"full_attention", "sliding_attention"}
+        for kind in sorted(kinds):
+            feature = _LINEAR if kind == "linear_attention" else f"{kind} layers"
+            shown.setdefault(feature, []).append("layer_types")
+    listed = [f"{feature} ({', '.join(keys)})" for feature, keys in shown.items()]
+    return [_BY_TYPE[model_type], *listed] if model_type in _BY_TYPE else listed
+
+
+def _families() -> str:
+    return ", ".join(FAMILIES)

@@ -1,0 +1,99 @@
+"""The one entry for models: a file, a folder, a mapping or a name of the catalogue."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from meshwright.errors import Fault, InvalidInput, InvalidSpec, UnknownName
+from meshwright.specs import catalog
+from meshwright.specs.huggingface import from_huggingface
+from meshwright.specs.huggingface.files import config_path, name_of, read_text
+from meshwright.specs.huggingface.reader import model_of_config
+from meshwright.specs.model import Model
+from meshwright.specs.native_model import model_of_native
+
+_ABOUT = {"aliases", "source"}
+
+
+def read_model(source: str | Path | Mapping[str, Any], *, text_only: bool = False) -> Model:
+    """The model behind a source.
+
+    `source` is a `config.json`, a folder that holds one, a native TOML file (`meshwright.specs.native_model`), the
+    mapping of either, or a name of the catalogue such as `llama-3.1-70b`. A file or a folder with a `config.json`
+    goes before a catalogue name that is spelled the same. `text_only` takes the language model of a multimodal
+    config.json alone.
+
+    Raises `InvalidInput` for what cannot be read, `InvalidSpec` with every fault of a file, `NotModelled` for an
+    architecture that is not priced, `UnknownName` for what is neither a file nor in the catalogue.
+
+    >>> read_model("llama-3.1-8b").hidden_size
+    4096
+    """
+    if isinstance(source, Mapping):
+        return _of_mapping(source, text_only)
+    if not str(source).strip():
+        raise InvalidInput("the model is an empty name: give a config.json, a folder, a TOML file or a catalogue name")
+    path = Path(source)
+    if isinstance(source, Path) or _holds_model(path):
+        return _of_path(path, text_only)
+    return _of_name(source, path, text_only)
+
+
+def _of_mapping(source: Mapping[str, Any], text_only: bool) -> Model:
+    if "kinds" in source or "layers" in source:
+        return model_of_native(source, subject="the model")
+    return from_huggingface(source, text_only=text_only)
+
+
+def _of_path(path: Path, text_only: bool) -> Model:
+    if path.suffix.lower() != ".toml" or path.is_dir():
+        return from_huggingface(path, text_only=text_only)
+    text = read_text(config_path(path))
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{path} is not TOML: {error}") from None
+    return _of_table({"name": name_of(path), **table}, str(path), text_only)
+
+
+def _of_name(name: str, path: Path, text_only: bool) -> Model:
+    try:
+        id_ = catalog.resolve("models", name)
+    except UnknownName as error:
+        if path.suffix.lower() in (".json", ".toml") or _is_folder(path):
+            return _of_path(path, text_only)
+        error.args = (f"{error}. There is no file or folder {name!r} either; a path to a config.json works too",)
+        raise
+    return _of_table({"name": id_, **catalog.load("models", id_)}, f"catalogue entry {id_}", text_only)
+
+
+def _of_table(table: Mapping[str, Any], subject: str, text_only: bool) -> Model:
+    fields = {key: value for key, value in table.items() if key not in _ABOUT}
+    if "config" not in fields:
+        return model_of_native(fields, subject=subject)
+    name, config = fields.pop("name"), fields.pop("config")
+    faults = [Fault(key, "is not known beside [config]") for key in fields]
+    if not isinstance(name, str):
+        faults.append(Fault("name", f"must be a string (given: {name!r})"))
+    if not isinstance(config, Mapping):
+        faults.append(Fault("config", "must be a table with the keys of a config.json"))
+    if faults:
+        raise InvalidSpec(subject, faults)
+    return model_of_config(config, name=name, subject=subject, text_only=text_only)
+
+
+def _holds_model(path: Path) -> bool:
+    try:
+        return path.is_file() or (path / "config.json").is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
