@@ -1,0 +1,72 @@
+"""Meshwright plans distributed training of large language models.
+
+Names load on first use, so that `meshwright --help` need not import the engine.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meshwright.answers.ask import estimate as estimate
+    from meshwright.answers.ask import plan as plan
+    from meshwright.cost.estimate import Estimate as Estimate
+    from meshwright.cost.memory.device import Verdict as Verdict
+    from meshwright.errors import IllegalPlan as IllegalPlan
+    from meshwright.errors import InvalidInput as InvalidInput
+    from meshwright.errors import InvalidSpec as InvalidSpec
+    from meshwright.errors import MeshwrightError as MeshwrightError
+    from meshwright.errors import NothingFits as NothingFits
+    from meshwright.errors import NotModelled as NotModelled
+    from meshwright.errors import UnknownName as UnknownName
+    from meshwright.layout.plan import Plan as Plan
+    from meshwright.layout.plan import Recompute as Recompute
+    from meshwright.layout.plan import Schedule as Schedule
+    from meshwright.search.find import Found as Found
+    from meshwright.specs.cluster import Accelerator as Accelerator
+    from meshwright.specs.cluster import Cluster as Cluster
+    from meshwright.specs.cluster import Level as Level
+    from meshwright.specs.job import Job as Job
+    from meshwright.specs.model import Model as Model
+    from meshwright.specs.read_cluster import read_cluster as read_cluster
+    from meshwright.specs.read_model import read_model as read_model
+    from meshwright.specs.runtime import Runtime as Runtime
+    from meshwright.specs.runtime import read_runtime as read_runtime
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Accelerator": "specs.cluster",
+    "Cluster": "specs.cluster",
+    "Estimate": "cost.estimate",
+    "Found": "search.find",
+    "IllegalPlan": "errors",
+    "InvalidInput": "errors",
+    "InvalidSpec": "errors",
+    "Job": "specs.job",
+    "Level": "specs.cluster",
+    "MeshwrightError": "errors",
+    "Model": "specs.model",
+    "NotModelled": "errors",
+    "NothingFits": "errors",
+    "Plan": "layout.plan",
+    "Recompute": "layout.plan",
+    "Runtime": "specs.runtime",
+    "Schedule": "layout.plan",
+    "UnknownName": "errors",
+    "Verdict": "cost.memory.device",
+    "estimate": "answers.ask",
+    "plan": "answers.ask",
+    "read_cluster": "specs.read_cluster",
+    "read_model": "specs.read_model",
+    "read_runtime": "specs.runtime",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -124,7 +124,7 @@ def format_bandwidth(value: float) -> str:
 
 def _plain(given: str | int | float, kind: str) -> float | None:
     """A bare number as a float; None for text."""
-    if isinstance(given, str | bool):
+    if not isinstance(given, int | float) or isinstance(given, bool):
         return None
     try:
         return float(given)

@@ -16,6 +16,7 @@ def assumptions(inputs: Inputs) -> list[str]:
     site = [] if inputs.cluster.site_derate > 1 else ["kernels run at their published speed (site_derate 1)"]
     return [
         *inputs.model.assumptions,
+        *inputs.job.assumptions,
         *job,
         *inputs.cluster.assumptions,
         *accelerator.assumed,

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.answers.assumptions import assumptions
+from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.cost.memory.device import Verdict
 from meshwright.cost.memory.stage import Components
-from meshwright.cost.step import Estimates
 from meshwright.errors import Fault, InvalidInput, InvalidSpec
 from meshwright.layout.plan import RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan
 from meshwright.layout.plans import COLUMNS
@@ -25,61 +25,43 @@ CHOICES = {"recompute": tuple(RECOMPUTE_NAMES.values()), "schedule": tuple(SCHED
 
 def plan_document(found: Found) -> dict[str, Any]:
     """The answer of a search as a plan file."""
-    estimates = found.best
-    plans = [plan_entry(estimates, row) for row in range(len(estimates.plans))]
-    for row, entry in enumerate(plans):
-        entry["lost"] = why_lost(estimates, row) if row else None
+    plans = [plan_entry(estimate, found.inputs) for estimate in found.best]
+    for entry, estimate in zip(plans, found.best, strict=True):
+        entry["lost"] = why_lost(estimate, found.best[0]) if estimate is not found.best[0] else None
     counts = {"considered": found.considered, "legal": found.legal, "fitting": found.fitting}
     return _head(found.inputs) | counts | {"elapsed_s": found.elapsed_s, "plans": plans} | _tail(found.inputs)
 
 
-def explain_document(estimates: Estimates, elapsed_s: float) -> dict[str, Any]:
+def explain_document(estimate: Estimate, inputs: Inputs, elapsed_s: float) -> dict[str, Any]:
     """One explained plan, with all its stages, as a plan file."""
-    fits = int(estimates.verdict[0] < Verdict.OUT_OF_MEMORY)
+    fits = int(estimate.verdict < Verdict.OUT_OF_MEMORY)
     counts = {"considered": 1, "legal": 1, "fitting": fits, "elapsed_s": elapsed_s}
-    plan = plan_entry(estimates, 0) | {"stages": stage_entries(estimates, 0)}
-    return _head(estimates.inputs) | counts | {"plans": [plan]} | _tail(estimates.inputs)
+    plan = plan_entry(estimate, inputs) | {"stages": [_stage_entry(stage) for stage in estimate.stages]}
+    return _head(inputs) | counts | {"plans": [plan]} | _tail(inputs)
 
 
-def plan_entry(estimates: Estimates, row: int) -> dict[str, Any]:
+def plan_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
     """One priced plan: its layout, speed, memory of its worst stage and waterfall."""
-    worst = int(estimates.worst[row])
-    memory = estimates.memory.rows(worst)
-    usage = float(memory.states + memory.activations) / estimates.inputs.cluster.accelerator.memory_bytes
     return {
-        "plan": estimates.plans[row].to_dict(),
-        "step_time_s": float(estimates.step_time_s[row]),
-        "tokens_per_s_per_gpu": float(estimates.tokens_per_s_per_gpu[row]),
-        "mfu": float(estimates.mfu[row]),
+        "plan": estimate.plan.to_dict(),
+        "step_time_s": estimate.step_time_s,
+        "tokens_per_s_per_gpu": estimate.tokens_per_s_per_gpu,
+        "mfu": estimate.mfu,
         "memory": {
-            "verdict": str(Verdict(int(estimates.verdict[row]))),
-            "worst_stage": int(estimates.stages.stage[worst]),
-            **_bytes(memory),
-            "visible_bytes": estimates.inputs.cluster.accelerator.visible_memory_bytes,
-            "seed_rule": {"usage": usage, "verdict": str(Verdict(int(estimates.seed_rule_verdict[row])))},
+            "verdict": str(estimate.verdict),
+            "worst_stage": estimate.worst_stage,
+            **_bytes(estimate.memory),
+            "visible_bytes": inputs.cluster.accelerator.visible_memory_bytes,
+            "seed_rule": {"usage": estimate.seed_rule_usage, "verdict": str(estimate.seed_rule_verdict)},
         },
-        "time": {name: float(part[row]) for name, part in estimates.time._asdict().items()},
-        "compute": {f"{name}_s": float(part[row]) for name, part in estimates.compute._asdict().items()},
+        "time": estimate.time._asdict(),
+        "compute": {f"{name}_s": seconds for name, seconds in estimate.compute._asdict().items()},
     }
 
 
-def stage_entries(estimates: Estimates, row: int) -> list[dict[str, Any]]:
-    """Every stage of one plan: what it holds, its memory and the time of one micro-batch."""
-    stages, time = estimates.stages, estimates.stage_time
-    rows = [index for index in range(len(stages.plan)) if stages.plan[index] == row]
-    return [
-        {
-            "stage": int(stages.stage[index]),
-            "layers": int(stages.layers[index].sum()),
-            "embedding": bool(stages.embedding[index]),
-            "head": bool(stages.head[index]),
-            "live_micro_batches": int(stages.live_micro_batches[index]),
-            "forward_s": float(time.forward_total[index]),
-            "backward_s": float(time.backward_total[index]),
-            "memory": _bytes(estimates.memory.rows(index)),
-        }
-        for index in rows
-    ]
+def _stage_entry(stage: StageEstimate) -> dict[str, Any]:
+    fields = {name: value for name, value in vars(stage).items() if name != "memory"}
+    return fields | {"memory": _bytes(stage.memory)}
 
 
 def read_plan_file(path: str | Path) -> tuple[Inputs, list[Plan]]:
@@ -142,10 +124,5 @@ def _tail(inputs: Inputs) -> dict[str, Any]:
 
 
 def _bytes(memory: Components) -> dict[str, Any]:
-    components = {name: float(part) for name, part in memory._asdict().items()}
-    return {
-        "allocated_bytes": float(memory.allocated),
-        "reserved_bytes": float(memory.reserved),
-        "device_bytes": float(memory.device),
-        "components": components,
-    }
+    totals = {"allocated_bytes": memory.allocated, "reserved_bytes": memory.reserved, "device_bytes": memory.device}
+    return totals | {"components": memory._asdict()}

@@ -1,10 +1,8 @@
-"""Estimate: the time waterfall and the memory of one optimizer step, for one plan or many."""
+"""Step: puts the formulas together for one optimizer step."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -13,82 +11,13 @@ from meshwright.cost import schedules
 from meshwright.cost.comms.data import exposed_data_time
 from meshwright.cost.comms.pipeline import exposed_pipeline_time
 from meshwright.cost.compute.optimizer import optimizer_time
-from meshwright.cost.compute.work import Work
-from meshwright.cost.flops import model_flops_per_step
-from meshwright.cost.memory.device import seed_rule_verdict, verdict
-from meshwright.cost.memory.stage import Components, stage_memory, stage_parameters
+from meshwright.cost.estimate import Estimate, Estimates, Waterfall
+from meshwright.cost.memory.stage import stage_memory, stage_parameters
 from meshwright.cost.unit import Units, UnitTime, unit_costs
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages, even_stages
 from meshwright.specs.inputs import Inputs
-
-
-class Waterfall(NamedTuple):
-    """Seconds of one step, seen from its slowest stage; the parts add up to the step, each of shape (n,)."""
-
-    compute_s: FloatColumn
-    exposed_tp_s: FloatColumn
-    exposed_cp_s: FloatColumn
-    exposed_ep_s: FloatColumn
-    exposed_pp_s: FloatColumn
-    exposed_dp_s: FloatColumn
-    bubble_s: FloatColumn
-    optimizer_s: FloatColumn
-    host_s: FloatColumn
-
-    @property
-    def total(self) -> FloatColumn:
-        """Seconds of one step."""
-        total: FloatColumn = np.sum(np.stack(self), axis=0)
-        return total
-
-
-@dataclass(frozen=True)
-class Estimates:
-    """What many plans cost; columns of shape (n,) per plan and (r,) per stage."""
-
-    inputs: Inputs
-    plans: Plans
-    stages: Stages
-    time: Waterfall
-    compute: Work
-    """Seconds of compute on the slowest stage by kind, shape (n,); they add up to `compute_s`."""
-    slowest: IntColumn
-    """Row of the stage with the most work, shape (n,)."""
-    stage_time: UnitTime
-    """Seconds of one micro-batch on each stage, shape (r,)."""
-    memory: Components
-    """Bytes of each stage, shape (r,)."""
-    worst: IntColumn
-    """Row of the stage with the most memory, shape (n,)."""
-
-    @cached_property
-    def step_time_s(self) -> FloatColumn:
-        """Seconds of one optimizer step, shape (n,)."""
-        return self.time.total
-
-    @cached_property
-    def tokens_per_s_per_gpu(self) -> FloatColumn:
-        """Tokens per second and accelerator, shape (n,)."""
-        return self.inputs.job.tokens_per_step / self.step_time_s / self.inputs.cluster.num_gpus
-
-    @cached_property
-    def mfu(self) -> FloatColumn:
-        """Model FLOPs (causal attention counted half) over the dense peak of all accelerators, shape (n,)."""
-        peak = self.inputs.peak_flops * self.inputs.cluster.num_gpus
-        return model_flops_per_step(self.inputs) / self.step_time_s / peak
-
-    @cached_property
-    def verdict(self) -> IntColumn:
-        """Codes of `Verdict` for the worst stage, shape (n,)."""
-        worst = self.memory.rows(self.worst)
-        return verdict(worst.allocated, worst.communicators, self.inputs)
-
-    @cached_property
-    def seed_rule_verdict(self) -> IntColumn:
-        """Codes of `Verdict` by the 80 % rule, for the worst stage, shape (n,)."""
-        worst = self.memory.rows(self.worst)
-        return np.asarray(seed_rule_verdict(worst.states + worst.activations, self.inputs))
 
 
 def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = False) -> Estimates:
@@ -115,6 +44,12 @@ def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = Fals
         memory=memory,
         worst=_first_largest(memory.device, stages),
     )
+
+
+def estimate_each(plans: Iterable[Plan], inputs: Inputs) -> tuple[Estimate, ...]:
+    """The estimate of every given plan, with all its stages."""
+    estimates = estimate_plans(Plans.of(plans), inputs, keep_all_stages=True)
+    return tuple(estimates[row] for row in range(len(estimates)))
 
 
 def _stage_time(stages: Stages, units: Units) -> UnitTime:

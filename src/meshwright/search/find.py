@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.device import Verdict
-from meshwright.cost.step import Estimates, estimate_plans
+from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.errors import IllegalPlan
 from meshwright.layout.legality import check, faults, require_modelled
 from meshwright.layout.plan import Plan
@@ -36,11 +37,11 @@ class Found:
     """Of these, plans whose verdict is not out-of-memory."""
     refused: dict[str, int]
     """Per rule of the runtime, how many considered plans break it."""
-    best: Estimates
-    """The best plans that fit, best first, with all their stages; empty when nothing fits."""
-    at_risk: Estimates
-    """The fastest plan at risk of running out of memory; empty where there is none."""
-    leanest: Estimates
+    best: tuple[Estimate, ...]
+    """The best plans that fit, best first; empty when nothing fits."""
+    at_risk: Estimate | None
+    """The fastest plan at risk of running out of memory, where there is one."""
+    leanest: Estimate
     """The legal plan with the least memory on its worst stage."""
     elapsed_s: float
 
@@ -73,15 +74,16 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Foun
             progress(tally.considered, total)
     if not tally.legal:
         raise _nothing_legal(tables, tally, inputs)
+    best, at_risk, leanest = (estimate_each(plans, inputs) for plans in (tally.best, tally.at_risk, tally.leanest))
     return Found(
         inputs=inputs,
         considered=tally.considered,
         legal=tally.legal,
         fitting=tally.fitting,
         refused=tally.refused,
-        best=estimate_plans(Plans.of(tally.best), inputs, keep_all_stages=True),
-        at_risk=estimate_plans(Plans.of(tally.at_risk), inputs, keep_all_stages=True),
-        leanest=estimate_plans(Plans.of(tally.leanest), inputs, keep_all_stages=True),
+        best=best,
+        at_risk=next(iter(at_risk), None),
+        leanest=leanest[0],
         elapsed_s=time.perf_counter() - started,
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import IntColumn
+from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.memory.device import Verdict
-from meshwright.cost.step import Estimates
 from meshwright.units import format_gib, format_seconds
 
 PART_NAMES = {
@@ -29,20 +29,19 @@ def order(estimates: Estimates) -> IntColumn:
     return ranked[estimates.verdict[ranked] < Verdict.OUT_OF_MEMORY]
 
 
-def why_lost(estimates: Estimates, row: int, best: int = 0) -> str:
+def why_lost(plan: Estimate, best: Estimate) -> str:
     """One sentence: how much a plan loses to the best one, and to which part of the step."""
-    seconds = float(estimates.step_time_s[row] - estimates.step_time_s[best])
-    share = seconds / float(estimates.step_time_s[best])
-    if estimates.verdict[row] > estimates.verdict[best]:
-        device = format_gib(float(estimates.memory.device[estimates.worst[row]]))
+    seconds = plan.step_time_s - best.step_time_s
+    share = seconds / best.step_time_s
+    if plan.verdict > best.verdict:
         pace = f"{-share:.1%} faster" if seconds < 0 else f"{share:.1%} slower"
-        return f"at risk of running out of memory ({device} on its worst stage), {pace}"
-    differences = {name: float(part[row] - part[best]) for name, part in estimates.time._asdict().items()}
-    largest = sorted(differences, key=differences.__getitem__, reverse=True)
-    worse, better = largest[0], largest[-1]
-    if differences[worse] <= 1e-4 * float(estimates.step_time_s[best]):
-        more = float(estimates.memory.device[estimates.worst[row]] - estimates.memory.device[estimates.worst[best]])
-        return f"as fast within {abs(share):.2%}, {format_gib(abs(more))} {'more' if more >= 0 else 'less'} memory"
+        return f"{pace}, but at risk of running out of memory ({format_gib(plan.memory.device)} on its worst stage)"
+    differences = {name: getattr(plan.time, name) - getattr(best.time, name) for name in PART_NAMES}
+    growing = sorted(differences, key=differences.__getitem__)
+    better, worse = growing[0], growing[-1]
+    if differences[worse] <= 1e-4 * best.step_time_s:
+        more = plan.memory.device - best.memory.device
+        return f"as fast within {abs(share):.2%}, with {format_gib(abs(more))} {'more' if more >= 0 else 'less'} memory"
     gained = ""
     if differences[better] < -0.1 * differences[worse]:
         gained = f", {format_seconds(-differences[better])} less {PART_NAMES[better]}"

@@ -15,13 +15,12 @@ SEQUENCE_DIVISORS = (2, 4, 8, 16)
 def nothing_fits(found: Found) -> NothingFits:
     """The error for a search without a fitting plan: the leanest plan, what it lacks, the nearest changes that fit."""
     inputs, leanest = found.inputs, found.leanest
-    memory = leanest.memory.rows(leanest.worst)
     visible = inputs.cluster.accelerator.visible_memory_bytes
     changes = [change for change in (_more_nodes(inputs), _shorter_sequence(inputs)) if change]
     would = "; ".join(changes) or "neither 32 times the nodes nor a sixteenth of the sequence length would fit"
     return NothingFits(
         f"none of the {found.legal} legal plans of {inputs.model.name} fits on {inputs.cluster.name}: the leanest, "
-        f"{leanest.plans[0]}, needs {format_gib(float(memory.device[0]))} of the {format_gib(visible)} that "
+        f"{leanest.plan}, needs {format_gib(leanest.memory.device)} of the {format_gib(visible)} that "
         f"{inputs.cluster.accelerator.id} has. What would fit: {would}"
     )
 
@@ -49,4 +48,4 @@ def _first_fit(inputs: Inputs) -> str | None:
         found = find(inputs, top=1)
     except IllegalPlan:
         return None
-    return str(found.best.plans[0]) if found.fitting else None
+    return str(found.best[0].plan) if found.fitting else None

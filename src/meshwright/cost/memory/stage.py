@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Numbers
+from meshwright.arrays import FloatColumn, Floats, Ints
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.memory.device import communicator_bytes
 from meshwright.cost.memory.parameters import end_parameters
@@ -22,41 +22,41 @@ OPTIMIZER_BYTES = 12
 class Components(NamedTuple):
     """Bytes on one rank of each stage; every field scalar or of shape (r,)."""
 
-    parameters: FloatColumn
-    gradients: FloatColumn
-    optimizer_states: FloatColumn
-    activations: FloatColumn
+    parameters: Floats
+    gradients: Floats
+    optimizer_states: Floats
+    activations: Floats
     """Saved for backward, of all micro-batches in flight."""
-    logits: FloatColumn
+    logits: Floats
     """Logits and cross-entropy working set, where they make the peak."""
-    temporaries: FloatColumn
+    temporaries: Floats
     """Working set of one layer's backward, where it makes the peak, and message buffers."""
-    workspaces: FloatColumn
-    fragmentation: FloatColumn
-    context: FloatColumn
-    communicators: FloatColumn
+    workspaces: Floats
+    fragmentation: Floats
+    context: Floats
+    communicators: Floats
 
     @property
-    def allocated(self) -> FloatColumn:
+    def allocated(self) -> Floats:
         """Live tensors at the peak, bytes."""
         return self.states + self.activations + self.logits + self.temporaries + self.workspaces
 
     @property
-    def reserved(self) -> FloatColumn:
+    def reserved(self) -> Floats:
         """What the allocator holds, bytes."""
         return self.allocated + self.fragmentation
 
     @property
-    def device(self) -> FloatColumn:
+    def device(self) -> Floats:
         """What the driver shows, bytes."""
         return self.reserved + self.context + self.communicators
 
     @property
-    def states(self) -> FloatColumn:
+    def states(self) -> Floats:
         """Parameters, gradients and optimizer states, bytes."""
         return self.parameters + self.gradients + self.optimizer_states
 
-    def rows(self, index: Numbers) -> Components:
+    def rows(self, index: Ints) -> Components:
         """The chosen rows of every component."""
         return Components(*(part[index] for part in self))
 

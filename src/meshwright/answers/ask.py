@@ -1,0 +1,75 @@
+"""Ask: the two questions of the planner, from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.step import estimate_each
+from meshwright.layout.legality import require_legal
+from meshwright.layout.plan import Plan
+from meshwright.search.find import Found, Progress, find
+from meshwright.search.rescue import nothing_fits
+from meshwright.specs.cluster import Cluster
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import Job
+from meshwright.specs.model import Model
+from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.read_model import read_model
+from meshwright.specs.runtime import Runtime, read_runtime
+
+GivenModel = Model | str | Path | Mapping[str, Any]
+GivenCluster = Cluster | str | Path | Mapping[str, Any]
+
+
+def plan(
+    model: GivenModel,
+    cluster: GivenCluster,
+    job: Job,
+    *,
+    runtime: Runtime | str = "megatron-core",
+    top: int = 5,
+    progress: Progress | None = None,
+) -> Found:
+    """The best plans for a job: every legal plan priced, those that fit ranked by step time.
+
+    model: a `Model`, a path to a config.json or a catalogue name; cluster: a `Cluster`, a short form such as
+    `8x8:h100`, a catalogue name or a TOML path; top: how many plans to return; progress: told (considered, in all).
+    Raises `InvalidInput` for a wrong question and `NothingFits`, with what would, when no plan fits.
+
+    >>> found = plan("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> found.best[0].verdict.name
+    'SAFE'
+    """
+    found = find(given(model, cluster, job, runtime), top=top, progress=progress)
+    if not found.best:
+        raise nothing_fits(found)
+    return found
+
+
+def estimate(
+    model: GivenModel, cluster: GivenCluster, job: Job, plan: Plan, *, runtime: Runtime | str = "megatron-core"
+) -> Estimate:
+    """What one plan costs, stage by stage; see `plan` for the arguments.
+
+    Raises `IllegalPlan` with every rule that the runtime would refuse it for.
+
+    >>> layout = Plan(tp=8, sp=True, num_microbatches=64)
+    >>> round(estimate("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64), layout).mfu, 1)
+    0.4
+    """
+    inputs = given(model, cluster, job, runtime)
+    require_legal(plan, inputs)
+    return estimate_each([plan], inputs)[0]
+
+
+def given(model: GivenModel, cluster: GivenCluster, job: Job, runtime: Runtime | str = "megatron-core") -> Inputs:
+    """Everything that is given, read and validated."""
+    return Inputs(
+        model=model if isinstance(model, Model) else read_model(model),
+        cluster=cluster if isinstance(cluster, Cluster) else read_cluster(cluster),
+        job=job,
+        runtime=runtime if isinstance(runtime, Runtime) else read_runtime(runtime),
+    )

@@ -1,0 +1,109 @@
+"""The model screen: the architecture, its parameters by part, and the degrees that divide it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.layout.legality.rule import divisors
+from meshwright.specs.model import Experts, LayerKind, Model
+from meshwright.specs.weights import active_parameter_count, parameter_count, parameters_by_part
+from meshwright.units import format_count
+
+LARGEST_TP = 64
+
+
+def model_document(model: Model) -> dict[str, Any]:
+    """The model as JSON: family, parameters, by part, the degrees that divide it and the architecture itself."""
+    return {
+        "family": model.family,
+        "parameters": parameter_count(model),
+        "active_parameters": active_parameter_count(model),
+        "by_part": parameters_by_part(model),
+        "degrees": dividing_degrees(model),
+        "architecture": model.model_dump(mode="json"),
+    }
+
+
+def dividing_degrees(model: Model) -> dict[str, list[int]]:
+    """Degrees that divide the model: tp by query heads (and FFN size), tp without replicating keys and values, pp by
+    layers, ep by routed experts.
+    """
+    kinds = model.layer_kinds
+    heads = int(np.gcd.reduce([kind.attention.heads for kind in kinds]))
+    kv_heads = int(np.gcd.reduce([kind.attention.kv_heads for kind in kinds]))
+    ffn = int(np.gcd.reduce([kind.feed_forward.ffn_size for kind in kinds]))
+    tp = [degree for degree in divisors(int(np.gcd(heads, ffn))) if degree <= LARGEST_TP]
+    tp = [degree for degree in tp if kv_heads % degree == 0 or degree % kv_heads == 0]
+    degrees = {
+        "tp": tp,
+        "tp_without_replicated_kv": [degree for degree in tp if kv_heads % degree == 0],
+        "pp": divisors(model.num_layers),
+    }
+    experts = [kind.feed_forward.count for kind in kinds if isinstance(kind.feed_forward, Experts)]
+    return degrees | ({"ep": divisors(int(np.gcd.reduce(experts)))} if experts else {})
+
+
+def model_screen(model: Model) -> RenderableType:
+    """The architecture, parameters by part and dividing degrees, for people."""
+    count, active = parameter_count(model), active_parameter_count(model)
+    title = Text(model.name, style="bold").append(f" ({model.family}): {count} parameters ({format_count(count)})")
+    if active != count:
+        title.append(f", {active} active ({format_count(active)})")
+    return Group(
+        title,
+        "",
+        _architecture_table(model),
+        "",
+        _parts_table(model),
+        "",
+        _degrees_table(model),
+        *(Text(f"- {line}", style="dim") for line in model.assumptions),
+    )
+
+
+def _architecture_table(model: Model) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_row("hidden size", str(model.hidden_size))
+    table.add_row("vocabulary", f"{model.vocab_size}{', tied to the head' if model.tied_embeddings else ''}")
+    table.add_row("positions", f"{model.learned_positions} learned" if model.learned_positions else "rotary or none")
+    for kind, count in zip(model.layer_kinds, model.layers_per_kind, strict=True):
+        table.add_row(f"{count} x {kind.name}", _describe(kind))
+    return table
+
+
+def _describe(kind: LayerKind) -> str:
+    attention, block = kind.attention, kind.feed_forward
+    heads = f"{attention.heads} query and {attention.kv_heads} key-value heads of {attention.head_dim}"
+    if attention.latent:
+        heads = f"{attention.heads} latent heads of {attention.head_dim}, rank {attention.latent.kv_rank}"
+    window = f", window {attention.window}" if attention.window else ""
+    gated = "gated " if block.gated else ""
+    if isinstance(block, Experts):
+        shared = f", shared expert of {block.shared_ffn_size}" if block.shared_ffn_size else ""
+        return f"{heads}{window}; {block.active} of {block.count} {gated}experts of {block.ffn_size}{shared}"
+    return f"{heads}{window}; {gated}FFN of {block.ffn_size} ({block.activation})"
+
+
+def _parts_table(model: Model) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("part")
+    table.add_column("parameters", justify="right")
+    table.add_column("share", justify="right")
+    count = parameter_count(model)
+    for part, parameters in parameters_by_part(model).items():
+        table.add_row(part.replace("_", " "), f"{parameters:,}", f"{parameters / count:.1%}")
+    return table
+
+
+def _degrees_table(model: Model) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("axis")
+    table.add_column("degrees that divide it")
+    for axis, degrees in dividing_degrees(model).items():
+        table.add_row(axis.replace("_", " "), ", ".join(map(str, degrees)))
+    return table

@@ -1,0 +1,100 @@
+"""Screen: the pieces that every printed answer shares."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.answers.assumptions import assumptions
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.memory.device import Verdict
+from meshwright.search.rank import PART_NAMES
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.weights import parameter_count
+from meshwright.units import GIB, format_count, format_gib, format_seconds
+
+BAR = 24
+STYLES = {Verdict.SAFE: "green", Verdict.AT_RISK: "yellow", Verdict.OUT_OF_MEMORY: "red"}
+KIND_NAMES = {"gemm": "matrix products", "attention": "attention core", "elementwise": "element-wise and norms"}
+
+
+def headline(inputs: Inputs) -> Text:
+    """What was asked: model, cluster, job and runtime in two lines."""
+    model, cluster, job = inputs.model, inputs.cluster, inputs.job
+    text = Text()
+    text.append(model.name, style="bold").append(f" ({format_count(parameter_count(model))} parameters) on ")
+    text.append(f"{cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}", style="bold")
+    tokens = format_count(job.tokens_per_step)
+    text.append(f"\n{job.global_batch} sequences of {job.sequence_length} ({tokens} tokens) a step, {job.precision}, ")
+    return text.append(inputs.runtime.id)
+
+
+def verdict_line(estimate: Estimate, inputs: Inputs) -> Text:
+    """Speed and fit of one plan in two lines."""
+    visible = inputs.cluster.accelerator.visible_memory_bytes
+    text = Text()
+    text.append(f"{format_seconds(estimate.step_time_s)} a step", style="bold")
+    text.append(f", {estimate.tokens_per_s_per_gpu:,.0f} tokens/s per GPU, MFU {estimate.mfu:.1%}")
+    if inputs.job.tokens:
+        days = inputs.job.tokens / inputs.job.tokens_per_step * estimate.step_time_s / 86400
+        text.append(f"; {format_count(inputs.job.tokens)} tokens in {days:,.1f} days")
+    text.append("\n").append(str(estimate.verdict), style=f"bold {STYLES[estimate.verdict]}")
+    text.append(f": {format_gib(estimate.memory.device)} of {format_gib(visible)} on stage {estimate.worst_stage}")
+    rule = f"{estimate.seed_rule_usage:.0%} of the label, {estimate.seed_rule_verdict}"
+    return text.append(f" (80 % rule, states and activations alone: {rule})", style="dim")
+
+
+def memory_table(estimate: Estimate, inputs: Inputs) -> Table:
+    """Memory of the worst stage by component, adding up to allocated, reserved and device bytes."""
+    memory, visible = estimate.memory, inputs.cluster.accelerator.visible_memory_bytes
+    table = Table(title=f"Memory of stage {estimate.worst_stage}", title_justify="left", box=None, pad_edge=False)
+    table.add_column("")
+    table.add_column("GiB", justify="right", no_wrap=True)
+    table.add_column("of visible", no_wrap=True)
+    allocated = ("parameters", "gradients", "optimizer_states", "activations", "logits", "temporaries", "workspaces")
+    for names, total in (
+        (allocated, "allocated"),
+        (("fragmentation",), "reserved"),
+        (("context", "communicators"), "device"),
+    ):
+        for name in names:
+            _bar_row(table, name.replace("_", " "), getattr(memory, name), visible)
+        _bar_row(table, f"= {total}", getattr(memory, total), visible, style="bold")
+    return table
+
+
+def time_table(estimate: Estimate) -> Table:
+    """The step time by part, adding up; compute by kind."""
+    total = estimate.step_time_s
+    table = Table(title="Time of one step", title_justify="left", box=None, pad_edge=False)
+    table.add_column("")
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("of the step", no_wrap=True)
+    for name, seconds in estimate.time._asdict().items():
+        if name == "compute_s":
+            for kind, part in estimate.compute._asdict().items():
+                _time_row(table, KIND_NAMES[kind], part, total)
+        elif seconds > 0:
+            _time_row(table, PART_NAMES[name], seconds, total)
+    _time_row(table, "= step", total, total, style="bold")
+    return table
+
+
+def assumption_list(inputs: Inputs) -> RenderableType:
+    """What the answer rests on that nobody gave."""
+    lines = [Text(f"- {line}", style="dim") for line in assumptions(inputs)]
+    return Group(Text("Assumed", style="bold"), *lines)
+
+
+def _bar_row(table: Table, name: str, size: float, whole: float, style: str = "") -> None:
+    if size > 0:
+        table.add_row(name, f"{size / GIB:.1f}", f"{size / whole:4.0%} {_bar(size / whole)}", style=style)
+
+
+def _time_row(table: Table, name: str, seconds: float, whole: float, style: str = "") -> None:
+    table.add_row(name, format_seconds(seconds), f"{seconds / whole:4.0%} {_bar(seconds / whole)}", style=style)
+
+
+def _bar(share: float) -> str:
+    return "█" * min(max(round(share * BAR), 0), 2 * BAR)

@@ -1,0 +1,175 @@
+"""Estimate: what one plan, or many, cost: the time waterfall of a step and the memory of every stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import FloatColumn, Floats, IntColumn
+from meshwright.cost.compute.work import Work
+from meshwright.cost.flops import model_flops_per_step
+from meshwright.cost.memory.device import Verdict, seed_rule_usage, seed_rule_verdict, verdict
+from meshwright.cost.memory.stage import Components
+from meshwright.cost.unit import UnitTime
+from meshwright.layout.plan import Plan
+from meshwright.layout.plans import Plans
+from meshwright.layout.stages import Stages
+from meshwright.specs.inputs import Inputs
+
+
+class Waterfall(NamedTuple):
+    """Seconds of one step, seen from its slowest stage; the parts add up to the step, each scalar or array (n,)."""
+
+    compute_s: Floats
+    exposed_tp_s: Floats
+    exposed_cp_s: Floats
+    exposed_ep_s: Floats
+    exposed_pp_s: Floats
+    exposed_dp_s: Floats
+    bubble_s: Floats
+    optimizer_s: Floats
+    host_s: Floats
+
+    @property
+    def total(self) -> Floats:
+        """Seconds of one step."""
+        return sum(self)
+
+
+@dataclass(frozen=True)
+class StageEstimate:
+    """One pipeline stage of one plan."""
+
+    stage: int
+    """Pipeline rank, 0 first."""
+    layers: int
+    embedding: bool
+    head: bool
+    live_micro_batches: int
+    """Micro-batches of which it keeps activations at the peak."""
+    forward_s: float
+    """Seconds of the forward pass of one micro-batch, with exposed tensor-parallel communication."""
+    backward_s: float
+    memory: Components
+    """Bytes."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one plan costs."""
+
+    plan: Plan
+    time: Waterfall
+    """Seconds of one step."""
+    compute: Work
+    """Seconds of compute on the slowest stage by kind; they add up to `time.compute_s`."""
+    tokens_per_s_per_gpu: float
+    mfu: float
+    """Model FLOPs (causal attention counted half) over the dense peak."""
+    verdict: Verdict
+    """Whether the worst stage fits."""
+    seed_rule_usage: float
+    """States and activations of the worst stage over the memory on the vendor's label."""
+    seed_rule_verdict: Verdict
+    """By the 80 % rule of arXiv:2411.06465."""
+    worst_stage: int
+    """The stage with the most memory."""
+    slowest_stage: int
+    """The stage with the most work."""
+    stages: tuple[StageEstimate, ...]
+
+    @property
+    def step_time_s(self) -> float:
+        """Seconds of one optimizer step."""
+        return float(self.time.total)
+
+    @property
+    def memory(self) -> Components:
+        """Bytes on the worst stage."""
+        return next(stage.memory for stage in self.stages if stage.stage == self.worst_stage)
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """What many plans cost; columns of shape (n,) per plan and (r,) per stage."""
+
+    inputs: Inputs
+    plans: Plans
+    stages: Stages
+    time: Waterfall
+    compute: Work
+    """Seconds of compute on the slowest stage by kind, shape (n,); they add up to `compute_s`."""
+    slowest: IntColumn
+    """Row of the stage with the most work, shape (n,)."""
+    stage_time: UnitTime
+    """Seconds of one micro-batch on each stage, shape (r,)."""
+    memory: Components
+    """Bytes of each stage, shape (r,)."""
+    worst: IntColumn
+    """Row of the stage with the most memory, shape (n,)."""
+
+    @cached_property
+    def step_time_s(self) -> FloatColumn:
+        """Seconds of one optimizer step, shape (n,)."""
+        return np.asarray(self.time.total)
+
+    @cached_property
+    def tokens_per_s_per_gpu(self) -> FloatColumn:
+        """Tokens per second and accelerator, shape (n,)."""
+        return self.inputs.job.tokens_per_step / self.step_time_s / self.inputs.cluster.num_gpus
+
+    @cached_property
+    def mfu(self) -> FloatColumn:
+        """Model FLOPs (causal attention counted half) over the dense peak of all accelerators, shape (n,)."""
+        peak = self.inputs.peak_flops * self.inputs.cluster.num_gpus
+        share: FloatColumn = np.asarray(model_flops_per_step(self.inputs) / self.step_time_s / peak)
+        return share
+
+    @cached_property
+    def verdict(self) -> IntColumn:
+        """Codes of `Verdict` for the worst stage, shape (n,)."""
+        worst = self.memory.rows(self.worst)
+        return verdict(worst.allocated, worst.communicators, self.inputs)
+
+    @cached_property
+    def seed_rule_verdict(self) -> IntColumn:
+        """Codes of `Verdict` by the 80 % rule, for the worst stage, shape (n,)."""
+        worst = self.memory.rows(self.worst)
+        return np.asarray(seed_rule_verdict(worst.states + worst.activations, self.inputs))
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def __getitem__(self, row: int) -> Estimate:
+        """One plan's estimate, with the stages that were kept."""
+        worst, slowest = int(self.worst[row]), int(self.slowest[row])
+        memory = self.memory.rows(worst)
+        return Estimate(
+            plan=self.plans[row],
+            time=Waterfall(*(float(part[row]) for part in self.time)),
+            compute=Work(*(float(part[row]) for part in self.compute)),
+            tokens_per_s_per_gpu=float(self.tokens_per_s_per_gpu[row]),
+            mfu=float(self.mfu[row]),
+            verdict=Verdict(int(self.verdict[row])),
+            seed_rule_usage=float(seed_rule_usage(memory.states + memory.activations, self.inputs)),
+            seed_rule_verdict=Verdict(int(self.seed_rule_verdict[row])),
+            worst_stage=int(self.stages.stage[worst]),
+            slowest_stage=int(self.stages.stage[slowest]),
+            stages=tuple(self._stage(int(index)) for index in np.flatnonzero(self.stages.plan == row)),
+        )
+
+    def _stage(self, index: int) -> StageEstimate:
+        stages, memory = self.stages, self.memory.rows(index)
+        return StageEstimate(
+            stage=int(stages.stage[index]),
+            layers=int(stages.layers[index].sum()),
+            embedding=bool(stages.embedding[index]),
+            head=bool(stages.head[index]),
+            live_micro_batches=int(stages.live_micro_batches[index]),
+            forward_s=float(self.stage_time.forward_total[index]),
+            backward_s=float(self.stage_time.backward_total[index]),
+            memory=Components(*(float(part) for part in memory)),
+        )
