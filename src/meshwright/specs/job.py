@@ -6,10 +6,11 @@ from typing import Literal
 
 from pydantic import PositiveInt
 
-from meshwright.errors import InvalidInput
+from meshwright.errors import InvalidInput, NotModelled
 from meshwright.specs.base import Spec
 from meshwright.units import parse_count
 
+PRECISIONS = ("bf16", "fp16")
 BINARY = {"k": 2**10, "K": 2**10, "M": 2**20, "B": 2**30}
 
 
@@ -56,4 +57,35 @@ def batch_of_tokens(tokens: str, sequence_length: int) -> tuple[int, tuple[str, 
     raise InvalidInput(
         f"a global batch of {tokens} tokens is no whole number of sequences of {sequence_length}; "
         f"nearest: {' or '.join(choices)}"
+    )
+
+
+def job_of(
+    sequence_length: int,
+    global_batch: int | None = None,
+    global_batch_tokens: str | None = None,
+    *,
+    precision: str = "bf16",
+    tokens: str | None = None,
+) -> Job:
+    """A job from what a user writes: the batch in sequences or in tokens, counts with `k`, `M`, `B`, `T`.
+
+    Raises `InvalidInput` when neither or both batches are given, or for a precision that is not priced.
+    """
+    if (global_batch is None) == (global_batch_tokens is None):
+        given = "neither is given" if global_batch is None else "both are given"
+        raise InvalidInput(f"give either --global-batch in sequences or --global-batch-tokens; {given}")
+    if sequence_length < 1:
+        raise InvalidInput(f"the sequence length is {sequence_length}; it must be 1 token or more")
+    if precision not in PRECISIONS:
+        raise NotModelled(f"precision {precision!r} is not modelled yet; modelled: {', '.join(PRECISIONS)}")
+    assumed: tuple[str, ...] = ()
+    if global_batch_tokens is not None:
+        global_batch, assumed = batch_of_tokens(global_batch_tokens, sequence_length)
+    return Job(
+        sequence_length=sequence_length,
+        global_batch=global_batch,
+        precision=precision,
+        tokens=None if tokens is None else parse_count(tokens),
+        assumptions=assumed,
     )

@@ -50,6 +50,8 @@ class DeviceMemory(Spec):
     """Of one communicator of an axis."""
     pair_communicator_bytes: NonNegative
     """Of one stage-to-stage communicator."""
+    communicator_uncertainty: Share
+    """How far communicators may exceed that, as a share; a safe verdict allows for it."""
     fragmentation: NonNegative
     """Reserved over allocated memory, less one: expected."""
     fragmentation_likely: NonNegative

@@ -1,0 +1,95 @@
+"""The catalogue on screen and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any, cast, get_args
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.errors import UnknownName
+from meshwright.specs import catalog
+from meshwright.specs.read_accelerator import read_accelerator
+from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.read_model import read_model
+from meshwright.specs.runtime import read_runtime
+from meshwright.specs.weights import parameter_count
+from meshwright.units import format_bandwidth, format_count, format_gib
+
+COLUMNS = {
+    "models": ("parameters", "family"),
+    "accelerators": ("16-bit peak", "visible memory", "memory bandwidth", "scale-up", "network"),
+    "clusters": ("accelerators", "levels of links"),
+    "runtimes": ("version",),
+}
+
+
+def catalog_document(kind: str, name: str | None) -> Any:
+    """The ids and aliases of a kind, or one entry whole, as JSON."""
+    known = _kind(kind)
+    if name is None:
+        return [{"id": id_, "aliases": catalog.load(known, id_).get("aliases", [])} for id_ in catalog.names(known)]
+    return {"id": catalog.resolve(known, name), **catalog.load(known, name)}
+
+
+def catalog_screen(kind: str, name: str | None) -> RenderableType:
+    """A table of a kind, or one entry with its sources."""
+    known = _kind(kind)
+    if name is not None:
+        return _entry_screen(catalog_document(kind, name))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in (kind.removesuffix("s"), *COLUMNS[kind], "also called"):
+        table.add_column(column, overflow="fold")
+    for id_ in catalog.names(known):
+        table.add_row(id_, *_facts(kind, id_), ", ".join(catalog.load(known, id_).get("aliases", [])[:3]))
+    return table
+
+
+def _kind(kind: str) -> catalog.Kind:
+    if kind not in COLUMNS:
+        raise UnknownName("kind of catalogue entry", kind, COLUMNS)
+    assert kind in get_args(catalog.Kind)
+    return cast(catalog.Kind, kind)
+
+
+def _facts(kind: str, id_: str) -> tuple[str, ...]:
+    if kind == "models":
+        model = read_model(id_)
+        return format_count(parameter_count(model)), model.family
+    if kind == "runtimes":
+        return (read_runtime(id_).version,)
+    if kind == "clusters":
+        cluster = read_cluster(id_)
+        levels = ", ".join(
+            f"{level.name} {level.size} at {format_bandwidth(level.effective_bandwidth)}" for level in cluster.levels
+        )
+        return f"{cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}", levels
+    accelerator = read_accelerator(id_)
+    return (
+        f"{max(accelerator.peak_flops.get('bf16', 0), accelerator.peak_flops.get('fp16', 0)) / 1e12:.0f} TFLOP/s",
+        format_gib(accelerator.visible_memory_bytes),
+        format_bandwidth(accelerator.memory_bandwidth),
+        f"{accelerator.scale_up_domain} at {format_bandwidth(accelerator.scale_up_bandwidth)}",
+        format_bandwidth(accelerator.nic_bandwidth),
+    )
+
+
+def _entry_screen(entry: dict[str, Any]) -> RenderableType:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for key, value in _flat(entry):
+        table.add_row(key, value)
+    return Group(Text(str(entry["id"]), style="bold"), table)
+
+
+def _flat(entry: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows = []
+    for key, value in entry.items():
+        if isinstance(value, dict):
+            rows += _flat(value, f"{prefix}{key}.")
+        elif prefix or key != "id":
+            shown = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            rows.append((prefix + key, shown))
+    return rows
