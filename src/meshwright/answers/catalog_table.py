@@ -15,11 +15,11 @@ from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import read_runtime
 from meshwright.specs.weights import parameter_count
-from meshwright.units import format_bandwidth, format_count, format_gib
+from meshwright.units import GIB, GIGA, format_bandwidth, format_count
 
 COLUMNS = {
     "models": ("parameters", "family"),
-    "accelerators": ("16-bit peak", "visible memory", "memory bandwidth", "scale-up", "network"),
+    "accelerators": ("16-bit TFLOP/s", "GiB visible", "memory GB/s", "scale-up GB/s", "network GB/s"),
     "clusters": ("accelerators", "levels of links"),
     "runtimes": ("version",),
 }
@@ -39,10 +39,11 @@ def catalog_screen(kind: str, name: str | None) -> RenderableType:
     if name is not None:
         return _entry_screen(catalog_document(kind, name))
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in (kind.removesuffix("s"), *COLUMNS[kind], "also called"):
+    table.add_column(kind.removesuffix("s"), no_wrap=True)
+    for column in (*COLUMNS[kind], "also"):
         table.add_column(column, overflow="fold")
     for id_ in catalog.names(known):
-        table.add_row(id_, *_facts(kind, id_), ", ".join(catalog.load(known, id_).get("aliases", [])[:3]))
+        table.add_row(id_, *_facts(kind, id_), *catalog.load(known, id_).get("aliases", [])[:1])
     return table
 
 
@@ -67,11 +68,11 @@ def _facts(kind: str, id_: str) -> tuple[str, ...]:
         return f"{cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}", levels
     accelerator = read_accelerator(id_)
     return (
-        f"{max(accelerator.peak_flops.get('bf16', 0), accelerator.peak_flops.get('fp16', 0)) / 1e12:.0f} TFLOP/s",
-        format_gib(accelerator.visible_memory_bytes),
-        format_bandwidth(accelerator.memory_bandwidth),
-        f"{accelerator.scale_up_domain} at {format_bandwidth(accelerator.scale_up_bandwidth)}",
-        format_bandwidth(accelerator.nic_bandwidth),
+        f"{max(accelerator.peak_flops.get('bf16', 0), accelerator.peak_flops.get('fp16', 0)) / 1e12:.0f}",
+        f"{accelerator.visible_memory_bytes / GIB:.1f}",
+        f"{accelerator.memory_bandwidth / GIGA:.0f}",
+        f"{accelerator.scale_up_domain} x {accelerator.scale_up_bandwidth / GIGA:.0f}",
+        f"{accelerator.nic_bandwidth / GIGA:g}",
     )
 
 

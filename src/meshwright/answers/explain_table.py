@@ -30,28 +30,26 @@ def explain_screen(estimate: Estimate, inputs: Inputs) -> RenderableType:
     )
 
 
-def stage_table(estimate: Estimate) -> Table:
+def stage_table(estimate: Estimate) -> Group:
     """Every stage: what it holds, its memory, and the time of one micro-batch."""
     table = Table(title="Stages", title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for name in ("stage", "layers", "in flight", "states", "activations", "device GiB", "forward", "backward"):
+    table.add_column("#", justify="right")
+    table.add_column("layers", overflow="fold")
+    for name in ("in flight", "states", "activations", "device GiB", "forward", "backward"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("")
     for stage in estimate.stages:
-        holds = [name for name, held in (("embedding", stage.embedding), ("head", stage.head)) if held]
-        marks = [
-            mark
-            for mark, number in (("most memory", estimate.worst_stage), ("slowest", estimate.slowest_stage))
-            if number == stage.stage and len(estimate.stages) > 1
-        ]
+        ends = [name for name, held in (("embedding", stage.embedding), ("head", stage.head)) if held]
         table.add_row(
             str(stage.stage),
-            str(stage.layers),
+            " + ".join([str(stage.layers), *ends]),
             str(stage.live_micro_batches),
             f"{stage.memory.states / GIB:.1f}",
             f"{stage.memory.activations / GIB:.1f}",
             f"{stage.memory.device / GIB:.1f}",
             format_seconds(stage.forward_s),
             format_seconds(stage.backward_s),
-            ", ".join([*holds, *marks]),
         )
-    return table
+    if len(estimate.stages) == 1:
+        return Group(table)
+    worst, slowest = estimate.worst_stage, estimate.slowest_stage
+    return Group(table, Text(f"Stage {worst} holds the most memory, stage {slowest} has the most work.", style="dim"))

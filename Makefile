@@ -1,0 +1,50 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+EXAMPLE := --model examples/llama-3.1-70b/config.json --cluster 8x8:h100 --seq-len 8192 --global-batch 256
+
+.PHONY: plan test test-clients lint types check bench truth docs clean
+
+plan: $(VENV)/core ## build the environment and plan Llama-3.1 70B on 64 H100
+	$(BIN)/meshwright plan $(EXAMPLE)
+
+test: $(VENV)/dev ## run every test
+	$(BIN)/python -m pytest
+
+test-clients: $(VENV)/clients ## the same with the comparisons against transformers
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev
+	$(BIN)/mypy
+
+check: lint types test
+
+bench: $(VENV)/core ## how fast the planner is
+	$(BIN)/python benchmarks/speed.py
+
+truth: $(VENV)/core ## predicted against measured runs
+	$(BIN)/python benchmarks/truth.py
+
+docs: $(VENV)/docs
+	$(BIN)/mkdocs build --strict --quiet
+
+clean:
+	rm -rf $(VENV) site dist
+
+$(VENV)/core: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Meshwright needs Python 3.11 or newer; set PYTHON=python3.12, say" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/dev $(VENV)/clients $(VENV)/docs: $(VENV)/core
+	$(PIP) --editable '.[dev$(if $(filter-out dev,$(@F)),$(comma)$(@F))]'
+	@touch $@
+
+comma := ,
