@@ -25,11 +25,19 @@ CHOICES = {"recompute": tuple(RECOMPUTE_NAMES.values()), "schedule": tuple(SCHED
 
 def plan_document(found: Found) -> dict[str, Any]:
     """The answer of a search as a plan file."""
-    plans = [plan_entry(estimate, found.inputs) for estimate in found.best]
-    for entry, estimate in zip(plans, found.best, strict=True):
-        entry["lost"] = why_lost(estimate, found.best[0]) if estimate is not found.best[0] else None
+    plans = [_ranked_entry(estimate, found) for estimate in found.best]
+    others = [_ranked_entry(estimate, found) for estimate in found.other_splits]
     counts = {"considered": found.considered, "legal": found.legal, "fitting": found.fitting}
-    return _head(found.inputs) | counts | {"elapsed_s": found.elapsed_s, "plans": plans} | _tail(found.inputs)
+    return (
+        _head(found.inputs)
+        | counts
+        | {
+            "elapsed_s": found.elapsed_s,
+            "plans": plans,
+            "other_splits": others,
+        }
+        | _tail(found.inputs)
+    )
 
 
 def explain_document(estimate: Estimate, inputs: Inputs, elapsed_s: float) -> dict[str, Any]:
@@ -57,6 +65,11 @@ def plan_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
         "time": estimate.time._asdict(),
         "compute": {f"{name}_s": seconds for name, seconds in estimate.compute._asdict().items()},
     }
+
+
+def _ranked_entry(estimate: Estimate, found: Found) -> dict[str, Any]:
+    best = found.best[0]
+    return plan_entry(estimate, found.inputs) | {"lost": None if estimate is best else why_lost(estimate, best)}
 
 
 def _stage_entry(stage: StageEstimate) -> dict[str, Any]:

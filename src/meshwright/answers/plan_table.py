@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -24,7 +26,8 @@ def plan_screen(found: Found) -> RenderableType:
         title,
         verdict_line(best, inputs),
         "",
-        ranking_table(found.best),
+        ranking_table(found.best, best),
+        *_other_splits(found),
         *_faster_at_risk(found),
         "",
         memory_table(best, inputs),
@@ -37,8 +40,8 @@ def plan_screen(found: Found) -> RenderableType:
     )
 
 
-def ranking_table(best: tuple[Estimate, ...]) -> Table:
-    """The best plans and why each of the others lost."""
+def ranking_table(ranked: Sequence[Estimate], best: Estimate) -> Table:
+    """Plans, best first, and why each lost to the best."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("#", justify="right")
     table.add_column("plan", overflow="fold")
@@ -46,7 +49,7 @@ def ranking_table(best: tuple[Estimate, ...]) -> Table:
     table.add_column("MFU", justify="right", no_wrap=True)
     table.add_column("GiB", justify="right", no_wrap=True)
     table.add_column("against the best", overflow="fold")
-    for rank, estimate in enumerate(best, start=1):
+    for rank, estimate in enumerate(ranked, start=1):
         verdict = "" if estimate.verdict == Verdict.SAFE else f"{estimate.verdict}: "
         table.add_row(
             str(rank),
@@ -54,7 +57,7 @@ def ranking_table(best: tuple[Estimate, ...]) -> Table:
             format_seconds(estimate.step_time_s),
             f"{estimate.mfu:.1%}",
             Text(f"{estimate.memory.device / GIB:.1f}", style=STYLES[estimate.verdict]),
-            verdict + (why_lost(estimate, best[0]) if rank > 1 else "the fastest that is safe" if not verdict else ""),
+            verdict + (why_lost(estimate, best) if estimate is not best else "the best"),
         )
     return table
 
@@ -65,6 +68,12 @@ def search_line(found: Found) -> Text:
     text = Text(f"{found.considered} plans considered, {found.legal} legal, {found.fitting} fit, ")
     text.append(f"in {format_seconds(found.elapsed_s)}")
     return text.append(f"\nRefused by {found.inputs.runtime.id}: {refused}" if refused else "")
+
+
+def _other_splits(found: Found) -> list[RenderableType]:
+    if not found.other_splits:
+        return []
+    return ["", Text("The best of other splits", style="bold"), ranking_table(found.other_splits, found.best[0])]
 
 
 def _faster_at_risk(found: Found) -> list[RenderableType]:

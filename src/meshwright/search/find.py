@@ -39,6 +39,8 @@ class Found:
     """Per rule of the runtime, how many considered plans break it."""
     best: tuple[Estimate, ...]
     """The best plans that fit, best first; empty when nothing fits."""
+    other_splits: tuple[Estimate, ...]
+    """For every other (tp, pp, dp), the best plan that fits, best first, as many as asked for."""
     at_risk: Estimate | None
     """The fastest plan at risk of running out of memory, where there is one."""
     leanest: Estimate
@@ -53,6 +55,7 @@ class _Tally:
     fitting: int = 0
     refused: dict[str, int] = field(default_factory=dict)
     best: list[Plan] = field(default_factory=list)
+    splits: list[Plan] = field(default_factory=list)
     at_risk: list[Plan] = field(default_factory=list)
     leanest: list[Plan] = field(default_factory=list)
 
@@ -75,6 +78,9 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Foun
     if not tally.legal:
         raise _nothing_legal(tables, tally, inputs)
     best, at_risk, leanest = (estimate_each(plans, inputs) for plans in (tally.best, tally.at_risk, tally.leanest))
+    splits = {(plan.tp, plan.pp): plan for plan in reversed(tally.splits)}
+    for plan in tally.best[:1]:
+        del splits[plan.tp, plan.pp]
     return Found(
         inputs=inputs,
         considered=tally.considered,
@@ -82,6 +88,7 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Foun
         fitting=tally.fitting,
         refused=tally.refused,
         best=best,
+        other_splits=estimate_each(list(splits.values())[::-1][:top], inputs),
         at_risk=next(iter(at_risk), None),
         leanest=leanest[0],
         elapsed_s=time.perf_counter() - started,
@@ -114,7 +121,10 @@ def _evaluate(chunk: Plans, inputs: Inputs, top: int, tally: _Tally) -> None:
     ranked = order(estimates)
     risky = ranked[estimates.verdict[ranked] == Verdict.AT_RISK][:1]
     lean = np.argmin(estimates.memory.device[estimates.worst])
+    split = legal.tp[ranked] * (legal.pp.max() + 1) + legal.pp[ranked]
+    first_of_split = ranked[np.sort(np.unique(split, return_index=True)[1])]
     tally.best = _best([*tally.best, *(legal[row] for row in ranked[:top])], inputs)[:top]
+    tally.splits = _best([*tally.splits, *(legal[row] for row in first_of_split)], inputs)
     tally.at_risk = _best([*tally.at_risk, *(legal[row] for row in risky)], inputs)[:1]
     tally.leanest = _leanest([*tally.leanest, legal[int(lean)]], inputs)
 
