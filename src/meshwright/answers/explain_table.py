@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.answers.assumptions import assumptions
 from meshwright.answers.screen import assumption_list, headline, memory_table, time_table, verdict_line
 from meshwright.cost.estimate import Estimate
 from meshwright.specs.inputs import Inputs
@@ -26,7 +27,7 @@ def explain_screen(estimate: Estimate, inputs: Inputs) -> RenderableType:
         "",
         time_table(estimate),
         "",
-        assumption_list(inputs),
+        assumption_list(assumptions(inputs)),
     )
 
 

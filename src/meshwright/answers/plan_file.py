@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from meshwright.answers.assumptions import assumptions
+from meshwright.answers.assumptions import assumptions, search_assumptions
 from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.cost.memory.device import Verdict
 from meshwright.cost.memory.stage import Components
@@ -36,7 +36,7 @@ def plan_document(found: Found) -> dict[str, Any]:
             "plans": plans,
             "other_splits": others,
         }
-        | _tail(found.inputs)
+        | {"assumptions": search_assumptions(found)}
     )
 
 
@@ -45,7 +45,7 @@ def explain_document(estimate: Estimate, inputs: Inputs, elapsed_s: float) -> di
     fits = int(estimate.verdict < Verdict.OUT_OF_MEMORY)
     counts = {"considered": 1, "legal": 1, "fitting": fits, "elapsed_s": elapsed_s}
     plan = plan_entry(estimate, inputs) | {"stages": [_stage_entry(stage) for stage in estimate.stages]}
-    return _head(inputs) | counts | {"plans": [plan]} | _tail(inputs)
+    return _head(inputs) | counts | {"plans": [plan]} | {"assumptions": assumptions(inputs)}
 
 
 def plan_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
@@ -130,10 +130,6 @@ def _plan_faults(entries: list[Any]) -> Iterable[Fault]:
 
 def _head(inputs: Inputs) -> dict[str, Any]:
     return {"schema": SCHEMA, "inputs": inputs.model_dump(mode="json")}
-
-
-def _tail(inputs: Inputs) -> dict[str, Any]:
-    return {"assumptions": assumptions(inputs)}
 
 
 def _bytes(memory: Components) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.answers.assumptions import assumptions
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.device import Verdict
 from meshwright.search.rank import PART_NAMES
@@ -81,9 +82,9 @@ def time_table(estimate: Estimate) -> Table:
     return table
 
 
-def assumption_list(inputs: Inputs) -> RenderableType:
+def assumption_list(assumed: Sequence[str]) -> RenderableType:
     """What the answer rests on that nobody gave."""
-    lines = [Text(f"- {line}", style="dim") for line in assumptions(inputs)]
+    lines = [Text(f"- {line}", style="dim") for line in assumed]
     return Group(Text("Assumed", style="bold"), *lines)
 
 

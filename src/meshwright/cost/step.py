@@ -86,7 +86,7 @@ def _waterfall(
         exposed_dp_s=np.maximum.reduceat(
             _exposed_data_time(rows, stages, stage_time, parameters, inputs), stages.start
         ),
-        bubble_s=schedules.bubble_time(plans.schedule, work.total, whole_model, plans.vpp),
+        bubble_s=np.where(plans.pp > 1, schedules.bubble_time(plans.schedule, work.total, whole_model, plans.vpp), 0.0),
         optimizer_s=updates,
         host_s=count * work.host + inputs.runtime.host_s_per_step,
     )
