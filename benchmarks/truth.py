@@ -7,6 +7,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput, NotModelled
@@ -35,8 +36,9 @@ FEED_FORWARD = {
 def main() -> None:
     errors: dict[tuple[str, str], list[float]] = defaultdict(list)
     skipped: dict[str, list[str]] = defaultdict(list)
+    verdicts: dict[str, list[str]] = defaultdict(list)
     print(f"{'run':12} {'model':15} {'plan':47} {'measured':>9} {'predicted':>10}  error")
-    for rows in distinct_configurations(csv.DictReader(RUNS.open(encoding="utf-8"))):
+    for rows in distinct_configurations(csv.DictReader(RUNS.read_text("utf-8").splitlines())):
         row = rows[0]
         try:
             plan, inputs = plan_of(row), inputs_of(row)
@@ -45,6 +47,7 @@ def main() -> None:
             skipped[" ".join(str(reason).split())] += [each["id"] for each in rows]
             continue
         estimate = estimate_each([plan], inputs)[0]
+        verdicts[str(estimate.verdict)].append(row["id"])
         seconds = statistics.median(float(each["step_time_s"]) for each in rows)
         pairs = [("time", "s", seconds, estimate.step_time_s)]
         if row["dataset"] in SITE_DERATE:
@@ -59,6 +62,8 @@ def main() -> None:
             figures = f"{measured:7.3f} {unit:3} {predicted:7.3f} {unit:3} {error:+6.1%}"
             print(f"{row['id']:12} {row['model']:15} {plan!s:47} {figures}")
     print_summary(errors, skipped)
+    for verdict, runs in verdicts.items():
+        print(f"all of these runs fitted; called {verdict}: {len(runs)}")
 
 
 def print_summary(errors: dict[tuple[str, str], list[float]], skipped: dict[str, list[str]]) -> None:
@@ -140,8 +145,12 @@ def cluster_of(row: dict[str, str]) -> Cluster:
 
 
 def runtime_of(row: dict[str, str]) -> Runtime:
-    runtime = read_runtime(row["runtime"])
-    return runtime.replace(cross_entropy="fused") if "fused cross entropy" in row["notes"] else runtime
+    switches: dict[str, Any] = {}
+    if "fused cross entropy" in row["notes"]:
+        switches["cross_entropy"] = "fused"
+    if "grad_sync_dtype bf16" in row["notes"]:
+        switches["gradient_bytes"] = 2
+    return read_runtime(row["runtime"]).replace(**switches)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ class Shard(NamedTuple):
     core: Ints
     """Width of the attention core's output, elements per token."""
     ffn: Ints
+    qkv: Floats
+    """Width of the fused query, key and value projection, elements per token."""
 
 
 def tokens(plan: Layout, inputs: Inputs) -> Ints:
@@ -43,8 +45,9 @@ def residual_tokens(plan: Layout, inputs: Inputs) -> Floats:
 def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
     """Sizes of one layer of a kind on one rank.
 
-    Query heads and the FFN are divided by t; key and value heads by min(t, their number): beyond it they are
-    replicated (Megatron-LM, transformer_config.py). Elements and tokens, scalar or array (n,).
+    Query heads and the FFN are divided by t; key and value heads by min(t, their number): beyond it several ranks work
+    on one of them. The fused projection is always divided by t; where t exceeds the key and value heads its output is
+    gathered again (Megatron-core, transformer/attention.py). Elements and tokens, scalar or array (n,).
     """
     attention = kind.attention
     kv_heads = attention.kv_heads // np.minimum(plan.tp, attention.kv_heads)
@@ -58,7 +61,14 @@ def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
         value=kv_heads * attention.value_head_dim,
         core=heads * attention.value_head_dim,
         ffn=dense_feed_forward(kind).ffn_size // plan.tp,
+        qkv=qkv_width(kind) / plan.tp,
     )
+
+
+def qkv_width(kind: LayerKind) -> int:
+    """Width of the whole fused query, key and value projection, elements per token."""
+    attention = kind.attention
+    return attention.heads * attention.head_dim + attention.kv_heads * (attention.head_dim + attention.value_head_dim)
 
 
 def vocabulary_shard(plan: Layout, inputs: Inputs) -> Ints:

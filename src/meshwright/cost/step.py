@@ -8,7 +8,7 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost import schedules
-from meshwright.cost.comms.data import exposed_data_time
+from meshwright.cost.comms.data import exposed_data_time, tied_embedding_time
 from meshwright.cost.comms.pipeline import exposed_pipeline_time
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
@@ -76,6 +76,8 @@ def _waterfall(
         whole_model = whole_model + layers * layer.total
     rows = plans.take(stages.plan)
     updates = np.maximum.reduceat(optimizer_time(rows, inputs, parameters), stages.start)
+    passes = stage_time.forward_total, stage_time.backward_total
+    exchanged = exposed_data_time(rows, inputs, parameters, *passes, stages.stage)
     nothing = np.zeros(len(plans))
     return Waterfall(
         compute_s=count * (work.forward.total + work.backward.total),
@@ -83,27 +85,11 @@ def _waterfall(
         exposed_cp_s=nothing,
         exposed_ep_s=nothing,
         exposed_pp_s=exposed_pipeline_time(plans, inputs, work.total),
-        exposed_dp_s=np.maximum.reduceat(
-            _exposed_data_time(rows, stages, stage_time, parameters, inputs), stages.start
-        ),
+        exposed_dp_s=np.maximum.reduceat(exchanged, stages.start) + tied_embedding_time(plans, inputs),
         bubble_s=np.where(plans.pp > 1, schedules.bubble_time(plans.schedule, work.total, whole_model, plans.vpp), 0.0),
         optimizer_s=updates,
         host_s=count * work.host + inputs.runtime.host_s_per_step,
     )
-
-
-def _exposed_data_time(
-    rows: Plans, stages: Stages, stage_time: UnitTime, parameters: FloatColumn, inputs: Inputs
-) -> FloatColumn:
-    """What each stage's gradient and parameter exchange adds; a later stage starts later and ends earlier, by the
-    passes of one chunk on each stage before it.
-    """
-    forward, backward = stage_time.forward_total, stage_time.backward_total
-    gradients, weights = exposed_data_time(rows, inputs, parameters, forward, backward)
-    earlier = stages.stage / rows.vpp
-    exposed: FloatColumn = np.maximum(gradients - earlier * backward, 0.0)
-    exposed += np.maximum(weights - earlier * forward, 0.0)
-    return exposed
 
 
 def _first_largest(values: FloatColumn, stages: Stages) -> IntColumn:

@@ -18,6 +18,9 @@ from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 
+SHAPE = ("tp", "sp", "cp", "micro_batch", "recompute")
+"""The columns of a plan on which the cost of one layer depends."""
+
 
 class UnitTime(NamedTuple):
     """Seconds of one piece of the model for one micro-batch; each scalar or array (n,)."""
@@ -88,12 +91,16 @@ class Units(NamedTuple):
 
 
 def unit_costs(plans: Plans, inputs: Inputs) -> Units:
-    """The unit costs of every plan, evaluated once per distinct (tp, sp, cp, micro-batch, recompute)."""
+    """The unit costs of every plan, evaluated once per distinct shape: tp, sp, cp, micro-batch, recompute, and the axes
+    that the rank order numbers before tp.
+    """
+    order = inputs.runtime.rank_order
+    names = dict.fromkeys((*SHAPE, *(axis for axis in order[: order.index("tp")] if axis != "ep")))
 
-    def price(tp: IntColumn, sp: IntColumn, cp: IntColumn, micro_batch: IntColumn, recompute: IntColumn) -> Units:
-        return _price(Plans.filled(tp=tp, sp=sp, cp=cp, micro_batch=micro_batch, recompute=recompute), inputs)
+    def price(*columns: IntColumn) -> Units:
+        return _price(Plans.filled(**dict(zip(names, columns, strict=True))), inputs)
 
-    return on_distinct(price, plans.tp, plans.sp, plans.cp, plans.micro_batch, plans.recompute)
+    return on_distinct(price, *(getattr(plans, name) for name in names))
 
 
 def _price(shapes: Plans, inputs: Inputs) -> Units:
@@ -113,7 +120,7 @@ def _price(shapes: Plans, inputs: Inputs) -> Units:
 
 def _layer(shapes: Plans, inputs: Inputs, kind: LayerKind) -> UnitTime:
     layer = layer_time(shapes, inputs, kind)
-    tensor: TensorTime = layer_tensor_time(shapes, inputs, layer)
+    tensor: TensorTime = layer_tensor_time(shapes, inputs, kind, layer)
     backward = layer.recompute.plus(layer.backward)
     issue = inputs.runtime.host_s_per_layer
     stalled = np.maximum(issue - layer.forward.total - tensor.forward, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from meshwright.errors import IllegalPlan, NothingFits
 from meshwright.search.find import Found, find
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.scale import with_nodes
+from meshwright.specs.scale import with_full_node, with_nodes
 from meshwright.units import format_gib
 
 NODE_FACTORS = (2, 4, 8, 16, 32)
@@ -16,13 +16,19 @@ def nothing_fits(found: Found) -> NothingFits:
     """The error for a search without a fitting plan: the leanest plan, what it lacks, the nearest changes that fit."""
     inputs, leanest = found.inputs, found.leanest
     visible = inputs.cluster.accelerator.visible_memory_bytes
-    changes = [change for change in (_more_nodes(inputs), _shorter_sequence(inputs)) if change]
+    changes = [change for change in (_full_node(inputs) or _more_nodes(inputs), _shorter_sequence(inputs)) if change]
     would = "; ".join(changes) or "neither 32 times the nodes nor a sixteenth of the sequence length would fit"
     return NothingFits(
         f"none of the {found.legal} legal plans of {inputs.model.name} fits on {inputs.cluster.name}: the leanest, "
         f"{leanest.plan}, needs {format_gib(leanest.memory.device)} of the {format_gib(visible)} that "
         f"{inputs.cluster.accelerator.id} has. What would fit: {would}"
     )
+
+
+def _full_node(inputs: Inputs) -> str | None:
+    cluster = with_full_node(inputs.cluster)
+    plan = _first_fit(inputs.replace(cluster=cluster)) if cluster else None
+    return f"one node of {cluster.num_gpus} accelerators with {plan}" if cluster and plan else None
 
 
 def _more_nodes(inputs: Inputs) -> str | None:

@@ -28,7 +28,7 @@ class Accelerator(Spec):
     memory_bytes: Bytes
     """The vendor's label, bytes."""
     visible_memory_bytes: Bytes
-    """What the driver reports, bytes."""
+    """What a process can take of it (torch.cuda.mem_get_info's total), bytes."""
     memory_bandwidth: Bandwidth
     """bytes/s."""
     multiprocessors: PositiveInt
@@ -36,6 +36,8 @@ class Accelerator(Spec):
     """To its neighbours in the scale-up domain (NVLink, xGMI, PCIe), one direction, bytes/s."""
     scale_up_domain: PositiveInt
     """Accelerators in one scale-up domain."""
+    scale_up_mesh: bool = False
+    """Every pair has a link of its own (xGMI), bandwidth / (domain - 1), instead of a switch between all."""
     scale_up_name: str
     node_size: PositiveInt
     """Accelerators under one operating system in the usual machine."""
@@ -51,6 +53,11 @@ class Accelerator(Spec):
         if self.visible_memory_bytes > 1.1 * self.memory_bytes:
             raise ValueError(
                 f"visible_memory_bytes {self.visible_memory_bytes:.4g} exceeds memory_bytes {self.memory_bytes:.4g}"
+            )
+        if self.kernels.communication_multiprocessors >= self.multiprocessors:
+            raise ValueError(
+                f"kernels.communication_multiprocessors {self.kernels.communication_multiprocessors} must leave some "
+                f"of the {self.multiprocessors} multiprocessors to compute"
             )
         return self
 

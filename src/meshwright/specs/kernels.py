@@ -9,7 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from meshwright.specs.base import Spec
 from meshwright.specs.quantities import Bandwidth, Seconds
 
-NonNegative = Annotated[float, Field(ge=0)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 
@@ -50,7 +50,7 @@ class AttentionConstants(Spec):
     """Cost of filling the multiprocessors with too few tiles (c)."""
     launch_s: Seconds
     """Fixed time of one call (t0), seconds."""
-    backward_ratio: PositiveFloat
+    backward_ratio: Annotated[float, Field(gt=0, le=100)]
     """Backward over forward time."""
 
 

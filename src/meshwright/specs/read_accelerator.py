@@ -11,7 +11,7 @@ from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import Kernels
 from meshwright.units import GIB, GIGA, parse_bytes
 
-VISIBLE_SHARE = 0.93
+VISIBLE_SHARE = 0.92
 """Visible GiB per GB of the label: the least among the catalogued accelerators whose visible memory is published."""
 
 
@@ -29,7 +29,7 @@ def read_accelerator(given: str | Mapping[str, Any]) -> Accelerator:
 
     given: a name, or a table of the fields of `Accelerator`. A table may start from a catalogued one with
     `like = "h100"` and change some fields. Without `kernels` (a name or a table) the generic `assumed` constants are
-    taken, without `visible_memory_bytes` 0.93 GiB per GB of the label; both are then listed in `assumed`.
+    taken, without `visible_memory_bytes` 0.92 GiB per GB of the label; both are then listed in `assumed`.
     Raises `UnknownName` or `InvalidSpec`.
 
     >>> read_accelerator("H100-SXM-80GB").id

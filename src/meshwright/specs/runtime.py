@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, model_validator
 
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 
 Share = Annotated[float, Field(ge=0, le=1)]
-NonNegative = Annotated[float, Field(ge=0)]
+AXES = ("tp", "cp", "ep", "dp", "pp")
+NonNegative = Annotated[float, Field(ge=0, le=1e12)]
 
 
 class Overlap(Spec):
@@ -50,7 +51,7 @@ class DeviceMemory(Spec):
     """Of one communicator of an axis."""
     pair_communicator_bytes: NonNegative
     """Of one stage-to-stage communicator."""
-    communicator_uncertainty: Share
+    communicator_uncertainty: NonNegative
     """How far communicators may exceed that, as a share; a safe verdict allows for it."""
     fragmentation: NonNegative
     """Reserved over allocated memory, less one: expected."""
@@ -90,13 +91,15 @@ class Runtime(Spec):
     cross_entropy: str
     """The implementation in use, a key of `cross_entropies`."""
     cross_entropies: dict[str, CrossEntropy]
-    weight_gradient_slowdown: Annotated[float, Field(ge=1)]
+    weight_gradient_slowdown: Annotated[float, Field(ge=1, le=100)]
     """Time of a weight-gradient product that accumulates in fp32, over a plain one."""
-    vocabulary_multiple: PositiveInt
+    scatters_messages: bool
+    """Each tensor-parallel rank sends its part of a stage-to-stage message, and the receivers gather it."""
+    vocabulary_multiple: Annotated[int, Field(gt=0, le=2**20)]
     """The vocabulary is padded to a multiple of this times tp."""
-    gradient_bucket: PositiveInt
+    gradient_bucket: Annotated[int, Field(gt=0, le=2**40)]
     """Parameters in one gradient bucket, at least."""
-    gradient_bucket_per_rank: PositiveInt
+    gradient_bucket_per_rank: Annotated[int, Field(gt=0, le=2**30)]
     """Parameters in one gradient bucket per data-parallel rank, at least."""
     overlap: Overlap
     host_s_per_layer: NonNegative
@@ -107,15 +110,29 @@ class Runtime(Spec):
     sequence_parallel: bool
     """Can split norms and residuals over tp."""
     schedules: tuple[Literal["1f1b", "interleaved"], ...]
-    zero_stages: tuple[int, ...]
+    zero_stages: tuple[Literal[0, 1], ...]
     recompute: tuple[Literal["none", "selective", "full"], ...]
     rules: tuple[RuleReference, ...]
     assumed: tuple[str, ...] = ()
     """Behaviours without a published number, for the user's eyes."""
     sources: dict[str, str]
 
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.cross_entropy not in self.cross_entropies:
+            known = ", ".join(self.cross_entropies) or "none"
+            raise ValueError(f"cross_entropy {self.cross_entropy!r} is not among cross_entropies: {known}")
+        if sorted(self.rank_order) != sorted(AXES):
+            raise ValueError(f"rank_order {list(self.rank_order)} must hold each of {', '.join(AXES)} once")
+        return self
+
 
 def read_runtime(name: str) -> Runtime:
-    """The catalogue's runtime of that id or alias; raises `UnknownName` with the nearest ones."""
-    entry = catalog.load("runtimes", name)
-    return Runtime(id=catalog.resolve("runtimes", name), **entry)
+    """The catalogue's runtime of that id or alias; raises `UnknownName` with the nearest ones.
+
+    An entry with `like` starts from the runtime it names and replaces what it says itself.
+    """
+    entry = dict(catalog.load("runtimes", name))
+    like = entry.pop("like", None)
+    base = {field: getattr(read_runtime(like), field) for field in Runtime.model_fields} if like else {}
+    return Runtime(**base | {"aliases": ()} | entry | {"id": catalog.resolve("runtimes", name)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshwright.specs.cluster import Cluster
-from meshwright.specs.topology import fabric
+from meshwright.specs.topology import fabric, usual_levels
 
 
 def with_nodes(cluster: Cluster, num_nodes: int) -> Cluster:
@@ -21,3 +21,12 @@ def with_nodes(cluster: Cluster, num_nodes: int) -> Cluster:
     return cluster.replace(
         name=f"{num_nodes} nodes of {cluster.name}", num_nodes=num_nodes, levels=(*levels, outermost)
     )
+
+
+def with_full_node(cluster: Cluster) -> Cluster | None:
+    """One node of as many accelerators as the usual machine holds; None for a cluster that has more already."""
+    accelerator = cluster.accelerator
+    if cluster.num_nodes > 1 or cluster.gpus_per_node >= accelerator.node_size:
+        return None
+    levels = usual_levels(accelerator, 1, accelerator.node_size)
+    return cluster.replace(name=f"1x{accelerator.node_size}", gpus_per_node=accelerator.node_size, levels=levels)

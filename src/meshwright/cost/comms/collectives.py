@@ -19,6 +19,9 @@ MESSAGE_LINK_EFFICIENCY = 0.77
 """Point to point inside a node: 348 of 450 GB/s measured on H100."""
 MESSAGE_NETWORK_EFFICIENCY = 0.73
 """Point to point between nodes: 36 of 50 GB/s measured on H100."""
+NETWORK_ROOT_S = 0.35e-6
+"""Seconds per square root of kB sent between domains: the ramp of middling messages. Median over five fabrics; measured
+from 0.1 us (InfiniBand) to 0.9 us (EFA), beyond it on TCP-based ones."""
 SMALL_MESSAGE_BYTES = 1e3
 
 
@@ -38,19 +41,22 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
     """Seconds of one collective over a group.
 
     Inside one scale-up domain T = alpha + gamma sqrt(w / 1 kB) + w / B with measured constants. Across domains a ring
-    (or tree): T = w / B + hops, B the least of the domain's bandwidth and, for each level crossed, 0.973 times the
-    level's bandwidth per rank times the members that share a block below it (an all-reduce over 2 or 3 domains gains
-    2 or 4/3 by reducing inside them first); one hop costs its level's latency. A group of one rank takes no time.
+    (or tree): T = hops + gamma sqrt(w / 1 kB) + w / B, B the least of the domain's bandwidth and, for each level
+    crossed, 0.973 times the level's bandwidth per rank times the members that share a block below it (an all-reduce
+    over 2 or 3 domains gains 2 or 4/3 by reducing inside them first); one hop costs its level's latency. A group of
+    one rank takes no time.
 
     buffer: bytes of the full tensor, scalar or array (n,). Returns seconds.
     Source: fitted to 3.3k measured collectives (nccl-tests tables of 12 systems). Published error on held-out sizes:
-    4.4 % median, 14 % p90 inside a node; 5 % median over 2 to 128 nodes.
+    4.4 % median, 14 % p90 inside a node; between nodes 5 % for buffers of gigabytes, about 20 % at 30 to 300 MB, where
+    fabrics differ twofold.
     """
     sent = sent_bytes(operation, buffer, group.ranks)
     inside = _domain_latency(operation, sent, group.ranks, cluster) + sent / _domain_bandwidth(
         operation, group.ranks, cluster
     )
-    across = _network_latency(operation, group, cluster) + sent / _network_bandwidth(operation, group, cluster)
+    ramp = NETWORK_ROOT_S * np.sqrt(sent / SMALL_MESSAGE_BYTES)
+    across = _network_latency(operation, group, cluster) + ramp + sent / _network_bandwidth(operation, group, cluster)
     time = np.where(np.equal(group.blocks[0], 1), inside, across)
     return np.where(np.greater(group.ranks, 1) & np.greater(sent, 0), time, 0.0)
 
@@ -61,7 +67,7 @@ def message_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
     T = hop latency + bytes / (efficiency * bandwidth per rank). size: bytes, scalar or array (n,). Returns seconds.
     Source: measured send-receive on H100, inside (348 GB/s) and between nodes (36 GB/s of 50, 17 us).
     """
-    time: Floats = cluster.levels[0].latency_s + size / (MESSAGE_LINK_EFFICIENCY * cluster.levels[0].bandwidth)
+    time: Floats = cluster.levels[0].latency_s + size / (MESSAGE_LINK_EFFICIENCY * _link_bandwidth(2, cluster))
     for inner, level in enumerate(cluster.levels[1:]):
         crossing = level.latency_s + size / (MESSAGE_NETWORK_EFFICIENCY * level.effective_bandwidth)
         time = np.where(np.greater(group.blocks[inner], 1), crossing, time)
@@ -71,8 +77,22 @@ def message_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
 def _domain_bandwidth(operation: Operation, ranks: Ints, cluster: Cluster) -> Floats:
     table = cluster.accelerator.kernels.collectives.get(operation)
     if not table:
-        return LINK_EFFICIENCY * cluster.levels[0].bandwidth + 0.0 * np.asarray(ranks)
+        return LINK_EFFICIENCY * _link_bandwidth(ranks, cluster)
     return _of_size(table, [row.bandwidth for row in table], ranks)
+
+
+def _link_bandwidth(ranks: Ints, cluster: Cluster) -> Floats:
+    """Bandwidth of one rank towards `ranks - 1` others of its domain: all of it behind a switch, in a full mesh the
+    links to those others alone.
+    """
+    accelerator, bandwidth = cluster.accelerator, cluster.levels[0].bandwidth
+    if not accelerator.scale_up_mesh:
+        return bandwidth + 0.0 * np.asarray(ranks)
+    return (
+        bandwidth
+        * np.minimum(np.asarray(ranks) - 1, accelerator.scale_up_domain - 1)
+        / (accelerator.scale_up_domain - 1)
+    )
 
 
 def _domain_latency(operation: Operation, sent: Numbers, ranks: Ints, cluster: Cluster) -> Floats:

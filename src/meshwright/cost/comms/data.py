@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers
+from meshwright.arrays import Floats, Ints, Numbers
 from meshwright.cost.comms.collectives import collective_time
 from meshwright.cost.comms.group import data_group
+from meshwright.cost.comms.group import group as group_of
 from meshwright.cost.comms.overlap import exposed_time
+from meshwright.cost.shard import vocabulary_shard
+from meshwright.layout.groups import stride
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
@@ -15,28 +18,48 @@ WEIGHT_BYTES = 2
 
 
 def exposed_data_time(
-    plan: Layout, inputs: Inputs, parameters: Numbers, forward: Floats, backward: Floats
-) -> tuple[Floats, Floats]:
-    """Exposed seconds per step of one stage: (gradients, parameters).
+    plan: Layout, inputs: Inputs, parameters: Numbers, forward: Floats, backward: Floats, stage: Ints
+) -> Floats:
+    """Exposed seconds per step of one stage's gradients and parameters.
 
     ZeRO 0: one all-reduce of the gradients; ZeRO 1: a reduce-scatter of the gradients and an all-gather of the 2-byte
-    parameters. Both go in buckets of max(40e6, 1e6 n) parameters, once per step: gradients beside the backward of the
-    last micro-batch, parameters beside the forward of the first (Megatron-LM, distributed_data_parallel.py).
+    parameters, once per step. With one chunk a rank they go in buckets of max(40e6, 1e6 n) parameters, gradients beside
+    the backward of the last micro-batch and parameters beside the forward of the first, and a later stage ends its
+    backward earlier by the passes of the stages before it. Interleaved, each of v chunks goes whole as soon as the pp
+    micro-batches of its last group are done, beside the passes of the other chunks: a window of pp (v - 1) / v passes.
 
-    parameters: on the rank; forward, backward: compute of one micro-batch on the stage, seconds; scalar or array (n,).
-    Returns seconds.
+    parameters: on the rank; forward, backward: compute of one micro-batch on the stage, seconds; stage: 0 first;
+    scalar or array (n,). Returns seconds.
+    Source: Megatron-LM, distributed_data_parallel.py and schedules.py (enable_grad_sync, param_sync_func).
     """
     runtime, group = inputs.runtime, data_group(plan, inputs)
-    gradients = 1.0 * runtime.gradient_bytes * parameters
-    weights = 1.0 * WEIGHT_BYTES * parameters
+    interleaved = np.greater(plan.vpp, 1)
     bucket = np.maximum(runtime.gradient_bucket, runtime.gradient_bucket_per_rank * group.ranks)
-    buckets = np.maximum(np.ceil(parameters / bucket), 1.0)
-    share, sharded = runtime.overlap.data_parallel, np.greater(plan.zero, 0)
-    summed = buckets * collective_time("all_reduce", gradients / buckets, group, inputs.cluster)
-    scattered = buckets * collective_time("reduce_scatter", gradients / buckets, group, inputs.cluster)
-    collected = buckets * collective_time("all_gather", weights / buckets, group, inputs.cluster)
+    pieces = np.where(interleaved, plan.vpp, np.maximum(np.ceil(parameters / bucket), 1.0))
+    gradients, weights = 1.0 * runtime.gradient_bytes * parameters, 1.0 * WEIGHT_BYTES * parameters
+    summed = pieces * collective_time("all_reduce", gradients / pieces, group, inputs.cluster)
+    scattered = pieces * collective_time("reduce_scatter", gradients / pieces, group, inputs.cluster)
+    collected = pieces * collective_time("all_gather", weights / pieces, group, inputs.cluster)
+    sharded = np.greater(plan.zero, 0)
     reduced, gathered = np.where(sharded, scattered, summed), np.where(sharded, collected, 0.0)
-    return (
-        exposed_time(reduced, backward, share, reduced / buckets, inputs),
-        exposed_time(gathered, forward, share, gathered / buckets, inputs),
-    )
+    passes = np.where(interleaved, plan.pp * (plan.vpp - 1) / plan.vpp, 1.0)
+    earlier = np.where(interleaved, 0.0, stage)
+    exposed: Floats = 0.0
+    for time, one_pass in ((reduced, backward), (gathered, forward)):
+        late = exposed_time(time, passes * one_pass, runtime.overlap.data_parallel, time / pieces, inputs)
+        exposed = exposed + np.maximum(late - earlier * one_pass, 0.0)
+    return exposed
+
+
+def tied_embedding_time(plan: Layout, inputs: Inputs) -> Floats:
+    """Seconds per step of summing the gradient of tied embeddings over the first and the last stage.
+
+    One all-reduce of the vocabulary shard's gradient between the two ranks; nothing without tied embeddings or
+    pipeline. plan: scalar or array (n,). Returns seconds.
+    Source: Megatron-LM, finalize_model_grads.py, _allreduce_word_embedding_grads.
+    """
+    shard = vocabulary_shard(plan, inputs) * inputs.model.hidden_size
+    distance = stride(plan, "pp", inputs.runtime.rank_order) * np.maximum(plan.pp - 1, 1)
+    ends = group_of(np.minimum(plan.pp, 2), distance, inputs.cluster)
+    size = 1.0 * inputs.runtime.gradient_bytes * shard * inputs.model.tied_embeddings
+    return collective_time("all_reduce", size, ends, inputs.cluster)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import Floats
-from meshwright.cost.comms.collectives import message_time
-from meshwright.cost.comms.group import pipeline_group
+from meshwright.cost.comms.collectives import collective_time, message_time
+from meshwright.cost.comms.group import pipeline_group, tensor_group
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.shard import residual_tokens
 from meshwright.layout.plan import Schedule
@@ -17,11 +17,14 @@ ELEMENT_BYTES = 2
 
 
 def message_bytes(plan: Layout, inputs: Inputs) -> Floats:
-    """Bytes of one activation or gradient message: 2 s b h / c, divided by t with sequence parallelism.
+    """Bytes of one activation or gradient message: 2 s b h / c, divided by t with sequence parallelism or where the
+    runtime scatters messages.
 
-    plan: scalar or array (n,). Returns bytes. Source: Megatron-LM, schedules.py, get_tensor_shapes.
+    plan: scalar or array (n,). Returns bytes. Source: Megatron-LM, schedules.py, get_tensor_shapes; Narayanan et al.,
+    arXiv:2104.04473, section 4.1 (scatter and gather).
     """
-    return ELEMENT_BYTES * residual_tokens(plan, inputs) * inputs.model.hidden_size
+    parts = plan.tp if inputs.runtime.scatters_messages else 1
+    return ELEMENT_BYTES * residual_tokens(plan, inputs) * inputs.model.hidden_size / parts
 
 
 def exposed_pipeline_time(plan: Layout, inputs: Inputs, work: Floats) -> Floats:
@@ -34,7 +37,11 @@ def exposed_pipeline_time(plan: Layout, inputs: Inputs, work: Floats) -> Floats:
     work: compute of one micro-batch on the stage, seconds, the window; plan: scalar or array (n,). Returns seconds.
     Source: Narayanan et al., arXiv:2104.04473, section 2.2; Megatron-LM, overlap_p2p_communication.
     """
-    message = message_time(message_bytes(plan, inputs), pipeline_group(plan, inputs), inputs.cluster)
+    size = message_bytes(plan, inputs)
+    message = message_time(size, pipeline_group(plan, inputs), inputs.cluster)
+    if inputs.runtime.scatters_messages:
+        whole = np.where(np.greater(plan.pp, 1), plan.tp * size, 0.0)
+        message = message + collective_time("all_gather", whole, tensor_group(plan, inputs), inputs.cluster)
     crossings = 2.0 * plan.num_microbatches * plan.vpp
     overlap = inputs.runtime.overlap
     window = work * plan.num_microbatches

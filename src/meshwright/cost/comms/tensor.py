@@ -12,11 +12,12 @@ from meshwright.cost.comms.group import tensor_group
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.compute.ends import EndTime
 from meshwright.cost.compute.layer import LayerTime
-from meshwright.cost.shard import tokens
+from meshwright.cost.shard import qkv_width, tokens
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.kernels import Operation
+from meshwright.specs.model import LayerKind
 
 ELEMENT_BYTES = 2
 ENTROPY_REDUCTIONS = 3
@@ -40,22 +41,26 @@ class _Exchange(NamedTuple):
     """Reduce-scatter with sequence parallelism, all-reduce without."""
 
 
-def layer_tensor_time(plan: Layout, inputs: Inputs, layer: LayerTime) -> TensorTime:
+def layer_tensor_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime) -> TensorTime:
     """Exposed tensor-parallel seconds of one layer and micro-batch.
 
     X = 2 s b h / c bytes. With sequence parallelism: forward 2 all-gathers and 2 reduce-scatters of X; backward the
     same again for the gradients, plus 2 all-gathers that fetch the saved, sharded inputs once more, issued beside the
     input-gradient product, while the input gradient's reduction runs beside the weight-gradient product
     (Megatron-LM, tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication). Without: 2 all-reduces
-    forward and 2 backward, the latter beside the weight-gradient product. Full recomputation repeats the forward.
+    forward and 2 backward, the latter beside the weight-gradient product. Where t exceeds the key and value heads, the
+    fused projection's output is gathered whole and its gradient reduced again. Full recomputation repeats the forward.
 
     plan: scalar or array (n,); layer: its compute, for the windows. Returns seconds.
     """
     exchange, overlap = _exchange(plan, inputs), inputs.runtime.overlap
-    forward = 2 * _hidden(exchange.enter + exchange.leave, layer.forward.gemm / 4, overlap.tensor_parallel, inputs)
+    gathered, scattered = _split_heads(plan, inputs, kind)
+    forward = gathered + 2 * _hidden(
+        exchange.enter + exchange.leave, layer.forward.gemm / 4, overlap.tensor_parallel, inputs
+    )
     gradient = 2 * _hidden(exchange.enter, layer.backward.gemm / 4, overlap.tensor_parallel, inputs)
     again = 0.0 if not inputs.runtime.regathers_inputs else exchange.enter
-    backward = gradient
+    backward = gradient + scattered
     for window in layer.column_input_gradient:
         backward = backward + _hidden(again, window, overlap.tensor_parallel_backward, inputs)
     for window in layer.column_weight_gradient:
@@ -93,6 +98,14 @@ def _exchange(plan: Layout, inputs: Inputs) -> _Exchange:
             collective_time("all_reduce", size, group, inputs.cluster),
         ),
     )
+
+
+def _split_heads(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Floats, Floats]:
+    """Seconds of gathering the projection whose key and value heads are split over ranks, and of its gradient."""
+    size = np.where(
+        np.greater(plan.tp, kind.attention.kv_heads), 1.0 * ELEMENT_BYTES * tokens(plan, inputs) * qkv_width(kind), 0.0
+    )
+    return _time("all_gather", size, plan, inputs), _time("reduce_scatter", size, plan, inputs)
 
 
 def _time(operation: Operation, size: Floats, plan: Layout, inputs: Inputs) -> Floats:

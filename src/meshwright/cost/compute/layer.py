@@ -50,7 +50,7 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     shard = layer_shard(plan, inputs, kind)
     hidden, block = inputs.model.hidden_size, dense_feed_forward(kind)
     first_width = (2 if block.gated else 1) * shard.ffn
-    qkv = linear_time(shard.tokens, shard.query + shard.key + shard.value, hidden, inputs)
+    qkv = linear_time(shard.tokens, shard.qkv, hidden, inputs)
     output = linear_time(shard.tokens, hidden, shard.core, inputs)
     up = linear_time(shard.tokens, first_width, hidden, inputs)
     down = linear_time(shard.tokens, hidden, shard.ffn, inputs)

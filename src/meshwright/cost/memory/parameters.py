@@ -25,11 +25,11 @@ class EndParameters(NamedTuple):
 def layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
     """Parameters of one layer of a kind on one rank.
 
-    Column- and row-parallel weights are divided by t, keys and values by min(t, KV heads); norms and the biases behind
-    a row-parallel weight stand on every rank (Megatron-LM, tensor_parallel/layers.py).
+    Column- and row-parallel weights are divided by t, also keys and values where t exceeds their heads; norms and the
+    biases behind a row-parallel weight stand on every rank (Megatron-LM, tensor_parallel/layers.py).
     plan: scalar or array (n,). Returns a count. Megatron-core's own GPTModel holds exactly as many.
     """
-    return _on_rank(layer_weights(inputs.model, kind), plan, inputs, kind.attention.kv_heads)
+    return _on_rank(layer_weights(inputs.model, kind), plan, inputs)
 
 
 def end_parameters(plan: Layout, inputs: Inputs) -> EndParameters:
@@ -39,19 +39,17 @@ def end_parameters(plan: Layout, inputs: Inputs) -> EndParameters:
     plan: scalar or array (n,). Returns counts.
     """
     model = inputs.model
-    head = _on_rank(head_weights(model), plan, inputs, 1)
+    head = _on_rank(head_weights(model), plan, inputs)
     if model.tied_embeddings:
         head = head + np.where(np.greater(plan.pp, 1), vocabulary_shard(plan, inputs) * model.hidden_size, 0)
-    return EndParameters(_on_rank(embedding_weights(model), plan, inputs, 1), head)
+    return EndParameters(_on_rank(embedding_weights(model), plan, inputs), head)
 
 
-def _on_rank(weights: Iterable[Weight], plan: Layout, inputs: Inputs, kv_heads: int) -> Ints:
+def _on_rank(weights: Iterable[Weight], plan: Layout, inputs: Inputs) -> Ints:
     count: Ints = 0 * plan.tp
     for weight in weights:
         if weight.split == "vocab":
             count = count + weight.elements // inputs.model.vocab_size * vocabulary_shard(plan, inputs)
-        elif weight.split == "kv_heads":
-            count = count + weight.elements // np.minimum(plan.tp, kv_heads)
         else:
             count = count + weight.elements // (1 if weight.split == "none" else plan.tp)
     return count

@@ -17,6 +17,7 @@ from meshwright.specs.inputs import Inputs
 
 WEIGHT_BYTES = 2
 OPTIMIZER_BYTES = 12
+FP32_BYTES = 4
 
 
 class Components(NamedTuple):
@@ -73,7 +74,8 @@ def stage_parameters(plans: Plans, stages: Stages, units: Units, inputs: Inputs)
 def stage_memory(plans: Plans, stages: Stages, units: Units, parameters: FloatColumn, inputs: Inputs) -> Components:
     """Bytes of every stage by component.
 
-    Weights 2 bytes a parameter, gradients as the runtime keeps them, Adam 12 bytes divided by dp c with ZeRO;
+    Weights 2 bytes a parameter, gradients as the runtime keeps them (2-byte ones with an fp32 copy of what the rank
+    updates), Adam 12 bytes divided by dp c with ZeRO;
     activations of all micro-batches in flight; at the peak either the working set of one layer's backward or, on the
     last stage, the logits, whichever is larger. parameters: shape (r,). Returns bytes, shape (r,).
     Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
@@ -90,7 +92,7 @@ def stage_memory(plans: Plans, stages: Stages, units: Units, parameters: FloatCo
     messages = np.where(plans.pp > 1, 2 * message_bytes(plans, inputs), 0.0)
     components = Components(
         parameters=WEIGHT_BYTES * parameters,
-        gradients=inputs.runtime.gradient_bytes * parameters,
+        gradients=inputs.runtime.gradient_bytes * parameters + _gradient_copy(inputs) * parameters / shards[plan],
         optimizer_states=OPTIMIZER_BYTES * parameters / shards[plan],
         activations=activations,
         logits=np.where(at_logits, logits, 0.0),
@@ -101,3 +103,8 @@ def stage_memory(plans: Plans, stages: Stages, units: Units, parameters: FloatCo
         communicators=communicator_bytes(plans, inputs)[plan],
     )
     return components._replace(fragmentation=memory.fragmentation * components.allocated)
+
+
+def _gradient_copy(inputs: Inputs) -> int:
+    """Bytes per updated parameter of the fp32 gradient that Adam needs beside a 2-byte gradient buffer."""
+    return 0 if inputs.runtime.gradient_bytes == FP32_BYTES else FP32_BYTES
