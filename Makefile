@@ -34,7 +34,7 @@ readme: $(VENV)/core ## write the answers that the README shows
 	$(BIN)/python benchmarks/readme.py
 
 docs: $(VENV)/docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) site dist
