@@ -33,12 +33,15 @@ class Shard(NamedTuple):
 
 
 def tokens(plan: Layout, inputs: Inputs) -> Ints:
-    """Tokens of one micro-batch on one rank: b s / c. Scalar or array (n,)."""
+    """Tokens of one micro-batch on one rank: b s / c. plan: scalar or array (n,). Returns a count."""
     return plan.micro_batch * inputs.job.sequence_length // plan.cp
 
 
 def residual_tokens(plan: Layout, inputs: Inputs) -> Floats:
-    """Tokens of one micro-batch outside of the tensor-parallel regions: b s / (c t) with sequence parallelism."""
+    """Tokens of one micro-batch outside of the tensor-parallel regions: b s / (c t) with sequence parallelism.
+
+    plan: scalar or array (n,). Returns a count.
+    """
     return tokens(plan, inputs) / np.where(plan.sp, plan.tp, 1)
 
 

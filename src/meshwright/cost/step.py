@@ -76,7 +76,10 @@ def _waterfall(
         whole_model = whole_model + layers * layer.total
     rows = plans.take(stages.plan)
     updates = np.maximum.reduceat(optimizer_time(rows, inputs, parameters), stages.start)
-    passes = stage_time.forward_total, stage_time.backward_total
+    passes = (
+        stage_time.forward_total + stage_time.host_forward,
+        stage_time.backward_total + stage_time.host_backward,
+    )
     exchanged = exposed_data_time(rows, inputs, parameters, *passes, stages.stage)
     nothing = np.zeros(len(plans))
     return Waterfall(

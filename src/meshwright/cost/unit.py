@@ -31,8 +31,14 @@ class UnitTime(NamedTuple):
     tensor_forward: Floats
     """Exposed tensor-parallel communication."""
     tensor_backward: Floats
-    host: Floats
+    host_forward: Floats
     """The device waits for the host to issue work."""
+    host_backward: Floats
+
+    @property
+    def host(self) -> Floats:
+        """Seconds that the device waits for the host in both passes."""
+        return self.host_forward + self.host_backward
 
     @property
     def forward_total(self) -> Floats:
@@ -56,7 +62,8 @@ class UnitTime(NamedTuple):
             self.backward.scaled(count),
             self.tensor_forward * count,
             self.tensor_backward * count,
-            self.host * count,
+            self.host_forward * count,
+            self.host_backward * count,
         )
 
     def plus(self, other: UnitTime) -> UnitTime:
@@ -66,7 +73,8 @@ class UnitTime(NamedTuple):
             self.backward.plus(other.backward),
             self.tensor_forward + other.tensor_forward,
             self.tensor_backward + other.tensor_backward,
-            self.host + other.host,
+            self.host_forward + other.host_forward,
+            self.host_backward + other.host_backward,
         )
 
     def rows(self, index: IntColumn) -> UnitTime:
@@ -109,8 +117,10 @@ def _price(shapes: Plans, inputs: Inputs) -> Units:
     nothing = np.zeros(len(shapes))
     return Units(
         layers=tuple(_layer(shapes, inputs, kind) for kind in kinds),
-        embedding=UnitTime(embedding.forward, embedding.backward, *embedding_tensor_time(shapes, inputs), nothing),
-        head=UnitTime(head.forward, head.backward, *head_tensor_time(shapes, inputs, head), nothing),
+        embedding=UnitTime(
+            embedding.forward, embedding.backward, *embedding_tensor_time(shapes, inputs), nothing, nothing
+        ),
+        head=UnitTime(head.forward, head.backward, *head_tensor_time(shapes, inputs, head), nothing, nothing),
         layer_parameters=tuple(layer_parameters(shapes, inputs, kind) for kind in kinds),
         layer_memory=tuple(layer_memory(shapes, inputs, kind) for kind in kinds),
         head_memory=head_memory(shapes, inputs),
@@ -124,5 +134,5 @@ def _layer(shapes: Plans, inputs: Inputs, kind: LayerKind) -> UnitTime:
     backward = layer.recompute.plus(layer.backward)
     issue = inputs.runtime.host_s_per_layer
     stalled = np.maximum(issue - layer.forward.total - tensor.forward, 0.0)
-    stalled = stalled + np.maximum(issue - backward.total - tensor.backward, 0.0)
-    return UnitTime(layer.forward, backward, tensor.forward, tensor.backward, stalled)
+    again = np.maximum(issue - backward.total - tensor.backward, 0.0)
+    return UnitTime(layer.forward, backward, tensor.forward, tensor.backward, stalled, again)

@@ -39,43 +39,44 @@ def stride(plan: Layout, axis: str, order: Sequence[str]) -> Ints:
     return distance
 
 
-def placement(degree: Ints, stride: Ints, block: int) -> Placement:
+def placement(degree: Ints, stride: Ints, block: int, world: int) -> Placement:
     """How groups of `degree` ranks, `stride` apart, lie over blocks of `block` consecutive ranks.
 
-    degree, stride: scalar or array (n,); block: ranks. Degrees need not divide the block: every base rank is counted.
+    degree, stride: scalar or array (n,); block: ranks; world: ranks in all, the last block may be partly filled.
+    Degrees need not divide the block: every group is counted.
 
-    >>> placement(8, 1, 8)
+    >>> placement(8, 1, 8, 64)
     Placement(members_per_block=8, blocks=1)
-    >>> placement(4, 8, 8)
+    >>> placement(4, 8, 8, 64)
     Placement(members_per_block=1, blocks=4)
-    >>> placement(3, 1, 8)
+    >>> placement(3, 1, 8, 24)
     Placement(members_per_block=1, blocks=2)
     """
     columns = np.atleast_1d(*np.broadcast_arrays(degree, stride))
-    counted = on_distinct(lambda degrees, strides: _placements(degrees, strides, block), *columns)
+    counted = on_distinct(lambda degrees, strides: _placements(degrees, strides, block, world), *columns)
     if np.ndim(degree) == np.ndim(stride) == 0:
         return Placement(int(counted.members_per_block[0]), int(counted.blocks[0]))
     return counted
 
 
-def _placements(degrees: IntColumn, strides: IntColumn, block: int) -> Placement:
-    rows = [_placement(int(degree), int(distance), block) for degree, distance in zip(degrees, strides, strict=True)]
+def _placements(degrees: IntColumn, strides: IntColumn, block: int, world: int) -> Placement:
+    pairs = zip(map(int, degrees), map(int, strides), strict=True)
+    rows = [_placement(degree, distance, block, world) for degree, distance in pairs]
     return Placement(np.array([row[0] for row in rows]), np.array([row[1] for row in rows]))
 
 
-def _placement(degree: int, distance: int, block: int) -> tuple[int, int]:
+def _placement(degree: int, distance: int, block: int, world: int) -> tuple[int, int]:
     span = degree * distance
-    if block % span == 0:
+    if block >= world or block % span == 0:
         return degree, 1
-    if span % block == 0 and block % distance == 0:
-        return block // distance, span // block
     if distance % block == 0:
         return 1, degree
-    groups = math.lcm(span, block) // span
+    if world % block == span % block == block % distance == 0:
+        return block // distance, span // block
+    groups = max(min(math.lcm(span, block), world) // span, 1)
     bases = np.add.outer(np.arange(groups) * span, np.arange(distance)).ravel()
     blocks = np.sort(np.add.outer(bases, np.arange(degree) * distance) // block, axis=1)
     starts = np.ones_like(blocks, dtype=bool)
     starts[:, 1:] = blocks[:, 1:] != blocks[:, :-1]
     sizes = np.diff(np.append(np.flatnonzero(starts.ravel()), blocks.size))
-    widest = int(starts.sum(axis=1).max())
-    return int(sizes.min()), widest
+    return int(sizes.min()), int(starts.sum(axis=1).max())

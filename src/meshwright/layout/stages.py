@@ -70,7 +70,8 @@ def _signature(
     kinds = np.eye(len(model.layer_kinds), dtype=np.int64)[list(model.layer_pattern)]
     per_chunk = kinds.reshape(chunks, stages, -1, len(model.layer_kinds)).sum(axis=2)
     live = np.asarray(live_chunks(schedule, stage, stages, chunks, micro_batches))
-    kept = live // chunks + (np.arange(chunks)[:, None] < live % chunks)
+    turn = stages * chunks
+    kept = live // turn * stages + np.clip(live % turn - stages * np.arange(chunks)[:, None], 0, stages)
     table = {
         "stage": stage,
         "layers": per_chunk.sum(axis=0),

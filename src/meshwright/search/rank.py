@@ -9,6 +9,8 @@ from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.memory.device import Verdict
 from meshwright.units import format_gib, format_seconds
 
+TIE_DIGITS = 9
+"""Step times that agree to so many digits are equal, and the leaner plan wins."""
 PART_NAMES = {
     "compute_s": "compute",
     "exposed_tp_s": "exposed tensor-parallel communication",
@@ -25,7 +27,8 @@ PART_NAMES = {
 def order(estimates: Estimates) -> IntColumn:
     """Rows of the plans that fit, best first: safe ones before those at risk, then the fastest, then the leanest."""
     leanness = estimates.memory.device[estimates.worst]
-    ranked: IntColumn = np.lexsort((leanness, estimates.step_time_s, estimates.verdict))
+    pace = np.round(estimates.step_time_s / estimates.step_time_s.min(initial=np.inf), TIE_DIGITS)
+    ranked: IntColumn = np.lexsort((leanness, pace, estimates.verdict))
     return ranked[estimates.verdict[ranked] < Verdict.OUT_OF_MEMORY]
 
 

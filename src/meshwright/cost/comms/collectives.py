@@ -88,11 +88,8 @@ def _link_bandwidth(ranks: Ints, cluster: Cluster) -> Floats:
     accelerator, bandwidth = cluster.accelerator, cluster.levels[0].bandwidth
     if not accelerator.scale_up_mesh:
         return bandwidth + 0.0 * np.asarray(ranks)
-    return (
-        bandwidth
-        * np.minimum(np.asarray(ranks) - 1, accelerator.scale_up_domain - 1)
-        / (accelerator.scale_up_domain - 1)
-    )
+    neighbours = max(accelerator.scale_up_domain - 1, 1)
+    return bandwidth * np.clip(np.asarray(ranks) - 1, 1, neighbours) / neighbours
 
 
 def _domain_latency(operation: Operation, sent: Numbers, ranks: Ints, cluster: Cluster) -> Floats:

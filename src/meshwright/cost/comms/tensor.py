@@ -69,14 +69,20 @@ def layer_tensor_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
 
 
 def embedding_tensor_time(plan: Layout, inputs: Inputs) -> TensorTime:
-    """Exposed seconds at the vocabulary-parallel embedding: its output reduced forward, gathered backward."""
+    """Exposed seconds at the vocabulary-parallel embedding: its output reduced forward, gathered backward.
+
+    plan: scalar or array (n,). Returns seconds for one micro-batch.
+    """
     exchange = _exchange(plan, inputs)
     return TensorTime(exchange.leave, exchange.enter)
 
 
 def head_tensor_time(plan: Layout, inputs: Inputs, head: EndTime) -> TensorTime:
-    """Exposed seconds at the output head: X gathered forward and again backward, its gradient reduced beside the
-    weight gradient, and three all-reduces of 4 bytes per token for the vocabulary-parallel cross-entropy.
+    """Exposed seconds at the output head.
+
+    X gathered forward and again backward, its gradient reduced beside the weight gradient, and three all-reduces of 4
+    bytes per token for the vocabulary-parallel cross-entropy.
+    plan: scalar or array (n,); head: its compute, for the windows. Returns seconds for one micro-batch.
     """
     exchange, share = _exchange(plan, inputs), inputs.runtime.overlap.tensor_parallel_backward
     entropy = ENTROPY_REDUCTIONS * _time("all_reduce", ENTROPY_BYTES * tokens(plan, inputs), plan, inputs)

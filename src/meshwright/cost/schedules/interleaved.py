@@ -35,7 +35,7 @@ def bubble_time(slowest: Floats, total: Floats, chunks: Ints) -> Floats:
 
 
 def actions(stages: int, chunks: int, micro_batches: int) -> list[list[Action]]:
-    """For every rank, what it does in order; micro-batches go in groups of `stages` (Megatron-LM)."""
+    """For every rank, what it does in order. stages: p; chunks: v a rank; micro_batches: m, in groups of p; counts."""
     return [_rank_actions(rank, stages, chunks, micro_batches) for rank in range(stages)]
 
 

@@ -33,7 +33,7 @@ def bubble_time(slowest: Floats, total: Floats) -> Floats:
 
 
 def actions(stages: int, micro_batches: int) -> list[list[Action]]:
-    """For every stage, what it does in order."""
+    """For every stage, what it does in order. stages: p; micro_batches: m; counts."""
     return [_stage_actions(stage, stages, micro_batches) for stage in range(stages)]
 
 

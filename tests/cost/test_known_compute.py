@@ -1,0 +1,157 @@
+"""Known answers of compute: the published forms, written down a second time for one shape at a time."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.cost.compute.attention import attended_pairs, fused_attention_time
+from meshwright.cost.compute.ends import embedding_time, head_time
+from meshwright.cost.compute.gemm import gemm_time
+from meshwright.cost.compute.layer import layer_time
+from meshwright.cost.compute.optimizer import optimizer_time
+from meshwright.cost.flops import model_flops_per_step
+from meshwright.layout.plan import Plan, Recompute
+from meshwright.specs.cluster import Accelerator
+from meshwright.specs.read_accelerator import read_accelerator
+from strategies import MEASURED, alternating, dense_model, gpt_like, llama_70b, question
+
+ACCELERATORS = {name: read_accelerator(name) for name in (*MEASURED, "v100", "mi300x", "l40s")}
+TILES = "128x256 256x128 256x256 128x128 64x256 256x64 128x64 64x128 128x192 192x128"
+SIZE = st.integers(1, 40_000)
+
+
+def _product_seconds(m: int, n: int, k: int, gpu: Accelerator, peak: float) -> float:
+    """The GEMM forms for one shape, in plain Python."""
+    gemm = gpu.kernels.gemm
+    flop, bandwidth = 2 * m * n * k, gpu.memory_bandwidth * gemm.memory_efficiency
+    memory = 2 * (m * k + k * n + m * n) / bandwidth
+    if gemm.tile is None:
+        compute = flop / (gemm.efficiency * peak)
+    else:
+        shapes = [tuple(map(int, tile.split("x"))) for tile in TILES.split()]
+        tried = [_tile_seconds(m, n, k, tile, split, gpu, peak) for tile in shapes for split in (1, 2, 4)]
+        compute = min(tried) * (1 + gemm.tile.power_derate * math.tanh(flop / 2e12))
+    return gemm.launch_s + (compute**4 + memory**4) ** 0.25
+
+
+def _tile_seconds(m: int, n: int, k: int, tile: tuple[int, ...], split: int, gpu: Accelerator, peak: float) -> float:
+    gemm, (bm, bn) = gpu.kernels.gemm, tile
+    constants = gemm.tile
+    a, a0 = bm * bn / (bm + bn), 128 * 256 / 384
+    efficiency = min(1, gemm.efficiency * (1 + constants.tile_size / a0) / (1 + constants.tile_size / a))
+    load = math.ceil(m / bm) * math.ceil(n / bn) * split / gpu.multiprocessors
+    waves = constants.wave_quantisation * math.ceil(load) + (1 - constants.wave_quantisation) * max(load, 1)
+    seconds = waves * 2 * bm * bn * (k / split + constants.prologue_k) / (peak / gpu.multiprocessors * efficiency)
+    if split > 1:
+        seconds += split * m * n * 8 / (gpu.memory_bandwidth * gemm.memory_efficiency)
+    return seconds
+
+
+@given(SIZE, SIZE, SIZE, st.sampled_from(sorted(ACCELERATORS)))
+def test_a_matrix_product_takes_what_the_published_form_says(m: int, n: int, k: int, name: str) -> None:
+    gpu = ACCELERATORS[name]
+    peak = gpu.peak_flops["fp16"]
+    assert gemm_time(m, n, k, gpu, peak) == pytest.approx(_product_seconds(m, n, k, gpu, peak), rel=1e-12)
+
+
+def test_the_catalogue_has_products_of_both_forms() -> None:
+    assert {gpu.kernels.gemm.tile is None for gpu in ACCELERATORS.values()} == {True, False}
+
+
+@given(st.integers(1, 8), st.integers(1, 128), st.integers(1, 131_072), st.sampled_from(sorted(ACCELERATORS)))
+def test_fused_attention_takes_what_the_published_form_says(batch: int, heads: int, sequence: int, name: str) -> None:
+    gpu = ACCELERATORS[name]
+    fit, peak, width = gpu.kernels.attention, gpu.peak_flops["fp16"], 128
+    tiles = batch * heads * math.ceil(sequence / 128)
+    flop = 2 * batch * heads * width * sequence**2
+    expected = flop / (fit.efficiency * peak) * (1 + fit.half_sequence / sequence)
+    expected = fit.launch_s + expected * (1 + fit.occupancy * gpu.multiprocessors / tiles)
+    found = fused_attention_time(batch, heads, 2 * width, sequence, None, gpu, peak)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+@given(st.integers(1, 3000), st.integers(1, 4000))
+def test_attended_pairs_are_those_of_the_mask_to_leading_order(sequence: int, window: int) -> None:
+    counted = sum(min(query, window) for query in range(1, sequence + 1))
+    assert counted - attended_pairs(sequence, window) == pytest.approx(min(window, sequence) / 2)
+
+
+@given(st.integers(1, 5000))
+def test_a_window_of_the_whole_sequence_changes_nothing(sequence: int) -> None:
+    gpu = ACCELERATORS["h100"]
+    times = [fused_attention_time(1, 8, 256, sequence, window, gpu, 1e15) for window in (None, sequence, 2 * sequence)]
+    assert times[0] == times[1] == times[2]
+
+
+def test_a_layers_compute_is_its_four_linear_layers_and_its_attention() -> None:
+    inputs = question(llama_70b(), "8x8:h100", sequence_length=8192)
+    (kind,) = inputs.model.layer_kinds
+    gpu, peak = inputs.cluster.accelerator, inputs.peak_flops
+    tokens, shapes = 8192, [(1280, 8192), (8192, 1024), (7168, 8192), (8192, 3584)]
+    layer = layer_time(Plan(tp=8, sp=True), inputs, kind)
+    forward = sum(_product_seconds(tokens, out, into, gpu, peak) for out, into in shapes)
+    gradients = sum(_product_seconds(tokens, into, out, gpu, peak) for out, into in shapes)
+    gradients += 1.05 * sum(_product_seconds(out, into, tokens, gpu, peak) for out, into in shapes)
+    attention = fused_attention_time(1, 8, 256, 8192, None, gpu, peak)
+    assert layer.forward.gemm == pytest.approx(forward, rel=1e-12)
+    assert layer.backward.gemm == pytest.approx(gradients, rel=1e-12)
+    assert (layer.forward.attention, layer.backward.attention) == pytest.approx((attention, 2.9 * attention))
+
+
+def test_recomputation_runs_the_forward_pass_or_the_attention_core_again() -> None:
+    inputs = question(llama_70b(), "8x8:h100")
+    (kind,) = inputs.model.layer_kinds
+    none, selective, full = (layer_time(Plan(recompute=each), inputs, kind) for each in Recompute)
+    assert none.recompute.total == 0
+    assert selective.recompute.total == selective.recompute.attention == none.forward.attention
+    assert full.recompute == full.forward == none.forward
+
+
+def test_a_site_derate_stretches_every_kernel() -> None:
+    inputs = question(llama_70b(), "8x8:h100")
+    slow = inputs.replace(cluster=inputs.cluster.replace(site_derate=1.25))
+    plan, (kind,) = Plan(tp=8, zero=1, dp=8), inputs.model.layer_kinds
+    for price in (embedding_time, head_time):
+        np.testing.assert_allclose(price(plan, slow).backward, np.multiply(1.25, price(plan, inputs).backward))
+    layers = [layer_time(plan, each, kind) for each in (slow, inputs)]
+    for one, other in zip(*layers, strict=True):
+        np.testing.assert_allclose(one, np.multiply(1.25, other))
+    assert optimizer_time(plan, slow, 1e9) == pytest.approx(1.25 * optimizer_time(plan, inputs, 1e9))
+
+
+def test_optimizer_traffic_of_fp32_gradients_is_34_bytes_owned_and_4_bytes_cleared() -> None:
+    inputs = question(llama_70b(), "8x8:h100")
+    rate = 0.8 * 3350e9
+    assert optimizer_time(Plan(dp=8), inputs, 1e9) == pytest.approx(38e9 / rate)
+    assert optimizer_time(Plan(dp=8, zero=1), inputs, 1e9) == pytest.approx((34e9 / 8 + 4e9) / rate)
+
+
+def test_model_flops_follow_narayanan_equation_3_with_causal_attention_counted_half() -> None:
+    layers, heads, vocabulary, sequence, batch = 24, 16, 51200, 2048, 512
+    model = dense_model(
+        heads=heads, kv_heads=heads, ffn_size=4 * heads * 128, gated=False, layers=layers, vocab_size=vocabulary
+    )
+    hidden = heads * 128
+    inputs = question(model, "8x8:h100", sequence_length=sequence, global_batch=batch)
+    parts = 1 + sequence / (12 * hidden) + vocabulary / (12 * layers * hidden)
+    expected = 72 * batch * sequence * layers * hidden**2 * parts
+    assert model_flops_per_step(inputs) == pytest.approx(expected, rel=1e-12)
+
+
+def test_model_flops_of_a_windowed_layer_count_only_what_it_sees() -> None:
+    whole = question(dense_model(), "8x8:h100", sequence_length=8192)
+    windowed = whole.replace(model=alternating(whole.model, 1024))
+    saved = model_flops_per_step(whole) - model_flops_per_step(windowed)
+    fewer_pairs = 8192**2 / 2 - (8192 * 1024 - 1024**2 / 2)
+    assert saved == pytest.approx(12 * 6 * 16 * 256 * fewer_pairs * whole.job.global_batch, rel=1e-12)
+
+
+def test_model_flops_of_a_tied_head_count_its_product_and_no_look_up() -> None:
+    tied = question(gpt_like(), "8x8:h100")
+    untied = tied.replace(model=tied.model.replace(tied_embeddings=False))
+    assert model_flops_per_step(tied) == pytest.approx(model_flops_per_step(untied), rel=1e-12)

@@ -1,0 +1,220 @@
+"""A formula is written once: element i of what it says of many plans is what it says of plan i.
+
+The public functions are found by walking the packages; arguments are found by their name. A function with an argument
+of a new name fails here until `ARGUMENTS` says what such an argument is.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import meshwright.cost
+from meshwright.cost import schedules
+from meshwright.cost.comms.group import data_group
+from meshwright.cost.comms.tensor import layer_tensor_time
+from meshwright.cost.compute.ends import head_time
+from meshwright.cost.compute.layer import layer_time
+from meshwright.cost.estimate import Estimates
+from meshwright.cost.memory.stage import stage_memory, stage_parameters
+from meshwright.cost.step import estimate_each, estimate_plans
+from meshwright.cost.unit import unit_costs
+from meshwright.layout import groups
+from meshwright.layout.plan import Plan
+from meshwright.layout.plans import Plans
+from meshwright.layout.stages import even_stages
+from meshwright.specs.inputs import Inputs
+from strategies import questions, some_legal_plans
+
+ROWS = 30
+QUESTIONS = tuple(questions())
+TABLES = {
+    "step.estimate_plans",
+    "step.estimate_each",
+    "unit.unit_costs",
+    "stage.stage_parameters",
+    "stage.stage_memory",
+}
+"""They take a table of plans; held to "many rows equal each row alone" below."""
+OF_ONE_SCHEDULE = {"one_forward_one_backward.actions", "interleaved.actions", "action.play"}
+"""They list or play the actions of one pipeline; see test_schedules.py."""
+OF_THE_QUESTION = {"flops.model_flops_per_step", "attention.attended_pairs", "shard.dense_feed_forward"}
+"""They take no plan and no column."""
+
+
+class Case(NamedTuple):
+    """What the arguments of one call are made of."""
+
+    inputs: Inputs
+    plan: Plan | Plans
+    columns: Mapping[str, Any]
+    """Random numbers, by the name of the argument."""
+
+
+def _kind(case: Case) -> Any:
+    return case.inputs.model.layer_kinds[-1]
+
+
+GIVEN: dict[str, Callable[[Case], Any]] = {
+    "plan": lambda case: case.plan,
+    "inputs": lambda case: case.inputs,
+    "kind": _kind,
+    "accelerator": lambda case: case.inputs.cluster.accelerator,
+    "cluster": lambda case: case.inputs.cluster,
+    "peak_flops": lambda case: case.inputs.peak_flops,
+    "group": lambda case: data_group(case.plan, case.inputs),
+    "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),
+    "head": lambda case: head_time(case.plan, case.inputs),
+    "schedule": lambda case: case.plan.schedule,
+    "stages": lambda case: case.plan.pp,
+    "degree": lambda case: case.plan.dp,
+    "block": lambda case: case.inputs.cluster.levels[0].size,
+    "world": lambda case: case.inputs.cluster.num_gpus,
+    "axis": lambda _: "pp",
+    "order": lambda case: case.inputs.runtime.rank_order,
+    "operation": lambda _: "all_reduce",
+    "share": lambda _: 0.7,
+    "head_dim": lambda _: 128,
+    "value_head_dim": lambda _: 96,
+    "width": lambda _: 256,
+    "sequence": lambda _: 1000,
+    "window": lambda _: 300,
+}
+"""Arguments that follow from the question and the plan."""
+COUNTS = ["m", "n", "k", "tokens", "outputs", "features", "batch", "heads", "chunks", "micro_batches", "parameters"]
+SMALL = ["ranks", "stride", "distance", "stage"]
+SIZES = ["moved", "buffer", "size", "allocated", "communicators", "states_and_activations"]
+SECONDS = ["time", "first_chunk", "forward", "backward", "slowest", "total", "work"]
+SPECIAL = {"overlap.exposed_time.window": "work"}
+"""Arguments that mean something else in one function: the column to take there."""
+
+
+def _columns() -> dict[str, np.ndarray]:
+    random = np.random.default_rng(1)
+    counts = {name: random.integers(1, 5000, ROWS) for name in COUNTS}
+    small = {name: random.integers(1, 40, ROWS) for name in SMALL}
+    sizes = {name: 10 ** random.uniform(0, 11, ROWS) for name in SIZES}
+    return counts | small | sizes | {name: 10 ** random.uniform(-6, 1, ROWS) for name in SECONDS}
+
+
+COLUMNS = _columns()
+
+
+def _public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    found = pkgutil.walk_packages(meshwright.cost.__path__, "meshwright.cost.")
+    for module in (groups, *(importlib.import_module(module.name) for module in found)):
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if function.__module__ == module.__name__ and not name.startswith("_"):
+                yield f"{module.__name__.rpartition('.')[2]}.{name}", function
+
+
+FUNCTIONS = dict(_public_functions())
+NOT_ELEMENTWISE = TABLES | OF_ONE_SCHEDULE | OF_THE_QUESTION
+ELEMENTWISE = [name for name in FUNCTIONS if name not in NOT_ELEMENTWISE]
+
+
+def _argument(function: str, name: str, case: Case) -> Any:
+    column = SPECIAL.get(f"{function}.{name}", name)
+    if column in case.columns:
+        return case.columns[column]
+    if name in GIVEN:
+        return GIVEN[name](case)
+    raise AssertionError(f"say in GIVEN, COUNTS, SMALL, SIZES or SECONDS what an argument named {name!r} is")
+
+
+def _call(name: str, case: Case) -> Any:
+    function = FUNCTIONS[name]
+    return function(**{given: _argument(name, given, case) for given in inspect.signature(function).parameters})
+
+
+def _leaves(answer: Any) -> list[Any]:
+    """The scalars or columns of an answer whose tuples may nest."""
+    return [leaf for part in answer for leaf in _leaves(part)] if isinstance(answer, tuple) else [answer]
+
+
+@cache
+def _plans(question: str) -> Plans:
+    return some_legal_plans(question, ROWS)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_element_i_of_the_array_result_equals_the_scalar_result(name: str, question: str) -> None:
+    inputs, plans = questions()[question], _plans(question)
+    rows = len(plans)
+    many = _leaves(_call(name, Case(inputs, plans, {key: column[:rows] for key, column in COLUMNS.items()})))
+    for row in range(rows):
+        scalars = {key: column[row].item() for key, column in COLUMNS.items()}
+        one = _leaves(_call(name, Case(inputs, plans[row], scalars)))
+        assert len(one) == len(many)
+        for scalar, column in zip(one, many, strict=True):
+            assert np.ndim(scalar) == 0
+            np.testing.assert_allclose(scalar, np.broadcast_to(column, rows)[row], rtol=1e-12, atol=0)
+
+
+def test_every_function_set_aside_exists() -> None:
+    assert not NOT_ELEMENTWISE - set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("keep_all", [True, False])
+def test_many_rows_cost_what_each_row_costs_alone(question: str, keep_all: bool) -> None:
+    inputs, plans = questions()[question], _plans(question)
+    many = estimate_plans(plans, inputs, keep_all_stages=keep_all)
+    for row in range(len(plans)):
+        alone = estimate_plans(plans.take(slice(row, row + 1)), inputs, keep_all_stages=keep_all)
+        here = many.stages.plan == row
+        for one, all_ in zip(_tables(alone), _tables(many), strict=True):
+            np.testing.assert_allclose(one, all_[here] if len(all_) == len(here) else all_[row : row + 1], rtol=1e-12)
+
+
+def _tables(estimates: Estimates) -> list[np.ndarray]:
+    stages = estimates.stages
+    slowest, worst = stages.stage[estimates.slowest], stages.stage[estimates.worst]
+    per_plan = (*estimates.time, *estimates.compute, estimates.step_time_s, estimates.mfu, slowest, worst)
+    per_stage = (*_leaves(tuple(estimates.stage_time)), *estimates.memory, stages.layers, stages.live_layers)
+    return [*per_plan, estimates.verdict, estimates.seed_rule_verdict, *per_stage]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_unit_costs_and_stage_tables_of_many_plans_equal_those_of_each_plan(question: str) -> None:
+    inputs, plans = questions()[question], _plans(question)
+    many, start = _unit_and_stage_leaves(plans, inputs)
+    for row in range(len(plans)):
+        alone, _ = _unit_and_stage_leaves(plans.take(slice(row, row + 1)), inputs)
+        for one, all_ in zip(alone, many, strict=True):
+            rows = slice(row, row + 1) if len(all_) == len(plans) else slice(start[row], start[row] + len(one))
+            np.testing.assert_allclose(one, all_[rows], rtol=1e-12)
+
+
+def _unit_and_stage_leaves(plans: Plans, inputs: Inputs) -> tuple[list[np.ndarray], np.ndarray]:
+    stages = even_stages(inputs.model, plans, schedules.live_chunks, keep_all=True)
+    units = unit_costs(plans, inputs)
+    parameters = stage_parameters(plans, stages, units, inputs)
+    memory = stage_memory(plans, stages, units, parameters, inputs)
+    return [*_leaves(tuple(units)), parameters, *memory], stages.start
+
+
+@pytest.mark.parametrize(
+    "order", [("tp", "cp", "ep", "dp", "pp"), ("tp", "cp", "ep", "pp", "dp"), ("dp", "tp", "cp", "ep", "pp")]
+)
+def test_unit_costs_are_the_layers_own_costs_whatever_the_rank_order(order: tuple[str, ...]) -> None:
+    inputs, plans = questions()[QUESTIONS[0]], _plans(QUESTIONS[0])
+    inputs = inputs.replace(runtime=inputs.runtime.replace(rank_order=order))
+    kind = inputs.model.layer_kinds[0]
+    priced = unit_costs(plans, inputs).layers[0].tensor_forward
+    itself = layer_tensor_time(plans, inputs, kind, layer_time(plans, inputs, kind)).forward
+    np.testing.assert_allclose(priced, itself, rtol=1e-12)
+
+
+def test_no_plans_cost_nothing() -> None:
+    inputs = questions()[QUESTIONS[0]]
+    assert len(estimate_plans(Plans.of([]), inputs)) == 0
+    assert estimate_each([], inputs) == ()

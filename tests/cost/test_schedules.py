@@ -1,0 +1,151 @@
+"""Schedules: the order of their actions, played on a clock, bounds their closed forms."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshwright.cost import schedules
+from meshwright.cost.schedules import interleaved, one_forward_one_backward
+from meshwright.cost.schedules.action import Action, Played, play
+from meshwright.errors import InvalidInput
+from meshwright.layout.plan import Schedule
+
+PIPELINES = [(p, v, groups * p) for p in (2, 3, 4, 8) for v in (1, 2, 3, 5) for groups in (1, 2, 3, 8)]
+"""(stages, chunks, micro-batches)."""
+SECONDS = st.floats(0.1, 10.0)
+
+
+def _order(stages: int, chunks: int, micro_batches: int) -> list[list[Action]]:
+    if chunks == 1:
+        return one_forward_one_backward.actions(stages, micro_batches)
+    return interleaved.actions(stages, chunks, micro_batches)
+
+
+def _code(chunks: int) -> Schedule:
+    return Schedule.INTERLEAVED if chunks > 1 else Schedule.ONE_F_ONE_B
+
+
+def _played(chunks: int, micro_batches: int, forward: np.ndarray, backward: np.ndarray) -> Played:
+    return play(_order(len(forward), chunks, micro_batches), list(forward / chunks), list(backward / chunks))
+
+
+def _closed(chunks: int, micro_batches: int, forward: np.ndarray, backward: np.ndarray) -> float:
+    time = forward + backward
+    slowest, total = time.max(), time.sum()
+    return float(micro_batches * slowest + schedules.bubble_time(_code(chunks), slowest, total, chunks))
+
+
+@st.composite
+def uneven(draw: st.DrawFn, most_chunks: int = 4) -> tuple[int, int, np.ndarray, np.ndarray]:
+    """(chunks, micro-batches, forward seconds, backward seconds) of a pipeline with stages of any length."""
+    stages, chunks = draw(st.integers(2, 6)), draw(st.integers(1, most_chunks))
+    micro_batches = stages * draw(st.integers(1, 6))
+    forward = np.array(draw(st.lists(SECONDS, min_size=stages, max_size=stages)))
+    return chunks, micro_batches, forward, draw(st.floats(1.0, 3.0)) * forward
+
+
+@pytest.mark.parametrize(("stages", "chunks", "micro_batches"), PIPELINES)
+@pytest.mark.parametrize(("forward", "backward"), [(1.0, 2.0), (1.0, 1.0), (2.0, 3.0)])
+def test_equal_stages_take_exactly_the_closed_form(
+    stages: int, chunks: int, micro_batches: int, forward: float, backward: float
+) -> None:
+    times = np.full(stages, forward), np.full(stages, backward)
+    played = _played(chunks, micro_batches, *times).makespan_s
+    ideal = micro_batches * (forward + backward)
+    assert played == pytest.approx(_closed(chunks, micro_batches, *times), rel=1e-12)
+    assert played == pytest.approx(ideal + (stages - 1) * (forward + backward) / chunks, rel=1e-12)
+
+
+@pytest.mark.parametrize(("stages", "chunks", "micro_batches"), PIPELINES)
+def test_every_rank_works_on_every_micro_batch_and_chunk_once_in_each_direction(
+    stages: int, chunks: int, micro_batches: int
+) -> None:
+    for actions in _order(stages, chunks, micro_batches):
+        assert len(actions) == len(set(actions)) == 2 * chunks * micro_batches
+        started: set[tuple[int, int]] = set()
+        for action in actions:
+            piece = (action.chunk, action.micro_batch)
+            assert (piece in started) == (action.kind == "backward")
+            started.add(piece)
+
+
+@pytest.mark.parametrize(("stages", "chunks", "micro_batches"), PIPELINES)
+def test_the_played_order_keeps_as_many_chunks_as_the_closed_form(stages: int, chunks: int, micro_batches: int) -> None:
+    played = _played(chunks, micro_batches, np.ones(stages), np.ones(stages))
+    rank = np.arange(stages)
+    assert played.live_chunks == tuple(schedules.live_chunks(_code(chunks), rank, stages, chunks, micro_batches))
+
+
+@pytest.mark.parametrize(
+    ("stages", "chunks", "expected"),
+    [(2, 4, [9, 7]), (4, 2, [11, 9, 7, 5]), (8, 2, [23, 21, 19, 17, 15, 13, 11, 9]), (4, 1, [4, 3, 2, 1])],
+)
+def test_in_flight_chunks_are_those_of_pytorchs_own_tables(stages: int, chunks: int, expected: list[int]) -> None:
+    live = schedules.live_chunks(_code(chunks), np.arange(stages), stages, chunks, 64)
+    assert live.tolist() == expected
+
+
+def test_fewer_micro_batches_than_stages_keep_only_those() -> None:
+    live = schedules.live_chunks(Schedule.ONE_F_ONE_B, np.arange(8), 8, 1, 3)
+    assert live.tolist() == [3, 3, 3, 3, 3, 3, 2, 1]
+
+
+@settings(max_examples=150)
+@given(uneven())
+def test_no_clock_beats_the_slowest_rank_with_the_first_micro_batch_through_the_others(
+    pipeline: tuple[int, int, np.ndarray, np.ndarray],
+) -> None:
+    """What every order takes: m micro-batches of the slowest rank, and the way to it and back of one chunk."""
+    chunks, micro_batches, forward, backward = pipeline
+    time = forward + backward
+    before = (np.cumsum(time) - time) / chunks
+    played = _played(chunks, micro_batches, forward, backward).makespan_s
+    assert played >= (micro_batches * time + before).max() * (1 - 1e-12)
+
+
+@settings(max_examples=150)
+@given(uneven(most_chunks=1))
+def test_1f1b_takes_at_most_the_closed_form_and_no_less_than_m_times_the_slowest(
+    pipeline: tuple[int, int, np.ndarray, np.ndarray],
+) -> None:
+    _, micro_batches, forward, backward = pipeline
+    played = _played(1, micro_batches, forward, backward).makespan_s
+    assert micro_batches * (forward + backward).max() <= played * (1 + 1e-12)
+    assert played <= _closed(1, micro_batches, forward, backward) * (1 + 1e-12)
+
+
+@settings(max_examples=150)
+@given(uneven())
+def test_the_closed_form_is_at_most_a_quarter_longer_and_2_percent_shorter_than_the_clock(
+    pipeline: tuple[int, int, np.ndarray, np.ndarray],
+) -> None:
+    """Over ranks that differ by up to 100 times, as long as backward over forward is the same on all of them."""
+    played = _played(*pipeline).makespan_s
+    assert 0.75 <= played / _closed(*pipeline) <= 1.02
+
+
+@settings(max_examples=150)
+@given(st.integers(2, 8), st.integers(1, 4), st.integers(1, 8), st.floats(1, 1.2), st.floats(1, 1.5))
+def test_with_heavier_ends_the_closed_form_is_never_short_and_at_most_8_percent_long(
+    stages: int, chunks: int, groups: int, first: float, last: float
+) -> None:
+    forward = np.ones(stages)
+    forward[[0, -1]] = first, last
+    played = _played(chunks, groups * stages, forward, 2 * forward).makespan_s
+    assert 0.92 <= played / _closed(chunks, groups * stages, forward, 2 * forward) <= 1 + 1e-12
+
+
+def test_an_order_that_waits_for_itself_is_refused() -> None:
+    backward_first = [[Action("backward", 0, 0), Action("forward", 0, 0)]]
+    with pytest.raises(InvalidInput, match="deadlocks"):
+        play(backward_first, [1.0], [1.0])
+
+
+def test_orders_of_all_sizes_run_to_their_end() -> None:
+    for stages, micro_batches in itertools.product(range(1, 7), range(1, 14)):
+        assert play(_order(stages, 1, micro_batches), [1.0] * stages, [2.0] * stages).makespan_s > 0

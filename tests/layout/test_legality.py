@@ -1,0 +1,196 @@
+"""Legality: whole tables and single plans are judged alike, and every refusal names a change that is legal."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from meshwright.errors import IllegalPlan, NotModelled
+from meshwright.layout.legality import RULES, check, faults, require_legal, rules_of
+from meshwright.layout.legality.rule import Rule, divisors, nearest
+from meshwright.layout.plan import Plan, Recompute, Schedule
+from meshwright.layout.plans import Plans
+from meshwright.search.space import space
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import Experts
+from strategies import any_plans, dense_model, inputs, legal_plans, question, questions
+
+INPUTS = inputs()
+
+
+@pytest.mark.parametrize("name", questions())
+def test_tables_and_single_plans_are_judged_alike(name: str) -> None:
+    given = questions()[name]
+    plans = Plans.join(space(given))
+    legality = check(plans, given)
+    for row in np.random.default_rng(0).permutation(len(plans))[:400]:
+        broken = faults(plans[int(row)], given)
+        assert legality.legal[row] == (not broken)
+        assert {fault.where for fault in broken} <= set(legality.refused)
+    for rule in rules_of(given):
+        alone = [bool(rule.legal(plans[row], given)) for row in range(0, len(plans), 97)]
+        assert alone == np.broadcast_to(rule.legal(plans, given), len(plans))[::97].tolist()
+
+
+@settings(max_examples=40)
+@given(INPUTS, st.lists(any_plans(), min_size=1, max_size=20))
+def test_counts_of_refusals_are_those_of_the_single_plans(given: Inputs, rows: list[Plan]) -> None:
+    legality = check(Plans.of(rows), given)
+    broken = [{fault.where for fault in faults(row, given)} for row in rows]
+    assert legality.refused == {rule.name: sum(rule.name in each for each in broken) for rule in rules_of(given)}
+    assert legality.legal.tolist() == [not each for each in broken]
+
+
+@pytest.mark.parametrize("name", questions())
+def test_a_legal_plan_is_accepted_and_an_illegal_one_refused_with_all_its_faults(name: str) -> None:
+    given = questions()[name]
+    legal = legal_plans(given)[0]
+    require_legal(legal, given)
+    wrong = replace(legal, dp=legal.dp + 1, vpp=legal.vpp * 7)
+    with pytest.raises(IllegalPlan) as refused:
+        require_legal(wrong, given)
+    assert refused.value.faults == tuple(faults(wrong, given))
+    assert len(refused.value.faults) >= 2
+
+
+def _hints(rule: Rule, plan: Plan, given: Inputs) -> list[tuple[Plan, Inputs]]:
+    """The changes that a rule's reason names after `nearest`, `makes` or `set`, each applied."""
+    reason = rule.reason(plan, given)
+    changes = [(replace(plan, **change), given) for change in _named_changes(reason)]
+    batches = re.findall(r"nearest global_batch: (\d+)(?: or (\d+))?", reason)
+    jobs = [given.job.replace(global_batch=int(batch)) for pair in batches for batch in pair if batch]
+    return changes + [(plan, given.replace(job=job)) for job in jobs]
+
+
+def _named_changes(reason: str) -> list[dict[str, int]]:
+    changes: list[dict[str, int]] = []
+    for field, low, high in re.findall(r"nearest (\w+): (\d+)(?: or (\d+))?", reason):
+        changes += [{field: int(value)} for value in (low, high) if value and field != "global_batch"]
+    for field, value in re.findall(r"; (dp|num_microbatches) (\d+) makes it", reason):
+        changes += [{field: int(value)}]
+    for field, *values in re.findall(r"(tp|pp|dp) (\d+)(?: or (\d+))? would", reason):
+        changes += [{field: int(value)} for value in values if value]
+    changes += [{"vpp": 1}] if "or vpp 1" in reason else []
+    changes += [{"sp": False}] if "or no sp" in reason or "sp needs tp 2" in reason else []
+    changes += [{"pp": 2}] if "needs pp 2 or more" in reason else []
+    names = {"interleaved": Schedule.INTERLEAVED, "1f1b": Schedule.ONE_F_ONE_B}
+    return changes + [{"schedule": names[name]} for name in re.findall(r"set schedule to (\w+)", reason)]
+
+
+def _leads_to_legal(rule: Rule, plan: Plan, given: Inputs, steps: int) -> bool:
+    """Whether following the hints of one rule ends in plans that keep it."""
+    if rule.legal(plan, given):
+        return True
+    hints = _hints(rule, plan, given)
+    return bool(steps and hints) and all(_leads_to_legal(rule, *hint, steps - 1) for hint in hints)
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
+@given(given=INPUTS, plan=any_plans())
+def test_following_the_hints_of_a_refusal_satisfies_its_rule(name: str, given: Inputs, plan: Plan) -> None:
+    """Where several degrees have to change, each step names one of them: pp, then tp, then dp."""
+    rule = RULES[name]
+    assume(not rule.legal(plan, given))
+    steps = {"world_size": 3, "global_batch": 2}.get(name, 1)
+    assert _leads_to_legal(rule, plan, given, steps), rule.reason(plan, given)
+
+
+def test_the_hint_for_key_value_heads_is_legal_for_every_kind_of_layer() -> None:
+    given = question(dense_model(heads=24, kv_heads=12, ffn_size=9216), "8x8:h100")
+    (kind,) = given.model.layer_kinds
+    other = kind.replace(name="other", attention=kind.attention.replace(kv_heads=8))
+    given = given.replace(model=given.model.replace(layer_kinds=(kind, other), layer_pattern=(0, 1) * 12))
+    rule = RULES["kv_heads"]
+    for tp in range(1, 49):
+        plan = Plan(tp=tp)
+        assert _leads_to_legal(rule, plan, given, steps=1), rule.reason(plan, given)
+
+
+def test_the_hint_for_sequence_parallelism_is_a_degree_that_can_be_sequence_parallel() -> None:
+    given = question(dense_model(), "8x8:h100", sequence_length=4095)
+    rule, plan = RULES["sequence_parallel"], Plan(tp=2, sp=True)
+    assert _leads_to_legal(rule, plan, given, steps=1), rule.reason(plan, given)
+
+
+def test_the_hint_for_a_pipeline_that_cannot_divide_the_cluster_names_the_nearest_one() -> None:
+    given = question(dense_model(), "8x8:h100")
+    rule, plan = RULES["world_size"], Plan(pp=12)
+    assert _leads_to_legal(rule, plan, given, steps=3), rule.reason(plan, given)
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.filter_too_much])
+@given(given=INPUTS, plan=any_plans())
+def test_every_refusal_names_the_value_that_breaks_the_rule(name: str, given: Inputs, plan: Plan) -> None:
+    rule = RULES[name]
+    assume(not rule.legal(plan, given))
+    reason = rule.reason(plan, given)
+    assert re.search(r"\d", reason)
+    assert "\n" not in reason
+    assert "nan" not in reason.lower()
+    assert not re.search(r"nearest \w+: *([,;(]|$)", reason), "a hint without a value"
+
+
+@pytest.mark.parametrize("field", ["tp", "pp", "dp", "vpp", "micro_batch", "num_microbatches"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_a_degree_below_one_is_refused_before_any_rule_divides_by_it(field: str, value: int) -> None:
+    with pytest.raises(IllegalPlan, match=f"{field}: is {value}"):
+        require_legal(replace(Plan(), **{field: value}), questions()["llama on h100"])
+
+
+@pytest.mark.parametrize("axis", ["cp", "ep", "etp"])
+def test_axes_that_are_not_priced_yet_are_refused(axis: str) -> None:
+    with pytest.raises(NotModelled, match=f"{axis} 2"):
+        require_legal(replace(Plan(), **{axis: 2}), questions()["llama on h100"])
+
+
+def test_what_a_runtime_does_not_have_is_refused() -> None:
+    old = questions()["gpt on v100, megatron-lm"]
+    with pytest.raises(NotModelled, match="ZeRO 1"):
+        require_legal(Plan(dp=32, zero=1), old)
+    without = old.replace(runtime=old.runtime.replace(recompute=("none", "full")))
+    with pytest.raises(NotModelled, match="recompute selective"):
+        require_legal(Plan(dp=32, recompute=Recompute.SELECTIVE), without)
+
+
+def test_a_runtime_without_sequence_parallelism_refuses_it() -> None:
+    old = questions()["gpt on v100, megatron-lm"]
+    plain = Plan(tp=2, dp=4, pp=4, num_microbatches=16)
+    require_legal(plain, old)
+    with pytest.raises((IllegalPlan, NotModelled)):
+        require_legal(replace(plain, sp=True), old)
+
+
+def test_a_runtime_without_the_interleaved_schedule_refuses_it() -> None:
+    given = questions()["llama on h100"]
+    without = given.replace(runtime=given.runtime.replace(schedules=("1f1b",)))
+    chunked = Plan(tp=2, dp=4, pp=4, num_microbatches=16, vpp=2, schedule=Schedule.INTERLEAVED)
+    require_legal(chunked, given)
+    with pytest.raises((IllegalPlan, NotModelled)):
+        require_legal(chunked, without)
+
+
+def test_a_mixture_of_experts_is_read_but_not_planned() -> None:
+    given = questions()["llama on h100"]
+    experts = Experts(count=8, active=2, ffn_size=1024)
+    kind = given.model.layer_kinds[0].replace(feed_forward=experts)
+    with pytest.raises(NotModelled, match="mixture of experts"):
+        require_legal(Plan(dp=32), given.replace(model=given.model.replace(layer_kinds=(kind,))))
+
+
+@given(st.integers(1, 5000))
+def test_divisors_are_all_of_them_in_order(number: int) -> None:
+    assert divisors(number) == [each for each in range(1, number + 1) if number % each == 0]
+
+
+@given(st.integers(1, 100), st.lists(st.integers(1, 100), unique=True, max_size=8).map(sorted))
+def test_the_nearest_choices_are_the_ones_next_to_the_value(value: int, choices: list[int]) -> None:
+    below, above = [each for each in choices if each < value], [each for each in choices if each > value]
+    named = nearest(value, choices).split(" or ")
+    assert named == ([str(max(below))] if below else []) + ([str(min(above))] if above else []) or named == [""]

@@ -1,0 +1,165 @@
+"""Find: the best plan is the one that looking at every plan finds, and every plan is counted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from meshwright.cost.estimate import Estimates
+from meshwright.cost.memory.device import Verdict
+from meshwright.cost.step import estimate_each, estimate_plans
+from meshwright.errors import IllegalPlan, MeshwrightError, NothingFits
+from meshwright.layout.legality import check
+from meshwright.layout.plans import Plans
+from meshwright.search import find as find_module
+from meshwright.search.find import Found, find
+from meshwright.search.rank import PART_NAMES, order, why_lost
+from meshwright.search.rescue import nothing_fits
+from meshwright.search.space import space
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.scale import with_nodes
+from strategies import dense_model, gemma_like, gpt_like, inputs, legal_plans, llama_8b, llama_70b, question
+
+QUESTIONS = {
+    "llama 8b on 32 h100": question(llama_8b(), "4x8:h100", global_batch=64, sequence_length=8192),
+    "gemma on 24 b200": question(gemma_like(), "3x8:b200", global_batch=48),
+    "gpt on 8 v100": question(gpt_like(), "1x8:v100", "megatron-lm", global_batch=16, sequence_length=1024),
+    "tight 70b on 64 h100": question(llama_70b(), "8x8:h100", global_batch=128, sequence_length=8192),
+}
+TOO_LARGE = question(llama_70b(), "1x8:h100", global_batch=8, sequence_length=8192)
+
+
+def _leanness(estimates: Estimates) -> np.ndarray:
+    return estimates.memory.device[estimates.worst]
+
+
+def _key(estimates: Estimates, row: int) -> tuple[int, float, float]:
+    return int(estimates.verdict[row]), float(estimates.step_time_s[row]), float(_leanness(estimates)[row])
+
+
+def _in_order(estimates: Estimates, rows: Iterable[int]) -> list[tuple[int, float, float]]:
+    """Verdict, then step time to nine digits, then memory."""
+    fastest = float(estimates.step_time_s.min())
+    keys = [_key(estimates, int(row)) for row in rows]
+    return sorted(keys, key=lambda key: (key[0], round(key[1] / fastest, 9), key[2]))
+
+
+def _found_keys(found: Found) -> list[tuple[int, float, float]]:
+    return [(int(best.verdict), best.step_time_s, float(best.memory.device)) for best in found.best]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_best_plans_are_the_first_of_all_legal_plans_in_order(name: str) -> None:
+    asked = QUESTIONS[name]
+    estimates = estimate_plans(legal_plans(asked), asked)
+    keys = _in_order(estimates, range(len(estimates)))
+    fitting = [key for key in keys if key[0] < Verdict.OUT_OF_MEMORY]
+    np.testing.assert_allclose(_found_keys(find(asked, top=7)), fitting[:7], rtol=1e-9)
+
+
+@settings(max_examples=25)
+@given(inputs())
+def test_a_search_of_any_question_finds_what_looking_at_every_plan_finds(asked: Inputs) -> None:
+    found, plans = find(asked, top=3), legal_plans(asked)
+    estimates = estimate_plans(plans, asked)
+    fits = estimates.verdict < Verdict.OUT_OF_MEMORY
+    assert (found.legal, found.fitting) == (len(plans), fits.sum())
+    keys = _in_order(estimates, np.flatnonzero(fits))
+    np.testing.assert_allclose(_found_keys(found), keys[:3], rtol=1e-9)
+    assert found.leanest.memory.device == pytest.approx(_leanness(estimates).min(), rel=1e-12)
+    risky = estimates.step_time_s[estimates.verdict == Verdict.AT_RISK]
+    assert (found.at_risk is None) == (not len(risky))
+    if found.at_risk:
+        assert found.at_risk.step_time_s == pytest.approx(risky.min(), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_every_plan_of_the_space_is_considered_and_counted_once(name: str) -> None:
+    asked = QUESTIONS[name]
+    told: list[tuple[int, int]] = []
+    found = find(asked, progress=lambda done, total: told.append((done, total)))
+    plans = Plans.join(space(asked))
+    legality = check(plans, asked)
+    assert (found.considered, found.legal) == (len(plans), legality.legal.sum())
+    assert found.refused == legality.refused
+    assert found.fitting <= found.legal <= found.considered
+    assert told[-1] == (len(plans), len(plans))
+    assert told == sorted(told)
+
+
+@pytest.mark.parametrize("size", [1, 50, 1000])
+def test_the_size_of_the_chunks_changes_no_answer(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = QUESTIONS["gpt on 8 v100"]
+    whole = find(asked, top=5)
+    monkeypatch.setattr(find_module, "CHUNK", size)
+    pieces = find(asked, top=5)
+    np.testing.assert_allclose(_found_keys(pieces), _found_keys(whole), rtol=1e-12)
+    assert pieces.leanest.memory.device == whole.leanest.memory.device
+    assert (pieces.legal, pieces.fitting, pieces.refused) == (whole.legal, whole.fitting, whole.refused)
+
+
+def test_the_same_question_has_the_same_answer_twice() -> None:
+    first, second = (find(QUESTIONS["gpt on 8 v100"], top=5) for _ in range(2))
+    assert [best.plan for best in first.best] == [best.plan for best in second.best]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_safe_plans_come_before_plans_at_risk_and_fast_before_slow(name: str) -> None:
+    asked = QUESTIONS[name]
+    estimates = estimate_plans(legal_plans(asked), asked)
+    ranked = order(estimates)
+    keys = [_key(estimates, int(row)) for row in ranked]
+    assert keys == sorted(keys)
+    assert len(ranked) == (estimates.verdict < Verdict.OUT_OF_MEMORY).sum()
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_why_a_plan_lost_is_one_sentence_with_a_number(name: str) -> None:
+    asked = QUESTIONS[name]
+    plans = legal_plans(asked)
+    estimates = estimate_plans(plans, asked)
+    best, *others = estimate_each([plans[int(row)] for row in order(estimates)[:: max(len(plans) // 60, 1)]], asked)
+    for other in others:
+        sentence = why_lost(other, best)
+        assert re.search(r"\d", sentence), sentence
+        assert "\n" not in sentence
+        assert "nan" not in sentence
+        assert "-" not in re.findall(r"[-\d.]+%", sentence)[0]
+        if other.verdict == best.verdict and "slower" in sentence:
+            stated = float(re.match(r"([\d.]+)% slower", sentence)[1]) / 100
+            assert stated == pytest.approx(other.step_time_s / best.step_time_s - 1, abs=6e-4)
+            assert any(part in sentence for part in PART_NAMES.values())
+
+
+def test_every_part_of_the_waterfall_has_a_name_for_people() -> None:
+    best = find(QUESTIONS["gpt on 8 v100"], top=1).best[0]
+    assert set(PART_NAMES) == set(best.time._fields)
+
+
+def test_when_nothing_fits_the_leanest_plan_and_what_would_fit_are_named() -> None:
+    found = find(TOO_LARGE)
+    assert (found.best, found.fitting, found.at_risk) == ((), 0, None)
+    assert found.leanest.verdict == Verdict.OUT_OF_MEMORY
+    error = nothing_fits(found)
+    assert isinstance(error, NothingFits)
+    assert str(found.leanest.plan) in str(error)
+    nodes = int(re.search(r"(\d+) nodes", str(error))[1])
+    assert nodes > 1
+
+
+def test_what_is_said_to_fit_when_nothing_fits_does_fit() -> None:
+    nodes = int(re.search(r"(\d+) nodes", str(nothing_fits(find(TOO_LARGE))))[1])
+    assert find(TOO_LARGE.replace(cluster=with_nodes(TOO_LARGE.cluster, nodes)), top=1).fitting > 0
+
+
+def test_a_question_without_a_legal_plan_names_the_nearest_one_and_its_faults() -> None:
+    asked = question(dense_model(heads=4, kv_heads=4, layers=5, ffn_size=4096), "1x7:h100", global_batch=3)
+    with pytest.raises(IllegalPlan) as refused:
+        find(asked)
+    assert refused.value.faults
+    assert isinstance(refused.value, MeshwrightError)
+    assert re.search(r"none of the \d+ plans for 7 accelerators", str(refused.value))

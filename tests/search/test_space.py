@@ -1,0 +1,74 @@
+"""Space: every plan that could be legal is in it, once."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from meshwright.layout.legality import check
+from meshwright.layout.plan import Plan, Recompute, Schedule
+from meshwright.layout.plans import COLUMNS, Plans
+from meshwright.search.space import space
+from meshwright.specs.inputs import Inputs
+from strategies import dense_model, gpt_like, inputs, legal_plans, question, questions
+
+SMALL = {
+    "8 ranks": question(dense_model(layers=6, heads=8, kv_heads=4), "1x8:h100", global_batch=12, sequence_length=512),
+    "6 ranks": question(dense_model(layers=6, heads=12, kv_heads=6), "2x3:h100", global_batch=12, sequence_length=513),
+    "megatron-lm": question(gpt_like().replace(layer_pattern=(0,) * 4), "1x8:v100", "megatron-lm", global_batch=8),
+    "odd batch": question(dense_model(layers=4, heads=4, kv_heads=2), "1x4:h100", global_batch=6, sequence_length=512),
+}
+
+
+def _rows(plans: Plans) -> list[tuple[int, ...]]:
+    return list(zip(*(getattr(plans, name).tolist() for name in COLUMNS), strict=True))
+
+
+def _everything(given: Inputs) -> Plans:
+    """Every plan of a small world that uses what the runtime has, legal or not, field by field."""
+    world, batch, layers = given.cluster.num_gpus, given.job.global_batch, given.model.num_layers
+    degrees = [split for split in itertools.product(range(1, world + 1), repeat=3) if np.prod(split) == world]
+    recompute = [each for each in Recompute if each.name.lower() in given.runtime.recompute]
+    flags = (False, True) if given.runtime.sequence_parallel else (False,)
+    choices = itertools.product(
+        degrees, range(1, layers + 1), range(1, batch + 1), range(1, batch + 1), recompute, flags, Schedule
+    )
+    names = ("vpp", "micro_batch", "num_microbatches", "recompute", "sp", "schedule")
+    return Plans.of(
+        Plan(tp=tp, pp=pp, dp=dp, zero=zero, **dict(zip(names, chosen, strict=True)))
+        for (tp, pp, dp), *chosen in choices
+        if chosen[1] * chosen[2] * dp == batch
+        for zero in (given.runtime.zero_stages if dp > 1 else (0,))
+    )
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_legal_plan_of_a_small_world_is_in_the_space(name: str) -> None:
+    given = SMALL[name]
+    everything = _everything(given)
+    legal = everything.take(check(everything, given).legal)
+    assert set(_rows(legal)) == set(_rows(legal_plans(given)))
+
+
+@settings(max_examples=60)
+@given(inputs())
+def test_no_plan_is_in_the_space_twice_and_all_multiply_to_the_world(given: Inputs) -> None:
+    rows = _rows(Plans.join(space(given)))
+    assert len(rows) == len(set(rows))
+    plans = Plans.join(space(given))
+    assert (plans.tp * plans.pp * plans.dp == given.cluster.num_gpus).all()
+    assert all((getattr(plans, name) >= 1).all() for name in ("micro_batch", "num_microbatches", "vpp"))
+
+
+@pytest.mark.parametrize("name", questions())
+def test_the_space_uses_only_what_the_runtime_has(name: str) -> None:
+    given = questions()[name]
+    plans, runtime = Plans.join(space(given)), given.runtime
+    assert set(plans.zero) <= {*runtime.zero_stages, 0}
+    assert runtime.sequence_parallel or not plans.sp.any()
+    assert set(plans.recompute) == {code for code in Recompute if code.name.lower() in runtime.recompute}
+    only_plain = given.replace(runtime=runtime.replace(schedules=("1f1b",)))
+    assert all((table.vpp == 1).all() for table in space(only_plain))
