@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from meshwright import errors
+from meshwright.units import parse_count
 
 if TYPE_CHECKING:
     from meshwright.layout.plan import Plan
@@ -22,13 +25,40 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+
+def _count(text: str) -> int:
+    """A whole number as `parse_count` reads it, or with a sign, which others have better words against."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return parse_count(text)
+    except errors.InvalidInput as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _positive(text: str) -> int:
+    """A whole number of 1 or more."""
+    count = _count(text)
+    if count < 1:
+        raise typer.BadParameter(f"{errors.quoted(count)}: it must be 1 or more")
+    return count
+
+
 ModelName = Annotated[str, typer.Option("--model", help="config.json, its folder, a TOML file or a catalogue name")]
 ClusterName = Annotated[str, typer.Option("--cluster", help="NODESxGPUS:ACCELERATOR, a catalogue name or a TOML file")]
-SequenceLength = Annotated[int, typer.Option("--seq-len", help="tokens in one sequence")]
-GlobalBatch = Annotated[int | None, typer.Option("--global-batch", help="sequences in one step")]
-GlobalBatchTokens = Annotated[str | None, typer.Option(help="instead of --global-batch: tokens in one step, as 4M")]
+SEQUENCE_HELP = "tokens in one sequence; 8k is 8000"
+SequenceLength = Annotated[int, typer.Option("--seq-len", parser=_count, metavar="COUNT", help=SEQUENCE_HELP)]
+GlobalBatch = Annotated[
+    int | None, typer.Option("--global-batch", parser=_count, metavar="COUNT", help="sequences in one step")
+]
+GlobalBatchTokens = Annotated[
+    str | None,
+    typer.Option(metavar="COUNT", help="instead of --global-batch: tokens in one step; 4M is 4194304 where that fits"),
+]
 Precision = Annotated[str, typer.Option(help="bf16 or fp16")]
-Tokens = Annotated[str | None, typer.Option(help="tokens to train on in all, as 15T")]
+Tokens = Annotated[str | None, typer.Option(metavar="COUNT", help="tokens to train on in all, as 15T")]
 RuntimeName = Annotated[str, typer.Option("--runtime", help="a runtime of the catalogue")]
 TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal model, the language model alone")]
 AsJson = Annotated[bool, typer.Option("--json", help="print the plan file instead of a screen")]
@@ -45,7 +75,7 @@ def plan(
     precision: Precision = "bf16",
     tokens: Tokens = None,
     runtime: RuntimeName = "megatron-core",
-    top: Annotated[int, typer.Option(min=1, help="how many plans to show")] = 5,
+    top: Annotated[int, typer.Option(parser=_positive, metavar="COUNT", help="how many plans to show")] = 5,
     text_only: TextOnly = False,
     as_json: AsJson = False,
 ) -> None:
@@ -67,11 +97,12 @@ def plan(
 
 @app.command()
 def explain(
+    context: typer.Context,
     plan_file: Annotated[Path | None, typer.Argument(help="a plan file, instead of all the options")] = None,
-    rank: Annotated[int, typer.Option(min=1, help="which plan of the file")] = 1,
+    rank: Annotated[int | None, typer.Option(min=1, help="which plan of the file; default: the first")] = None,
     model: Annotated[str | None, typer.Option(help="as in plan")] = None,
     cluster: Annotated[str | None, typer.Option(help="as in plan")] = None,
-    seq_len: Annotated[int | None, typer.Option(help="tokens in one sequence")] = None,
+    seq_len: Annotated[int | None, typer.Option(parser=_count, metavar="COUNT", help=SEQUENCE_HELP)] = None,
     global_batch: GlobalBatch = None,
     global_batch_tokens: GlobalBatchTokens = None,
     precision: Precision = "bf16",
@@ -104,8 +135,11 @@ def explain(
 
     started = time.perf_counter()
     if plan_file:
-        inputs, chosen = _from_plan_file(plan_file, rank)
+        _refuse_beside_file(context)
+        inputs, chosen = _from_plan_file(plan_file, rank or 1)
     else:
+        if rank is not None:
+            raise errors.InvalidInput("--rank chooses a plan of a file: meshwright explain PLAN.json --rank 2")
         needed = {"--model": model, "--cluster": cluster, "--seq-len": seq_len}
         missing = [name for name, value in needed.items() if value is None]
         if missing or model is None or cluster is None or seq_len is None:
@@ -149,18 +183,31 @@ def catalog(
 
 
 def main() -> None:
-    """Run the command; errors of the user end with exit code 2, a search without a fitting plan with 3."""
+    """Run the command; it exits with 2 for a wrong question, 3 where no plan fits, 1 where no answer is written."""
+    codecs.register_error("plain", _plain)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="plain")
     try:
         app()
     except errors.InvalidInput as error:
         _fail(error, 2)
     except errors.NothingFits as error:
         _fail(error, 3)
-    except BrokenPipeError:
-        sys.stderr.close()
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        _fail(f"cannot write the answer: {error.strerror}", 1)
 
 
-def _fail(error: errors.MeshwrightError, code: int) -> None:
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """What a terminal shows in place of characters that it does not have: bars stay bars."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join("#" if character == "█" else "?" for character in missing), error.end
+
+
+def _fail(error: object, code: int) -> NoReturn:
     print(f"meshwright: {error}", file=sys.stderr)
     sys.exit(code)
 
@@ -183,6 +230,18 @@ def _inputs(
     return given(read_model(model, text_only=text_only), cluster, job, runtime)
 
 
+def _refuse_beside_file(context: typer.Context) -> None:
+    """Refuse options that a plan file already answers."""
+    answered = [param for param in context.command.params if param.name not in ("plan_file", "rank", "as_json")]
+    sources = {param.opts[0]: context.get_parameter_source(param.name or "") for param in answered}
+    given = [option for option, source in sources.items() if source and source.name == "COMMANDLINE"]
+    if given:
+        raise errors.InvalidInput(
+            f"a plan file holds the whole question, so {', '.join(given)} cannot stand beside it: "
+            "leave out one or the other"
+        )
+
+
 def _from_plan_file(path: Path, rank: int) -> tuple[Inputs, Plan]:
     from meshwright.answers.plan_file import read_plan_file
 
@@ -198,12 +257,11 @@ def _show(answer: Any, as_json: bool) -> None:
     if as_json:
         import json
 
-        print(json.dumps(answer, indent=2, allow_nan=False))
+        print(json.dumps(answer, indent=2, allow_nan=False), flush=True)
         return
     from rich.console import Console
 
-    console = Console()
-    console.print(answer, highlight=False, soft_wrap=False)
+    Console(markup=False, emoji=False, highlight=False).print(answer)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,23 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+LONGEST = 60
+"""Characters of a value that a message repeats; the rest is dots."""
+
+
+def quoted(value: object) -> str:
+    """A value as Python writes it, cut where it is long.
+
+    >>> quoted("h100"), quoted("9" * 99)[-5:]
+    ("'h100'", "999…'")
+    """
+    if isinstance(value, str):
+        return repr(value if len(value) <= LONGEST else f"{value[:LONGEST]}…")
+    if isinstance(value, int) and value.bit_length() > 4 * LONGEST:
+        return f"an integer of {value.bit_length()} bits"
+    written = repr(value)
+    return written if len(written) <= LONGEST else f"{written[:LONGEST]}…"
+
 
 class MeshwrightError(Exception):
     """Root of every error that Meshwright raises for its users."""
@@ -51,9 +68,9 @@ class UnknownName(InvalidInput):
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name = kind, name
         self.known = tuple(sorted(known))
-        near = difflib.get_close_matches(name.lower(), self.known, n=3, cutoff=0.4)
+        near = difflib.get_close_matches(name.lower()[:LONGEST], self.known, n=3, cutoff=0.4)
         hint = f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(self.known)}"
-        super().__init__(f"unknown {kind} {name!r}{hint}")
+        super().__init__(f"unknown {kind} {quoted(name)}{hint}")
 
 
 class NotModelled(InvalidInput):

@@ -8,15 +8,17 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from meshwright.errors import InvalidInput
+from meshwright.errors import InvalidInput, quoted
 
 GIB = 2**30
 GIGA = 1e9
 
 _POWER = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "B": 9, "T": 12, "P": 15}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}
+_BINARY_COUNT = {"K": 10, "M": 20, "B": 30}
 _SECONDS = {"ns": -9, "us": -6, "µs": -6, "ms": -3, "s": 0}
 _NUMBER = r"\s*([0-9][0-9_]{0,30}\.?[0-9]{0,30}(?:[eE][+-]?[0-9]{1,2})?)\s*"
+_COUNT = _NUMBER + r"([kKMBGT]?)"
 
 
 def parse_bytes(text: str | int | float) -> float:
@@ -31,7 +33,7 @@ def parse_bytes(text: str | int | float) -> float:
         return plain
     match = re.fullmatch(_NUMBER + r"([kKMGT]i?)?B(?:ytes)?", str(text).strip())
     if not match:
-        raise InvalidInput(f"{text!r} is not a size: write it as 80GB, 79.6GiB or a number of bytes")
+        raise InvalidInput(f"{quoted(text)} is not a size: write it as 80GB, 79.6GiB or a number of bytes")
     return float(_scale(match[1], match[2] or ""))
 
 
@@ -47,7 +49,7 @@ def parse_bandwidth(text: str | int | float) -> float:
         return plain
     match = re.fullmatch(_NUMBER + r"([kKMGT]i?)?(B|b|bit)(?:/s|ps)", str(text).strip())
     if not match:
-        raise InvalidInput(f"{text!r} is not a bandwidth: write it as 50GB/s, 400Gb/s or a number of bytes/s")
+        raise InvalidInput(f"{quoted(text)} is not a bandwidth: write it as 50GB/s, 400Gb/s or a number of bytes/s")
     return float(_scale(match[1], match[2] or "") / (1 if match[3] == "B" else 8))
 
 
@@ -61,7 +63,7 @@ def parse_seconds(text: str | int | float) -> float:
         return plain
     match = re.fullmatch(_NUMBER + r"(ns|us|µs|ms|s)", str(text).strip())
     if not match:
-        raise InvalidInput(f"{text!r} is not a duration: write it as 5us, 2ms, 1s or a number of seconds")
+        raise InvalidInput(f"{quoted(text)} is not a duration: write it as 5us, 2ms, 1s or a number of seconds")
     return float(Decimal(match[1].replace("_", "")).scaleb(_SECONDS[match[2]]))
 
 
@@ -73,11 +75,24 @@ def parse_count(text: str | int) -> int:
     """
     if isinstance(text, int) and not isinstance(text, bool):
         return text
-    match = re.fullmatch(_NUMBER + r"([kKMBGT]?)", str(text).strip())
-    value = _scale(match[1], match[2]) if match else Decimal("0.5")
-    if value != int(value):
-        raise InvalidInput(f"{text!r} is not a whole count: write it as 256, 4M or 15T")
+    match = re.fullmatch(_COUNT, str(text).strip())
+    value = _scale(match[1], match[2]) if match else None
+    if value is None or value != int(value):
+        raise InvalidInput(f"{quoted(text)} is not a whole count: write it as 256, 4M or 15T")
     return int(value)
+
+
+def count_in_powers_of_two(text: str) -> int | None:
+    """The same count with prefixes that are powers of two; None where it has no prefix or would not be whole.
+
+    >>> count_in_powers_of_two("1.5M")
+    1572864
+    """
+    match = re.fullmatch(_COUNT, text.strip())
+    if not match or match[2].upper() not in _BINARY_COUNT:
+        return None
+    value = _scale(match[1], "") * 2 ** _BINARY_COUNT[match[2].upper()]
+    return int(value) if value == int(value) else None
 
 
 def format_count(value: float) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
+from meshwright.errors import InvalidInput
 from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
 from meshwright.search.find import Found, Progress, find
@@ -43,6 +44,8 @@ def plan(
     >>> found.best[0].verdict.name
     'SAFE'
     """
+    if top < 1:
+        raise InvalidInput(f"top is {top}; ask for 1 plan or more")
     found = find(given(model, cluster, job, runtime), top=top, progress=progress)
     if not found.best:
         raise nothing_fits(found)

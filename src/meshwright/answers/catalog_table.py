@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast, get_args
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -17,7 +17,7 @@ from meshwright.specs.runtime import read_runtime
 from meshwright.specs.weights import parameter_count
 from meshwright.units import GIB, GIGA, format_bandwidth, format_count
 
-COLUMNS = {
+COLUMNS: dict[catalog.Kind, tuple[str, ...]] = {
     "models": ("parameters", "family"),
     "accelerators": ("16-bit TFLOP/s", "GiB visible", "memory GB/s", "scale-up GB/s", "network GB/s"),
     "clusters": ("accelerators", "levels of links"),
@@ -40,7 +40,7 @@ def catalog_screen(kind: str, name: str | None) -> RenderableType:
         return _entry_screen(catalog_document(kind, name))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(kind.removesuffix("s"), no_wrap=True)
-    for column in (*COLUMNS[kind], "also"):
+    for column in (*COLUMNS[known], "also"):
         table.add_column(column, overflow="fold")
     for id_ in catalog.names(known):
         table.add_row(id_, *_facts(kind, id_), *catalog.load(known, id_).get("aliases", [])[:1])
@@ -48,10 +48,10 @@ def catalog_screen(kind: str, name: str | None) -> RenderableType:
 
 
 def _kind(kind: str) -> catalog.Kind:
-    if kind not in COLUMNS:
-        raise UnknownName("kind of catalogue entry", kind, COLUMNS)
-    assert kind in get_args(catalog.Kind)
-    return cast(catalog.Kind, kind)
+    for known in COLUMNS:
+        if kind == known:
+            return known
+    raise UnknownName("kind of catalogue entry", kind, COLUMNS)
 
 
 def _facts(kind: str, id_: str) -> tuple[str, ...]:

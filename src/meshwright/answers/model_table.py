@@ -14,8 +14,6 @@ from meshwright.specs.model import Experts, LayerKind, Model
 from meshwright.specs.weights import active_parameter_count, parameter_count, parameters_by_part
 from meshwright.units import format_count
 
-LARGEST_TP = 64
-
 
 def model_document(model: Model) -> dict[str, Any]:
     """The model as JSON: family, parameters, by part, the degrees that divide it and the architecture itself."""
@@ -37,8 +35,8 @@ def dividing_degrees(model: Model) -> dict[str, list[int]]:
     heads = int(np.gcd.reduce([kind.attention.heads for kind in kinds]))
     kv_heads = int(np.gcd.reduce([kind.attention.kv_heads for kind in kinds]))
     ffn = int(np.gcd.reduce([kind.feed_forward.ffn_size for kind in kinds]))
-    tp = [degree for degree in divisors(int(np.gcd(heads, ffn))) if degree <= LARGEST_TP]
-    tp = [degree for degree in tp if kv_heads % degree == 0 or degree % kv_heads == 0]
+    common = divisors(int(np.gcd(heads, ffn)))
+    tp = [degree for degree in common if kv_heads % degree == 0 or degree % kv_heads == 0]
     degrees = {
         "tp": tp,
         "tp_without_replicated_kv": [degree for degree in tp if kv_heads % degree == 0],

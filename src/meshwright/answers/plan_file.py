@@ -12,7 +12,7 @@ from meshwright.answers.assumptions import assumptions, search_assumptions
 from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.cost.memory.device import Verdict
 from meshwright.cost.memory.stage import Components
-from meshwright.errors import Fault, InvalidInput, InvalidSpec
+from meshwright.errors import Fault, InvalidInput, InvalidSpec, quoted
 from meshwright.layout.plan import RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan
 from meshwright.layout.plans import COLUMNS
 from meshwright.search.find import Found
@@ -79,28 +79,42 @@ def _stage_entry(stage: StageEstimate) -> dict[str, Any]:
 
 def read_plan_file(path: str | Path) -> tuple[Inputs, list[Plan]]:
     """The question and the plans of a plan file; raises `InvalidInput` or `InvalidSpec` with every fault."""
+    document = _document(path)
+    known = json_schema()["properties"]
+    faults = [Fault(quoted(key), "is not a key of a plan file") for key in document if key not in known]
+    faults += _plan_faults(document.get("plans"))
+    inputs, wrong = _inputs(document.get("inputs"))
+    if inputs is None or wrong or faults:
+        raise InvalidSpec(f"plan file {str(path)!r}", [*faults, *wrong])
+    return inputs, [Plan.from_dict(entry["plan"]) for entry in document["plans"]]
+
+
+def _document(path: str | Path) -> dict[str, Any]:
+    """The JSON object in a file, which says that it is a plan file of this schema."""
     try:
-        document = json.loads(Path(path).read_text("utf-8"))
+        document = json.loads(Path(path).read_bytes().decode("utf-8-sig"))
     except FileNotFoundError:
         raise InvalidInput(f"no plan file {str(path)!r}; write one with meshwright plan --json") from None
     except OSError as error:
         raise InvalidInput(f"cannot read the plan file {str(path)!r}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{str(path)!r} is not a plan file: byte {error.start} is not UTF-8 text") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{str(path)!r} is not a plan file: {error}") from None
     found = document.get("schema") if isinstance(document, dict) else None
-    if found != SCHEMA:
-        raise InvalidInput(f"{str(path)!r} is not a plan file of schema {SCHEMA!r} (found: {found!r})")
-    entries = document.get("plans")
-    faults = list(_plan_faults(entries if isinstance(entries, list) else []))
-    if not isinstance(entries, list) or not entries:
-        faults.append(Fault("plans", "must hold at least one plan"))
-    if not isinstance(document.get("inputs"), dict):
-        faults.append(Fault("inputs", "must hold model, cluster, job and runtime"))
-    if faults:
-        raise InvalidSpec(f"plan file {str(path)!r}", faults)
-    return Inputs(**document["inputs"]), [Plan.from_dict(entry["plan"]) for entry in document["plans"]]
+    if not isinstance(document, dict) or found != SCHEMA:
+        raise InvalidInput(f"{str(path)!r} is not a plan file of schema {SCHEMA!r} (found: {quoted(found)})")
+    return document
+
+
+def _inputs(given: Any) -> tuple[Inputs | None, list[Fault]]:
+    """What the plans are for, or every fault of it with its path in the file."""
+    if not isinstance(given, dict):
+        return None, [Fault("inputs", "must hold model, cluster, job and runtime")]
+    try:
+        return Inputs(**given), []
+    except InvalidSpec as error:
+        return None, [Fault(f"inputs.{fault.where}".rstrip("."), fault.what) for fault in error.faults]
 
 
 def json_schema() -> dict[str, Any]:
@@ -109,23 +123,29 @@ def json_schema() -> dict[str, Any]:
     return schema
 
 
-def _plan_faults(entries: list[Any]) -> Iterable[Fault]:
+def _plan_faults(entries: Any) -> Iterable[Fault]:
+    if not isinstance(entries, list) or not entries:
+        yield Fault("plans", "must hold at least one plan")
+        return
     wanted = Plan().to_dict()
     for index, entry in enumerate(entries):
         plan = entry.get("plan") if isinstance(entry, dict) else None
         if not isinstance(plan, dict):
             yield Fault(f"plans[{index}].plan", "is missing")
             continue
-        for name in plan.keys() - set(COLUMNS):
-            yield Fault(f"plans[{index}].plan.{name}", "is not a field of a plan")
+        for name in plan:
+            if name not in COLUMNS:
+                yield Fault(f"plans[{index}].plan.{name}", "is not a field of a plan")
         for name, default in wanted.items():
             if name not in plan:
                 yield Fault(f"plans[{index}].plan.{name}", "is missing")
             elif type(plan[name]) is not type(default):
-                yield Fault(f"plans[{index}].plan.{name}", f"must be of type {type(default).__name__}: {plan[name]!r}")
+                yield Fault(
+                    f"plans[{index}].plan.{name}", f"must be of type {type(default).__name__}: {quoted(plan[name])}"
+                )
             elif plan[name] not in CHOICES.get(name, (plan[name],)):
                 known = ", ".join(CHOICES[name])
-                yield Fault(f"plans[{index}].plan.{name}", f"is {plan[name]!r}; known: {known}")
+                yield Fault(f"plans[{index}].plan.{name}", f"is {quoted(plan[name])}; known: {known}")
 
 
 def _head(inputs: Inputs) -> dict[str, Any]:

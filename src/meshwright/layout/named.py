@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.errors import InvalidInput
+from meshwright.errors import InvalidInput, quoted
 from meshwright.layout.plan import RECOMPUTE_NAMES, Plan, Schedule
 from meshwright.specs.inputs import Inputs
 
@@ -30,9 +30,9 @@ def plan_of(
     """
     codes = {name: code for code, name in RECOMPUTE_NAMES.items()}
     if recompute not in codes:
-        raise InvalidInput(f"unknown recompute {recompute!r}; known: {', '.join(codes)}")
+        raise InvalidInput(f"unknown recompute {quoted(recompute)}; known: {', '.join(codes)}")
     runtime, replica = inputs.runtime, tp * cp * pp
-    dp = max(inputs.cluster.num_gpus // replica, 1) if dp is None else dp
+    dp = max(inputs.cluster.num_gpus // max(replica, 1), 1) if dp is None else dp
     return Plan(
         tp=tp,
         sp=tp > 1 and runtime.sequence_parallel if sp is None else sp,
@@ -44,7 +44,7 @@ def plan_of(
         etp=etp,
         zero=int(dp > 1 and 1 in runtime.zero_stages) if zero is None else zero,
         micro_batch=micro_batch,
-        num_microbatches=max(inputs.job.global_batch // (micro_batch * dp), 1),
+        num_microbatches=max(inputs.job.global_batch // max(micro_batch * dp, 1), 1),
         recompute=codes[recompute],
         schedule=Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B,
     )

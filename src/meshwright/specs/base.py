@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from meshwright.errors import Fault, InvalidSpec
+from meshwright.errors import Fault, InvalidSpec, quoted
 
 
 class Spec(BaseModel):
     """A frozen value object; wrong values raise `InvalidSpec` with every fault and its path."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), ser_json_inf_nan="constants")
+    called: ClassVar[str] = ""
+    """What errors call it; empty: its class."""
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, /, **fields: Any) -> None:
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise InvalidSpec(type(self).__name__, faults_of(error)) from None
+            raise InvalidSpec(self.called or type(self).__name__, faults_of(error)) from None
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, validated like a new one."""
@@ -35,7 +37,7 @@ def faults_of(error: ValidationError) -> list[Fault]:
             faults += [Fault(_join(where, fault.where), fault.what) for fault in inner.faults]
             continue
         value = detail.get("input")
-        given = f" (given: {value!r})" if isinstance(value, str | int | float | bool) else ""
+        given = f" (given: {quoted(value)})" if isinstance(value, str | int | float | bool) else ""
         faults.append(Fault(where, detail["msg"].removeprefix("Value error, ") + given))
     return faults
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from meshwright.errors import Fault, InvalidInput, InvalidSpec
 from meshwright.specs.base import Spec
@@ -24,8 +24,8 @@ from meshwright.specs.topology import (
     usual_levels,
 )
 
-AtLeastOne = Annotated[float, Field(ge=1, allow_inf_nan=False)]
-Count = Annotated[int, Field(gt=0, le=MAX_GPUS)]
+Factor = Annotated[float, Field(ge=1, le=1000, allow_inf_nan=False)]
+Count = Annotated[int, Field(gt=0, le=MAX_GPUS, strict=True)]
 
 
 class LevelEntry(Spec):
@@ -33,13 +33,13 @@ class LevelEntry(Spec):
 
     name: str
     """`nvlink`, `node`, `rail`, `leaf`, `spine`, …"""
-    size: PositiveInt
+    size: Count
     """Ranks in one block."""
     bandwidth: Bandwidth
     """Per accelerator, one direction, bytes/s."""
     latency: Seconds | None = None
     """One hop, seconds; None: NCCL's tuning constant for a link of that name."""
-    oversubscription: AtLeastOne = 1.0
+    oversubscription: Factor = 1.0
     """Bandwidth below this level over bandwidth through it."""
 
     def level(self) -> Level:
@@ -65,7 +65,7 @@ class ClusterEntry(Spec):
     """Innermost first; none: the scale-up domain and a network over everything."""
     visible_memory: Bytes | None = None
     """What the driver of this site reports, bytes."""
-    site_derate: AtLeastOne = 1.0
+    site_derate: Factor = 1.0
     aliases: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     sources: dict[str, str] = {}

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import PositiveInt
+from pydantic import Field, model_validator
 
-from meshwright.errors import InvalidInput, NotModelled
+from meshwright.errors import InvalidInput, NotModelled, quoted
 from meshwright.specs.base import Spec
-from meshwright.units import parse_count
+from meshwright.units import count_in_powers_of_two, parse_count
 
 PRECISIONS = ("bf16", "fp16")
-BINARY = {"k": 2**10, "K": 2**10, "M": 2**20, "B": 2**30}
+MAX_COUNT = 10**9
+"""Tokens in a sequence, or sequences in a batch: more than anybody trains with."""
+MAX_TOKENS_PER_STEP = 10**12
+Count = Annotated[int, Field(gt=0, le=MAX_COUNT, strict=True)]
 
 
 class Job(Spec):
     """One training job."""
 
-    sequence_length: PositiveInt
+    called: ClassVar[str] = "the job"
+
+    sequence_length: Count
     """Tokens in one sequence."""
-    global_batch: PositiveInt
+    global_batch: Count
     """Sequences in one optimizer step."""
     precision: Literal["bf16", "fp16"] = "bf16"
     """Of weights, activations and matrix products; gradients and optimizer states follow the runtime."""
     optimizer: Literal["adam"] = "adam"
     """Adam with fp32 master weights and two fp32 moments: 12 bytes per parameter."""
-    tokens: PositiveInt | None = None
+    tokens: Annotated[int, Field(gt=0, le=10**18, strict=True)] | None = None
     """Tokens to train on in all; None: not given."""
     assumptions: tuple[str, ...] = ()
     """What was not given and had to be assumed, for the user's eyes."""
@@ -34,6 +39,15 @@ class Job(Spec):
     def tokens_per_step(self) -> int:
         """Tokens in one optimizer step."""
         return self.sequence_length * self.global_batch
+
+    @model_validator(mode="after")
+    def _step(self) -> Self:
+        if self.tokens_per_step > MAX_TOKENS_PER_STEP:
+            raise ValueError(
+                f"sequence_length {self.sequence_length} x global_batch {self.global_batch} = {self.tokens_per_step} "
+                f"tokens in a step; at most {MAX_TOKENS_PER_STEP} are planned for"
+            )
+        return self
 
 
 def batch_of_tokens(tokens: str, sequence_length: int) -> tuple[int, tuple[str, ...]]:
@@ -46,10 +60,13 @@ def batch_of_tokens(tokens: str, sequence_length: int) -> tuple[int, tuple[str, 
     512
     """
     count = parse_count(tokens)
+    if count > MAX_TOKENS_PER_STEP:
+        raise InvalidInput(
+            f"a global batch of {quoted(tokens)} tokens is beyond the {MAX_TOKENS_PER_STEP} that are planned for"
+        )
     if count and count % sequence_length == 0:
         return count // sequence_length, ()
-    suffix = tokens.strip()[-1:]
-    binary = count // parse_count(f"1{suffix}") * BINARY[suffix] if suffix in BINARY else 0
+    binary = count_in_powers_of_two(tokens)
     if binary and binary % sequence_length == 0:
         return binary // sequence_length, (f"{tokens} tokens in a batch are taken as {binary} (powers of two)",)
     below = count // sequence_length
@@ -77,15 +94,15 @@ def job_of(
         raise InvalidInput(f"give either --global-batch in sequences or --global-batch-tokens; {given}")
     if sequence_length < 1:
         raise InvalidInput(f"the sequence length is {sequence_length}; it must be 1 token or more")
-    if precision not in PRECISIONS:
-        raise NotModelled(f"precision {precision!r} is not modelled yet; modelled: {', '.join(PRECISIONS)}")
+    if precision.lower() not in PRECISIONS:
+        raise NotModelled(f"precision {quoted(precision)} is not modelled yet; modelled: {', '.join(PRECISIONS)}")
     assumed: tuple[str, ...] = ()
     if global_batch_tokens is not None:
         global_batch, assumed = batch_of_tokens(global_batch_tokens, sequence_length)
     return Job(
         sequence_length=sequence_length,
         global_batch=global_batch,
-        precision=precision,
+        precision=precision.lower(),
         tokens=None if tokens is None else parse_count(tokens),
         assumptions=assumed,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 
 from meshwright.specs.base import Spec
 from meshwright.specs.quantities import Bandwidth, Seconds

@@ -13,8 +13,10 @@ from meshwright.specs.base import Spec
 
 MAX_LAYERS = 10_000
 """More are refused: no model has them, and a mistyped file would fill the memory."""
-PositiveInt = Annotated[int, Field(gt=0, strict=True)]
-Size = Annotated[int, Field(ge=0, strict=True)]
+MAX_SIZE = 2**31 - 1
+"""More heads, widths, experts or rows than any model has; products of two still fit in 64 bits."""
+PositiveInt = Annotated[int, Field(gt=0, le=MAX_SIZE, strict=True)]
+Size = Annotated[int, Field(ge=0, le=MAX_SIZE, strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 
 
@@ -123,7 +125,7 @@ class Model(Spec):
     hidden_size: PositiveInt
     vocab_size: PositiveInt
     layer_kinds: Annotated[tuple[LayerKind, ...], Field(min_length=1)]
-    layer_pattern: Annotated[tuple[Size, ...], Field(min_length=1)]
+    layer_pattern: Annotated[tuple[Size, ...], Field(min_length=1, max_length=MAX_LAYERS)]
     """For each layer, in order, the index of its kind."""
     tied_embeddings: Flag = False
     """The output head is the embedding matrix."""

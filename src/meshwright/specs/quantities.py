@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from meshwright.units import parse_bandwidth, parse_bytes, parse_seconds
 
-Bytes = Annotated[float, BeforeValidator(parse_bytes), Field(gt=0, allow_inf_nan=False)]
+MOST = 1e18
+"""Bytes, or bytes per second: more than any machine has or moves."""
+
+
+def _moves(bandwidth: float) -> float:
+    if bandwidth < 1:
+        raise ValueError("must be 1 byte/s or more")
+    return bandwidth
+
+
+Bytes = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False), BeforeValidator(parse_bytes)]
 """A size in bytes, above zero."""
-Bandwidth = Annotated[float, BeforeValidator(parse_bandwidth), Field(gt=0, allow_inf_nan=False)]
-"""Bytes per second in one direction, above zero."""
-Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(ge=0, allow_inf_nan=False)]
+Bandwidth = Annotated[
+    float, Field(gt=0, le=MOST, allow_inf_nan=False), BeforeValidator(parse_bandwidth), AfterValidator(_moves)
+]
+"""Bytes per second in one direction, one or more."""
+Seconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), BeforeValidator(parse_seconds)]
 """A duration in seconds, zero or more."""

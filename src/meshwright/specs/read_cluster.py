@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from meshwright.errors import InvalidInput, UnknownName
+from meshwright.errors import InvalidInput, UnknownName, quoted
 from meshwright.specs import catalog
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.cluster_file import cluster_of
 from meshwright.specs.read_accelerator import read_accelerator
 
 _SHORT = re.compile(r"(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*)", re.IGNORECASE)
+_PART = re.compile(r"\s*\d*\s*[x×]?\s*\d*\s*", re.IGNORECASE)
 _COUNTED = re.compile(r"(\d+)\s*[x×]\s*(\S.*)", re.IGNORECASE)
 _FORMS = (
     "write NODESxGPUS:ACCELERATOR (8x8:h100), a catalogue name (dgx-h100), NODESxNAME (16xdgx-h100) "
@@ -72,17 +73,19 @@ def _from_short_form(text: str, nodes: str, gpus: str, accelerator: str) -> Clus
     counts = {"nodes": _whole(text, nodes), "gpus_per_node": _whole(text, gpus)}
     if not all(counts.values()):
         nearest = f"{counts['nodes'] or 1}x{counts['gpus_per_node'] or known.node_size}:{accelerator}"
-        raise InvalidInput(f"{text!r} is an empty cluster: nodes and GPUs per node start at 1; nearest: {nearest}")
+        raise InvalidInput(
+            f"{quoted(text)} is an empty cluster: nodes and GPUs per node start at 1; nearest: {nearest}"
+        )
     return cluster_of({"accelerator": accelerator, **counts}, subject=f"cluster {text!r}")
 
 
 def _from_count(text: str, nodes: str, name: str) -> Cluster:
     if name.strip(": ").isdigit():
-        raise InvalidInput(f"{text!r} names no accelerator; nearest: {nodes}x{name.strip(': ')}:h100 ({_FORMS})")
+        raise InvalidInput(f"{quoted(text)} names no accelerator; nearest: {nodes}x{name.strip(': ')}:h100 ({_FORMS})")
     id_ = catalog.resolve("clusters", name)
     count = _whole(text, nodes)
     if count == 0:
-        raise InvalidInput(f"{text!r} is an empty cluster: nodes start at 1; nearest: 1x{id_}")
+        raise InvalidInput(f"{quoted(text)} is an empty cluster: nodes start at 1; nearest: 1x{id_}")
     entry = catalog.load("clusters", id_)
     part = [] if entry["nodes"] in (1, count) else [f"Nodes: {count}, where the catalogued {id_} has {entry['nodes']}."]
     changed = {"nodes": count, "name": f"{count}x{id_}", "assumed": [*entry.get("assumed", ()), *part]}
@@ -93,13 +96,21 @@ def _from_name(text: str) -> Cluster:
     try:
         id_ = catalog.resolve("clusters", text)
     except UnknownName as unknown:
-        try:
-            accelerator = read_accelerator(text.rpartition(":")[2] or "none")
-        except UnknownName:
-            raise InvalidInput(f"{unknown}; {_FORMS}") from None
-        nearest = f"1x{accelerator.node_size}:{text.rpartition(':')[2].strip()}"
-        raise InvalidInput(f"{text!r} is not a cluster: nodes and GPUs are missing; nearest: {nearest}") from None
+        raise _no_cluster(text, unknown) from None
     return cluster_of({"name": id_, **catalog.load("clusters", id_)}, subject=f"cluster {id_!r}")
+
+
+def _no_cluster(text: str, unknown: UnknownName) -> InvalidInput:
+    """The error for a text that names no cluster, though perhaps an accelerator."""
+    counts, _, name = text.rpartition(":")
+    try:
+        accelerator = read_accelerator(name or "none")
+    except UnknownName:
+        return InvalidInput(f"{unknown}; {_FORMS}")
+    if not _PART.fullmatch(counts):
+        return InvalidInput(f"{quoted(text)} is not a cluster: {quoted(counts)} is not NODESxGPUS; {_FORMS}")
+    nearest = f"1x{accelerator.node_size}:{name.strip()}"
+    return InvalidInput(f"{quoted(text)} is not a cluster: nodes and GPUs are missing; nearest: {nearest}")
 
 
 def _from_file(path: Path) -> Cluster:
@@ -126,5 +137,5 @@ def _nearest_file(path: Path) -> str:
 
 def _whole(text: str, digits: str) -> int:
     if len(digits) > 18:
-        raise InvalidInput(f"{text!r} counts {digits[:18]}…: more than any cluster holds")
+        raise InvalidInput(f"{quoted(text)} counts {digits[:18]}…: more than any cluster holds")
     return int(digits)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from meshwright.errors import Fault, InvalidInput, InvalidSpec, UnknownName
+from meshwright.errors import Fault, InvalidInput, InvalidSpec, UnknownName, quoted
 from meshwright.specs import catalog
 from meshwright.specs.huggingface import from_huggingface
 from meshwright.specs.huggingface.files import config_path, name_of, read_text
@@ -49,9 +49,10 @@ def _of_mapping(source: Mapping[str, Any], text_only: bool) -> Model:
 
 
 def _of_path(path: Path, text_only: bool) -> Model:
-    if path.suffix.lower() != ".toml" or path.is_dir():
-        return from_huggingface(path, text_only=text_only)
-    text = read_text(config_path(path))
+    file = config_path(path)
+    if file.suffix.lower() != ".toml":
+        return from_huggingface(file, text_only=text_only)
+    text = read_text(file)
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -63,9 +64,9 @@ def _of_name(name: str, path: Path, text_only: bool) -> Model:
     try:
         id_ = catalog.resolve("models", name)
     except UnknownName as error:
-        if path.suffix.lower() in (".json", ".toml") or _is_folder(path):
+        if path.suffix.lower() in (".json", ".toml") or _exists(path):
             return _of_path(path, text_only)
-        error.args = (f"{error}. There is no file or folder {name!r} either; a path to a config.json works too",)
+        error.args = (f"{error}. There is no file or folder {quoted(name)} either; a path to a config.json works too",)
         raise
     return _of_table({"name": id_, **catalog.load("models", id_)}, f"catalogue entry {id_}", text_only)
 
@@ -92,8 +93,8 @@ def _holds_model(path: Path) -> bool:
         return False
 
 
-def _is_folder(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     try:
-        return path.is_dir()
+        return path.exists()
     except (OSError, ValueError):
         return False

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 
@@ -119,11 +120,14 @@ class Runtime(Spec):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        faults = []
         if self.cross_entropy not in self.cross_entropies:
             known = ", ".join(self.cross_entropies) or "none"
-            raise ValueError(f"cross_entropy {self.cross_entropy!r} is not among cross_entropies: {known}")
+            faults.append(Fault("cross_entropy", f"{quoted(self.cross_entropy)} is not among cross_entropies: {known}"))
         if sorted(self.rank_order) != sorted(AXES):
-            raise ValueError(f"rank_order {list(self.rank_order)} must hold each of {', '.join(AXES)} once")
+            faults.append(Fault("rank_order", f"{list(self.rank_order)} must hold each of {', '.join(AXES)} once"))
+        if faults:
+            raise InvalidSpec("Runtime", faults)
         return self
 
 

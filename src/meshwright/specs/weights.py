@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from meshwright.specs.model import Attention, Experts, LayerKind, Mlp, Model
+from meshwright.specs.model import Attention, Experts, LatentAttention, LayerKind, Mlp, Model
 
 Part = Literal["embedding", "positions", "attention", "mlp", "experts", "shared_experts", "router", "norms", "head"]
 Split = Literal["heads", "kv_heads", "ffn", "vocab", "none"]
@@ -88,7 +88,7 @@ def _attention(hidden: int, attention: Attention) -> Iterator[Weight]:
     query, key, value = heads * attention.head_dim, kv_heads * attention.head_dim, kv_heads * attention.value_head_dim
     output = heads * attention.value_head_dim
     if attention.latent:
-        yield from _latent_projections(hidden, attention)
+        yield from _latent_projections(hidden, attention, attention.latent)
     else:
         bias = 1 if attention.qkv_bias else 0
         yield Weight("attention", "query", query * (hidden + bias), "heads")
@@ -105,9 +105,7 @@ def _attention(hidden: int, attention: Attention) -> Iterator[Weight]:
         yield Weight("attention", "output bias", hidden)
 
 
-def _latent_projections(hidden: int, attention: Attention) -> Iterator[Weight]:
-    latent = attention.latent
-    assert latent is not None
+def _latent_projections(hidden: int, attention: Attention, latent: LatentAttention) -> Iterator[Weight]:
     query = attention.heads * attention.head_dim
     key_and_value = attention.heads * (attention.head_dim - latent.rope_head_dim + attention.value_head_dim)
     bias = 1 if attention.qkv_bias else 0

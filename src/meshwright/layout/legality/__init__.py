@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import BoolColumn
-from meshwright.errors import Fault, IllegalPlan, NotModelled
+from meshwright.errors import Fault, IllegalPlan, InvalidSpec, NotModelled, quoted
 from meshwright.layout.legality import mesh, pipeline, tensor
 from meshwright.layout.legality.rule import Rule
-from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
+from meshwright.layout.plan import RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
 
@@ -27,7 +27,14 @@ class Legality(NamedTuple):
 
 
 def rules_of(inputs: Inputs) -> list[Rule]:
-    """The rules that the runtime enforces, in its order."""
+    """The rules that the runtime enforces, in its order; raises `InvalidSpec` for one that nobody has written."""
+    unknown = [
+        Fault(f"runtime.rules[{index}].name", f"{quoted(reference.name)} is no rule; known: {', '.join(RULES)}")
+        for index, reference in enumerate(inputs.runtime.rules)
+        if reference.name not in RULES
+    ]
+    if unknown:
+        raise InvalidSpec(f"runtime {quoted(inputs.runtime.id)}", unknown)
     return [RULES[reference.name] for reference in inputs.runtime.rules]
 
 
@@ -56,6 +63,13 @@ def require_legal(plan: Plan, inputs: Inputs) -> None:
     if plan.zero not in runtime.zero_stages:
         stages = ", ".join(map(str, runtime.zero_stages))
         raise NotModelled(f"ZeRO {plan.zero} is not modelled for {runtime.id}; its stages: {stages}")
+    if plan.sp and not runtime.sequence_parallel:
+        raise NotModelled(f"sp is not modelled for {runtime.id}; use no sp")
+    schedule = SCHEDULE_NAMES[plan.schedule]
+    if schedule not in runtime.schedules:
+        raise NotModelled(
+            f"schedule {schedule} is not modelled for {runtime.id}; it has {', '.join(runtime.schedules)}"
+        )
     name = RECOMPUTE_NAMES[plan.recompute]
     if name not in runtime.recompute:
         raise NotModelled(f"recompute {name} is not modelled for {runtime.id}; it has {', '.join(runtime.recompute)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import Ints
-from meshwright.layout.legality.rule import Rule, divisors, nearest
+from meshwright.layout.legality.rule import Rule, divisors, multiples, nearest
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -20,10 +20,18 @@ def _world_size_reason(plan: Plan, inputs: Inputs) -> str:
     product = f"tp {plan.tp} x cp {plan.cp} x pp {plan.pp} x dp {plan.dp} = {plan.num_gpus}"
     if world % split == 0:
         return f"{product}, but the cluster has {world} accelerators; dp {world // split} makes it {world}"
-    fitting = [tp * plan.cp * plan.pp for tp in divisors(world) if world % (tp * plan.cp * plan.pp) == 0]
-    degrees = [product // (plan.cp * plan.pp) for product in fitting]
-    hint = f"tp {nearest(plan.tp, degrees)} would divide it" if degrees else f"pp must divide {world}"
-    return f"{product}, but the cluster has {world} accelerators; {hint}"
+    hint = (
+        _degree_hint("tp", plan.tp, world, plan.cp * plan.pp)
+        or _degree_hint("pp", plan.pp, world, plan.tp * plan.cp)
+        or _degree_hint("pp", plan.pp, world, plan.cp)
+    )
+    return f"{product}, but the cluster has {world} accelerators; {hint or f'cp must divide {world}'}"
+
+
+def _degree_hint(axis: str, degree: int, world: int, others: int) -> str:
+    """The nearest degrees of an axis that divide what the others leave; empty where they leave no whole number."""
+    near = nearest(degree, divisors(world // others)) if world % others == 0 else ""
+    return near and f"{axis} {near} would divide it"
 
 
 def _global_batch(plan: Layout, inputs: Inputs) -> Ints:
@@ -38,10 +46,11 @@ def _global_batch_reason(plan: Plan, inputs: Inputs) -> str:
             f"micro_batch {plan.micro_batch} x dp {plan.dp} x num_microbatches {plan.num_microbatches} = "
             f"{step * plan.num_microbatches}, but global_batch is {batch}; num_microbatches {batch // step} makes it so"
         )
-    multiples = [step * (batch // step), step * (batch // step + 1)]
+    smaller = nearest(plan.micro_batch, divisors(batch // plan.dp)) if batch % plan.dp == 0 else ""
     return (
         f"global_batch {batch} is not a multiple of micro_batch {plan.micro_batch} x dp {plan.dp} = {step}; "
-        f"nearest global_batch: {nearest(batch, [each for each in multiples if each])}"
+        f"nearest global_batch: {nearest(batch, multiples(step, batch))}"
+        + (f"; nearest micro_batch: {smaller}" if smaller else "")
     )
 
 

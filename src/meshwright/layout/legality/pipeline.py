@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import Ints
-from meshwright.layout.legality.rule import Rule, divisors, nearest
+from meshwright.layout.legality.rule import Rule, divisors, multiples, nearest
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -48,10 +48,10 @@ def _microbatch_groups(plan: Layout, inputs: Inputs) -> Ints:  # noqa: ARG001
 
 
 def _microbatch_groups_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
-    multiples = [plan.pp * factor for factor in range(1, plan.num_microbatches // plan.pp + 2)]
+    counts = multiples(plan.pp, plan.num_microbatches)
     return (
         f"interleaving works on groups of pp {plan.pp} micro-batches, but there are {plan.num_microbatches}; "
-        f"nearest num_microbatches: {nearest(plan.num_microbatches, multiples)}, or vpp 1"
+        f"nearest num_microbatches: {nearest(plan.num_microbatches, counts)}, or vpp 1"
     )
 
 

@@ -32,6 +32,15 @@ def divisors(number: int) -> list[int]:
     return sorted({*small, *(number // low for low in small)})
 
 
+def multiples(step: int, value: int) -> list[int]:
+    """The positive multiples of a step around a value.
+
+    >>> multiples(8, 20)
+    [16, 24]
+    """
+    return [multiple for multiple in (value // step * step, (value // step + 1) * step) if multiple]
+
+
 def nearest(value: int, choices: list[int]) -> str:
     """The choices next to a value, below and above, for a message.
 

@@ -28,10 +28,14 @@ def _kv_heads(plan: Layout, inputs: Inputs) -> Ints:
 
 def _kv_heads_reason(plan: Plan, inputs: Inputs) -> str:
     counts = sorted({kind.attention.kv_heads for kind in inputs.model.layer_kinds})
-    common = int(np.gcd.reduce(counts))
-    degrees = divisors(common) + [common * factor for factor in range(2, 2 + plan.tp)]
+    broken = next(each for each in counts if each % plan.tp and plan.tp % each)
+    degrees = [
+        tp
+        for tp in divisors(int(np.gcd.reduce(_heads(inputs))))
+        if all(each % tp == 0 or tp % each == 0 for each in counts)
+    ]
     return (
-        f"{counts[0]} key-value heads neither divide by tp {plan.tp} nor divide it (replication); "
+        f"{broken} key-value heads neither divide by tp {plan.tp} nor divide it (replication); "
         f"nearest tp: {nearest(plan.tp, degrees)}"
     )
 
@@ -54,9 +58,9 @@ def _sequence_parallel_reason(plan: Plan, inputs: Inputs) -> str:
     if plan.tp == 1:
         return "sp needs tp 2 or more: with tp 1 there is nothing to split it over"
     sequence = inputs.job.sequence_length
-    return (
-        f"sequence length {sequence} does not divide by tp {plan.tp} x cp {plan.cp} as sp needs; "
-        f"nearest tp: {nearest(plan.tp, divisors(sequence))}, or no sp"
+    degrees = nearest(plan.tp, [tp for tp in divisors(sequence) if tp > 1 and sequence % (tp * plan.cp) == 0])
+    return f"sequence length {sequence} does not divide by tp {plan.tp} x cp {plan.cp} as sp needs; " + (
+        f"nearest tp: {degrees}, or no sp" if degrees else "only no sp would do"
     )
 
 

@@ -11,14 +11,20 @@ from meshwright.errors import InvalidInput
 
 def config_path(path: Path) -> Path:
     """The config.json behind a path: the file itself, or the one in a folder; raises `InvalidInput`."""
-    if path.is_dir():
+    try:
+        if not path.is_dir():
+            path.stat()
+            return path
         inside = path / "config.json"
-        if not inside.is_file():
-            raise InvalidInput(f"{path} is a folder without a config.json: give the file, or a folder that holds one")
-        return inside
-    if not path.exists():
-        raise InvalidInput(f"{path} does not exist: give a config.json or a folder that holds one")
-    return path
+        if inside.is_file():
+            return inside
+    except (FileNotFoundError, NotADirectoryError):
+        raise InvalidInput(f"{path} does not exist: give a config.json or a folder that holds one") from None
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise InvalidInput(f"{str(path)!r} cannot be read: {error}") from None
+    raise InvalidInput(f"{path} is a folder without a config.json: give the file, or a folder that holds one")
 
 
 def name_of(path: Path) -> str:

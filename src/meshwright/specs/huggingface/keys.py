@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Field
 
-from meshwright.specs.model import MAX_LAYERS
+from meshwright.specs.model import MAX_LAYERS, MAX_SIZE
 
 
 def _whole(value: Any) -> int:
@@ -37,8 +37,8 @@ def _activation(value: Any) -> str:
     )
 
 
-Count = Annotated[int, BeforeValidator(_whole), Field(gt=0)]
-CountOrZero = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
+Count = Annotated[int, BeforeValidator(_whole), Field(gt=0, le=MAX_SIZE)]
+CountOrZero = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=MAX_SIZE)]
 Layers = Annotated[int, BeforeValidator(_whole), Field(gt=0, le=MAX_LAYERS)]
 Flag = Annotated[bool, Field(strict=True)]
 Activation = Annotated[Literal["silu", "gelu", "relu", "relu2"], BeforeValidator(_activation)]

@@ -58,6 +58,13 @@ def _text_model(config: Mapping[str, Any], model_type: str, name: str, subject: 
     decoder = _validated(FAMILIES[model_type], config, subject, within)
     if decoder.not_modelled():
         raise NotModelled(f"{subject}: of {model_type}, this is not modelled: {'; '.join(decoder.not_modelled())}")
+    try:
+        return _model(decoder, name, model_type).replace(assumptions=(*decoder.assumptions(), *_quantized(config)))
+    except InvalidSpec as error:
+        raise InvalidSpec(f"{subject} ({decoder.config_class})", error.faults) from None
+
+
+def _model(decoder: Decoder, name: str, model_type: str) -> Model:
     kinds, pattern = _layers(decoder)
     return Model(
         name=name,
@@ -69,7 +76,6 @@ def _text_model(config: Mapping[str, Any], model_type: str, name: str, subject: 
         tied_embeddings=decoder.tie_word_embeddings,
         norm=decoder.norm,
         learned_positions=decoder.learned_positions(),
-        assumptions=(*decoder.assumptions(), *_quantized(config)),
     )
 
 

@@ -1,0 +1,178 @@
+"""The screens: at 80 columns, without colour, they hold the facts that a person looks for."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console, RenderableType
+
+from meshwright.answers.assumptions import assumptions
+from meshwright.answers.catalog_table import catalog_document, catalog_screen
+from meshwright.answers.explain_table import explain_screen
+from meshwright.answers.model_table import dividing_degrees, model_document, model_screen
+from meshwright.answers.plan_table import plan_screen
+from meshwright.cost.step import estimate_each
+from meshwright.layout.named import plan_of
+from meshwright.search.find import Found, find
+from meshwright.search.rank import why_lost
+from meshwright.specs import catalog
+from meshwright.specs.job import job_of
+from meshwright.specs.read_model import read_model
+from meshwright.units import format_seconds
+from strategies import llama_8b, llama_70b, question
+
+WIDTH = 80
+
+
+def shown(screen: RenderableType) -> str:
+    """What a terminal of 80 columns without colour shows."""
+    out = io.StringIO()
+    Console(file=out, width=WIDTH, color_system=None, force_terminal=False).print(screen, highlight=False)
+    return out.getvalue()
+
+
+def told(screen: RenderableType) -> str:
+    """The same as running text."""
+    return " ".join(shown(screen).split())
+
+
+@pytest.fixture(scope="module")
+def found() -> Found:
+    return find(question(llama_70b(), "8x8:h100", global_batch=256, sequence_length=8192), top=3)
+
+
+def test_the_plan_screen_answers(found: Found) -> None:
+    text, best = told(plan_screen(found)), found.best[0]
+    for fact in (
+        "70.55B",
+        "8 x 8 h100-sxm-80gb",
+        "256 sequences of 8192",
+        "megatron-core",
+        str(best.plan),
+        format_seconds(best.step_time_s),
+        f"{best.mfu:.1%}",
+        "safe",
+        f"{best.memory.device / 2**30:.1f}",
+        str(found.considered),
+        str(found.legal),
+        str(found.fitting),
+    ):
+        assert fact in text
+    assert all(line in text for line in assumptions(found.inputs))
+
+
+def test_the_plan_screen_says_why_each_runner_up_lost(found: Found) -> None:
+    rows = shown(plan_screen(found)).splitlines()
+    for estimate in found.best[1:]:
+        percent = f"{estimate.step_time_s / found.best[0].step_time_s - 1:.1%} slower"
+        assert any(percent in row or "as fast" in row for row in rows)
+        assert any(row.split()[:1] == ["2"] for row in rows)
+
+
+def test_the_explain_screen_shows_every_stage() -> None:
+    inputs = question(llama_70b(), "8x8:h100", global_batch=256, sequence_length=8192)
+    estimate = estimate_each([plan_of(inputs, tp=8, pp=4)], inputs)[0]
+    text = told(explain_screen(estimate, inputs))
+    for fact in ("tp8 sp pp4 dp2 zero1 mbs1 m128", format_seconds(estimate.step_time_s), str(estimate.verdict)):
+        assert fact in text
+    rows = [row.split() for row in shown(explain_screen(estimate, inputs)).splitlines()]
+    assert {row[0] for row in rows if row[1:2] == ["20"]} == {"0", "1", "2", "3"}
+    assert all(f"{stage.memory.device / 2**30:.1f}" in text for stage in estimate.stages)
+    assert all(line in text for line in assumptions(inputs))
+
+
+def test_the_explain_screen_says_out_of_memory() -> None:
+    inputs = question(llama_70b(), "1x8:h100", global_batch=8, sequence_length=8192)
+    assert "out-of-memory" in told(explain_screen(estimate_each([plan_of(inputs, tp=8)], inputs)[0], inputs))
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-70b", "mixtral-8x7b", "deepseek-v3", "gpt2", "gemma-2-9b"])
+def test_the_model_screen_counts(name: str) -> None:
+    model = read_model(name)
+    document, text = model_document(model), told(model_screen(model))
+    assert str(document["parameters"]) in text
+    assert sum(document["by_part"].values()) == document["parameters"]
+    assert document["active_parameters"] <= document["parameters"]
+    assert str(document["active_parameters"]) in text
+    assert all(part.replace("_", " ") in text for part in document["by_part"])
+
+
+def test_the_degrees_of_a_model_are_those_that_its_legality_rules_accept() -> None:
+    assert dividing_degrees(read_model("llama-3.1-8b")) == {
+        "tp": [1, 2, 4, 8, 16, 32],
+        "tp_without_replicated_kv": [1, 2, 4, 8],
+        "pp": [1, 2, 4, 8, 16, 32],
+    }
+    assert dividing_degrees(read_model("mixtral-8x7b"))["ep"] == [1, 2, 4, 8]
+    assert dividing_degrees(read_model("falcon-7b"))["tp"] == [1, 71]
+
+
+@pytest.mark.parametrize("kind", ["models", "accelerators", "clusters", "runtimes"])
+def test_the_catalogue_lists_every_entry(kind: catalog.Kind) -> None:
+    rows = [row.split()[:1] for row in shown(catalog_screen(kind, None)).splitlines()]
+    names = [entry["id"] for entry in catalog_document(kind, None)]
+    assert names == list(catalog.names(kind))
+    assert [name for name in names if [name] not in rows] == []
+
+
+@pytest.mark.parametrize(("kind", "name"), [("accelerators", "h100"), ("clusters", "selene"), ("runtimes", "mcore")])
+def test_an_entry_shows_its_sources(kind: catalog.Kind, name: str) -> None:
+    document = catalog_document(kind, name)
+    text = told(catalog_screen(kind, name))
+    assert document["id"] in text
+    assert [key for key in document["sources"] if f"sources.{key}" not in text] == []
+
+
+@pytest.mark.parametrize(
+    "screen",
+    [
+        lambda: model_screen(read_model("deepseek-v3")),
+        lambda: catalog_screen("models", None),
+        lambda: catalog_screen("clusters", None),
+        lambda: catalog_screen("runtimes", "megatron-core"),
+        lambda: catalog_screen("accelerators", "gb300"),
+        lambda: plan_screen(find(question(llama_8b(), "2x8:h100"), top=5)),
+    ],
+)
+def test_screens_keep_to_the_width(screen: Callable[[], RenderableType]) -> None:
+    assert max(len(line.rstrip()) for line in shown(screen()).splitlines()) <= WIDTH
+
+
+def test_a_plan_that_lost_says_how_much_and_to_what(found: Found) -> None:
+    inputs = found.inputs
+    best, slow = estimate_each([plan_of(inputs, tp=8, pp=2), plan_of(inputs, tp=8, pp=2, recompute="full")], inputs)
+    share = slow.step_time_s / best.step_time_s - 1
+    assert why_lost(slow, best).startswith(f"{share:.1%} slower: ")
+    assert "more compute" in why_lost(slow, best)
+
+
+def test_a_faster_plan_at_risk_lost_to_its_memory(found: Found) -> None:
+    assert found.at_risk
+    text = why_lost(found.at_risk, found.best[0])
+    assert "at risk of running out of memory" in text
+    assert f"{found.at_risk.memory.device / 2**30:.1f} GiB" in text
+    assert "faster" in text
+
+
+def test_an_equal_plan_differs_in_memory_alone() -> None:
+    inputs = question(llama_8b(), "1x8:h100", global_batch=64, sequence_length=8192)
+    estimate = estimate_each([plan_of(inputs, tp=2)], inputs)[0]
+    assert why_lost(estimate, estimate).startswith("as fast")
+
+
+def test_assumptions_tell_what_the_command_guessed() -> None:
+    job = job_of(8192, None, "4M")
+    inputs = question(llama_8b(), "2x8:h100").replace(job=job)
+    assert (job.global_batch, job.tokens_per_step) == (512, 2**22)
+    told_of = assumptions(inputs)
+    assert any("4M" in line and str(2**22) in line for line in told_of)
+    assert any("Network" in line and "50 GB/s" in line for line in told_of)
+    assert any("megatron-core" in line for line in told_of)
+    assert len(told_of) == len(set(told_of))
+
+
+def test_a_batch_of_whole_sequences_is_no_assumption() -> None:
+    assert job_of(8192, None, "81920").assumptions == ()
+    assert not any("in a batch" in line for line in assumptions(question(llama_8b(), "2x8:h100")))

@@ -1,0 +1,250 @@
+"""The command: what each of its questions answers, on screen and as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands import LLAMA, asked, question
+
+DATA = Path(__file__).parent / "data" / "hf_configs"
+LLAMA_8B = DATA / "meta-llama--Meta-Llama-3.1-8B.json"
+VISION = DATA / "Qwen--Qwen3-VL-8B-Instruct.json"
+SITE = """
+accelerator = "h100"
+nodes = 2
+[[levels]]
+name = "nvlink"
+size = 8
+bandwidth = "450GB/s"
+[[levels]]
+name = "spine"
+size = 16
+bandwidth = "400Gb/s"
+latency = "9us"
+"""
+
+
+def planned(*arguments: str) -> dict[str, Any]:
+    """The plan file that a command prints."""
+    answer = asked(*arguments, "--json")
+    assert (answer.code, answer.err) == (0, "")
+    document: dict[str, Any] = answer.document
+    return document
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plans") / "plan.json"
+    path.write_text(asked("plan", *LLAMA, "--json").out, "utf-8")
+    return path
+
+
+def test_plan_prints_a_screen() -> None:
+    answer, best = asked("plan", *LLAMA), planned("plan", *LLAMA)["plans"][0]
+    assert (answer.code, answer.err) == (0, "")
+    assert "1 x 8 h100-sxm-80gb" in answer.out
+    assert best["memory"]["verdict"] in answer.out
+    assert f"tp{best['plan']['tp']} " in answer.out
+    assert f"{best['mfu']:.1%}" in answer.out
+
+
+def test_plan_prints_five_plans_or_as_many_as_asked() -> None:
+    assert len(planned("plan", *LLAMA)["plans"]) == 5
+    assert len(planned("plan", *LLAMA, "--top", "2")["plans"]) == 2
+    everything = planned("plan", *LLAMA, "--top", "100000")
+    assert len(everything["plans"]) == everything["fitting"]
+
+
+def test_the_answer_is_the_same_every_time() -> None:
+    first, second = (planned("plan", *LLAMA) for _ in range(2))
+    assert first | {"elapsed_s": 0} == second | {"elapsed_s": 0}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "sequences", "guessed"),
+    [
+        ("4M", 512, "4194304"),
+        ("1.5M", 192, "1572864"),
+        ("0.5M", 64, "524288"),
+        ("512k", 64, "524288"),
+        ("524288", 64, None),
+        ("81920k", 10000, None),
+    ],
+)
+def test_a_batch_in_tokens(tokens: str, sequences: int, guessed: str | None) -> None:
+    document = planned("plan", *question(global_batch=None, global_batch_tokens=tokens))
+    assert document["inputs"]["job"]["global_batch"] == sequences
+    told = [line for line in document["assumptions"] if "tokens in a batch" in line]
+    assert [tokens in line and guessed in line for line in told] == ([True] if guessed else [])
+
+
+@pytest.mark.parametrize(
+    ("option", "field", "text", "count"),
+    [("seq_len", "sequence_length", "8k", 8000), ("global_batch", "global_batch", "0.064k", 64)],
+)
+def test_counts_take_a_decimal_prefix(option: str, field: str, text: str, count: int) -> None:
+    assert planned("plan", *question(**{option: text}))["inputs"]["job"][field] == count
+
+
+def test_a_precision_in_capitals() -> None:
+    assert planned("plan", *question(precision="BF16"))["inputs"]["job"]["precision"] == "bf16"
+
+
+def test_tokens_to_train_on_give_the_days() -> None:
+    document = planned("plan", *LLAMA, "--tokens", "15T")
+    assert document["inputs"]["job"]["tokens"] == 15 * 10**12
+    days = 15e12 / (64 * 8192) * document["plans"][0]["step_time_s"] / 86400
+    assert f"{days:,.1f} days" in " ".join(asked("plan", *LLAMA, "--tokens", "15T").out.split())
+
+
+def test_a_config_a_folder_a_name_and_a_link_are_the_same_model(tmp_path: Path) -> None:
+    shutil.copy(LLAMA_8B, tmp_path / "config.json")
+    (tmp_path / "link").symlink_to(tmp_path)
+    sources = [str(LLAMA_8B), str(tmp_path), str(tmp_path / "link" / "config.json"), "LLAMA_3.1_8B"]
+    answers = [asked("model", source, "--json").document["parameters"] for source in sources]
+    assert answers == [8030261248] * 4
+    times = {planned("plan", *question(model=source))["plans"][0]["step_time_s"] for source in sources}
+    assert len(times) == 1
+
+
+def test_of_a_multimodal_model_the_text_alone() -> None:
+    document = planned("plan", *question(model=str(VISION)), "--text-only")
+    assert document["inputs"]["model"]["family"].startswith("qwen3")
+    assert any("vision" in line.lower() or "text" in line.lower() for line in document["assumptions"])
+
+
+def test_a_cluster_from_a_file_a_name_and_a_short_form(tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text(SITE, "utf-8")
+    described = planned("plan", *question(cluster=str(path)))["inputs"]["cluster"]
+    assert (described["name"], described["num_nodes"], described["levels"][1]["latency_s"]) == ("site", 2, 9e-6)
+    for cluster, ranks in (("2xdgx-h100", 16), ("dgx-h100", 8), (" 2X8:H100 ", 16), ("2×8:h100", 16)):
+        given = planned("plan", *question(cluster=cluster))["inputs"]["cluster"]
+        assert given["num_nodes"] * given["gpus_per_node"] == ranks
+
+
+def test_fp16_on_an_accelerator_without_bf16() -> None:
+    document = planned("plan", *question(model="gpt2-xl", cluster="1x8:v100", seq_len="1024", precision="fp16"))
+    assert document["inputs"]["job"]["precision"] == "fp16"
+
+
+def test_explain_fills_in_what_is_not_said() -> None:
+    document = planned("explain", *LLAMA, "--tp", "2", "--pp", "2")
+    (entry,) = document["plans"]
+    assert entry["plan"] | {"tp": 2, "sp": True, "pp": 2, "dp": 2, "zero": 1, "num_microbatches": 32} == entry["plan"]
+    assert [stage["stage"] for stage in entry["stages"]] == [0, 1]
+    screen = asked("explain", *LLAMA, "--tp", "2", "--pp", "2")
+    assert screen.code == 0
+    assert "tp2 sp pp2 dp2 zero1 mbs1 m32" in screen.out
+    assert entry["memory"]["verdict"] in screen.out
+
+
+@pytest.mark.parametrize(
+    ("options", "fields"),
+    [
+        (["--tp", "2", "--no-sp"], {"sp": False}),
+        (["--zero", "0"], {"zero": 0, "dp": 8}),
+        (["--pp", "4", "--vpp", "4"], {"vpp": 4, "schedule": "interleaved"}),
+        (["--micro-batch", "2"], {"micro_batch": 2, "num_microbatches": 4}),
+        (["--recompute", "selective"], {"recompute": "selective"}),
+        (["--tp", "8", "--dp", "1"], {"dp": 1, "zero": 0}),
+    ],
+)
+def test_explain_takes_every_degree(options: list[str], fields: dict[str, Any]) -> None:
+    plan = planned("explain", *LLAMA, *options)["plans"][0]["plan"]
+    assert plan | fields == plan
+
+
+@pytest.mark.parametrize("rank", [1, 3, 5])
+def test_explain_takes_a_plan_of_a_file(plan_file: Path, rank: int) -> None:
+    wanted = json.loads(plan_file.read_text("utf-8"))["plans"][rank - 1]
+    entry = planned("explain", str(plan_file), "--rank", str(rank))["plans"][0]
+    assert {name: entry[name] for name in wanted if name != "lost"} == {k: v for k, v in wanted.items() if k != "lost"}
+    assert asked("explain", str(plan_file), "--rank", str(rank)).code == 0
+
+
+def test_an_explained_plan_is_a_plan_file_too(plan_file: Path, tmp_path: Path) -> None:
+    again = tmp_path / "explained.json"
+    again.write_text(asked("explain", str(plan_file), "--json").out, "utf-8")
+    assert planned("explain", str(again))["plans"] == planned("explain", str(plan_file))["plans"]
+
+
+def test_a_plan_file_with_a_byte_order_mark_is_read(plan_file: Path, tmp_path: Path) -> None:
+    marked = tmp_path / "marked.json"
+    marked.write_bytes(b"\xef\xbb\xbf" + plan_file.read_bytes())
+    assert planned("explain", str(marked))["plans"] == planned("explain", str(plan_file))["plans"]
+
+
+def test_model_counts() -> None:
+    document = asked("model", "mixtral-8x7b", "--json").document
+    assert (document["family"], document["parameters"]) == ("mixtral", 46702792704)
+    assert document["active_parameters"] < document["parameters"] == sum(document["by_part"].values())
+    screen = asked("model", "mixtral-8x7b")
+    assert screen.code == 0
+    assert "46702792704" in screen.out.replace(",", "")
+
+
+def test_model_takes_the_text_alone() -> None:
+    assert asked("model", str(VISION)).code == 2
+    assert asked("model", str(VISION), "--text-only", "--json").document["family"].startswith("qwen3")
+
+
+@pytest.mark.parametrize("kind", ["models", "accelerators", "clusters", "runtimes"])
+def test_catalog_lists_and_shows(kind: str) -> None:
+    listed = asked("catalog", kind, "--json").document
+    assert listed == sorted(listed, key=lambda entry: str(entry["id"]))
+    first = listed[0]["id"]
+    assert first in asked("catalog", kind).out
+    assert asked("catalog", kind, first, "--json").document["id"] == first
+    assert first in asked("catalog", kind, first).out
+
+
+def test_an_alias_finds_its_entry() -> None:
+    assert asked("catalog", "accelerators", "H100_SXM", "--json").document["id"] == "h100-sxm-80gb"
+
+
+def test_a_name_with_brackets_is_shown_as_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "odd.toml"
+    kind = '[kinds."[/x]"]\nattention = { heads = 32, kv_heads = 8 }\nmlp = { ffn_size = 14336 }\n'
+    path.write_text(f'name = "[bold]"\nhidden_size = 4096\nvocab_size = 32000\nlayers = 8\n{kind}', "utf-8")
+    answer = asked("model", str(path))
+    assert (answer.code, answer.err) == (0, "")
+    assert "[bold]" in answer.out
+    assert "[/x]" in answer.out
+
+
+def installed(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    command = [sys.executable, "-m", "meshwright.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, env=os.environ | environment)
+
+
+def test_exit_codes_reach_the_shell() -> None:
+    fine, wrong = installed("catalog", "runtimes"), installed("catalog", "runtime")
+    assert (fine.returncode, fine.stderr) == (0, "")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "runtimes" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
+def test_a_terminal_without_unicode_still_gets_its_answer() -> None:
+    ran = installed("plan", *LLAMA, PYTHONIOENCODING="ascii")
+    assert "Traceback" not in ran.stderr
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", [["catalog", "models"], ["catalog", "models", "--json"], ["--help"]])
+def test_a_full_disk_is_one_message(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "meshwright.cli", *arguments]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30)
+    assert (ran.returncode, ran.stderr) == (1, "meshwright: cannot write the answer: No space left on device\n")
