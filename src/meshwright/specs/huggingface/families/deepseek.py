@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, field_validator
 
 from meshwright.specs.huggingface.decoder import PlainHeads
 from meshwright.specs.huggingface.keys import Count, CountOrZero, Flag, spelled
-from meshwright.specs.model import Attention, Experts, LatentAttention
+from meshwright.specs.huggingface.routed import Routed, at_most
+from meshwright.specs.model import Attention, LatentAttention
 
 
-class DeepseekV3(PlainHeads):
+class DeepseekV3(PlainHeads, Routed):
     """DeepSeek-V3, arXiv:2412.19437; the file's `head_dim` and `num_key_value_heads` are not the attention's."""
 
     config_class: ClassVar[str] = "DeepseekV3Config"
@@ -28,13 +29,7 @@ class DeepseekV3(PlainHeads):
     first_k_dense_replace: CountOrZero
     moe_layer_freq: Count = 1
 
-    @field_validator("num_experts_per_tok")
-    @classmethod
-    def _at_most_all(cls, value: int, info: ValidationInfo) -> int:
-        count = info.data.get("n_routed_experts")
-        if count and value > count:
-            raise ValueError(f"cannot exceed n_routed_experts {count}")
-        return value
+    _at_most_all = field_validator("num_experts_per_tok")(at_most("n_routed_experts"))
 
     def is_moe(self, layer: int) -> bool:
         """From `first_k_dense_replace` on, every `moe_layer_freq`-th layer."""
@@ -55,15 +50,13 @@ class DeepseekV3(PlainHeads):
             ),
         )
 
-    def experts(self) -> Experts:
-        """Routed and shared experts; the shared ones are one block of their summed size."""
-        return Experts(
-            count=self.n_routed_experts,
-            active=self.num_experts_per_tok,
-            ffn_size=self.moe_intermediate_size,
-            shared_ffn_size=(self.n_shared_experts or 0) * self.moe_intermediate_size,
-            activation=self.hidden_act,
-        )
+    def routed(self) -> tuple[int, int, int]:
+        """The sizes of the mixture."""
+        return self.n_routed_experts, self.num_experts_per_tok, self.moe_intermediate_size
+
+    def expert_details(self) -> dict[str, Any]:
+        """Shared experts, which are one block of their summed size."""
+        return {"shared_ffn_size": (self.n_shared_experts or 0) * self.moe_intermediate_size}
 
     def assumptions(self) -> list[str]:
         """A layer frequency that the transformers class does not know."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, field_validator
 
 from meshwright.specs.huggingface.decoder import AttentionBias
 from meshwright.specs.huggingface.keys import Count, CountOrZero, Flag, spelled
+from meshwright.specs.huggingface.routed import Routed, at_most
 from meshwright.specs.huggingface.windowed import Windowed
-from meshwright.specs.model import Experts
 
 
-class _AllMixture(Windowed):
+class _AllMixture(Routed, Windowed):
     """`intermediate_size` is the size of one expert."""
 
     num_local_experts: Count = Field(validation_alias=spelled("num_local_experts", "num_experts"))
@@ -23,27 +23,11 @@ class _AllMixture(Windowed):
         del layer
         return True
 
-    def experts(self) -> Experts:
-        """The mixture of experts."""
-        return Experts(
-            count=self.num_local_experts,
-            active=self.num_experts_per_tok,
-            ffn_size=self.intermediate_size,
-            activation=self.hidden_act,
-            **self.expert_details(),
-        )
+    def routed(self) -> tuple[int, int, int]:
+        """The sizes of the mixture."""
+        return self.num_local_experts, self.num_experts_per_tok, self.intermediate_size
 
-    def expert_details(self) -> dict[str, Any]:
-        """Fields of `Experts` in which the family differs."""
-        return {}
-
-    @field_validator("num_experts_per_tok")
-    @classmethod
-    def _at_most_all(cls, value: int, info: ValidationInfo) -> int:
-        count = info.data.get("num_local_experts")
-        if count and value > count:
-            raise ValueError(f"cannot exceed num_local_experts {count}")
-        return value
+    _at_most_all = field_validator("num_experts_per_tok")(at_most("num_local_experts"))
 
 
 class Mixtral(_AllMixture):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from meshwright.specs.huggingface.decoder import AttentionBias, Decoder
+from meshwright.specs.huggingface.decoder import AttentionBias
 from meshwright.specs.huggingface.keys import Count, CountOrZero, Flag, spelled
+from meshwright.specs.huggingface.routed import Routed, at_most
 from meshwright.specs.huggingface.windowed import Windowed
-from meshwright.specs.model import Experts
 
 
 class _Sliding(Windowed):
@@ -56,7 +56,7 @@ class Qwen3(AttentionBias, Qwen2):
         return super().attention_details() | {"qk_norm": "head"}
 
 
-class _Mixture(Decoder):
+class _Mixture(Routed):
     """Which layers are mixtures: `mlp_only_layers` and `decoder_sparse_step`."""
 
     num_experts: CountOrZero = Field(validation_alias=spelled("num_experts", "num_local_experts"))
@@ -70,27 +70,11 @@ class _Mixture(Decoder):
         sparse = (layer + 1) % self.decoder_sparse_step == 0
         return self.num_experts > 0 and sparse and layer not in (self.mlp_only_layers or ())
 
-    def experts(self) -> Experts:
-        """The mixture of experts."""
-        return Experts(
-            count=self.num_experts,
-            active=self.num_experts_per_tok,
-            ffn_size=self.moe_intermediate_size,
-            activation=self.hidden_act,
-            **self.expert_details(),
-        )
+    def routed(self) -> tuple[int, int, int]:
+        """The sizes of the mixture."""
+        return self.num_experts, self.num_experts_per_tok, self.moe_intermediate_size
 
-    def expert_details(self) -> dict[str, Any]:
-        """Fields of `Experts` in which the family differs."""
-        return {}
-
-    @field_validator("num_experts_per_tok")
-    @classmethod
-    def _at_most_all(cls, value: int, info: ValidationInfo) -> int:
-        count = info.data.get("num_experts")
-        if count and value > count:
-            raise ValueError(f"cannot exceed num_experts {count}")
-        return value
+    _at_most_all = field_validator("num_experts_per_tok")(at_most("num_experts"))
 
 
 class Qwen2Moe(_Mixture, _Sliding):
