@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from meshwright import errors
+from meshwright.textbook.cli import app as textbook
 from meshwright.units import parse_count
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ RuntimeName = Annotated[str, typer.Option("--runtime", help="a runtime of the ca
 TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal model, the language model alone")]
 AsJson = Annotated[bool, typer.Option("--json", help="print the plan file instead of a screen")]
 Degree = Annotated[int, typer.Option(min=1)]
+
+app.add_typer(textbook, name="textbook")
 
 
 @app.command()

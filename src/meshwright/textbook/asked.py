@@ -1,0 +1,121 @@
+"""Asked: a question of the command line, put together from files, flags and a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from meshwright.errors import InvalidInput
+from meshwright.textbook.analyzer import HARDWARE_KEYS, MODEL_KEYS, PARALLEL_KEYS
+from meshwright.textbook.checks import Checks
+from meshwright.textbook.files import read_object
+from meshwright.textbook.memory import MODEL_SIZES, estimate_4d_memory
+from meshwright.textbook.metadata import read_metadata
+from meshwright.textbook.searcher import Searcher
+
+if TYPE_CHECKING:
+    from meshwright.specs.model import Model
+    from meshwright.textbook.beside import Beside
+
+    Planner = tuple[Model | None, str | None]
+
+CONFIGS = {"model_config": MODEL_KEYS, "parallel_config": PARALLEL_KEYS, "hardware_config": HARDWARE_KEYS}
+
+
+def analyzer_question(file: Path | None, flags: Mapping[str, Any], model: Model | None) -> list[Any]:
+    """The analyzer's three dictionaries: the file's, then the model's sizes, then the flags; the later ones win."""
+    checks = Checks("the file" if file is None else f"analyzer file {str(file)!r}")
+    given: dict[str, Any] = {name: {} for name in CONFIGS}
+    if file:
+        given |= checks.keys("", read_object(file, "analyzer file"), (), tuple(CONFIGS))
+    checks.done()
+    sizes = {key: getattr(model, key) for key in MODEL_KEYS[:3]} if model else {}
+    sizes |= {key: value for key, value in flags.items() if value is not None}
+    for name, keys in CONFIGS.items():
+        if isinstance(given[name], dict):
+            given[name] = given[name] | {key: sizes[key] for key in keys if key in sizes}
+    return [given[name] for name in CONFIGS]
+
+
+def memory_question(flags: Mapping[str, Any], model: Model | None) -> dict[str, Any]:
+    """The estimator's sizes: the model's, then the flags. Raises `InvalidSpec` naming what is missing."""
+    sizes: dict[str, Any] = {}
+    if model:
+        from meshwright.textbook.llama import llama_sizes
+
+        sizes |= llama_sizes(model)
+    sizes |= {key: value for key, value in flags.items() if value is not None}
+    checks = Checks("the question")
+    for key in (*MODEL_SIZES, "sequence_length"):
+        if key not in sizes:
+            rest = " or --model" if key in MODEL_SIZES else ""
+            checks.fault(key, f"is missing; give --{key.replace('_', '-')}{rest}")
+    checks.done()
+    return sizes
+
+
+def memory_answer(
+    question: dict[str, Any], degrees: Mapping[str, int | None], num_micro_batches: int | None, planner: Planner
+) -> tuple[dict[str, Any], Beside | None]:
+    """The estimator's answer for one configuration, degrees that were not given being 1, and the planner's beside it.
+
+    num_micro_batches: for the planner; None: as many as there are stages. planner: model and cluster, None if none.
+    """
+    filled = {axis: 1 if degree is None else degree for axis, degree in degrees.items()}
+    answer = estimate_4d_memory(**question | filled)
+    model, cluster = planner
+    if cluster is None:
+        return answer, None
+    from meshwright.textbook.beside_memory import memory_beside
+
+    count = filled["pp"] if num_micro_batches is None else num_micro_batches
+    batches = (question["sequence_length"], question["micro_batch_size"], count)
+    return answer, memory_beside(compared(model, cluster), cluster, filled, batches, answer)
+
+
+def no_degrees(given: Mapping[str, Any]) -> None:
+    """Refuse degrees and a cluster beside `--gpus`, which asks for all of them."""
+    named = [f"--{name}" for name, value in given.items() if value is not None]
+    if named:
+        raise InvalidInput(f"--gpus asks for every configuration; leave out {', '.join(named)}, or leave out --gpus")
+
+
+def compared(model: Model | None, cluster: str) -> Model:
+    """The model that the planner prices beside a closed form; raises `InvalidInput` without one."""
+    if model is None:
+        raise InvalidInput(
+            f"--cluster {cluster} compares with the planner, which needs --model: a config.json or a name"
+        )
+    return model
+
+
+def searched(metadata: tuple[Path, Path], output: Path, top: int, asked: tuple[Any, ...]) -> dict[str, Any]:
+    """The searcher's answer as the screen and JSON show it; the planner's beside it.
+
+    metadata: files of cluster and model; asked: model, cluster, sequence length, global batch for the planner, None
+    where not given; all of them are read before the search starts.
+    """
+    from meshwright.textbook.beside_search import planner_inputs, search_beside
+    from meshwright.textbook.progress import search_progress
+
+    cluster = read_metadata(metadata[0], "cluster metadata")
+    model = read_metadata(metadata[1], "model metadata")
+    searcher = Searcher()
+    space = searcher.space(cluster, model)
+    inputs = planner_inputs(model, *asked)
+    with search_progress() as progress:
+        best = searcher.search(cluster, model, output, progress=progress)
+    parts = {degrees: searcher.time_parts((*degrees, cluster, model)) for degrees in space}
+    fastest = sorted(space, key=lambda degrees: sum(parts[degrees]))[:top]
+    return {
+        "best": list(best),
+        "ms": sum(parts[best]),
+        "evaluated": len(space),
+        "output": str(output),
+        "fastest": [
+            {"degrees": list(each), "ms": sum(parts[each]), "parts": parts[each]._asdict()} for each in fastest
+        ],
+        "beside": search_beside((cluster, model), best, inputs),
+        "left_out": list(searcher.LEFT_OUT),
+    }

@@ -1,0 +1,95 @@
+"""Beside: a closed form's answer next to the planner's, with the difference and its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from meshwright.answers.ask import given
+from meshwright.cost.comms.collectives import sent_bytes
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.step import estimate_each
+from meshwright.errors import InvalidInput
+from meshwright.layout.legality import require_legal
+from meshwright.layout.named import plan_of
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import Job
+from meshwright.specs.model import Model
+from meshwright.specs.read_cluster import read_cluster
+
+MOST = 10**7
+"""Tokens, sequences, micro-batches or ranks; products of a few such still fit in 64 bits."""
+
+
+class Row(NamedTuple):
+    """One quantity, twice."""
+
+    quantity: str
+    unit: str
+    closed_form: float
+    planner: float
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row with the planner's answer less the closed form's, also relative to it (None where that is 0)."""
+        difference = self.planner - self.closed_form
+        relative = difference / self.closed_form if self.closed_form else None
+        return self._asdict() | {"difference": difference, "relative": relative}
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What the planner says about the same degrees, or why it says nothing."""
+
+    rows: tuple[Row, ...] = ()
+    notes: tuple[str, ...] = ()
+    refused: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        rows = [row.to_dict() for row in self.rows]
+        return {"rows": rows, "notes": list(self.notes), "refused": self.refused}
+
+
+def priced(
+    model: Model,
+    cluster: str,
+    degrees: dict[str, int],
+    batches: tuple[int, int, int],
+    compare: Callable[[Estimate, Inputs], Beside],
+) -> Beside:
+    """The comparison on the planner's estimate for these degrees, or its refusal.
+
+    degrees: tp, pp, cp and dp; batches: sequence length in tokens, micro-batch in sequences, number of micro-batches.
+    Raises `InvalidInput` for a cluster that cannot be read.
+    """
+    sequence, size, count = batches
+    site = read_cluster(cluster)
+    if max(*batches, *degrees.values()) > MOST:
+        return Beside(refused=f"a size or degree is beyond {MOST}, the largest that it takes")
+    try:
+        inputs = given(model, site, Job(sequence_length=sequence, global_batch=size * count * degrees["dp"]))
+        tp, pp, cp, dp = (degrees[axis] for axis in ("tp", "pp", "cp", "dp"))
+        plan = plan_of(inputs, tp=tp, pp=pp, cp=cp, dp=dp, micro_batch=size)
+        require_legal(plan, inputs)
+        return compare(estimate_each([plan], inputs)[0], inputs)
+    except InvalidInput as error:
+        return Beside(refused=str(error))
+
+
+def data_parallel_bytes(estimate: Estimate) -> float:
+    """Bytes that one rank of the worst stage sends per step to sum gradients and, with ZeRO, to gather parameters."""
+    memory, ranks = estimate.memory, estimate.plan.dp * estimate.plan.cp
+    if not estimate.plan.zero:
+        return float(sent_bytes("all_reduce", memory.gradients, ranks))
+    scattered = sent_bytes("reduce_scatter", memory.gradients, ranks)
+    return float(scattered + sent_bytes("all_gather", memory.parameters, ranks))
+
+
+def time_note(estimate: Estimate) -> str:
+    """The step and what of its communication nothing hides, which a volume cannot say."""
+    time, step = estimate.time, estimate.step_time_s
+    exposed = {"tp": time.exposed_tp_s, "dp": time.exposed_dp_s, "pp": time.exposed_pp_s}
+    shares = ", ".join(f"{axis} {float(seconds) / step:.1%}" for axis, seconds in exposed.items())
+    return f"the planner's step takes {step:.4g} s; exposed communication as shares of it: {shares}"

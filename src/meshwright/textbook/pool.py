@@ -1,0 +1,59 @@
+"""Pool: a function over many arguments in processes, with progress."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+Progress = Callable[[int, int], None]
+"""Told after every result: (finished so far, in all)."""
+CHUNKS_PER_WORKER = 4
+
+
+def evaluated(
+    function: Callable[[Argument], Result],
+    arguments: Sequence[Argument],
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> list[Result]:
+    """The function's results in the order of its arguments.
+
+    function, arguments: picklable where processes do the work; progress: told after every result; executor: None
+    starts a process pool and ends it.
+    """
+    workers = max(min(os.cpu_count() or 1, len(arguments)), 1)
+    chunk = max(len(arguments) // (workers * CHUNKS_PER_WORKER), 1)
+    results: list[Result] = []
+    with _given_or_own(executor, workers) as pool:
+        for result in pool.map(_call, ((function, argument) for argument in arguments), chunksize=chunk):
+            results.append(result)
+            if progress:
+                progress(len(results), len(arguments))
+    return results
+
+
+def _call(task: tuple[Callable[[Argument], Result], Argument]) -> Result:
+    """The worker: a module-level function, so that processes can be told of it."""
+    function, argument = task
+    return function(argument)
+
+
+@contextmanager
+def _given_or_own(executor: Executor | None, workers: int) -> Iterator[Executor]:
+    """The executor that was given, or a process pool.
+
+    Newer Pythons warn that forking beside threads may deadlock; the workers only do arithmetic and take no lock.
+    """
+    if executor is not None:
+        yield executor
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
+        with ProcessPoolExecutor(max_workers=workers) as pool:
+            yield pool
