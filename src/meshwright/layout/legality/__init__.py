@@ -53,26 +53,35 @@ def faults(plan: Plan, inputs: Inputs) -> list[Fault]:
     return [Fault(rule.name, rule.reason(plan, inputs)) for rule in rules_of(inputs) if not rule.legal(plan, inputs)]
 
 
+def unmodelled(plan: Plan, inputs: Inputs) -> list[Fault]:
+    """What of one plan is not priced, or not for this runtime, with what is."""
+    runtime = inputs.runtime
+    schedule, recompute = SCHEDULE_NAMES[plan.schedule], RECOMPUTE_NAMES[plan.recompute]
+    faults = [
+        Fault(axis, f"{getattr(plan, axis)}: this axis is not modelled yet; use {axis} 1")
+        for axis in ("cp", "ep", "etp")
+        if getattr(plan, axis) != 1
+    ]
+    if plan.zero not in runtime.zero_stages:
+        stages = ", ".join(map(str, runtime.zero_stages))
+        faults.append(Fault("zero", f"ZeRO {plan.zero} is not modelled for {runtime.id}; its stages: {stages}"))
+    if plan.sp and not runtime.sequence_parallel:
+        faults.append(Fault("sp", f"is not modelled for {runtime.id}; use no sp"))
+    for name, value, known in (
+        ("schedule", schedule, runtime.schedules),
+        ("recompute", recompute, runtime.recompute),
+    ):
+        if value not in known:
+            faults.append(Fault(name, f"{value} is not modelled for {runtime.id}; it has {', '.join(known)}"))
+    return faults
+
+
 def require_legal(plan: Plan, inputs: Inputs) -> None:
     """Raise `IllegalPlan` with every broken rule, or `NotModelled` for what is not priced yet."""
     require_modelled(inputs)
-    for axis in ("cp", "ep", "etp"):
-        if getattr(plan, axis) != 1:
-            raise NotModelled(f"{axis} {getattr(plan, axis)}: this axis is not modelled yet; use {axis} 1")
-    runtime = inputs.runtime
-    if plan.zero not in runtime.zero_stages:
-        stages = ", ".join(map(str, runtime.zero_stages))
-        raise NotModelled(f"ZeRO {plan.zero} is not modelled for {runtime.id}; its stages: {stages}")
-    if plan.sp and not runtime.sequence_parallel:
-        raise NotModelled(f"sp is not modelled for {runtime.id}; use no sp")
-    schedule = SCHEDULE_NAMES[plan.schedule]
-    if schedule not in runtime.schedules:
-        raise NotModelled(
-            f"schedule {schedule} is not modelled for {runtime.id}; it has {', '.join(runtime.schedules)}"
-        )
-    name = RECOMPUTE_NAMES[plan.recompute]
-    if name not in runtime.recompute:
-        raise NotModelled(f"recompute {name} is not modelled for {runtime.id}; it has {', '.join(runtime.recompute)}")
+    unpriced = unmodelled(plan, inputs)
+    if unpriced:
+        raise NotModelled("; ".join(f"{fault.where} {fault.what}" for fault in unpriced))
     small = [(name, value) for name, value in plan.to_dict().items() if name not in _NAMES and value < 1]
     if small:
         raise IllegalPlan(f"plan {plan}", [Fault(name, f"is {value}; it must be 1 or more") for name, value in small])

@@ -1,0 +1,167 @@
+"""The command `meshwright`: thin; every answer is made elsewhere."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from meshwright import errors
+from meshwright.cli.one_plan import of_one_plan
+from meshwright.cli.options import (
+    AsJson,
+    ClusterName,
+    GlobalBatch,
+    GlobalBatchTokens,
+    ModelName,
+    Precision,
+    RuntimeName,
+    SequenceLength,
+    TextOnly,
+    Tokens,
+    inputs_of,
+    positive,
+)
+from meshwright.textbook.cli import app as textbook
+
+if TYPE_CHECKING:
+    from meshwright.layout.plan import Plan
+    from meshwright.specs.inputs import Inputs
+
+app = typer.Typer(
+    name="meshwright",
+    help="Plan distributed training of large language models: which layout fits, how fast it is, and why.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(textbook, name="textbook")
+
+
+@app.command()
+def plan(
+    model: ModelName,
+    cluster: ClusterName,
+    seq_len: SequenceLength,
+    global_batch: GlobalBatch = None,
+    global_batch_tokens: GlobalBatchTokens = None,
+    precision: Precision = "bf16",
+    tokens: Tokens = None,
+    runtime: RuntimeName = "megatron-core",
+    top: Annotated[int, typer.Option(parser=positive, metavar="COUNT", help="how many plans to show")] = 5,
+    text_only: TextOnly = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the best plans for a model on a cluster."""
+    from meshwright.answers.plan_file import plan_document
+    from meshwright.answers.plan_table import plan_screen
+    from meshwright.answers.progress import shown_progress
+    from meshwright.search.find import find
+    from meshwright.search.rescue import nothing_fits
+
+    batch = (global_batch, global_batch_tokens)
+    inputs = inputs_of(model, cluster, seq_len, batch, precision, tokens, runtime, text_only)
+    with shown_progress() as progress:
+        found = find(inputs, top=top, progress=progress)
+        if not found.best:
+            raise nothing_fits(found)
+    _show(plan_document(found) if as_json else plan_screen(found), as_json)
+
+
+@app.command()
+@of_one_plan
+def explain(inputs: Inputs, plan: Plan, as_json: bool) -> None:
+    """Price one plan and show where its memory and time go."""
+    import time
+
+    from meshwright.answers.explain_table import explain_screen
+    from meshwright.answers.plan_file import explain_document
+    from meshwright.cost.step import estimate_each
+    from meshwright.layout.legality import require_legal
+
+    started = time.perf_counter()
+    require_legal(plan, inputs)
+    estimate = estimate_each([plan], inputs)[0]
+    document = explain_document(estimate, inputs, time.perf_counter() - started)
+    _show(document if as_json else explain_screen(estimate, inputs), as_json)
+
+
+@app.command()
+@of_one_plan
+def check(inputs: Inputs, plan: Plan, as_json: bool) -> None:
+    """Hold one plan against every rule of its runtime, each green or red; exit code 2 if one is broken."""
+    from meshwright.answers.check_table import check_document, check_screen, is_legal
+
+    _show(check_document(plan, inputs) if as_json else check_screen(plan, inputs), as_json)
+    if not is_legal(plan, inputs):
+        raise typer.Exit(2)
+
+
+@app.command(name="model")
+def show_model(
+    source: Annotated[str, typer.Argument(help="config.json, its folder, a TOML file or a catalogue name")],
+    text_only: TextOnly = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show a model's architecture, its parameters by part, and the degrees that divide it."""
+    from meshwright.answers.model_table import model_document, model_screen
+    from meshwright.specs.read_model import read_model
+
+    model = read_model(source, text_only=text_only)
+    _show(model_document(model) if as_json else model_screen(model), as_json)
+
+
+@app.command()
+def catalog(
+    kind: Annotated[str, typer.Argument(help="models, accelerators, clusters or runtimes")],
+    name: Annotated[str | None, typer.Argument(help="one entry, with its sources")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what the catalogue holds, or show one entry with its sources."""
+    from meshwright.answers.catalog_table import catalog_document, catalog_screen
+
+    _show(catalog_document(kind, name) if as_json else catalog_screen(kind, name), as_json)
+
+
+def main() -> None:
+    """Run the command; it exits with 2 for a wrong question, 3 where no plan fits, 1 where no answer is written."""
+    codecs.register_error("plain", _plain)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="plain")
+    try:
+        app()
+    except errors.InvalidInput as error:
+        _fail(error, 2)
+    except errors.NothingFits as error:
+        _fail(error, 3)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        _fail(f"cannot write the answer: {error.strerror}", 1)
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """What a terminal shows in place of characters that it does not have: bars stay bars."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join("#" if character == "█" else "?" for character in missing), error.end
+
+
+def _fail(error: object, code: int) -> NoReturn:
+    print(f"meshwright: {error}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _show(answer: Any, as_json: bool) -> None:
+    if as_json:
+        import json
+
+        print(json.dumps(answer, indent=2, allow_nan=False), flush=True)
+        return
+    from rich.console import Console
+
+    Console(markup=False, emoji=False, highlight=False).print(answer)

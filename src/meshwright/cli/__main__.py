@@ -1,0 +1,5 @@
+"""`python -m meshwright.cli`."""
+
+from meshwright.cli import main
+
+main()

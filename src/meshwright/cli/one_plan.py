@@ -1,0 +1,114 @@
+"""Commands about one plan, given by its degrees or taken from a plan file."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from meshwright import errors
+from meshwright.cli.options import (
+    SEQUENCE_HELP,
+    AsJson,
+    Degree,
+    GlobalBatch,
+    GlobalBatchTokens,
+    Precision,
+    RuntimeName,
+    TextOnly,
+    Tokens,
+    count,
+    inputs_of,
+)
+
+if TYPE_CHECKING:
+    from meshwright.layout.plan import Plan
+    from meshwright.specs.inputs import Inputs
+
+
+def _one_plan(
+    context: typer.Context,
+    plan_file: Annotated[Path | None, typer.Argument(help="a plan file, instead of all the options")] = None,
+    rank: Annotated[int | None, typer.Option(min=1, help="which plan of the file; default: the first")] = None,
+    model: Annotated[str | None, typer.Option(help="as in plan")] = None,
+    cluster: Annotated[str | None, typer.Option(help="as in plan")] = None,
+    seq_len: Annotated[int | None, typer.Option(parser=count, metavar="COUNT", help=SEQUENCE_HELP)] = None,
+    global_batch: GlobalBatch = None,
+    global_batch_tokens: GlobalBatchTokens = None,
+    precision: Precision = "bf16",
+    tokens: Tokens = None,
+    runtime: RuntimeName = "megatron-core",
+    tp: Degree = 1,
+    sp: Annotated[bool | None, typer.Option(help="default: on where tp > 1 and the runtime has it")] = None,
+    cp: Degree = 1,
+    pp: Degree = 1,
+    vpp: Degree = 1,
+    dp: Annotated[int | None, typer.Option(min=1, help="default: what the other degrees leave")] = None,
+    ep: Degree = 1,
+    etp: Degree = 1,
+    zero: Annotated[
+        int | None, typer.Option(min=0, max=3, help="default: 1 where dp > 1 and the runtime has it")
+    ] = None,
+    micro_batch: Degree = 1,
+    recompute: Annotated[str, typer.Option(help="none, selective or full")] = "none",
+    text_only: TextOnly = False,
+) -> tuple[Inputs, Plan]:
+    """The question and the one plan that a command is asked about."""
+    from meshwright.layout.named import plan_of
+
+    if plan_file:
+        _refuse_beside_file(context)
+        return _from_plan_file(plan_file, rank or 1)
+    if rank is not None:
+        raise errors.InvalidInput(f"--rank chooses a plan of a file: meshwright {context.info_name} PLAN.json --rank 2")
+    needed = {"--model": model, "--cluster": cluster, "--seq-len": seq_len}
+    missing = [name for name, value in needed.items() if value is None]
+    if missing or model is None or cluster is None or seq_len is None:
+        raise errors.InvalidInput(
+            f"{context.info_name} needs {', '.join(missing)}, or a plan file: meshwright {context.info_name} PLAN.json"
+        )
+    batch = (global_batch, global_batch_tokens)
+    inputs = inputs_of(model, cluster, seq_len, batch, precision, tokens, runtime, text_only)
+    axes = {"tp": tp, "cp": cp, "pp": pp, "vpp": vpp, "ep": ep, "etp": etp, "micro_batch": micro_batch}
+    return inputs, plan_of(inputs, **axes, sp=sp, dp=dp, zero=zero, recompute=recompute)
+
+
+def of_one_plan(answer: Callable[[Inputs, Plan, bool], None]) -> Callable[..., None]:
+    """A command about one plan: the options of `_one_plan`, and `--json`."""
+
+    def command(as_json: bool = False, **given: Any) -> None:
+        answer(*_one_plan(**given), as_json)
+
+    asked = inspect.signature(_one_plan, eval_str=True, locals={"Inputs": Any, "Plan": Any})
+    option = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
+    signature = asked.replace(parameters=[*asked.parameters.values(), option], return_annotation=None)
+    command.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+    command.__signature__ = signature  # type: ignore[attr-defined]
+    command.__name__, command.__doc__ = answer.__name__, answer.__doc__
+    return command
+
+
+def _refuse_beside_file(context: typer.Context) -> None:
+    """Refuse options that a plan file already answers."""
+    answered = [param for param in context.command.params if param.name not in ("plan_file", "rank", "as_json")]
+    sources = {param.opts[0]: context.get_parameter_source(param.name or "") for param in answered}
+    given = [option for option, source in sources.items() if source and source.name == "COMMANDLINE"]
+    if given:
+        raise errors.InvalidInput(
+            f"a plan file holds the whole question, so {', '.join(given)} cannot stand beside it: "
+            "leave out one or the other"
+        )
+
+
+def _from_plan_file(path: Path, rank: int) -> tuple[Inputs, Plan]:
+    from meshwright.answers.plan_file import read_plan_file
+
+    inputs, plans = read_plan_file(path)
+    if rank > len(plans):
+        raise errors.InvalidInput(
+            f"{str(path)!r} holds {len(plans)} plans; --rank {rank} asks beyond; use 1 to {len(plans)}"
+        )
+    return inputs, plans[rank - 1]

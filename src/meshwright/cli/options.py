@@ -1,0 +1,71 @@
+"""Options that commands share, and the question that they make."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshwright import errors
+from meshwright.units import parse_count
+
+if TYPE_CHECKING:
+    from meshwright.specs.inputs import Inputs
+
+
+def count(text: str) -> int:
+    """A whole number as `parse_count` reads it, or with a sign, which others have better words against."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return parse_count(text)
+    except errors.InvalidInput as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def positive(text: str) -> int:
+    """A whole number of 1 or more."""
+    whole = count(text)
+    if whole < 1:
+        raise typer.BadParameter(f"{errors.quoted(whole)}: it must be 1 or more")
+    return whole
+
+
+ModelName = Annotated[str, typer.Option("--model", help="config.json, its folder, a TOML file or a catalogue name")]
+ClusterName = Annotated[str, typer.Option("--cluster", help="NODESxGPUS:ACCELERATOR, a catalogue name or a TOML file")]
+SEQUENCE_HELP = "tokens in one sequence; 8k is 8000"
+SequenceLength = Annotated[int, typer.Option("--seq-len", parser=count, metavar="COUNT", help=SEQUENCE_HELP)]
+GlobalBatch = Annotated[
+    int | None, typer.Option("--global-batch", parser=count, metavar="COUNT", help="sequences in one step")
+]
+GlobalBatchTokens = Annotated[
+    str | None,
+    typer.Option(metavar="COUNT", help="instead of --global-batch: tokens in one step; 4M is 4194304 where that fits"),
+]
+Precision = Annotated[str, typer.Option(help="bf16 or fp16")]
+Tokens = Annotated[str | None, typer.Option(metavar="COUNT", help="tokens to train on in all, as 15T")]
+RuntimeName = Annotated[str, typer.Option("--runtime", help="a runtime of the catalogue")]
+TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal model, the language model alone")]
+AsJson = Annotated[bool, typer.Option("--json", help="print the plan file instead of a screen")]
+Degree = Annotated[int, typer.Option(min=1)]
+
+
+def inputs_of(
+    model: str,
+    cluster: str,
+    seq_len: int,
+    batch: tuple[int | None, str | None],
+    precision: str,
+    tokens: str | None,
+    runtime: str,
+    text_only: bool,
+) -> Inputs:
+    """The question that the options ask."""
+    from meshwright.answers.ask import given
+    from meshwright.specs.job import job_of
+    from meshwright.specs.read_model import read_model
+
+    job = job_of(seq_len, *batch, precision=precision, tokens=tokens)
+    return given(read_model(model, text_only=text_only), cluster, job, runtime)
