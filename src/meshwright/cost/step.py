@@ -10,8 +10,10 @@ from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost import schedules
 from meshwright.cost.comms.data import exposed_data_time, tied_embedding_time
 from meshwright.cost.comms.pipeline import exposed_pipeline_time
+from meshwright.cost.comms.sharded import exposed_sharded_time, sharded_exchange_time
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
+from meshwright.cost.memory.parameters import end_parameters
 from meshwright.cost.memory.stage import stage_memory, stage_parameters
 from meshwright.cost.unit import Units, UnitTime, unit_costs
 from meshwright.layout.plan import Plan
@@ -76,11 +78,7 @@ def _waterfall(
         whole_model = whole_model + layers * layer.total
     rows = plans.take(stages.plan)
     updates = np.maximum.reduceat(optimizer_time(rows, inputs, parameters), stages.start)
-    passes = (
-        stage_time.forward_total + stage_time.host_forward,
-        stage_time.backward_total + stage_time.host_backward,
-    )
-    exchanged = exposed_data_time(rows, inputs, parameters, *passes, stages.stage)
+    exchanged = _exchanged(plans, stages, units, stage_time, parameters, inputs)
     nothing = np.zeros(len(plans))
     return Waterfall(
         compute_s=count * (work.forward.total + work.backward.total),
@@ -88,11 +86,39 @@ def _waterfall(
         exposed_cp_s=nothing,
         exposed_ep_s=nothing,
         exposed_pp_s=exposed_pipeline_time(plans, inputs, work.total),
-        exposed_dp_s=np.maximum.reduceat(exchanged, stages.start) + tied_embedding_time(plans, inputs),
+        exposed_dp_s=exchanged,
         bubble_s=np.where(plans.pp > 1, schedules.bubble_time(plans.schedule, work.total, whole_model, plans.vpp), 0.0),
         optimizer_s=updates,
         host_s=count * work.host + inputs.runtime.host_s_per_step,
     )
+
+
+def _exchanged(
+    plans: Plans, stages: Stages, units: Units, stage_time: UnitTime, parameters: FloatColumn, inputs: Inputs
+) -> FloatColumn:
+    """Exposed seconds per step of what data parallelism exchanges, on the stage where it is most."""
+    if inputs.runtime.data_parallel == "fully_sharded":
+        return _sharded(plans, units, inputs) * plans.num_microbatches
+    forward = stage_time.forward_total + stage_time.host_forward
+    backward = stage_time.backward_total + stage_time.host_backward
+    rows = plans.take(stages.plan)
+    exchanged = exposed_data_time(rows, inputs, parameters, forward, backward, stages.stage)
+    worst: FloatColumn = np.maximum.reduceat(exchanged, stages.start) + tied_embedding_time(plans, inputs)
+    return worst
+
+
+def _sharded(plans: Plans, units: Units, inputs: Inputs) -> FloatColumn:
+    """Exposed seconds per micro-batch: layers and head beside their own passes, the embedding before and after all."""
+    ends = end_parameters(plans, inputs)
+    exposed: FloatColumn = np.sum(sharded_exchange_time(plans, inputs, ends.embedding), axis=0)
+    pieces = [
+        (ends.head, units.head, 1),
+        *zip(units.layer_parameters, units.layers, inputs.model.layers_per_kind, strict=True),
+    ]
+    for count, time, times in pieces:
+        passes = time.forward_total + time.host_forward, time.backward_total + time.host_backward
+        exposed = exposed + times * exposed_sharded_time(plans, inputs, count, *passes)
+    return exposed
 
 
 def _first_largest(values: FloatColumn, stages: Stages) -> IntColumn:

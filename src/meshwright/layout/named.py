@@ -25,7 +25,7 @@ def plan_of(
     """The plan with these degrees; not yet held against the runtime's rules.
 
     sp: None turns it on where tp > 1 and the runtime has it; dp: None takes what the other degrees leave of the
-    cluster; zero: None takes stage 1 where dp > 1 and the runtime has it. Micro-batches follow from the global batch.
+    cluster; zero: None takes the runtime's last stage where dp > 1. Micro-batches follow from the global batch.
     Raises `InvalidInput` for an unknown recompute kind.
     """
     codes = {name: code for code, name in RECOMPUTE_NAMES.items()}
@@ -42,7 +42,7 @@ def plan_of(
         dp=dp,
         ep=ep,
         etp=etp,
-        zero=int(dp > 1 and 1 in runtime.zero_stages) if zero is None else zero,
+        zero=(runtime.zero_stages[-1] if dp > 1 else 0) if zero is None else zero,
         micro_batch=micro_batch,
         num_microbatches=max(inputs.job.global_batch // max(micro_batch * dp, 1), 1),
         recompute=codes[recompute],

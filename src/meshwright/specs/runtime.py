@@ -79,6 +79,8 @@ class Runtime(Spec):
     """Release or commit that the behaviours below were read from."""
     rank_order: tuple[Literal["tp", "cp", "ep", "dp", "pp"], ...]
     """Axes, fastest first."""
+    data_parallel: Literal["replicated", "fully_sharded"]
+    """Every replica holds its weights whole, or each layer's are gathered from fp32 shards when it works (FSDP2)."""
     gradient_bytes: Literal[2, 4]
     """Bytes per parameter of the gradient buffer, and of its reduction."""
     attention_kernel: Literal["flash", "eager"]
@@ -88,7 +90,13 @@ class Runtime(Spec):
     fused_activation: bool
     """A gated activation's inner product is recomputed in backward instead of kept."""
     regathers_inputs: bool
-    """With sequence parallel, keeps the sharded input and gathers it again in backward."""
+    """With sequence parallel, keeps the sharded input and gathers it again in backward; else keeps the gathered one."""
+    keeps_statistics: bool
+    """Every layer keeps its norms' statistics and its rotary tables."""
+    selective_recompute: Literal["attention_core", "every_second_product"]
+    """What selective recomputation computes again."""
+    checkpoint_stops_early: bool
+    """Full recomputation leaves out the last reduction of a layer, which backward does not need."""
     cross_entropy: str
     """The implementation in use, a key of `cross_entropies`."""
     cross_entropies: dict[str, CrossEntropy]
@@ -111,7 +119,8 @@ class Runtime(Spec):
     sequence_parallel: bool
     """Can split norms and residuals over tp."""
     schedules: tuple[Literal["1f1b", "interleaved"], ...]
-    zero_stages: tuple[Literal[0, 1], ...]
+    zero_stages: tuple[Literal[0, 1, 2, 3], ...]
+    """Of a replicated runtime 0 and 1; of a fully sharded one 2 (weights stay gathered) and 3 (resharded)."""
     recompute: tuple[Literal["none", "selective", "full"], ...]
     rules: tuple[RuleReference, ...]
     assumed: tuple[str, ...] = ()
@@ -124,6 +133,10 @@ class Runtime(Spec):
         if self.cross_entropy not in self.cross_entropies:
             known = ", ".join(self.cross_entropies) or "none"
             faults.append(Fault("cross_entropy", f"{quoted(self.cross_entropy)} is not among cross_entropies: {known}"))
+        priced = {"replicated": {0, 1}, "fully_sharded": {2, 3}}[self.data_parallel]
+        if not self.zero_stages or not set(self.zero_stages) <= priced:
+            what = f"{list(self.zero_stages)} must be of {sorted(priced)} where data_parallel is {self.data_parallel}"
+            faults.append(Fault("zero_stages", what))
         if sorted(self.rank_order) != sorted(AXES):
             faults.append(Fault("rank_order", f"{list(self.rank_order)} must hold each of {', '.join(AXES)} once"))
         if faults:

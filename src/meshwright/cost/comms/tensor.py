@@ -49,7 +49,8 @@ def layer_tensor_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
     input-gradient product, while the input gradient's reduction runs beside the weight-gradient product
     (Megatron-LM, tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication). Without: 2 all-reduces
     forward and 2 backward, the latter beside the weight-gradient product. Where t exceeds the key and value heads, the
-    fused projection's output is gathered whole and its gradient reduced again. Full recomputation repeats the forward.
+    fused projection's output is gathered whole and its gradient reduced again. Full recomputation
+    repeats the forward, in some runtimes without its last reduction.
 
     plan: scalar or array (n,); layer: its compute, for the windows. Returns seconds.
     """
@@ -65,7 +66,9 @@ def layer_tensor_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
         backward = backward + _hidden(again, window, overlap.tensor_parallel_backward, inputs)
     for window in layer.column_weight_gradient:
         backward = backward + _hidden(exchange.leave, window, overlap.tensor_parallel_backward, inputs)
-    return TensorTime(forward, backward + np.where(plan.recompute == Recompute.FULL, forward, 0.0))
+    last = _hidden(exchange.leave, layer.forward.gemm / 4, overlap.tensor_parallel, inputs)
+    repeated = forward - (last if inputs.runtime.checkpoint_stops_early else 0.0)
+    return TensorTime(forward, backward + np.where(plan.recompute == Recompute.FULL, repeated, 0.0))
 
 
 def embedding_tensor_time(plan: Layout, inputs: Inputs) -> TensorTime:

@@ -17,10 +17,12 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers) -> Floats:
     """Seconds of the global norm, Adam and clearing the gradients, on the slowest rank.
 
     Of the n-th part of the parameters that the rank updates (n = dp c with ZeRO, else 1): gradients read twice (norm
-    and update), 12 bytes of states read and written, 2 bytes of weights written; all gradients cleared once.
+    and update), 12 bytes of states read and written, and, where replicas hold weights, 2 bytes of them written and all
+    gradients cleared once.
     parameters: on the rank, scalar or array (n,). Returns seconds. Source: traffic of a fused Adam (Apex FusedAdam).
     """
+    gradient, replicated = inputs.runtime.gradient_bytes, inputs.runtime.data_parallel == "replicated"
     owned = parameters / np.where(np.greater(plan.zero, 0), plan.dp * plan.cp, 1)
-    gradient = inputs.runtime.gradient_bytes
-    moved = owned * (2 * gradient + 2 * STATE_BYTES + WEIGHT_BYTES) + gradient * parameters
-    return elementwise_time(moved, inputs.cluster.accelerator) * inputs.cluster.site_derate
+    moved = owned * (2 * gradient + 2 * STATE_BYTES + (WEIGHT_BYTES if replicated else 0))
+    cleared = gradient * parameters if replicated else 0.0
+    return elementwise_time(moved + cleared, inputs.cluster.accelerator) * inputs.cluster.site_derate

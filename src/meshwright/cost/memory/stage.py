@@ -10,14 +10,11 @@ from meshwright.arrays import FloatColumn, Floats, Ints
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.memory.device import communicator_bytes
 from meshwright.cost.memory.parameters import end_parameters
+from meshwright.cost.memory.states import state_bytes
 from meshwright.cost.unit import Units
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
-
-WEIGHT_BYTES = 2
-OPTIMIZER_BYTES = 12
-FP32_BYTES = 4
 
 
 class Components(NamedTuple):
@@ -74,26 +71,30 @@ def stage_parameters(plans: Plans, stages: Stages, units: Units, inputs: Inputs)
 def stage_memory(plans: Plans, stages: Stages, units: Units, parameters: FloatColumn, inputs: Inputs) -> Components:
     """Bytes of every stage by component.
 
-    Weights 2 bytes a parameter, gradients as the runtime keeps them (2-byte ones with an fp32 copy of what the rank
-    updates), Adam 12 bytes divided by dp c with ZeRO;
-    activations of all micro-batches in flight; at the peak either the working set of one layer's backward or, on the
-    last stage, the logits, whichever is larger. parameters: shape (r,). Returns bytes, shape (r,).
+    States as `state_bytes` has them; activations of all micro-batches in flight; at the peak either the working set of
+    one layer's backward, with its whole gradients, or, on the last stage, the logits, whichever is larger.
+    parameters: shape (r,). Returns bytes, shape (r,).
     Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
     """
     plan, memory = stages.plan, inputs.runtime.memory
-    shards = np.where(plans.zero > 0, plans.dp * plans.cp, 1)
+    block = np.zeros(len(plan))
+    for kind, count in enumerate(units.layer_parameters):
+        block = np.maximum(block, (stages.layers[:, kind] > 0) * count[plan])
+    head = stages.head * end_parameters(plans, inputs).head[plan]
+    states = state_bytes(plans.take(plan), inputs, parameters, block, head)
     activations = stages.live_micro_batches * units.token_bytes[plan] + stages.head * units.head_memory.saved[plan]
     working = np.zeros(len(plan))
     for kind, layer in enumerate(units.layer_memory):
         activations = activations + stages.live_layers[:, kind] * layer.saved[plan]
         working = np.maximum(working, (stages.layers[:, kind] > 0) * layer.working[plan])
+    working = working + states.whole_gradients
     logits = stages.head * units.head_memory.working[plan]
     at_logits = logits > working
     messages = np.where(plans.pp > 1, 2 * message_bytes(plans, inputs), 0.0)
     components = Components(
-        parameters=WEIGHT_BYTES * parameters,
-        gradients=inputs.runtime.gradient_bytes * parameters + _gradient_copy(inputs) * parameters / shards[plan],
-        optimizer_states=OPTIMIZER_BYTES * parameters / shards[plan],
+        parameters=states.parameters,
+        gradients=states.gradients,
+        optimizer_states=states.optimizer_states,
         activations=activations,
         logits=np.where(at_logits, logits, 0.0),
         temporaries=np.where(at_logits, 0.0, working) + messages[plan],
@@ -103,8 +104,3 @@ def stage_memory(plans: Plans, stages: Stages, units: Units, parameters: FloatCo
         communicators=communicator_bytes(plans, inputs)[plan],
     )
     return components._replace(fragmentation=memory.fragmentation * components.allocated)
-
-
-def _gradient_copy(inputs: Inputs) -> int:
-    """Bytes per updated parameter of the fp32 gradient that Adam needs beside a 2-byte gradient buffer."""
-    return 0 if inputs.runtime.gradient_bytes == FP32_BYTES else FP32_BYTES

@@ -62,7 +62,7 @@ def unmodelled(plan: Plan, inputs: Inputs) -> list[Fault]:
         for axis in ("cp", "ep", "etp")
         if getattr(plan, axis) != 1
     ]
-    if plan.zero not in runtime.zero_stages:
+    if plan.zero not in runtime.zero_stages and (plan.zero or plan.dp * plan.cp > 1):
         stages = ", ".join(map(str, runtime.zero_stages))
         faults.append(Fault("zero", f"ZeRO {plan.zero} is not modelled for {runtime.id}; its stages: {stages}"))
     if plan.sp and not runtime.sequence_parallel:

@@ -22,12 +22,11 @@ def _query_heads_reason(plan: Plan, inputs: Inputs) -> str:
 
 
 def _kv_heads(plan: Layout, inputs: Inputs) -> Ints:
-    counts = {kind.attention.kv_heads for kind in inputs.model.layer_kinds}
-    return np.logical_and.reduce([(each % plan.tp == 0) | (plan.tp % each == 0) for each in counts])
+    return np.logical_and.reduce([(each % plan.tp == 0) | (plan.tp % each == 0) for each in _kv_head_counts(inputs)])
 
 
 def _kv_heads_reason(plan: Plan, inputs: Inputs) -> str:
-    counts = sorted({kind.attention.kv_heads for kind in inputs.model.layer_kinds})
+    counts = _kv_head_counts(inputs)
     broken = next(each for each in counts if each % plan.tp and plan.tp % each)
     degrees = [
         tp
@@ -38,6 +37,22 @@ def _kv_heads_reason(plan: Plan, inputs: Inputs) -> str:
         f"{broken} key-value heads neither divide by tp {plan.tp} nor divide it (replication); "
         f"nearest tp: {nearest(plan.tp, degrees)}"
     )
+
+
+def _kv_heads_divide(plan: Layout, inputs: Inputs) -> Ints:
+    return np.logical_and.reduce([each % plan.tp == 0 for each in _kv_head_counts(inputs)])
+
+
+def _kv_heads_divide_reason(plan: Plan, inputs: Inputs) -> str:
+    common = int(np.gcd.reduce(_kv_head_counts(inputs)))
+    return (
+        f"{common} key-value heads do not divide by tp {plan.tp}, and this runtime replicates none; "
+        f"nearest tp: {nearest(plan.tp, divisors(common))}"
+    )
+
+
+def _kv_head_counts(inputs: Inputs) -> list[int]:
+    return sorted({kind.attention.kv_heads for kind in inputs.model.layer_kinds})
 
 
 def _ffn_size(plan: Layout, inputs: Inputs) -> Ints:
@@ -76,6 +91,7 @@ def _ffn_sizes(inputs: Inputs) -> list[int]:
 RULES = (
     Rule("query_heads", _query_heads, _query_heads_reason),
     Rule("kv_heads", _kv_heads, _kv_heads_reason),
+    Rule("kv_heads_divide", _kv_heads_divide, _kv_heads_divide_reason),
     Rule("ffn_size", _ffn_size, _ffn_size_reason),
     Rule("sequence_parallel", _sequence_parallel, _sequence_parallel_reason),
 )

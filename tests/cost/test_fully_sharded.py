@@ -1,0 +1,95 @@
+"""Fully sharded data parallelism: what PyTorch 2.13 itself holds and sends, counted on fake tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from meshwright.cost.comms.collectives import sent_bytes
+from meshwright.cost.memory.activations import layer_memory
+from meshwright.cost.memory.parameters import end_parameters, layer_parameters
+from meshwright.cost.step import estimate_each, estimate_plans
+from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plans import Plans
+from meshwright.units import GIB
+from strategies import legal_plans, llama_8b, question
+
+KINDS = (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
+
+
+@pytest.mark.parametrize(
+    ("tp", "sp", "multiples"),
+    [(1, False, (41.16, 15.53, 2.00)), (8, True, (8.75, 4.19, 0.25)), (8, False, (12.26, 5.44, 2.00))],
+)
+def test_a_llama_layer_keeps_what_pytorch_counts(tp: int, sp: bool, multiples: tuple[float, ...]) -> None:
+    """As multiples of s b h for Llama-3 8B at 8192 tokens: no, per-operator selective and full recomputation."""
+    inputs = question(llama_8b(), "1x8:h100", "torchtitan", sequence_length=8192, global_batch=8)
+    (kind,) = inputs.model.layer_kinds
+    saved = [layer_memory(Plan(tp=tp, sp=sp, recompute=recompute), inputs, kind).saved for recompute in KINDS]
+    assert np.array(saved) / (8192 * 4096) == pytest.approx(multiples, abs=0.006)
+
+
+def test_one_rank_holds_the_parameters_that_torchtitan_gives_it() -> None:
+    """8B on 64 ranks with TP 8 and 8 shards; norm weights are replicated over TP."""
+    inputs = question(llama_8b(), "8x8:h100", "torchtitan")
+    plan, (kind,) = Plan(tp=8, sp=True, dp=8, zero=3), inputs.model.layer_kinds
+    held = 32 * layer_parameters(plan, inputs, kind) + sum(end_parameters(plan, inputs))
+    assert held / 8 == 125501952
+
+
+def test_the_peak_of_8b_on_eight_shards_is_pytorchs() -> None:
+    """68.76 GiB allocated: 8B, 8 shards, micro-batch 2 of 8192 tokens, per-operator selective; within 2 %."""
+    inputs = question(llama_8b(), "1x8:h100", "torchtitan", sequence_length=8192, global_batch=16)
+    plan = Plan(dp=8, zero=3, micro_batch=2, recompute=Recompute.SELECTIVE)
+    memory = estimate_each([plan], inputs)[0].memory
+    assert (memory.allocated - memory.workspaces) / GIB == pytest.approx(68.76, rel=0.02)
+    assert memory.logits > 0
+
+
+def test_sixteen_bytes_a_parameter_are_divided_by_all_ranks() -> None:
+    inputs = question(llama_8b(), "8x8:h100", "torchtitan", global_batch=128)
+    memory = estimate_each([Plan(dp=64, zero=3, num_microbatches=2)], inputs)[0].memory
+    count = 8030261248
+    gathered = 2 * (2 * 218112000 + 128256 * 4096 + 4096)
+    assert memory.states == pytest.approx(16 * count / 64 + gathered)
+
+
+def test_keeping_weights_gathered_costs_memory_and_saves_traffic() -> None:
+    inputs = question(llama_8b(), "8x8:h100", "torchtitan", sequence_length=4096, global_batch=64)
+    kept, resharded = estimate_each([Plan(dp=64, zero=stage) for stage in (2, 3)], inputs)
+    assert kept.memory.parameters > resharded.memory.parameters
+    assert kept.time.exposed_dp_s < resharded.time.exposed_dp_s
+    assert kept.time.compute_s == resharded.time.compute_s
+
+
+def test_traffic_is_paid_by_every_micro_batch() -> None:
+    inputs = question(llama_8b(), "8x8:h100", "torchtitan", sequence_length=512, global_batch=256)
+    once, four = estimate_each(
+        [Plan(dp=64, zero=3, micro_batch=4), Plan(dp=64, zero=3, micro_batch=1, num_microbatches=4)], inputs
+    )
+    assert four.time.exposed_dp_s > 3 * once.time.exposed_dp_s
+
+
+def test_exposed_traffic_never_exceeds_all_of_it() -> None:
+    inputs = question(llama_8b(), "8x8:a100", "torchtitan", sequence_length=2048, global_batch=64)
+    plans = legal_plans(inputs)
+    estimates = estimate_plans(plans, inputs)
+    network = inputs.cluster.levels[-1].bandwidth
+    sent = sent_bytes("all_gather", 8.1e9 * (4 + 4), plans.dp * plans.cp) * plans.num_microbatches
+    latency = 68 * plans.num_microbatches * 64 * 20e-6
+    assert (estimates.time.exposed_dp_s <= 2 * sent / network + latency).all()
+    assert set(np.unique(plans.zero)) == {2, 3}
+
+
+def test_memory_falls_when_sharding_grows() -> None:
+    inputs = question(llama_8b(), "8x8:h100", "torchtitan", global_batch=64)
+    plans = Plans.of([Plan(dp=dp, zero=3) for dp in (2, 4, 8, 16, 32, 64)])
+    device = estimate_plans(plans, inputs).memory.states
+    assert (np.diff(device) < 0).all()
+
+
+def test_an_eager_score_matrix_is_not_part_of_selective_recomputation() -> None:
+    inputs = question(llama_8b(), "1x8:h100", "torchtitan", sequence_length=8192)
+    (kind,) = inputs.model.layer_kinds
+    none, selective, full = (layer_memory(Plan(recompute=each), inputs, kind).saved for each in KINDS)
+    assert full < selective < none
