@@ -1,20 +1,31 @@
-"""Write the README's answer and its figures of truth from what the commands print now."""
+"""Write the answers that the README and the page about the plan file show, from what the commands print now."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 ANSWER_LINES = "Memory of"
+LARGE = 1e6
+SHOWN = {
+    "model": ("name", "family", "hidden_size"),
+    "cluster": ("name", "num_nodes", "gpus_per_node"),
+    "job": ("sequence_length", "global_batch", "precision"),
+    "runtime": ("id", "version"),
+}
 
 
 def main() -> None:
     readme = ROOT / "README.md"
     text = filled(readme.read_text("utf-8"), "answer", answer())
     readme.write_text(filled(text, "truth", truth()), "utf-8")
+    page = ROOT / "docs" / "plan-file.md"
+    page.write_text(filled(page.read_text("utf-8"), "excerpt", excerpt(), "json"), "utf-8")
 
 
 def answer() -> str:
@@ -26,13 +37,36 @@ def answer() -> str:
 
 
 def truth() -> str:
-    """The summary of predicted against measured."""
-    return run(str(ROOT / "benchmarks" / "truth.py")).rpartition("\n\n")[2].partition("not represented")[0].rstrip()
+    """The summary of predicted against measured, without the list of runs."""
+    summary = run(str(ROOT / "benchmarks" / "truth.py")).rpartition("\n\n")[2]
+    return re.sub(r" \((?:[A-Z]+[-\w]*(?:, )?)+\)$", "", summary, flags=re.MULTILINE).rstrip()
 
 
-def filled(text: str, mark: str, block: str) -> str:
+def excerpt() -> str:
+    """The plan file of the README's question, shortened, as the page about it shows it."""
+    given = ["--cluster", "8x8:h100", "--seq-len", "8192", "--global-batch", "256", "--top", "1", "--json"]
+    printed = run("-m", "meshwright.cli", "plan", "--model", "examples/llama-3.1-70b/config.json", *given)
+    document = json.loads(printed)
+    for part, names in SHOWN.items():
+        document["inputs"][part] = {name: document["inputs"][part][name] for name in names}
+    document |= {"elapsed_s": 0.05, "other_splits": [], "assumptions": document["assumptions"][:2]}
+    return json.dumps(shortened(document), indent=2)
+
+
+def shortened(value: Any) -> Any:
+    """Numbers to four digits, bytes whole."""
+    if isinstance(value, dict):
+        return {key: shortened(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [shortened(each) for each in value]
+    if isinstance(value, float):
+        return round(value) if value > LARGE else float(f"{value:.4g}")
+    return value
+
+
+def filled(text: str, mark: str, block: str, language: str = "") -> str:
     pattern = rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)"
-    return re.sub(pattern, lambda found: f"{found[1]}```\n{block}\n```\n{found[2]}", text, flags=re.DOTALL)
+    return re.sub(pattern, lambda found: f"{found[1]}```{language}\n{block}\n```\n{found[2]}", text, flags=re.DOTALL)
 
 
 def run(*words: str) -> str:

@@ -63,7 +63,7 @@ def main() -> None:
             print(f"{row['id']:12} {row['model']:15} {plan!s:47} {figures}")
     print_summary(errors, skipped)
     for verdict, runs in verdicts.items():
-        print(f"all of these runs fitted; called {verdict}: {len(runs)}")
+        print(f"of the configurations above, which all fitted, called {verdict}: {len(runs)} ({', '.join(runs)})")
 
 
 def print_summary(errors: dict[tuple[str, str], list[float]], skipped: dict[str, list[str]]) -> None:

@@ -88,9 +88,9 @@ def test_a_batch_in_tokens(tokens: str, sequences: int, guessed: str | None) -> 
 
 @pytest.mark.parametrize(
     ("option", "field", "text", "count"),
-    [("seq_len", "sequence_length", "8k", 8000), ("global_batch", "global_batch", "0.064k", 64)],
+    [("seq_len", "sequence_length", "8k", 8192), ("global_batch", "global_batch", "0.064k", 64)],
 )
-def test_counts_take_a_decimal_prefix(option: str, field: str, text: str, count: int) -> None:
+def test_counts_take_a_prefix(option: str, field: str, text: str, count: int) -> None:
     assert planned("plan", *question(**{option: text}))["inputs"]["job"][field] == count
 
 
@@ -98,11 +98,11 @@ def test_a_precision_in_capitals() -> None:
     assert planned("plan", *question(precision="BF16"))["inputs"]["job"]["precision"] == "bf16"
 
 
-def test_tokens_to_train_on_give_the_days() -> None:
+def test_tokens_to_train_on_give_the_time() -> None:
     document = planned("plan", *LLAMA, "--tokens", "15T")
     assert document["inputs"]["job"]["tokens"] == 15 * 10**12
     days = 15e12 / (64 * 8192) * document["plans"][0]["step_time_s"] / 86400
-    assert f"{days:,.1f} days" in " ".join(asked("plan", *LLAMA, "--tokens", "15T").out.split())
+    assert f"{days / 365.25:,.1f} years" in " ".join(asked("plan", *LLAMA, "--tokens", "15T").out.split())
 
 
 def test_a_config_a_folder_a_name_and_a_link_are_the_same_model(tmp_path: Path) -> None:

@@ -26,3 +26,8 @@ def test_the_readme_shows_what_is_printed_now(writer: ModuleType, mark: str) -> 
     """Rewrite it with `make readme` when an answer has changed for a reason."""
     text = (ROOT / "README.md").read_text("utf-8")
     assert writer.filled(text, mark, getattr(writer, mark)()) == text
+
+
+def test_the_page_about_the_plan_file_shows_a_real_one(writer: ModuleType) -> None:
+    text = (ROOT / "docs" / "plan-file.md").read_text("utf-8")
+    assert writer.filled(text, "excerpt", writer.excerpt(), "json") == text

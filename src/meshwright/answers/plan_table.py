@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -12,22 +13,30 @@ from meshwright.answers.assumptions import search_assumptions
 from meshwright.answers.screen import STYLES, assumption_list, headline, memory_table, time_table, verdict_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.device import Verdict
+from meshwright.layout.legality.rule import divisors
 from meshwright.search.find import Found
 from meshwright.search.rank import why_lost
 from meshwright.units import GIB, format_seconds
+
+INDISTINGUISHABLE = 0.005
+"""Step times that differ by less are the same to anybody who measures."""
+LARGE_SHARE = 0.25
+LONG_SEQUENCE = 32768
 
 
 def plan_screen(found: Found) -> RenderableType:
     """Inputs, the best plan with its verdict, the runners-up, memory and time of the best, and the assumptions."""
     best, inputs = found.best[0], found.inputs
-    title = Text("Best plan: ").append(str(best.plan), style="bold")
+    safe = best.verdict == Verdict.SAFE
+    title = Text("Best plan: " if safe else "No plan is safe; the least risky: ").append(str(best.plan), style="bold")
     return Group(
         headline(inputs),
         "",
         title,
         verdict_line(best, inputs),
+        *not_searched(found),
         "",
-        ranking_table(found.best, best),
+        ranking_table(found.best, best, "123456789"),
         *_other_splits(found),
         *_faster_at_risk(found),
         "",
@@ -41,8 +50,26 @@ def plan_screen(found: Found) -> RenderableType:
     )
 
 
-def ranking_table(ranked: Sequence[Estimate], best: Estimate) -> Table:
-    """Plans, best first, and why each lost to the best."""
+def not_searched(found: Found) -> list[Text]:
+    """What a reader must know before acting: that the search could not see the usual layouts."""
+    inputs, tp, domain = found.inputs, found.best[0].plan.tp, found.inputs.cluster.levels[0]
+    uneven, missing, warnings = found.refused.get("layers_per_stage", 0), [], []
+    if uneven > LARGE_SHARE * found.considered:
+        degrees = ", ".join(map(str, divisors(inputs.model.num_layers)))
+        missing.append(f"{uneven} plans with stages of unequal size ({inputs.model.num_layers} layers: pp {degrees})")
+    if inputs.job.sequence_length > LONG_SEQUENCE:
+        missing.append("context parallelism, the usual choice for sequences this long")
+    if missing:
+        warnings.append(f"Not searched: {'; '.join(missing)}.")
+    if tp > domain.size:
+        warnings.append(f"tp {tp} crosses {domain.name} domains of {domain.size}: a dear choice, for want of others.")
+    return [Text(warning, style="bold yellow") for warning in warnings]
+
+
+def ranking_table(ranked: Sequence[Estimate], best: Estimate, numbering: str) -> Table:
+    """Plans, best first, and why each lost to the best; plans that differ from the one above in vpp alone, and by less
+    than the model can tell, share its row.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("#", justify="right")
     table.add_column("plan", overflow="fold")
@@ -50,17 +77,40 @@ def ranking_table(ranked: Sequence[Estimate], best: Estimate) -> Table:
     table.add_column("MFU", justify="right", no_wrap=True)
     table.add_column("GiB", justify="right", no_wrap=True)
     table.add_column("against the best", overflow="fold")
-    for rank, estimate in enumerate(ranked, start=1):
+    for rank, (estimate, like) in enumerate(_folded(ranked)):
         verdict = "" if estimate.verdict == Verdict.SAFE else f"{estimate.verdict}: "
         table.add_row(
-            str(rank),
+            numbering[rank : rank + 1],
             str(estimate.plan),
             format_seconds(estimate.step_time_s),
             f"{estimate.mfu:.1%}",
             Text(f"{estimate.memory.device / GIB:.1f}", style=STYLES[estimate.verdict]),
-            verdict + (why_lost(estimate, best) if estimate is not best else "the best"),
+            verdict + (why_lost(estimate, best) if estimate is not best else "the best") + like,
         )
     return table
+
+
+def _folded(ranked: Sequence[Estimate]) -> list[tuple[Estimate, str]]:
+    folded: list[tuple[Estimate, list[Estimate]]] = []
+    for estimate in ranked:
+        twin = next((group for first, group in folded if _alike(first, estimate)), None)
+        if twin is None:
+            folded.append((estimate, []))
+        else:
+            twin.append(estimate)
+    return [(first, _also(first, group)) for first, group in folded]
+
+
+def _alike(first: Estimate, other: Estimate) -> bool:
+    same = replace(other.plan, vpp=first.plan.vpp, schedule=first.plan.schedule) == first.plan
+    return same and abs(other.step_time_s / first.step_time_s - 1) < INDISTINGUISHABLE
+
+
+def _also(first: Estimate, group: list[Estimate]) -> str:
+    if not group:
+        return ""
+    furthest = max(abs(other.step_time_s / first.step_time_s - 1) for other in group)
+    return f"; vpp {', '.join(str(other.plan.vpp) for other in group)} within {furthest:.1%}"
 
 
 def search_line(found: Found) -> Text:
@@ -68,13 +118,17 @@ def search_line(found: Found) -> Text:
     refused = ", ".join(f"{rule} {count}" for rule, count in found.refused.items() if count)
     text = Text(f"{found.considered} plans considered, {found.legal} legal, {found.fitting} fit, ")
     text.append(f"in {format_seconds(found.elapsed_s)}")
-    return text.append(f"\nRefused by {found.inputs.runtime.id}: {refused}" if refused else "")
+    return text.append(f"\nRefused, by rule (a plan may break several): {refused}" if refused else "")
 
 
 def _other_splits(found: Found) -> list[RenderableType]:
     if not found.other_splits:
         return []
-    return ["", Text("The best of other splits", style="bold"), ranking_table(found.other_splits, found.best[0])]
+    return [
+        "",
+        Text("The best of other splits", style="bold"),
+        ranking_table(found.other_splits, found.best[0], "abcdefghi"),
+    ]
 
 
 def _faster_at_risk(found: Found) -> list[RenderableType]:

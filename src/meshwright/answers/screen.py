@@ -13,46 +13,66 @@ from meshwright.cost.memory.device import Verdict
 from meshwright.search.rank import PART_NAMES
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.weights import parameter_count
-from meshwright.units import GIB, format_count, format_gib, format_seconds
+from meshwright.units import GIB, GIGA, format_bandwidth, format_count, format_gib, format_seconds
 
 BAR = 24
 STYLES = {Verdict.SAFE: "green", Verdict.AT_RISK: "yellow", Verdict.OUT_OF_MEMORY: "red"}
+DAYS_OF_A_YEAR = 365.25
 KIND_NAMES = {"gemm": "matrix products", "attention": "attention core", "elementwise": "element-wise and norms"}
 
 
 def headline(inputs: Inputs) -> Text:
-    """What was asked: model, cluster, job and runtime in two lines."""
+    """What was asked: model, cluster with its links, job and runtime."""
     model, cluster, job = inputs.model, inputs.cluster, inputs.job
     text = Text()
     text.append(model.name, style="bold").append(f" ({format_count(parameter_count(model))} parameters) on ")
     text.append(f"{cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}", style="bold")
+    links = ", ".join(f"{level.name} {format_bandwidth(level.effective_bandwidth)}" for level in cluster.levels)
+    text.append(f"\nLinks per GPU, one direction: {links}")
     tokens = format_count(job.tokens_per_step)
     text.append(f"\n{job.global_batch} sequences of {job.sequence_length} ({tokens} tokens) a step, {job.precision}, ")
     return text.append(inputs.runtime.id)
 
 
 def verdict_line(estimate: Estimate, inputs: Inputs) -> Text:
-    """Speed and fit of one plan in two lines."""
-    visible = inputs.cluster.accelerator.visible_memory_bytes
-    text = Text()
-    text.append(f"{format_seconds(estimate.step_time_s)} a step", style="bold")
-    text.append(f", {estimate.tokens_per_s_per_gpu:,.0f} tokens/s per GPU, MFU {estimate.mfu:.1%}")
+    """Fit and speed of one plan; of one that does not fit, the verdict first."""
+    fits = estimate.verdict < Verdict.OUT_OF_MEMORY
+    lines = [_speed(estimate, inputs), _fit(estimate, inputs)]
+    if not fits:
+        lines = [lines[1], Text("If it fitted: ").append_text(lines[0])]
+    return Text("\n").join(lines)
+
+
+def _speed(estimate: Estimate, inputs: Inputs) -> Text:
+    text = Text(f"{format_seconds(estimate.step_time_s)} a step", style="bold")
+    whole = estimate.tokens_per_s_per_gpu * inputs.cluster.num_gpus
+    text = Text().append_text(text)
+    text.append(f", {estimate.tokens_per_s_per_gpu:,.0f} tokens/s per GPU ({format_count(whole)} in all)")
+    text.append(f", MFU {estimate.mfu:.1%}")
     if inputs.job.tokens:
         days = inputs.job.tokens / inputs.job.tokens_per_step * estimate.step_time_s / 86400
-        text.append(f"; {format_count(inputs.job.tokens)} tokens in {days:,.1f} days")
-    text.append("\n").append(str(estimate.verdict), style=f"bold {STYLES[estimate.verdict]}")
-    text.append(f": {format_gib(estimate.memory.device)} of {format_gib(visible)} on stage {estimate.worst_stage}")
-    rule = f"{estimate.seed_rule_usage:.0%} of the label, {estimate.seed_rule_verdict}"
-    return text.append(f" (80 % rule, states and activations alone: {rule})", style="dim")
+        time = f"{days:,.1f} days" if days < DAYS_OF_A_YEAR else f"{days / DAYS_OF_A_YEAR:,.1f} years"
+        text.append(f"; {format_count(inputs.job.tokens)} tokens in {time}")
+    return text
+
+
+def _fit(estimate: Estimate, inputs: Inputs) -> Text:
+    visible, needed = inputs.cluster.accelerator.visible_memory_bytes, estimate.memory.device
+    text = Text().append(str(estimate.verdict), style=f"bold {STYLES[estimate.verdict]}")
+    text.append(f": stage {estimate.worst_stage} needs {format_gib(needed)} of {format_gib(visible)}")
+    text.append(f" ({needed / visible:.0%})")
+    if estimate.verdict == Verdict.AT_RISK and needed > visible:
+        text.append(", and fits only with less fragmentation than usual")
+    return text
 
 
 def memory_table(estimate: Estimate, inputs: Inputs) -> Table:
-    """Memory of the worst stage by component, adding up to allocated, reserved and device bytes."""
+    """Memory of the worst stage by component, adding up to allocated, reserved and device bytes; the 80 % rule."""
     memory, visible = estimate.memory, inputs.cluster.accelerator.visible_memory_bytes
     table = Table(title=f"Memory of stage {estimate.worst_stage}", title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     table.add_column("GiB", justify="right", no_wrap=True)
-    table.add_column("of visible", no_wrap=True)
+    table.add_column("% of visible", no_wrap=True)
     allocated = ("parameters", "gradients", "optimizer_states", "activations", "logits", "temporaries", "workspaces")
     for names, total in (
         (allocated, "allocated"),
@@ -62,6 +82,10 @@ def memory_table(estimate: Estimate, inputs: Inputs) -> Table:
         for name in names:
             _bar_row(table, name.replace("_", " "), getattr(memory, name), visible)
         _bar_row(table, f"= {total}", getattr(memory, total), visible, style="bold")
+    share, rule = estimate.seed_rule_usage, estimate.seed_rule_verdict
+    label = inputs.cluster.accelerator.memory_bytes / GIGA
+    table.caption = f"The 80 % rule (states and activations alone): {share:.0%} of {label:.0f} GB, {rule}"
+    table.caption_justify = "left"
     return table
 
 
@@ -71,7 +95,7 @@ def time_table(estimate: Estimate) -> Table:
     table = Table(title="Time of one step", title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     table.add_column("", justify="right", no_wrap=True)
-    table.add_column("of the step", no_wrap=True)
+    table.add_column("% of the step", no_wrap=True)
     for name, seconds in estimate.time._asdict().items():
         if name == "compute_s":
             for kind, part in estimate.compute._asdict().items():

@@ -20,8 +20,8 @@ from meshwright.cli.options import (
     RuntimeName,
     TextOnly,
     Tokens,
-    count,
     inputs_of,
+    length,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _one_plan(
     rank: Annotated[int | None, typer.Option(min=1, help="which plan of the file; default: the first")] = None,
     model: Annotated[str | None, typer.Option(help="as in plan")] = None,
     cluster: Annotated[str | None, typer.Option(help="as in plan")] = None,
-    seq_len: Annotated[int | None, typer.Option(parser=count, metavar="COUNT", help=SEQUENCE_HELP)] = None,
+    seq_len: Annotated[int | None, typer.Option(parser=length, metavar="COUNT", help=SEQUENCE_HELP)] = None,
     global_batch: GlobalBatch = None,
     global_batch_tokens: GlobalBatchTokens = None,
     precision: Precision = "bf16",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshwright import errors
-from meshwright.units import parse_count
+from meshwright.units import count_in_powers_of_two, parse_count
 
 if TYPE_CHECKING:
     from meshwright.specs.inputs import Inputs
@@ -25,6 +25,11 @@ def count(text: str) -> int:
         raise typer.BadParameter(str(error)) from None
 
 
+def length(text: str) -> int:
+    """A sequence length: `8k` is 8192, because lengths are counted in powers of two."""
+    return count_in_powers_of_two(text) or count(text)
+
+
 def positive(text: str) -> int:
     """A whole number of 1 or more."""
     whole = count(text)
@@ -35,8 +40,8 @@ def positive(text: str) -> int:
 
 ModelName = Annotated[str, typer.Option("--model", help="config.json, its folder, a TOML file or a catalogue name")]
 ClusterName = Annotated[str, typer.Option("--cluster", help="NODESxGPUS:ACCELERATOR, a catalogue name or a TOML file")]
-SEQUENCE_HELP = "tokens in one sequence; 8k is 8000"
-SequenceLength = Annotated[int, typer.Option("--seq-len", parser=count, metavar="COUNT", help=SEQUENCE_HELP)]
+SEQUENCE_HELP = "tokens in one sequence; 8k is 8192"
+SequenceLength = Annotated[int, typer.Option("--seq-len", parser=length, metavar="COUNT", help=SEQUENCE_HELP)]
 GlobalBatch = Annotated[
     int | None, typer.Option("--global-batch", parser=count, metavar="COUNT", help="sequences in one step")
 ]
@@ -48,7 +53,7 @@ Precision = Annotated[str, typer.Option(help="bf16 or fp16")]
 Tokens = Annotated[str | None, typer.Option(metavar="COUNT", help="tokens to train on in all, as 15T")]
 RuntimeName = Annotated[str, typer.Option("--runtime", help="a runtime of the catalogue")]
 TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal model, the language model alone")]
-AsJson = Annotated[bool, typer.Option("--json", help="print the plan file instead of a screen")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a screen")]
 Degree = Annotated[int, typer.Option(min=1)]
 
 

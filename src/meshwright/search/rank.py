@@ -9,6 +9,8 @@ from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.memory.device import Verdict
 from meshwright.units import format_gib, format_seconds
 
+UNNAMED_SHARE = 0.2
+"""Of a difference in step time, what may stay without a name."""
 TIE_DIGITS = 9
 """Step times that agree to so many digits are equal, and the leaner plan wins."""
 PART_NAMES = {
@@ -40,12 +42,21 @@ def why_lost(plan: Estimate, best: Estimate) -> str:
         pace = f"{-share:.1%} faster" if seconds < 0 else f"{share:.1%} slower"
         return f"{pace}, but at risk of running out of memory ({format_gib(plan.memory.device)} on its worst stage)"
     differences = {name: getattr(plan.time, name) - getattr(best.time, name) for name in PART_NAMES}
-    growing = sorted(differences, key=differences.__getitem__)
-    better, worse = growing[0], growing[-1]
+    worse = max(differences, key=differences.__getitem__)
     if differences[worse] <= 1e-4 * best.step_time_s:
         more = plan.memory.device - best.memory.device
         return f"as fast within {abs(share):.2%}, with {format_gib(abs(more))} {'more' if more >= 0 else 'less'} memory"
-    gained = ""
-    if differences[better] < -0.1 * differences[worse]:
-        gained = f", {format_seconds(-differences[better])} less {PART_NAMES[better]}"
-    return f"{share:.1%} slower: {format_seconds(differences[worse])} more {PART_NAMES[worse]}{gained}"
+    named = [worse]
+    for name in sorted(differences, key=lambda name: -abs(differences[name])):
+        covered = sum(differences[each] for each in named)
+        if abs(covered - seconds) > UNNAMED_SHARE * abs(seconds) and name not in named:
+            named.append(name)
+    parts = [
+        f"{format_seconds(abs(differences[name]))} {'more' if differences[name] > 0 else 'less'} {PART_NAMES[name]}"
+        for name in named
+    ]
+    return f"{_slower(share)}: {', '.join(parts)}"
+
+
+def _slower(share: float) -> str:
+    return f"{share:.1%} slower" if share < 1 else f"{1 + share:.1f} times as long"

@@ -8,7 +8,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_full_node, with_nodes
 from meshwright.units import format_gib
 
-NODE_FACTORS = (2, 4, 8, 16, 32)
+NODE_FACTORS = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 SEQUENCE_DIVISORS = (2, 4, 8, 16)
 
 
@@ -33,11 +33,11 @@ def _full_node(inputs: Inputs) -> str | None:
 
 def _more_nodes(inputs: Inputs) -> str | None:
     for factor in NODE_FACTORS:
-        nodes = inputs.cluster.num_nodes * factor
+        nodes = round(inputs.cluster.num_nodes * factor)
         bigger = inputs.replace(cluster=with_nodes(inputs.cluster, nodes))
         plan = _first_fit(bigger)
         if plan:
-            return f"{nodes} nodes ({bigger.cluster.num_gpus} accelerators) with {plan}"
+            return f"{nodes} nodes ({bigger.cluster.num_gpus} accelerators; fewer may do) with {plan}"
     return None
 
 

@@ -103,7 +103,7 @@ def require_modelled(inputs: Inputs) -> None:
     if missing:
         raise NotModelled(
             f"{inputs.model.name} has {' and '.join(missing)}, which is read and counted but not planned yet; "
-            "dense models with ordinary attention are planned"
+            "dense models with ordinary attention are planned; meshwright model shows its parameters and degrees"
         )
 
 
