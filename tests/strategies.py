@@ -230,5 +230,7 @@ def any_plans(draw: st.DrawFn) -> Plan:
         zero=draw(st.integers(0, 1)),
         micro_batch=draw(small),
         num_microbatches=draw(st.integers(1, 40)),
+        embedding_as_layer=draw(st.sampled_from([False, False, True])),
+        head_as_layer=draw(st.sampled_from([False, False, True])),
         schedule=draw(st.sampled_from([0, 1])),
     )

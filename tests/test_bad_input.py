@@ -185,8 +185,8 @@ CLUSTERS = [
     cluster("@/site/binary.toml", "byte 0 is not UTF-8 text"),
     cluster("@/site/empty.toml", "empty.toml", "accelerator"),
     cluster("@/site/twice.toml", "twice.toml", "is not a TOML file", "line 2"),
-    cluster("@/site/typo.toml", "nods: unknown key; nearest: nodes"),
-    cluster("@/site/self.toml", "self: unknown key"),
+    cluster("@/site/typo.toml", "nods: is not a field; nearest: nodes"),
+    cluster("@/site/self.toml", "self: is not a field"),
     cluster("@/site/size-true.toml", "levels[1].size", "True"),
     cluster("@/site/contradiction.toml", "levels[1].size", "'spine' holds 64 ranks", "16 x 8 = 128"),
     cluster("@/site/nesting.toml", "levels[1].size", "'spine' of 20 ranks", "'nvlink' blocks of 8"),
@@ -299,12 +299,11 @@ def test_nothing_fits_and_what_would() -> None:
     message = refused(asked("plan", *question(model="llama-3.1-70b")), code=3)
     assert "llama-3.1-70b" in message
     assert "79.1 GiB" in message
-    found = re.search(r"What would fit: (\d+) nodes \((\d+) accelerators\)", message)
+    found = re.search(r"What would fit: (\d+) nodes \((\d+) accelerators; fewer may do\)", message)
     assert found
     nodes, accelerators = map(int, found.groups())
     assert accelerators == 8 * nodes
     assert asked("plan", *question(model="llama-3.1-70b", cluster=f"{nodes}x8:h100")).code == 0
-    assert asked("plan", *question(model="llama-3.1-70b", cluster=f"{nodes // 2}x8:h100")).code == 3
 
 
 def test_nothing_fits_at_any_size() -> None:

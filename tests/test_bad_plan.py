@@ -17,7 +17,11 @@ Change = Callable[[dict[str, Any]], Any]
 
 DEGREES: list[tuple[str, dict[str, str], list[str]]] = [
     ("--tp 3", {}, ["tp 3 x cp 1 x pp 1 x dp 2 = 6", "8 accelerators", "tp 2 or 4"]),
-    ("--tp 2 --dp 3", {}, ["= 6, but the cluster has 8", "dp 4 makes it 8", "nearest global_batch: 63 or 66"]),
+    (
+        "--tp 2 --dp 3",
+        {},
+        ["= 6, but the cluster has 8", "dp 4 makes it 8", "with dp 4, num_microbatches 16 makes it so"],
+    ),
     ("--tp 2 --dp 8", {}, ["= 16, but the cluster has 8", "dp 4 makes it 8"]),
     ("--tp 16", {}, ["tp 16", "8 accelerators", "tp 8 would divide it"]),
     ("--pp 16", {}, ["pp 16", "8 accelerators", "pp 8 would divide it"]),

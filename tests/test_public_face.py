@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pydoc
 import subprocess
 import sys
 
@@ -57,6 +58,15 @@ def test_the_face_is_exactly_this() -> None:
 @pytest.mark.parametrize("name", sorted(FACE))
 def test_every_name_resolves(name: str) -> None:
     assert getattr(meshwright, name) is not None
+
+
+def test_the_names_are_listed() -> None:
+    assert set(dir(meshwright)) == FACE
+    assert "Verdict" in pydoc.plain(pydoc.render_doc(meshwright))
+
+
+def test_a_verdict_says_whether_it_fits() -> None:
+    assert [verdict.fits for verdict in meshwright.Verdict] == [True, True, False]
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -66,6 +66,10 @@ _HOMES = {
 __all__ = ["__version__", *sorted(_HOMES)]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

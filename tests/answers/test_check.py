@@ -49,7 +49,7 @@ def test_what_is_not_modelled_is_named_instead_of_the_rules() -> None:
 def test_the_command_tells_the_shell() -> None:
     legal = asked("check", *ASKED, "--tp", "8", "--pp", "4", "--vpp", "5")
     assert legal.code == 0
-    assert "accepts it: 11 rules kept" in legal.out
+    assert "accepts it: 12 rules kept" in legal.out
     late = asked("check", *ASKED, "--tp", "8", "--pp", "4", "--vpp", "3")
     assert late.code == 2
     assert "nearest vpp: 2 or 4" in " ".join(late.out.split())

@@ -104,7 +104,17 @@ def test_everything_that_is_counted_or_measured_is_a_number(name: str) -> None:
             for key, inner in steps:
                 yield from leaves(inner, f"{path}.{key}")
 
-    words = ("verdict", "recompute", "schedule", "lost", "sp", "embedding", "head")
+    words = (
+        "verdict",
+        "recompute",
+        "schedule",
+        "lost",
+        "sp",
+        "embedding",
+        "head",
+        "embedding_as_layer",
+        "head_as_layer",
+    )
     for path, value in leaves([*priced(document(name)), *priced(document(name, "explain"))]):
         if path.rpartition(".")[2] not in words:
             assert type(value) in (int, float), path

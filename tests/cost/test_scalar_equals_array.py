@@ -29,7 +29,7 @@ from meshwright.cost.unit import unit_costs
 from meshwright.layout import groups
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import even_stages
+from meshwright.layout.stages import split_stages
 from meshwright.specs.inputs import Inputs
 from strategies import questions, some_legal_plans
 
@@ -195,7 +195,7 @@ def test_unit_costs_and_stage_tables_of_many_plans_equal_those_of_each_plan(ques
 
 
 def _unit_and_stage_leaves(plans: Plans, inputs: Inputs) -> tuple[list[np.ndarray], np.ndarray]:
-    stages = even_stages(inputs.model, plans, schedules.live_chunks, keep_all=True)
+    stages = split_stages(inputs.model, plans, schedules.live_chunks, keep_all=True)
     units = unit_costs(plans, inputs)
     parameters = stage_parameters(plans, stages, units, inputs)
     memory = stage_memory(plans, stages, units, parameters, inputs)

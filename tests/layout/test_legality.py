@@ -73,11 +73,14 @@ def _named_changes(reason: str) -> list[dict[str, int]]:
         changes += [{field: int(value)} for value in (low, high) if value and field != "global_batch"]
     for field, value in re.findall(r"; (dp|num_microbatches) (\d+) makes it", reason):
         changes += [{field: int(value)}]
+    for dp, count in re.findall(r"; with dp (\d+), num_microbatches (\d+) makes it", reason):
+        changes += [{"dp": int(dp), "num_microbatches": int(count)}]
     for field, *values in re.findall(r"(tp|pp|dp) (\d+)(?: or (\d+))? would", reason):
         changes += [{field: int(value)} for value in values if value]
     changes += [{"vpp": 1}] if "or vpp 1" in reason else []
     changes += [{"sp": False}] if "or no sp" in reason or "sp needs tp 2" in reason else []
     changes += [{"pp": 2}] if "needs pp 2 or more" in reason else []
+    changes += [{"embedding_as_layer": False, "head_as_layer": False}] if "leave both out" in reason else []
     names = {"interleaved": Schedule.INTERLEAVED, "1f1b": Schedule.ONE_F_ONE_B}
     return changes + [{"schedule": names[name]} for name in re.findall(r"set schedule to (\w+)", reason)]
 
@@ -99,6 +102,18 @@ def test_following_the_hints_of_a_refusal_satisfies_its_rule(name: str, given: I
     assume(not rule.legal(plan, given))
     steps = {"world_size": 3, "global_batch": 2}.get(name, 1)
     assert _leads_to_legal(rule, plan, given, steps), rule.reason(plan, given)
+
+
+def test_the_hints_for_dp_and_micro_batches_can_be_followed_together() -> None:
+    given = question(dense_model(), "8x8:h100")
+    batch, plan = given.job.global_batch, Plan(tp=8, num_microbatches=3)
+    told = {fault.where: fault.what for fault in faults(plan, given)}
+    assert "dp 8 makes it 64" in told["world_size"]
+    assert f"; with dp 8, num_microbatches {batch // 8} makes it so" in told["global_batch"]
+    both = {fault.where for fault in faults(replace(plan, dp=8, num_microbatches=batch // 8), given)}
+    assert not both & {"world_size", "global_batch"}
+    uneven = {fault.where: fault.what for fault in faults(replace(plan, micro_batch=7), given)}
+    assert f"with dp 8, global_batch {batch} is not a multiple of micro_batch 7 x dp 8" in uneven["global_batch"]
 
 
 def test_the_hint_for_key_value_heads_is_legal_for_every_kind_of_layer() -> None:
@@ -194,3 +209,18 @@ def test_the_nearest_choices_are_the_ones_next_to_the_value(value: int, choices:
     below, above = [each for each in choices if each < value], [each for each in choices if each > value]
     named = nearest(value, choices).split(" or ")
     assert named == ([str(max(below))] if below else []) + ([str(min(above))] if above else []) or named == [""]
+
+
+@pytest.mark.parametrize(("layers", "legal"), [(80, False), (78, True)])
+def test_both_ends_as_layers_divide_as_megatron_tried(layers: int, legal: bool) -> None:
+    """PP 2 with 4 virtual stages: (80 + 2) / 2 = 41 does not divide by 4, (78 + 2) / 2 = 40 does."""
+    given = question(dense_model(layers=layers), "8x8:h100", global_batch=64)
+    ends = {"embedding_as_layer": True, "head_as_layer": True}
+    plan = Plan(pp=2, vpp=4, dp=32, num_microbatches=2, schedule=Schedule.INTERLEAVED, **ends)
+    assert (not faults(plan, given)) == legal
+
+
+def test_a_published_layout_of_126_layers_is_legal() -> None:
+    given = question(dense_model(layers=126, heads=128, kv_heads=8, ffn_size=53248), "16x8:h100", global_batch=16)
+    plan = Plan(tp=8, pp=16, num_microbatches=16, embedding_as_layer=True, head_as_layer=True)
+    assert not faults(plan, given)

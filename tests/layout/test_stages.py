@@ -14,7 +14,7 @@ from meshwright.cost.schedules import interleaved
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import Stages, even_stages
+from meshwright.layout.stages import Stages, split_stages
 from meshwright.specs.model import Model
 from strategies import alternating, dense_model, models
 
@@ -25,7 +25,7 @@ def _plan(pp: int, vpp: int, groups: int) -> Plan:
 
 
 def _stages(model: Model, plans: Plans, keep_all: bool = True) -> Stages:
-    return even_stages(model, plans, schedules.live_chunks, keep_all=keep_all)
+    return split_stages(model, plans, schedules.live_chunks, keep_all=keep_all)
 
 
 @st.composite
@@ -128,3 +128,17 @@ def test_live_layers_by_kind_are_those_of_the_played_order_when_it_first_keeps_t
 def test_no_plans_have_no_stages() -> None:
     stages = _stages(dense_model(), Plans.of([]))
     assert len(stages.plan) == len(stages.start) == len(stages.layers) == 0
+
+
+def test_ends_that_count_as_layers_leave_one_layer_fewer_at_each_end() -> None:
+    """126 layers and two ends on 16 stages: 7, 8, ..., 8, 7."""
+    plan = Plan(pp=16, num_microbatches=32, embedding_as_layer=True, head_as_layer=True)
+    stages = _stages(dense_model(layers=126), Plans.of([plan]))
+    assert stages.layers[:, 0].tolist() == [7, *[8] * 14, 7]
+
+
+def test_an_end_that_counts_as_a_layer_takes_it_from_its_chunk_alone() -> None:
+    plan = Plan(pp=2, vpp=2, num_microbatches=4, head_as_layer=True, schedule=Schedule.INTERLEAVED)
+    stages = _stages(dense_model(layers=7), Plans.of([plan]))
+    assert stages.layers[:, 0].tolist() == [4, 3]
+    assert stages.layers.sum() == 7

@@ -33,10 +33,11 @@ def _everything(given: Inputs) -> Plans:
     degrees = [split for split in itertools.product(range(1, world + 1), repeat=3) if np.prod(split) == world]
     recompute = [each for each in Recompute if each.name.lower() in given.runtime.recompute]
     flags = (False, True) if given.runtime.sequence_parallel else (False,)
-    choices = itertools.product(
-        degrees, range(1, layers + 1), range(1, batch + 1), range(1, batch + 1), recompute, flags, Schedule
-    )
+    ends = (False, True) if given.runtime.counts_ends else (False,)
+    counts = range(1, batch + 1)
+    choices = itertools.product(degrees, range(1, layers + 2), counts, counts, recompute, flags, Schedule, ends, ends)
     names = ("vpp", "micro_batch", "num_microbatches", "recompute", "sp", "schedule")
+    names += ("embedding_as_layer", "head_as_layer")
     return Plans.of(
         Plan(tp=tp, pp=pp, dp=dp, zero=zero, **dict(zip(names, chosen, strict=True)))
         for (tp, pp, dp), *chosen in choices

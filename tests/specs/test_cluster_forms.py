@@ -104,6 +104,12 @@ def test_oversubscribed_levels_are_kept_only_as_far_as_they_are_needed() -> None
         ("9" * 30 + "x8:h100", ["more than any cluster holds"]),
         ("1x1000:h100", ["gpus_per_node", "1000", "nearest: 16"]),
         ("9999xselene/none.toml", ["no cluster file"]),
+        ("8xl40s", ["'l40s' is an accelerator: write NODESxGPUS:ACCELERATOR, for example 1x8:l40s"]),
+        ("64xh100", ["'h100' is an accelerator", "8x8:h100"]),
+        ("12xh100", ["3x4:h100"]),
+        ("0xh100", ["1x8:h100"]),
+        ("16x8:p4d", ["'p4d' is a cluster: write 16xp4d"]),
+        ("0x8: aws-p4d ", ["'aws-p4d' is a cluster: write 1xaws-p4d"]),
         ("5000xmeta-24k", ["24576", "5000 x 8 = 40000"]),
     ],
 )

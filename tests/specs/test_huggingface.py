@@ -196,3 +196,33 @@ def test_what_a_class_ignores_or_leaves_open_is_told() -> None:
 
 def test_absurd_sizes_are_only_numbers() -> None:
     assert parameter_count(read("gpt_neox", hidden_size=2**28)) > 2**56
+
+
+@pytest.mark.parametrize(
+    ("family", "class_name", "heads", "value", "told"),
+    [
+        ("llama", "LlamaConfig", 32, 32, "32, as many as query heads,"),
+        ("phi3", "Phi3Config", 32, 32, "32, as many as query heads,"),
+        ("qwen2", "Qwen2Config", 64, 32, "32"),
+        ("qwen3", "Qwen3Config", 64, 32, "32"),
+        ("mistral", "MistralConfig", 32, 8, "8"),
+    ],
+)
+def test_missing_key_value_heads_are_told(family: str, class_name: str, heads: int, value: int, told: str) -> None:
+    sizes = {name: size for name, size in SIZES.items() if name != "num_key_value_heads"}
+    model = read(family, sizes, hidden_size=4096, num_attention_heads=heads)
+    assert model.layer_kinds[0].attention.kv_heads == value
+    assert f"num_key_value_heads is not in the file: {told} is the default of {class_name}" in model.assumptions
+    given = read(family, SIZES, hidden_size=4096, num_attention_heads=heads)
+    assert "num_key_value_heads" not in str(given.assumptions)
+
+
+def test_missing_key_value_heads_of_a_new_falcon_are_told() -> None:
+    falcon = {name: size for name, size in SIZES.items() if name not in ("num_key_value_heads", "intermediate_size")}
+    assert "num_k" not in str(read("falcon", falcon).assumptions)
+    told = read("falcon", falcon, new_decoder_architecture=True).assumptions
+    assert "num_kv_heads is not in the file: 4, as many as query heads, is the default of FalconConfig" in told
+
+
+def test_families_without_grouped_queries_say_nothing_of_them() -> None:
+    assert "num_key_value_heads" not in str(read("gpt_neox").assumptions)

@@ -55,8 +55,8 @@ def test_a_missing_size_is_named(key: str) -> None:
         (None, "must be a whole number, not null"),
         ([64], "must be a whole number, not a list"),
         ({}, "must be a whole number, not an object"),
-        (0, "Input should be greater than 0 (given: 0)"),
-        (-64, "Input should be greater than 0 (given: -64)"),
+        (0, "must be greater than 0 (given: 0)"),
+        (-64, "must be greater than 0 (given: -64)"),
     ],
 )
 def test_a_size_of_the_wrong_kind_is_told_with_its_value(value: object, what: str) -> None:
@@ -64,6 +64,7 @@ def test_a_size_of_the_wrong_kind_is_told_with_its_value(value: object, what: st
 
 
 def test_a_flag_is_true_or_false() -> None:
+    assert faults(LLAMA, mlp_bias="yes") == {"mlp_bias": "must be true or false (given: 'yes')"}
     assert "given: 'yes'" in faults(LLAMA, attention_bias="yes")["attention_bias"]
     assert "given: 1" in faults(LLAMA, tie_word_embeddings=1)["tie_word_embeddings"]
 
@@ -113,7 +114,7 @@ def test_the_message_lists_every_fault_and_the_class() -> None:
         ),
         (FALCON, {"multi_query": False, "num_kv_heads": 2}, "num_kv_heads", "must equal num_attention_heads 4"),
         (FALCON, {"new_decoder_architecture": True, "num_kv_heads": 3}, "num_kv_heads", "must divide"),
-        (FALCON, {"num_ln_in_parallel_attn": 3}, "num_ln_in_parallel_attn", "should be 1 or 2"),
+        (FALCON, {"num_ln_in_parallel_attn": 3}, "num_ln_in_parallel_attn", "must be 1 or 2"),
     ],
 )
 def test_values_that_contradict_each_other(config: dict[str, Any], changes: Any, where: str, what: str) -> None:
@@ -163,3 +164,27 @@ def test_a_width_that_follows_from_a_faulty_size_is_no_fault_of_its_own() -> Non
 
 def test_a_wrapper_without_a_known_inner_type() -> None:
     assert "is missing" in faults({"model_type": "llava"}, text_config={})["text_config.model_type"]
+
+
+def test_a_misspelled_key_is_told_with_the_one_that_is_read() -> None:
+    config = {name: value for name, value in LLAMA.items() if name != "num_key_value_heads"}
+    meant = {"num_key_value_heds": "is not a key of LlamaConfig; did you mean num_key_value_heads?"}
+    assert faults(config, num_key_value_heds=2) == meant
+    assert faults(MIXTRAL, num_local_expert=4, num_local_experts=None)["num_local_experts"]
+    wrapped = {"model_type": "qwen3_vl", "text_config": {**config, "model_type": "qwen3_vl_text", "hiden_size": 64}}
+    assert "did you mean" not in str(faults(wrapped))
+    del wrapped["text_config"]["hidden_size"]
+    assert "did you mean hidden_size?" in faults(wrapped)["text_config.hiden_size"]
+
+
+def test_a_key_that_is_there_under_any_of_its_names_is_not_missed() -> None:
+    gpt2 = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 8, "vocab_size": 100}
+    assert from_huggingface(gpt2 | {"hidden_sizes": 3, "_n_inner": 5, "num_attention_head": 4}).hidden_size == 64
+    del gpt2["n_embd"]
+    assert "did you mean hidden_size?" in faults(gpt2, hidden_sizes=64)["hidden_sizes"]
+
+
+def test_a_fault_of_a_default_says_that_it_is_none_of_the_file() -> None:
+    config = {name: value for name, value in LLAMA.items() if name != "num_key_value_heads"}
+    told = faults(config, model_type="qwen2")["num_key_value_heads"]
+    assert told == "must divide num_attention_heads 4 (not in the file; the default of Qwen2Config: 32)"

@@ -109,6 +109,21 @@ def test_an_unknown_type_names_the_nearest_and_all_that_are_read() -> None:
     assert "unknown model_type 'lama'; nearest: llama" in message
     assert all(family in message for family in FAMILIES)
     assert "native TOML file" in message
+    assert message.count("qwen3_vl_moe_text") == 1
+
+
+def test_a_type_that_is_near_to_none_lists_the_families_once() -> None:
+    with pytest.raises(UnknownName) as caught:
+        from_huggingface({"model_type": "whisper", **SIZES})
+    message = str(caught.value)
+    assert "nearest" not in message
+    assert message.count("gpt_neox") == 1
+
+
+@pytest.mark.parametrize("text_only", [False, True])
+def test_a_flat_multimodal_file_is_not_read(text_only: bool) -> None:
+    message = refusal({"model_type": "qwen2_5_vl", "vision_config": {"depth": 32}, **SIZES}, text_only=text_only)
+    assert "qwen2_5_vl is not read yet, not even its language model; read: deepseek_v2, " in message
 
 
 @pytest.mark.parametrize(

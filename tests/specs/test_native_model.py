@@ -152,7 +152,7 @@ def test_several_kinds_need_an_order() -> None:
         ({"mlp": {"ffn_size": 96, "activation": "mish"}}, "kinds.dense.mlp.activation", "given: 'mish'"),
         ({"mlp": {"ffn_size": 96}, "attention": {"heads": 4, "kv_heads": 3}}, "kinds.dense.attention", "kv_heads 3"),
         ({"mlp": {"ffn_size": 96}, "attention": {"heads": 6}}, "kinds.dense.attention.head_dim", "is missing"),
-        ({"mlp": {"ffn_size": 96}, "attention": 3}, "kinds.dense.attention", "valid dictionary"),
+        ({"mlp": {"ffn_size": 96}, "attention": 3}, "kinds.dense.attention", "must be a table"),
     ],
 )
 def test_a_kind_that_contradicts_itself(kind: dict[str, Any], where: str, what: str) -> None:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from meshwright.specs.inputs import Inputs
 
 
+END_HELP = "the pipeline split counts it as a layer"
+
+
 def _one_plan(
     context: typer.Context,
     plan_file: Annotated[Path | None, typer.Argument(help="a plan file, instead of all the options")] = None,
@@ -53,6 +56,8 @@ def _one_plan(
         int | None, typer.Option(min=0, max=3, help="default: 1 where dp > 1 and the runtime has it")
     ] = None,
     micro_batch: Degree = 1,
+    embedding_as_layer: Annotated[bool, typer.Option("--embedding-as-layer", help=END_HELP)] = False,
+    head_as_layer: Annotated[bool, typer.Option("--head-as-layer", help=END_HELP)] = False,
     recompute: Annotated[str, typer.Option(help="none, selective or full")] = "none",
     text_only: TextOnly = False,
 ) -> tuple[Inputs, Plan]:
@@ -72,8 +77,22 @@ def _one_plan(
         )
     batch = (global_batch, global_batch_tokens)
     inputs = inputs_of(model, cluster, seq_len, batch, precision, tokens, runtime, text_only)
-    axes = {"tp": tp, "cp": cp, "pp": pp, "vpp": vpp, "ep": ep, "etp": etp, "micro_batch": micro_batch}
-    return inputs, plan_of(inputs, **axes, sp=sp, dp=dp, zero=zero, recompute=recompute)
+    return inputs, plan_of(
+        inputs,
+        tp=tp,
+        sp=sp,
+        cp=cp,
+        pp=pp,
+        vpp=vpp,
+        dp=dp,
+        ep=ep,
+        etp=etp,
+        zero=zero,
+        micro_batch=micro_batch,
+        embedding_as_layer=embedding_as_layer,
+        head_as_layer=head_as_layer,
+        recompute=recompute,
+    )
 
 
 def of_one_plan(answer: Callable[[Inputs, Plan, bool], None]) -> Callable[..., None]:

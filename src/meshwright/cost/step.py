@@ -18,7 +18,7 @@ from meshwright.cost.memory.stage import stage_memory, stage_parameters
 from meshwright.cost.unit import Units, UnitTime, unit_costs
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import Stages, even_stages
+from meshwright.layout.stages import Stages, split_stages
 from meshwright.specs.inputs import Inputs
 
 
@@ -27,7 +27,7 @@ def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = Fals
 
     keep_all_stages: False leaves out stages that another one exceeds in everything; the answers are the same.
     """
-    stages = even_stages(inputs.model, plans, schedules.live_chunks, keep_all=keep_all_stages)
+    stages = split_stages(inputs.model, plans, schedules.live_chunks, keep_all=keep_all_stages)
     units = unit_costs(plans, inputs)
     stage_time = _stage_time(stages, units)
     parameters = stage_parameters(plans, stages, units, inputs)

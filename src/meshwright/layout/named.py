@@ -20,6 +20,8 @@ def plan_of(
     etp: int = 1,
     zero: int | None = None,
     micro_batch: int = 1,
+    embedding_as_layer: bool = False,
+    head_as_layer: bool = False,
     recompute: str = "none",
 ) -> Plan:
     """The plan with these degrees; not yet held against the runtime's rules.
@@ -45,6 +47,8 @@ def plan_of(
         zero=(runtime.zero_stages[-1] if dp > 1 else 0) if zero is None else zero,
         micro_batch=micro_batch,
         num_microbatches=max(inputs.job.global_batch // max(micro_batch * dp, 1), 1),
+        embedding_as_layer=embedding_as_layer,
+        head_as_layer=head_as_layer,
         recompute=codes[recompute],
         schedule=Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B,
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import operator
+from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
 from typing import Any, Self
+
+from meshwright.errors import Fault, InvalidSpec, quoted
 
 
 class Recompute(IntEnum):
@@ -30,7 +33,13 @@ RECOMPUTE_NAMES = {kind: kind.name.lower() for kind in Recompute}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """One layout. Its fields are the keys of the plan file, and the columns of `Plans`."""
+    """One layout. Its fields are the keys of the plan file, and the columns of `Plans`.
+
+    Raises `InvalidSpec` for a value of the wrong kind. `recompute` and `schedule` may be given by name.
+
+    >>> print(Plan(tp=8, sp=True, recompute="full"))
+    tp8 sp pp1 dp1 zero0 mbs1 m1 recompute-full
+    """
 
     tp: int = 1
     """Tensor-parallel degree."""
@@ -54,8 +63,24 @@ class Plan:
     """Sequences in one micro-batch of one data-parallel rank."""
     num_microbatches: int = 1
     """Micro-batches per data-parallel rank in one step."""
+    embedding_as_layer: bool = False
+    """The pipeline split counts the embedding as a layer: the first chunk holds one layer fewer."""
+    head_as_layer: bool = False
+    """The pipeline split counts the head as a layer: the last chunk holds one layer fewer."""
     recompute: Recompute = Recompute.NONE
     schedule: Schedule = Schedule.ONE_F_ONE_B
+
+    def __post_init__(self) -> None:
+        faults = []
+        for name, kind in _KINDS.items():
+            value = getattr(self, name)
+            if type(value) is not kind:
+                try:
+                    object.__setattr__(self, name, _read(kind, value))
+                except (KeyError, TypeError, ValueError):
+                    faults.append(Fault(name, f"must be {_wanted(kind)} (given: {quoted(value)})"))
+        if faults:
+            raise InvalidSpec("the plan", faults)
 
     @property
     def num_gpus(self) -> int:
@@ -70,13 +95,32 @@ class Plan:
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """The inverse of `to_dict`."""
-        recompute = {name: code for code, name in RECOMPUTE_NAMES.items()}[fields["recompute"]]
-        schedule = {name: code for code, name in SCHEDULE_NAMES.items()}[fields["schedule"]]
-        return cls(**(fields | {"recompute": recompute, "schedule": schedule}))
+        return cls(**fields)
 
     def __str__(self) -> str:
-        """As people write it: `tp8 sp pp2 vpp4 dp4 zero1 mbs1 x 64`."""
+        """As people write it: `tp8 sp pp2 vpp4 dp4 zero1 mbs1 m64`."""
         degrees = [f"tp{self.tp}", "sp" if self.sp else "", f"pp{self.pp}", f"vpp{self.vpp}" if self.vpp > 1 else ""]
+        ends = {(True, True): "ends-as-layers", (True, False): "embedding-as-layer", (False, True): "head-as-layer"}
+        degrees.append(ends.get((self.embedding_as_layer, self.head_as_layer), ""))
         rest = [f"dp{self.dp}", f"zero{self.zero}", f"mbs{self.micro_batch}", f"m{self.num_microbatches}"]
         recompute = f"recompute-{RECOMPUTE_NAMES[self.recompute]}" if self.recompute else ""
         return " ".join(part for part in (*degrees, *rest, recompute) if part)
+
+
+_KINDS: dict[str, type] = {field.name: type(field.default) for field in fields(Plan)}
+_NAMES: dict[type, dict[Any, str]] = {Recompute: {**RECOMPUTE_NAMES}, Schedule: {**SCHEDULE_NAMES}}
+
+
+def _read(kind: type, value: Any) -> Any:
+    """A value as its field holds it; raises `KeyError`, `TypeError` or `ValueError` where it is none."""
+    if kind is bool or isinstance(value, bool):
+        raise TypeError
+    if kind in _NAMES and isinstance(value, str):
+        return {name: code for code, name in _NAMES[kind].items()}[value]
+    return kind(operator.index(value))
+
+
+def _wanted(kind: type) -> str:
+    if kind in _NAMES:
+        return f"one of {', '.join(_NAMES[kind].values())}"
+    return "True or False" if kind is bool else "a whole number"

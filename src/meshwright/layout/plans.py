@@ -27,6 +27,8 @@ class Plans:
     zero: IntColumn
     micro_batch: IntColumn
     num_microbatches: IntColumn
+    embedding_as_layer: IntColumn
+    head_as_layer: IntColumn
     recompute: IntColumn
     schedule: IntColumn
 
@@ -57,7 +59,7 @@ class Plans:
         return Plan(
             **row  # type: ignore[arg-type]
             | {
-                "sp": bool(row["sp"]),
+                **{name: bool(row[name]) for name in ("sp", "embedding_as_layer", "head_as_layer")},
                 "recompute": Recompute(row["recompute"]),
                 "schedule": Schedule(row["schedule"]),
             }

@@ -38,8 +38,10 @@ class Stages:
     """Whether the stage holds the final norm and the output head, shape (r,)."""
 
 
-def even_stages(model: Model, plans: Plans, live_chunks: LiveChunks, *, keep_all: bool) -> Stages:
+def split_stages(model: Model, plans: Plans, live_chunks: LiveChunks, *, keep_all: bool) -> Stages:
     """The stages of plans that split the layers evenly: chunk j of stage r holds block j * pp + r.
+
+    The embedding and the head may each count as one layer, so that the first and the last block hold one layer fewer.
 
     live_chunks: the schedule's count of kept chunks. keep_all: False drops a stage that an earlier one, or one with
     more of everything, exceeds in every count; enough for the worst stage, not for a listing.
@@ -47,12 +49,13 @@ def even_stages(model: Model, plans: Plans, live_chunks: LiveChunks, *, keep_all
     Source of the order: Megatron-LM, transformer_block.py, get_num_layers_to_build.
     """
     enough = np.minimum(plans.num_microbatches, 2 * plans.pp)
-    signatures, index = distinct_rows(plans.pp, plans.vpp, plans.schedule, enough)
+    ends = plans.embedding_as_layer, plans.head_as_layer
+    signatures, index = distinct_rows(plans.pp, plans.vpp, plans.schedule, enough, *ends)
     tables = [
         _signature(model, tuple(map(int, signature)), live_chunks, keep_all)
         for signature in zip(*signatures, strict=True)
     ]
-    tables = tables or [_signature(model, (1, 1, 0, 1), live_chunks, keep_all)]
+    tables = tables or [_signature(model, (1, 1, 0, 1, 0, 0), live_chunks, keep_all)]
     heights = np.array([len(table["stage"]) for table in tables])
     joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     offsets, counts = np.cumsum(heights) - heights, heights[index]
@@ -65,9 +68,10 @@ def even_stages(model: Model, plans: Plans, live_chunks: LiveChunks, *, keep_all
 def _signature(
     model: Model, signature: tuple[int, ...], live_chunks: LiveChunks, keep_all: bool
 ) -> dict[str, IntColumn | BoolColumn]:
-    stages, chunks, schedule, micro_batches = signature
+    stages, chunks, schedule, micro_batches, embedding_as_layer, head_as_layer = signature
     stage = np.arange(stages)
     kinds = np.eye(len(model.layer_kinds), dtype=np.int64)[list(model.layer_pattern)]
+    kinds = np.pad(kinds, ((embedding_as_layer, head_as_layer), (0, 0)))
     per_chunk = kinds.reshape(chunks, stages, -1, len(model.layer_kinds)).sum(axis=2)
     live = np.asarray(live_chunks(schedule, stage, stages, chunks, micro_batches))
     turn = stages * chunks

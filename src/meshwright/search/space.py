@@ -22,11 +22,19 @@ def space(inputs: Inputs) -> Iterator[Plans]:
     world = inputs.cluster.num_gpus
     for tp in divisors(world):
         for pp in divisors(world // tp):
-            yield _around(tp, pp, world // tp // pp, inputs)
+            for ends in _ends(pp, inputs):
+                yield _around(tp, pp, world // tp // pp, ends, inputs)
 
 
-def _around(tp: int, pp: int, dp: int, inputs: Inputs) -> Plans:
-    runtime, batch, layers = inputs.runtime, inputs.job.global_batch, inputs.model.num_layers
+def _ends(pp: int, inputs: Inputs) -> list[tuple[int, int]]:
+    """Whether the embedding and the head count as layers: every choice that divides by pp, or none where none does."""
+    layers = inputs.model.num_layers
+    choices = [(0, 0), (1, 0), (0, 1), (1, 1)] if inputs.runtime.counts_ends and pp > 1 else [(0, 0)]
+    return [ends for ends in choices if (layers + sum(ends)) % pp == 0 and layers + sum(ends) > pp] or [(0, 0)]
+
+
+def _around(tp: int, pp: int, dp: int, ends: tuple[int, int], inputs: Inputs) -> Plans:
+    runtime, batch, layers = inputs.runtime, inputs.job.global_batch, inputs.model.num_layers + sum(ends)
     micro_batches = divisors(batch // dp) if batch % dp == 0 else [1]
     chunks = divisors(layers // pp) if pp > 1 and layers % pp == 0 and "interleaved" in runtime.schedules else [1]
     zero_stages = runtime.zero_stages if dp > 1 else (0,)
@@ -34,7 +42,8 @@ def _around(tp: int, pp: int, dp: int, inputs: Inputs) -> Plans:
     sequence_parallel = (0, 1) if tp > 1 and runtime.sequence_parallel else (0,)
     grid = np.meshgrid(chunks, micro_batches, zero_stages, recompute, sequence_parallel, indexing="ij")
     vpp, micro_batch, zero, again, sp = (np.ravel(axis).astype(np.int64) for axis in grid)
-    constant = {name: np.full(len(vpp), degree) for name, degree in (("tp", tp), ("pp", pp), ("dp", dp))}
+    fixed = {"tp": tp, "pp": pp, "dp": dp, "embedding_as_layer": ends[0], "head_as_layer": ends[1]}
+    constant = {name: np.full(len(vpp), value) for name, value in fixed.items()}
     return Plans.filled(
         **constant,
         sp=sp,

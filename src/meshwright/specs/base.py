@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+import difflib
+from collections.abc import Iterable
+from typing import Any, ClassVar, Never, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from meshwright.errors import Fault, InvalidSpec, quoted
+from meshwright.errors import LONGEST, Fault, InvalidInput, InvalidSpec, UnknownName, quoted
+
+_TOLD = {
+    "missing": "is missing",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be text",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "dict_type": "must be a table",
+    "model_type": "must be a table",
+    "too_short": "must hold one or more",
+    "string_too_short": "must not be empty",
+}
+"""What pydantic's kinds of error are called here; others keep their words."""
 
 
 class Spec(BaseModel):
@@ -16,19 +37,41 @@ class Spec(BaseModel):
     called: ClassVar[str] = ""
     """What errors call it; empty: its class."""
 
-    def __init__(self, /, **fields: Any) -> None:
+    def __init__(self, /, *values: Never, **fields: Any) -> None:
+        if values:
+            raise InvalidInput(f"{type(self).__name__} takes names: {self._named(values, fields)}")
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise InvalidSpec(self.called or type(self).__name__, faults_of(error)) from None
+            raise InvalidSpec(self.called or type(self).__name__, faults_of(error, type(self).model_fields)) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        called = type(self).__name__
+        if name not in type(self).model_fields:
+            raise UnknownName(f"field of {called}", name, type(self).model_fields)
+        raise InvalidInput(f"{called} is frozen: use {called.lower()}.replace({name}={quoted(value)})")
+
+    def __delattr__(self, name: str) -> None:
+        raise InvalidInput(f"{type(self).__name__} is frozen: {name} cannot be deleted")
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed, validated like a new one."""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | changes)
 
+    @classmethod
+    def _named(cls, values: tuple[Any, ...], fields: dict[str, Any]) -> str:
+        """The call with the names that were left out; required fields without a value as dots."""
+        required = {name: "…" for name, field in cls.model_fields.items() if field.is_required()}
+        given = dict(zip(cls.model_fields, values, strict=False)) | fields
+        written = required | {name: quoted(value) for name, value in given.items()}
+        return f"{cls.__name__}({', '.join(f'{name}={value}' for name, value in written.items())})"
 
-def faults_of(error: ValidationError) -> list[Fault]:
-    """Every fault of a pydantic error, with its path written as in the file: `levels[1].bandwidth`."""
+
+def faults_of(error: ValidationError, known: Iterable[str] = ()) -> list[Fault]:
+    """Every fault of a pydantic error, with its path written as in the file: `levels[1].bandwidth`.
+
+    known: the fields that an unknown one is compared with.
+    """
     faults = []
     for detail in error.errors(include_url=False):
         where = _path(detail["loc"])
@@ -36,10 +79,23 @@ def faults_of(error: ValidationError) -> list[Fault]:
         if isinstance(inner, InvalidSpec):
             faults += [Fault(_join(where, fault.where), fault.what) for fault in inner.faults]
             continue
+        if detail["type"] == "extra_forbidden":
+            faults.append(Fault(where, _no_field(str(detail["loc"][-1]), list(known))))
+            continue
         value = detail.get("input")
         given = f" (given: {quoted(value)})" if isinstance(value, str | int | float | bool) else ""
-        faults.append(Fault(where, detail["msg"].removeprefix("Value error, ") + given))
+        faults.append(Fault(where, _told(detail["type"], detail["msg"]) + given))
     return faults
+
+
+def _told(kind: str, message: str) -> str:
+    """A message in the words of a file's author."""
+    return _TOLD.get(kind) or message.removeprefix("Value error, ").replace("Input should be ", "must be ", 1)
+
+
+def _no_field(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name[:LONGEST], known, n=1)
+    return "is not a field; " + (f"nearest: {near[0]}" if near else f"known: {', '.join(known)}")
 
 
 def _path(location: tuple[str | int, ...]) -> str:

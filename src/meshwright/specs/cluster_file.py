@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -88,7 +86,7 @@ def cluster_of(given: Mapping[str, Any], subject: str = "cluster file") -> Clust
         except InvalidSpec as error:
             names = {"num_nodes": "nodes"}
             faults += [Fault(names.get(fault.where, fault.where), fault.what) for fault in error.faults]
-    raise InvalidSpec(subject, [_with_nearest_key(fault) for fault in faults])
+    raise InvalidSpec(subject, faults)
 
 
 def _entry(table: dict[str, Any]) -> tuple[ClusterEntry | None, list[Fault]]:
@@ -107,17 +105,6 @@ def _accelerator(table: dict[str, Any]) -> tuple[Accelerator | None, list[Fault]
         return None, [Fault(f"accelerator.{fault.where}".rstrip("."), fault.what) for fault in error.faults]
     except InvalidInput as error:
         return None, [Fault("accelerator", str(error))]
-
-
-def _with_nearest_key(fault: Fault) -> Fault:
-    if not fault.what.startswith("Extra inputs are not permitted"):
-        return fault
-    key = fault.where.rpartition(".")[2]
-    tables: dict[str, type[Spec]] = {"levels": LevelEntry, "accelerator": Accelerator}
-    known = tables.get(re.split(r"[.\[]", fault.where)[0], ClusterEntry).model_fields
-    near = difflib.get_close_matches(key, known, n=1)
-    hint = f"nearest: {near[0]}" if near else f"known: {', '.join(known)}"
-    return Fault(fault.where, f"unknown key; {hint}")
 
 
 def _cluster(entry: ClusterEntry, accelerator: Accelerator) -> Cluster:

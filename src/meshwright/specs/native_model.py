@@ -73,9 +73,7 @@ def model_of_native(table: Mapping[str, Any], *, subject: str) -> Model:
     try:
         native = NativeModel(**_completed(table))
     except InvalidSpec as error:
-        missing = "Field required"
-        told = [Fault(fault.where, "is missing") if fault.what == missing else fault for fault in error.faults]
-        faults = [*told, *faults]
+        faults = [*error.faults, *faults]
     if faults:
         raise InvalidSpec(subject, faults)
     kinds = list(native.kinds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -69,7 +70,15 @@ def read_cluster(given: str | Path | Mapping[str, Any]) -> Cluster:
 
 
 def _from_short_form(text: str, nodes: str, gpus: str, accelerator: str) -> Cluster:
-    known = read_accelerator(accelerator)
+    try:
+        known = read_accelerator(accelerator)
+    except UnknownName:
+        if not _is("clusters", accelerator):
+            raise
+        name = accelerator.strip()
+        raise InvalidInput(
+            f"{quoted(text)}: {quoted(name)} is a cluster: write {_whole(text, nodes) or 1}x{name}"
+        ) from None
     counts = {"nodes": _whole(text, nodes), "gpus_per_node": _whole(text, gpus)}
     if not all(counts.values()):
         nearest = f"{counts['nodes'] or 1}x{counts['gpus_per_node'] or known.node_size}:{accelerator}"
@@ -82,14 +91,28 @@ def _from_short_form(text: str, nodes: str, gpus: str, accelerator: str) -> Clus
 def _from_count(text: str, nodes: str, name: str) -> Cluster:
     if name.strip(": ").isdigit():
         raise InvalidInput(f"{quoted(text)} names no accelerator; nearest: {nodes}x{name.strip(': ')}:h100 ({_FORMS})")
-    id_ = catalog.resolve("clusters", name)
     count = _whole(text, nodes)
+    if _is("accelerators", name) and not _is("clusters", name):
+        gpus = math.gcd(count, read_accelerator(name).node_size)
+        raise InvalidInput(
+            f"{quoted(text)}: {quoted(name)} is an accelerator: write NODESxGPUS:ACCELERATOR, "
+            f"for example {max(count // gpus, 1)}x{gpus}:{name}"
+        )
+    id_ = catalog.resolve("clusters", name)
     if count == 0:
         raise InvalidInput(f"{quoted(text)} is an empty cluster: nodes start at 1; nearest: 1x{id_}")
     entry = catalog.load("clusters", id_)
     part = [] if entry["nodes"] in (1, count) else [f"Nodes: {count}, where the catalogued {id_} has {entry['nodes']}."]
     changed = {"nodes": count, "name": f"{count}x{id_}", "assumed": [*entry.get("assumed", ()), *part]}
     return cluster_of(entry | changed, subject=f"cluster {text!r}")
+
+
+def _is(kind: catalog.Kind, name: str) -> bool:
+    try:
+        catalog.resolve(kind, name)
+    except UnknownName:
+        return False
+    return True
 
 
 def _from_name(text: str) -> Cluster:

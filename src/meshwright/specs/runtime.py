@@ -116,6 +116,8 @@ class Runtime(Spec):
     host_s_per_step: NonNegative
     """Seconds per step outside of the pipeline: data, logging, learning-rate schedule."""
     memory: DeviceMemory
+    counts_ends: bool
+    """Can count the embedding and the head as layers when it splits a pipeline."""
     sequence_parallel: bool
     """Can split norms and residuals over tp."""
     schedules: tuple[Literal["1f1b", "interleaved"], ...]

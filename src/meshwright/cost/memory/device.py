@@ -14,7 +14,10 @@ SEED_RULE_SHARE = 0.8
 
 
 class Verdict(IntEnum):
-    """Whether a plan fits in memory, from the surest to none."""
+    """Whether a plan fits in memory, from the surest to none.
+
+    `SAFE` is 0 and so counts as false: ask `estimate.verdict.fits`, which only `OUT_OF_MEMORY` denies.
+    """
 
     SAFE = 0
     AT_RISK = 1
@@ -22,6 +25,11 @@ class Verdict(IntEnum):
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", "-")
+
+    @property
+    def fits(self) -> bool:
+        """Whether it may run: safely or at risk."""
+        return self is not Verdict.OUT_OF_MEMORY
 
 
 def communicator_bytes(plan: Layout, inputs: Inputs) -> Floats:

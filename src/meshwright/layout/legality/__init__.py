@@ -107,4 +107,4 @@ def require_modelled(inputs: Inputs) -> None:
         )
 
 
-_NAMES = {"sp", "zero", "recompute", "schedule"}
+_NAMES = {"sp", "zero", "embedding_as_layer", "head_as_layer", "recompute", "schedule"}

@@ -40,18 +40,27 @@ def _global_batch(plan: Layout, inputs: Inputs) -> Ints:
 
 
 def _global_batch_reason(plan: Plan, inputs: Inputs) -> str:
-    batch, step = inputs.job.global_batch, plan.micro_batch * plan.dp
+    dp = _dp_of_world(plan, inputs)
+    batch, step = inputs.job.global_batch, plan.micro_batch * dp
+    first = "" if dp == plan.dp else f"with dp {dp}, "
     if batch % step == 0:
+        product = plan.micro_batch * plan.dp * plan.num_microbatches
         return (
             f"micro_batch {plan.micro_batch} x dp {plan.dp} x num_microbatches {plan.num_microbatches} = "
-            f"{step * plan.num_microbatches}, but global_batch is {batch}; num_microbatches {batch // step} makes it so"
+            f"{product}, but global_batch is {batch}; {first}num_microbatches {batch // step} makes it so"
         )
-    smaller = nearest(plan.micro_batch, divisors(batch // plan.dp)) if batch % plan.dp == 0 else ""
+    smaller = nearest(plan.micro_batch, divisors(batch // dp)) if batch % dp == 0 else ""
     return (
-        f"global_batch {batch} is not a multiple of micro_batch {plan.micro_batch} x dp {plan.dp} = {step}; "
+        f"{first}global_batch {batch} is not a multiple of micro_batch {plan.micro_batch} x dp {dp} = {step}; "
         f"nearest global_batch: {nearest(batch, multiples(step, batch))}"
         + (f"; nearest micro_batch: {smaller}" if smaller else "")
     )
+
+
+def _dp_of_world(plan: Plan, inputs: Inputs) -> int:
+    """The dp that `world_size` asks for, so that the two hints can be followed together; its own where none fits."""
+    dp, rest = divmod(inputs.cluster.num_gpus, plan.tp * plan.cp * plan.pp)
+    return plan.dp if rest else dp
 
 
 def _schedule(plan: Layout, inputs: Inputs) -> Ints:  # noqa: ARG001

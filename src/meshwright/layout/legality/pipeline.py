@@ -11,27 +11,49 @@ from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
 
+def _counted_layers(plan: Layout, inputs: Inputs) -> Ints:
+    """Layers to split over the stages: the embedding and the head count where the plan says so."""
+    return inputs.model.num_layers + plan.embedding_as_layer * 1 + plan.head_as_layer * 1
+
+
 def _layers_per_stage(plan: Layout, inputs: Inputs) -> Ints:
-    return inputs.model.num_layers % plan.pp == 0
+    return _counted_layers(plan, inputs) % plan.pp == 0
 
 
 def _layers_per_stage_reason(plan: Plan, inputs: Inputs) -> str:
-    layers = inputs.model.num_layers
-    return (
-        f"{layers} layers do not divide by pp {plan.pp}; nearest pp: {nearest(plan.pp, divisors(layers))} "
-        "(uneven stages are not modelled yet)"
-    )
+    layers, counted = inputs.model.num_layers, _counted_layers(plan, inputs)
+    hint = f"nearest pp: {nearest(plan.pp, divisors(counted))}"
+    ends = [extra for extra in (1, 2) if (layers + extra) % plan.pp == 0 and layers + extra != counted]
+    if ends and inputs.runtime.counts_ends:
+        hint += f"; or count {'the embedding or the head' if ends[0] == 1 else 'embedding and head'} as a layer"
+    with_ends = f" ({counted} with the ends that count)" if counted != layers else ""
+    return f"{layers} layers{with_ends} do not divide by pp {plan.pp}; {hint}"
 
 
 def _layers_per_chunk(plan: Layout, inputs: Inputs) -> Ints:
-    return inputs.model.num_layers // plan.pp % plan.vpp == 0
+    return _counted_layers(plan, inputs) // plan.pp % plan.vpp == 0
 
 
 def _layers_per_chunk_reason(plan: Plan, inputs: Inputs) -> str:
-    layers = inputs.model.num_layers // plan.pp
+    layers = _counted_layers(plan, inputs) // plan.pp
     return (
         f"{layers} layers of each of the pp {plan.pp} stages do not divide by vpp {plan.vpp}; "
         f"nearest vpp: {nearest(plan.vpp, divisors(layers)) or 1}"
+    )
+
+
+def _ends_as_layers(plan: Layout, inputs: Inputs) -> Ints:
+    counts = plan.embedding_as_layer * 1 + plan.head_as_layer * 1
+    allowed = np.greater(plan.pp, 1) & inputs.runtime.counts_ends
+    return np.equal(counts, 0) | (allowed & (_counted_layers(plan, inputs) // (plan.pp * plan.vpp) > 1))
+
+
+def _ends_as_layers_reason(plan: Plan, inputs: Inputs) -> str:
+    if not inputs.runtime.counts_ends:
+        return f"{inputs.runtime.id} cannot count the ends of a pipeline of pp {plan.pp} as layers; leave both out"
+    return (
+        f"an end counts as a layer where pp is 2 or more and its chunk keeps a layer, but pp is {plan.pp} and vpp "
+        f"{plan.vpp}; leave both out"
     )
 
 
@@ -65,6 +87,7 @@ def _single_stage_reason(plan: Plan, inputs: Inputs) -> str:
 
 RULES = (
     Rule("single_stage", _single_stage, _single_stage_reason),
+    Rule("ends_as_layers", _ends_as_layers, _ends_as_layers_reason),
     Rule("layers_per_stage", _layers_per_stage, _layers_per_stage_reason),
     Rule("layers_per_chunk", _layers_per_chunk, _layers_per_chunk_reason),
     Rule("interleaving", _interleaving, _interleaving_reason),

@@ -23,7 +23,7 @@ class Decoder(BaseModel):
     config_class: ClassVar[str]
     norm: ClassVar[Literal["rms", "layer"]] = "rms"
     gated: ClassVar[bool] = True
-    noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings",)
+    noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings", "num_key_value_heads")
 
     hidden_size: Count
     num_hidden_layers: Layers
@@ -69,6 +69,11 @@ class Decoder(BaseModel):
             for name, alias in choices.items()
             if isinstance(alias, AliasChoices)
         }
+
+    @classmethod
+    def keys_of(cls, field: str) -> tuple[str, ...]:
+        """The keys under which files carry a field."""
+        return cls.spellings().get(field, (field,))
 
     def window(self, layer: int) -> int | None:
         """Tokens that one query of a layer sees; None: all before it."""
@@ -135,19 +140,22 @@ class Decoder(BaseModel):
 
     def assumptions(self) -> list[str]:
         """What this file leaves open, and what is taken instead."""
-        taken = [
-            f"{name} is not in the file: {_json(getattr(self, name))} is the default of {self.config_class}"
-            for name in self.noted
-            if name not in self.model_fields_set
-        ]
+        taken = [self._told_default(name) for name in self.noted if name not in self.model_fields_set]
         if self.mtp_layers:
             taken.append(f"multi-token-prediction layers ({self.mtp_layers}) are left out of every number")
         return taken
+
+    def _told_default(self, name: str) -> str:
+        value = _json(getattr(self, name))
+        if value == "null" and name in ("num_key_value_heads", "num_kv_heads"):
+            value = f"{self.num_attention_heads}, as many as query heads,"
+        return f"{name} is not in the file: {value} is the default of {self.config_class}"
 
 
 class PlainHeads(Decoder):
     """Families whose class ignores `num_key_value_heads` and `head_dim`."""
 
+    noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings",)
     num_key_value_heads: Any = None
     head_dim: Any = None
 

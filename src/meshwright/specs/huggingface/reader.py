@@ -11,7 +11,8 @@ from meshwright.errors import Fault, InvalidSpec, NotModelled
 from meshwright.specs.base import faults_of
 from meshwright.specs.huggingface.decoder import Decoder
 from meshwright.specs.huggingface.families import FAMILIES, TEXT_OF_WRAPPER
-from meshwright.specs.huggingface.refusals import refuse_features, refuse_unknown, refuse_wrapper
+from meshwright.specs.huggingface.misspelled import misspelled
+from meshwright.specs.huggingface.refusals import refuse_features, refuse_flat, refuse_unknown, refuse_wrapper
 from meshwright.specs.model import LayerKind, Model
 
 
@@ -30,6 +31,8 @@ def model_of_config(config: Mapping[str, Any], *, name: str, subject: str, text_
 
 def _text_of_wrapper(config: Mapping[str, Any], model_type: str, name: str, subject: str, text_only: bool) -> Model:
     inner = config.get("text_config")
+    if inner is None and model_type not in FAMILIES | TEXT_OF_WRAPPER:
+        refuse_flat(subject, model_type)
     if not isinstance(inner, Mapping):
         raise InvalidSpec(subject, [Fault("text_config", f"must hold the language model of {model_type} as an object")])
     inner_type = _model_type({"model_type": TEXT_OF_WRAPPER.get(model_type), **inner}, subject, "text_config.")
@@ -81,13 +84,15 @@ def _model(decoder: Decoder, name: str, model_type: str) -> Model:
 
 def _validated(family: type[Decoder], config: Mapping[str, Any], subject: str, within: str) -> Decoder:
     prepared = family.prepared(config)
-    faults = _contradictions(family, prepared)
+    faults = [*_contradictions(family, prepared), *misspelled(family, config)]
     try:
         decoder = family.model_validate(prepared)
     except ValidationError as error:
         faults += faults_of(error)
     if faults:
-        raise InvalidSpec(f"{subject} ({family.config_class})", [_told(fault, within) for fault in faults])
+        raise InvalidSpec(
+            f"{subject} ({family.config_class})", [_told(fault, within, family, config) for fault in faults]
+        )
     return decoder
 
 
@@ -101,8 +106,12 @@ def _contradictions(family: type[Decoder], config: Mapping[str, Any]) -> list[Fa
     ]
 
 
-def _told(fault: Fault, within: str) -> Fault:
-    return Fault(within + fault.where, "is missing" if fault.what == "Field required" else fault.what)
+def _told(fault: Fault, within: str, family: type[Decoder], config: Mapping[str, Any]) -> Fault:
+    """A fault with its path in the file; one of a default says that it is none of the file."""
+    told = fault.what
+    if fault.where in family.model_fields and not any(key in config for key in family.keys_of(fault.where)):
+        told = told.replace("(given: ", f"(not in the file; the default of {family.config_class}: ")
+    return Fault(within + fault.where, told)
 
 
 def _layers(decoder: Decoder) -> tuple[tuple[LayerKind, ...], tuple[int, ...]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from meshwright.errors import NotModelled, UnknownName
+from meshwright.errors import LONGEST, NotModelled, UnknownName, quoted
 from meshwright.specs.huggingface.families import FAMILIES
 
 _LINEAR = "linear attention layers"
@@ -61,8 +62,16 @@ def refuse_unknown(subject: str, model_type: str) -> None:
     """Raise `UnknownName` for a `model_type` that is not read."""
     if model_type not in FAMILIES:
         error = UnknownName("model_type", model_type, FAMILIES)
-        error.args = (f"{subject}: {error}. Families that are read: {_families()}; {_ADVICE}",)
+        near = difflib.get_close_matches(model_type[:LONGEST].lower(), FAMILIES, cutoff=0.7)
+        hint = f"; nearest: {', '.join(near)}" if near else ""
+        unknown = f"{subject}: unknown model_type {quoted(model_type)}{hint}"
+        error.args = (f"{unknown}. Families that are read: {_families()}; {_ADVICE}",)
         raise error
+
+
+def refuse_flat(subject: str, model_type: str) -> None:
+    """Raise `NotModelled` for a multimodal model that is not read and keeps its language model's keys in the open."""
+    raise NotModelled(f"{subject}: {model_type} is not read yet, not even its language model; read: {_families()}")
 
 
 def refuse_wrapper(subject: str, model_type: str, inner_type: str, inner: Mapping[str, Any]) -> None:

@@ -33,6 +33,7 @@ class Qwen2(_Sliding):
     """Qwen2 and Qwen2.5, arXiv:2412.15115: biases on queries, keys and values alone."""
 
     config_class: ClassVar[str] = "Qwen2Config"
+    num_key_value_heads: Count | None = 32
     max_window_layers: CountOrZero = 28
 
     def slides(self, layer: int) -> bool:
@@ -48,7 +49,7 @@ class Qwen3(AttentionBias, Qwen2):
     """Qwen3, arXiv:2505.09388: head size of its own, norms on queries and keys."""
 
     config_class: ClassVar[str] = "Qwen3Config"
-    noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings", "head_dim")
+    noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings", "head_dim", "num_key_value_heads")
     head_dim: Count = 128
 
     def attention_details(self) -> dict[str, Any]:
@@ -81,6 +82,7 @@ class Qwen2Moe(_Mixture, _Sliding):
     """Qwen1.5-MoE and Qwen2-MoE, arXiv:2407.10671: a shared expert behind a gate."""
 
     config_class: ClassVar[str] = "Qwen2MoeConfig"
+    num_key_value_heads: Count | None = 16
     max_window_layers: CountOrZero = 28
     qkv_bias: Flag = True
     shared_expert_intermediate_size: Count
@@ -102,6 +104,7 @@ class Qwen3Moe(_Mixture, AttentionBias, _Sliding):
     """Qwen3-MoE, arXiv:2505.09388: no shared expert."""
 
     config_class: ClassVar[str] = "Qwen3MoeConfig"
+    num_key_value_heads: Count | None = 4
     head_dim: Count
     shared_expert_intermediate_size: CountOrZero = 0
 
@@ -128,6 +131,7 @@ class Qwen3VlMoeText(Qwen3Moe):
     """The language model of Qwen3-VL-MoE: Qwen3-MoE without windows."""
 
     config_class: ClassVar[str] = "Qwen3VLMoeTextConfig"
+    num_key_value_heads: Count | None = 16
 
     def window_size(self) -> int | None:
         """None: the class has no windows."""

@@ -1,0 +1,55 @@
+"""One plan: values of the wrong kind are refused where it is made, names stand for codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from meshwright.errors import InvalidSpec
+from meshwright.layout.plan import Plan, Recompute, Schedule
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"tp": "8"}, "tp: must be a whole number (given: '8')"),
+        ({"tp": 8.0}, "tp: must be a whole number (given: 8.0)"),
+        ({"dp": True}, "dp: must be a whole number (given: True)"),
+        ({"micro_batch": None}, "micro_batch: must be a whole number (given: None)"),
+        ({"sp": 1}, "sp: must be True or False (given: 1)"),
+        ({"sp": "yes"}, "sp: must be True or False (given: 'yes')"),
+        ({"recompute": "ful"}, "recompute: must be one of none, selective, full (given: 'ful')"),
+        ({"recompute": 3}, "recompute: must be one of none, selective, full (given: 3)"),
+        ({"recompute": True}, "recompute: must be one of none, selective, full (given: True)"),
+        ({"recompute": []}, "recompute: must be one of none, selective, full (given: [])"),
+        ({"schedule": "gpipe"}, "schedule: must be one of 1f1b, interleaved (given: 'gpipe')"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        Plan(**fields)
+    assert [str(fault) for fault in refused.value.faults] == [told]
+
+
+def test_every_fault_of_a_plan_is_told_at_once() -> None:
+    wrong: dict[str, Any] = {"tp": "8", "sp": 0, "schedule": "none"}
+    with pytest.raises(InvalidSpec) as refused:
+        Plan(**wrong)
+    assert [fault.where for fault in refused.value.faults] == ["tp", "sp", "schedule"]
+
+
+def test_names_and_codes_become_members() -> None:
+    given: dict[str, Any] = {"recompute": "full", "schedule": 1, "vpp": np.int64(2)}
+    plan = Plan(**given)
+    assert plan.recompute is Recompute.FULL
+    assert plan.schedule is Schedule.INTERLEAVED
+    assert type(plan.vpp) is int
+    assert Plan.from_dict(plan.to_dict()) == plan
+
+
+def test_a_plan_reads_as_people_write_it() -> None:
+    plan = Plan(tp=8, sp=True, pp=2, vpp=4, dp=4, zero=1, num_microbatches=64)
+    assert str(plan) == "tp8 sp pp2 vpp4 dp4 zero1 mbs1 m64"
+    assert str(plan) in (Plan.__str__.__doc__ or "")
