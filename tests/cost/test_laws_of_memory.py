@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.cost.memory.activations import head_memory, layer_memory
-from meshwright.cost.memory.device import Verdict, communicator_bytes, seed_rule_verdict, verdict
+from meshwright.cost.memory.device import Verdict, communicator_bytes, eighty_percent_verdict, verdict
 from meshwright.cost.memory.parameters import layer_parameters
 from meshwright.cost.memory.stage import Components
 from meshwright.cost.step import estimate_plans
@@ -183,7 +183,7 @@ def test_the_verdict_never_improves_with_more_memory(name: str) -> None:
         assert (np.diff(codes) >= 0).all()
         assert set(codes) == set(Verdict)
         assert (verdict(allocated, communicators + 1e9, inputs) >= codes).all()
-    assert (np.diff(seed_rule_verdict(allocated, inputs)) >= 0).all()
+    assert (np.diff(eighty_percent_verdict(allocated, inputs)) >= 0).all()
 
 
 @pytest.mark.parametrize("name", questions())
@@ -199,5 +199,5 @@ def test_no_plan_that_fills_more_than_the_device_is_said_to_fit(name: str) -> No
 def test_the_80_percent_rule_turns_at_80_and_100_percent_of_the_label() -> None:
     inputs = questions()["llama on h100"]
     label = inputs.cluster.accelerator.memory_bytes
-    codes = [int(seed_rule_verdict(share * label, inputs)) for share in (0.79, 0.8, 0.81, 1.0, 1.01)]
+    codes = [int(eighty_percent_verdict(share * label, inputs)) for share in (0.79, 0.8, 0.81, 1.0, 1.01)]
     assert codes == [Verdict.SAFE, Verdict.SAFE, Verdict.AT_RISK, Verdict.AT_RISK, Verdict.OUT_OF_MEMORY]

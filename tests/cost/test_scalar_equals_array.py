@@ -180,7 +180,7 @@ def _tables(estimates: Estimates) -> list[np.ndarray]:
     slowest, worst = stages.stage[estimates.slowest], stages.stage[estimates.worst]
     per_plan = (*estimates.time, *estimates.compute, estimates.step_time_s, estimates.mfu, slowest, worst)
     per_stage = (*_leaves(tuple(estimates.stage_time)), *estimates.memory, stages.layers, stages.live_layers)
-    return [*per_plan, estimates.verdict, estimates.seed_rule_verdict, *per_stage]
+    return [*per_plan, estimates.verdict, estimates.eighty_percent_verdict, *per_stage]
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -60,7 +60,10 @@ def plan_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
             "worst_stage": estimate.worst_stage,
             **_bytes(estimate.memory),
             "visible_bytes": inputs.cluster.accelerator.visible_memory_bytes,
-            "seed_rule": {"usage": estimate.seed_rule_usage, "verdict": str(estimate.seed_rule_verdict)},
+            "eighty_percent_rule": {
+                "usage": estimate.eighty_percent_usage,
+                "verdict": str(estimate.eighty_percent_verdict),
+            },
         },
         "time": estimate.time._asdict(),
         "compute": {f"{name}_s": seconds for name, seconds in estimate.compute._asdict().items()},

@@ -82,7 +82,7 @@ def memory_table(estimate: Estimate, inputs: Inputs) -> Table:
         for name in names:
             _bar_row(table, name.replace("_", " "), getattr(memory, name), visible)
         _bar_row(table, f"= {total}", getattr(memory, total), visible, style="bold")
-    share, rule = estimate.seed_rule_usage, estimate.seed_rule_verdict
+    share, rule = estimate.eighty_percent_usage, estimate.eighty_percent_verdict
     label = inputs.cluster.accelerator.memory_bytes / GIGA
     table.caption = f"The 80 % rule (states and activations alone): {share:.0%} of {label:.0f} GB, {rule}"
     table.caption_justify = "left"

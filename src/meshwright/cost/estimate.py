@@ -11,7 +11,7 @@ import numpy as np
 from meshwright.arrays import FloatColumn, Floats, IntColumn
 from meshwright.cost.compute.work import Work
 from meshwright.cost.flops import model_flops_per_step
-from meshwright.cost.memory.device import Verdict, seed_rule_usage, seed_rule_verdict, verdict
+from meshwright.cost.memory.device import Verdict, eighty_percent_usage, eighty_percent_verdict, verdict
 from meshwright.cost.memory.stage import Components
 from meshwright.cost.unit import UnitTime
 from meshwright.layout.plan import Plan
@@ -71,9 +71,9 @@ class Estimate:
     """Model FLOPs (causal attention counted half) over the dense peak."""
     verdict: Verdict
     """Whether the worst stage fits."""
-    seed_rule_usage: float
+    eighty_percent_usage: float
     """States and activations of the worst stage over the memory on the vendor's label."""
-    seed_rule_verdict: Verdict
+    eighty_percent_verdict: Verdict
     """By the 80 % rule of arXiv:2411.06465."""
     worst_stage: int
     """The stage with the most memory."""
@@ -135,10 +135,10 @@ class Estimates:
         return verdict(worst.allocated, worst.communicators, self.inputs)
 
     @cached_property
-    def seed_rule_verdict(self) -> IntColumn:
+    def eighty_percent_verdict(self) -> IntColumn:
         """Codes of `Verdict` by the 80 % rule, for the worst stage, shape (n,)."""
         worst = self.memory.rows(self.worst)
-        return np.asarray(seed_rule_verdict(worst.states + worst.activations, self.inputs))
+        return np.asarray(eighty_percent_verdict(worst.states + worst.activations, self.inputs))
 
     def __len__(self) -> int:
         return len(self.plans)
@@ -154,8 +154,8 @@ class Estimates:
             tokens_per_s_per_gpu=float(self.tokens_per_s_per_gpu[row]),
             mfu=float(self.mfu[row]),
             verdict=Verdict(int(self.verdict[row])),
-            seed_rule_usage=float(seed_rule_usage(memory.states + memory.activations, self.inputs)),
-            seed_rule_verdict=Verdict(int(self.seed_rule_verdict[row])),
+            eighty_percent_usage=float(eighty_percent_usage(memory.states + memory.activations, self.inputs)),
+            eighty_percent_verdict=Verdict(int(self.eighty_percent_verdict[row])),
             worst_stage=int(self.stages.stage[worst]),
             slowest_stage=int(self.stages.stage[slowest]),
             stages=tuple(self._stage(int(index)) for index in np.flatnonzero(self.stages.plan == row)),

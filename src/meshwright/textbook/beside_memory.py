@@ -68,7 +68,7 @@ def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[R
 
 
 def _notes(estimate: Estimate, answer: dict[str, Any]) -> tuple[str, ...]:
-    rule = f"{estimate.seed_rule_usage:.1%} and {estimate.seed_rule_verdict}"
+    rule = f"{estimate.eighty_percent_usage:.1%} and {estimate.eighty_percent_verdict}"
     verdict = f"the closed form says {answer['usage']:.1%} and {answer['verdict']}; the same rule on the planner's "
     return (
         f"{verdict}states and activations of its worst stage says {rule}; the planner's own verdict, on what the "

@@ -10,7 +10,7 @@ from meshwright.arrays import Floats, IntColumn, Ints
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
-SEED_RULE_SHARE = 0.8
+EIGHTY_PERCENT = 0.8
 
 
 class Verdict(IntEnum):
@@ -66,7 +66,7 @@ def verdict(allocated: Floats, communicators: Floats, inputs: Inputs) -> IntColu
     return code
 
 
-def seed_rule_usage(states_and_activations: Floats, inputs: Inputs) -> Floats:
+def eighty_percent_usage(states_and_activations: Floats, inputs: Inputs) -> Floats:
     """Weights, gradients, optimizer states and activations over the memory on the vendor's label.
 
     states_and_activations: bytes, scalar or array (n,). Returns a share. Source: Fujii et al., arXiv:2411.06465.
@@ -74,14 +74,14 @@ def seed_rule_usage(states_and_activations: Floats, inputs: Inputs) -> Floats:
     return states_and_activations / inputs.cluster.accelerator.memory_bytes
 
 
-def seed_rule_verdict(states_and_activations: Floats, inputs: Inputs) -> Ints:
+def eighty_percent_verdict(states_and_activations: Floats, inputs: Inputs) -> Ints:
     """The 80 % rule of Fujii et al. (arXiv:2411.06465) as a code of `Verdict`: safe up to 80 % of the vendor's label.
 
     It applies to weights, gradients, optimizer states and activations alone; above 80 % a run may still succeed.
     states_and_activations: bytes, scalar or array (n,).
     """
-    usage = seed_rule_usage(states_and_activations, inputs)
+    usage = eighty_percent_usage(states_and_activations, inputs)
     code: IntColumn = np.where(
-        usage <= SEED_RULE_SHARE, Verdict.SAFE, np.where(usage <= 1, Verdict.AT_RISK, Verdict.OUT_OF_MEMORY)
+        usage <= EIGHTY_PERCENT, Verdict.SAFE, np.where(usage <= 1, Verdict.AT_RISK, Verdict.OUT_OF_MEMORY)
     )
     return code
