@@ -100,6 +100,16 @@ def test_the_model_screen_counts(name: str) -> None:
     assert all(part.replace("_", " ") in text for part in document["by_part"])
 
 
+def test_the_legal_degrees_are_each_runtimes_own() -> None:
+    """KV heads may be shared by ranks in Megatron and not in torchtitan; 126 layers and two ends divide by 16."""
+    document = model_document(read_model("llama-3.1-405b"))
+    assert document["legal_degrees"]["megatron-core"]["tp"] == [1, 2, 4, 8, 16, 32, 64, 128]
+    assert document["legal_degrees"]["torchtitan"]["tp"] == [1, 2, 4, 8]
+    assert 16 in document["legal_degrees"]["megatron-core"]["pp"]
+    assert 16 not in document["legal_degrees"]["megatron-lm"]["pp"]
+    assert document["legal_degrees"]["torchtitan"]["pp"] == [1]
+
+
 def test_the_degrees_of_a_model_are_those_that_its_legality_rules_accept() -> None:
     assert dividing_degrees(read_model("llama-3.1-8b")) == {
         "tp": [1, 2, 4, 8, 16, 32],

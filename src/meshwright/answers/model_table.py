@@ -9,10 +9,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.answers.ask import given
+from meshwright.layout.legality import rules_of
 from meshwright.layout.legality.rule import divisors
+from meshwright.layout.plan import Plan
+from meshwright.specs import catalog
+from meshwright.specs.job import Job
 from meshwright.specs.model import Experts, LayerKind, Model
 from meshwright.specs.weights import active_parameter_count, parameter_count, parameters_by_part
 from meshwright.units import format_count
+
+TENSOR_RULES = ("query_heads", "kv_heads", "kv_heads_divide", "ffn_size")
+PIPELINE_RULES = ("single_stage", "ends_as_layers", "layers_per_stage")
 
 
 def model_document(model: Model) -> dict[str, Any]:
@@ -23,6 +31,7 @@ def model_document(model: Model) -> dict[str, Any]:
         "active_parameters": active_parameter_count(model),
         "by_part": parameters_by_part(model),
         "degrees": dividing_degrees(model),
+        "legal_degrees": {runtime: legal_degrees(model, runtime) for runtime in catalog.names("runtimes")},
         "architecture": model.model_dump(mode="json"),
     }
 
@@ -44,6 +53,29 @@ def dividing_degrees(model: Model) -> dict[str, list[int]]:
     }
     experts = [kind.feed_forward.count for kind in kinds if isinstance(kind.feed_forward, Experts)]
     return degrees | ({"ep": divisors(int(np.gcd.reduce(experts)))} if experts else {})
+
+
+def legal_degrees(model: Model, runtime: str) -> dict[str, list[int]]:
+    """The tp and pp that a runtime's own rules accept for a model, whatever the cluster and the job."""
+    alone = given(model, "1x1:h100", Job(sequence_length=1, global_batch=1), runtime)
+    rules = {rule.name: rule for rule in rules_of(alone)}
+
+    def accepts(plan: Plan, names: tuple[str, ...]) -> bool:
+        return all(rules[name].legal(plan, alone) for name in names if name in rules)
+
+    heads = int(np.gcd.reduce([kind.attention.heads for kind in model.layer_kinds]))
+    ends = [(first, last) for first in (False, True) for last in (False, True)]
+    return {
+        "tp": [tp for tp in divisors(heads) if accepts(Plan(tp=tp), TENSOR_RULES)],
+        "pp": [
+            pp
+            for pp in range(1, model.num_layers + 1)
+            if any(
+                accepts(Plan(pp=pp, embedding_as_layer=first, head_as_layer=last), PIPELINE_RULES)
+                for first, last in ends
+            )
+        ],
+    }
 
 
 def model_screen(model: Model) -> RenderableType:
@@ -100,8 +132,11 @@ def _parts_table(model: Model) -> Table:
 
 def _degrees_table(model: Model) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("axis")
-    table.add_column("degrees that divide it")
+    table.add_column("axis", no_wrap=True)
+    table.add_column("degrees", overflow="fold")
     for axis, degrees in dividing_degrees(model).items():
-        table.add_row(axis.replace("_", " "), ", ".join(map(str, degrees)))
+        table.add_row(f"{axis.replace('_', ' ')}, dividing", ", ".join(map(str, degrees)))
+    for runtime in catalog.names("runtimes"):
+        for axis, degrees in legal_degrees(model, runtime).items():
+            table.add_row(f"{axis}, {runtime}", ", ".join(map(str, degrees)))
     return table
