@@ -63,12 +63,26 @@ def plan(
     from meshwright.search.rescue import nothing_fits
 
     batch = (global_batch, global_batch_tokens)
+    if runtime == "all":
+        _show_each(
+            inputs_of(model, cluster, seq_len, batch, precision, tokens, "megatron-core", text_only), top, as_json
+        )
+        return
     inputs = inputs_of(model, cluster, seq_len, batch, precision, tokens, runtime, text_only)
     with shown_progress() as progress:
         found = find(inputs, top=top, progress=progress)
         if not found.best:
             raise nothing_fits(found)
     _show(plan_document(found) if as_json else plan_screen(found), as_json)
+
+
+def _show_each(inputs: Inputs, top: int, as_json: bool) -> None:
+    from meshwright.answers.runtimes_table import answers_of_each, runtimes_document, runtimes_screen
+    from meshwright.specs import catalog
+    from meshwright.specs.runtime import read_runtime
+
+    answers = answers_of_each(inputs, map(read_runtime, catalog.names("runtimes")), top)
+    _show(runtimes_document(answers) if as_json else runtimes_screen(answers), as_json)
 
 
 @app.command()

@@ -51,7 +51,9 @@ GlobalBatchTokens = Annotated[
 ]
 Precision = Annotated[str, typer.Option(help="bf16 or fp16")]
 Tokens = Annotated[str | None, typer.Option(metavar="COUNT", help="tokens to train on in all, as 15T")]
-RuntimeName = Annotated[str, typer.Option("--runtime", help="a runtime of the catalogue")]
+RuntimeName = Annotated[
+    str, typer.Option("--runtime", help="a runtime of the catalogue; plan takes all for each side by side")
+]
 TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal model, the language model alone")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a screen")]
 Degree = Annotated[int, typer.Option(min=1)]

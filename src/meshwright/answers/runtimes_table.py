@@ -1,0 +1,77 @@
+"""The best plan of each runtime, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.answers.plan_file import plan_document
+from meshwright.answers.screen import STYLES, headline
+from meshwright.errors import MeshwrightError, NothingFits
+from meshwright.search.find import Found, find
+from meshwright.search.rescue import nothing_fits
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.runtime import Runtime
+from meshwright.units import GIB, format_seconds
+
+Answers = dict[str, Found | MeshwrightError]
+"""Per runtime, what its search found, or why it has no plan."""
+
+
+def answers_of_each(inputs: Inputs, runtimes: Iterable[Runtime], top: int) -> Answers:
+    """Search once for every runtime, the fastest first, those without a plan last.
+
+    Raises `NothingFits` when no runtime has a plan that fits.
+    """
+    answers: Answers = {}
+    for runtime in runtimes:
+        try:
+            found = find(inputs.replace(runtime=runtime), top=top)
+            answers[runtime.id] = found if found.best else nothing_fits(found)
+        except MeshwrightError as refusal:
+            answers[runtime.id] = refusal
+    if not any(isinstance(answer, Found) for answer in answers.values()):
+        told = "".join(f"\n  - {runtime}: {refusal}" for runtime, refusal in answers.items())
+        raise NothingFits(f"no runtime has a plan that fits:{told}")
+    return dict(sorted(answers.items(), key=lambda answer: _step_time(answer[1])))
+
+
+def runtimes_document(answers: Answers) -> dict[str, Any]:
+    """Per runtime its plan file, or the reason why it has no plan."""
+    return {
+        "schema": "meshwright.runtimes/1",
+        "runtimes": {
+            runtime: plan_document(answer) if isinstance(answer, Found) else {"refused": str(answer)}
+            for runtime, answer in answers.items()
+        },
+    }
+
+
+def runtimes_screen(answers: Answers) -> RenderableType:
+    """One row for each runtime: its best plan, how fast and how large it is."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("runtime", "best plan"):
+        table.add_column(name, overflow="fold")
+    for name in ("step", "MFU", "GiB"):
+        table.add_column(name, justify="right", no_wrap=True)
+    notes, asked = [], ""
+    for runtime, answer in answers.items():
+        if not isinstance(answer, Found):
+            notes.append(Text(f"- {runtime}: {answer}"))
+            continue
+        best = answer.best[0]
+        memory = Text(f"{best.memory.device / GIB:.1f}", style=STYLES[best.verdict])
+        table.add_row(runtime, str(best.plan), format_seconds(best.step_time_s), f"{best.mfu:.1%}", memory)
+        asked = asked or str(headline(answer.inputs)).rpartition(",")[0]
+    more = [Text("Without a plan", style="bold"), *notes] if notes else []
+    return Group(
+        Text(asked), "", table, *more, "", Text("meshwright plan --runtime NAME shows one in full.", style="dim")
+    )
+
+
+def _step_time(answer: Found | MeshwrightError) -> float:
+    return answer.best[0].step_time_s if isinstance(answer, Found) else float("inf")
