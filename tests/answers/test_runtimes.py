@@ -30,3 +30,9 @@ def test_nothing_fits_for_any_runtime() -> None:
     assert answer.code == 3
     assert "megatron-core" in answer.message
     assert "torchtitan" in answer.message
+
+
+def test_a_question_that_every_runtime_refuses_is_a_wrong_one() -> None:
+    answer = asked("plan", *question(runtime="all", model="mixtral-8x7b"))
+    assert answer.code == 2
+    assert "mixture of experts" in answer.message

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from meshwright.answers.plan_file import plan_document
 from meshwright.answers.screen import STYLES, headline
-from meshwright.errors import MeshwrightError, NothingFits
+from meshwright.errors import InvalidInput, MeshwrightError, NothingFits
 from meshwright.search.find import Found, find
 from meshwright.search.rescue import nothing_fits
 from meshwright.specs.inputs import Inputs
@@ -25,7 +25,7 @@ Answers = dict[str, Found | MeshwrightError]
 def answers_of_each(inputs: Inputs, runtimes: Iterable[Runtime], top: int) -> Answers:
     """Search once for every runtime, the fastest first, those without a plan last.
 
-    Raises `NothingFits` when no runtime has a plan that fits.
+    Raises `NothingFits` when no runtime has a plan that fits, `InvalidInput` when every one refuses the question.
     """
     answers: Answers = {}
     for runtime in runtimes:
@@ -34,9 +34,10 @@ def answers_of_each(inputs: Inputs, runtimes: Iterable[Runtime], top: int) -> An
             answers[runtime.id] = found if found.best else nothing_fits(found)
         except MeshwrightError as refusal:
             answers[runtime.id] = refusal
-    if not any(isinstance(answer, Found) for answer in answers.values()):
-        told = "".join(f"\n  - {runtime}: {refusal}" for runtime, refusal in answers.items())
-        raise NothingFits(f"no runtime has a plan that fits:{told}")
+    refusals = {runtime: answer for runtime, answer in answers.items() if not isinstance(answer, Found)}
+    if len(refusals) == len(answers):
+        kind = NothingFits if any(isinstance(each, NothingFits) for each in refusals.values()) else InvalidInput
+        raise kind("no runtime has a plan:" + "".join(f"\n  - {runtime}: {told}" for runtime, told in refusals.items()))
     return dict(sorted(answers.items(), key=lambda answer: _step_time(answer[1])))
 
 
