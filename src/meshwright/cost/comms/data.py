@@ -9,12 +9,11 @@ from meshwright.cost.comms.collectives import collective_time
 from meshwright.cost.comms.group import data_group
 from meshwright.cost.comms.group import group as group_of
 from meshwright.cost.comms.overlap import exposed_time
+from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.layout.groups import stride
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
-
-WEIGHT_BYTES = 2
 
 
 def exposed_data_time(
@@ -36,7 +35,7 @@ def exposed_data_time(
     interleaved = np.greater(plan.vpp, 1)
     bucket = np.maximum(runtime.gradient_bucket, runtime.gradient_bucket_per_rank * group.ranks)
     pieces = np.where(interleaved, plan.vpp, np.maximum(np.ceil(parameters / bucket), 1.0))
-    gradients, weights = 1.0 * runtime.gradient_bytes * parameters, 1.0 * WEIGHT_BYTES * parameters
+    gradients, weights = 1.0 * runtime.gradient_bytes * parameters, 1.0 * HALF_BYTES * parameters
     summed = pieces * collective_time("all_reduce", gradients / pieces, group, inputs.cluster)
     scattered = pieces * collective_time("reduce_scatter", gradients / pieces, group, inputs.cluster)
     collected = pieces * collective_time("all_gather", weights / pieces, group, inputs.cluster)

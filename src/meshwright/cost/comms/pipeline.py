@@ -8,12 +8,11 @@ from meshwright.arrays import Floats
 from meshwright.cost.comms.collectives import collective_time, message_time
 from meshwright.cost.comms.group import pipeline_group, tensor_group
 from meshwright.cost.comms.overlap import exposed_time
+from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.shard import residual_tokens
 from meshwright.layout.plan import Schedule
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
-
-ELEMENT_BYTES = 2
 
 
 def message_bytes(plan: Layout, inputs: Inputs) -> Floats:
@@ -24,7 +23,7 @@ def message_bytes(plan: Layout, inputs: Inputs) -> Floats:
     arXiv:2104.04473, section 4.1 (scatter and gather).
     """
     parts = plan.tp if inputs.runtime.scatters_messages else 1
-    return ELEMENT_BYTES * residual_tokens(plan, inputs) * inputs.model.hidden_size / parts
+    return HALF_BYTES * residual_tokens(plan, inputs) * inputs.model.hidden_size / parts
 
 
 def exposed_pipeline_time(plan: Layout, inputs: Inputs, work: Floats) -> Floats:

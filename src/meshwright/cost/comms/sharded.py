@@ -8,10 +8,9 @@ from meshwright.arrays import Floats, Numbers
 from meshwright.cost.comms.collectives import collective_time
 from meshwright.cost.comms.group import data_group
 from meshwright.cost.comms.overlap import exposed_time
+from meshwright.cost.element import HALF_BYTES
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
-
-WEIGHT_BYTES = 2
 
 
 def exposed_sharded_time(
@@ -42,6 +41,6 @@ def sharded_exchange_time(plan: Layout, inputs: Inputs, parameters: Numbers) -> 
     """
     group, gradient = data_group(plan, inputs), inputs.runtime.gradient_bytes
     return (
-        collective_time("all_gather", 1.0 * WEIGHT_BYTES * parameters, group, inputs.cluster),
+        collective_time("all_gather", 1.0 * HALF_BYTES * parameters, group, inputs.cluster),
         collective_time("reduce_scatter", 1.0 * gradient * parameters, group, inputs.cluster),
     )

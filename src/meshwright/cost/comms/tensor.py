@@ -12,6 +12,7 @@ from meshwright.cost.comms.group import tensor_group
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.compute.ends import EndTime
 from meshwright.cost.compute.layer import LayerTime
+from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.shard import qkv_width, tokens
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
@@ -19,9 +20,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.kernels import Operation
 from meshwright.specs.model import LayerKind
 
-ELEMENT_BYTES = 2
 ENTROPY_REDUCTIONS = 3
-ENTROPY_BYTES = 4
 
 
 class TensorTime(NamedTuple):
@@ -49,8 +48,8 @@ def layer_tensor_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
     input-gradient product, while the input gradient's reduction runs beside the weight-gradient product
     (Megatron-LM, tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication). Without: 2 all-reduces
     forward and 2 backward, the latter beside the weight-gradient product. Where t exceeds the key and value heads, the
-    fused projection's output is gathered whole and its gradient reduced again. Full recomputation
-    repeats the forward, in some runtimes without its last reduction.
+    fused projection's output is gathered whole and its gradient reduced again. Full recomputation repeats the
+    forward, in some runtimes without its last reduction.
 
     plan: scalar or array (n,); layer: its compute, for the windows. Returns seconds.
     """
@@ -88,7 +87,7 @@ def head_tensor_time(plan: Layout, inputs: Inputs, head: EndTime) -> TensorTime:
     plan: scalar or array (n,); head: its compute, for the windows. Returns seconds for one micro-batch.
     """
     exchange, share = _exchange(plan, inputs), inputs.runtime.overlap.tensor_parallel_backward
-    entropy = ENTROPY_REDUCTIONS * _time("all_reduce", ENTROPY_BYTES * tokens(plan, inputs), plan, inputs)
+    entropy = ENTROPY_REDUCTIONS * _time("all_reduce", FP32_BYTES * tokens(plan, inputs), plan, inputs)
     again = 0.0 if not inputs.runtime.regathers_inputs else exchange.enter
     backward = _hidden(again, head.input_gradient, share, inputs) + _hidden(
         exchange.leave, head.weight_gradient, share, inputs
@@ -97,7 +96,7 @@ def head_tensor_time(plan: Layout, inputs: Inputs, head: EndTime) -> TensorTime:
 
 
 def _exchange(plan: Layout, inputs: Inputs) -> _Exchange:
-    size = 1.0 * ELEMENT_BYTES * tokens(plan, inputs) * inputs.model.hidden_size
+    size = 1.0 * HALF_BYTES * tokens(plan, inputs) * inputs.model.hidden_size
     group = tensor_group(plan, inputs)
     return _Exchange(
         np.where(plan.sp, collective_time("all_gather", size, group, inputs.cluster), 0.0),
@@ -112,7 +111,7 @@ def _exchange(plan: Layout, inputs: Inputs) -> _Exchange:
 def _split_heads(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Floats, Floats]:
     """Seconds of gathering the projection whose key and value heads are split over ranks, and of its gradient."""
     size = np.where(
-        np.greater(plan.tp, kind.attention.kv_heads), 1.0 * ELEMENT_BYTES * tokens(plan, inputs) * qkv_width(kind), 0.0
+        np.greater(plan.tp, kind.attention.kv_heads), 1.0 * HALF_BYTES * tokens(plan, inputs) * qkv_width(kind), 0.0
     )
     return _time("all_gather", size, plan, inputs), _time("reduce_scatter", size, plan, inputs)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import FloatColumn, Floats, Ints
+from meshwright.cost.element import HALF_BYTES
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import TileConstants
 
@@ -14,7 +15,6 @@ TILES = np.array(
 SPLITS = np.array([1, 2, 4])
 REFERENCE_TILE = 128 * 256 / (128 + 256)
 POWER_FLOP = 2e12
-ELEMENT_BYTES = 2
 
 
 def gemm_time(m: Ints, n: Ints, k: Ints, accelerator: Accelerator, peak_flops: float) -> Floats:
@@ -31,7 +31,7 @@ def gemm_time(m: Ints, n: Ints, k: Ints, accelerator: Accelerator, peak_flops: f
     """
     constants = accelerator.kernels.gemm
     flop = 2.0 * m * n * k
-    moved = ELEMENT_BYTES * (1.0 * m * k + 1.0 * k * n + 1.0 * m * n)
+    moved = HALF_BYTES * (1.0 * m * k + 1.0 * k * n + 1.0 * m * n)
     memory = moved / (constants.memory_efficiency * accelerator.memory_bandwidth)
     if constants.tile is None:
         compute: Floats = flop / (constants.efficiency * peak_flops)

@@ -6,11 +6,11 @@ import numpy as np
 
 from meshwright.arrays import Floats, Numbers
 from meshwright.cost.compute.elementwise import elementwise_time
+from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
-STATE_BYTES = 12
-WEIGHT_BYTES = 2
+STATE_BYTES = 3 * FP32_BYTES
 
 
 def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers) -> Floats:
@@ -23,6 +23,6 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers) -> Floats:
     """
     gradient, replicated = inputs.runtime.gradient_bytes, inputs.runtime.data_parallel == "replicated"
     owned = parameters / np.where(np.greater(plan.zero, 0), plan.dp * plan.cp, 1)
-    moved = owned * (2 * gradient + 2 * STATE_BYTES + (WEIGHT_BYTES if replicated else 0))
+    moved = owned * (2 * gradient + 2 * STATE_BYTES + (HALF_BYTES if replicated else 0))
     cleared = gradient * parameters if replicated else 0.0
     return elementwise_time(moved + cleared, inputs.cluster.accelerator) * inputs.cluster.site_derate

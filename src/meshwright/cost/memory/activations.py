@@ -7,14 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats
+from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.shard import Shard, dense_feed_forward, layer_shard, residual_tokens, tokens, vocabulary_shard
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 
-ELEMENT_BYTES = 2
-STATISTIC_BYTES = 4
 TOKEN_ID_BYTES = 8
 DROPOUT_MASKS = 2
 
@@ -43,7 +42,7 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     """
     shard = layer_shard(plan, inputs, kind)
     everything = _linear_bytes(inputs, kind, shard) + _core_bytes(inputs, shard)
-    layer_input = 1.0 * ELEMENT_BYTES * shard.residual_tokens * inputs.model.hidden_size
+    layer_input = 1.0 * HALF_BYTES * shard.residual_tokens * inputs.model.hidden_size
     kept = _selective_bytes(plan, inputs, kind, shard)
     if inputs.runtime.selective_recompute == "attention_core":
         kept = everything - _core_bytes(inputs, shard)
@@ -64,7 +63,7 @@ def _selective_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard
     products = [shard.query, shard.key, shard.value, hidden, *([shard.ffn] * (2 if gated else 1)), hidden]
     reduced = np.where(plan.sp, 2.0 * shard.residual_tokens * hidden, 0.0)
     elements = shard.residual_tokens * hidden + reduced + shard.tokens * (sum(products[::2]) + shard.core)
-    return ELEMENT_BYTES * elements + _core_bytes(inputs, shard)
+    return HALF_BYTES * elements + _core_bytes(inputs, shard)
 
 
 def head_memory(plan: Layout, inputs: Inputs) -> LayerMemory:
@@ -76,8 +75,8 @@ def head_memory(plan: Layout, inputs: Inputs) -> LayerMemory:
     """
     hidden, rows = inputs.model.hidden_size, tokens(plan, inputs)
     entropy = inputs.runtime.cross_entropies[inputs.runtime.cross_entropy]
-    residual = 1.0 * ELEMENT_BYTES * residual_tokens(plan, inputs) * hidden
-    whole = 1.0 * ELEMENT_BYTES * rows * hidden
+    residual = 1.0 * HALF_BYTES * residual_tokens(plan, inputs) * hidden
+    whole = 1.0 * HALF_BYTES * rows * hidden
     again = inputs.runtime.regathers_inputs
     gathered = np.where(plan.sp, whole, 0.0) if again else 0.0
     logits = entropy.alive_bytes * rows * vocabulary_shard(plan, inputs)
@@ -99,22 +98,22 @@ def _linear_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
         projections = projections + shard.query + shard.key
     inner = (2 if block.gated else 1) + 1 + (0 if inputs.runtime.fused_activation or not block.gated else 1)
     masks = DROPOUT_MASKS * hidden * shard.residual_tokens if inputs.runtime.dropout else 0.0
-    kept = ELEMENT_BYTES * (residual + shard.tokens * (projections + inner * shard.ffn)) + masks
+    kept = HALF_BYTES * (residual + shard.tokens * (projections + inner * shard.ffn)) + masks
     return kept + (_statistic_bytes(inputs, kind, shard) if inputs.runtime.keeps_statistics else 0.0)
 
 
 def _statistic_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """Reciprocal deviations of the norms, and the rotary tables of one sequence."""
     tables = 0 if inputs.model.learned_positions else inputs.job.sequence_length * kind.attention.head_dim
-    return 1.0 * STATISTIC_BYTES * (kind.norms * shard.residual_tokens + tables)
+    return 1.0 * FP32_BYTES * (kind.norms * shard.residual_tokens + tables)
 
 
 def _core_bytes(inputs: Inputs, shard: Shard) -> Floats:
     """What only the attention core keeps."""
     if inputs.runtime.attention_kernel == "flash":
-        return 1.0 * STATISTIC_BYTES * shard.tokens * shard.heads
+        return 1.0 * FP32_BYTES * shard.tokens * shard.heads
     scores = 1.0 * shard.tokens * shard.heads * inputs.job.sequence_length
-    return scores * (2 * ELEMENT_BYTES + 1 if inputs.runtime.dropout else ELEMENT_BYTES)
+    return scores * (2 * HALF_BYTES + 1 if inputs.runtime.dropout else HALF_BYTES)
 
 
 def _backward_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
@@ -123,4 +122,4 @@ def _backward_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """
     block = dense_feed_forward(kind)
     gradients = 2 * inputs.model.hidden_size + (3 if block.gated else 2) * shard.ffn
-    return 1.0 * ELEMENT_BYTES * shard.tokens * gradients
+    return 1.0 * HALF_BYTES * shard.tokens * gradients

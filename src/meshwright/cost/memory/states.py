@@ -7,12 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats, Numbers
+from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
-HALF_BYTES = 2
-FP32_BYTES = 4
-ADAM_MOMENTS_BYTES = 8
+ADAM_MOMENTS_BYTES = 2 * FP32_BYTES
 
 
 class States(NamedTuple):
