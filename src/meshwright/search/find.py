@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -68,15 +68,14 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Foun
     """
     require_modelled(inputs)
     started = time.perf_counter()
-    tables = list(space(inputs))
-    total = sum(map(len, tables))
+    total = sum(map(len, space(inputs)))
     tally = _Tally()
-    for chunk in _chunks(tables):
+    for chunk in _chunks(space(inputs)):
         _evaluate(chunk, inputs, top, tally)
         if progress:
             progress(tally.considered, total)
     if not tally.legal:
-        raise _nothing_legal(tables, tally, inputs)
+        raise _nothing_legal(tally, inputs)
     best, at_risk, leanest = (estimate_each(plans, inputs) for plans in (tally.best, tally.at_risk, tally.leanest))
     splits = {(plan.tp, plan.pp): plan for plan in reversed(tally.splits)}
     for plan in tally.best[:1]:
@@ -95,7 +94,7 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Foun
     )
 
 
-def _chunks(tables: list[Plans]) -> Iterator[Plans]:
+def _chunks(tables: Iterable[Plans]) -> Iterator[Plans]:
     """The tables joined into pieces of about `CHUNK` rows."""
     gathered: list[Plans] = []
     for table in tables:
@@ -138,9 +137,9 @@ def _leanest(plans: list[Plan], inputs: Inputs) -> list[Plan]:
     return [plans[int(np.argmin(estimates.memory.device[estimates.worst]))]]
 
 
-def _nothing_legal(tables: list[Plans], tally: _Tally, inputs: Inputs) -> IllegalPlan:
+def _nothing_legal(tally: _Tally, inputs: Inputs) -> IllegalPlan:
     """The error for a space without a legal plan: the faults of the plan that breaks the fewest rules."""
-    simplest = (table[0] for table in tables)
+    simplest = (table[0] for table in space(inputs))
     plan = min(simplest, key=lambda plan: len(faults(plan, inputs)))
     runtime = inputs.runtime.id
     subject = f"none of the {tally.considered} plans for {inputs.cluster.num_gpus} accelerators; the nearest, {plan},"
