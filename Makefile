@@ -28,7 +28,7 @@ bench: $(VENV)/core ## how fast the planner is
 	$(BIN)/python benchmarks/speed.py
 
 truth: $(VENV)/core ## predicted against measured runs
-	$(BIN)/python benchmarks/truth.py
+	$(BIN)/python -m benchmarks.truth
 
 readme: $(VENV)/core ## write the answers that the README shows
 	$(BIN)/python benchmarks/readme.py

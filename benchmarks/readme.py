@@ -38,8 +38,7 @@ def answer() -> str:
 
 def truth() -> str:
     """The summary of predicted against measured, without the list of runs."""
-    summary = run(str(ROOT / "benchmarks" / "truth.py")).rpartition("\n\n")[2]
-    return re.sub(r" \((?:[A-Z]+[-\w]*(?:, )?)+\)$", "", summary, flags=re.MULTILINE).rstrip()
+    return run("-m", "benchmarks.truth").rpartition("\n\n")[2].rstrip()
 
 
 def excerpt() -> str:

@@ -19,11 +19,12 @@ from meshwright.search.space import space
 from meshwright.specs.cluster import Cluster, Level
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
-from meshwright.specs.model import Attention, LayerKind, Mlp, Model
+from meshwright.specs.model import Attention, Experts, LayerKind, Mlp, Model
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.runtime import read_runtime
 
+SHARDING = ("torchtitan", "deepspeed", "pytorch-fsdp1", "nanotron", "internevo")
 MEASURED, UNMEASURED = ("h100", "a100", "b200"), ("v100", "mi300x")
 
 
@@ -109,6 +110,11 @@ def questions() -> dict[str, Inputs]:
             global_batch=160,
         ),
         "three levels": question(dense_model(heads=24, kv_heads=6, layers=12), three_levels(), global_batch=96),
+        "llama on h100, torchtitan": question(llama_8b(), "2x8:h100", "torchtitan", global_batch=64),
+        "gpt on a100, deepspeed": question(gpt_like(), "2x8:a100", "deepspeed", global_batch=32, sequence_length=1024),
+        "qwen-like on a100, ddp": question(
+            dense_model(qk_norm="head", layers=8), "1x8:a100", "pytorch-ddp", global_batch=32, sequence_length=512
+        ),
     }
 
 
@@ -188,7 +194,7 @@ def inputs(draw: st.DrawFn) -> Inputs:
         global_batch=cluster.num_gpus * draw(st.sampled_from([1, 2, 3, 8])),
         precision="fp16",
     )
-    runtime = read_runtime(draw(st.sampled_from(["megatron-core", "megatron-lm"])))
+    runtime = read_runtime(draw(st.sampled_from(["megatron-core", "megatron-core", "megatron-lm", *SHARDING])))
     return Shown(model=draw(models()), cluster=cluster, job=job, runtime=runtime)
 
 
@@ -219,18 +225,40 @@ def broken(holds: np.ndarray, plans: Plans) -> list[str]:
 
 @st.composite
 def any_plans(draw: st.DrawFn) -> Plan:
-    """A plan with positive fields, legal or not."""
-    small = st.sampled_from([1, 1, 2, 3, 4, 5, 8, 12])
+    """A plan with positive degrees, legal or not."""
+    small, rare = st.sampled_from([1, 1, 2, 3, 4, 5, 8, 12]), st.sampled_from([1, 1, 1, 2, 3, 4])
     return Plan(
         tp=draw(st.integers(1, 40)),
         sp=draw(st.booleans()),
+        cp=draw(rare),
+        context_exchange=draw(st.integers(0, 3)),
         pp=draw(small),
         vpp=draw(small),
         dp=draw(small),
-        zero=draw(st.integers(0, 1)),
+        ep=draw(small),
+        etp=draw(rare),
+        zero=draw(st.integers(0, 4)),
+        dp_replicate=draw(rare),
         micro_batch=draw(small),
         num_microbatches=draw(st.integers(1, 40)),
         embedding_as_layer=draw(st.sampled_from([False, False, True])),
         head_as_layer=draw(st.sampled_from([False, False, True])),
+        recompute=draw(st.sampled_from([0, 1, 2])),
         schedule=draw(st.sampled_from([0, 1])),
     )
+
+
+def with_experts(given: Inputs, count: int = 12) -> Inputs:
+    """The same question about a mixture of experts."""
+    experts = Experts(count=count, active=2, ffn_size=1024)
+    kinds = tuple(kind.replace(feed_forward=experts) for kind in given.model.layer_kinds)
+    return given.replace(model=given.model.replace(layer_kinds=kinds))
+
+
+@st.composite
+def ruled(draw: st.DrawFn) -> Inputs:
+    """A random question for rules alone: with experts or without, in either order of the slow axes."""
+    given = draw(inputs())
+    order = draw(st.sampled_from([("tp", "cp", "ep", "dp", "pp"), ("tp", "cp", "ep", "pp", "dp")]))
+    given = given.replace(runtime=given.runtime.replace(rank_order=order))
+    return with_experts(given) if draw(st.booleans()) else given

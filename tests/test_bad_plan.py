@@ -49,7 +49,7 @@ DEGREES: list[tuple[str, dict[str, str], list[str]]] = [
     ("--sp", {}, ["sp needs tp 2 or more"]),
     ("--tp 8", {"seq_len": "1001"}, ["sequence length 1001", "tp 8", "nearest tp: 7 or 11, or no sp"]),
     ("--tp 2 --sp", {"runtime": "megatron-lm"}, ["sp is not modelled for megatron-lm"]),
-    ("--cp 2", {}, ["cp 2", "not modelled yet", "use cp 1"]),
+    ("--ep 2", {}, ["ep 2", "not modelled yet", "use ep 1"]),
     ("--ep 2", {}, ["ep 2", "not modelled yet", "use ep 1"]),
     ("--etp 2", {}, ["etp 2", "not modelled yet", "use etp 1"]),
     ("--zero 2", {}, ["ZeRO 2 is not modelled for megatron-core", "0, 1"]),
@@ -184,7 +184,7 @@ CHANGES: list[tuple[str, Change, list[str]]] = [
     ("another schedule", plan("schedule", "interleaved"), ["vpp 1 runs the 1f1b schedule", "set schedule to 1f1b"]),
     ("zero 3", plan("zero", 3), ["ZeRO 3 is not modelled", "0, 1"]),
     ("zero -1", plan("zero", -1), ["ZeRO -1", "0, 1"]),
-    ("cp 2", plan("cp", 2), ["cp 2", "use cp 1"]),
+    ("ep 2", plan("ep", 2), ["ep 2", "use ep 1"]),
     ("dp 3", plan("dp", 3), ["8 accelerators", "makes it 8"]),
     ("micro-batches", plan("num_microbatches", 7), ["num_microbatches 7", "global_batch is 64"]),
     ("fewer nodes", given("cluster.gpus_per_node", 4), ["the cluster has 4 accelerators"]),
@@ -196,7 +196,8 @@ CHANGES: list[tuple[str, Change, list[str]]] = [
     ("a sequence of 0", given("job.sequence_length", 0), ["job.sequence_length", "0"]),
     ("a sequence of true", given("job.sequence_length", True), ["job.sequence_length", "True"]),
     ("a sequence of 1e30", given("job.sequence_length", 10**30), ["sequence_length"]),
-    ("fp8", given("job.precision", "fp8"), ["job.precision", "'fp8'", "bf16", "fp16"]),
+    ("fp8", given("job.precision", "fp8"), ["'fp8' is not modelled", "bf16", "fp16"]),
+    ("fp9", given("job.precision", "fp9"), ["job.precision", "'fp9'", "bf16", "nvfp4"]),
     ("an unknown key of the job", given("job.batch", 8), ["job.batch"]),
     ("no bf16", given("cluster.accelerator.peak_flops", {"fp16": 1e15}), ["no bf16", "fp16"]),
     ("no memory", given("cluster.accelerator.memory_bandwidth", NAN), ["accelerator.memory_bandwidth", "nan"]),
@@ -237,7 +238,7 @@ CHANGES: list[tuple[str, Change, list[str]]] = [
 @pytest.mark.parametrize(("change", "says"), [row[1:] for row in CHANGES], ids=[row[0] for row in CHANGES])
 def test_a_plan_file_that_is_wrong_inside_is_refused(change: Change, says: list[str], file: Path) -> None:
     document = copy.deepcopy(json.loads(file.read_text("utf-8")))
-    document["plans"][0]["plan"] |= {"tp": 2, "sp": True, "pp": 2, "dp": 2, "num_microbatches": 32}
+    document["plans"][0]["plan"] |= {"tp": 2, "sp": True, "cp": 1, "pp": 2, "dp": 2} | {"num_microbatches": 32}
     change(document)
     other = file.parent / "changed.json"
     other.write_text(json.dumps(document), "utf-8")

@@ -19,5 +19,7 @@ Ints: TypeAlias = Any
 """A whole number or a column of them, shape (n,)."""
 Floats: TypeAlias = Any
 """A number or a column of them, shape (n,)."""
+Bools: TypeAlias = Any
+"""A truth or a column of them, shape (n,)."""
 Numbers: TypeAlias = Any
 """Either of the two."""

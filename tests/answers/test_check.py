@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
+from rich.console import Console
 
 from commands import asked
-from meshwright.answers.check_table import check_document, is_legal
+from meshwright.answers.check_table import check_document, check_screen, is_legal
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.space import space
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.runtime import RuleReference, read_runtime
 from strategies import gpt_like, llama_8b, question
 
 ASKED = ["--model", "llama-3.1-70b", "--cluster", "8x8:h100", "--seq-len", "8192", "--global-batch", "256"]
@@ -41,18 +46,60 @@ def test_a_broken_rule_is_red_with_its_reason_and_the_others_are_green() -> None
 
 def test_what_is_not_modelled_is_named_instead_of_the_rules() -> None:
     inputs = question(llama_8b(), "1x8:h100", global_batch=16)
-    document = check_document(Plan(cp=2, dp=4, zero=3, num_microbatches=4), inputs)
-    assert [entry["name"] for entry in document["rules"]] == ["cp", "zero"]
+    document = check_document(Plan(ep=2, dp=8, zero=3, num_microbatches=2), inputs)
+    assert [entry["name"] for entry in document["rules"]] == ["ep", "zero"]
     assert not document["legal"]
 
 
 def test_the_command_tells_the_shell() -> None:
     legal = asked("check", *ASKED, "--tp", "8", "--pp", "4", "--vpp", "5")
     assert legal.code == 0
-    assert "accepts it: 12 rules kept" in legal.out
+    assert f"accepts it: {len(read_runtime('megatron-core').rules)} rules kept" in legal.out
     late = asked("check", *ASKED, "--tp", "8", "--pp", "4", "--vpp", "3")
     assert late.code == 2
     assert "nearest vpp: 2 or 4" in " ".join(late.out.split())
+
+
+def _listed(name: str, enforced: str = "at start") -> RuleReference:
+    return RuleReference(name=name, source=f"where {name} is", enforced=enforced)
+
+
+def test_a_rule_says_when_the_framework_enforces_it() -> None:
+    inputs = question(llama_8b(), "1x8:h100", global_batch=16)
+    rules = (_listed("query_heads"), _listed("kv_heads", "late"), _listed("sequence_parallel", "silently"))
+    inputs = inputs.replace(runtime=inputs.runtime.replace(rules=rules, demands=()))
+    plan = Plan(tp=3, dp=8, num_microbatches=2)
+    document = check_document(plan, inputs)
+    assert [entry["enforced"] for entry in document["rules"]] == ["at start", "late", "silently"]
+    shown = _printed(plan, inputs)
+    assert "late: 8 key-value heads neither divide by tp 3" in shown
+    assert "silently: where sequence_parallel is" in shown
+    assert "late: the framework notices only after it has started" in shown
+    assert "silently: the framework does something else without a word" in shown
+    assert "at start" not in shown
+
+
+def test_a_launch_is_told_what_it_must_set_but_no_plan_is_illegal_for_it() -> None:
+    inputs = question(llama_8b(), "1x8:h100", global_batch=16)
+    demands = (_listed("single_connection"), _listed("pipeline_precision"))
+    inputs = inputs.replace(runtime=inputs.runtime.replace(demands=demands))
+    plan = Plan(tp=8, sp=True, num_microbatches=16)
+    document = check_document(plan, inputs)
+    assert document["legal"]
+    assert [(demand["name"], demand["source"]) for demand in document["demands"]] == [
+        ("single_connection", "where single_connection is")
+    ]
+    shown = _printed(plan, inputs)
+    assert "The launch must set - CUDA_DEVICE_MAX_CONNECTIONS=1" in shown
+    alone = inputs.replace(runtime=inputs.runtime.replace(demands=()))
+    assert "The launch must set" not in _printed(plan, alone)
+    assert not check_document(Plan(tp=8, ep=2, num_microbatches=16), inputs)["demands"], "what is not modelled"
+
+
+def _printed(plan: Plan, inputs: Inputs) -> str:
+    console = Console(width=300, file=io.StringIO(), record=True)
+    console.print(check_screen(plan, inputs))
+    return " ".join(console.export_text().split())
 
 
 def test_the_command_as_json() -> None:

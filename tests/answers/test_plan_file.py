@@ -110,6 +110,7 @@ def test_everything_that_is_counted_or_measured_is_a_number(name: str) -> None:
         "schedule",
         "lost",
         "sp",
+        "context_exchange",
         "embedding",
         "head",
         "embedding_as_layer",

@@ -29,6 +29,23 @@ def test_a_llama_layer_keeps_what_pytorch_counts(tp: int, sp: bool, multiples: t
     assert np.array(saved) / (8192 * 4096) == pytest.approx(multiples, abs=0.006)
 
 
+@pytest.mark.parametrize(
+    ("changes", "multiple"),
+    [
+        ({"elementwise": "transformers"}, 49.16),
+        ({"attention_kernel": "eager"}, 430),
+        ({"selective_recompute": "attention_core"}, 41.13),
+    ],
+)
+def test_other_ways_to_write_the_layer_keep_what_pytorch_counts(changes: dict[str, str], multiple: float) -> None:
+    """Hugging-Face norms keep fp32 copies, eager attention its scores; recomputing the core of flash saves nothing."""
+    inputs = question(llama_8b(), "1x8:h100", "torchtitan", sequence_length=8192, global_batch=8)
+    inputs = inputs.replace(runtime=inputs.runtime.replace(**changes))
+    recompute = Recompute.SELECTIVE if "selective_recompute" in changes else Recompute.NONE
+    saved = layer_memory(Plan(recompute=recompute), inputs, inputs.model.layer_kinds[0]).saved
+    assert saved / (8192 * 4096) == pytest.approx(multiple, rel=0.015 if multiple > 100 else 2e-4)
+
+
 def test_one_rank_holds_the_parameters_that_torchtitan_gives_it() -> None:
     """8B on 64 ranks with TP 8 and 8 shards; norm weights are replicated over TP."""
     inputs = question(llama_8b(), "8x8:h100", "torchtitan")
@@ -50,7 +67,7 @@ def test_sixteen_bytes_a_parameter_are_divided_by_all_ranks() -> None:
     inputs = question(llama_8b(), "8x8:h100", "torchtitan", global_batch=128)
     memory = estimate_each([Plan(dp=64, zero=3, num_microbatches=2)], inputs)[0].memory
     count = 8030261248
-    gathered = 2 * (2 * 218112000 + 128256 * 4096 + 4096)
+    gathered = 2 * (2 * 218112000 + 2 * 128256 * 4096 + 4096)
     assert memory.states == pytest.approx(16 * count / 64 + gathered)
 
 
@@ -78,7 +95,7 @@ def test_exposed_traffic_never_exceeds_all_of_it() -> None:
     sent = sent_bytes("all_gather", 8.1e9 * (4 + 4), plans.dp * plans.cp) * plans.num_microbatches
     latency = 68 * plans.num_microbatches * 64 * 20e-6
     assert (estimates.time.exposed_dp_s <= 2 * sent / network + latency).all()
-    assert set(np.unique(plans.zero)) == {2, 3}
+    assert {2, 3} <= set(np.unique(plans.zero))
 
 
 def test_memory_falls_when_sharding_grows() -> None:

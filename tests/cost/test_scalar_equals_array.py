@@ -10,6 +10,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import split_stages
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import Experts
 from strategies import questions, some_legal_plans
 
 ROWS = 30
@@ -45,7 +47,13 @@ TABLES = {
 """They take a table of plans; held to "many rows equal each row alone" below."""
 OF_ONE_SCHEDULE = {"one_forward_one_backward.actions", "interleaved.actions", "action.play"}
 """They list or play the actions of one pipeline; see test_schedules.py."""
-OF_THE_QUESTION = {"flops.model_flops_per_step", "attention.attended_pairs", "shard.dense_feed_forward"}
+OF_THE_QUESTION = {
+    "tree.combined",
+    "flops.model_flops_per_step",
+    "attention.attended_pairs",
+    "shard.dense_feed_forward",
+    "expert_rows.routed_experts",
+}
 """They take no plan and no column."""
 
 
@@ -62,13 +70,24 @@ def _kind(case: Case) -> Any:
     return case.inputs.model.layer_kinds[-1]
 
 
+def _expert_plan(plan: Plan | Plans) -> Any:
+    """The same plan with its ranks folded into expert axes."""
+    ranks = plan.tp * plan.cp * plan.dp
+    ep = np.gcd(ranks, 12)
+    return replace(plan, ep=ep, etp=np.gcd(ranks // ep, 2))
+
+
 GIVEN: dict[str, Callable[[Case], Any]] = {
     "plan": lambda case: case.plan,
     "inputs": lambda case: case.inputs,
     "kind": _kind,
     "accelerator": lambda case: case.inputs.cluster.accelerator,
     "cluster": lambda case: case.inputs.cluster,
+    "expert_plan": lambda case: _expert_plan(case.plan),
+    "expert_kind": lambda case: _kind(case).replace(feed_forward=Experts(count=64, active=4, ffn_size=512)),
     "peak_flops": lambda case: case.inputs.peak_flops,
+    "element_bytes": lambda _: 1.0,
+    "number_format": lambda case: "fp8" if case.inputs.cluster.accelerator.kernels.low_precision else "half",
     "group": lambda case: data_group(case.plan, case.inputs),
     "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),
     "head": lambda case: head_time(case.plan, case.inputs),
@@ -81,6 +100,11 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "order": lambda case: case.inputs.runtime.rank_order,
     "operation": lambda _: "all_reduce",
     "share": lambda _: 0.7,
+    "candidates": lambda _: 64,
+    "experts": lambda _: 64,
+    "active": lambda _: 4,
+    "groups": lambda _: 8,
+    "allowed": lambda _: 3,
     "head_dim": lambda _: 128,
     "value_head_dim": lambda _: 96,
     "width": lambda _: 256,
@@ -88,12 +112,23 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "window": lambda _: 300,
 }
 """Arguments that follow from the question and the plan."""
-COUNTS = ["m", "n", "k", "tokens", "outputs", "features", "batch", "heads", "chunks", "micro_batches", "parameters"]
-SMALL = ["ranks", "stride", "distance", "stage"]
-SIZES = ["moved", "buffer", "size", "allocated", "communicators", "states_and_activations"]
+COUNTS = ["m", "n", "k", "tokens", "outputs", "features", "batch", "heads", "chunks", "micro_batches"]
+COUNTS += ["parameters", "ends"]
+SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "held", "blocks"]
+SIZES = ["gradients", "moved", "buffer", "size", "allocated", "communicators", "states_and_activations"]
 SECONDS = ["time", "first_chunk", "forward", "backward", "slowest", "total", "work"]
-SPECIAL = {"overlap.exposed_time.window": "work"}
-"""Arguments that mean something else in one function: the column to take there."""
+SPECIAL = {"overlap.exposed_time.window": "work", "states.state_bytes.layer": "parameters"}
+"""Arguments that mean something else in one function: the column or entry to take there."""
+EXPERT_FUNCTIONS = ("experts.expert_exchange_time", "experts.all_to_all_exchange", "experts.all_gather_exchange")
+EXPERT_FUNCTIONS += (
+    "fused.fused_traffic",
+    "fused.fused_time",
+    "expert_rows.routed_rows",
+    "expert_rows.hottest_over_mean",
+)
+EXPERT_FUNCTIONS += ("group.expert_group", "group.expert_tensor_group", "group.expert_set_group")
+EXPERT_FUNCTIONS += ("group.expert_data_group", "groups.expert_data_ranks", "groups.expert_stride")
+SPECIAL |= {f"{name}.{argument}": f"expert_{argument}" for name in EXPERT_FUNCTIONS for argument in ("plan", "kind")}
 
 
 def _columns() -> dict[str, np.ndarray]:
@@ -101,7 +136,8 @@ def _columns() -> dict[str, np.ndarray]:
     counts = {name: random.integers(1, 5000, ROWS) for name in COUNTS}
     small = {name: random.integers(1, 40, ROWS) for name in SMALL}
     sizes = {name: 10 ** random.uniform(0, 11, ROWS) for name in SIZES}
-    return counts | small | sizes | {name: 10 ** random.uniform(-6, 1, ROWS) for name in SECONDS}
+    shares = {"kept": random.uniform(0, 1, ROWS)}
+    return counts | small | sizes | shares | {name: 10 ** random.uniform(-6, 1, ROWS) for name in SECONDS}
 
 
 COLUMNS = _columns()
@@ -124,8 +160,8 @@ def _argument(function: str, name: str, case: Case) -> Any:
     column = SPECIAL.get(f"{function}.{name}", name)
     if column in case.columns:
         return case.columns[column]
-    if name in GIVEN:
-        return GIVEN[name](case)
+    if column in GIVEN:
+        return GIVEN[column](case)
     raise AssertionError(f"say in GIVEN, COUNTS, SMALL, SIZES or SECONDS what an argument named {name!r} is")
 
 
@@ -209,7 +245,7 @@ def test_unit_costs_are_the_layers_own_costs_whatever_the_rank_order(order: tupl
     inputs, plans = questions()[QUESTIONS[0]], _plans(QUESTIONS[0])
     inputs = inputs.replace(runtime=inputs.runtime.replace(rank_order=order))
     kind = inputs.model.layer_kinds[0]
-    priced = unit_costs(plans, inputs).layers[0].tensor_forward
+    priced = unit_costs(plans, inputs).layers[0].exposed_forward.tensor
     itself = layer_tensor_time(plans, inputs, kind, layer_time(plans, inputs, kind)).forward
     np.testing.assert_allclose(priced, itself, rtol=1e-12)
 

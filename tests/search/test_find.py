@@ -113,7 +113,7 @@ def test_safe_plans_come_before_plans_at_risk_and_fast_before_slow(name: str) ->
     estimates = estimate_plans(legal_plans(asked), asked)
     ranked = order(estimates)
     keys = [_key(estimates, int(row)) for row in ranked]
-    assert keys == sorted(keys)
+    assert keys == _in_order(estimates, ranked)
     assert len(ranked) == (estimates.verdict < Verdict.OUT_OF_MEMORY).sum()
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from meshwright.layout.groups import context_split
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan, Recompute, Schedule
 from meshwright.layout.plans import COLUMNS, Plans
@@ -30,7 +31,9 @@ def _rows(plans: Plans) -> list[tuple[int, ...]]:
 def _everything(given: Inputs) -> Plans:
     """Every plan of a small world that uses what the runtime has, legal or not, field by field."""
     world, batch, layers = given.cluster.num_gpus, given.job.global_batch, given.model.num_layers
-    degrees = [split for split in itertools.product(range(1, world + 1), repeat=3) if np.prod(split) == world]
+    degrees = [split for split in itertools.product(range(1, world + 1), repeat=4) if np.prod(split) == world]
+    degrees = [split for split in degrees if split[1] == 1 or split[1] * 256 <= given.job.sequence_length]
+    exchanges = given.runtime.context_exchanges or ("ring",)
     recompute = [each for each in Recompute if each.name.lower() in given.runtime.recompute]
     flags = (False, True) if given.runtime.sequence_parallel else (False,)
     ends = (False, True) if given.runtime.counts_ends else (False,)
@@ -39,11 +42,34 @@ def _everything(given: Inputs) -> Plans:
     names = ("vpp", "micro_batch", "num_microbatches", "recompute", "sp", "schedule")
     names += ("embedding_as_layer", "head_as_layer")
     return Plans.of(
-        Plan(tp=tp, pp=pp, dp=dp, zero=zero, **dict(zip(names, chosen, strict=True)))
-        for (tp, pp, dp), *chosen in choices
+        Plan(
+            tp=tp,
+            cp=cp,
+            context_exchange=exchange,
+            pp=pp,
+            dp=dp,
+            zero=zero,
+            dp_replicate=replicas,
+            **dict(zip(names, chosen, strict=True)),
+        )
+        for (tp, cp, pp, dp), *chosen in choices
         if chosen[1] * chosen[2] * dp == batch
-        for zero in (given.runtime.zero_stages if dp > 1 else (0,))
+        for exchange in (exchanges if cp > 1 else exchanges[:1])
+        if cp == 1 or exchange != "hierarchical" or 1 < _inside(given, tp, cp) < cp
+        for zero in (given.runtime.zero_stages if dp * cp > 1 else (0,))
+        for replicas in (range(1, dp + 1) if zero and given.runtime.hybrid_sharding else (1,))
+        if dp % replicas == 0 and (replicas == 1 or _ends_with_a_level(given, tp, dp * cp // replicas))
     )
+
+
+def _inside(given: Inputs, tp: int, cp: int) -> int:
+    """Context-parallel ranks of one group that share a scale-up domain, where every domain has as many."""
+    return context_split(Plan(tp=tp, cp=cp, context_exchange="hierarchical"), given).heads
+
+
+def _ends_with_a_level(given: Inputs, tp: int, ranks: int) -> bool:
+    """Whether a sharding group of two or more ranks fills a block of some level of links."""
+    return ranks > 1 and tp * ranks in {level.size for level in given.cluster.levels}
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -60,7 +86,7 @@ def test_no_plan_is_in_the_space_twice_and_all_multiply_to_the_world(given: Inpu
     rows = _rows(Plans.join(space(given)))
     assert len(rows) == len(set(rows))
     plans = Plans.join(space(given))
-    assert (plans.tp * plans.pp * plans.dp == given.cluster.num_gpus).all()
+    assert (plans.tp * plans.cp * plans.pp * plans.dp == given.cluster.num_gpus).all()
     assert all((getattr(plans, name) >= 1).all() for name in ("micro_batch", "num_microbatches", "vpp"))
 
 

@@ -51,11 +51,11 @@ def test_values_without_names_are_refused(values: Any, fields: dict[str, Any], t
         ({"sequence_length": "8k"}, "sequence_length: must be a whole number (given: '8k')"),
         ({"sequence_length": 1.5}, "sequence_length: must be a whole number (given: 1.5)"),
         ({"global_batch": 0}, "global_batch: must be greater than 0 (given: 0)"),
-        ({"precision": "fp8"}, "precision: must be 'bf16' or 'fp16' (given: 'fp8')"),
+        ({"precision": "fp9"}, "precision: must be 'bf16', 'fp16', 'fp8', 'fp8-delayed', 'fp8-blockwise', 'mxfp8' or "),
         ({"assumptions": 3}, "assumptions: must be a list (given: 3)"),
         ({"assumptions": [3]}, "assumptions[0]: must be text (given: 3)"),
         ({"global_bach": 8}, "global_bach: is not a field; nearest: global_batch"),
-        ({"x": 8}, "x: is not a field; known: sequence_length, global_batch, precision, optimizer, "),
+        ({"x": 8}, "x: is not a field; known: sequence_length, global_batch, precision, gradients, "),
     ],
 )
 def test_faults_are_told_in_plain_words(changes: dict[str, Any], told: str) -> None:

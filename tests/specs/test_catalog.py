@@ -57,7 +57,7 @@ def test_an_accelerator_is_physically_plausible(name: str) -> None:
 @pytest.mark.parametrize("name", catalog.names("kernels"))
 def test_every_kernel_table_loads_with_sources(name: str) -> None:
     kernels = read_kernels(name)
-    assert {"gemm", "attention", "communication"} <= kernels.sources.keys()
+    assert {"gemm", "attention", "communication", "expert_exchange"} <= kernels.sources.keys()
     assert kernels.collectives or any("Collectives" in note for note in kernels.assumed) or name == "assumed"
     assert kernels.attention.backward_ratio > 2
 

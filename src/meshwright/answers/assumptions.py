@@ -20,7 +20,7 @@ def assumptions(inputs: Inputs) -> list[str]:
     """Every assumption behind the price of a plan, in the order model, job, cluster, runtime."""
     accelerator, runtime = inputs.cluster.accelerator, inputs.runtime
     job = [
-        f"{inputs.job.precision} weights and activations, {runtime.gradient_bytes}-byte gradients, "
+        f"{inputs.job.precision} weights and activations, {inputs.gradient_bytes}-byte gradients, "
         "Adam with fp32 master weights and moments",
         f"every sequence is full ({inputs.job.sequence_length} tokens) and attends causally",
     ]
@@ -32,6 +32,7 @@ def assumptions(inputs: Inputs) -> list[str]:
         *inputs.cluster.assumptions,
         *accelerator.assumed,
         *accelerator.kernels.assumed,
+        *(accelerator.kernels.expert_exchange.assumed if inputs.model.is_moe else ()),
         *site,
         f"runtime {runtime.id} as of {runtime.version}",
         *runtime.assumed,

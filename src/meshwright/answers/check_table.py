@@ -1,4 +1,4 @@
-"""The check: one plan held against every rule of its runtime."""
+"""The check: one plan held against every rule of its runtime, and what its launch must set."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from rich.text import Text
 
 from meshwright.answers.screen import headline
 from meshwright.layout.legality import faults, unmodelled
+from meshwright.layout.legality.demands import demands_of
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
+
+WHEN = {
+    "late": "late: the framework notices only after it has started",
+    "silently": "silently: the framework does something else without a word",
+}
+"""What the marks of rules mean that are not enforced at the start."""
 
 
 def is_legal(plan: Plan, inputs: Inputs) -> bool:
@@ -20,7 +27,10 @@ def is_legal(plan: Plan, inputs: Inputs) -> bool:
 
 
 def check_document(plan: Plan, inputs: Inputs) -> dict[str, Any]:
-    """The check as JSON: the plan, whether it is legal, and every rule with its source and, if broken, the reason."""
+    """The check as JSON: the plan, whether it is legal, and every rule with its source and, if broken, the reason.
+
+    Every rule says when the framework enforces it; `demands` is what the launch must set beside the plan.
+    """
     rules = _entries(plan, inputs)
     return {
         "runtime": inputs.runtime.id,
@@ -28,39 +38,70 @@ def check_document(plan: Plan, inputs: Inputs) -> dict[str, Any]:
         "plan": plan.to_dict(),
         "legal": all(entry["kept"] for entry in rules),
         "rules": rules,
+        "demands": _demanded(plan, inputs),
     }
 
 
 def check_screen(plan: Plan, inputs: Inputs) -> RenderableType:
-    """Every rule, green or red, with the values, the nearest legal change and where the framework enforces it."""
+    """Every rule, green or red, with the values, the nearest legal change, where and when the framework enforces it."""
     entries = _entries(plan, inputs)
     broken = sum(not entry["kept"] for entry in entries)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    table.add_column("rule", no_wrap=True)
-    table.add_column("", overflow="fold")
-    for entry in entries:
-        mark = Text("ok", style="green") if entry["kept"] else Text("broken", style="bold red")
-        table.add_row(mark, entry["name"], Text(entry["source"], style="dim") if entry["kept"] else entry["reason"])
     runtime = f"{inputs.runtime.id} ({inputs.runtime.version})"
     verdict = f"{runtime} accepts it: {len(entries)} rules kept"
     if unmodelled(plan, inputs):
         verdict = f"Not modelled yet for {runtime}"
     elif broken:
         verdict = f"{runtime} refuses it: {broken} of {len(entries)} rules broken"
-    return Group(headline(inputs), "", Text("Plan: ").append(str(plan), style="bold"), Text(verdict), "", table)
+    plan_line = Text("Plan: ").append(str(plan), style="bold")
+    return Group(headline(inputs), "", plan_line, Text(verdict), "", *_rules(entries), *_launch(plan, inputs))
+
+
+def _rules(entries: list[dict[str, Any]]) -> list[RenderableType]:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    table.add_column("rule", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for entry in entries:
+        mark = Text("ok", style="green") if entry["kept"] else Text("broken", style="bold red")
+        when = f"{entry['enforced']}: " if entry["enforced"] in WHEN else ""
+        said = Text(entry["source"], style="dim") if entry["kept"] else Text(entry["reason"])
+        table.add_row(mark, entry["name"], Text(when).append(said))
+    marks = [meaning for when, meaning in WHEN.items() if any(entry["enforced"] == when for entry in entries)]
+    return [table, *(Text(meaning, style="dim") for meaning in marks)]
+
+
+def _launch(plan: Plan, inputs: Inputs) -> list[RenderableType]:
+    """What the launch must set, one line each, under the rules."""
+    lines: list[RenderableType] = [Text(f"- {demand['text']}") for demand in _demanded(plan, inputs)]
+    return ["", Text("The launch must set", style="bold"), *lines] if lines else []
+
+
+def _demanded(plan: Plan, inputs: Inputs) -> list[dict[str, str]]:
+    """The demands that apply to a plan that can be priced."""
+    if unmodelled(plan, inputs):
+        return []
+    return [
+        {"name": demand.name, "source": listed.source, "text": demand.text(plan, inputs)}
+        for demand, listed in zip(demands_of(inputs), inputs.runtime.demands, strict=True)
+        if demand.applies(plan, inputs)
+    ]
 
 
 def _entries(plan: Plan, inputs: Inputs) -> list[dict[str, Any]]:
-    sources = {reference.name: reference.source for reference in inputs.runtime.rules}
     unpriced = [
-        {"name": fault.where, "kept": False, "source": "meshwright", "reason": fault.what}
+        {"name": fault.where, "kept": False, "source": "meshwright", "enforced": "at start", "reason": fault.what}
         for fault in unmodelled(plan, inputs)
     ]
     if unpriced:
         return unpriced
     broken = {fault.where: fault.what for fault in faults(plan, inputs)}
     return [
-        {"name": name, "kept": name not in broken, "source": source, "reason": broken.get(name)}
-        for name, source in sources.items()
+        {
+            "name": rule.name,
+            "kept": rule.name not in broken,
+            "source": rule.source,
+            "enforced": rule.enforced,
+            "reason": broken.get(rule.name),
+        }
+        for rule in inputs.runtime.rules
     ]

@@ -19,8 +19,14 @@ from meshwright.specs.model import Experts, LayerKind, Model
 from meshwright.specs.weights import active_parameter_count, parameter_count, parameters_by_part
 from meshwright.units import format_count
 
-TENSOR_RULES = ("query_heads", "kv_heads", "kv_heads_divide", "ffn_size")
-PIPELINE_RULES = ("single_stage", "ends_as_layers", "layers_per_stage")
+TENSOR_RULES = ("no_tensor_parallel", "query_heads", "kv_heads", "kv_heads_divide", "ffn_size")
+PIPELINE_RULES = (
+    "no_pipeline_parallel",
+    "ends_as_layers",
+    "layers_per_stage",
+    "stages_hold_layers",
+    "untied_pipeline",
+)
 
 
 def model_document(model: Model) -> dict[str, Any]:

@@ -57,8 +57,8 @@ def not_searched(found: Found) -> list[Text]:
     if uneven > LARGE_SHARE * found.considered:
         degrees = ", ".join(map(str, divisors(inputs.model.num_layers)))
         missing.append(f"{uneven} plans with stages of unequal size ({inputs.model.num_layers} layers: pp {degrees})")
-    if inputs.job.sequence_length > LONG_SEQUENCE:
-        missing.append("context parallelism, the usual choice for sequences this long")
+    if inputs.job.sequence_length > LONG_SEQUENCE and not inputs.runtime.context_exchanges:
+        missing.append(f"context parallelism, which {inputs.runtime.id} does not have")
     if missing:
         warnings.append(f"Not searched: {'; '.join(missing)}.")
     if tp > domain.size:

@@ -9,10 +9,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.answers.crossover_text import crossover_entry, crossover_lines
 from meshwright.answers.plan_file import plan_document
 from meshwright.answers.screen import STYLES, headline
 from meshwright.errors import InvalidInput, MeshwrightError, NothingFits
-from meshwright.search.find import Found, find
+from meshwright.search.crossover import Crossover, crossover
+from meshwright.search.find import Found, Progress, find
 from meshwright.search.rescue import nothing_fits
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import Runtime
@@ -22,15 +24,16 @@ Answers = dict[str, Found | MeshwrightError]
 """Per runtime, what its search found, or why it has no plan."""
 
 
-def answers_of_each(inputs: Inputs, runtimes: Iterable[Runtime], top: int) -> Answers:
+def answers_of_each(inputs: Inputs, runtimes: Iterable[Runtime], top: int, progress: Progress | None = None) -> Answers:
     """Search once for every runtime, the fastest first, those without a plan last.
 
-    Raises `NothingFits` when no runtime has a plan that fits, `InvalidInput` when every one refuses the question.
+    progress: told as by `find`, anew for each runtime. Raises `NothingFits` when no runtime has a plan that fits,
+    `InvalidInput` when every one refuses the question.
     """
     answers: Answers = {}
     for runtime in runtimes:
         try:
-            found = find(inputs.replace(runtime=runtime), top=top)
+            found = find(inputs.replace(runtime=runtime), top=top, progress=progress)
             answers[runtime.id] = found if found.best else nothing_fits(found)
         except MeshwrightError as refusal:
             answers[runtime.id] = refusal
@@ -41,19 +44,28 @@ def answers_of_each(inputs: Inputs, runtimes: Iterable[Runtime], top: int) -> An
     return dict(sorted(answers.items(), key=lambda answer: _step_time(answer[1])))
 
 
-def runtimes_document(answers: Answers) -> dict[str, Any]:
-    """Per runtime its plan file, or the reason why it has no plan."""
+def crossover_of(answers: Answers, progress: Progress | None = None) -> Crossover | None:
+    """Fully sharded plans against 3D ones, over all runtimes; None for a cluster without links between nodes.
+
+    progress: told (plans considered, plans of all runtimes).
+    """
+    return crossover([answer for answer in answers.values() if isinstance(answer, Found)], progress)
+
+
+def runtimes_document(answers: Answers, crossing: Crossover | None) -> dict[str, Any]:
+    """Per runtime its plan file, or the reason why it has no plan; then one family of plans against the other."""
     return {
         "schema": "meshwright.runtimes/1",
         "runtimes": {
             runtime: plan_document(answer) if isinstance(answer, Found) else {"refused": str(answer)}
             for runtime, answer in answers.items()
         },
+        "crossover": crossover_entry(crossing) if crossing else None,
     }
 
 
-def runtimes_screen(answers: Answers) -> RenderableType:
-    """One row for each runtime: its best plan, how fast and how large it is."""
+def runtimes_screen(answers: Answers, crossing: Crossover | None) -> RenderableType:
+    """One row for each runtime: its best plan, how fast and how large it is; then the two families of plans."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("runtime", "best plan"):
         table.add_column(name, overflow="fold")
@@ -68,7 +80,8 @@ def runtimes_screen(answers: Answers) -> RenderableType:
         memory = Text(f"{best.memory.device / GIB:.1f}", style=STYLES[best.verdict])
         table.add_row(runtime, str(best.plan), format_seconds(best.step_time_s), f"{best.mfu:.1%}", memory)
         asked = asked or str(headline(answer.inputs)).rpartition(",")[0]
-    more = [Text("Without a plan", style="bold"), *notes] if notes else []
+    more: list[RenderableType] = [Text("Without a plan", style="bold"), *notes] if notes else []
+    more += ["", *crossover_lines(crossing)] if crossing else []
     return Group(
         Text(asked), "", table, *more, "", Text("meshwright plan --runtime NAME shows one in full.", style="dim")
     )

@@ -16,6 +16,7 @@ from meshwright.cli.options import (
     ClusterName,
     GlobalBatch,
     GlobalBatchTokens,
+    Gradients,
     ModelName,
     Precision,
     RuntimeName,
@@ -49,6 +50,7 @@ def plan(
     global_batch: GlobalBatch = None,
     global_batch_tokens: GlobalBatchTokens = None,
     precision: Precision = "bf16",
+    gradients: Gradients = None,
     tokens: Tokens = None,
     runtime: RuntimeName = "megatron-core",
     top: Annotated[int, typer.Option(parser=positive, metavar="COUNT", help="how many plans to show")] = 5,
@@ -65,10 +67,12 @@ def plan(
     batch = (global_batch, global_batch_tokens)
     if runtime == "all":
         _show_each(
-            inputs_of(model, cluster, seq_len, batch, precision, tokens, "megatron-core", text_only), top, as_json
+            inputs_of(model, cluster, seq_len, batch, precision, gradients, tokens, "megatron-core", text_only),
+            top,
+            as_json,
         )
         return
-    inputs = inputs_of(model, cluster, seq_len, batch, precision, tokens, runtime, text_only)
+    inputs = inputs_of(model, cluster, seq_len, batch, precision, gradients, tokens, runtime, text_only)
     with shown_progress() as progress:
         found = find(inputs, top=top, progress=progress)
         if not found.best:
@@ -77,12 +81,15 @@ def plan(
 
 
 def _show_each(inputs: Inputs, top: int, as_json: bool) -> None:
-    from meshwright.answers.runtimes_table import answers_of_each, runtimes_document, runtimes_screen
+    from meshwright.answers.progress import shown_progress
+    from meshwright.answers.runtimes_table import answers_of_each, crossover_of, runtimes_document, runtimes_screen
     from meshwright.specs import catalog
     from meshwright.specs.runtime import read_runtime
 
-    answers = answers_of_each(inputs, map(read_runtime, catalog.names("runtimes")), top)
-    _show(runtimes_document(answers) if as_json else runtimes_screen(answers), as_json)
+    with shown_progress() as progress:
+        answers = answers_of_each(inputs, map(read_runtime, catalog.names("runtimes")), top, progress)
+        crossing = crossover_of(answers, progress)
+    _show(runtimes_document(answers, crossing) if as_json else runtimes_screen(answers, crossing), as_json)
 
 
 @app.command()

@@ -16,6 +16,7 @@ from meshwright.cli.options import (
     Degree,
     GlobalBatch,
     GlobalBatchTokens,
+    Gradients,
     Precision,
     RuntimeName,
     TextOnly,
@@ -42,11 +43,15 @@ def _one_plan(
     global_batch: GlobalBatch = None,
     global_batch_tokens: GlobalBatchTokens = None,
     precision: Precision = "bf16",
+    gradients: Gradients = None,
     tokens: Tokens = None,
     runtime: RuntimeName = "megatron-core",
     tp: Degree = 1,
     sp: Annotated[bool | None, typer.Option(help="default: on where tp > 1 and the runtime has it")] = None,
     cp: Degree = 1,
+    context_exchange: Annotated[
+        str | None, typer.Option(help="ring, all_gather, all_to_all or hierarchical; default: the runtime's first")
+    ] = None,
     pp: Degree = 1,
     vpp: Degree = 1,
     dp: Annotated[int | None, typer.Option(min=1, help="default: what the other degrees leave")] = None,
@@ -55,6 +60,9 @@ def _one_plan(
     zero: Annotated[
         int | None, typer.Option(min=0, max=3, help="default: 1 where dp > 1 and the runtime has it")
     ] = None,
+    dp_replicate: Annotated[
+        int, typer.Option(min=1, help="replicas of the sharding group: ZeRO divides over dp x cp / this")
+    ] = 1,
     micro_batch: Degree = 1,
     embedding_as_layer: Annotated[bool, typer.Option("--embedding-as-layer", help=END_HELP)] = False,
     head_as_layer: Annotated[bool, typer.Option("--head-as-layer", help=END_HELP)] = False,
@@ -76,18 +84,20 @@ def _one_plan(
             f"{context.info_name} needs {', '.join(missing)}, or a plan file: meshwright {context.info_name} PLAN.json"
         )
     batch = (global_batch, global_batch_tokens)
-    inputs = inputs_of(model, cluster, seq_len, batch, precision, tokens, runtime, text_only)
+    inputs = inputs_of(model, cluster, seq_len, batch, precision, gradients, tokens, runtime, text_only)
     return inputs, plan_of(
         inputs,
         tp=tp,
         sp=sp,
         cp=cp,
+        context_exchange=context_exchange,
         pp=pp,
         vpp=vpp,
         dp=dp,
         ep=ep,
         etp=etp,
         zero=zero,
+        dp_replicate=dp_replicate,
         micro_batch=micro_batch,
         embedding_as_layer=embedding_as_layer,
         head_as_layer=head_as_layer,

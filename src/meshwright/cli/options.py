@@ -50,6 +50,9 @@ GlobalBatchTokens = Annotated[
     typer.Option(metavar="COUNT", help="instead of --global-batch: tokens in one step; 4M is 4194304 where that fits"),
 ]
 Precision = Annotated[str, typer.Option(help="bf16 or fp16")]
+Gradients = Annotated[
+    str | None, typer.Option(help="fp32 or half: what gradients are summed in; default: as the runtime does it")
+]
 Tokens = Annotated[str | None, typer.Option(metavar="COUNT", help="tokens to train on in all, as 15T")]
 RuntimeName = Annotated[
     str, typer.Option("--runtime", help="a runtime of the catalogue; plan takes all for each side by side")
@@ -65,6 +68,7 @@ def inputs_of(
     seq_len: int,
     batch: tuple[int | None, str | None],
     precision: str,
+    gradients: str | None,
     tokens: str | None,
     runtime: str,
     text_only: bool,
@@ -74,5 +78,5 @@ def inputs_of(
     from meshwright.specs.job import job_of
     from meshwright.specs.read_model import read_model
 
-    job = job_of(seq_len, *batch, precision=precision, tokens=tokens)
+    job = job_of(seq_len, *batch, precision=precision, gradients=gradients, tokens=tokens)
     return given(read_model(model, text_only=text_only), cluster, job, runtime)

@@ -10,7 +10,13 @@ from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost import schedules
 from meshwright.cost.comms.data import exposed_data_time, tied_embedding_time
 from meshwright.cost.comms.pipeline import exposed_pipeline_time
-from meshwright.cost.comms.sharded import exposed_sharded_time, sharded_exchange_time
+from meshwright.cost.comms.sharded import (
+    exposed_sharded_time,
+    gather_copies_time,
+    gathers_per_step,
+    gathers_weights,
+    sharded_exchange_time,
+)
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
 from meshwright.cost.memory.parameters import end_parameters
@@ -82,8 +88,8 @@ def _waterfall(
     nothing = np.zeros(len(plans))
     return Waterfall(
         compute_s=count * (work.forward.total + work.backward.total),
-        exposed_tp_s=count * (work.tensor_forward + work.tensor_backward),
-        exposed_cp_s=nothing,
+        exposed_tp_s=count * (work.exposed_forward.tensor + work.exposed_backward.tensor),
+        exposed_cp_s=count * (work.exposed_forward.context + work.exposed_backward.context),
         exposed_ep_s=nothing,
         exposed_pp_s=exposed_pipeline_time(plans, inputs, work.total),
         exposed_dp_s=exchanged,
@@ -97,27 +103,34 @@ def _exchanged(
     plans: Plans, stages: Stages, units: Units, stage_time: UnitTime, parameters: FloatColumn, inputs: Inputs
 ) -> FloatColumn:
     """Exposed seconds per step of what data parallelism exchanges, on the stage where it is most."""
-    if inputs.runtime.data_parallel == "fully_sharded":
-        return _sharded(plans, units, inputs) * plans.num_microbatches
     forward = stage_time.forward_total + stage_time.host_forward
     backward = stage_time.backward_total + stage_time.host_backward
     rows = plans.take(stages.plan)
-    exchanged = exposed_data_time(rows, inputs, parameters, forward, backward, stages.stage)
+    gathered = gathers_weights(plans, inputs)
+    exchanged: FloatColumn = np.zeros(len(stages.plan))
+    if not gathered.all():
+        exchanged = exposed_data_time(rows, inputs, parameters, forward, backward, stages.stage)
+    if gathered.any():
+        exchanged = np.where(gathered[stages.plan], _sharded(plans, stages, units, inputs), exchanged)
     worst: FloatColumn = np.maximum.reduceat(exchanged, stages.start) + tied_embedding_time(plans, inputs)
     return worst
 
 
-def _sharded(plans: Plans, units: Units, inputs: Inputs) -> FloatColumn:
-    """Exposed seconds per micro-batch: layers and head beside their own passes, the embedding before and after all."""
-    ends = end_parameters(plans, inputs)
-    exposed: FloatColumn = np.sum(sharded_exchange_time(plans, inputs, ends.embedding), axis=0)
-    pieces = [
-        (ends.head, units.head, 1),
-        *zip(units.layer_parameters, units.layers, inputs.model.layers_per_kind, strict=True),
-    ]
-    for count, time, times in pieces:
+def _sharded(plans: Plans, stages: Stages, units: Units, inputs: Inputs) -> FloatColumn:
+    """Exposed seconds per step and stage, shape (r,): layers beside their passes, the ends before and after them."""
+    runtime, plan = inputs.runtime, stages.plan
+    rows, (embedding, head) = plans.take(plan), end_parameters(plans, inputs)
+    ends = stages.embedding * embedding[plan] + stages.head * head[plan]
+    gather, scatter = sharded_exchange_time(rows, inputs, ends)
+    times = gathers_per_step(rows, inputs)
+    again = 0.0 if runtime.keeps_ends_gathered else times.backward * gather
+    exposed: FloatColumn = times.forward * gather + again + times.scatters * scatter
+    exposed = exposed + gather_copies_time(rows, inputs, ends, 1.0 * runtime.keeps_ends_gathered)
+    kept = runtime.keeps_last_layer_gathered * plans.pp / inputs.model.num_layers
+    for kind, (count, time) in enumerate(zip(units.layer_parameters, units.layers, strict=True)):
         passes = time.forward_total + time.host_forward, time.backward_total + time.host_backward
-        exposed = exposed + times * exposed_sharded_time(plans, inputs, count, *passes)
+        layer = exposed_sharded_time(plans, inputs, count, *passes, kept)
+        exposed = exposed + stages.layers[:, kind] * layer[plan]
     return exposed
 
 

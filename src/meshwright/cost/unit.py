@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import operator
 from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.arrays import Floats, IntColumn, Ints, Numbers
+from meshwright.cost.comms.context import context_time
 from meshwright.cost.comms.tensor import TensorTime, embedding_tensor_time, head_tensor_time, layer_tensor_time
-from meshwright.cost.compute.ends import embedding_time, head_time
+from meshwright.cost.compute.ends import EndTime, embedding_time, head_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.work import Work
 from meshwright.cost.memory.activations import LayerMemory, head_memory, layer_memory, token_bytes
 from meshwright.cost.memory.parameters import layer_parameters
+from meshwright.cost.tree import combined
 from meshwright.distinct import on_distinct
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 
-SHAPE = ("tp", "sp", "cp", "micro_batch", "recompute")
+SHAPE = ("tp", "sp", "cp", "context_exchange", "micro_batch", "recompute")
 """The columns of a plan on which the cost of one layer depends."""
+
+
+class Exposed(NamedTuple):
+    """Seconds of communication that compute does not hide, by axis; each scalar or array (n,)."""
+
+    tensor: Floats = 0.0
+    context: Floats = 0.0
+
+    @property
+    def total(self) -> Floats:
+        """All axes together, seconds."""
+        return sum(self)
 
 
 class UnitTime(NamedTuple):
@@ -28,12 +43,11 @@ class UnitTime(NamedTuple):
     forward: Work
     backward: Work
     """With what is computed again."""
-    tensor_forward: Floats
-    """Exposed tensor-parallel communication."""
-    tensor_backward: Floats
-    host_forward: Floats
+    exposed_forward: Exposed
+    exposed_backward: Exposed
+    host_forward: Floats = 0.0
     """The device waits for the host to issue work."""
-    host_backward: Floats
+    host_backward: Floats = 0.0
 
     @property
     def host(self) -> Floats:
@@ -43,12 +57,12 @@ class UnitTime(NamedTuple):
     @property
     def forward_total(self) -> Floats:
         """Seconds of the forward pass, without the host."""
-        return self.forward.total + self.tensor_forward
+        return self.forward.total + self.exposed_forward.total
 
     @property
     def backward_total(self) -> Floats:
         """Seconds of the backward pass, without the host."""
-        return self.backward.total + self.tensor_backward
+        return self.backward.total + self.exposed_backward.total
 
     @property
     def total(self) -> Floats:
@@ -57,30 +71,15 @@ class UnitTime(NamedTuple):
 
     def scaled(self, count: Numbers) -> UnitTime:
         """The time of `count` such pieces."""
-        return UnitTime(
-            self.forward.scaled(count),
-            self.backward.scaled(count),
-            self.tensor_forward * count,
-            self.tensor_backward * count,
-            self.host_forward * count,
-            self.host_backward * count,
-        )
+        return combined(lambda part: part * count, self)
 
     def plus(self, other: UnitTime) -> UnitTime:
         """The time of two pieces one after the other."""
-        return UnitTime(
-            self.forward.plus(other.forward),
-            self.backward.plus(other.backward),
-            self.tensor_forward + other.tensor_forward,
-            self.tensor_backward + other.tensor_backward,
-            self.host_forward + other.host_forward,
-            self.host_backward + other.host_backward,
-        )
+        return combined(operator.add, self, other)
 
     def rows(self, index: IntColumn) -> UnitTime:
         """The chosen rows of every column."""
-        forward, backward = (Work(*(part[index] for part in work)) for work in (self.forward, self.backward))
-        return UnitTime(forward, backward, *(part[index] for part in self[2:]))
+        return combined(lambda part: part[index], self)
 
 
 class Units(NamedTuple):
@@ -114,13 +113,10 @@ def unit_costs(plans: Plans, inputs: Inputs) -> Units:
 def _price(shapes: Plans, inputs: Inputs) -> Units:
     kinds = inputs.model.layer_kinds
     embedding, head = embedding_time(shapes, inputs), head_time(shapes, inputs)
-    nothing = np.zeros(len(shapes))
     return Units(
         layers=tuple(_layer(shapes, inputs, kind) for kind in kinds),
-        embedding=UnitTime(
-            embedding.forward, embedding.backward, *embedding_tensor_time(shapes, inputs), nothing, nothing
-        ),
-        head=UnitTime(head.forward, head.backward, *head_tensor_time(shapes, inputs, head), nothing, nothing),
+        embedding=_end(embedding, embedding_tensor_time(shapes, inputs)),
+        head=_end(head, head_tensor_time(shapes, inputs, head)),
         layer_parameters=tuple(layer_parameters(shapes, inputs, kind) for kind in kinds),
         layer_memory=tuple(layer_memory(shapes, inputs, kind) for kind in kinds),
         head_memory=head_memory(shapes, inputs),
@@ -128,11 +124,20 @@ def _price(shapes: Plans, inputs: Inputs) -> Units:
     )
 
 
+def _end(time: EndTime, tensor: TensorTime) -> UnitTime:
+    return UnitTime(time.forward, time.backward, Exposed(tensor.forward), Exposed(tensor.backward))
+
+
 def _layer(shapes: Plans, inputs: Inputs, kind: LayerKind) -> UnitTime:
     layer = layer_time(shapes, inputs, kind)
     tensor: TensorTime = layer_tensor_time(shapes, inputs, kind, layer)
-    backward = layer.recompute.plus(layer.backward)
+    context = context_time(shapes, inputs, kind, layer)
+    time = UnitTime(
+        layer.forward,
+        layer.recompute.plus(layer.backward),
+        Exposed(tensor.forward, context.forward),
+        Exposed(tensor.backward, context.backward),
+    )
     issue = inputs.runtime.host_s_per_layer
-    stalled = np.maximum(issue - layer.forward.total - tensor.forward, 0.0)
-    again = np.maximum(issue - backward.total - tensor.backward, 0.0)
-    return UnitTime(layer.forward, backward, tensor.forward, tensor.backward, stalled, again)
+    stalled, again = (np.maximum(issue - busy, 0.0) for busy in (time.forward_total, time.backward_total))
+    return time._replace(host_forward=stalled, host_backward=again)

@@ -14,7 +14,9 @@ import numpy as np
 
 from meshwright.arrays import IntColumn, Ints
 from meshwright.distinct import on_distinct
+from meshwright.layout.plan import ContextExchange
 from meshwright.layout.plans import Layout
+from meshwright.specs.inputs import Inputs
 
 
 class Placement(NamedTuple):
@@ -36,6 +38,72 @@ def stride(plan: Layout, axis: str, order: Sequence[str]) -> Ints:
     for faster in order[: order.index(axis)]:
         if faster not in ("ep", "etp"):
             distance = distance * getattr(plan, faster)
+    return distance
+
+
+def sharding_ranks(plan: Layout) -> Ints:
+    """Ranks over which ZeRO divides: n = dp c / dp_replicate. plan: scalar or array (n,). Returns a count.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> sharding_ranks(Plan(dp=64, cp=2, zero=3, dp_replicate=16))
+    8
+    """
+    return plan.dp * plan.cp // plan.dp_replicate
+
+
+class ContextSplit(NamedTuple):
+    """How context-parallel ranks divide one sequence; c = heads x ring."""
+
+    heads: Ints
+    """Ranks among which an all-to-all divides the heads."""
+    ring: Ints
+    """Ranks among which keys and values travel; with an all-gather those that gather them."""
+
+
+def context_split(plan: Layout, inputs: Inputs) -> ContextSplit:
+    """How many context-parallel ranks exchange heads, and how many pass keys and values on.
+
+    Ring and all-gather divide the sequence alone, an all-to-all the heads alone; hierarchical exchanges heads among the
+    ranks that share a scale-up domain. plan: scalar or array (n,). Returns counts.
+    """
+    distance = stride(plan, "cp", inputs.runtime.rank_order)
+    inside = placement(plan.cp, distance, inputs.cluster.levels[0].size, inputs.cluster.num_gpus).members_per_block
+    inside = np.gcd(inside, plan.cp)
+    heads = np.select(
+        [np.equal(plan.context_exchange, kind) for kind in (ContextExchange.ALL_TO_ALL, ContextExchange.HIERARCHICAL)],
+        [plan.cp, inside],
+        1,
+    )
+    return ContextSplit(heads, plan.cp // heads)
+
+
+def expert_data_ranks(plan: Layout) -> Ints:
+    """Ranks that hold the same experts: EDP = t c dp / (etp ep). plan: scalar or array (n,). Returns a count.
+
+    Source: Megatron-LM, parallel_state.py (expert_data_parallel_size).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> expert_data_ranks(Plan(tp=2, dp=16, ep=8))
+    4
+    """
+    return plan.tp * plan.cp * plan.dp // (plan.etp * plan.ep)
+
+
+def expert_stride(plan: Layout, axis: str, order: Sequence[str]) -> Ints:
+    """Distance between neighbours along an axis of the expert grid, which numbers the same ranks as the dense one.
+
+    rank = etp + ETP (ep + EP (edp + EDP pp)) in the default order: `tp` stands for etp, `dp` for edp, and cp has no
+    axis of its own. plan: scalar or array (n,); axis: a name of the order; order: axes, fastest first. Ranks.
+    Source: Megatron-LM, parallel_state.py (expert_decoder_rank_generator).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> expert_stride(Plan(tp=2, dp=16, ep=8), "dp", ("tp", "cp", "ep", "dp", "pp"))
+    8
+    """
+    degrees = {"tp": plan.etp, "ep": plan.ep, "dp": expert_data_ranks(plan), "pp": plan.pp}
+    distance: Ints = 1
+    for faster in order[: order.index(axis)]:
+        distance = distance * degrees.get(faster, 1)
     return distance
 
 
@@ -62,7 +130,7 @@ def placement(degree: Ints, stride: Ints, block: int, world: int) -> Placement:
 def _placements(degrees: IntColumn, strides: IntColumn, block: int, world: int) -> Placement:
     pairs = zip(map(int, degrees), map(int, strides), strict=True)
     rows = [_placement(degree, distance, block, world) for degree, distance in pairs]
-    return Placement(np.array([row[0] for row in rows]), np.array([row[1] for row in rows]))
+    return Placement(*(np.array([row[part] for row in rows], dtype=np.int64) for part in range(2)))
 
 
 def _placement(degree: int, distance: int, block: int, world: int) -> tuple[int, int]:

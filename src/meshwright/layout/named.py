@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from meshwright.errors import InvalidInput, quoted
-from meshwright.layout.plan import RECOMPUTE_NAMES, Plan, Schedule
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Schedule
 from meshwright.specs.inputs import Inputs
+
+Code = TypeVar("Code")
 
 
 def plan_of(
@@ -13,12 +17,14 @@ def plan_of(
     tp: int = 1,
     sp: bool | None = None,
     cp: int = 1,
+    context_exchange: str | None = None,
     pp: int = 1,
     vpp: int = 1,
     dp: int | None = None,
     ep: int = 1,
     etp: int = 1,
     zero: int | None = None,
+    dp_replicate: int = 1,
     micro_batch: int = 1,
     embedding_as_layer: bool = False,
     head_as_layer: bool = False,
@@ -28,27 +34,34 @@ def plan_of(
 
     sp: None turns it on where tp > 1 and the runtime has it; dp: None takes what the other degrees leave of the
     cluster; zero: None takes the runtime's last stage where dp > 1. Micro-batches follow from the global batch.
-    Raises `InvalidInput` for an unknown recompute kind.
+    context_exchange: None takes the runtime's first. Raises `InvalidInput` for an unknown name.
     """
-    codes = {name: code for code, name in RECOMPUTE_NAMES.items()}
-    if recompute not in codes:
-        raise InvalidInput(f"unknown recompute {quoted(recompute)}; known: {', '.join(codes)}")
     runtime, replica = inputs.runtime, tp * cp * pp
+    exchange = context_exchange or (*runtime.context_exchanges, "ring")[0]
     dp = max(inputs.cluster.num_gpus // max(replica, 1), 1) if dp is None else dp
     return Plan(
         tp=tp,
         sp=tp > 1 and runtime.sequence_parallel if sp is None else sp,
         cp=cp,
+        context_exchange=_code(CONTEXT_EXCHANGE_NAMES, "context exchange", exchange),
         pp=pp,
         vpp=vpp,
         dp=dp,
         ep=ep,
         etp=etp,
         zero=(runtime.zero_stages[-1] if dp > 1 else 0) if zero is None else zero,
+        dp_replicate=dp_replicate,
         micro_batch=micro_batch,
         num_microbatches=max(inputs.job.global_batch // max(micro_batch * dp, 1), 1),
         embedding_as_layer=embedding_as_layer,
         head_as_layer=head_as_layer,
-        recompute=codes[recompute],
+        recompute=_code(RECOMPUTE_NAMES, "recompute", recompute),
         schedule=Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B,
     )
+
+
+def _code(names: dict[Code, str], what: str, given: str) -> Code:
+    for code, name in names.items():
+        if name == given.replace("-", "_"):
+            return code
+    raise InvalidInput(f"unknown {what} {quoted(given)}; known: {', '.join(names.values())}")

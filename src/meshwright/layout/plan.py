@@ -20,6 +20,19 @@ class Recompute(IntEnum):
     """Every layer, from its input."""
 
 
+class ContextExchange(IntEnum):
+    """How context-parallel ranks bring queries together with keys and values."""
+
+    RING = 0
+    """Keys and values travel from rank to rank (ring attention, arXiv:2310.01889)."""
+    ALL_GATHER = 1
+    """Keys and values are gathered whole (Llama 3, arXiv:2407.21783)."""
+    ALL_TO_ALL = 2
+    """Ranks exchange their share of the sequence for a share of the heads (Ulysses, arXiv:2309.14509)."""
+    HIERARCHICAL = 3
+    """All-to-all inside the scale-up domain, rings across."""
+
+
 class Schedule(IntEnum):
     """The order in which a pipeline stage works on its micro-batches."""
 
@@ -28,6 +41,7 @@ class Schedule(IntEnum):
 
 
 SCHEDULE_NAMES = {Schedule.ONE_F_ONE_B: "1f1b", Schedule.INTERLEAVED: "interleaved"}
+CONTEXT_EXCHANGE_NAMES = {kind: kind.name.lower() for kind in ContextExchange}
 RECOMPUTE_NAMES = {kind: kind.name.lower() for kind in Recompute}
 
 
@@ -47,6 +61,7 @@ class Plan:
     """Sequence parallel: norms and residuals are split over tp as well."""
     cp: int = 1
     """Context-parallel degree."""
+    context_exchange: ContextExchange = ContextExchange.RING
     pp: int = 1
     """Pipeline-parallel degree (stages)."""
     vpp: int = 1
@@ -58,7 +73,9 @@ class Plan:
     etp: int = 1
     """Tensor-parallel degree of the experts."""
     zero: int = 0
-    """ZeRO stage of the data-parallel group."""
+    """ZeRO stage: what the ranks of one sharding group divide among themselves."""
+    dp_replicate: int = 1
+    """Replicas of the sharding group: ZeRO divides over dp x cp / dp_replicate ranks (hybrid sharding, HSDP)."""
     micro_batch: int = 1
     """Sequences in one micro-batch of one data-parallel rank."""
     num_microbatches: int = 1
@@ -89,8 +106,11 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as they stand in a plan file."""
-        names = {"recompute": RECOMPUTE_NAMES[self.recompute], "schedule": SCHEDULE_NAMES[self.schedule]}
-        return asdict(self) | names
+        return asdict(self) | {
+            "context_exchange": CONTEXT_EXCHANGE_NAMES[self.context_exchange],
+            "recompute": RECOMPUTE_NAMES[self.recompute],
+            "schedule": SCHEDULE_NAMES[self.schedule],
+        }
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
@@ -99,16 +119,23 @@ class Plan:
 
     def __str__(self) -> str:
         """As people write it: `tp8 sp pp2 vpp4 dp4 zero1 mbs1 m64`."""
-        degrees = [f"tp{self.tp}", "sp" if self.sp else "", f"pp{self.pp}", f"vpp{self.vpp}" if self.vpp > 1 else ""]
+        exchange = f"cp{self.cp} {CONTEXT_EXCHANGE_NAMES[self.context_exchange].replace('_', '-')}"
+        degrees = [f"tp{self.tp}", "sp" if self.sp else "", exchange if self.cp > 1 else ""]
+        degrees += [f"pp{self.pp}", f"vpp{self.vpp}" if self.vpp > 1 else ""]
         ends = {(True, True): "ends-as-layers", (True, False): "embedding-as-layer", (False, True): "head-as-layer"}
         degrees.append(ends.get((self.embedding_as_layer, self.head_as_layer), ""))
-        rest = [f"dp{self.dp}", f"zero{self.zero}", f"mbs{self.micro_batch}", f"m{self.num_microbatches}"]
+        replicas = f"replicate{self.dp_replicate}" if self.dp_replicate > 1 else ""
+        rest = [f"dp{self.dp}", f"zero{self.zero}", replicas, f"mbs{self.micro_batch}", f"m{self.num_microbatches}"]
         recompute = f"recompute-{RECOMPUTE_NAMES[self.recompute]}" if self.recompute else ""
         return " ".join(part for part in (*degrees, *rest, recompute) if part)
 
 
 _KINDS: dict[str, type] = {field.name: type(field.default) for field in fields(Plan)}
-_NAMES: dict[type, dict[Any, str]] = {Recompute: {**RECOMPUTE_NAMES}, Schedule: {**SCHEDULE_NAMES}}
+_NAMES: dict[type, dict[Any, str]] = {
+    Recompute: {**RECOMPUTE_NAMES},
+    Schedule: {**SCHEDULE_NAMES},
+    ContextExchange: {**CONTEXT_EXCHANGE_NAMES},
+}
 
 
 def _read(kind: type, value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Self, TypeAlias
 import numpy as np
 
 from meshwright.arrays import BoolColumn, IntColumn
-from meshwright.layout.plan import Plan, Recompute, Schedule
+from meshwright.layout.plan import ContextExchange, Plan, Recompute, Schedule
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,12 +19,14 @@ class Plans:
     tp: IntColumn
     sp: IntColumn
     cp: IntColumn
+    context_exchange: IntColumn
     pp: IntColumn
     vpp: IntColumn
     dp: IntColumn
     ep: IntColumn
     etp: IntColumn
     zero: IntColumn
+    dp_replicate: IntColumn
     micro_batch: IntColumn
     num_microbatches: IntColumn
     embedding_as_layer: IntColumn
@@ -60,6 +62,7 @@ class Plans:
             **row  # type: ignore[arg-type]
             | {
                 **{name: bool(row[name]) for name in ("sp", "embedding_as_layer", "head_as_layer")},
+                "context_exchange": ContextExchange(row["context_exchange"]),
                 "recompute": Recompute(row["recompute"]),
                 "schedule": Schedule(row["schedule"]),
             }

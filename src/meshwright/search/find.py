@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,7 +40,7 @@ class Found:
     best: tuple[Estimate, ...]
     """The best plans that fit, best first; empty when nothing fits."""
     other_splits: tuple[Estimate, ...]
-    """For every other (tp, pp, dp), the best plan that fits, best first, as many as asked for."""
+    """For every other (tp, cp, pp, dp), the best plan that fits, best first, as many as asked for."""
     at_risk: Estimate | None
     """The fastest plan at risk of running out of memory, where there is one."""
     leanest: Estimate
@@ -70,16 +70,16 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Foun
     started = time.perf_counter()
     total = sum(map(len, space(inputs)))
     tally = _Tally()
-    for chunk in _chunks(space(inputs)):
+    for chunk in chunks(inputs):
         _evaluate(chunk, inputs, top, tally)
         if progress:
             progress(tally.considered, total)
     if not tally.legal:
         raise _nothing_legal(tally, inputs)
     best, at_risk, leanest = (estimate_each(plans, inputs) for plans in (tally.best, tally.at_risk, tally.leanest))
-    splits = {(plan.tp, plan.pp): plan for plan in reversed(tally.splits)}
+    splits = {(plan.tp, plan.cp, plan.pp): plan for plan in reversed(tally.splits)}
     for plan in tally.best[:1]:
-        del splits[plan.tp, plan.pp]
+        del splits[plan.tp, plan.cp, plan.pp]
     return Found(
         inputs=inputs,
         considered=tally.considered,
@@ -94,10 +94,10 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Foun
     )
 
 
-def _chunks(tables: Iterable[Plans]) -> Iterator[Plans]:
-    """The tables joined into pieces of about `CHUNK` rows."""
+def chunks(inputs: Inputs) -> Iterator[Plans]:
+    """Every plan of the space, legal or not, in tables of about `CHUNK` rows."""
     gathered: list[Plans] = []
-    for table in tables:
+    for table in space(inputs):
         gathered.append(table)
         if sum(map(len, gathered)) >= CHUNK:
             yield from Plans.join(gathered).chunks(CHUNK)
@@ -120,7 +120,7 @@ def _evaluate(chunk: Plans, inputs: Inputs, top: int, tally: _Tally) -> None:
     ranked = order(estimates)
     risky = ranked[estimates.verdict[ranked] == Verdict.AT_RISK][:1]
     lean = np.argmin(estimates.memory.device[estimates.worst])
-    split = legal.tp[ranked] * (legal.pp.max() + 1) + legal.pp[ranked]
+    split = (legal.tp[ranked] * (legal.cp.max() + 1) + legal.cp[ranked]) * (legal.pp.max() + 1) + legal.pp[ranked]
     first_of_split = ranked[np.sort(np.unique(split, return_index=True)[1])]
     tally.best = _best([*tally.best, *(legal[row] for row in ranked[:top])], inputs)[:top]
     tally.splits = _best([*tally.splits, *(legal[row] for row in first_of_split)], inputs)

@@ -3,27 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
+from meshwright.layout.groups import context_split
 from meshwright.layout.legality.rule import divisors
-from meshwright.layout.plan import RECOMPUTE_NAMES, Schedule
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, ContextExchange, Plan, Schedule
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
 
+SHORTEST_SLICE = 256
+"""Tokens of one sequence that a context-parallel rank holds at least."""
+
+
+class _Split(NamedTuple):
+    """Degrees that are tried together."""
+
+    tp: int
+    cp: int
+    pp: int
+    dp: int
+    embedding_as_layer: int
+    head_as_layer: int
+
 
 def space(inputs: Inputs) -> Iterator[Plans]:
-    """All combinations of tp, pp, dp with tp x pp x dp = ranks, and of what can be chosen beside them.
+    """All combinations of tp, cp, pp, dp with tp x cp x pp x dp = ranks, and of what can be chosen beside them.
 
-    vpp: the divisors of a stage's layers (1 where layers do not divide); micro-batch: the divisors of a replica's batch
-    (1 where the batch does not divide, so that the rule can refuse it); sequence parallelism where tp > 1; ZeRO stages
-    of the runtime where dp > 1; its recompute kinds. One table per (tp, pp).
+    cp: down to 256 tokens a rank, where the runtime has it, with each of its exchanges (hierarchical where it is
+    neither all ring nor all all-to-all); vpp: the divisors of a stage's
+    layers (1 where layers do not divide); micro-batch: the divisors of a replica's batch (1 where the batch does not
+    divide, so that the rule can refuse it); sequence parallelism where tp > 1; ZeRO stages of the runtime where
+    dp cp > 1, over all ranks or, with hybrid sharding, groups that end where a level of links does; its recompute
+    kinds. One table per split.
     """
+    for split in _splits(inputs):
+        yield _around(split, inputs)
+
+
+def _splits(inputs: Inputs) -> Iterator[_Split]:
     world = inputs.cluster.num_gpus
     for tp in divisors(world):
-        for pp in divisors(world // tp):
-            for ends in _ends(pp, inputs):
-                yield _around(tp, pp, world // tp // pp, ends, inputs)
+        for cp in _context_degrees(world // tp, inputs):
+            for pp in divisors(world // tp // cp):
+                for ends in _ends(pp, inputs):
+                    yield _Split(tp, cp, pp, world // tp // cp // pp, *ends)
+
+
+def _context_degrees(ranks: int, inputs: Inputs) -> list[int]:
+    if not inputs.runtime.context_exchanges:
+        return [1]
+    return [cp for cp in divisors(ranks) if cp == 1 or inputs.job.sequence_length >= cp * SHORTEST_SLICE]
 
 
 def _ends(pp: int, inputs: Inputs) -> list[tuple[int, int]]:
@@ -33,24 +64,61 @@ def _ends(pp: int, inputs: Inputs) -> list[tuple[int, int]]:
     return [ends for ends in choices if (layers + sum(ends)) % pp == 0 and layers + sum(ends) > pp] or [(0, 0)]
 
 
-def _around(tp: int, pp: int, dp: int, ends: tuple[int, int], inputs: Inputs) -> Plans:
-    runtime, batch, layers = inputs.runtime, inputs.job.global_batch, inputs.model.num_layers + sum(ends)
-    micro_batches = divisors(batch // dp) if batch % dp == 0 else [1]
-    chunks = divisors(layers // pp) if pp > 1 and layers % pp == 0 and "interleaved" in runtime.schedules else [1]
-    zero_stages = runtime.zero_stages if dp > 1 else (0,)
+def _around(split: _Split, inputs: Inputs) -> Plans:
+    runtime, batch = inputs.runtime, inputs.job.global_batch
     recompute = [code for code, name in RECOMPUTE_NAMES.items() if name in runtime.recompute]
-    sequence_parallel = (0, 1) if tp > 1 and runtime.sequence_parallel else (0,)
-    grid = np.meshgrid(chunks, micro_batches, zero_stages, recompute, sequence_parallel, indexing="ij")
-    vpp, micro_batch, zero, again, sp = (np.ravel(axis).astype(np.int64) for axis in grid)
-    fixed = {"tp": tp, "pp": pp, "dp": dp, "embedding_as_layer": ends[0], "head_as_layer": ends[1]}
-    constant = {name: np.full(len(vpp), value) for name, value in fixed.items()}
+    sequence_parallel = (0, 1) if split.tp > 1 and runtime.sequence_parallel else (0,)
+    sharding, exchanges = _sharding(split, inputs), _exchanges(split, inputs)
+    choices = (
+        _chunks(split, inputs),
+        divisors(batch // split.dp) if batch % split.dp == 0 else [1],
+        range(len(sharding)),
+        exchanges,
+        recompute,
+        sequence_parallel,
+    )
+    grid = np.meshgrid(*choices, indexing="ij")
+    vpp, micro_batch, shards, exchange, again, sp = (np.ravel(axis).astype(np.int64) for axis in grid)
+    zero, dp_replicate = np.array(sharding)[shards].T
     return Plans.filled(
-        **constant,
+        **{name: np.full(len(vpp), value) for name, value in split._asdict().items()},
         sp=sp,
+        context_exchange=exchange,
         vpp=vpp,
         zero=zero,
+        dp_replicate=dp_replicate,
         micro_batch=micro_batch,
-        num_microbatches=np.maximum(batch // (dp * micro_batch), 1),
+        num_microbatches=np.maximum(batch // (split.dp * micro_batch), 1),
         recompute=again,
         schedule=np.where(vpp > 1, int(Schedule.INTERLEAVED), int(Schedule.ONE_F_ONE_B)),
     )
+
+
+def _chunks(split: _Split, inputs: Inputs) -> list[int]:
+    layers = inputs.model.num_layers + split.embedding_as_layer + split.head_as_layer
+    interleaves = split.pp > 1 and layers % split.pp == 0 and "interleaved" in inputs.runtime.schedules
+    return divisors(layers // split.pp) if interleaves else [1]
+
+
+def _exchanges(split: _Split, inputs: Inputs) -> list[int]:
+    """The runtime's context exchanges that differ; without context parallelism the first stands for all."""
+    codes = {name: code for code, name in CONTEXT_EXCHANGE_NAMES.items()}
+    known = [codes[name] for name in inputs.runtime.context_exchanges] or [ContextExchange.RING]
+    if split.cp == 1:
+        return [int(known[0])]
+    plan = Plan(tp=split.tp, cp=split.cp, pp=split.pp, dp=split.dp, context_exchange=ContextExchange.HIERARCHICAL)
+    mixed = 1 < context_split(plan, inputs).heads < split.cp
+    return [int(code) for code in known if mixed or code != ContextExchange.HIERARCHICAL]
+
+
+def _sharding(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
+    """Every (ZeRO stage, replicas of the sharding group): groups of two or more ranks."""
+    ranks, step = split.dp * split.cp, split.tp
+    if ranks == 1:
+        return [(0, 1)]
+    replicas = [1]
+    if inputs.runtime.hybrid_sharding:
+        ends = [level.size // step for level in inputs.cluster.levels]
+        groups = {end for end in ends if 1 < end < ranks and ranks % end == 0 and split.dp % (ranks // end) == 0}
+        replicas += [ranks // group for group in sorted(groups, reverse=True)]
+    return [(zero, count) for zero in inputs.runtime.zero_stages for count in (replicas if zero else [1])]

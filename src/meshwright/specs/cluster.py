@@ -24,7 +24,7 @@ class Accelerator(Spec):
     aliases: tuple[str, ...] = ()
     vendor: str
     peak_flops: Annotated[dict[str, FiniteFlops], Field(min_length=1)]
-    """Dense peak by precision (`bf16`, `fp16`, `fp8`, `fp32`), FLOP/s."""
+    """Dense peak by number format (`bf16`, `fp16`, `fp8`, `mxfp8`, `nvfp4`, `fp32`), FLOP/s."""
     memory_bytes: Bytes
     """The vendor's label, bytes."""
     visible_memory_bytes: Bytes
@@ -32,6 +32,8 @@ class Accelerator(Spec):
     memory_bandwidth: Bandwidth
     """bytes/s."""
     multiprocessors: PositiveInt
+    reads_fp8_by_columns: bool = False
+    """Products read fp8 operands by rows and by columns alike; else backward needs transposed copies of them."""
     scale_up_bandwidth: Bandwidth
     """To its neighbours in the scale-up domain (NVLink, xGMI, PCIe), one direction, bytes/s."""
     scale_up_domain: PositiveInt

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Never, Self
 
 from pydantic import model_validator
 
-from meshwright.errors import Fault, InvalidSpec
+from meshwright.errors import Fault, InvalidSpec, NotModelled, quoted
 from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.job import PRECISIONS, Job
 from meshwright.specs.model import Model
+from meshwright.specs.precision import Precision, read_precision
 from meshwright.specs.runtime import Runtime
 from meshwright.specs.weights import parameter_count
 from meshwright.units import format_count
@@ -30,10 +31,29 @@ class Inputs(Spec):
     job: Job
     runtime: Runtime
 
+    def __init__(self, /, *values: Never, **fields: Any) -> None:
+        super().__init__(*values, **fields)
+        _require_priced(self.recipe)
+
+    @property
+    def recipe(self) -> Precision:
+        """The job's precision."""
+        return read_precision(self.job.precision)
+
     @property
     def peak_flops(self) -> float:
-        """Dense peak of one accelerator in the job's precision, FLOP/s."""
-        return self.cluster.accelerator.peak_flops[self.job.precision]
+        """Dense peak of one accelerator in the number format of the recipe's products, FLOP/s."""
+        return self.cluster.accelerator.peak_flops[self.recipe.peak]
+
+    @property
+    def half_peak_flops(self) -> float:
+        """Dense peak of one accelerator in bf16 or fp16, whichever the recipe does not quantise, FLOP/s."""
+        return self.cluster.accelerator.peak_flops[self.recipe.half]
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes per parameter of what data-parallel ranks sum, and of the gradient buffer of half weights."""
+        return {"fp32": 4, "half": 2, None: self.runtime.gradient_bytes}[self.job.gradients]
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -43,11 +63,15 @@ class Inputs(Spec):
         return self
 
     def _precision(self) -> Iterator[Fault]:
-        accelerator, precision = self.cluster.accelerator, self.job.precision
-        if precision not in accelerator.peak_flops:
-            priced = " or ".join(each for each in PRECISIONS if each in accelerator.peak_flops)
-            what = f"{accelerator.id} has no {precision} matrix units; "
-            yield Fault("job.precision", what + (f"use {priced}" if priced else "nor any other that is planned"))
+        accelerator, recipe = self.cluster.accelerator, self.recipe
+        peaks, constants = accelerator.peak_flops, accelerator.kernels.low_precision
+        if missing := [peak for peak in (recipe.peak, recipe.half) if peak not in peaks]:
+            possible = " or ".join(name for name in PRECISIONS if read_precision(name).peak in peaks)
+            what = f"{accelerator.id} has no {missing[0]} matrix units; "
+            yield Fault("job.precision", what + (f"use {possible}" if possible else "nor any other that is planned"))
+        elif recipe.number_format != "half" and recipe.number_format not in constants:
+            what = f"kernels {quoted(accelerator.kernels.id)} hold no constants of {recipe.number_format} products"
+            yield Fault("job.precision", f"{what}; use {recipe.half}")
 
     def _positions(self) -> Iterator[Fault]:
         positions, length = self.model.learned_positions, self.job.sequence_length
@@ -60,3 +84,10 @@ class Inputs(Spec):
         if count > MAX_PARAMETERS:
             most = format_count(MAX_PARAMETERS)
             yield Fault("model", f"has {format_count(count)} parameters; at most {most} are planned for")
+
+
+def _require_priced(recipe: Precision) -> None:
+    """Raise `NotModelled` for a recipe whose costs are not priced yet."""
+    if recipe.quantises:
+        priced = ", ".join(name for name in PRECISIONS if not read_precision(name).quantises)
+        raise NotModelled(f"precision {quoted(recipe.id)} is not modelled yet; modelled: {priced}")

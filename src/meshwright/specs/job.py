@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from meshwright.errors import InvalidInput, NotModelled, quoted
+from meshwright.errors import InvalidInput, quoted
+from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 from meshwright.units import count_in_powers_of_two, parse_count
 
-PRECISIONS = ("bf16", "fp16")
+PrecisionName = Literal["bf16", "fp16", "fp8", "fp8-delayed", "fp8-blockwise", "mxfp8", "nvfp4"]
+PRECISIONS: tuple[PrecisionName, ...] = get_args(PrecisionName)
+"""The recipes of the catalogue."""
 MAX_COUNT = 10**9
 """Tokens in a sequence, or sequences in a batch: more than anybody trains with."""
 MAX_TOKENS_PER_STEP = 10**12
@@ -26,10 +29,17 @@ class Job(Spec):
     """Tokens in one sequence."""
     global_batch: Count
     """Sequences in one optimizer step."""
-    precision: Literal["bf16", "fp16"] = "bf16"
-    """Of weights, activations and matrix products; gradients and optimizer states follow the runtime."""
+    precision: PrecisionName = "bf16"
+    """The recipe of weights, activations and matrix products; see `Inputs.recipe`."""
+    gradients: Literal["fp32", "half"] | None = None
+    """What gradients are summed over data-parallel ranks in, half being `precision`; None: as the runtime does it."""
     optimizer: Literal["adam"] = "adam"
     """Adam with fp32 master weights and two fp32 moments: 12 bytes per parameter."""
+    expert_imbalance: Annotated[float, Field(ge=1, le=1e6)] = 1.0
+    """Tokens that the experts of the busiest rank receive, over the mean of all ranks."""
+    expert_capacity: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Every expert takes this times the mean of its tokens from each rank: more are dropped, fewer are padded. None:
+    all are taken."""
     tokens: Annotated[int, Field(gt=0, le=10**18, strict=True)] | None = None
     """Tokens to train on in all; None: not given."""
     assumptions: tuple[str, ...] = ()
@@ -83,26 +93,26 @@ def job_of(
     global_batch_tokens: str | None = None,
     *,
     precision: str = "bf16",
+    gradients: str | None = None,
     tokens: str | None = None,
 ) -> Job:
     """A job from what a user writes: the batch in sequences or in tokens, counts with `k`, `M`, `B`, `T`.
 
-    Raises `InvalidInput` when neither or both batches are given, or for a precision that is not priced.
+    Raises `InvalidInput` when neither or both batches are given, `UnknownName` for a precision without a recipe.
     """
     if (global_batch is None) == (global_batch_tokens is None):
         given = "neither is given" if global_batch is None else "both are given"
         raise InvalidInput(f"give either --global-batch in sequences or --global-batch-tokens; {given}")
     if sequence_length < 1:
         raise InvalidInput(f"the sequence length is {sequence_length}; it must be 1 token or more")
-    if precision.lower() not in PRECISIONS:
-        raise NotModelled(f"precision {quoted(precision)} is not modelled yet; modelled: {', '.join(PRECISIONS)}")
     assumed: tuple[str, ...] = ()
     if global_batch_tokens is not None:
         global_batch, assumed = batch_of_tokens(global_batch_tokens, sequence_length)
     return Job(
         sequence_length=sequence_length,
         global_batch=global_batch,
-        precision=precision.lower(),
+        precision=catalog.resolve("precisions", precision),
+        gradients=gradients,
         tokens=None if tokens is None else parse_count(tokens),
         assumptions=assumed,
     )

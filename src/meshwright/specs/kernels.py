@@ -12,6 +12,8 @@ from meshwright.specs.quantities import Bandwidth, Seconds
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+NumberFormat = Literal["half", "fp8", "fp4"]
+"""Of a product's operands; half: bf16 or fp16."""
 
 
 class TileConstants(Spec):
@@ -52,6 +54,8 @@ class AttentionConstants(Spec):
     """Fixed time of one call (t0), seconds."""
     backward_ratio: Annotated[float, Field(gt=0, le=100)]
     """Backward over forward time."""
+    older: dict[Literal["flash-1", "flash-2"], Annotated[float, Field(ge=1, le=100)]]
+    """Time of an older generation of kernels over these."""
 
 
 class CollectiveConstants(Spec):
@@ -67,18 +71,45 @@ class CollectiveConstants(Spec):
     """B, bytes/s sent by one rank."""
 
 
+class ExpertExchangeConstants(Spec):
+    """Constants of a fused exchange of tokens (DeepEP, HybridEP), which sends a token once to each rank it visits."""
+
+    latency_s: Seconds
+    """Fixed time of one exchange inside one scale-up domain (t0), seconds."""
+    token_s: Seconds
+    """Time that each token of the sender takes beside its bytes, seconds."""
+    link_efficiency: Fraction
+    """Share of the scale-up bandwidth that one domain alone reaches."""
+    forward_efficiency: Fraction
+    """The same where the domain also forwards what arrives from others."""
+    network_efficiency: Fraction
+    """Share of a rank's network bandwidth between domains."""
+    network_latency_s: Seconds
+    """Fixed time of one exchange over several domains, with the notification ahead of it, seconds."""
+    assumed: tuple[str, ...] = ()
+    """What in here is an assumption rather than a fit, for users of models with experts."""
+
+
 class Kernels(Spec):
     """The kernel and collective constants of one accelerator."""
 
     id: str
     gemm: GemmConstants
+    """Of products of bf16 or fp16 operands."""
+    low_precision: dict[Literal["fp8", "fp4"], GemmConstants] = {}
+    """Of products of 8- and 4-bit operands that give bf16 or fp16, quantisation apart."""
     attention: AttentionConstants
     elementwise_efficiency: Fraction
     """Share of the memory bandwidth that element-wise and norm kernels reach."""
     collectives: dict[Operation, Annotated[tuple[CollectiveConstants, ...], Field(min_length=1)]] = {}
     """Per operation, by growing group size; empty: alpha-beta from the link, assumed."""
+    expert_exchange: ExpertExchangeConstants
     communication_multiprocessors: PositiveInt
     """Multiprocessors that a running collective occupies."""
     assumed: tuple[str, ...] = ()
     """What in here is an assumption rather than a fit, for the user's eyes."""
     sources: dict[str, str]
+
+    def products(self, number_format: NumberFormat) -> GemmConstants:
+        """The constants of products whose operands have that format; `low_precision` must hold it."""
+        return self.gemm if number_format == "half" else self.low_precision[number_format]

@@ -10,10 +10,12 @@ from meshwright.units import parse_bandwidth, parse_bytes, parse_seconds
 
 MOST = 1e18
 """Bytes, or bytes per second: more than any machine has or moves."""
+LEAST_BANDWIDTH = 1.0
+"""Bytes per second: less than any link moves."""
 
 
 def _moves(bandwidth: float) -> float:
-    if bandwidth < 1:
+    if bandwidth < LEAST_BANDWIDTH:
         raise ValueError("must be 1 byte/s or more")
     return bandwidth
 

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
+from meshwright.specs.traffic import ElementwiseTraffic
 
 Share = Annotated[float, Field(ge=0, le=1)]
 AXES = ("tp", "cp", "ep", "dp", "pp")
@@ -24,6 +25,8 @@ class Overlap(Spec):
     """Forward and output-gradient collectives beside their own matrix product (userbuffers, async TP)."""
     tensor_parallel_backward: Share
     """Input re-gather beside the input-gradient product, and its reduction beside the weight-gradient product."""
+    context: Share
+    """Messages of ring attention beside the attention of the piece that has arrived."""
     pipeline: Share
     """Stage-to-stage messages of 1F1B."""
     interleaved_pipeline: Share
@@ -63,11 +66,13 @@ class DeviceMemory(Spec):
 
 
 class RuleReference(Spec):
-    """A named legality rule that the framework enforces."""
+    """A named legality rule that the framework enforces, or a demand that it makes on the launch."""
 
     name: str
     source: str
     """Where the framework enforces it."""
+    enforced: Literal["at start", "late", "silently"] = "at start"
+    """With its arguments; only once it has started; or by doing something else without a word."""
 
 
 class Runtime(Spec):
@@ -79,12 +84,33 @@ class Runtime(Spec):
     """Release or commit that the behaviours below were read from."""
     rank_order: tuple[Literal["tp", "cp", "ep", "dp", "pp"], ...]
     """Axes, fastest first."""
-    data_parallel: Literal["replicated", "fully_sharded"]
-    """Every replica holds its weights whole, or each layer's are gathered from fp32 shards when it works (FSDP2)."""
+    weights: Literal["half", "full"]
+    """What a rank stores: 2-byte weights beside fp32 copies in the optimizer, or fp32 weights that are cast for use."""
     gradient_bytes: Literal[2, 4]
-    """Bytes per parameter of the gradient buffer, and of its reduction."""
-    attention_kernel: Literal["flash", "eager"]
-    """Fused attention, or score matrices in memory."""
+    """Bytes per parameter that are summed over the data-parallel ranks, and of a gradient buffer of half weights."""
+    gather_copy_bytes: NonNegative
+    """Moved per parameter after every gathering of weights."""
+    scatter_copy_bytes: NonNegative
+    """Moved per parameter before every scattering of gradients."""
+    gradient_copies: bool
+    """Communication buckets hold every gradient a second time (DDP without gradient_as_bucket_view)."""
+    defers_reduction: bool
+    """Full weights under a pipeline: gradients stay whole in fp32 and are reduced after the last micro-batch alone."""
+    keeps_ends_gathered: bool
+    """ZeRO 3: embedding, final norm and head stay gathered from forward to backward (the root unit of FSDP)."""
+    keeps_last_layer_gathered: bool
+    """ZeRO 3: the last layer is not resharded between forward and backward."""
+    hybrid_sharding: bool
+    """ZeRO can divide over a part of the data-parallel ranks, of which there are dp_replicate."""
+    attention_kernel: Literal["newest", "flash-2", "flash-1", "eager"]
+    """Fused attention by the kernels of the accelerator's table or an older generation; or score matrices in memory."""
+    score_bytes: NonNegative
+    """Kept for every attention score where attention is eager."""
+    elementwise: str
+    """The element-wise kernels in use, a key of `elementwise_kernels`."""
+    elementwise_kernels: dict[str, ElementwiseTraffic]
+    fused_projections: bool
+    """q, k, v are one matrix product, and gate and up another: one gradient of their input is summed, not one each."""
     dropout: bool
     """Keeps one-byte dropout masks."""
     fused_activation: bool
@@ -104,6 +130,9 @@ class Runtime(Spec):
     """Time of a weight-gradient product that accumulates in fp32, over a plain one."""
     scatters_messages: bool
     """Each tensor-parallel rank sends its part of a stage-to-stage message, and the receivers gather it."""
+    dispatcher: Literal["all_to_all", "all_gather", "fused"]
+    """How tokens reach their experts: a permuted all-to-all; a gathering of every token of the group; or one kernel
+    that sends a token once to every node and rank (DeepEP, HybridEP)."""
     vocabulary_multiple: Annotated[int, Field(gt=0, le=2**20)]
     """The vocabulary is padded to a multiple of this times tp."""
     gradient_bucket: Annotated[int, Field(gt=0, le=2**40)]
@@ -120,14 +149,25 @@ class Runtime(Spec):
     """Can count the embedding and the head as layers when it splits a pipeline."""
     sequence_parallel: bool
     """Can split norms and residuals over tp."""
+    context_exchanges: tuple[Literal["ring", "all_gather", "all_to_all", "hierarchical"], ...]
+    """How it can split a sequence over cp; none: it cannot."""
+    context_gradient_bytes: Literal[2, 4]
+    """Bytes per element in which a ring passes on the gradients of keys and values."""
     schedules: tuple[Literal["1f1b", "interleaved"], ...]
     zero_stages: tuple[Literal[0, 1, 2, 3], ...]
-    """Of a replicated runtime 0 and 1; of a fully sharded one 2 (weights stay gathered) and 3 (resharded)."""
+    """Of half weights 0 to 3; of full ones 0 (replicas), 2 (weights stay gathered) and 3 (resharded after use)."""
     recompute: tuple[Literal["none", "selective", "full"], ...]
     rules: tuple[RuleReference, ...]
+    demands: tuple[RuleReference, ...] = ()
+    """What a launch must set beside the plan; no part of legality."""
     assumed: tuple[str, ...] = ()
     """Behaviours without a published number, for the user's eyes."""
     sources: dict[str, str]
+
+    @property
+    def traffic(self) -> ElementwiseTraffic:
+        """Of the element-wise kernels in use."""
+        return self.elementwise_kernels[self.elementwise]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -135,9 +175,12 @@ class Runtime(Spec):
         if self.cross_entropy not in self.cross_entropies:
             known = ", ".join(self.cross_entropies) or "none"
             faults.append(Fault("cross_entropy", f"{quoted(self.cross_entropy)} is not among cross_entropies: {known}"))
-        priced = {"replicated": {0, 1}, "fully_sharded": {2, 3}}[self.data_parallel]
+        if self.elementwise not in self.elementwise_kernels:
+            known = ", ".join(self.elementwise_kernels) or "none"
+            faults.append(Fault("elementwise", f"{quoted(self.elementwise)} is not among elementwise_kernels: {known}"))
+        priced = {"half": {0, 1, 2, 3}, "full": {0, 2, 3}}[self.weights]
         if not self.zero_stages or not set(self.zero_stages) <= priced:
-            what = f"{list(self.zero_stages)} must be of {sorted(priced)} where data_parallel is {self.data_parallel}"
+            what = f"{list(self.zero_stages)} must be of {sorted(priced)} where weights is {self.weights}"
             faults.append(Fault("zero_stages", what))
         if sorted(self.rank_order) != sorted(AXES):
             faults.append(Fault("rank_order", f"{list(self.rank_order)} must hold each of {', '.join(AXES)} once"))
@@ -153,5 +196,6 @@ def read_runtime(name: str) -> Runtime:
     """
     entry = dict(catalog.load("runtimes", name))
     like = entry.pop("like", None)
-    base = {field: getattr(read_runtime(like), field) for field in Runtime.model_fields} if like else {}
+    parent = read_runtime(like) if like else None
+    base = {field: getattr(parent, field) for field in Runtime.model_fields} if parent else {}
     return Runtime(**base | {"aliases": ()} | entry | {"id": catalog.resolve("runtimes", name)})

@@ -1,8 +1,11 @@
-"""Scale: the same cluster with another number of nodes."""
+"""Scale: the same cluster with another number of nodes, or with other links between them."""
 
 from __future__ import annotations
 
-from meshwright.specs.cluster import Cluster
+from itertools import pairwise
+
+from meshwright.specs.cluster import Cluster, Level
+from meshwright.specs.quantities import LEAST_BANDWIDTH, MOST
 from meshwright.specs.topology import fabric, usual_levels
 
 
@@ -30,3 +33,25 @@ def with_full_node(cluster: Cluster) -> Cluster | None:
         return None
     levels = usual_levels(accelerator, 1, accelerator.node_size)
     return cluster.replace(name=f"1x{accelerator.node_size}", gpus_per_node=accelerator.node_size, levels=levels)
+
+
+def network_levels(cluster: Cluster) -> tuple[Level, ...]:
+    """The levels of links between nodes, innermost first; none where one scale-up domain holds every rank."""
+    if cluster.num_nodes == 1:
+        return ()
+    above = (level for inner, level in pairwise(cluster.levels) if inner.size < cluster.num_gpus)
+    return tuple(level for level in above if level.size > cluster.gpus_per_node)
+
+
+def with_network(cluster: Cluster, factor: float) -> Cluster:
+    """The cluster with every level of links between nodes `factor` times as fast, as far as a link can be.
+
+    factor: a ratio above zero. Latencies, oversubscription and the links inside a node stay.
+    """
+    between = network_levels(cluster)
+    levels = (_times(level, factor) if level in between else level for level in cluster.levels)
+    return cluster.replace(levels=tuple(levels))
+
+
+def _times(level: Level, factor: float) -> Level:
+    return level.replace(bandwidth=min(max(level.bandwidth * factor, LEAST_BANDWIDTH), MOST))

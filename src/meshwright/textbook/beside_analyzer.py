@@ -41,7 +41,7 @@ def analysis_beside(
 def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[Row, ...]:
     plan, memory = estimate.plan, estimate.memory
     stage = estimate.stages[estimate.worst_stage]
-    grad, shards = inputs.runtime.gradient_bytes, f" / {plan.dp * plan.cp}" if plan.zero else ""
+    grad, shards = inputs.gradient_bytes, f" / {plan.dp * plan.cp}" if plan.zero else ""
     extra = (memory.device - memory.states - memory.activations) / GIGA
     ends = f"; stage {stage.stage} holds {_ends(stage)}, which the closed form spreads over the stages"
     ends = ends if plan.pp > 1 else ""

@@ -50,7 +50,7 @@ def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[R
             "gradients",
             answer["gradients_gb"],
             first.gradients,
-            f"{runtime.gradient_bytes} bytes a parameter; {padded}",
+            f"{inputs.gradient_bytes} bytes a parameter; {padded}",
         ),
         _gb("optimizer", answer["optimizer_gb"], first.optimizer_states, f"{shards}; {padded}"),
         _gb("activations", answer["activations_gb"], first.activations, saved),

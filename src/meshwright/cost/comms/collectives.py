@@ -67,7 +67,7 @@ def message_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
     T = hop latency + bytes / (efficiency * bandwidth per rank). size: bytes, scalar or array (n,). Returns seconds.
     Source: measured send-receive on H100, inside (348 GB/s) and between nodes (36 GB/s of 50, 17 us).
     """
-    time: Floats = cluster.levels[0].latency_s + size / (MESSAGE_LINK_EFFICIENCY * _link_bandwidth(2, cluster))
+    time: Floats = cluster.levels[0].latency_s + size / (MESSAGE_LINK_EFFICIENCY * link_bandwidth(2, cluster))
     for inner, level in enumerate(cluster.levels[1:]):
         crossing = level.latency_s + size / (MESSAGE_NETWORK_EFFICIENCY * level.effective_bandwidth)
         time = np.where(np.greater(group.blocks[inner], 1), crossing, time)
@@ -77,13 +77,15 @@ def message_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
 def _domain_bandwidth(operation: Operation, ranks: Ints, cluster: Cluster) -> Floats:
     table = cluster.accelerator.kernels.collectives.get(operation)
     if not table:
-        return LINK_EFFICIENCY * _link_bandwidth(ranks, cluster)
+        return LINK_EFFICIENCY * link_bandwidth(ranks, cluster)
     return _of_size(table, [row.bandwidth for row in table], ranks)
 
 
-def _link_bandwidth(ranks: Ints, cluster: Cluster) -> Floats:
+def link_bandwidth(ranks: Ints, cluster: Cluster) -> Floats:
     """Bandwidth of one rank towards `ranks - 1` others of its domain: all of it behind a switch, in a full mesh the
     links to those others alone.
+
+    ranks: scalar or array (n,). Returns bytes/s.
     """
     accelerator, bandwidth = cluster.accelerator, cluster.levels[0].bandwidth
     if not accelerator.scale_up_mesh:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from meshwright.arrays import Ints
-from meshwright.layout.groups import placement, stride
+from meshwright.layout.groups import expert_data_ranks, expert_stride, placement, sharding_ranks, stride
 from meshwright.layout.plans import Layout
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
@@ -32,6 +32,11 @@ def tensor_group(plan: Layout, inputs: Inputs) -> Group:
     return group(plan.tp, stride(plan, "tp", inputs.runtime.rank_order), inputs.cluster)
 
 
+def context_group(plan: Layout, inputs: Inputs) -> Group:
+    """Ranks that share one sequence. plan: scalar or array (n,)."""
+    return group(plan.cp, stride(plan, "cp", inputs.runtime.rank_order), inputs.cluster)
+
+
 def data_group(plan: Layout, inputs: Inputs) -> Group:
     """Ranks that sum one gradient: data and context parallel together (Megatron-LM's dp-cp group).
 
@@ -41,6 +46,47 @@ def data_group(plan: Layout, inputs: Inputs) -> Group:
     return group(plan.dp * plan.cp, distance, inputs.cluster)
 
 
+def sharding_group(plan: Layout, inputs: Inputs) -> Group:
+    """Ranks over which ZeRO divides: consecutive slices of the data-parallel ranks.
+
+    plan: scalar or array (n,). Source: Megatron-LM, parallel_state.py (num_distributed_optimizer_instances);
+    torchtitan, parallel_dims.py (dp_shard is faster than dp_replicate).
+    """
+    return group(sharding_ranks(plan), stride(plan, "cp", inputs.runtime.rank_order), inputs.cluster)
+
+
+def replica_group(plan: Layout, inputs: Inputs) -> Group:
+    """Ranks that hold the same shard, one in each sharding group. plan: scalar or array (n,)."""
+    distance = stride(plan, "cp", inputs.runtime.rank_order) * sharding_ranks(plan)
+    return group(plan.dp_replicate, distance, inputs.cluster)
+
+
 def pipeline_group(plan: Layout, inputs: Inputs) -> Group:
     """Ranks that hold the stages of one pipeline. plan: scalar or array (n,)."""
     return group(plan.pp, stride(plan, "pp", inputs.runtime.rank_order), inputs.cluster)
+
+
+def expert_group(plan: Layout, inputs: Inputs) -> Group:
+    """Ranks that hold different experts of one layer. plan: scalar or array (n,)."""
+    return group(plan.ep, expert_stride(plan, "ep", inputs.runtime.rank_order), inputs.cluster)
+
+
+def expert_tensor_group(plan: Layout, inputs: Inputs) -> Group:
+    """Ranks that split one expert. plan: scalar or array (n,)."""
+    return group(plan.etp, expert_stride(plan, "tp", inputs.runtime.rank_order), inputs.cluster)
+
+
+def expert_set_group(plan: Layout, inputs: Inputs) -> Group:
+    """Ranks that together hold every expert of one layer once: expert and expert-tensor parallel.
+
+    plan: scalar or array (n,). The two are neighbours in every rank order that is catalogued.
+    Source: Megatron-LM, parallel_state.py (get_expert_tensor_and_model_parallel_group).
+    """
+    order = inputs.runtime.rank_order
+    faster = min("tp", "ep", key=order.index)
+    return group(plan.etp * plan.ep, expert_stride(plan, faster, order), inputs.cluster)
+
+
+def expert_data_group(plan: Layout, inputs: Inputs) -> Group:
+    """Ranks that hold the same experts and sum their gradients. plan: scalar or array (n,)."""
+    return group(expert_data_ranks(plan), expert_stride(plan, "dp", inputs.runtime.rank_order), inputs.cluster)

@@ -1,46 +1,111 @@
-"""Fully sharded data parallelism: gathering each layer's weights and scattering its gradients, per micro-batch."""
+"""Sharded weights: gathering each layer's weights when it works and scattering its gradients."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers
+from meshwright.arrays import Bools, Floats, Ints, Numbers
 from meshwright.cost.comms.collectives import collective_time
-from meshwright.cost.comms.group import data_group
+from meshwright.cost.comms.data import replicas_time
+from meshwright.cost.comms.group import sharding_group
 from meshwright.cost.comms.overlap import exposed_time
+from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.element import HALF_BYTES
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
 
-def exposed_sharded_time(
-    plan: Layout, inputs: Inputs, parameters: Numbers, forward: Floats, backward: Floats
-) -> Floats:
-    """Exposed seconds per micro-batch of the exchange of one layer's weights and gradients.
+class Gathers(NamedTuple):
+    """How often per step one layer's weights are gathered and its gradients scattered; counts, scalar or array (n,)."""
 
-    Forward an all-gather of 2 P bytes, prefetched beside the layer before it; backward the same again with ZeRO 3
-    (resharded after forward) and a reduce-scatter of the gradients, beside the backward of the layer before it:
-    T_exposed of `exposed_time` with windows of one layer's passes.
+    forward: Ints
+    backward: Ints
+    scatters: Ints
+
+
+def gathers_weights(plan: Layout, inputs: Inputs) -> Bools:
+    """Whether weights are stored in shards and gathered layer by layer: ZeRO 3, and ZeRO 2 of full weights.
+
+    plan: scalar or array (n,). Returns truth.
+    """
+    return np.greater_equal(plan.zero, 3 if inputs.runtime.weights == "half" else 2)
+
+
+def gathers_per_step(plan: Layout, inputs: Inputs) -> Gathers:
+    """How often one layer exchanges its weights and gradients in a step of m micro-batches.
+
+    Resharded after forward (ZeRO 3), weights are gathered for every forward and every backward; kept (ZeRO 2), once
+    per micro-batch, or under a pipeline once per step. Gradients are scattered after every micro-batch, or once where
+    a pipeline defers it. plan: scalar or array (n,). Returns counts.
+    Source: torch.distributed.fsdp and torch.distributed.pipelining 2.13 (stage.py, set_requires_gradient_sync).
+    """
+    count, pipelined = plan.num_microbatches, np.greater(plan.pp, 1)
+    resharded = np.equal(plan.zero, 3)
+    deferred = pipelined & inputs.runtime.defers_reduction
+    return Gathers(
+        np.where(resharded | np.logical_not(pipelined), count, 1),
+        np.where(resharded, count, 0),
+        np.where(deferred, 1, count),
+    )
+
+
+def sharded_collectives(plan: Layout, inputs: Inputs) -> Gathers:
+    """Collectives per step of all units of a model in one stage: its layers, and the ends as one more.
+
+    L + 1 all-gathers for every forward, L + 1 for every backward less what stays gathered, L + 1 reduce-scatters for
+    every reduction. plan: scalar or array (n,). Returns counts.
+    """
+    runtime, units, times = inputs.runtime, inputs.model.num_layers + 1, gathers_per_step(plan, inputs)
+    kept = runtime.keeps_ends_gathered + runtime.keeps_last_layer_gathered
+    return Gathers(units * times.forward, (units - kept) * times.backward, units * times.scatters)
+
+
+def exposed_sharded_time(
+    plan: Layout, inputs: Inputs, parameters: Numbers, forward: Floats, backward: Floats, kept: Numbers
+) -> Floats:
+    """Exposed seconds per step of the exchange of one layer's weights and gradients.
+
+    An all-gather of 2 P bytes, prefetched beside the forward of the layer before it; in backward the same again and
+    the reduce-scatter of the gradients, beside the backward of the layer before it: T_exposed of `exposed_time` with
+    windows of one layer's passes, as often as `gathers_per_step` says; and the copies of `gather_copies_time`.
 
     plan: scalar or array (n,); parameters: P of the layer on the rank before data parallelism; forward, backward: its
-    passes of one micro-batch, seconds. Returns seconds.
-    Source: torch.distributed.fsdp 2.13, which neither skips nor delays the reduce-scatter of earlier micro-batches.
+    passes of one micro-batch, seconds; kept: share of such layers that stay gathered until their backward, 0 to 1.
+    Returns seconds. Source: Zhao et al., arXiv:2304.11277, section 3.3.
     """
     gathered, scattered = sharded_exchange_time(plan, inputs, parameters)
-    again = np.where(np.equal(plan.zero, 3), gathered, 0.0)
-    share = inputs.runtime.overlap.data_parallel
-    ahead = exposed_time(gathered, forward, share, 0.0, inputs)
-    return ahead + exposed_time(again + scattered, backward, share, 0.0, inputs)
+    copied = gather_copies_time(plan, inputs, parameters, kept)
+    times, share = gathers_per_step(plan, inputs), inputs.runtime.overlap.data_parallel
+    again = np.where(np.greater(times.backward, 0), gathered * (1 - kept), 0.0)
+    alone = np.maximum(times.backward - times.scatters, 0)
+    ahead = times.forward * exposed_time(gathered, forward, share, 0.0, inputs)
+    ahead = ahead + alone * exposed_time(again, backward, share, 0.0, inputs)
+    return copied + ahead + times.scatters * exposed_time(again + scattered, backward, share, 0.0, inputs)
+
+
+def gather_copies_time(plan: Layout, inputs: Inputs, parameters: Numbers, kept: Numbers) -> Floats:
+    """Seconds per step of copying weights out of what was gathered, and gradients into what is scattered.
+
+    plan: scalar or array (n,); parameters: on the rank before data parallelism; kept: share of layers that stay
+    gathered until their backward. Returns seconds. Source: torch.distributed.fsdp 2.13 (split_with_sizes_copy and
+    chunk_cat on the compute stream), operators and bytes counted on a fake process group.
+    """
+    times, runtime = gathers_per_step(plan, inputs), inputs.runtime
+    moved = runtime.gather_copy_bytes * (times.forward + times.backward * (1 - kept))
+    moved = moved + runtime.scatter_copy_bytes * times.scatters
+    return elementwise_time(moved * parameters, inputs.cluster.accelerator) * inputs.cluster.site_derate
 
 
 def sharded_exchange_time(plan: Layout, inputs: Inputs, parameters: Numbers) -> tuple[Floats, Floats]:
-    """Seconds of one all-gather of 2-byte weights and one reduce-scatter of gradients over the data-parallel ranks.
+    """Seconds of one all-gather of 2-byte weights and one reduce-scatter of gradients, with the sum over replicas.
 
     plan: scalar or array (n,); parameters: on the rank before data parallelism. Returns seconds.
     Source: Zhao et al., arXiv:2304.11277, section 3.
     """
-    group, gradient = data_group(plan, inputs), inputs.runtime.gradient_bytes
+    group, gradients = sharding_group(plan, inputs), 1.0 * inputs.gradient_bytes * parameters
     return (
         collective_time("all_gather", 1.0 * HALF_BYTES * parameters, group, inputs.cluster),
-        collective_time("reduce_scatter", 1.0 * gradient * parameters, group, inputs.cluster),
+        collective_time("reduce_scatter", gradients, group, inputs.cluster) + replicas_time(plan, inputs, gradients),
     )

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats
+from meshwright.arrays import Floats, Ints
 from meshwright.cost.comms.collectives import collective_time
 from meshwright.cost.comms.group import tensor_group
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.compute.ends import EndTime
 from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
-from meshwright.cost.shard import qkv_width, tokens
+from meshwright.cost.shard import dense_feed_forward, qkv_width, tokens
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -31,6 +31,25 @@ class TensorTime(NamedTuple):
     """With what recomputation sends again."""
 
 
+class Collectives(NamedTuple):
+    """How often a piece of the model exchanges X = 2 s b h / c bytes; counts, scalar or array (n,)."""
+
+    gathers: Ints
+    """All-gathers; none without sequence parallelism."""
+    reductions: Ints
+    """Reduce-scatters with sequence parallelism, all-reduces without."""
+
+
+class LayerCollectives(NamedTuple):
+    """Collectives of one layer and micro-batch."""
+
+    forward: Collectives
+    backward: Collectives
+    regathers: Ints
+    """All-gathers in backward of inputs that were kept sharded."""
+    recompute: Collectives
+
+
 class _Exchange(NamedTuple):
     """Seconds of entering and leaving a tensor-parallel region."""
 
@@ -40,34 +59,59 @@ class _Exchange(NamedTuple):
     """Reduce-scatter with sequence parallelism, all-reduce without."""
 
 
+def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCollectives:
+    """What one layer exchanges over its tensor-parallel ranks.
+
+    With sequence parallelism two all-gathers and two reduce-scatters in each direction, and two more all-gathers in
+    backward where the runtime keeps inputs sharded. Without, two all-reduces forward and in backward one for every
+    column-parallel product: two where projections are fused, else one each for q, k, v, gate and up. Full recomputation
+    repeats the forward, in some runtimes without its last reduction.
+    plan: scalar or array (n,). Returns counts. Source: Megatron-LM, tensor_parallel/layers.py; torch.distributed.tensor
+    2.13, counted on fake processes.
+    """
+    runtime, sequence = inputs.runtime, np.asarray(plan.sp, dtype=bool)
+    separate = 4 + dense_feed_forward(kind).gated
+    products = 2 if runtime.fused_projections else separate
+    full = np.equal(plan.recompute, Recompute.FULL)
+    forward = Collectives(np.where(sequence, 2, 0), np.where(sequence, 2, 2))
+    return LayerCollectives(
+        forward,
+        Collectives(np.where(sequence, 2, 0), np.where(sequence, 2, products)),
+        np.where(sequence & runtime.regathers_inputs, 2, 0),
+        Collectives(full * forward.gathers, full * (forward.reductions - runtime.checkpoint_stops_early)),
+    )
+
+
 def layer_tensor_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime) -> TensorTime:
     """Exposed tensor-parallel seconds of one layer and micro-batch.
 
-    X = 2 s b h / c bytes. With sequence parallelism: forward 2 all-gathers and 2 reduce-scatters of X; backward the
-    same again for the gradients, plus 2 all-gathers that fetch the saved, sharded inputs once more, issued beside the
-    input-gradient product, while the input gradient's reduction runs beside the weight-gradient product
-    (Megatron-LM, tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication). Without: 2 all-reduces
-    forward and 2 backward, the latter beside the weight-gradient product. Where t exceeds the key and value heads, the
-    fused projection's output is gathered whole and its gradient reduced again. Full recomputation repeats the
-    forward, in some runtimes without its last reduction.
+    X = 2 s b h / c bytes as often as `layer_collectives` says. In backward the all-gathers that fetch saved, sharded
+    inputs once more are issued beside the input-gradient product, the input gradient's reduction beside the
+    weight-gradient product (Megatron-LM, tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication).
+    Where t exceeds the key and value heads, the fused projection's output is gathered whole and its gradient reduced
+    again.
 
     plan: scalar or array (n,); layer: its compute, for the windows. Returns seconds.
     """
     exchange, overlap = _exchange(plan, inputs), inputs.runtime.overlap
-    gathered, scattered = _split_heads(plan, inputs, kind)
-    forward = gathered + 2 * _hidden(
-        exchange.enter + exchange.leave, layer.forward.gemm / 4, overlap.tensor_parallel, inputs
-    )
-    gradient = 2 * _hidden(exchange.enter, layer.backward.gemm / 4, overlap.tensor_parallel, inputs)
-    again = 0.0 if not inputs.runtime.regathers_inputs else exchange.enter
-    backward = gradient + scattered
+    counts, (gathered, scattered) = layer_collectives(plan, inputs, kind), _split_heads(plan, inputs, kind)
+    product, share = layer.forward.gemm / 4, overlap.tensor_parallel
+    forward = gathered + _pass_time(counts.forward, exchange, product, share, inputs)
+    repeated = _pass_time(counts.recompute, exchange, product, share, inputs)
+    gradient = counts.backward.gathers * _hidden(exchange.enter, layer.backward.gemm / 4, share, inputs)
+    backward = gradient + scattered + repeated + np.where(plan.recompute == Recompute.FULL, gathered, 0.0)
+    share = overlap.tensor_parallel_backward
     for window in layer.column_input_gradient:
-        backward = backward + _hidden(again, window, overlap.tensor_parallel_backward, inputs)
+        backward = backward + _hidden(counts.regathers / 2 * exchange.enter, window, share, inputs)
     for window in layer.column_weight_gradient:
-        backward = backward + _hidden(exchange.leave, window, overlap.tensor_parallel_backward, inputs)
-    last = _hidden(exchange.leave, layer.forward.gemm / 4, overlap.tensor_parallel, inputs)
-    repeated = forward - (last if inputs.runtime.checkpoint_stops_early else 0.0)
-    return TensorTime(forward, backward + np.where(plan.recompute == Recompute.FULL, repeated, 0.0))
+        backward = backward + _hidden(counts.backward.reductions / 2 * exchange.leave, window, share, inputs)
+    return TensorTime(forward, backward)
+
+
+def _pass_time(counts: Collectives, exchange: _Exchange, product: Floats, share: float, inputs: Inputs) -> Floats:
+    """Exposed seconds of a forward pass: every collective beside the product that it feeds or follows."""
+    enter, leave = (_hidden(each, product, share, inputs) for each in exchange)
+    return counts.gathers * enter + counts.reductions * leave
 
 
 def embedding_tensor_time(plan: Layout, inputs: Inputs) -> TensorTime:

@@ -30,24 +30,35 @@ def attended_pairs(sequence: int, window: int | None) -> float:
 
 
 def fused_attention_time(
-    batch: Ints, heads: Ints, width: int, sequence: int, window: int | None, accelerator: Accelerator, peak_flops: float
+    batch: Ints,
+    heads: Ints,
+    width: int,
+    sequence: int,
+    window: int | None,
+    accelerator: Accelerator,
+    peak_flops: float,
+    parts: Ints = 1,
+    launches: Ints = 1,
 ) -> Floats:
     """Forward seconds of fused causal attention.
 
-    t = t0 + F / (eta peak) * (1 + s0 / s) * (1 + c n_sm / tiles), F = 2 b a (d_qk + d_v) pairs,
-    tiles = b a ceil(s / 128); under a window s is the mean reach doubled, so that no window changes nothing.
+    t = l t0 + F / (eta peak) * (1 + s0 / s) * (1 + c n_sm / tiles), F = 2 b a (d_qk + d_v) pairs / r,
+    tiles = b a ceil(s / (128 r)); under a window s is the mean reach doubled, so that no window changes nothing; of l
+    kernels each sees an l-th of it. The rows of one sequence are dealt so that all r parts have the same work.
 
     batch: sequences, heads: per rank; scalar or array (n,); width: d_qk + d_v, elements; sequence, window: tokens;
-    peak_flops: FLOP/s. Returns seconds. Source: fitted to 24k measured kernels of head size 128 (aiconfigurator).
+    peak_flops: FLOP/s; parts: r, ranks that share the rows of a sequence; launches: l, kernels one after the other,
+    each with a part of the keys; counts, scalar or array (n,). Returns seconds.
+    Source: fitted to 24k measured kernels of head size 128 (aiconfigurator).
     Published error: 4-7 % median, 14-19 % p90.
     """
     constants = accelerator.kernels.attention
     pairs = attended_pairs(sequence, window)
-    flop = 2.0 * batch * heads * width * pairs
-    short = 1 + constants.half_sequence / (2 * pairs / sequence)
-    tiles = batch * heads * np.ceil(sequence / QUERY_TILE)
+    flop = 2.0 * batch * heads * width * pairs / parts
+    short = 1 + constants.half_sequence * launches / (2 * pairs / sequence)
+    tiles = batch * heads * np.ceil(sequence / parts / QUERY_TILE)
     idle = 1 + constants.occupancy * accelerator.multiprocessors / tiles
-    return constants.launch_s + flop / (constants.efficiency * peak_flops) * short * idle
+    return launches * constants.launch_s + flop / (constants.efficiency * peak_flops) * short * idle
 
 
 def eager_attention_time(

@@ -32,7 +32,7 @@ def embedding_time(plan: Layout, inputs: Inputs) -> EndTime:
     """
     hidden, accelerator = inputs.model.hidden_size, inputs.cluster.accelerator
     looked_up = 4.0 * tokens(plan, inputs) * hidden
-    accumulated = (4.0 + 2 * inputs.runtime.gradient_bytes) * vocabulary_shard(plan, inputs) * hidden
+    accumulated = (4.0 + 2 * inputs.gradient_bytes) * vocabulary_shard(plan, inputs) * hidden
     forward = NO_WORK._replace(elementwise=elementwise_time(looked_up, accelerator))
     backward = NO_WORK._replace(elementwise=elementwise_time(looked_up + accumulated, accelerator))
     derate = inputs.cluster.site_derate
@@ -43,8 +43,8 @@ def embedding_time(plan: Layout, inputs: Inputs) -> EndTime:
 def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     """Seconds of the final norm, the output head and the cross-entropy.
 
-    The head's three products on the vocabulary shard, 4 and 6 bytes per element for the norm, and the bytes per logit
-    of the runtime's cross-entropy. plan: scalar or array (n,). Returns seconds.
+    The head's three products on the vocabulary shard, the runtime's bytes per element of the norm and per logit of
+    its cross-entropy. plan: scalar or array (n,). Returns seconds.
     """
     hidden, accelerator, runtime = inputs.model.hidden_size, inputs.cluster.accelerator, inputs.runtime
     rows, vocabulary = tokens(plan, inputs), vocabulary_shard(plan, inputs)
@@ -52,8 +52,9 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     logits = 1.0 * rows * vocabulary
     entropy = runtime.cross_entropies[runtime.cross_entropy]
     head = linear_time(rows, vocabulary, hidden, inputs)
-    forward_bytes = 4 * normed + entropy.forward_bytes * logits
-    backward_bytes = 6 * normed + entropy.backward_bytes * logits
+    norm = runtime.traffic.rms_norm if inputs.model.norm == "rms" else runtime.traffic.layer_norm
+    forward_bytes = norm.forward * normed + entropy.forward_bytes * logits
+    backward_bytes = norm.backward * normed + entropy.backward_bytes * logits
     forward = Work(head.forward, 0.0 * normed, elementwise_time(forward_bytes, accelerator))
     gradients = head.input_gradient + head.weight_gradient
     backward = Work(gradients, 0.0 * normed, elementwise_time(backward_bytes, accelerator))

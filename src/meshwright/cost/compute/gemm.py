@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, Ints
+from meshwright.arrays import Floats, Ints
 from meshwright.cost.element import HALF_BYTES
 from meshwright.specs.cluster import Accelerator
-from meshwright.specs.kernels import TileConstants
+from meshwright.specs.kernels import GemmConstants, NumberFormat, TileConstants
 
 TILES = np.array(
     [(128, 256), (256, 128), (256, 256), (128, 128), (64, 256), (256, 64), (128, 64), (64, 128), (128, 192), (192, 128)]
@@ -17,36 +17,51 @@ REFERENCE_TILE = 128 * 256 / (128 + 256)
 POWER_FLOP = 2e12
 
 
-def gemm_time(m: Ints, n: Ints, k: Ints, accelerator: Accelerator, peak_flops: float) -> Floats:
-    """Seconds of C[m, n] = A[m, k] B[k, n] with 2-byte elements.
+def gemm_time(
+    m: Ints,
+    n: Ints,
+    k: Ints,
+    accelerator: Accelerator,
+    peak_flops: float,
+    element_bytes: float = HALF_BYTES,
+    number_format: NumberFormat = "half",
+) -> Floats:
+    """Seconds of C[m, n] = A[m, k] B[k, n] with 2-byte elements of C; quantising A and B is not in it.
 
-    t = t0 + (compute^4 + memory^4)^(1/4); memory = 2(mk + kn + mn) bytes / (eta_mem * bandwidth).
+    t = t0 + (compute^4 + memory^4)^(1/4); memory = (e (mk + kn) + 2mn) bytes / (eta_mem * bandwidth).
     Simple form: compute = 2mnk / (eta * peak). Tile form: the fastest of 10 tile shapes and split-K 1, 2, 4 of
     waves * 2 bm bn (k/split + k0) / (peak per multiprocessor * e), with a soft last wave, an efficiency e that falls
     on small tiles, and a power derate 1 + delta tanh(F / 2e12).
 
-    m, n, k: elements, scalar or array (n,); peak_flops: dense peak, FLOP/s. Returns seconds.
-    Source: fitted to 31k measured bf16 shapes (aiconfigurator, SimuMax, ml-engineering tables).
-    Published error on held-out shapes: tile form 2.6-5.0 % median, 7-15 % p90; simple form 4-7 % median.
+    m, n, k: elements, scalar or array (n,); peak_flops: dense peak of the operands' format, FLOP/s; element_bytes:
+    bytes of an element of A or B (e); number_format: of A and B, which chooses the constants. Returns seconds.
+    Source: fitted to 31k measured bf16 and fp8 and 7k nvfp4 shapes (aiconfigurator, SimuMax, ml-engineering tables).
+    Published error on held-out shapes: tile form 2.6-5.0 % median, 7-15 % p90; simple form 4-7 % median; fp8 2.1-6.0 %
+    and nvfp4 3.2-4.2 % median in the tile form.
     """
-    constants = accelerator.kernels.gemm
+    constants = accelerator.kernels.products(number_format)
     flop = 2.0 * m * n * k
-    moved = HALF_BYTES * (1.0 * m * k + 1.0 * k * n + 1.0 * m * n)
+    moved = element_bytes * (1.0 * m * k + 1.0 * k * n) + HALF_BYTES * (1.0 * m * n)
     memory = moved / (constants.memory_efficiency * accelerator.memory_bandwidth)
     if constants.tile is None:
         compute: Floats = flop / (constants.efficiency * peak_flops)
     else:
-        compute = _tile_time(m, n, k, accelerator, peak_flops, constants.tile)
+        compute = _tile_time(m, n, k, accelerator, peak_flops, constants, constants.tile)
         compute = compute * (1 + constants.tile.power_derate * np.tanh(flop / POWER_FLOP))
     return constants.launch_s + (compute**4 + memory**4) ** 0.25
 
 
 def _tile_time(
-    m: Ints, n: Ints, k: Ints, accelerator: Accelerator, peak_flops: float, tile: TileConstants
-) -> FloatColumn:
+    m: Ints,
+    n: Ints,
+    k: Ints,
+    accelerator: Accelerator,
+    peak_flops: float,
+    constants: GemmConstants,
+    tile: TileConstants,
+) -> Floats:
     rows, columns, depth = (np.asarray(size, dtype=float)[..., None, None] for size in (m, n, k))
     bm, bn, split = TILES[:, 0, None], TILES[:, 1, None], SPLITS
-    constants = accelerator.kernels.gemm
     size = bm * bn / (bm + bn)
     efficiency = constants.efficiency * (1 + tile.tile_size / REFERENCE_TILE) / (1 + tile.tile_size / size)
     per_unit = peak_flops / accelerator.multiprocessors * np.minimum(1.0, efficiency)
@@ -55,5 +70,4 @@ def _tile_time(
     time = waves * 2 * bm * bn * (depth / split + tile.prologue_k) / per_unit
     bandwidth = accelerator.memory_bandwidth * constants.memory_efficiency
     reduction = np.where(split > 1, split * rows * columns * 8 / bandwidth, 0.0)
-    fastest: FloatColumn = (time + reduction).min(axis=(-2, -1))
-    return fastest
+    return (time + reduction).min(axis=(-2, -1))

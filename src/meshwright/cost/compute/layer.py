@@ -12,10 +12,12 @@ from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.compute.work import NO_WORK, Work
 from meshwright.cost.shard import Shard, dense_feed_forward, layer_shard
-from meshwright.layout.plan import Recompute
+from meshwright.layout.groups import context_split
+from meshwright.layout.plan import ContextExchange, Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
+from meshwright.specs.traffic import Passes
 
 
 class Gemm(NamedTuple):
@@ -56,6 +58,8 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     down = linear_time(shard.tokens, hidden, shard.ffn, inputs)
     attention = _attention_time(plan, inputs, kind, shard)
     forward_bytes, backward_bytes = _elementwise_bytes(inputs, kind, shard)
+    copied, merged = _context_bytes(plan, inputs, shard)
+    forward_bytes, backward_bytes = forward_bytes + copied, backward_bytes + merged
     accelerator = inputs.cluster.accelerator
     linears = (qkv, output, up, down)
     forward = Work(sum(each.forward for each in linears), attention[0], elementwise_time(forward_bytes, accelerator))
@@ -92,26 +96,61 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
     sequence, batch = inputs.job.sequence_length, plan.micro_batch
     if inputs.runtime.attention_kernel == "eager":
         widths = attention.head_dim, attention.value_head_dim
-        return eager_attention_time(batch, shard.heads, *widths, sequence, accelerator, inputs.peak_flops)
+        whole = eager_attention_time(batch, shard.heads, *widths, sequence, accelerator, inputs.peak_flops)
+        return whole[0] / plan.cp, whole[1] / plan.cp
     width = attention.head_dim + attention.value_head_dim
-    forward = fused_attention_time(
-        batch, shard.heads, width, sequence, attention.window, accelerator, inputs.peak_flops
-    )
+    split = context_split(plan, inputs)
+    kernels = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 1, split.ring)
+    heads, shape = shard.heads / split.heads, (width, sequence, attention.window)
+    forward = fused_attention_time(batch, heads, *shape, accelerator, inputs.peak_flops, split.ring, kernels)
+    if inputs.runtime.attention_kernel != "newest":
+        forward = forward * accelerator.kernels.attention.older[inputs.runtime.attention_kernel]
     return forward, forward * accelerator.kernels.attention.backward_ratio
 
 
 def _elementwise_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> tuple[Floats, Floats]:
-    """Bytes that fused element-wise kernels read and write, forward and backward.
+    """Bytes that the runtime's element-wise kernels read and write, forward and backward."""
+    traffic, gated = inputs.runtime.traffic, dense_feed_forward(kind).gated
+    residual = 1.0 * shard.residual_tokens * inputs.model.hidden_size
+    turned = 1.0 * shard.tokens * (shard.query + shard.key)
+    pieces = [
+        (_norm_traffic(inputs), kind.norms * residual),
+        (traffic.residual, (1 if kind.parallel_residual else 2) * residual),
+        (traffic.rotary, (0 if inputs.model.learned_positions else 1) * turned),
+        (traffic.rms_norm, (0 if kind.attention.qk_norm == "none" else 1) * turned),
+        (traffic.gated_activation if gated else traffic.plain_activation, 1.0 * shard.tokens * shard.ffn),
+    ]
+    forward = sum(passes.forward * elements for passes, elements in pieces)
+    backward = sum(passes.backward * elements for passes, elements in pieces)
+    return forward, backward + _gradient_bytes(inputs, kind, shard)
 
-    Per 2-byte element: a norm 4 and 6, a residual sum with its bias 6 and 6, rotary positions 4 and 4, a query-key
-    norm 4 and 6, a gated activation 6 and 10 per FFN element, a plain one 4 and 6.
+
+def _context_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> tuple[Floats, Floats]:
+    """Bytes that context parallelism moves on the device, forward and backward.
+
+    A ring adds every piece's output to what it has in fp32, 5 bytes an element because half of the rows take part (in
+    backward the gradients of queries, keys and values); an all-to-all copies its buffers before and after.
     """
-    residual = shard.residual_tokens * inputs.model.hidden_size
-    rotated = shard.tokens * (shard.query + shard.key) * (0 if inputs.model.learned_positions else 1)
-    normed = shard.tokens * (shard.query + shard.key) * (0 if kind.attention.qk_norm == "none" else 1)
-    inner = shard.tokens * shard.ffn
-    sums = 1 if kind.parallel_residual else 2
-    gated = dense_feed_forward(kind).gated
-    forward = (4 * kind.norms + 6 * sums) * residual + 4 * rotated + 4 * normed + (6 if gated else 4) * inner
-    backward = (6 * kind.norms + 6 * sums) * residual + 4 * rotated + 6 * normed + (10 if gated else 6) * inner
-    return forward, backward
+    split, tokens = context_split(plan, inputs), 1.0 * shard.tokens
+    rings = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 0, split.ring - 1)
+    keys = shard.key + shard.value
+    swapped = np.where(np.greater(split.heads, 1), 8 * tokens * (shard.query + shard.core + keys), 0.0)
+    merged = 5 * tokens * rings
+    return swapped + merged * shard.core, swapped + merged * (shard.query + keys)
+
+
+def _gradient_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
+    """Bytes moved around the products in backward: bias gradients, gradients of fused or separate projections."""
+    traffic, block, hidden = inputs.runtime.traffic, dense_feed_forward(kind), inputs.model.hidden_size
+    width = (2 if block.gated else 1) * shard.ffn
+    biased = kind.attention.qkv_bias * shard.qkv + kind.attention.output_bias * hidden + block.bias * (width + hidden)
+    if inputs.runtime.fused_projections:
+        joined = traffic.split_gradient * (shard.qkv + (width if block.gated else 0))
+    else:
+        joined = traffic.summed_gradient * hidden * (3 if block.gated else 2)
+    return 1.0 * shard.tokens * (traffic.bias_gradient * biased + joined)
+
+
+def _norm_traffic(inputs: Inputs) -> Passes:
+    traffic = inputs.runtime.traffic
+    return traffic.rms_norm if inputs.model.norm == "rms" else traffic.layer_norm

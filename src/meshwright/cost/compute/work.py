@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+import operator
+from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.arrays import BoolColumn, Floats, Numbers
+from meshwright.cost.tree import combined
 
 
 class Work(NamedTuple):
@@ -21,17 +23,17 @@ class Work(NamedTuple):
         """All kinds together, seconds."""
         return self.gemm + self.attention + self.elementwise
 
-    def scaled(self, factor: Numbers) -> Self:
+    def scaled(self, factor: Numbers) -> Work:
         """Every kind times a factor."""
-        return type(self)(*(part * factor for part in self))
+        return combined(lambda part: part * factor, self)
 
-    def where(self, condition: bool | BoolColumn) -> Self:
+    def where(self, condition: bool | BoolColumn) -> Work:
         """Nothing where the condition does not hold."""
-        return type(self)(*(np.where(condition, part, 0.0) for part in self))
+        return combined(lambda part: np.where(condition, part, 0.0), self)
 
-    def plus(self, other: Work) -> Self:
+    def plus(self, other: Work) -> Work:
         """The sum, kind by kind."""
-        return type(self)(*(mine + yours for mine, yours in zip(self, other, strict=True)))
+        return combined(operator.add, self, other)
 
 
 NO_WORK = Work(0.0, 0.0, 0.0)

@@ -9,7 +9,7 @@ import numpy as np
 from meshwright.arrays import Floats
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.shard import Shard, dense_feed_forward, layer_shard, residual_tokens, tokens, vocabulary_shard
-from meshwright.layout.plan import Recompute
+from meshwright.layout.plan import ContextExchange, Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
@@ -48,7 +48,8 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
         kept = everything - _core_bytes(inputs, shard)
     full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
     saved = np.where(full, layer_input, np.where(selective, kept, everything))
-    return LayerMemory(saved, everything - saved + _backward_bytes(inputs, kind, shard))
+    working = _backward_bytes(inputs, kind, shard) + _context_bytes(plan, inputs, shard)
+    return LayerMemory(saved, everything - saved + working)
 
 
 def _selective_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
@@ -99,6 +100,8 @@ def _linear_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     inner = (2 if block.gated else 1) + 1 + (0 if inputs.runtime.fused_activation or not block.gated else 1)
     masks = DROPOUT_MASKS * hidden * shard.residual_tokens if inputs.runtime.dropout else 0.0
     kept = HALF_BYTES * (residual + shard.tokens * (projections + inner * shard.ffn)) + masks
+    if inputs.model.norm == "rms":
+        kept = kept + inputs.runtime.traffic.rms_norm_kept * hidden * kind.norms * shard.residual_tokens
     return kept + (_statistic_bytes(inputs, kind, shard) if inputs.runtime.keeps_statistics else 0.0)
 
 
@@ -110,10 +113,18 @@ def _statistic_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
 
 def _core_bytes(inputs: Inputs, shard: Shard) -> Floats:
     """What only the attention core keeps."""
-    if inputs.runtime.attention_kernel == "flash":
+    if inputs.runtime.attention_kernel != "eager":
         return 1.0 * FP32_BYTES * shard.tokens * shard.heads
     scores = 1.0 * shard.tokens * shard.heads * inputs.job.sequence_length
-    return scores * (2 * HALF_BYTES + 1 if inputs.runtime.dropout else HALF_BYTES)
+    return scores * inputs.runtime.score_bytes
+
+
+def _context_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
+    """Keys, values and their gradients in transit: gathered whole, or in a ring the piece in use and the next."""
+    local = HALF_BYTES * shard.tokens * (shard.key + shard.value)
+    pieces = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), plan.cp, 2)
+    both = 1 + inputs.runtime.context_gradient_bytes / HALF_BYTES
+    return np.where(np.greater(plan.cp, 1), both * pieces * local, 0.0)
 
 
 def _backward_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:

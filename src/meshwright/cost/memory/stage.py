@@ -77,11 +77,12 @@ def stage_memory(plans: Plans, stages: Stages, units: Units, parameters: FloatCo
     Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
     """
     plan, memory = stages.plan, inputs.runtime.memory
-    block = np.zeros(len(plan))
+    largest = np.zeros(len(plan))
     for kind, count in enumerate(units.layer_parameters):
-        block = np.maximum(block, (stages.layers[:, kind] > 0) * count[plan])
-    head = stages.head * end_parameters(plans, inputs).head[plan]
-    states = state_bytes(plans.take(plan), inputs, parameters, block, head)
+        largest = np.maximum(largest, (stages.layers[:, kind] > 0) * count[plan])
+    embedding, head = end_parameters(plans, inputs)
+    ends = stages.embedding * embedding[plan] + stages.head * head[plan]
+    states = state_bytes(plans.take(plan), inputs, parameters, largest, ends)
     activations = stages.live_micro_batches * units.token_bytes[plan] + stages.head * units.head_memory.saved[plan]
     working = np.zeros(len(plan))
     for kind, layer in enumerate(units.layer_memory):

@@ -8,13 +8,14 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn
 from meshwright.errors import Fault, IllegalPlan, InvalidSpec, NotModelled, quoted
-from meshwright.layout.legality import mesh, pipeline, tensor
+from meshwright.layout.legality import absent, context, experts, mesh, pipeline, schedules, sharding, tensor
 from meshwright.layout.legality.rule import Rule
-from meshwright.layout.plan import RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
 
-RULES = {rule.name: rule for rule in (*mesh.RULES, *tensor.RULES, *pipeline.RULES)}
+_TOPICS = (mesh, tensor, context, pipeline, schedules, experts, sharding, absent)
+RULES = {rule.name: rule for topic in _TOPICS for rule in topic.RULES}
 
 
 class Legality(NamedTuple):
@@ -59,7 +60,7 @@ def unmodelled(plan: Plan, inputs: Inputs) -> list[Fault]:
     schedule, recompute = SCHEDULE_NAMES[plan.schedule], RECOMPUTE_NAMES[plan.recompute]
     faults = [
         Fault(axis, f"{getattr(plan, axis)}: this axis is not modelled yet; use {axis} 1")
-        for axis in ("cp", "ep", "etp")
+        for axis in ("ep", "etp")
         if getattr(plan, axis) != 1
     ]
     if plan.zero not in runtime.zero_stages and (plan.zero or plan.dp * plan.cp > 1):
@@ -67,9 +68,11 @@ def unmodelled(plan: Plan, inputs: Inputs) -> list[Fault]:
         faults.append(Fault("zero", f"ZeRO {plan.zero} is not modelled for {runtime.id}; its stages: {stages}"))
     if plan.sp and not runtime.sequence_parallel:
         faults.append(Fault("sp", f"is not modelled for {runtime.id}; use no sp"))
+    exchange = CONTEXT_EXCHANGE_NAMES[plan.context_exchange]
     for name, value, known in (
         ("schedule", schedule, runtime.schedules),
         ("recompute", recompute, runtime.recompute),
+        *([("context_exchange", exchange, runtime.context_exchanges or ("cp 1 alone",))] if plan.cp > 1 else []),
     ):
         if value not in known:
             faults.append(Fault(name, f"{value} is not modelled for {runtime.id}; it has {', '.join(known)}"))
@@ -107,4 +110,4 @@ def require_modelled(inputs: Inputs) -> None:
         )
 
 
-_NAMES = {"sp", "zero", "embedding_as_layer", "head_as_layer", "recompute", "schedule"}
+_NAMES = {"sp", "context_exchange", "zero", "embedding_as_layer", "head_as_layer", "recompute", "schedule"}

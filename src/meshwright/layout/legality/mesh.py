@@ -24,8 +24,9 @@ def _world_size_reason(plan: Plan, inputs: Inputs) -> str:
         _degree_hint("tp", plan.tp, world, plan.cp * plan.pp)
         or _degree_hint("pp", plan.pp, world, plan.tp * plan.cp)
         or _degree_hint("pp", plan.pp, world, plan.cp)
+        or _degree_hint("cp", plan.cp, world, 1)
     )
-    return f"{product}, but the cluster has {world} accelerators; {hint or f'cp must divide {world}'}"
+    return f"{product}, but the cluster has {world} accelerators; {hint}"
 
 
 def _degree_hint(axis: str, degree: int, world: int, others: int) -> str:

@@ -77,16 +77,7 @@ def _microbatch_groups_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG00
     )
 
 
-def _single_stage(plan: Layout, inputs: Inputs) -> Ints:  # noqa: ARG001
-    return np.equal(plan.pp, 1)
-
-
-def _single_stage_reason(plan: Plan, inputs: Inputs) -> str:
-    return f"pp {plan.pp}: pipelines are not modelled yet for {inputs.runtime.id}; nearest pp: 1"
-
-
 RULES = (
-    Rule("single_stage", _single_stage, _single_stage_reason),
     Rule("ends_as_layers", _ends_as_layers, _ends_as_layers_reason),
     Rule("layers_per_stage", _layers_per_stage, _layers_per_stage_reason),
     Rule("layers_per_chunk", _layers_per_chunk, _layers_per_chunk_reason),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from meshwright.arrays import Ints
@@ -50,3 +50,22 @@ def nearest(value: int, choices: list[int]) -> str:
     below = [choice for choice in choices if choice < value]
     above = [choice for choice in choices if choice > value]
     return " or ".join(str(choice) for choice in below[-1:] + above[:1])
+
+
+def change(field: str, value: int, choices: Iterable[int]) -> str:
+    """The nearest choices of a field, for a message; empty where there is none.
+
+    >>> change("cp", 6, [4, 8])
+    'nearest cp: 4 or 8'
+    """
+    near = nearest(value, sorted(set(choices)))
+    return near and f"nearest {field}: {near}"
+
+
+def changes(*named: str) -> str:
+    """Several changes, each of which would do, in one line.
+
+    >>> changes("nearest pp: 1", "", "nearest zero: 1")
+    'nearest pp: 1; nearest zero: 1'
+    """
+    return "; ".join(filter(None, named))

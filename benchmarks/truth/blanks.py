@@ -1,0 +1,63 @@
+"""What a row does not print, and the predictor assumes: the one place that fills blanks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from meshwright.errors import NotModelled
+
+Row = dict[str, str]
+
+
+class Blank(NamedTuple):
+    """A column that may be blank, and what is then assumed."""
+
+    column: str
+    value: Callable[[Row], str]
+    said: str
+    matters: Callable[[Row], bool] = lambda _: True
+    """Whether the assumption has any bearing on that row."""
+
+
+def _runs(runtime: str) -> Callable[[Row], bool]:
+    return lambda row: row["runtime"] == runtime
+
+
+def _several_nodes(row: Row) -> bool:
+    return int(row["num_gpus"]) > int(row["gpus_per_node"])
+
+
+BLANKS = (
+    Blank("precision", lambda _: "bf16", "the data type is bf16"),
+    Blank("kv_heads", lambda row: row["heads"], "as many key-value heads as heads"),
+    Blank("vpp", lambda _: "1", "one chunk of layers on each pipeline rank"),
+    Blank("micro_batch_size", lambda _: "1", "micro-batches of one sequence"),
+    Blank(
+        "recompute",
+        lambda _: "selective",
+        "selective recomputation, as in torchtitan's own training configurations",
+        _runs("torchtitan"),
+    ),
+    Blank("recompute", lambda _: "none", "no recomputation", lambda row: row["runtime"] != "torchtitan"),
+    Blank(
+        "schedule",
+        lambda row: "interleaved" if int(row["vpp"]) > 1 else "1f1b",
+        "the schedule is 1F1B, interleaved with more than one chunk",
+        lambda row: int(row["pp"]) > 1,
+    ),
+    Blank("compiled", lambda _: "", "compiled or not as the runtime's own default", _runs("torchtitan")),
+    Blank("inter_node_GBps_per_gpu", lambda _: "", "the network of the accelerator's usual node", _several_nodes),
+)
+
+
+def completed(row: Row) -> tuple[Row, tuple[str, ...]]:
+    """The row without the blanks that have a default, and what was assumed; raises `NotModelled` for other blanks."""
+    if not row["global_batch_size"]:
+        raise NotModelled("the global batch is not printed")
+    filled, assumed = dict(row), []
+    for blank in BLANKS:
+        if not filled[blank.column] and blank.matters(filled):
+            filled[blank.column] = blank.value(filled)
+            assumed.append(blank.said)
+    return filled, tuple(assumed)

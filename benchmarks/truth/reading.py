@@ -1,0 +1,133 @@
+"""A row of published runs as a plan and the inputs it ran with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from meshwright.errors import NotModelled
+from meshwright.layout.legality import require_legal
+from meshwright.layout.plan import Plan
+from meshwright.specs.cluster import Cluster
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import job_of
+from meshwright.specs.model import Attention, LayerKind, Mlp, Model
+from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.read_model import read_model
+from meshwright.specs.runtime import Runtime, read_runtime
+
+from .blanks import Row, completed
+from .facts import (
+    CATALOGUED,
+    COMPILED,
+    FAMILIES,
+    FRAMEWORKS,
+    LEFT_OUT,
+    PRICED_MODULES,
+    SITE_DERATE,
+    SWITCHES,
+    Family,
+    Said,
+)
+
+
+class Case(NamedTuple):
+    """A row as the predictor takes it."""
+
+    plan: Plan
+    inputs: Inputs
+    site_derate: float
+    """How much slower than the catalogue the site's kernels run; 1 where nobody measured it."""
+    assumed: tuple[str, ...]
+    """What the row does not print, what its notes change in the runtime, and what they say that is left out."""
+
+
+def read_case(row: Row) -> Case:
+    """The legal plan and the inputs of a row; raises `InvalidInput` with the reason where it cannot be represented."""
+    row, blanks = completed(row)
+    plan, inputs = plan_of(row), inputs_of(row)
+    require_legal(plan, inputs)
+    assumed = (*blanks, *_meanings(SWITCHES, row), *_meanings(LEFT_OUT, row))
+    return Case(plan, inputs, SITE_DERATE.get(row["dataset"], 1.0), assumed)
+
+
+def plan_of(row: Row) -> Plan:
+    """The layout of a row without blanks; raises `InvalidInput` for a schedule or recomputation that no plan has."""
+    if row["recompute"] == "selective" and row["recompute_modules"] not in PRICED_MODULES:
+        raise NotModelled(f"selective recomputation of {row['recompute_modules']} is not modelled yet")
+    degrees: dict[str, Any] = {name: int(row[name] or 1) for name in ("tp", "cp", "pp", "vpp", "dp", "ep")}
+    micro_batch, dp = int(row["micro_batch_size"]), degrees["dp"]
+    return Plan(
+        **degrees,
+        dp_replicate=dp // min(int(row["shard_group_size"] or dp), dp),
+        sp=row["sp"] == "True",
+        zero=int(row["zero_stage"]),
+        micro_batch=micro_batch,
+        num_microbatches=int(row["global_batch_size"]) // (micro_batch * dp),
+        recompute=row["recompute"],  # type: ignore[arg-type]
+        schedule=row["schedule"] or "1f1b",  # type: ignore[arg-type]
+    )
+
+
+def inputs_of(row: Row) -> Inputs:
+    """Model, cluster, job and runtime of a row without blanks."""
+    job = job_of(int(row["seq_len"]), int(row["global_batch_size"]), precision=row["precision"])
+    return Inputs(model=model_of(row), cluster=cluster_of(row), job=job, runtime=runtime_of(row))
+
+
+def model_of(row: Row) -> Model:
+    """The architecture: sizes from the row, the rest from the table of families; or a model of the catalogue."""
+    for begins, name in CATALOGUED.items():
+        if row["model"].startswith(begins):
+            known = read_model(name)
+            return known.replace(name=row["model"], layer_pattern=known.layer_pattern[: int(row["layers"])])
+    family, hidden, heads = _family(row), int(row["hidden"]), int(row["heads"])
+    sizes = {"head_dim": int(row["head_dim"] or hidden // heads)} | family.attention
+    attention = Attention(heads=heads, kv_heads=int(row["kv_heads"]), value_head_dim=sizes["head_dim"], **sizes)
+    block = Mlp(ffn_size=int(row["ffn_hidden"]), **family.mlp)
+    return Model(
+        name=row["model"],
+        family="native",
+        hidden_size=hidden,
+        vocab_size=int(row["vocab"]),
+        layer_kinds=(LayerKind(name="layer", attention=attention, feed_forward=block),),
+        layer_pattern=(0,) * int(row["layers"]),
+        learned_positions=int(row["seq_len"]) if family.learned_positions else 0,
+        **family.model,
+    )
+
+
+def cluster_of(row: Row) -> Cluster:
+    """The accelerators and their network; fewer of them than a node holds are one node."""
+    ranks = int(row["num_gpus"])
+    per_node = min(int(row["gpus_per_node"]), ranks)
+    given: dict[str, Any] = {"accelerator": row["gpu"], "nodes": ranks // per_node, "gpus_per_node": per_node}
+    if row["inter_node_GBps_per_gpu"]:
+        given |= {"nics_per_node": per_node, "nic_bandwidth": f"{row['inter_node_GBps_per_gpu']}GB/s"}
+    return read_cluster(given)
+
+
+def runtime_of(row: Row) -> Runtime:
+    """The catalogue's runtime, with what the row says differently."""
+    changed: dict[str, Any] = {**COMPILED[row["compiled"]]}
+    for said, switches in SWITCHES.items():
+        if said.word in _words(row):
+            changed |= switches
+    named = (runtime for word, runtime in FRAMEWORKS.items() if word in row["runtime_detail"])
+    return read_runtime(next(named, row["runtime"])).replace(**changed)
+
+
+def _family(row: Row) -> Family:
+    for family in FAMILIES:
+        if row["model"].startswith(family.begins) and not row["moe_experts"]:
+            return family
+    raise NotModelled(f"what {row['model']} consists of is neither printed nor in the table of families")
+
+
+def _meanings(table: Iterable[Said], row: Row) -> list[str]:
+    return list(dict.fromkeys(said.meaning for said in table if said.word in _words(row)))
+
+
+def _words(row: Row) -> str:
+    """What a row says in words, in lower case."""
+    return " ".join(row[column] for column in ("notes", "precision_detail", "source", "runtime_detail")).lower()

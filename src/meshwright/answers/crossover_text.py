@@ -1,0 +1,82 @@
+"""Fully sharded plans against 3D ones: the sentences under the ranking of the runtimes, and their JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.text import Text
+
+from meshwright.cost.memory.device import Verdict
+from meshwright.search.crossover import Crossover
+from meshwright.search.families import Contender, Family
+from meshwright.specs.scale import network_levels
+from meshwright.units import format_bandwidth, format_seconds
+
+
+def crossover_lines(crossing: Crossover) -> list[Text]:
+    """Which family is faster at the cluster's own bandwidth between nodes, and at which bandwidth the other one is."""
+    fastest, other = crossing.fastest, crossing.other
+    text = Text(f"At {format_bandwidth(crossing.bandwidth)} per GPU between nodes, ")
+    text.append(fastest.family, style="bold").append(f" is fastest: {_named(fastest)}")
+    if other:
+        text.append(f"; the best {other.family} plan is {_named(other)}.")
+    else:
+        missing = next(family for family in Family if family != fastest.family)
+        text.append(f". No {missing} plan fits as safely, whatever the links.")
+    return [text, *([_change_line(crossing, other)] if other else [])]
+
+
+def crossover_entry(crossing: Crossover) -> dict[str, Any]:
+    """The same as JSON: bandwidths per accelerator, one direction, in bytes/s; plans with their step time."""
+    change = crossing.change
+    return {
+        "bandwidth": crossing.bandwidth,
+        "lowest_bandwidth": crossing.lowest,
+        "highest_bandwidth": crossing.highest,
+        "fastest": _entry(crossing.fastest),
+        "other": _entry(crossing.other) if crossing.other else None,
+        "change": {
+            "factor": change.factor,
+            "bandwidth": change.bandwidth,
+            "overtaking": _entry(change.overtaking),
+            "overtaken": _entry(change.overtaken),
+        }
+        if change
+        else None,
+    }
+
+
+def _change_line(crossing: Crossover, other: Contender) -> Text:
+    change = crossing.change
+    if change is None:
+        limits = f"{_rounded(crossing.lowest)} to {_rounded(crossing.highest)}"
+        return Text(f"No bandwidth from {limits} changes that.")
+    text = Text("Above" if change.factor > 1 else "Below").append(f" about {_rounded(change.bandwidth)}", style="bold")
+    alike = ", all links between nodes alike" if len(network_levels(other.inputs.cluster)) > 1 else ""
+    text.append(f" ({change.factor:.2f} times{alike}) ").append(other.family, style="bold").append(" would be faster")
+    return text.append("." if _alike(change.overtaking, other) else f": {_named(change.overtaking)}.")
+
+
+def _alike(one: Contender, other: Contender) -> bool:
+    return one.inputs.runtime == other.inputs.runtime and one.estimate.plan == other.estimate.plan
+
+
+def _named(contender: Contender) -> str:
+    estimate = contender.estimate
+    risk = "" if estimate.verdict == Verdict.SAFE else f" ({estimate.verdict})"
+    return f"{contender.inputs.runtime.id} with {estimate.plan}, {format_seconds(estimate.step_time_s)}{risk}"
+
+
+def _rounded(bandwidth: float) -> str:
+    """Three digits, what the search is good for."""
+    return format_bandwidth(float(f"{bandwidth:.3g}"))
+
+
+def _entry(contender: Contender) -> dict[str, Any]:
+    return {
+        "family": str(contender.family),
+        "runtime": contender.inputs.runtime.id,
+        "plan": contender.estimate.plan.to_dict(),
+        "step_time_s": contender.estimate.step_time_s,
+        "verdict": str(contender.estimate.verdict),
+    }

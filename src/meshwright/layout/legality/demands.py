@@ -1,0 +1,120 @@
+"""Demands of the frameworks beside Megatron on a launch, and what a runtime's data file lists of all."""
+
+from __future__ import annotations
+
+from meshwright.errors import Fault, InvalidSpec, quoted
+from meshwright.layout.legality import demands_megatron
+from meshwright.layout.legality.demand import Demand
+from meshwright.layout.plan import Plan
+from meshwright.specs.inputs import Inputs
+
+
+def demands_of(inputs: Inputs) -> list[Demand]:
+    """What the runtime demands of launches, in its order; raises `InvalidSpec` for a demand that nobody has written."""
+    listed = inputs.runtime.demands
+    unknown = [
+        Fault(f"runtime.demands[{index}].name", f"{quoted(each.name)} is no demand; known: {', '.join(DEMANDS)}")
+        for index, each in enumerate(listed)
+        if each.name not in DEMANDS
+    ]
+    if unknown:
+        raise InvalidSpec(f"runtime {quoted(inputs.runtime.id)}", unknown)
+    return [DEMANDS[each.name] for each in listed]
+
+
+def _pipeline(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.pp > 1
+
+
+def _graphs_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"training.disable_cuda_graphs True: CUDA graphs are on by default and refuse pp {plan.pp}"
+
+
+def _microbatches_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"parallelism.num_pp_microbatches {plan.num_microbatches}: left out, it is 1, for pp {plan.pp}"
+
+
+def _engine_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"parallelism.pp_engine 1f1b: left out, pp {plan.pp} runs all forwards before all backwards (afab)"
+
+
+def _flex_attention(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.cp > 1
+
+
+def _flex_attention_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"Flex attention and spmd_types: cp {plan.cp} works with no other attention or backend"
+
+
+def _stage_layers(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.pp > 1 and plan.vpp > 2
+
+
+def _stage_layers_text(plan: Plan, inputs: Inputs) -> str:
+    stages, layers = plan.pp * plan.vpp, inputs.model.num_layers + 2
+    per_stage = -(-layers // stages)
+    if -(-layers // per_stage) != stages:
+        return f"parallelism.module_fqns_per_model_part: no layers per stage cut {layers} into {stages} stages"
+    return (
+        f"parallelism.pipeline_parallel_layers_per_stage {per_stage}: it cuts {layers} layers, the ends among them, "
+        f"into {stages} stages; left out, there are 2 on each rank"
+    )
+
+
+def _sequence_parallel(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.sp
+
+
+def _reduce_scatter_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"parallelism.tp_mode REDUCE_SCATTER: left out, tp {plan.tp} runs without sp (ALL_REDUCE)"
+
+
+def _split_mode_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return (
+        f"parallel.tensor.mode msp or fsp, with use_flash_attn: left out, it is mtp, which runs tp {plan.tp} without sp"
+    )
+
+
+def _sharded_or_split(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.zero > 1 or plan.tp > 1 or plan.cp > 1
+
+
+def _second_version_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"fsdp_config.fsdp_version 2: left out, FSDP 1 refuses tp {plan.tp} and cp {plan.cp} in parallelism_config"
+
+
+def _always(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return True
+
+
+def _batch_triple_text(plan: Plan, inputs: Inputs) -> str:
+    return (
+        f"train_batch_size {inputs.job.global_batch}, train_micro_batch_size_per_gpu {plan.micro_batch} and "
+        f"gradient_accumulation_steps {plan.num_microbatches}, whose product with dp {plan.dp} must agree"
+    )
+
+
+def _interleaved(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.vpp > 1
+
+
+def _interleaved_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"parallel.pipeline.interleaved_overlap True: vpp {plan.vpp} runs only with it"
+
+
+DEMANDS = {
+    demand.name: demand
+    for demand in (
+        *demands_megatron.DEMANDS,
+        Demand("pipeline_without_graphs", _pipeline, _graphs_text),
+        Demand("pipeline_microbatches", _pipeline, _microbatches_text),
+        Demand("pipeline_engine", _pipeline, _engine_text),
+        Demand("flex_attention", _flex_attention, _flex_attention_text),
+        Demand("layers_of_stages", _stage_layers, _stage_layers_text),
+        Demand("reduce_scatter_mode", _sequence_parallel, _reduce_scatter_text),
+        Demand("sequence_parallel_mode", _sequence_parallel, _split_mode_text),
+        Demand("fully_sharded_version", _sharded_or_split, _second_version_text),
+        Demand("batch_triple", _always, _batch_triple_text),
+        Demand("interleaved_overlap", _interleaved, _interleaved_text),
+    )
+}

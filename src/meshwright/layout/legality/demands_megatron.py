@@ -1,0 +1,152 @@
+"""Demands of the Megatron family on a launch."""
+
+from __future__ import annotations
+
+from meshwright.layout.legality.demand import Demand
+from meshwright.layout.plan import Plan, Recompute
+from meshwright.specs.inputs import Inputs
+
+BLACKWELL = ("b200", "b300", "gb200", "gb300", "rtx-pro-6000")
+"""How the names of accelerators begin that order their kernels without a single connection."""
+
+
+def _single_connection(plan: Plan, inputs: Inputs) -> bool:
+    older = not inputs.cluster.accelerator.id.startswith(BLACKWELL)
+    return older and plan.zero < 2 and (plan.tp > 1 or plan.cp > 1)
+
+
+def _single_connection_text(plan: Plan, inputs: Inputs) -> str:
+    accelerator = inputs.cluster.accelerator.id
+    return f"CUDA_DEVICE_MAX_CONNECTIONS=1, as tp {plan.tp} x cp {plan.cp} on {accelerator} asks for"
+
+
+def _sequence_connection(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.sp
+
+
+def _sequence_connection_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"CUDA_DEVICE_MAX_CONNECTIONS=1, as sp with tp {plan.tp} asks for"
+
+
+def _fully_sharded(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.zero > 1
+
+
+def _several_connections_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"CUDA_DEVICE_MAX_CONNECTIONS unset or above 1, as zero {plan.zero} gathers weights beside its compute"
+
+
+def _fully_sharded_options_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return (
+        f"for zero {plan.zero} through torch FSDP2: --no-gradient-accumulation-fusion and no "
+        "--use-distributed-optimizer; through Megatron-FSDP: ckpt_format fsdp_dtensor and no --use-tp-pp-dp-mapping"
+    )
+
+
+def _plain_engine_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"--no-pipeline-parallel: the pipeline engine refuses zero {plan.zero} even with pp 1"
+
+
+def _replicated(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.zero < 2 and plan.dp * plan.cp > 1
+
+
+def _gather_overlap_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    if plan.zero:
+        return (
+            f"--use-distributed-optimizer (zero {plan.zero}); --overlap-param-gather needs it and --overlap-grad-reduce"
+        )
+    return f"no --overlap-param-gather: zero {plan.zero} has no distributed optimizer that would gather"
+
+
+def _interleaving_overlap(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.vpp > 1 and plan.pp == 2
+
+
+def _interleaving_overlap_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"no --no-overlap-p2p-communication: without the overlap, vpp {plan.vpp} needs more than pp {plan.pp}"
+
+
+def _tensor_overlap(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.tp > 1 and not plan.sp
+
+
+def _tensor_overlap_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"no --tp-comm-overlap: it needs sp, which this plan of tp {plan.tp} leaves out"
+
+
+def _exchange_overlap(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.ep > 1 and ((plan.pp > 1 and plan.vpp == 1) or plan.recompute == Recompute.FULL)
+
+
+def _exchange_overlap_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    reasons = [f"pp {plan.pp} would need vpp 2 or more"] if plan.pp > 1 and plan.vpp == 1 else []
+    reasons += ["it does not go with full recomputation"] if plan.recompute == Recompute.FULL else []
+    return f"no --overlap-moe-expert-parallel-comm for ep {plan.ep}: {' and '.join(reasons)}"
+
+
+def _padded_vocabulary(plan: Plan, inputs: Inputs) -> bool:
+    return inputs.model.vocab_size % (inputs.runtime.vocabulary_multiple * plan.tp) != 0
+
+
+def _padded_vocabulary_text(plan: Plan, inputs: Inputs) -> str:
+    size, multiple = inputs.model.vocab_size, inputs.runtime.vocabulary_multiple
+    padded = -(-size // (multiple * plan.tp)) * multiple * plan.tp
+    return f"a vocabulary padded from {size} to {padded}, a multiple of {multiple} x tp {plan.tp}"
+
+
+def _expert_tensor_degree(plan: Plan, inputs: Inputs) -> bool:
+    return inputs.model.is_moe and plan.etp != plan.tp
+
+
+def _expert_tensor_degree_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"--expert-tensor-parallel-size {plan.etp}: left out, it becomes tp {plan.tp}"
+
+
+def _head_size(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    attention = inputs.model.layer_kinds[0].attention
+    return attention.heads * attention.head_dim != inputs.model.hidden_size and not attention.latent
+
+
+def _head_size_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    attention = inputs.model.layer_kinds[0].attention
+    return (
+        f"--kv-channels {attention.head_dim}: left out, it becomes hidden size {inputs.model.hidden_size} / "
+        f"{attention.heads} heads"
+    )
+
+
+def _recompute_method(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.recompute != Recompute.NONE
+
+
+def _recompute_method_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    if plan.recompute == Recompute.FULL:
+        return "--recompute-method and --recompute-num-layers beside --recompute-granularity full: it needs both"
+    return "neither --recompute-method nor --recompute-num-layers beside --recompute-granularity selective"
+
+
+def _pipeline_precision(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.pp > 1
+
+
+def _pipeline_precision_text(plan: Plan, inputs: Inputs) -> str:
+    return f"with Megatron-Bridge, model.pipeline_dtype {inputs.job.precision}: pp {plan.pp} has no default"
+
+
+DEMANDS = (
+    Demand("single_connection", _single_connection, _single_connection_text),
+    Demand("single_connection_of_sequence", _sequence_connection, _sequence_connection_text),
+    Demand("several_connections", _fully_sharded, _several_connections_text),
+    Demand("fully_sharded_options", _fully_sharded, _fully_sharded_options_text),
+    Demand("plain_engine", _fully_sharded, _plain_engine_text),
+    Demand("parameter_gather_overlap", _replicated, _gather_overlap_text),
+    Demand("interleaving_overlap", _interleaving_overlap, _interleaving_overlap_text),
+    Demand("tensor_overlap", _tensor_overlap, _tensor_overlap_text),
+    Demand("expert_exchange_overlap", _exchange_overlap, _exchange_overlap_text),
+    Demand("padded_vocabulary", _padded_vocabulary, _padded_vocabulary_text),
+    Demand("expert_tensor_degree", _expert_tensor_degree, _expert_tensor_degree_text),
+    Demand("head_size", _head_size, _head_size_text),
+    Demand("recompute_method", _recompute_method, _recompute_method_text),
+    Demand("pipeline_precision", _pipeline_precision, _pipeline_precision_text),
+)

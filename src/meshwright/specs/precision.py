@@ -1,0 +1,113 @@
+"""Precision: a recipe of number formats: what products run in, what quantising costs, what is kept beside."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from meshwright.errors import Fault, InvalidSpec
+from meshwright.specs import catalog
+from meshwright.specs.base import Spec
+from meshwright.specs.cluster import Accelerator
+from meshwright.specs.kernels import NumberFormat
+
+HALF_BYTES = 2
+"""Of one element in bf16 or fp16: weights, activations and their traffic."""
+ElementBytes = Annotated[float, Field(gt=0, le=HALF_BYTES)]
+Layers = Annotated[int, Field(ge=0, le=10**6, strict=True)]
+Part = Literal["attention_core", "embedding", "head", "router"]
+
+
+class Precision(Spec):
+    """One recipe; optimizer states and gradients are not its concern."""
+
+    called: ClassVar[str] = "the precision recipe"
+
+    id: str
+    aliases: tuple[str, ...] = ()
+    half: Literal["bf16", "fp16"]
+    """Of activations and whatever is not quantised."""
+    peak: Literal["bf16", "fp16", "fp8", "mxfp8", "nvfp4"]
+    """The accelerator's peak that its products run at; one without that peak cannot run it."""
+    number_format: NumberFormat
+    """Of the operands of its products, which chooses the constants of their time."""
+    operand_bytes: ElementBytes
+    """Of an element of an operand, with its share of the scales."""
+    product_slowdown: Annotated[float, Field(ge=1, le=10)] = 1.0
+    """Time of its products over that of products with one scale per tensor."""
+    quantise_reads: Annotated[int, Field(ge=0, le=3)]
+    """How often quantising reads an element: once, and once more for a maximum over the whole tensor."""
+    columns: Literal["same", "transposed", "own"]
+    """What products that read an operand by columns take: the same data; the same, transposed where the accelerator
+    cannot read fp8 by columns; or data that is quantised along the columns on its own."""
+    gathered_bytes: ElementBytes
+    """Bytes per parameter that gathering moves when parameters are held quantised (fp8 parameter gather)."""
+    stays_half: tuple[Part, ...] = ()
+    """What is not quantised."""
+    half_layers_at_start: Layers = 0
+    """Layers at the start of the model that are not quantised either."""
+    half_layers_at_end: Layers = 0
+    """The same at its end."""
+    assumed: tuple[str, ...] = ()
+    """What in here is an assumption, for the user's eyes."""
+    sources: dict[str, str]
+
+    @property
+    def quantises(self) -> bool:
+        """Whether products take anything else than what is kept in bf16 or fp16."""
+        return self.number_format != "half"
+
+    @property
+    def saved_bytes(self) -> float:
+        """Bytes per element of the input that a product keeps for its weight gradient: one copy, read by columns."""
+        return self.operand_bytes
+
+    def copies(self, accelerator: Accelerator) -> int:
+        """Quantised copies of a tensor that is read by rows and by columns: 0 where nothing is quantised."""
+        if not self.quantises:
+            return 0
+        transposed = self.columns == "transposed" and not accelerator.reads_fp8_by_columns
+        return 2 if transposed or self.columns == "own" else 1
+
+    def quantise_bytes(self, accelerator: Accelerator) -> float:
+        """Bytes read and written to quantise one element for reading by rows and by columns.
+
+        2 bytes for each read, and every copy with its scales.
+
+        >>> from meshwright.specs.read_accelerator import read_accelerator
+        >>> read_precision("fp8").quantise_bytes(read_accelerator("h100"))
+        6.0
+        """
+        return HALF_BYTES * self.quantise_reads + self.copies(accelerator) * self.operand_bytes
+
+    def weight_bytes(self, accelerator: Accelerator, *, held: bool = False) -> float:
+        """Bytes per parameter of the weights of quantised products, beside the optimizer's own.
+
+        The 2-byte weight and its quantised copies; held: parameters are held quantised, and the 2-byte weight goes.
+        """
+        kept = 0 if held and self.quantises else HALF_BYTES
+        return kept + self.copies(accelerator) * self.operand_bytes
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.quantises:
+            wrong = self.peak == self.half or not self.quantise_reads
+            what = f"{self.number_format} needs a peak of its own and quantise_reads of 1 or more"
+        else:
+            wrong = self.peak != self.half or self.operand_bytes != HALF_BYTES or bool(self.quantise_reads)
+            what = f"half needs peak {self.half}, operand_bytes {HALF_BYTES} and quantise_reads 0"
+        if wrong:
+            raise InvalidSpec(self.called, [Fault("number_format", what)])
+        return self
+
+
+@cache
+def read_precision(name: str) -> Precision:
+    """The catalogue's recipe of that id or alias; raises `UnknownName` with the nearest ones.
+
+    >>> read_precision("mxfp8").operand_bytes
+    1.03125
+    """
+    return Precision(**catalog.load("precisions", name) | {"id": catalog.resolve("precisions", name)})

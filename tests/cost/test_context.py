@@ -1,0 +1,99 @@
+"""Context parallelism: what its ranks send, and how attention, memory and time follow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from meshwright.cost.comms.context import context_bytes
+from meshwright.cost.compute.attention import fused_attention_time
+from meshwright.cost.memory.activations import layer_memory
+from meshwright.cost.step import estimate_each, estimate_plans
+from meshwright.layout.groups import context_split
+from meshwright.layout.plan import ContextExchange, Plan
+from meshwright.specs.inputs import Inputs
+from strategies import legal_plans, llama_8b, question
+
+SEQUENCE = 65536
+LOCAL = 2 * 2 * SEQUENCE * 8 * 128
+"""Bytes of keys and values of the whole sequence, one layer."""
+
+
+def long(runtime: str = "megatron-core", cluster: str = "8x8:h100") -> Inputs:
+    return question(llama_8b(), cluster, runtime, sequence_length=SEQUENCE, global_batch=64)
+
+
+@pytest.mark.parametrize("cp", [2, 4, 8, 16])
+def test_a_ring_of_pytorch_sends_what_it_is_counted_to_send(cp: int) -> None:
+    """Forward (cp - 1) times the local keys and values in 2 bytes; backward the same, and cp rotations of their
+    gradients in fp32.
+    """
+    inputs = long("torchtitan")
+    sent = context_bytes(Plan(cp=cp, context_exchange="ring"), inputs, inputs.model.layer_kinds[0])
+    assert sent.ring_forward == (cp - 1) * LOCAL / cp
+    assert sent.ring_backward == (cp - 1) * LOCAL / cp + cp * 2 * LOCAL / cp
+
+
+def test_a_ring_of_transformer_engine_passes_gradients_on_in_two_bytes() -> None:
+    inputs = long()
+    sent = context_bytes(Plan(cp=8, tp=2), inputs, inputs.model.layer_kinds[0])
+    assert sent.ring_backward == pytest.approx((7 + 8) * LOCAL / 8 / 2)
+
+
+def test_an_all_to_all_exchanges_queries_keys_values_and_output() -> None:
+    """2 s b (2 a d + 2 k d) / (c t) bytes a rank (Ulysses)."""
+    inputs = long("deepspeed")
+    sent = context_bytes(Plan(cp=8, context_exchange="all_to_all"), inputs, inputs.model.layer_kinds[0])
+    assert sent.exchanged == 2 * SEQUENCE / 8 * (2 * 32 * 128 + 2 * 8 * 128)
+    assert sent.ring_forward == 0
+
+
+def test_more_ranks_than_key_value_heads_repeat_them() -> None:
+    inputs = long()
+    kind = inputs.model.layer_kinds[0]
+    eight, sixteen = (
+        context_bytes(Plan(cp=cp, context_exchange="all_to_all"), inputs, kind).exchanged * cp for cp in (8, 16)
+    )
+    assert sixteen - eight == 2 * SEQUENCE * 2 * 8 * 128
+
+
+def test_hierarchical_exchanges_heads_inside_a_node_and_rings_across() -> None:
+    inputs = long()
+    split = context_split(Plan(tp=2, cp=16, context_exchange="hierarchical"), inputs)
+    assert (split.heads, split.ring) == (4, 4)
+
+
+@pytest.mark.parametrize("exchange", list(ContextExchange))
+def test_activations_are_divided_by_the_degree(exchange: ContextExchange) -> None:
+    inputs = long()
+    kind = inputs.model.layer_kinds[0]
+    whole = layer_memory(Plan(), inputs, kind).saved
+    assert layer_memory(Plan(cp=8, context_exchange=exchange), inputs, kind).saved == pytest.approx(whole / 8)
+
+
+def test_attention_work_is_dealt_evenly() -> None:
+    accelerator = long().cluster.accelerator
+    args = (32, 256, SEQUENCE, None, accelerator, 989e12)
+    whole, eighth = fused_attention_time(1, *args), fused_attention_time(1, *args, 8, 1)
+    assert eighth == pytest.approx(whole / 8, rel=0.02)
+    assert fused_attention_time(1, *args, 8, 8) > eighth
+
+
+def test_context_parallelism_shards_optimizer_states() -> None:
+    inputs = question(llama_8b(), "8x8:h100", sequence_length=SEQUENCE, global_batch=64)
+    alone, split = estimate_each(
+        [Plan(tp=8, sp=True, dp=8, zero=1, num_microbatches=8), Plan(tp=8, sp=True, cp=8, zero=1, num_microbatches=64)],
+        inputs,
+    )
+    assert split.memory.optimizer_states == pytest.approx(alone.memory.optimizer_states)
+    assert split.memory.activations < alone.memory.activations
+
+
+def test_every_exchange_is_in_the_space_of_a_long_sequence_and_costs_something() -> None:
+    inputs = long(cluster="2x8:h100")
+    plans = legal_plans(inputs)
+    several = plans.take(plans.cp > 1)
+    assert set(np.unique(several.context_exchange)) == set(map(int, ContextExchange))
+    estimates = estimate_plans(several, inputs)
+    assert (estimates.time.exposed_cp_s > 0).all()
+    assert (estimate_plans(plans.take(plans.cp == 1), inputs).time.exposed_cp_s == 0).all()

@@ -1,0 +1,214 @@
+"""Sharding: bytes per parameter and exchanges of every ZeRO stage, as the frameworks document them."""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshwright.cost.comms.data import exposed_data_time, replicas_time
+from meshwright.cost.comms.group import data_group, replica_group, sharding_group
+from meshwright.cost.comms.sharded import gathers_per_step, sharded_collectives, sharded_exchange_time
+from meshwright.cost.comms.tensor import layer_collectives
+from meshwright.cost.memory.states import States, state_bytes
+from meshwright.cost.step import estimate_each, estimate_plans
+from meshwright.layout.plan import Plan, Recompute
+from meshwright.specs.inputs import Inputs
+from strategies import legal_plans, llama_8b, question
+
+COUNT = 8 * 10**9
+LAYER, ENDS = 2 * 10**8, 10**9
+
+
+def _states(runtime: str, plan: Plan, **job: object) -> States:
+    return state_bytes(plan, question(llama_8b(), "8x8:h100", runtime, **job), COUNT, LAYER, ENDS)
+
+
+def _per_parameter(states: States) -> float:
+    return (states.parameters + states.gradients + states.optimizer_states) / COUNT
+
+
+@pytest.mark.parametrize(
+    ("runtime", "zero", "gradients", "whole", "divided"),
+    [
+        ("megatron-core", 0, None, 18, 0),
+        ("megatron-core", 1, None, 6, 12),
+        ("megatron-core", 0, "half", 20, 0),
+        ("megatron-core", 1, "half", 4, 16),
+        ("deepspeed", 1, None, 4, 16),
+        ("deepspeed", 2, None, 2, 18),
+        ("internevo", 1, None, 4, 16),
+        ("pytorch-ddp", 0, None, 4 + 2 + 8 + 8, 0),
+    ],
+)
+def test_bytes_per_parameter_as_documented(
+    runtime: str, zero: int, gradients: str | None, whole: int, divided: int
+) -> None:
+    """Megatron-LM, dist_optimizer.md: 18, 6 + 12/n, 20, 4 + 16/n; DeepSpeed's estimator: 2 + 18/n; DDP copies gradients
+    into its buckets and keeps autocast's 2-byte weights.
+    """
+    states = _states(runtime, Plan(dp=64, zero=zero), gradients=gradients)
+    assert _per_parameter(states) == pytest.approx(float(whole + Fraction(divided, 64)))
+
+
+def test_deepspeed_zero_3_divides_18_bytes_and_gathers_two_layers() -> None:
+    states = _states("deepspeed", Plan(dp=64, zero=3))
+    assert _per_parameter(states) * COUNT == pytest.approx(18 * COUNT / 64 + 2 * max(2 * LAYER, ENDS))
+    assert states.whole_gradients == 2 * 500_000_000
+
+
+def test_fsdp2_divides_16_bytes_and_gathers_two_layers_and_the_ends() -> None:
+    states = _states("torchtitan", Plan(dp=64, zero=3, num_microbatches=2))
+    assert _per_parameter(states) * COUNT == pytest.approx(16 * COUNT / 64 + 2 * (2 * LAYER + ENDS))
+    kept = _states("torchtitan", Plan(dp=64, zero=2, num_microbatches=2))
+    assert _per_parameter(kept) == pytest.approx(16 / 64 + 2)
+
+
+def test_a_pipeline_of_fsdp2_holds_six_more_bytes_of_its_stage() -> None:
+    """Weights gathered for the step and gradients whole in fp32: 6 + 12/n bytes, whatever the micro-batches."""
+    states = _states("torchtitan", Plan(dp=32, pp=2, zero=2, num_microbatches=8))
+    assert _per_parameter(states) == pytest.approx(6 + 12 / 32)
+
+
+@pytest.mark.parametrize("runtime", ["megatron-core", "torchtitan", "deepspeed"])
+def test_smaller_sharding_groups_hold_more(runtime: str) -> None:
+    stage = question(llama_8b(), "8x8:h100", runtime).runtime.zero_stages[-1]
+    held = [_per_parameter(_states(runtime, Plan(dp=64, zero=stage, dp_replicate=each))) for each in (1, 2, 8, 32)]
+    assert (np.diff(held) > 0).all()
+    alone = _states(runtime, Plan(dp=8, zero=stage))
+    assert held[2] == pytest.approx(_per_parameter(alone))
+
+
+def test_sharding_groups_stay_inside_a_node_and_replicas_cross() -> None:
+    inputs = question(llama_8b(), "8x8:h100", "torchtitan")
+    plan = Plan(dp=64, zero=3, dp_replicate=8)
+    assert sharding_group(plan, inputs).blocks[0] == 1
+    assert replica_group(plan, inputs).ranks == 8
+    assert replica_group(plan, inputs).members[0] == 1
+    assert data_group(plan, inputs).blocks[0] == 8
+
+
+@settings(max_examples=50)
+@given(st.sampled_from([1, 2, 4, 8, 16]), st.integers(1, 10**10))
+def test_hybrid_sharding_sums_one_shard_over_its_replicas(replicas: int, size: int) -> None:
+    inputs = question(llama_8b(), "8x8:h100", "torchtitan")
+    plan = Plan(dp=64, zero=3, dp_replicate=replicas)
+    whole = question(llama_8b(), "8x8:h100", "megatron-core")
+    summed = replicas_time(plan, inputs, float(size))
+    assert (summed == 0) == (replicas == 1)
+    assert summed <= replicas_time(plan, whole, 64.0 * size)
+
+
+def test_hybrid_sharding_pays_off_where_the_network_is_slow() -> None:
+    """A node receives 3 x 2 P bytes with full sharding, an all-reduce of 2 P with groups inside nodes: a third less."""
+    slow = question(llama_8b(), "8x8:a100", "torchtitan", sequence_length=2048, global_batch=64, gradients="half")
+    levels = slow.cluster.levels
+    narrow = levels[-1].replace(bandwidth=levels[-1].bandwidth / 8)
+    slow = slow.replace(cluster=slow.cluster.replace(levels=(*levels[:-1], narrow)))
+    whole, hybrid = estimate_each([Plan(dp=64, zero=3), Plan(dp=64, zero=3, dp_replicate=8)], slow)
+    assert hybrid.time.exposed_dp_s < 0.8 * whole.time.exposed_dp_s
+    assert hybrid.memory.states > whole.memory.states
+
+
+def test_gradients_are_reduced_once_or_every_micro_batch() -> None:
+    """ZeRO 1 once a step, ZeRO 2 after every micro-batch (DeepSpeed, stage_1_and_2.py)."""
+    inputs = question(llama_8b(), "8x8:h100", "deepspeed", global_batch=512)
+    inputs = inputs.replace(runtime=inputs.runtime.replace(overlap=inputs.runtime.overlap.replace(data_parallel=0.0)))
+    once, every = (
+        exposed_data_time(Plan(dp=64, zero=zero, num_microbatches=8), inputs, COUNT, 1.0, 2.0, 0) for zero in (1, 2)
+    )
+    single = exposed_data_time(Plan(dp=64, zero=1), inputs, COUNT, 1.0, 2.0, 0)
+    assert once == pytest.approx(single)
+    reduced = (every - once) / 7
+    assert 0 < reduced < once
+
+
+@pytest.mark.parametrize(
+    ("plan", "counts"),
+    [
+        (Plan(dp=64, zero=3), (33, 31, 33)),
+        (Plan(dp=64, zero=2), (33, 0, 33)),
+        (Plan(dp=64, zero=3, num_microbatches=4), (4 * 33, 4 * 31, 4 * 33)),
+        (Plan(dp=32, pp=2, zero=2, num_microbatches=4), (33, 0, 33)),
+        (Plan(dp=32, pp=2, zero=3, num_microbatches=4), (4 * 33, 4 * 31, 33)),
+    ],
+)
+def test_collectives_of_fsdp2(plan: Plan, counts: tuple[int, ...]) -> None:
+    """L + 1 all-gathers forward, L - 1 backward (root and last layer stay), L + 1 reduce-scatters."""
+    inputs = question(llama_8b(), "8x8:h100", "torchtitan")
+    assert tuple(map(int, sharded_collectives(plan, inputs))) == counts
+
+
+def test_fsdp1_gathers_the_last_layer_again() -> None:
+    inputs = question(llama_8b(), "8x8:h100", "pytorch-fsdp1")
+    assert sharded_collectives(Plan(dp=64, zero=3), inputs).backward == 32
+
+
+def _tensor_counts(inputs: Inputs, plan: Plan) -> tuple[int, ...]:
+    """All-gathers and reductions forward, then backward, of L layers, embedding and head."""
+    (kind,) = inputs.model.layer_kinds
+    layers, sequence = inputs.model.num_layers, int(plan.sp)
+    layer = layer_collectives(plan, inputs, kind)
+    gathers = layer.backward.gathers + layer.regathers + layer.recompute.gathers
+    reductions = layer.backward.reductions + layer.recompute.reductions
+    return (
+        layers * int(layer.forward.gathers) + sequence,
+        layers * int(layer.forward.reductions) + 1,
+        layers * int(gathers) + sequence,
+        layers * int(reductions) + 1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("plan", "counts"),
+    [
+        (Plan(tp=8, sp=True), (65, 65, 65, 65)),
+        (Plan(tp=8, sp=True, recompute=Recompute.FULL), (65, 65, 65 + 64, 65 + 32)),
+        (Plan(tp=8), (0, 65, 0, 5 * 32 + 1)),
+    ],
+)
+def test_tensor_parallel_collectives_of_pytorch(plan: Plan, counts: tuple[int, ...]) -> None:
+    """2 L + 1 in each direction with sequence parallelism, full recomputation 2 L and L more; without it 2 L + 1 and
+    5 L + 1 all-reduces, because q, k, v and both halves of the activation are products of their own.
+    """
+    assert _tensor_counts(question(llama_8b(), "1x8:h100", "torchtitan"), plan) == counts
+
+
+def test_tensor_parallel_collectives_of_megatron() -> None:
+    """6 all-gathers and 4 reduce-scatters a layer with sequence parallelism; 2 all-reduces each way without."""
+    inputs = question(llama_8b(), "1x8:h100", "megatron-core")
+    (kind,) = inputs.model.layer_kinds
+    with_sequence, without = (layer_collectives(Plan(tp=8, sp=sp), inputs, kind) for sp in (True, False))
+    assert with_sequence.forward.gathers + with_sequence.backward.gathers + with_sequence.regathers == 6
+    assert with_sequence.forward.reductions + with_sequence.backward.reductions == 4
+    assert (without.forward.reductions, without.backward.reductions) == (2, 2)
+    again = layer_collectives(Plan(tp=8, sp=True, recompute=Recompute.FULL), inputs, kind)
+    assert tuple(again.recompute) == (2, 2)
+
+
+@pytest.mark.parametrize("runtime", ["torchtitan", "deepspeed", "megatron-core", "pytorch-fsdp1"])
+def test_more_replicas_never_hold_less_and_nothing_is_negative(runtime: str) -> None:
+    inputs = question(llama_8b(), "2x8:h100", runtime, global_batch=16)
+    plans = legal_plans(inputs)
+    estimates = estimate_plans(plans, inputs)
+    parts = np.array([*estimates.time, *estimates.memory.rows(estimates.worst)])
+    assert np.isfinite(parts).all()
+    assert (parts >= 0).all()
+    replicated = plans.take(plans.dp_replicate > 1)
+    whole = dataclasses.replace(replicated, dp_replicate=np.ones_like(replicated.dp))
+    states = [estimate.memory.states for estimate in (estimate_plans(each, inputs) for each in (replicated, whole))]
+    assert (states[0] >= states[1]).all()
+
+
+def test_exchange_counts_hold_for_columns() -> None:
+    inputs = question(llama_8b(), "2x8:h100", "torchtitan", global_batch=16)
+    plans = legal_plans(inputs)
+    counts = gathers_per_step(plans, inputs)
+    assert (counts.backward <= counts.forward).all()
+    assert (counts.scatters <= plans.num_microbatches).all()
+    gather, scatter = sharded_exchange_time(plans, inputs, COUNT)
+    assert (gather <= scatter).all()

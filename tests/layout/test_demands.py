@@ -1,0 +1,87 @@
+"""Demands: what a launch must set beside the plan, told only where the plan asks for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.errors import InvalidSpec
+from meshwright.layout.legality.demands import DEMANDS, demands_of
+from meshwright.layout.plan import Plan
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.runtime import RuleReference
+from strategies import dense_model, llama_8b, question, with_experts
+
+LLAMA = question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16")
+EXPERTS = with_experts(LLAMA, 64)
+BLACKWELL = question(llama_8b(), "8x8:b200", global_batch=256, precision="bf16")
+NARROW = question(dense_model(hidden_size=2880, heads=64, head_dim=64), "8x8:h100")
+ROUND = LLAMA.replace(model=llama_8b().replace(vocab_size=131072))
+
+Asked = tuple[Inputs, dict[str, object]]
+RAISED_AND_NOT: dict[str, tuple[Asked, Asked, str]] = {
+    "single_connection": ((LLAMA, {"tp": 8}), (BLACKWELL, {"tp": 8}), "CUDA_DEVICE_MAX_CONNECTIONS=1, as tp 8 x cp 1"),
+    "single_connection_of_sequence": ((LLAMA, {"tp": 8, "sp": True}), (LLAMA, {"tp": 8}), "CONNECTIONS=1, as sp"),
+    "several_connections": ((LLAMA, {"zero": 3}), (LLAMA, {"zero": 1}), "unset or above 1"),
+    "fully_sharded_options": ((LLAMA, {"zero": 2}), (LLAMA, {"zero": 1}), "fsdp_dtensor"),
+    "plain_engine": ((LLAMA, {"zero": 3}), (LLAMA, {}), "--no-pipeline-parallel"),
+    "parameter_gather_overlap": ((LLAMA, {"dp": 8, "zero": 1}), (LLAMA, {"zero": 1}), "--overlap-grad-reduce"),
+    "interleaving_overlap": ((LLAMA, {"pp": 2, "vpp": 4}), (LLAMA, {"pp": 4, "vpp": 4}), "--no-overlap-p2p"),
+    "tensor_overlap": ((LLAMA, {"tp": 2}), (LLAMA, {"tp": 2, "sp": True}), "--tp-comm-overlap"),
+    "expert_exchange_overlap": ((EXPERTS, {"ep": 8, "pp": 4}), (EXPERTS, {"ep": 8, "pp": 4, "vpp": 2}), "need vpp 2"),
+    "padded_vocabulary": ((LLAMA, {"tp": 8}), (ROUND, {"tp": 8}), "from 128256 to 129024, a multiple of 128 x tp 8"),
+    "expert_tensor_degree": ((EXPERTS, {"tp": 2}), (EXPERTS, {"tp": 2, "etp": 2}), "--expert-tensor-parallel-size 1"),
+    "head_size": ((NARROW, {}), (LLAMA, {}), "--kv-channels 64"),
+    "recompute_method": ((LLAMA, {"recompute": "full"}), (LLAMA, {}), "--recompute-num-layers"),
+    "pipeline_precision": ((LLAMA, {"pp": 2}), (LLAMA, {}), "pipeline_dtype bf16"),
+    "pipeline_without_graphs": ((LLAMA, {"pp": 2}), (LLAMA, {}), "disable_cuda_graphs"),
+    "pipeline_microbatches": ((LLAMA, {"pp": 2, "num_microbatches": 8}), (LLAMA, {}), "num_pp_microbatches 8"),
+    "pipeline_engine": ((LLAMA, {"pp": 2}), (LLAMA, {}), "pp_engine 1f1b"),
+    "flex_attention": ((LLAMA, {"cp": 2}), (LLAMA, {}), "Flex attention"),
+    "layers_of_stages": ((LLAMA, {"pp": 2, "vpp": 3}), (LLAMA, {"pp": 2, "vpp": 2}), "layers_per_stage 6"),
+    "reduce_scatter_mode": ((LLAMA, {"tp": 2, "sp": True}), (LLAMA, {"tp": 2}), "REDUCE_SCATTER"),
+    "sequence_parallel_mode": ((LLAMA, {"tp": 2, "sp": True}), (LLAMA, {"tp": 2}), "msp or fsp"),
+    "fully_sharded_version": ((LLAMA, {"zero": 3}), (LLAMA, {"dp": 8}), "fsdp_version 2"),
+    "interleaved_overlap": ((LLAMA, {"pp": 4, "vpp": 2}), (LLAMA, {"pp": 4}), "interleaved_overlap True"),
+}
+ALWAYS = {"batch_triple"}
+
+
+def test_every_demand_has_an_example() -> None:
+    assert set(RAISED_AND_NOT) | ALWAYS == set(DEMANDS)
+
+
+@pytest.mark.parametrize("name", RAISED_AND_NOT)
+def test_a_demand_is_told_where_a_plan_asks_for_it_and_nowhere_else(name: str) -> None:
+    (given, fields), (other, without), said = RAISED_AND_NOT[name]
+    demand = DEMANDS[name]
+    assert demand.applies(Plan(**fields), given)
+    assert not demand.applies(Plan(**without), other)
+    text = demand.text(Plan(**fields), given)
+    assert said in text
+    assert "\n" not in text
+
+
+def test_the_batch_is_told_as_three_numbers_that_agree() -> None:
+    plan = Plan(dp=16, micro_batch=2, num_microbatches=8)
+    text = DEMANDS["batch_triple"].text(plan, LLAMA)
+    assert "train_batch_size 256, train_micro_batch_size_per_gpu 2 and gradient_accumulation_steps 8" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("parameter_gather_overlap", {"dp": 8}, "no --overlap-param-gather"),
+        ("recompute_method", {"recompute": "selective"}, "neither --recompute-method nor"),
+        ("expert_exchange_overlap", {"ep": 8, "recompute": "full"}, "full recomputation"),
+        ("layers_of_stages", {"pp": 5, "vpp": 3}, "module_fqns_per_model_part"),
+    ],
+)
+def test_a_demand_follows_the_plan(name: str, fields: dict[str, object], said: str) -> None:
+    assert DEMANDS[name].applies(Plan(**fields), EXPERTS)
+    assert said in DEMANDS[name].text(Plan(**fields), EXPERTS)
+
+
+def test_a_demand_that_nobody_has_written_is_refused() -> None:
+    unknown = RuleReference(name="nope", source="nowhere")
+    with pytest.raises(InvalidSpec, match=r"runtime.demands\[0\].name: 'nope' is no demand"):
+        demands_of(LLAMA.replace(runtime=LLAMA.runtime.replace(demands=(unknown,))))

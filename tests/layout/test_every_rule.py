@@ -1,0 +1,149 @@
+"""Every rule by name: a plan that keeps it, one that breaks it, and the way back that its reason names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from hints import leads_to_legal
+from meshwright.layout.legality import RULES
+from meshwright.layout.plan import Plan
+from meshwright.layout.plans import Plans
+from meshwright.specs.inputs import Inputs
+from strategies import dense_model, gemma_like, llama_8b, question, with_experts
+
+RINGS = {"rank_order": ("tp", "cp", "ep", "pp", "dp")}
+
+
+@cache
+def asked(name: str) -> Inputs:
+    """Questions under which a rule can be broken: 64 H100, 32 layers, 32 heads, 8 key-value heads, 256 sequences."""
+    llama = question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16")
+    return {
+        "llama": lambda: llama,
+        "fp16": lambda: llama.replace(job=llama.job.replace(precision="fp16")),
+        "odd": lambda: llama.replace(job=llama.job.replace(sequence_length=4098)),
+        "tied": lambda: llama.replace(model=gemma_like()),
+        "uneven": lambda: llama.replace(model=dense_model(heads=24, kv_heads=12, ffn_size=9216, layers=24)),
+        "experts": lambda: with_experts(llama, 64),
+        "pp before dp": lambda: with_experts(llama, 64).replace(runtime=llama.runtime.replace(**RINGS)),
+        "no ends": lambda: llama.replace(runtime=llama.runtime.replace(counts_ends=False)),
+    }[name]()
+
+
+INTERLEAVED, ULYSSES = {"schedule": "interleaved"}, {"context_exchange": "all_to_all"}
+KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
+    "world_size": ("llama", {"tp": 8, "dp": 8}, {"tp": 8, "dp": 4}),
+    "global_batch": ("llama", {"dp": 64, "num_microbatches": 4}, {"dp": 64, "num_microbatches": 3}),
+    "schedule": ("llama", {"vpp": 2, **INTERLEAVED}, {"vpp": 2}),
+    "query_heads": ("llama", {"tp": 32}, {"tp": 3}),
+    "kv_heads": ("uneven", {"tp": 24}, {"tp": 8}),
+    "kv_heads_divide": ("llama", {"tp": 8}, {"tp": 16}),
+    "ffn_size": ("uneven", {"tp": 9}, {"tp": 5}),
+    "sequence_parallel": ("odd", {"tp": 2, "sp": True}, {"tp": 4, "sp": True}),
+    "context_parallel_halves": ("odd", {"cp": 3}, {"cp": 2}),
+    "context_parallel_slices": ("odd", {"cp": 6}, {"cp": 4}),
+    "context_parallel_heads": ("llama", {"tp": 4, "cp": 8, **ULYSSES}, {"tp": 8, "cp": 8, **ULYSSES}),
+    "context_parallel_kv_heads": ("llama", {"tp": 2, "cp": 4, **ULYSSES}, {"tp": 4, "cp": 4, **ULYSSES}),
+    "context_parallel_alone": ("llama", {"cp": 8}, {"cp": 8, "tp": 2}),
+    "tokens_per_microbatch": ("odd", {"tp": 4, "sp": True, "micro_batch": 4}, {"tp": 4, "sp": True}),
+    "ends_as_layers": ("no ends", {"pp": 2}, {"pp": 2, "head_as_layer": True}),
+    "layers_per_stage": ("llama", {"pp": 4}, {"pp": 5}),
+    "layers_per_chunk": ("llama", {"pp": 4, "vpp": 4}, {"pp": 4, "vpp": 3}),
+    "interleaving": ("llama", {"pp": 2, "vpp": 2}, {"vpp": 2}),
+    "interleaving_beyond_two": ("llama", {"pp": 3, "vpp": 2}, {"pp": 2, "vpp": 2}),
+    "microbatch_groups": ("llama", {"pp": 4, "vpp": 2, "num_microbatches": 8}, {"pp": 4, "vpp": 2}),
+    "microbatch_rounds": (
+        "llama",
+        {"pp": 4, "vpp": 2, "num_microbatches": 10},
+        {"pp": 4, "vpp": 2, "num_microbatches": 13},
+    ),
+    "microbatches_fill_stages": ("llama", {"pp": 4, "num_microbatches": 4}, {"pp": 4, "num_microbatches": 3}),
+    "microbatches_warm_up": ("llama", {"pp": 4, "num_microbatches": 3}, {"pp": 4, "num_microbatches": 2}),
+    "stages_hold_layers": ("llama", {"pp": 17, "vpp": 2}, {"pp": 7, "vpp": 5}),
+    "untied_pipeline": ("tied", {}, {"pp": 2}),
+    "experts_present": ("llama", {}, {"ep": 8}),
+    "experts_per_rank": ("experts", {"ep": 64}, {"ep": 48}),
+    "expert_world_size": ("experts", {"ep": 16, "etp": 2, "pp": 2}, {"ep": 16, "etp": 2, "pp": 4}),
+    "expert_shard_group": ("experts", {"dp": 32, "dp_replicate": 2, "ep": 16}, {"dp": 32, "dp_replicate": 2, "ep": 32}),
+    "expert_sequence_parallel": ("experts", {"tp": 2, "sp": True}, {"tp": 2}),
+    "expert_rank_order": ("pp before dp", {"tp": 2, "dp": 8, "pp": 4, "ep": 2}, {"tp": 2, "dp": 8, "pp": 4}),
+    "expert_tensor_whole": ("experts", {"tp": 4, "etp": 4}, {"tp": 4, "etp": 2}),
+    "expert_replicas": ("experts", {"dp": 64, "ep": 8, "dp_replicate": 8}, {"dp": 64, "ep": 8, "dp_replicate": 16}),
+    "zero_stage": ("llama", {"zero": 3}, {"zero": 4}),
+    "zero_up_to_one": ("llama", {"zero": 1}, {"zero": 2}),
+    "zero_not_one": ("llama", {"zero": 2}, {"zero": 1}),
+    "zero_without_pipeline": ("llama", {"zero": 1, "pp": 2}, {"zero": 2, "pp": 2}),
+    "zero_without_experts": ("experts", {"zero": 1, "ep": 2}, {"zero": 3, "ep": 2}),
+    "zero_untied": ("tied", {"zero": 1}, {"zero": 3}),
+    "zero_without_fp16": ("fp16", {"zero": 1}, {"zero": 3}),
+    "replicas": ("llama", {"dp": 8, "dp_replicate": 4}, {"dp": 8, "cp": 3, "dp_replicate": 3}),
+    "replicas_with_context": ("llama", {"dp": 8, "cp": 3, "dp_replicate": 3}, {"dp": 8, "dp_replicate": 3}),
+    "replicas_shard": ("llama", {"dp": 8, "dp_replicate": 2, "zero": 1}, {"dp": 8, "dp_replicate": 2}),
+    "replicas_beside_tensor": (
+        "llama",
+        {"tp": 8, "dp": 8, "dp_replicate": 4},
+        {"tp": 8, "dp": 8, "dp_replicate": 8},
+    ),
+    "no_tensor_parallel": ("llama", {}, {"tp": 2}),
+    "no_context_parallel": ("llama", {}, {"cp": 2}),
+    "no_pipeline_parallel": ("llama", {}, {"pp": 2}),
+    "no_interleaving": ("llama", {"pp": 2}, {"pp": 2, "vpp": 2}),
+    "no_expert_parallel": ("experts", {}, {"ep": 2}),
+    "no_expert_tensor_parallel": ("experts", {}, {"etp": 2}),
+    "no_replicas": ("llama", {"dp": 2}, {"dp": 2, "dp_replicate": 2}),
+    "no_sequence_parallel": ("llama", {"tp": 2}, {"tp": 2, "sp": True}),
+    "no_selective_recompute": ("llama", {"recompute": "full"}, {"recompute": "selective"}),
+}
+
+
+def test_every_rule_has_an_example() -> None:
+    assert set(KEPT_AND_BROKEN) == set(RULES)
+
+
+@pytest.mark.parametrize("name", KEPT_AND_BROKEN)
+def test_a_rule_accepts_one_plan_and_refuses_another_with_a_way_back(name: str) -> None:
+    rule, (question_name, kept, broken) = RULES[name], KEPT_AND_BROKEN[name]
+    given, plan = asked(question_name), Plan(**broken)
+    assert rule.legal(Plan(**kept), given)
+    assert not rule.legal(plan, given)
+    assert leads_to_legal(rule, plan, given, steps=2), rule.reason(plan, given)
+
+
+@pytest.mark.parametrize("name", KEPT_AND_BROKEN)
+def test_a_rule_judges_the_examples_of_all_rules_alike_one_by_one_and_together(name: str) -> None:
+    given = asked(KEPT_AND_BROKEN[name][0])
+    rows = [Plan(**fields) for _, *both in KEPT_AND_BROKEN.values() for fields in both]
+    column = np.broadcast_to(RULES[name].legal(Plans.of(rows), given), len(rows))
+    assert column.tolist() == [bool(RULES[name].legal(row, given)) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("name", "question_name", "plan", "said"),
+    [
+        ("context_parallel_halves", "odd", Plan(cp=4), "4098 does not divide by 2 x cp 4"),
+        ("expert_world_size", "experts", Plan(etp=3, ep=5, pp=2), "nearest etp: 2 or 4"),
+        ("expert_world_size", "experts", Plan(etp=3, ep=5, pp=7), "nearest pp: 4 or 8"),
+        ("replicas_shard", "llama", Plan(dp=8, dp_replicate=2), "zero 0 shards nothing; nearest zero: 1"),
+        ("microbatch_rounds", "llama", Plan(pp=4, vpp=2, num_microbatches=13), "nearest num_microbatches: 12 or 15"),
+        ("stages_hold_layers", "llama", Plan(pp=40), "nearest pp: 1"),
+        ("no_selective_recompute", "llama", Plan(recompute="selective"), "set recompute to none or full"),
+    ],
+)
+def test_reasons_speak_of_the_plan(name: str, question_name: str, plan: Plan, said: str) -> None:
+    assert said in RULES[name].reason(plan, asked(question_name))
+
+
+def test_heads_are_exchanged_for_sequence_in_an_all_to_all_alone() -> None:
+    assert RULES["context_parallel_heads"].legal(Plan(tp=8, cp=8, context_exchange="ring"), asked("llama"))
+
+
+def test_rules_of_experts_leave_dense_models_alone() -> None:
+    given = asked("llama").replace(runtime=asked("pp before dp").runtime)
+    plan = Plan(tp=8, dp=4, pp=2, dp_replicate=4, zero=1)
+    for name in ("experts_present", "experts_per_rank", "expert_sequence_parallel", "expert_rank_order"):
+        assert RULES[name].legal(plan, given), name
+    assert RULES["expert_replicas"].legal(replace(plan, dp_replicate=3), given)

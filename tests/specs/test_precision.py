@@ -1,0 +1,146 @@
+"""Recipes of number formats: complete, sourced, refused where hardware or price is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.errors import InvalidSpec, NotModelled, UnknownName
+from meshwright.specs import catalog
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import PRECISIONS, Job, job_of
+from meshwright.specs.precision import Precision, read_precision
+from meshwright.specs.read_accelerator import read_accelerator
+from strategies import llama_8b, question
+
+QUANTISED = [name for name in PRECISIONS if name not in ("bf16", "fp16")]
+
+
+def test_a_job_takes_the_recipes_of_the_catalogue() -> None:
+    assert sorted(PRECISIONS) == list(catalog.names("precisions"))
+
+
+@pytest.mark.parametrize("name", PRECISIONS)
+def test_every_recipe_loads_with_sources(name: str) -> None:
+    recipe = read_precision(name)
+    assert recipe.id == name
+    assert recipe.quantises == (name in QUANTISED)
+    wanted = {"recipe"} | ({"quantise", "products", "saved", "weights", "gathered", "stays_half"} & set(recipe.sources))
+    assert wanted <= recipe.sources.keys()
+    assert len(recipe.sources) == (7 if recipe.quantises else 1)
+    assert (recipe.half_layers_at_start, recipe.half_layers_at_end) == (0, 0)
+
+
+def test_no_name_means_two_recipes() -> None:
+    names = [alias for name in PRECISIONS for alias in (name, *read_precision(name).aliases)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("name", "accelerator", "copies", "quantise", "weights", "held"),
+    [
+        ("bf16", "h100", 0, 0, 2, 2),
+        ("fp8", "h100", 2, 6, 4, 2),
+        ("fp8", "b200", 1, 5, 3, 1),
+        ("fp8-delayed", "h100", 2, 4, 4, 2),
+        ("fp8-delayed", "b200", 1, 3, 3, 1),
+        ("fp8-blockwise", "h200", 2, 2 + 2 * 1.03125, 2 + 2 * 1.03125, 2 * 1.03125),
+        ("mxfp8", "gb200", 2, 2 + 2 * 1.03125, 2 + 2 * 1.03125, 2 * 1.03125),
+        ("nvfp4", "b300", 2, 4 + 2 * 0.5625, 2 + 2 * 0.5625, 2 * 0.5625),
+    ],
+)
+def test_bytes_of_an_element(
+    name: str, accelerator: str, copies: int, quantise: float, weights: float, held: float
+) -> None:
+    recipe, machine = read_precision(name), read_accelerator(accelerator)
+    assert recipe.copies(machine) == copies
+    assert recipe.quantise_bytes(machine) == pytest.approx(quantise)
+    assert recipe.weight_bytes(machine) == pytest.approx(weights)
+    assert recipe.weight_bytes(machine, held=True) == pytest.approx(held)
+
+
+def test_saved_inputs_and_gathered_parameters() -> None:
+    assert [read_precision(name).saved_bytes for name in ("bf16", "fp8", "mxfp8", "nvfp4")] == [2, 1, 1.03125, 0.5625]
+    assert [read_precision(name).gathered_bytes for name in ("bf16", "fp8", "mxfp8")] == [2, 1, 2]
+
+
+@pytest.mark.parametrize(("written", "name"), [("FP8", "fp8"), ("tensorwise", "fp8"), ("delayed", "fp8-delayed")])
+def test_a_job_is_asked_for_by_any_name(written: str, name: str) -> None:
+    assert job_of(4096, 8, precision=written).precision == name
+
+
+def test_an_unknown_precision_names_the_nearest() -> None:
+    with pytest.raises(UnknownName, match=r"unknown precision 'mxfp9'; nearest: mxfp8"):
+        job_of(4096, 8, precision="mxfp9")
+
+
+@pytest.mark.parametrize("name", QUANTISED)
+def test_a_recipe_that_is_not_priced_is_refused(name: str) -> None:
+    with pytest.raises(NotModelled, match=rf"precision '{name}' is not modelled yet; modelled: bf16, fp16"):
+        question(llama_8b(), "1x8:b200", precision=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster", "says"),
+    [
+        ("fp8", "1x8:a100", "has no fp8 matrix units; use bf16 or fp16"),
+        ("mxfp8", "1x8:h100", "has no mxfp8 matrix units; use bf16 or fp16 or fp8"),
+        ("nvfp4", "1x8:h200", "has no nvfp4 matrix units"),
+        ("bf16", "1x8:v100", "has no bf16 matrix units; use fp16"),
+    ],
+)
+def test_a_recipe_without_units_is_refused_with_what_there_is(name: str, cluster: str, says: str) -> None:
+    with pytest.raises(InvalidSpec, match=says):
+        question(llama_8b(), cluster, precision=name)
+
+
+def test_a_recipe_without_kernel_constants_is_refused() -> None:
+    inputs = question(llama_8b(), "1x8:h100")
+    kernels = inputs.cluster.accelerator.kernels.replace(low_precision={})
+    cluster = inputs.cluster.replace(accelerator=inputs.cluster.accelerator.replace(kernels=kernels))
+    with pytest.raises(InvalidSpec, match="kernels 'h100' hold no constants of fp8 products; use bf16"):
+        inputs.replace(cluster=cluster, job=inputs.job.replace(precision="fp8"))
+
+
+def test_a_question_knows_its_recipe_and_both_peaks() -> None:
+    inputs = question(llama_8b(), "1x8:h100", precision="bf16")
+    assert isinstance(inputs, Inputs)
+    assert inputs.recipe == read_precision("bf16")
+    assert inputs.peak_flops == inputs.half_peak_flops == 989.4e12
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"peak": "bf16"}, {"quantise_reads": 0}, {"number_format": "half"}, {"operand_bytes": 3}]
+)
+def test_a_recipe_that_contradicts_itself_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidSpec, match="the precision recipe"):
+        read_precision("fp8").replace(**wrong)
+
+
+def test_layers_that_stay_half_are_an_option() -> None:
+    recipe = read_precision("nvfp4").replace(half_layers_at_start=2, half_layers_at_end=8)
+    assert isinstance(recipe, Precision)
+    assert (recipe.half_layers_at_start, recipe.half_layers_at_end) == (2, 8)
+
+
+@pytest.mark.parametrize("name", ["b200", "b300", "gb200", "gb300"])
+def test_blackwell_has_scaled_units_and_needs_no_transposed_fp8(name: str) -> None:
+    accelerator = read_accelerator(name)
+    peaks = accelerator.peak_flops
+    assert peaks["fp8"] == peaks["mxfp8"] == 2 * peaks["bf16"]
+    assert peaks["nvfp4"] >= 2 * peaks["fp8"]
+    assert accelerator.reads_fp8_by_columns
+
+
+@pytest.mark.parametrize("name", catalog.names("accelerators"))
+def test_accelerators_with_fp8_units_have_constants_with_a_source(name: str) -> None:
+    accelerator = read_accelerator(name)
+    kernels = accelerator.kernels
+    assert ("fp8" in kernels.low_precision) == ("fp8" in accelerator.peak_flops)
+    assert ("fp4" in kernels.low_precision) == ("nvfp4" in accelerator.peak_flops)
+    assert all(f"gemm_{number_format}" in kernels.sources for number_format in kernels.low_precision)
+    assert kernels.products("half") == kernels.gemm
+
+
+def test_a_job_in_a_file_names_its_recipe() -> None:
+    with pytest.raises(InvalidSpec, match="mxfp8"):
+        Job(sequence_length=1, global_batch=1, precision="fp16 ")
