@@ -19,7 +19,7 @@ from meshwright.search.space import space
 from meshwright.specs.cluster import Cluster, Level
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
-from meshwright.specs.model import Attention, Experts, LayerKind, Mlp, Model
+from meshwright.specs.model import Attention, Experts, LatentAttention, LayerKind, Mlp, Model
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.runtime import read_runtime
@@ -88,6 +88,35 @@ def gpt_like() -> Model:
     return dense_model(name="gpt", norm="layer", learned_positions=8192, tied_embeddings=True, **shape, **flags)
 
 
+@cache
+def mixture() -> Model:
+    """A Mixtral in small: every layer routes to 2 of 8 experts."""
+    experts = Experts(count=8, active=2, ffn_size=4096)
+    return _with_blocks(dense_model(name="mixtral", heads=16, kv_heads=8, layers=8, vocab_size=32000), experts)
+
+
+@cache
+def latent() -> Model:
+    """A DeepSeek in small: latent attention, one dense layer, then 6 of 64 experts beside a shared one."""
+    attention = Attention(
+        heads=16,
+        kv_heads=16,
+        head_dim=192,
+        value_head_dim=128,
+        latent=LatentAttention(query_rank=768, kv_rank=512, rope_head_dim=64),
+    )
+    dense = LayerKind(name="dense", attention=attention, feed_forward=Mlp(ffn_size=8192))
+    experts = Experts(count=64, active=6, ffn_size=1408, shared_ffn_size=2816)
+    routed = LayerKind(name="experts", attention=attention, feed_forward=experts)
+    fields = {"name": "deepseek", "family": "native", "hidden_size": 2048, "vocab_size": 102400}
+    return Model(**fields, layer_kinds=(dense, routed), layer_pattern=(0, *(1,) * 7))
+
+
+def _with_blocks(model: Model, block: Mlp | Experts) -> Model:
+    kinds = tuple(kind.replace(feed_forward=block) for kind in model.layer_kinds)
+    return model.replace(layer_kinds=kinds)
+
+
 def question(model: Model, cluster: str | Cluster, runtime: str = "megatron-core", **job: Any) -> Inputs:
     """A model on a cluster under a catalogued runtime; one sequence of 4096 tokens per accelerator and step."""
     where = read_cluster(cluster) if isinstance(cluster, str) else cluster
@@ -112,6 +141,9 @@ def questions() -> dict[str, Inputs]:
         "three levels": question(dense_model(heads=24, kv_heads=6, layers=12), three_levels(), global_batch=96),
         "llama on h100, torchtitan": question(llama_8b(), "2x8:h100", "torchtitan", global_batch=64),
         "gpt on a100, deepspeed": question(gpt_like(), "2x8:a100", "deepspeed", global_batch=32, sequence_length=1024),
+        "mixtral-like on h100": question(mixture(), "2x8:h100", global_batch=64),
+        "deepseek-like on b200, fp8": question(latent(), "2x8:b200", global_batch=64, precision="mxfp8"),
+        "mixtral-like on h100, torchtitan": question(mixture(), "2x8:h100", "torchtitan", global_batch=64),
         "qwen-like on a100, ddp": question(
             dense_model(qk_norm="head", layers=8), "1x8:a100", "pytorch-ddp", global_batch=32, sequence_length=512
         ),
@@ -250,9 +282,7 @@ def any_plans(draw: st.DrawFn) -> Plan:
 
 def with_experts(given: Inputs, count: int = 12) -> Inputs:
     """The same question about a mixture of experts."""
-    experts = Experts(count=count, active=2, ffn_size=1024)
-    kinds = tuple(kind.replace(feed_forward=experts) for kind in given.model.layer_kinds)
-    return given.replace(model=given.model.replace(layer_kinds=kinds))
+    return given.replace(model=_with_blocks(given.model, Experts(count=count, active=2, ffn_size=1024)))
 
 
 @st.composite

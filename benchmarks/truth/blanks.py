@@ -28,11 +28,29 @@ def _several_nodes(row: Row) -> bool:
     return int(row["num_gpus"]) > int(row["gpus_per_node"])
 
 
+def _experts_of_bridge(row: Row) -> bool:
+    return int(row["ep"]) > 1 and "Megatron-Bridge" in row["runtime_detail"]
+
+
+REQUIRED = {"global_batch_size": "the global batch is not printed", "gpu": "the accelerator is not named"}
+"""Columns without a default, and what to say where they are blank."""
 BLANKS = (
     Blank("precision", lambda _: "bf16", "the data type is bf16"),
     Blank("kv_heads", lambda row: row["heads"], "as many key-value heads as heads"),
+    Blank("vocab", lambda _: "50257", "the vocabulary of GPT-2"),
+    Blank("zero_stage", lambda _: "0", "no ZeRO"),
+    Blank(
+        "etp", lambda _: "1", "experts are not split over tensor-parallel ranks (Megatron-Bridge)", _experts_of_bridge
+    ),
+    Blank("attention_kernel", lambda _: "", "attention by the runtime's own kernels"),
     Blank("vpp", lambda _: "1", "one chunk of layers on each pipeline rank"),
     Blank("micro_batch_size", lambda _: "1", "micro-batches of one sequence"),
+    Blank(
+        "recompute",
+        lambda _: "full",
+        "full recomputation, with which the printed FLOP/s are consistent",
+        lambda row: "consistent with full recompute" in row["notes"],
+    ),
     Blank(
         "recompute",
         lambda _: "selective",
@@ -53,8 +71,9 @@ BLANKS = (
 
 def completed(row: Row) -> tuple[Row, tuple[str, ...]]:
     """The row without the blanks that have a default, and what was assumed; raises `NotModelled` for other blanks."""
-    if not row["global_batch_size"]:
-        raise NotModelled("the global batch is not printed")
+    for column, reason in REQUIRED.items():
+        if not row[column]:
+            raise NotModelled(reason)
     filled, assumed = dict(row), []
     for blank in BLANKS:
         if not filled[blank.column] and blank.matters(filled):

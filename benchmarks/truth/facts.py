@@ -16,6 +16,8 @@ class Family(NamedTuple):
     source: str
     learned_positions: bool = False
     """It learns one embedding for each position of the sequence; else positions are rotary."""
+    runtime: str = ""
+    """Of rows alone whose `runtime_detail` holds this."""
 
 
 class Said(NamedTuple):
@@ -24,6 +26,8 @@ class Said(NamedTuple):
     word: str
     """In lower case."""
     meaning: str
+    unless: tuple[str, ...] = ()
+    """Words, in lower case, of rows that it does not hold for."""
 
 
 SILU = {"gated": True, "activation": "silu"}
@@ -32,6 +36,16 @@ BIASES = {"qkv_bias": True, "output_bias": True}
 LAYER_NORM = {"norm": "layer", "tied_embeddings": True}
 FAMILIES = (
     Family("Nemotron4", {"gated": False, "activation": "relu2"}, {}, {}, "arXiv:2402.16819"),
+    Family(
+        "Nemotron3",
+        {"gated": False, "activation": "relu2"},
+        {},
+        {},
+        "assumed as Nemotron4; printed sizes agree to 3.3 %",
+    ),
+    Family(
+        "GPT-", BIASED_GELU, {}, {"norm": "layer"}, "printed sizes: both ends count", runtime="Megatron-Core r0.8.0"
+    ),
     Family("GPT", BIASED_GELU, {}, LAYER_NORM, "Megatron-LM, GPTModel", True),
     Family("MPT", BIASED_GELU, BIASES, LAYER_NORM, "notes of the rows; llm-foundry, models/mpt", True),
     Family("InternLM", SILU, BIASES, {}, "InternEvo, modeling_internlm.py and modules/mha.py"),
@@ -44,10 +58,15 @@ FAMILIES = (
 CATALOGUED = {
     "DeepSeek-V2-L4": "deepseek-v2",
     "DeepSeek-V3-16B": "deepseek-v2-lite",
-    "DeepSeek-V3-671B": "deepseek-v3",
+    "DeepSeek-V3": "deepseek-v3",
+    "GPT-OSS-120B": "gpt-oss-120b",
+    "Kimi-K2": "kimi-k2",
+    "Qwen3-235B-A22B": "qwen3-235b-a22b",
+    "Qwen3-30B-A3B": "qwen3-30b-a3b",
 }
-"""Models whose latent attention and shared experts no row prints, by how their names begin: the catalogue's model with
-as many of its first layers as the row has. torchtitan's V3 of 16B has the sizes of V2-Lite (arXiv:2405.04434)."""
+"""Models whose latent attention, experts or windows no row prints in full, by how their names begin: the catalogue's
+model with as many of its first layers as the row has. torchtitan's V3 of 16B has the sizes of V2-Lite
+(arXiv:2405.04434)."""
 
 SITE_DERATE = {"simumax-part": 1.35}
 """How much slower than the catalogue's fit a site's own matrix products run, by dataset: median over the 401 large
@@ -56,18 +75,76 @@ products that MooreThreads/SimuMax@4dcaae51 measured on its B200s (a 700 W power
 FRAMEWORKS = {"llm-foundry": "llm-foundry"}
 """Runtimes of the catalogue that a row names in words, beside the library that its column `runtime` gives."""
 
+RECIPES = {"fp8": "fp8-delayed", "fp8 (TE amp_fp8; MP Mode DEFAULT)": "fp8-delayed"}
+"""Recipes that a row's precision details stand for, where `precision` is no recipe's name: fp8 without another word is
+assumed to be Transformer Engine's delayed scaling (NeMo-Framework-Launcher, gpt3/175b_performance.yaml:
+`fp8_amax_history_len: 1024`; for Composer assumed alike)."""
+
 SWITCHES: dict[Said, dict[str, Any]] = {
     Said("fused cross entropy", "the cross-entropy is fused"): {"cross_entropy": "fused"},
     Said("grad_sync_dtype bf16", "gradients are kept and reduced in bf16"): {"gradient_bytes": 2},
     Said("mp mode pure", "gradients are reduced in bf16 (Composer, mixed_precision PURE)"): {"gradient_bytes": 2},
     Said("fms-fsdp", "gradients are reduced in bf16 (fms-fsdp, policies/mixed_precision.py)"): {"gradient_bytes": 2},
+    Said(
+        "megatron-bridge",
+        "gradients are reduced in bf16 (Megatron-Bridge, scripts/performance: `cfg.ddp.grad_reduce_in_fp32 = False`)",
+    ): {"gradient_bytes": 2},
+    Said("hybridep", "tokens travel by one fused kernel (HybridEP)"): {"dispatcher": "fused"},
+    Said("deepep", "tokens travel by one fused kernel (DeepEP)"): {"dispatcher": "fused"},
+    Said("cuda_graph_impl=full_iteration", "one CUDA graph issues every layer"): {"host_s_per_layer": 0.0},
+    Said("sail-sg zero-bubble", "the fork counts both ends as layers (the row: `one layer fewer`)"): {
+        "counts_ends": True
+    },
 }
 """Behaviours of the runtime that a row's notes, details or source say differently from the catalogue."""
+
+OVERLAPS: dict[Said, dict[str, float]] = {
+    Said("moe_a2a_overlap=true", "exchanges of experts run beside another micro-batch"): {"expert": 0.7},
+    Said("tp-comm-overlap", "tensor-parallel collectives overlap (the row: `tp-comm-overlap ... ON`)"): {
+        "tensor_parallel": 0.5
+    },
+    Said(
+        "megatron-bridge",
+        "tensor-parallel collectives overlap (Megatron-Bridge, scripts/performance: `tp_comm_overlap=True`, "
+        '`False if precision == "nvfp4"`, `False` for Qwen3 235B on H100)',
+        ("nvfp4", "qwen3_235b_a22b_pretrain_config_h100"),
+    ): {"tensor_parallel": 0.5},
+}
+"""Shares of communication that a row's notes, details or source say are hidden."""
+
+JOBS: dict[Said, dict[str, Any]] = {
+    Said("moe capacity factor 1 ", "experts drop and pad to a capacity factor of 1"): {"expert_capacity": 1.0},
+    Said(
+        "token-drop moe",
+        "experts drop and pad to a capacity factor of 1 (Megatron-Bridge, apply_moe_token_drop: "
+        "`moe_expert_capacity_factor: float = 1.0`)",
+    ): {"expert_capacity": 1.0},
+}
+"""What a row's notes say of the job beyond its columns."""
+
+RECIPE_WORDS = ("cuda_graph_impl=full_iteration", "hybridep", "deepep", "moe_a2a_overlap=true", "token-drop moe")
+"""Words, in lower case, of recipes that changed between releases while a row's `config_key` stayed: rows that differ in
+them are different configurations."""
+
+ENDS_AS_LAYERS = {"Llama3.1-405B": "Megatron-Bridge", "Qwen3-235B": "Megatron-Bridge"}
+"""Models, by how their names begin, whose ends a framework counts as layers when it splits a pipeline
+(Megatron-Bridge, recipes: `account_for_embedding_in_pipeline_split = True`, `account_for_loss_in_pipeline_split`)."""
+
+SEGMENTED = "Megatron-Bridge"
+"""Details of a runtime whose launcher fills racks with equal segments of nodes (Megatron-Bridge,
+scripts/performance/utils/executors.py: `--segment`, the largest divisor of the nodes that a rack holds)."""
 
 COMPILED = {"yes": {"elementwise": "fused"}, "no": {"elementwise": "eager"}, "": {}}
 """What the column `compiled` changes in the runtime; blank: nothing."""
 
 LEFT_OUT = (
+    Said("cuda_graph_impl=transformer_engine", "CUDA graphs of parts of a layer are priced as none"),
+    Said("cpu_offloading", "activations on the host are priced as kept on the accelerator"),
+    Said("muon", "the Muon optimizer is priced as Adam"),
+    Said("tml;", "the layer of multi-token prediction is left out"),
+    Said("w/ mtp", "the layer of multi-token prediction is left out"),
+    Said("packed", "packed sequences are priced as one sequence of full length"),
+    Said("vboost", "higher clocks of the matrix units (vboost) in some runs are left out"),
     Said("async tp", "asynchronous tensor parallelism is priced as the plain one"),
     Said("asynctp", "asynchronous tensor parallelism is priced as the plain one"),
     Said("chunked ce", "a cross-entropy in chunks is priced as the runtime's own"),

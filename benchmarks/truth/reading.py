@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from meshwright.errors import NotModelled
@@ -12,6 +12,7 @@ from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
 from meshwright.specs.model import Attention, LayerKind, Mlp, Model
+from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import Runtime, read_runtime
@@ -20,10 +21,16 @@ from .blanks import Row, completed
 from .facts import (
     CATALOGUED,
     COMPILED,
+    ENDS_AS_LAYERS,
     FAMILIES,
     FRAMEWORKS,
+    JOBS,
     LEFT_OUT,
+    OVERLAPS,
     PRICED_MODULES,
+    RECIPE_WORDS,
+    RECIPES,
+    SEGMENTED,
     SITE_DERATE,
     SWITCHES,
     Family,
@@ -47,16 +54,24 @@ def read_case(row: Row) -> Case:
     row, blanks = completed(row)
     plan, inputs = plan_of(row), inputs_of(row)
     require_legal(plan, inputs)
-    assumed = (*blanks, *_meanings(SWITCHES, row), *_meanings(LEFT_OUT, row))
+    meanings = (each for table in (SWITCHES, OVERLAPS, JOBS, LEFT_OUT) for each in _meanings(table, row))
+    assumed = (*blanks, *meanings, *_segments(inputs.cluster))
     return Case(plan, inputs, SITE_DERATE.get(row["dataset"], 1.0), assumed)
+
+
+def recipe_of(row: Row) -> tuple[str, ...]:
+    """The words that tell a row's recipe from other releases' under the same `config_key`."""
+    return tuple(word for word in RECIPE_WORDS if word in _words(row))
 
 
 def plan_of(row: Row) -> Plan:
     """The layout of a row without blanks; raises `InvalidInput` for a schedule or recomputation that no plan has."""
     if row["recompute"] == "selective" and row["recompute_modules"] not in PRICED_MODULES:
         raise NotModelled(f"selective recomputation of {row['recompute_modules']} is not modelled yet")
-    degrees: dict[str, Any] = {name: int(row[name] or 1) for name in ("tp", "cp", "pp", "vpp", "dp", "ep")}
-    micro_batch, dp = int(row["micro_batch_size"]), degrees["dp"]
+    if row["schedule"].startswith("zb-"):
+        raise NotModelled(f"the schedule {row['schedule']} is not modelled")
+    degrees: dict[str, Any] = {name: int(row[name] or 1) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")}
+    micro_batch, dp, ends = int(row["micro_batch_size"]), degrees["dp"], _ends_are_layers(row)
     return Plan(
         **degrees,
         dp_replicate=dp // min(int(row["shard_group_size"] or dp), dp),
@@ -64,6 +79,8 @@ def plan_of(row: Row) -> Plan:
         zero=int(row["zero_stage"]),
         micro_batch=micro_batch,
         num_microbatches=int(row["global_batch_size"]) // (micro_batch * dp),
+        embedding_as_layer=ends,
+        head_as_layer=ends,
         recompute=row["recompute"],  # type: ignore[arg-type]
         schedule=row["schedule"] or "1f1b",  # type: ignore[arg-type]
     )
@@ -71,7 +88,9 @@ def plan_of(row: Row) -> Plan:
 
 def inputs_of(row: Row) -> Inputs:
     """Model, cluster, job and runtime of a row without blanks."""
-    job = job_of(int(row["seq_len"]), int(row["global_batch_size"]), precision=row["precision"])
+    precision = RECIPES.get(row["precision_detail"], row["precision"])
+    job = job_of(int(row["seq_len"]), int(row["global_batch_size"]), precision=precision)
+    job = job.replace(**_switches(JOBS, row))
     return Inputs(model=model_of(row), cluster=cluster_of(row), job=job, runtime=runtime_of(row))
 
 
@@ -101,31 +120,60 @@ def cluster_of(row: Row) -> Cluster:
     """The accelerators and their network; fewer of them than a node holds are one node."""
     ranks = int(row["num_gpus"])
     per_node = min(int(row["gpus_per_node"]), ranks)
-    given: dict[str, Any] = {"accelerator": row["gpu"], "nodes": ranks // per_node, "gpus_per_node": per_node}
+    nodes, accelerator = ranks // per_node, read_accelerator(row["gpu"])
+    given: dict[str, Any] = {"accelerator": row["gpu"], "nodes": nodes, "gpus_per_node": per_node}
     if row["inter_node_GBps_per_gpu"]:
         given |= {"nics_per_node": per_node, "nic_bandwidth": f"{row['inter_node_GBps_per_gpu']}GB/s"}
+    rack = accelerator.scale_up_domain // per_node
+    if SEGMENTED in row["runtime_detail"] and nodes > rack > 1:
+        segment = max(count for count in range(1, rack + 1) if nodes % count == 0) * per_node
+        bandwidth = accelerator.scale_up_bandwidth
+        given["levels"] = [{"name": accelerator.scale_up_name, "size": segment, "bandwidth": bandwidth}]
     return read_cluster(given)
 
 
 def runtime_of(row: Row) -> Runtime:
     """The catalogue's runtime, with what the row says differently."""
-    changed: dict[str, Any] = {**COMPILED[row["compiled"]]}
-    for said, switches in SWITCHES.items():
-        if said.word in _words(row):
-            changed |= switches
     named = (runtime for word, runtime in FRAMEWORKS.items() if word in row["runtime_detail"])
-    return read_runtime(next(named, row["runtime"])).replace(**changed)
+    runtime = read_runtime(next(named, row["runtime"]))
+    overlap = runtime.overlap.replace(**_switches(OVERLAPS, row))
+    return runtime.replace(**COMPILED[row["compiled"]] | _switches(SWITCHES, row), overlap=overlap)
+
+
+def _segments(cluster: Cluster) -> tuple[str, ...]:
+    size = cluster.levels[0].size
+    filled = size in (cluster.gpus_per_node, cluster.num_gpus, cluster.accelerator.scale_up_domain)
+    return () if filled else (f"{size} accelerators in each rack (Megatron-Bridge, executors.py: `--segment`)",)
+
+
+def _ends_are_layers(row: Row) -> bool:
+    """Whether the embedding and the head count as layers: each end of the pipeline holds one layer less."""
+    counted = (
+        row["model"].startswith(begins) and each in row["runtime_detail"] for begins, each in ENDS_AS_LAYERS.items()
+    )
+    return int(row["pp"]) > 1 and (row["ends_layers_less"] == "1" or any(counted))
 
 
 def _family(row: Row) -> Family:
     for family in FAMILIES:
-        if row["model"].startswith(family.begins) and not row["moe_experts"]:
+        runs = family.runtime in row["runtime_detail"]
+        if row["model"].startswith(family.begins) and runs and not row["moe_experts"]:
             return family
     raise NotModelled(f"what {row['model']} consists of is neither printed nor in the table of families")
 
 
+def _switches(table: Mapping[Said, dict[str, Any]], row: Row) -> dict[str, Any]:
+    """What the entries of a table that hold for a row change, later ones over earlier ones."""
+    return {key: value for said, changes in table.items() if _holds(said, row) for key, value in changes.items()}
+
+
 def _meanings(table: Iterable[Said], row: Row) -> list[str]:
-    return list(dict.fromkeys(said.meaning for said in table if said.word in _words(row)))
+    return list(dict.fromkeys(said.meaning for said in table if _holds(said, row)))
+
+
+def _holds(said: Said, row: Row) -> bool:
+    words = _words(row)
+    return said.word in words and not any(word in words for word in said.unless)
 
 
 def _words(row: Row) -> str:

@@ -11,11 +11,18 @@ from functools import cached_property
 from pathlib import Path
 
 from .blanks import Row
+from .reading import recipe_of
 
 DATA = Path(__file__).parents[1] / "data"
 GROUPS = {
-    "Megatron": ("dense_megatron_runs.csv",),
-    "fully sharded and InternEvo": ("fully_sharded_runs.csv", "internevo_runs.csv"),
+    "Megatron": (
+        "dense_megatron_runs.csv",
+        "low_precision_runs.csv",
+        "megatron_scaling_runs.csv",
+        "zero_bubble_runs.csv",
+    ),
+    "Experts and long context": ("expert_runs.csv", "long_context_runs.csv"),
+    "PyTorch and InternEvo": ("fully_sharded_runs.csv", "internevo_runs.csv", "small_runs.csv"),
 }
 """Files of each group of datasets whose mean errors are averaged."""
 
@@ -67,10 +74,10 @@ class Configuration:
 
 
 def configurations() -> Iterator[Configuration]:
-    """Every configuration of every file, in the files' order."""
+    """Every configuration of every file, in the files' order; their recipes tell them apart as well."""
     for group, files in GROUPS.items():
         rows = [row for file in files for row in csv.DictReader((DATA / file).read_text("utf-8").splitlines())]
-        keyed: dict[tuple[str, str], list[Row]] = defaultdict(list)
+        keyed: dict[tuple[str, ...], list[Row]] = defaultdict(list)
         for row in rows:
-            keyed[row["dataset"], row["config_key"]].append(row)
+            keyed[row["dataset"], row["config_key"], *recipe_of(row)].append(row)
         yield from (Configuration(group, tuple(each)) for each in keyed.values())

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from meshwright.cost.memory.device import Verdict
 
 from .runs import GROUPS
-from .scoring import Outcome, measured_quantities
+from .scoring import STEP_TIME, Outcome, measured_quantities
 
 HEAD = f"{'quantity':36} {'dataset':13} {'n':>4} {'rows':>8} {'mean':>7} {'median':>7} {'bias':>7} {'worst':>7}"
 
@@ -38,6 +38,7 @@ def print_summary(outcomes: Sequence[Outcome]) -> None:
         for quantity, errors in errors_of(members).items():
             mean = statistics.mean(map(mean_error, errors.values()))
             print(f"{quantity:36} {group}, mean of {len(errors)} datasets' means: {mean:.1%}")
+    _print_precisions(sound)
     for quality in dict.fromkeys(outcome.configuration.quality for outcome in outcomes):
         apart = [outcome for outcome in outcomes if outcome.configuration.quality == quality != "ok"]
         if errors_of(apart):
@@ -46,13 +47,29 @@ def print_summary(outcomes: Sequence[Outcome]) -> None:
     _print_verdicts(outcomes)
 
 
+def _print_precisions(outcomes: Sequence[Outcome]) -> None:
+    """Errors of step time by group, dataset and precision, where a dataset has several."""
+    errors: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for outcome in outcomes:
+        if outcome.case:
+            given, recipe = outcome.configuration, outcome.case.inputs.job.precision
+            times = [score.error for score in outcome.scores if score.quantity == STEP_TIME]
+            errors[given.group, given.dataset][recipe] += times
+    for (group, dataset), recipes in errors.items():
+        for name, each in recipes.items() if len(recipes) > 1 else ():
+            print(f"{STEP_TIME + ', ' + group:36} {dataset:13} {len(each):4} {name:>8} {_figures(each)}")
+
+
+def _figures(errors: Sequence[float]) -> str:
+    median, bias, worst = statistics.median(map(abs, errors)), statistics.mean(errors), max(errors, key=abs)
+    return f"{mean_error(errors):7.1%} {median:7.1%} {bias:+7.1%} {worst:+7.1%}"
+
+
 def _print_errors(outcomes: Sequence[Outcome]) -> None:
     for quantity, datasets in errors_of(outcomes).items():
         for dataset, errors in datasets.items():
             rows = f"{_rows(outcomes, quantity, dataset, True)}/{_rows(outcomes, quantity, dataset, False)}"
-            median, bias, worst = statistics.median(map(abs, errors)), statistics.mean(errors), max(errors, key=abs)
-            figures = f"{mean_error(errors):7.1%} {median:7.1%} {bias:+7.1%} {worst:+7.1%}"
-            print(f"{quantity:36} {dataset:13} {len(errors):4} {rows:>8} {figures}")
+            print(f"{quantity:36} {dataset:13} {len(errors):4} {rows:>8} {_figures(errors)}")
 
 
 def _rows(outcomes: Sequence[Outcome], quantity: str, dataset: str, represented: bool) -> int:

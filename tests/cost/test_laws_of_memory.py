@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.cost.memory.activations import head_memory, layer_memory
+from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.device import Verdict, communicator_bytes, eighty_percent_verdict, verdict
+from meshwright.cost.memory.ends import head_memory
 from meshwright.cost.memory.parameters import layer_parameters
 from meshwright.cost.memory.stage import Components
 from meshwright.cost.step import estimate_plans

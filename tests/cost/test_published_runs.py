@@ -26,14 +26,44 @@ def outcomes() -> list[Outcome]:
 @pytest.fixture(scope="module")
 def errors(outcomes: list[Outcome]) -> Errors:
     """Predicted over measured less one, by quantity and dataset, of every configuration that is represented."""
-    return errors_of([outcome for outcome in outcomes if outcome.configuration.quality == "ok"])
+    return errors_of(sound(outcomes))
+
+
+def sound(outcomes: list[Outcome]) -> list[Outcome]:
+    """Those that nobody has marked as doubtful."""
+    return [outcome for outcome in outcomes if outcome.configuration.quality == "ok"]
 
 
 def test_step_time_is_within_20_percent_on_average(outcomes: list[Outcome]) -> None:
-    """SC21 table 1 (A100), NVIDIA dgxc-benchmarking (H100) and SimuMax (B200): mean of the datasets' means."""
-    times = errors_of([outcome for outcome in outcomes if outcome.configuration.group == "Megatron"])[STEP_TIME]
-    assert {name: len(values) for name, values in times.items()} == {"sc21-t1": 10, "simumax-part": 7, "dgxc-part": 24}
+    """Dense models on the Megatron family, from 8 V100 of 2020 to 256 GB300: mean of the datasets' means."""
+    times = errors_of([each for each in sound(outcomes) if each.configuration.group == "Megatron"])[STEP_TIME]
+    assert {name: len(values) for name, values in times.items()} == {
+        "sc21-t1": 10,
+        "simumax-part": 7,
+        "dgxc-part": 47,
+        "bridge": 32,
+        "nemo2407": 12,
+        "mlm-2020": 12,
+        "mlm-h100": 9,
+        "mlm-gpt3-a100": 1,
+        "zerobubble": 42,
+    }
     assert sum(map(mean_error, times.values())) / len(times) < 0.20
+
+
+def test_experts_and_long_context_are_scored_apart(outcomes: list[Outcome]) -> None:
+    """Mixtures of experts of Megatron-Bridge and SimuMax, and Llama 2 7B up to a million tokens."""
+    given = [each for each in sound(outcomes) if each.configuration.group == "Experts and long context"]
+    times = errors_of(given)[STEP_TIME]
+    assert {name: len(values) for name, values in times.items()} == {"bridge": 55, "simumax-part": 6, "nemolong": 9}
+    assert mean_error(errors_of(given)[ALLOCATED]["simumax-part"]) < 0.05
+
+
+def test_every_precision_of_bridge_is_represented(outcomes: list[Outcome]) -> None:
+    bridge = [outcome for outcome in outcomes if outcome.configuration.dataset == "bridge"]
+    priced = {outcome.case.inputs.job.precision for outcome in bridge if outcome.case}
+    assert priced == {outcome.configuration.rows[0]["precision"] for outcome in bridge}
+    assert priced == {"bf16", "fp8", "mxfp8", "nvfp4"}
 
 
 @pytest.mark.parametrize(("dataset", "most"), [("sc21-t1", 0.10), ("dgxc-part", 0.06)])
@@ -65,7 +95,7 @@ def test_models_have_the_parameters_that_their_sources_print(outcomes: list[Outc
         row = outcome.configuration.rows[0]
         if outcome.case and row["params_b"]:
             count = parameter_count(outcome.case.inputs.model)
-            assert count == pytest.approx(float(row["params_b"]) * 1e9, rel=0.03), row["id"]
+            assert count == pytest.approx(float(row["params_b"]) * 1e9, rel=0.035), row["id"]
 
 
 def test_what_a_row_does_not_print_is_said() -> None:

@@ -23,8 +23,10 @@ from meshwright.cost.comms.group import data_group
 from meshwright.cost.comms.tensor import layer_tensor_time
 from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.layer import layer_time
+from meshwright.cost.compute.projections import projections
 from meshwright.cost.estimate import Estimates
 from meshwright.cost.memory.stage import stage_memory, stage_parameters
+from meshwright.cost.shard import layer_shard
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.cost.unit import unit_costs
 from meshwright.layout import groups
@@ -49,10 +51,11 @@ OF_ONE_SCHEDULE = {"one_forward_one_backward.actions", "interleaved.actions", "a
 """They list or play the actions of one pipeline; see test_schedules.py."""
 OF_THE_QUESTION = {
     "tree.combined",
+    "passes.norm_passes",
+    "expert_rows.routed_experts",
     "flops.model_flops_per_step",
     "attention.attended_pairs",
-    "shard.dense_feed_forward",
-    "expert_rows.routed_experts",
+    "shard.dense_block",
 }
 """They take no plan and no column."""
 
@@ -90,6 +93,9 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "number_format": lambda case: "fp8" if case.inputs.cluster.accelerator.kernels.low_precision else "half",
     "group": lambda case: data_group(case.plan, case.inputs),
     "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),
+    "shard": lambda case: layer_shard(case.plan, case.inputs, _kind(case)),
+    "linears": lambda case: projections(case.inputs, _kind(case), GIVEN["shard"](case)),
+    "half": lambda _: False,
     "head": lambda case: head_time(case.plan, case.inputs),
     "schedule": lambda case: case.plan.schedule,
     "stages": lambda case: case.plan.pp,
@@ -113,13 +119,21 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
 }
 """Arguments that follow from the question and the plan."""
 COUNTS = ["m", "n", "k", "tokens", "outputs", "features", "batch", "heads", "chunks", "micro_batches"]
-COUNTS += ["parameters", "ends"]
+COUNTS += ["rows", "parameters", "ends"]
 SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "held", "blocks"]
 SIZES = ["gradients", "moved", "buffer", "size", "allocated", "communicators", "states_and_activations"]
 SECONDS = ["time", "first_chunk", "forward", "backward", "slowest", "total", "work"]
 SPECIAL = {"overlap.exposed_time.window": "work", "states.state_bytes.layer": "parameters"}
+SPECIAL |= {f"{name}.experts": "parameters" for name in ("data.exposed_data_time", "sharded.exposed_sharded_time")}
+SPECIAL |= {f"{name}.experts": "ends" for name in ("sharded.sharded_exchange_time", "optimizer.optimizer_time")}
+SPECIAL |= {"gemm.gemm_time.groups": "ranks", "products.grouped_time.groups": "ranks"}
 """Arguments that mean something else in one function: the column or entry to take there."""
-EXPERT_FUNCTIONS = ("experts.expert_exchange_time", "experts.all_to_all_exchange", "experts.all_gather_exchange")
+EXPERT_FUNCTIONS = (
+    "experts.expert_shard",
+    "experts.expert_exchange_time",
+    "experts.all_to_all_exchange",
+    "experts.all_gather_exchange",
+)
 EXPERT_FUNCTIONS += (
     "fused.fused_traffic",
     "fused.fused_time",
@@ -235,7 +249,7 @@ def _unit_and_stage_leaves(plans: Plans, inputs: Inputs) -> tuple[list[np.ndarra
     units = unit_costs(plans, inputs)
     parameters = stage_parameters(plans, stages, units, inputs)
     memory = stage_memory(plans, stages, units, parameters, inputs)
-    return [*_leaves(tuple(units)), parameters, *memory], stages.start
+    return [*_leaves(tuple(units)), *parameters, *memory], stages.start
 
 
 @pytest.mark.parametrize(

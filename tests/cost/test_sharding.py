@@ -16,6 +16,7 @@ from meshwright.cost.comms.sharded import gathers_per_step, sharded_collectives,
 from meshwright.cost.comms.tensor import layer_collectives
 from meshwright.cost.memory.states import States, state_bytes
 from meshwright.cost.step import estimate_each, estimate_plans
+from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.specs.inputs import Inputs
 from strategies import legal_plans, llama_8b, question
@@ -25,7 +26,8 @@ LAYER, ENDS = 2 * 10**8, 10**9
 
 
 def _states(runtime: str, plan: Plan, **job: object) -> States:
-    return state_bytes(plan, question(llama_8b(), "8x8:h100", runtime, **job), COUNT, LAYER, ENDS)
+    inputs = question(llama_8b(), "8x8:h100", runtime, **job)
+    return state_bytes(plan, inputs, COUNT, LAYER, ENDS, sharding_ranks(plan))
 
 
 def _per_parameter(states: States) -> float:

@@ -18,7 +18,7 @@ from meshwright.layout.plan import Plan, Recompute, Schedule
 from meshwright.layout.plans import Plans
 from meshwright.search.space import space
 from meshwright.specs.inputs import Inputs
-from strategies import any_plans, dense_model, inputs, legal_plans, question, questions, ruled, with_experts
+from strategies import any_plans, dense_model, inputs, legal_plans, question, questions, ruled
 
 INPUTS = inputs()
 
@@ -71,7 +71,7 @@ def test_a_legal_plan_is_accepted_and_an_illegal_one_refused_with_all_its_faults
 @given(given=ruled(), plan=any_plans())
 def test_every_refusal_names_its_values_and_changes_that_keep_the_rule(given: Inputs, plan: Plan) -> None:
     """Where several degrees have to change, each step names one of them: cp, then pp, then tp, then dp."""
-    steps = {"world_size": 4, "global_batch": 2, "expert_world_size": 3}
+    steps = {"world_size": 4, "global_batch": 2, "expert_world_size": 3, "experts_present": 2}
     for rule in RULES.values():
         if not rule.legal(plan, given):
             reason = rule.reason(plan, given)
@@ -124,12 +124,6 @@ def test_a_degree_below_one_is_refused_before_any_rule_divides_by_it(field: str,
         require_legal(replace(Plan(), **{field: value}), questions()["llama on h100"])
 
 
-@pytest.mark.parametrize("axis", ["ep", "etp"])
-def test_axes_that_are_not_priced_yet_are_refused(axis: str) -> None:
-    with pytest.raises(NotModelled, match=f"{axis} 2"):
-        require_legal(replace(Plan(), **{axis: 2}), questions()["llama on h100"])
-
-
 def test_what_a_runtime_does_not_have_is_refused() -> None:
     old = questions()["gpt on v100, megatron-lm"]
     with pytest.raises(NotModelled, match="ZeRO 1"):
@@ -154,12 +148,6 @@ def test_a_runtime_without_the_interleaved_schedule_refuses_it() -> None:
     require_legal(chunked, given)
     with pytest.raises((IllegalPlan, NotModelled)):
         require_legal(chunked, without)
-
-
-def test_a_mixture_of_experts_is_read_but_not_planned() -> None:
-    given = questions()["llama on h100"]
-    with pytest.raises(NotModelled, match="mixture of experts"):
-        require_legal(Plan(dp=32), with_experts(given))
 
 
 @given(st.integers(1, 5000))

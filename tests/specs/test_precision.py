@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.errors import InvalidSpec, NotModelled, UnknownName
+from meshwright.errors import InvalidSpec, UnknownName
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import PRECISIONS, Job, job_of
@@ -71,12 +71,6 @@ def test_a_job_is_asked_for_by_any_name(written: str, name: str) -> None:
 def test_an_unknown_precision_names_the_nearest() -> None:
     with pytest.raises(UnknownName, match=r"unknown precision 'mxfp9'; nearest: mxfp8"):
         job_of(4096, 8, precision="mxfp9")
-
-
-@pytest.mark.parametrize("name", QUANTISED)
-def test_a_recipe_that_is_not_priced_is_refused(name: str) -> None:
-    with pytest.raises(NotModelled, match=rf"precision '{name}' is not modelled yet; modelled: bf16, fp16"):
-        question(llama_8b(), "1x8:b200", precision=name)
 
 
 @pytest.mark.parametrize(

@@ -47,11 +47,11 @@ def check_screen(plan: Plan, inputs: Inputs) -> RenderableType:
     entries = _entries(plan, inputs)
     broken = sum(not entry["kept"] for entry in entries)
     runtime = f"{inputs.runtime.id} ({inputs.runtime.version})"
-    verdict = f"{runtime} accepts it: {len(entries)} rules kept"
-    if unmodelled(plan, inputs):
-        verdict = f"Not modelled yet for {runtime}"
-    elif broken:
+    verdict = f"{runtime} accepts it: all {len(entries)} rules kept"
+    if broken:
         verdict = f"{runtime} refuses it: {broken} of {len(entries)} rules broken"
+    if broken and broken == len(unmodelled(plan, inputs)):
+        verdict = f"Not modelled for {runtime}"
     plan_line = Text("Plan: ").append(str(plan), style="bold")
     return Group(headline(inputs), "", plan_line, Text(verdict), "", *_rules(entries), *_launch(plan, inputs))
 
@@ -77,8 +77,8 @@ def _launch(plan: Plan, inputs: Inputs) -> list[RenderableType]:
 
 
 def _demanded(plan: Plan, inputs: Inputs) -> list[dict[str, str]]:
-    """The demands that apply to a plan that can be priced."""
-    if unmodelled(plan, inputs):
+    """The demands that apply, of a plan that the runtime accepts."""
+    if not is_legal(plan, inputs):
         return []
     return [
         {"name": demand.name, "source": listed.source, "text": demand.text(plan, inputs)}
@@ -92,10 +92,8 @@ def _entries(plan: Plan, inputs: Inputs) -> list[dict[str, Any]]:
         {"name": fault.where, "kept": False, "source": "meshwright", "enforced": "at start", "reason": fault.what}
         for fault in unmodelled(plan, inputs)
     ]
-    if unpriced:
-        return unpriced
     broken = {fault.where: fault.what for fault in faults(plan, inputs)}
-    return [
+    return unpriced + [
         {
             "name": rule.name,
             "kept": rule.name not in broken,

@@ -58,7 +58,8 @@ def _one_plan(
     ep: Degree = 1,
     etp: Degree = 1,
     zero: Annotated[
-        int | None, typer.Option(min=0, max=3, help="default: 1 where dp > 1 and the runtime has it")
+        int | None,
+        typer.Option(min=0, max=3, help="default: the runtime's last stage, with pp at most 1 if it has that"),
     ] = None,
     dp_replicate: Annotated[
         int, typer.Option(min=1, help="replicas of the sharding group: ZeRO divides over dp x cp / this")

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats, Ints
-from meshwright.errors import NotModelled
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind, Mlp
@@ -52,7 +51,7 @@ def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
     on one of them. The fused projection is always divided by t; where t exceeds the key and value heads its output is
     gathered again (Megatron-core, transformer/attention.py). Elements and tokens, scalar or array (n,).
     """
-    attention = kind.attention
+    attention, block = kind.attention, dense_block(kind)
     kv_heads = attention.kv_heads // np.minimum(plan.tp, attention.kv_heads)
     heads = attention.heads // plan.tp
     return Shard(
@@ -63,7 +62,7 @@ def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
         key=kv_heads * attention.head_dim,
         value=kv_heads * attention.value_head_dim,
         core=heads * attention.value_head_dim,
-        ffn=dense_feed_forward(kind).ffn_size // plan.tp,
+        ffn=(block.ffn_size if block else 0) // plan.tp,
         qkv=qkv_width(kind) / plan.tp,
     )
 
@@ -83,8 +82,11 @@ def vocabulary_shard(plan: Layout, inputs: Inputs) -> Ints:
     return -(-inputs.model.vocab_size // (multiple * plan.tp)) * multiple
 
 
-def dense_feed_forward(kind: LayerKind) -> Mlp:
-    """The dense feed-forward block of a kind; raises `NotModelled` for a mixture of experts."""
-    if not isinstance(kind.feed_forward, Mlp):
-        raise NotModelled(f"layers of kind {kind.name!r} hold a mixture of experts, which is not planned yet")
-    return kind.feed_forward
+def dense_block(kind: LayerKind) -> Mlp | None:
+    """The feed-forward block that every token passes through: the dense one, the shared experts as one, or none."""
+    block = kind.feed_forward
+    if isinstance(block, Mlp):
+        return block
+    if not block.shared_ffn_size:
+        return None
+    return Mlp(ffn_size=block.shared_ffn_size, gated=block.gated, activation=block.activation)

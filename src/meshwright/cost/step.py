@@ -20,7 +20,7 @@ from meshwright.cost.comms.sharded import (
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
 from meshwright.cost.memory.parameters import end_parameters
-from meshwright.cost.memory.stage import stage_memory, stage_parameters
+from meshwright.cost.memory.stage import StageParameters, stage_memory, stage_parameters
 from meshwright.cost.unit import Units, UnitTime, unit_costs
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -74,7 +74,7 @@ def _waterfall(
     units: Units,
     stage_time: UnitTime,
     slowest: IntColumn,
-    parameters: FloatColumn,
+    parameters: StageParameters,
     inputs: Inputs,
 ) -> Waterfall:
     """Step time seen from the slowest stage: m micro-batches of it, what the others add, and what comes once a step."""
@@ -83,14 +83,13 @@ def _waterfall(
     for layers, layer in zip(inputs.model.layers_per_kind, units.layers, strict=True):
         whole_model = whole_model + layers * layer.total
     rows = plans.take(stages.plan)
-    updates = np.maximum.reduceat(optimizer_time(rows, inputs, parameters), stages.start)
+    updates = np.maximum.reduceat(optimizer_time(rows, inputs, *parameters), stages.start)
     exchanged = _exchanged(plans, stages, units, stage_time, parameters, inputs)
-    nothing = np.zeros(len(plans))
     return Waterfall(
         compute_s=count * (work.forward.total + work.backward.total),
         exposed_tp_s=count * (work.exposed_forward.tensor + work.exposed_backward.tensor),
         exposed_cp_s=count * (work.exposed_forward.context + work.exposed_backward.context),
-        exposed_ep_s=nothing,
+        exposed_ep_s=count * (work.exposed_forward.expert + work.exposed_backward.expert),
         exposed_pp_s=exposed_pipeline_time(plans, inputs, work.total),
         exposed_dp_s=exchanged,
         bubble_s=np.where(plans.pp > 1, schedules.bubble_time(plans.schedule, work.total, whole_model, plans.vpp), 0.0),
@@ -100,7 +99,7 @@ def _waterfall(
 
 
 def _exchanged(
-    plans: Plans, stages: Stages, units: Units, stage_time: UnitTime, parameters: FloatColumn, inputs: Inputs
+    plans: Plans, stages: Stages, units: Units, stage_time: UnitTime, parameters: StageParameters, inputs: Inputs
 ) -> FloatColumn:
     """Exposed seconds per step of what data parallelism exchanges, on the stage where it is most."""
     forward = stage_time.forward_total + stage_time.host_forward
@@ -109,7 +108,9 @@ def _exchanged(
     gathered = gathers_weights(plans, inputs)
     exchanged: FloatColumn = np.zeros(len(stages.plan))
     if not gathered.all():
-        exchanged = exposed_data_time(rows, inputs, parameters, forward, backward, stages.stage)
+        exchanged = exposed_data_time(
+            rows, inputs, parameters.dense, forward, backward, stages.stage, parameters.experts
+        )
     if gathered.any():
         exchanged = np.where(gathered[stages.plan], _sharded(plans, stages, units, inputs), exchanged)
     worst: FloatColumn = np.maximum.reduceat(exchanged, stages.start) + tied_embedding_time(plans, inputs)
@@ -127,9 +128,10 @@ def _sharded(plans: Plans, stages: Stages, units: Units, inputs: Inputs) -> Floa
     exposed: FloatColumn = times.forward * gather + again + times.scatters * scatter
     exposed = exposed + gather_copies_time(rows, inputs, ends, 1.0 * runtime.keeps_ends_gathered)
     kept = runtime.keeps_last_layer_gathered * plans.pp / inputs.model.num_layers
-    for kind, (count, time) in enumerate(zip(units.layer_parameters, units.layers, strict=True)):
+    for kind, time in enumerate(units.layers):
         passes = time.forward_total + time.host_forward, time.backward_total + time.host_backward
-        layer = exposed_sharded_time(plans, inputs, count, *passes, kept)
+        count, experts = units.layer_parameters[kind], units.expert_parameters[kind]
+        layer = exposed_sharded_time(plans, inputs, count, *passes, kept, experts)
         exposed = exposed + stages.layers[:, kind] * layer[plan]
     return exposed
 

@@ -9,19 +9,21 @@ import numpy as np
 
 from meshwright.arrays import Floats, IntColumn, Ints, Numbers
 from meshwright.cost.comms.context import context_time
+from meshwright.cost.comms.experts import exposed_exchange_time
 from meshwright.cost.comms.tensor import TensorTime, embedding_tensor_time, head_tensor_time, layer_tensor_time
 from meshwright.cost.compute.ends import EndTime, embedding_time, head_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.work import Work
-from meshwright.cost.memory.activations import LayerMemory, head_memory, layer_memory, token_bytes
-from meshwright.cost.memory.parameters import layer_parameters
+from meshwright.cost.memory.activations import LayerMemory, layer_memory
+from meshwright.cost.memory.ends import head_memory, token_bytes
+from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
 from meshwright.cost.tree import combined
 from meshwright.distinct import on_distinct
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 
-SHAPE = ("tp", "sp", "cp", "context_exchange", "micro_batch", "recompute")
+SHAPE = ("tp", "sp", "cp", "context_exchange", "ep", "etp", "micro_batch", "recompute")
 """The columns of a plan on which the cost of one layer depends."""
 
 
@@ -30,6 +32,7 @@ class Exposed(NamedTuple):
 
     tensor: Floats = 0.0
     context: Floats = 0.0
+    expert: Floats = 0.0
 
     @property
     def total(self) -> Floats:
@@ -90,7 +93,9 @@ class Units(NamedTuple):
     embedding: UnitTime
     head: UnitTime
     layer_parameters: tuple[Ints, ...]
-    """Per layer kind, on one rank."""
+    """Per layer kind, on one rank, without routed experts."""
+    expert_parameters: tuple[Ints, ...]
+    """Per layer kind, on one rank: of routed experts."""
     layer_memory: tuple[LayerMemory, ...]
     """Per layer kind, bytes."""
     head_memory: LayerMemory
@@ -98,11 +103,11 @@ class Units(NamedTuple):
 
 
 def unit_costs(plans: Plans, inputs: Inputs) -> Units:
-    """The unit costs of every plan, evaluated once per distinct shape: tp, sp, cp, micro-batch, recompute, and the axes
-    that the rank order numbers before tp.
+    """The unit costs of every plan, evaluated once per distinct shape: the columns of `SHAPE`, and the axes that the
+    rank order numbers before tp.
     """
     order = inputs.runtime.rank_order
-    names = dict.fromkeys((*SHAPE, *(axis for axis in order[: order.index("tp")] if axis != "ep")))
+    names = dict.fromkeys((*SHAPE, *order[: order.index("tp")]))
 
     def price(*columns: IntColumn) -> Units:
         return _price(Plans.filled(**dict(zip(names, columns, strict=True))), inputs)
@@ -118,6 +123,7 @@ def _price(shapes: Plans, inputs: Inputs) -> Units:
         embedding=_end(embedding, embedding_tensor_time(shapes, inputs)),
         head=_end(head, head_tensor_time(shapes, inputs, head)),
         layer_parameters=tuple(layer_parameters(shapes, inputs, kind) for kind in kinds),
+        expert_parameters=tuple(expert_parameters(shapes, inputs, kind) for kind in kinds),
         layer_memory=tuple(layer_memory(shapes, inputs, kind) for kind in kinds),
         head_memory=head_memory(shapes, inputs),
         token_bytes=token_bytes(shapes, inputs),
@@ -131,12 +137,12 @@ def _end(time: EndTime, tensor: TensorTime) -> UnitTime:
 def _layer(shapes: Plans, inputs: Inputs, kind: LayerKind) -> UnitTime:
     layer = layer_time(shapes, inputs, kind)
     tensor: TensorTime = layer_tensor_time(shapes, inputs, kind, layer)
-    context = context_time(shapes, inputs, kind, layer)
+    context, expert = context_time(shapes, inputs, kind, layer), exposed_exchange_time(shapes, inputs, kind, layer)
     time = UnitTime(
         layer.forward,
         layer.recompute.plus(layer.backward),
-        Exposed(tensor.forward, context.forward),
-        Exposed(tensor.backward, context.backward),
+        Exposed(tensor.forward, context.forward, expert.forward),
+        Exposed(tensor.backward, context.backward, expert.backward),
     )
     issue = inputs.runtime.host_s_per_layer
     stalled, again = (np.maximum(issue - busy, 0.0) for busy in (time.forward_total, time.backward_total))

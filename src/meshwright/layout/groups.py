@@ -51,6 +51,14 @@ def sharding_ranks(plan: Layout) -> Ints:
     return plan.dp * plan.cp // plan.dp_replicate
 
 
+def expert_sharding_ranks(plan: Layout) -> Ints:
+    """Ranks over which ZeRO divides the routed experts: EDP / dp_replicate, at least one. plan: scalar or array (n,).
+
+    Returns a count. Source: Megatron-LM, parallel_state.py (expert data parallel group).
+    """
+    return np.maximum(expert_data_ranks(plan) // plan.dp_replicate, 1)
+
+
 class ContextSplit(NamedTuple):
     """How context-parallel ranks divide one sequence; c = heads x ring."""
 

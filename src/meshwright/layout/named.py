@@ -33,8 +33,9 @@ def plan_of(
     """The plan with these degrees; not yet held against the runtime's rules.
 
     sp: None turns it on where tp > 1 and the runtime has it; dp: None takes what the other degrees leave of the
-    cluster; zero: None takes the runtime's last stage where dp > 1. Micro-batches follow from the global batch.
-    context_exchange: None takes the runtime's first. Raises `InvalidInput` for an unknown name.
+    cluster; zero: None takes the runtime's last stage where dp x cp > 1, with pp > 1 at most 1 if it has that;
+    context_exchange: None takes the runtime's first. Micro-batches follow from the global batch. Raises `InvalidInput`
+    for an unknown name.
     """
     runtime, replica = inputs.runtime, tp * cp * pp
     exchange = context_exchange or (*runtime.context_exchanges, "ring")[0]
@@ -49,7 +50,7 @@ def plan_of(
         dp=dp,
         ep=ep,
         etp=etp,
-        zero=(runtime.zero_stages[-1] if dp > 1 else 0) if zero is None else zero,
+        zero=_usual_stage(inputs, dp * cp, pp) if zero is None else zero,
         dp_replicate=dp_replicate,
         micro_batch=micro_batch,
         num_microbatches=max(inputs.job.global_batch // max(micro_batch * dp, 1), 1),
@@ -58,6 +59,14 @@ def plan_of(
         recompute=_code(RECOMPUTE_NAMES, "recompute", recompute),
         schedule=Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B,
     )
+
+
+def _usual_stage(inputs: Inputs, ranks: int, pp: int) -> int:
+    """The runtime's last ZeRO stage that goes with the pipeline: gradients and weights stay whole beside one."""
+    stages = inputs.runtime.zero_stages
+    if ranks < 2:
+        return 0
+    return max((stage for stage in stages if stage < 2), default=stages[0]) if pp > 1 else stages[-1]
 
 
 def _code(names: dict[Code, str], what: str, given: str) -> Code:

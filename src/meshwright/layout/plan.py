@@ -121,6 +121,7 @@ class Plan:
         """As people write it: `tp8 sp pp2 vpp4 dp4 zero1 mbs1 m64`."""
         exchange = f"cp{self.cp} {CONTEXT_EXCHANGE_NAMES[self.context_exchange].replace('_', '-')}"
         degrees = [f"tp{self.tp}", "sp" if self.sp else "", exchange if self.cp > 1 else ""]
+        degrees += [f"ep{self.ep}" if self.ep > 1 else "", f"etp{self.etp}" if self.etp > 1 else ""]
         degrees += [f"pp{self.pp}", f"vpp{self.vpp}" if self.vpp > 1 else ""]
         ends = {(True, True): "ends-as-layers", (True, False): "embedding-as-layer", (False, True): "head-as-layer"}
         degrees.append(ends.get((self.embedding_as_layer, self.head_as_layer), ""))

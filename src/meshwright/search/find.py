@@ -12,7 +12,7 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.device import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.errors import IllegalPlan
-from meshwright.layout.legality import check, faults, require_modelled
+from meshwright.layout.legality import check, faults
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.rank import order
@@ -66,7 +66,6 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Foun
     top: how many of the best to keep. Raises `NotModelled` for a model that is not planned yet, `IllegalPlan` when the
     runtime refuses every plan.
     """
-    require_modelled(inputs)
     started = time.perf_counter()
     total = sum(map(len, space(inputs)))
     tally = _Tally()

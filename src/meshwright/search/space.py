@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, ContextExchange, Plan, Schedule
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import Experts
 
 SHORTEST_SLICE = 256
 """Tokens of one sequence that a context-parallel rank holds at least."""
@@ -36,7 +38,8 @@ def space(inputs: Inputs) -> Iterator[Plans]:
     layers (1 where layers do not divide); micro-batch: the divisors of a replica's batch (1 where the batch does not
     divide, so that the rule can refuse it); sequence parallelism where tp > 1; ZeRO stages of the runtime where
     dp cp > 1, over all ranks or, with hybrid sharding, groups that end where a level of links does; its recompute
-    kinds. One table per split.
+    kinds; ep: the common divisors of the experts and the ranks that hold one pipeline stage, with etp 1 or tp. One
+    table per split.
     """
     for split in _splits(inputs):
         yield _around(split, inputs)
@@ -68,7 +71,7 @@ def _around(split: _Split, inputs: Inputs) -> Plans:
     runtime, batch = inputs.runtime, inputs.job.global_batch
     recompute = [code for code, name in RECOMPUTE_NAMES.items() if name in runtime.recompute]
     sequence_parallel = (0, 1) if split.tp > 1 and runtime.sequence_parallel else (0,)
-    sharding, exchanges = _sharding(split, inputs), _exchanges(split, inputs)
+    sharding, exchanges, grids = _sharding(split, inputs), _exchanges(split, inputs), _expert_grids(split, inputs)
     choices = (
         _chunks(split, inputs),
         divisors(batch // split.dp) if batch % split.dp == 0 else [1],
@@ -76,15 +79,19 @@ def _around(split: _Split, inputs: Inputs) -> Plans:
         exchanges,
         recompute,
         sequence_parallel,
+        range(len(grids)),
     )
     grid = np.meshgrid(*choices, indexing="ij")
-    vpp, micro_batch, shards, exchange, again, sp = (np.ravel(axis).astype(np.int64) for axis in grid)
+    vpp, micro_batch, shards, exchange, again, sp, experts = (np.ravel(axis).astype(np.int64) for axis in grid)
     zero, dp_replicate = np.array(sharding)[shards].T
+    ep, etp = np.array(grids)[experts].T
     return Plans.filled(
         **{name: np.full(len(vpp), value) for name, value in split._asdict().items()},
         sp=sp,
         context_exchange=exchange,
         vpp=vpp,
+        ep=ep,
+        etp=etp,
         zero=zero,
         dp_replicate=dp_replicate,
         micro_batch=micro_batch,
@@ -109,6 +116,15 @@ def _exchanges(split: _Split, inputs: Inputs) -> list[int]:
     plan = Plan(tp=split.tp, cp=split.cp, pp=split.pp, dp=split.dp, context_exchange=ContextExchange.HIERARCHICAL)
     mixed = 1 < context_split(plan, inputs).heads < split.cp
     return [int(code) for code in known if mixed or code != ContextExchange.HIERARCHICAL]
+
+
+def _expert_grids(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
+    """Every (ep, etp) that divides tp cp dp and the experts: etp 1 or tp."""
+    counts = [kind.feed_forward.count for kind in inputs.model.layer_kinds if isinstance(kind.feed_forward, Experts)]
+    if not counts:
+        return [(1, 1)]
+    ranks, experts = split.tp * split.cp * split.dp, math.gcd(*counts)
+    return [(ep, etp) for etp in sorted({1, split.tp}) for ep in divisors(math.gcd(ranks // etp, experts))]
 
 
 def _sharding(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:

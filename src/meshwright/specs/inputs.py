@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Never, Self
+from typing import ClassVar, Self
 
 from pydantic import model_validator
 
-from meshwright.errors import Fault, InvalidSpec, NotModelled, quoted
+from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.job import PRECISIONS, Job
@@ -30,10 +30,6 @@ class Inputs(Spec):
     cluster: Cluster
     job: Job
     runtime: Runtime
-
-    def __init__(self, /, *values: Never, **fields: Any) -> None:
-        super().__init__(*values, **fields)
-        _require_priced(self.recipe)
 
     @property
     def recipe(self) -> Precision:
@@ -84,10 +80,3 @@ class Inputs(Spec):
         if count > MAX_PARAMETERS:
             most = format_count(MAX_PARAMETERS)
             yield Fault("model", f"has {format_count(count)} parameters; at most {most} are planned for")
-
-
-def _require_priced(recipe: Precision) -> None:
-    """Raise `NotModelled` for a recipe whose costs are not priced yet."""
-    if recipe.quantises:
-        priced = ", ".join(name for name in PRECISIONS if not read_precision(name).quantises)
-        raise NotModelled(f"precision {quoted(recipe.id)} is not modelled yet; modelled: {priced}")

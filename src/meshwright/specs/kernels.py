@@ -90,6 +90,14 @@ class ExpertExchangeConstants(Spec):
     """What in here is an assumption rather than a fit, for users of models with experts."""
 
 
+class GroupedCosts(Spec):
+    """Time of grouped products (one kernel for many experts) over plain ones of the same tiles."""
+
+    forward: Annotated[float, Field(ge=1, le=100)]
+    input_gradient: Annotated[float, Field(ge=1, le=100)]
+    weight_gradient: Annotated[float, Field(ge=1, le=100)]
+
+
 class Kernels(Spec):
     """The kernel and collective constants of one accelerator."""
 
@@ -99,6 +107,7 @@ class Kernels(Spec):
     low_precision: dict[Literal["fp8", "fp4"], GemmConstants] = {}
     """Of products of 8- and 4-bit operands that give bf16 or fp16, quantisation apart."""
     attention: AttentionConstants
+    grouped: GroupedCosts
     elementwise_efficiency: Fraction
     """Share of the memory bandwidth that element-wise and norm kernels reach."""
     collectives: dict[Operation, Annotated[tuple[CollectiveConstants, ...], Field(min_length=1)]] = {}

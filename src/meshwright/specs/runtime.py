@@ -25,6 +25,8 @@ class Overlap(Spec):
     """Forward and output-gradient collectives beside their own matrix product (userbuffers, async TP)."""
     tensor_parallel_backward: Share
     """Input re-gather beside the input-gradient product, and its reduction beside the weight-gradient product."""
+    expert: Share
+    """Exchanges of experts beside the opposite pass of another micro-batch."""
     context: Share
     """Messages of ring attention beside the attention of the piece that has arrived."""
     pipeline: Share

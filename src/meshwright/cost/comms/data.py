@@ -6,7 +6,7 @@ import numpy as np
 
 from meshwright.arrays import Floats, Ints, Numbers
 from meshwright.cost.comms.collectives import collective_time
-from meshwright.cost.comms.group import data_group, replica_group, sharding_group
+from meshwright.cost.comms.group import data_group, expert_data_group, replica_group, sharding_group
 from meshwright.cost.comms.group import group as group_of
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.element import HALF_BYTES
@@ -17,7 +17,13 @@ from meshwright.specs.inputs import Inputs
 
 
 def exposed_data_time(
-    plan: Layout, inputs: Inputs, parameters: Numbers, forward: Floats, backward: Floats, stage: Ints
+    plan: Layout,
+    inputs: Inputs,
+    parameters: Numbers,
+    forward: Floats,
+    backward: Floats,
+    stage: Ints,
+    experts: Numbers = 0,
 ) -> Floats:
     """Exposed seconds per step of one stage's gradients and parameters, where weights are not gathered for each layer.
 
@@ -29,8 +35,9 @@ def exposed_data_time(
     backward earlier by the passes of the stages before it. Interleaved, each of v chunks goes whole as soon as the pp
     micro-batches of its last group are done, beside the passes of the other chunks: a window of pp (v - 1) / v passes.
 
-    parameters: on the rank; forward, backward: compute of one micro-batch on the stage, seconds; stage: 0 first;
-    scalar or array (n,). Returns seconds.
+    plan: scalar or array (n,); parameters: on the rank, without routed experts; forward, backward: compute of one
+    micro-batch on the stage, seconds; stage: 0 first; experts: parameters of routed experts on the rank, summed over
+    fewer ranks; scalar or array (n,). Returns seconds.
     Source: Megatron-LM, distributed_data_parallel.py and schedules.py (enable_grad_sync, param_sync_func).
     """
     runtime, cluster, group = inputs.runtime, inputs.cluster, data_group(plan, inputs)
@@ -43,7 +50,11 @@ def exposed_data_time(
     scattered = pieces * collective_time("reduce_scatter", gradients / pieces, shards, cluster)
     scattered = scattered + pieces * replicas_time(plan, inputs, gradients / pieces)
     collected = pieces * collective_time("all_gather", weights / pieces, shards, cluster)
-    sharded = np.greater(plan.zero, 0)
+    alike, sharded = expert_data_group(plan, inputs), np.greater(plan.zero, 0)
+    routed, fetched = 1.0 * inputs.gradient_bytes * experts, 1.0 * HALF_BYTES * experts
+    summed = summed + pieces * collective_time("all_reduce", routed / pieces, alike, cluster)
+    scattered = scattered + pieces * collective_time("reduce_scatter", routed / pieces, alike, cluster)
+    collected = collected + pieces * collective_time("all_gather", fetched / pieces, alike, cluster)
     reduced, gathered = np.where(sharded, scattered, summed), np.where(sharded, collected, 0.0)
     every = np.where(np.equal(plan.zero, 2), plan.num_microbatches - 1.0, 0.0)
     passes = np.where(interleaved, plan.pp * (plan.vpp - 1) / plan.vpp, 1.0)

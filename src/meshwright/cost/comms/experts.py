@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from meshwright.arrays import Floats, Numbers
 from meshwright.cost.comms.all_to_all import all_to_all_time
 from meshwright.cost.comms.collectives import collective_time
 from meshwright.cost.comms.fused import fused_time
 from meshwright.cost.comms.group import expert_group, expert_set_group, expert_tensor_group
+from meshwright.cost.comms.overlap import exposed_time
+from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.expert_rows import routed_rows
+from meshwright.cost.shard import residual_tokens
+from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
@@ -23,6 +29,31 @@ class Exchange(NamedTuple):
     """Tokens to their experts."""
     combine: Floats
     """Results back to their tokens."""
+
+
+class ExchangeTime(NamedTuple):
+    """Exposed seconds of the exchanges of one layer and micro-batch; each field scalar or array (n,)."""
+
+    forward: Floats
+    backward: Floats
+    """With what recomputation sends again."""
+
+
+def exposed_exchange_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime) -> ExchangeTime:
+    """Exposed seconds of bringing tokens to their experts and back, in both directions; nothing for a dense layer.
+
+    Dispatch and combine once forward and once backward, beside the opposite pass of another micro-batch where the
+    runtime overlaps them; full recomputation repeats the forward ones.
+    plan: scalar or array (n,); layer: its compute, for the windows. Returns seconds.
+    Source: Megatron-LM, --overlap-moe-expert-parallel-comm.
+    """
+    if not kind.is_moe:
+        return ExchangeTime(0.0, 0.0)
+    time = sum(expert_exchange_time(plan, inputs, kind, residual_tokens(plan, inputs), HALF_BYTES))
+    share = inputs.runtime.overlap.expert
+    forward = exposed_time(time, layer.backward.total, share, 0.0, inputs)
+    backward = exposed_time(time, layer.forward.total, share, 0.0, inputs)
+    return ExchangeTime(forward, backward + np.where(np.equal(plan.recompute, Recompute.FULL), forward, 0.0))
 
 
 def expert_exchange_time(

@@ -9,7 +9,7 @@ import numpy as np
 from meshwright.arrays import Bools, Floats, Ints, Numbers
 from meshwright.cost.comms.collectives import collective_time
 from meshwright.cost.comms.data import replicas_time
-from meshwright.cost.comms.group import sharding_group
+from meshwright.cost.comms.group import expert_data_group, sharding_group
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.element import HALF_BYTES
@@ -63,7 +63,13 @@ def sharded_collectives(plan: Layout, inputs: Inputs) -> Gathers:
 
 
 def exposed_sharded_time(
-    plan: Layout, inputs: Inputs, parameters: Numbers, forward: Floats, backward: Floats, kept: Numbers
+    plan: Layout,
+    inputs: Inputs,
+    parameters: Numbers,
+    forward: Floats,
+    backward: Floats,
+    kept: Numbers,
+    experts: Numbers = 0,
 ) -> Floats:
     """Exposed seconds per step of the exchange of one layer's weights and gradients.
 
@@ -72,11 +78,12 @@ def exposed_sharded_time(
     windows of one layer's passes, as often as `gathers_per_step` says; and the copies of `gather_copies_time`.
 
     plan: scalar or array (n,); parameters: P of the layer on the rank before data parallelism; forward, backward: its
-    passes of one micro-batch, seconds; kept: share of such layers that stay gathered until their backward, 0 to 1.
-    Returns seconds. Source: Zhao et al., arXiv:2304.11277, section 3.3.
+    passes of one micro-batch, seconds; kept: share of such layers that stay gathered until their backward, 0 to 1;
+    experts: parameters of its routed experts on the rank. Returns seconds.
+    Source: Zhao et al., arXiv:2304.11277, section 3.3.
     """
-    gathered, scattered = sharded_exchange_time(plan, inputs, parameters)
-    copied = gather_copies_time(plan, inputs, parameters, kept)
+    gathered, scattered = sharded_exchange_time(plan, inputs, parameters, experts)
+    copied = gather_copies_time(plan, inputs, parameters + experts, kept)
     times, share = gathers_per_step(plan, inputs), inputs.runtime.overlap.data_parallel
     again = np.where(np.greater(times.backward, 0), gathered * (1 - kept), 0.0)
     alone = np.maximum(times.backward - times.scatters, 0)
@@ -98,14 +105,19 @@ def gather_copies_time(plan: Layout, inputs: Inputs, parameters: Numbers, kept: 
     return elementwise_time(moved * parameters, inputs.cluster.accelerator) * inputs.cluster.site_derate
 
 
-def sharded_exchange_time(plan: Layout, inputs: Inputs, parameters: Numbers) -> tuple[Floats, Floats]:
+def sharded_exchange_time(
+    plan: Layout, inputs: Inputs, parameters: Numbers, experts: Numbers = 0
+) -> tuple[Floats, Floats]:
     """Seconds of one all-gather of 2-byte weights and one reduce-scatter of gradients, with the sum over replicas.
 
-    plan: scalar or array (n,); parameters: on the rank before data parallelism. Returns seconds.
-    Source: Zhao et al., arXiv:2304.11277, section 3.
+    plan: scalar or array (n,); parameters: on the rank before data parallelism, without routed experts; experts: those
+    of routed experts, which fewer ranks hold alike. Returns seconds. Source: Zhao et al., arXiv:2304.11277, section 3.
     """
-    group, gradients = sharding_group(plan, inputs), 1.0 * inputs.gradient_bytes * parameters
+    group, gradients, cluster = sharding_group(plan, inputs), 1.0 * inputs.gradient_bytes * parameters, inputs.cluster
+    gathered = collective_time("all_gather", 1.0 * HALF_BYTES * parameters, group, cluster)
+    scattered = collective_time("reduce_scatter", gradients, group, cluster) + replicas_time(plan, inputs, gradients)
+    alike, routed = expert_data_group(plan, inputs), 1.0 * experts
     return (
-        collective_time("all_gather", 1.0 * HALF_BYTES * parameters, group, inputs.cluster),
-        collective_time("reduce_scatter", gradients, group, inputs.cluster) + replicas_time(plan, inputs, gradients),
+        gathered + collective_time("all_gather", HALF_BYTES * routed, alike, cluster),
+        scattered + collective_time("reduce_scatter", inputs.gradient_bytes * routed, alike, cluster),
     )

@@ -13,7 +13,7 @@ from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.compute.ends import EndTime
 from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
-from meshwright.cost.shard import dense_feed_forward, qkv_width, tokens
+from meshwright.cost.shard import dense_block, qkv_width, tokens
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -64,20 +64,22 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
 
     With sequence parallelism two all-gathers and two reduce-scatters in each direction, and two more all-gathers in
     backward where the runtime keeps inputs sharded. Without, two all-reduces forward and in backward one for every
-    column-parallel product: two where projections are fused, else one each for q, k, v, gate and up. Full recomputation
-    repeats the forward, in some runtimes without its last reduction.
+    column-parallel product: two where projections are fused, else one each for q, k, v, gate and up. Layers of experts
+    without a shared one have the attention's half of these alone. Full recomputation repeats the forward, in some
+    runtimes without its last reduction.
     plan: scalar or array (n,). Returns counts. Source: Megatron-LM, tensor_parallel/layers.py; torch.distributed.tensor
     2.13, counted on fake processes.
     """
     runtime, sequence = inputs.runtime, np.asarray(plan.sp, dtype=bool)
-    separate = 4 + dense_feed_forward(kind).gated
-    products = 2 if runtime.fused_projections else separate
+    block = dense_block(kind)
+    halves, separate = 1 + (block is not None), 3 + (1 + block.gated if block else 0)
+    products = halves if runtime.fused_projections else separate
     full = np.equal(plan.recompute, Recompute.FULL)
-    forward = Collectives(np.where(sequence, 2, 0), np.where(sequence, 2, 2))
+    forward = Collectives(np.where(sequence, halves, 0), halves + 0 * plan.tp)
     return LayerCollectives(
         forward,
-        Collectives(np.where(sequence, 2, 0), np.where(sequence, 2, products)),
-        np.where(sequence & runtime.regathers_inputs, 2, 0),
+        Collectives(np.where(sequence, halves, 0), np.where(sequence, halves, products)),
+        np.where(sequence & runtime.regathers_inputs, halves, 0),
         Collectives(full * forward.gathers, full * (forward.reductions - runtime.checkpoint_stops_early)),
     )
 
@@ -93,18 +95,18 @@ def layer_tensor_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
 
     plan: scalar or array (n,); layer: its compute, for the windows. Returns seconds.
     """
-    exchange, overlap = _exchange(plan, inputs), inputs.runtime.overlap
+    exchange, overlap = _layer_exchange(plan, inputs, kind), inputs.runtime.overlap
     counts, (gathered, scattered) = layer_collectives(plan, inputs, kind), _split_heads(plan, inputs, kind)
     product, share = layer.forward.gemm / 4, overlap.tensor_parallel
     forward = gathered + _pass_time(counts.forward, exchange, product, share, inputs)
     repeated = _pass_time(counts.recompute, exchange, product, share, inputs)
     gradient = counts.backward.gathers * _hidden(exchange.enter, layer.backward.gemm / 4, share, inputs)
     backward = gradient + scattered + repeated + np.where(plan.recompute == Recompute.FULL, gathered, 0.0)
-    share = overlap.tensor_parallel_backward
-    for window in layer.column_input_gradient:
-        backward = backward + _hidden(counts.regathers / 2 * exchange.enter, window, share, inputs)
-    for window in layer.column_weight_gradient:
-        backward = backward + _hidden(counts.backward.reductions / 2 * exchange.leave, window, share, inputs)
+    share, halves = overlap.tensor_parallel_backward, 1 + (dense_block(kind) is not None)
+    for column in layer.columns[:halves]:
+        again, left = counts.regathers / halves, counts.backward.reductions / halves
+        backward = backward + _hidden(again * exchange.enter, column.input_gradient, share, inputs)
+        backward = backward + _hidden(left * exchange.leave, column.weight_gradient, share, inputs)
     return TensorTime(forward, backward)
 
 
@@ -150,6 +152,16 @@ def _exchange(plan: Layout, inputs: Inputs) -> _Exchange:
             collective_time("all_reduce", size, group, inputs.cluster),
         ),
     )
+
+
+def _layer_exchange(plan: Layout, inputs: Inputs, kind: LayerKind) -> _Exchange:
+    """Of one layer: latent attention gathers its compressed queries, keys and values in place of the hidden ones."""
+    exchange, latent, hidden = _exchange(plan, inputs), kind.attention.latent, inputs.model.hidden_size
+    if latent is None:
+        return exchange
+    halves = 1 + (dense_block(kind) is not None)
+    width = (latent.query_rank or hidden) + latent.kv_rank + latent.rope_head_dim
+    return exchange._replace(enter=exchange.enter * (width / hidden + halves - 1) / halves)
 
 
 def _split_heads(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Floats, Floats]:

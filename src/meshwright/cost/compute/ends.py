@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from meshwright.arrays import Floats
 from meshwright.cost.compute.elementwise import elementwise_time
-from meshwright.cost.compute.layer import linear_time
+from meshwright.cost.compute.passes import norm_passes
+from meshwright.cost.compute.products import linear_time
 from meshwright.cost.compute.work import NO_WORK, Work
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_shard
 from meshwright.layout.plans import Layout
@@ -51,8 +52,8 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     normed = residual_tokens(plan, inputs) * hidden
     logits = 1.0 * rows * vocabulary
     entropy = runtime.cross_entropies[runtime.cross_entropy]
-    head = linear_time(rows, vocabulary, hidden, inputs)
-    norm = runtime.traffic.rms_norm if inputs.model.norm == "rms" else runtime.traffic.layer_norm
+    head = linear_time(rows, vocabulary, hidden, inputs, half=True)
+    norm = norm_passes(inputs)
     forward_bytes = norm.forward * normed + entropy.forward_bytes * logits
     backward_bytes = norm.backward * normed + entropy.backward_bytes * logits
     forward = Work(head.forward, 0.0 * normed, elementwise_time(forward_bytes, accelerator))

@@ -23,13 +23,24 @@ class EndParameters(NamedTuple):
 
 
 def layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
-    """Parameters of one layer of a kind on one rank.
+    """Parameters of one layer of a kind on one rank, without those of routed experts.
 
     Column- and row-parallel weights are divided by t, also keys and values where t exceeds their heads; norms and the
     biases behind a row-parallel weight stand on every rank (Megatron-LM, tensor_parallel/layers.py).
     plan: scalar or array (n,). Returns a count. Megatron-core's own GPTModel holds exactly as many.
     """
-    return _on_rank(layer_weights(inputs.model, kind), plan, inputs)
+    weights = (weight for weight in layer_weights(inputs.model, kind) if weight.part != "experts")
+    return _on_rank(weights, plan, inputs)
+
+
+def expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
+    """Parameters of the routed experts of one layer of a kind on one rank: E / ep of them, each divided by etp.
+
+    plan: scalar or array (n,). Returns a count; 0 for a dense layer.
+    Source: Megatron-LM, core/transformer/moe/experts.py.
+    """
+    whole = sum(weight.elements for weight in layer_weights(inputs.model, kind) if weight.part == "experts")
+    return whole // (plan.ep * plan.etp)
 
 
 def end_parameters(plan: Layout, inputs: Inputs) -> EndParameters:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +12,10 @@ from meshwright.arrays import FloatColumn, Floats, Ints
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.memory.device import communicator_bytes
 from meshwright.cost.memory.parameters import end_parameters
-from meshwright.cost.memory.states import state_bytes
+from meshwright.cost.memory.states import States, state_bytes
+from meshwright.cost.tree import combined
 from meshwright.cost.unit import Units
+from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
@@ -59,30 +63,58 @@ class Components(NamedTuple):
         return Components(*(part[index] for part in self))
 
 
-def stage_parameters(plans: Plans, stages: Stages, units: Units, inputs: Inputs) -> FloatColumn:
+class StageParameters(NamedTuple):
+    """Parameters on one rank of every stage, before data parallelism; counts, shape (r,)."""
+
+    dense: FloatColumn
+    """Everything that all ranks of the data-parallel group hold."""
+    experts: FloatColumn
+    """Routed experts, which fewer ranks hold alike."""
+
+
+def stage_parameters(plans: Plans, stages: Stages, units: Units, inputs: Inputs) -> StageParameters:
     """Parameters on one rank of every stage, shape (r,)."""
-    ends = end_parameters(plans, inputs)
-    count: FloatColumn = stages.embedding * ends.embedding[stages.plan] + stages.head * ends.head[stages.plan] * 1.0
-    for kind, parameters in enumerate(units.layer_parameters):
-        count = count + stages.layers[:, kind] * parameters[stages.plan]
-    return count
+    embedding, head = end_parameters(plans, inputs)
+    dense: FloatColumn = stages.embedding * embedding[stages.plan] + stages.head * head[stages.plan] * 1.0
+    experts: FloatColumn = np.zeros(len(stages.plan))
+    for kind, (layer, routed) in enumerate(zip(units.layer_parameters, units.expert_parameters, strict=True)):
+        dense = dense + stages.layers[:, kind] * layer[stages.plan]
+        experts = experts + stages.layers[:, kind] * routed[stages.plan]
+    return StageParameters(dense, experts)
 
 
-def stage_memory(plans: Plans, stages: Stages, units: Units, parameters: FloatColumn, inputs: Inputs) -> Components:
+def _states(plans: Plans, stages: Stages, units: Units, parameters: StageParameters, inputs: Inputs) -> States:
+    """Of dense weights and of routed experts together, which ZeRO divides over different groups."""
+    plan, rows = stages.plan, plans.take(stages.plan)
+    dense, experts = (_largest(stages, counts) for counts in (units.layer_parameters, units.expert_parameters))
+    embedding, head = end_parameters(plans, inputs)
+    ends = stages.embedding * embedding[plan] + stages.head * head[plan]
+    whole = state_bytes(rows, inputs, parameters.dense, dense, ends, sharding_ranks(rows))
+    if not inputs.model.is_moe:
+        return whole
+    nothing = np.zeros(len(plan))
+    routed = state_bytes(rows, inputs, parameters.experts, experts, nothing, expert_sharding_ranks(rows))
+    return combined(operator.add, whole, routed)
+
+
+def _largest(stages: Stages, counts: Sequence[Ints]) -> FloatColumn:
+    """Of the layer kinds that a stage holds, the most parameters of one layer, shape (r,)."""
+    largest: FloatColumn = np.zeros(len(stages.plan))
+    for kind, count in enumerate(counts):
+        largest = np.maximum(largest, (stages.layers[:, kind] > 0) * count[stages.plan])
+    return largest
+
+
+def stage_memory(plans: Plans, stages: Stages, units: Units, parameters: StageParameters, inputs: Inputs) -> Components:
     """Bytes of every stage by component.
 
     States as `state_bytes` has them; activations of all micro-batches in flight; at the peak either the working set of
     one layer's backward, with its whole gradients, or, on the last stage, the logits, whichever is larger.
-    parameters: shape (r,). Returns bytes, shape (r,).
+    parameters: columns of shape (r,). Returns bytes, shape (r,).
     Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
     """
     plan, memory = stages.plan, inputs.runtime.memory
-    largest = np.zeros(len(plan))
-    for kind, count in enumerate(units.layer_parameters):
-        largest = np.maximum(largest, (stages.layers[:, kind] > 0) * count[plan])
-    embedding, head = end_parameters(plans, inputs)
-    ends = stages.embedding * embedding[plan] + stages.head * head[plan]
-    states = state_bytes(plans.take(plan), inputs, parameters, largest, ends)
+    states = _states(plans, stages, units, parameters, inputs)
     activations = stages.live_micro_batches * units.token_bytes[plan] + stages.head * units.head_memory.saved[plan]
     working = np.zeros(len(plan))
     for kind, layer in enumerate(units.layer_memory):

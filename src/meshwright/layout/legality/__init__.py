@@ -58,14 +58,14 @@ def unmodelled(plan: Plan, inputs: Inputs) -> list[Fault]:
     """What of one plan is not priced, or not for this runtime, with what is."""
     runtime = inputs.runtime
     schedule, recompute = SCHEDULE_NAMES[plan.schedule], RECOMPUTE_NAMES[plan.recompute]
-    faults = [
-        Fault(axis, f"{getattr(plan, axis)}: this axis is not modelled yet; use {axis} 1")
-        for axis in ("ep", "etp")
-        if getattr(plan, axis) != 1
-    ]
+    faults = []
     if plan.zero not in runtime.zero_stages and (plan.zero or plan.dp * plan.cp > 1):
         stages = ", ".join(map(str, runtime.zero_stages))
         faults.append(Fault("zero", f"ZeRO {plan.zero} is not modelled for {runtime.id}; its stages: {stages}"))
+    if plan.dp_replicate > 1 and not runtime.hybrid_sharding:
+        faults.append(
+            Fault("dp_replicate", f"{plan.dp_replicate} is not modelled for {runtime.id}; use dp_replicate 1")
+        )
     if plan.sp and not runtime.sequence_parallel:
         faults.append(Fault("sp", f"is not modelled for {runtime.id}; use no sp"))
     exchange = CONTEXT_EXCHANGE_NAMES[plan.context_exchange]
@@ -81,7 +81,6 @@ def unmodelled(plan: Plan, inputs: Inputs) -> list[Fault]:
 
 def require_legal(plan: Plan, inputs: Inputs) -> None:
     """Raise `IllegalPlan` with every broken rule, or `NotModelled` for what is not priced yet."""
-    require_modelled(inputs)
     unpriced = unmodelled(plan, inputs)
     if unpriced:
         raise NotModelled("; ".join(f"{fault.where} {fault.what}" for fault in unpriced))
@@ -91,23 +90,6 @@ def require_legal(plan: Plan, inputs: Inputs) -> None:
     broken = faults(plan, inputs)
     if broken:
         raise IllegalPlan(f"plan {plan}", broken)
-
-
-def require_modelled(inputs: Inputs) -> None:
-    """Raise `NotModelled` for a model whose layers are not priced yet."""
-    missing = [
-        what
-        for present, what in (
-            (inputs.model.is_moe, "a mixture of experts"),
-            (inputs.model.is_latent, "multi-head latent attention"),
-        )
-        if present
-    ]
-    if missing:
-        raise NotModelled(
-            f"{inputs.model.name} has {' and '.join(missing)}, which is read and counted but not planned yet; "
-            "dense models with ordinary attention are planned; meshwright model shows its parameters and degrees"
-        )
 
 
 _NAMES = {"sp", "context_exchange", "zero", "embedding_as_layer", "head_as_layer", "recompute", "schedule"}

@@ -15,11 +15,13 @@ from meshwright.specs.model import Experts
 
 
 def _present(plan: Layout, inputs: Inputs) -> Bools:
-    return np.equal(plan.ep, 1) | inputs.model.is_moe
+    return (np.equal(plan.ep, 1) & np.equal(plan.etp, 1)) | inputs.model.is_moe
 
 
 def _present_reason(plan: Plan, inputs: Inputs) -> str:
-    return f"ep {plan.ep}, but {inputs.model.name} has no experts; nearest ep: 1"
+    asked = [(name, degree) for name, degree in (("ep", plan.ep), ("etp", plan.etp)) if degree > 1]
+    given = " and ".join(f"{name} {degree}" for name, degree in asked)
+    return f"{given}, but {inputs.model.name} has no experts; " + "; ".join(f"nearest {name}: 1" for name, _ in asked)
 
 
 def _per_rank(plan: Layout, inputs: Inputs) -> Bools:

@@ -1,0 +1,81 @@
+"""Compute time of a mixture of experts on one rank, for one micro-batch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import Floats, Ints
+from meshwright.cost.compute.products import NO_GEMM, Gemm, grouped_time, linear_time
+from meshwright.cost.element import FP32_BYTES, HALF_BYTES
+from meshwright.cost.expert_rows import routed_experts, routed_rows
+from meshwright.cost.shard import residual_tokens
+from meshwright.layout.plans import Layout
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind
+
+ROUTER_PASSES = 6
+"""Of fp32 numbers per token and expert: logits, scores, the chosen ones and their map."""
+
+
+class ExpertShard(NamedTuple):
+    """Sizes of one layer of experts on one rank, for one micro-batch."""
+
+    tokens: Floats
+    """That enter the layer."""
+    rows: Floats
+    """That its experts compute, on the busiest rank."""
+    experts: Ints
+    """Held by the rank."""
+    ffn: Ints
+    """FFN size of one of them on the rank."""
+    width: Ints
+    """Outputs of its first product, gate and up together."""
+
+
+class ExpertTime(NamedTuple):
+    """Products of the router and the experts, seconds, and bytes that their element-wise kernels move."""
+
+    products: tuple[Gemm, ...]
+    forward_bytes: Floats
+    backward_bytes: Floats
+
+
+def expert_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertShard:
+    """Sizes of one layer of experts on the busiest rank: E / ep of them, each of f / etp, and their routed rows.
+
+    plan: scalar or array (n,). Returns elements and counts.
+    """
+    block, tokens = routed_experts(kind), residual_tokens(plan, inputs)
+    ffn = block.ffn_size // plan.etp
+    rows = routed_rows(plan, inputs, kind, tokens).hottest
+    return ExpertShard(tokens, rows, np.maximum(block.count // plan.ep, 1), ffn, (2 if block.gated else 1) * ffn)
+
+
+def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
+    """Router, grouped products and the passes around them, of one layer and micro-batch; nothing for a dense layer.
+
+    The router runs in half precision; it moves fp32 scores of T E elements six times each way. Permuting writes the R
+    routed rows and reads them again to weigh and sum them; with several experts a rank an all-to-all sorts them once
+    more on both ways. The activation moves the runtime's bytes per element of R f, quantising the recipe's.
+    plan: scalar or array (n,). Returns seconds and bytes. Source: Megatron-LM, core/transformer/moe: router.py,
+    token_dispatcher.py, experts.py (TEGroupedMLP).
+    """
+    if not kind.is_moe:
+        return ExpertTime((NO_GEMM,), 0.0, 0.0)
+    block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
+    traffic = inputs.runtime.traffic
+    passes = traffic.gated_activation if block.gated else traffic.plain_activation
+    sorts = np.where(np.greater(shard.experts, 1) & (inputs.runtime.dispatcher == "all_to_all"), 4, 0)
+    moved = HALF_BYTES * hidden * (shard.rows * (3 + sorts) + shard.tokens)
+    moved = moved + ROUTER_PASSES * FP32_BYTES * shard.tokens * block.count
+    products = (
+        linear_time(shard.tokens, block.count, hidden, inputs, half=True),
+        grouped_time(shard.rows, shard.width, hidden, shard.experts, inputs),
+        grouped_time(shard.rows, hidden, shard.ffn, shard.experts, inputs),
+    )
+    quantised = inputs.recipe.quantise_bytes(inputs.cluster.accelerator) if inputs.recipe.quantises else 0.0
+    forward = shard.rows * (passes.forward * shard.ffn + quantised * (hidden + shard.ffn))
+    backward = shard.rows * (passes.backward * shard.ffn + quantised * (hidden + shard.width))
+    return ExpertTime(products, moved + forward, moved + backward)

@@ -1,0 +1,106 @@
+"""Bytes that the element-wise kernels of one transformer layer move, for one micro-batch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import Floats
+from meshwright.cost.compute.products import Linear
+from meshwright.cost.compute.projections import Projections
+from meshwright.cost.shard import Shard, dense_block
+from meshwright.layout.groups import context_split
+from meshwright.layout.plan import ContextExchange
+from meshwright.layout.plans import Layout
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind
+from meshwright.specs.traffic import Passes
+
+
+class Moved(NamedTuple):
+    """Bytes read and written; each scalar or array (n,)."""
+
+    forward: Floats
+    backward: Floats
+
+
+def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, linears: Projections) -> Moved:
+    """Bytes of norms, residual sums, rotary positions, the dense activation, quantising, and what moves around
+    products and context parallelism.
+
+    plan: scalar or array (n,); shard: sizes on the rank; linears: its linear layers. Returns bytes. Source: the
+    runtime's `elementwise_kernels`, the recipe's `quantise_bytes`.
+    """
+    parts = (
+        _elementwise(inputs, kind, shard),
+        _gradients(inputs, kind, shard),
+        _context(plan, inputs, shard),
+        _quantised(inputs, linears),
+    )
+    return Moved(sum(part.forward for part in parts), sum(part.backward for part in parts))
+
+
+def norm_passes(inputs: Inputs) -> Passes:
+    """The runtime's bytes per element of the model's norms."""
+    traffic = inputs.runtime.traffic
+    return traffic.rms_norm if inputs.model.norm == "rms" else traffic.layer_norm
+
+
+def _elementwise(inputs: Inputs, kind: LayerKind, shard: Shard) -> Moved:
+    traffic, block, latent = inputs.runtime.traffic, dense_block(kind), kind.attention.latent
+    residual = 1.0 * shard.residual_tokens * inputs.model.hidden_size
+    turned = 1.0 * shard.tokens * (shard.query + shard.key)
+    compressed = (latent.query_rank or 0) + latent.kv_rank if latent else 0
+    pieces = [
+        (norm_passes(inputs), kind.norms * residual + compressed * shard.residual_tokens),
+        (traffic.residual, (1 if kind.parallel_residual else 2) * residual),
+        (traffic.rotary, (0 if inputs.model.learned_positions else 1) * turned),
+        (traffic.rms_norm, (0 if kind.attention.qk_norm == "none" else 1) * turned),
+    ]
+    if block:
+        inner = traffic.gated_activation if block.gated else traffic.plain_activation
+        pieces.append((inner, 1.0 * shard.tokens * shard.ffn))
+    return Moved(
+        sum(passes.forward * elements for passes, elements in pieces),
+        sum(passes.backward * elements for passes, elements in pieces),
+    )
+
+
+def _gradients(inputs: Inputs, kind: LayerKind, shard: Shard) -> Moved:
+    """Bias gradients, and the gradients of fused or separate projections."""
+    traffic, block, hidden = inputs.runtime.traffic, dense_block(kind), inputs.model.hidden_size
+    gated = bool(block and block.gated)
+    width = (2 if gated else 1) * shard.ffn
+    biased = kind.attention.qkv_bias * shard.qkv + kind.attention.output_bias * hidden
+    if block and block.bias:
+        biased = biased + width + hidden
+    if inputs.runtime.fused_projections:
+        joined = traffic.split_gradient * (shard.qkv + (width if gated else 0))
+    else:
+        joined = traffic.summed_gradient * hidden * (3 if gated else 2)
+    return Moved(0.0, 1.0 * shard.tokens * (traffic.bias_gradient * biased + joined))
+
+
+def _context(plan: Layout, inputs: Inputs, shard: Shard) -> Moved:
+    """What context parallelism moves on the device.
+
+    A ring adds every piece's output to what it has in fp32, 5 bytes an element because half of the rows take part (in
+    backward the gradients of queries, keys and values); an all-to-all copies its buffers before and after.
+    """
+    split, tokens = context_split(plan, inputs), 1.0 * shard.tokens
+    rings = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 0, split.ring - 1)
+    keys = shard.key + shard.value
+    swapped = np.where(np.greater(split.heads, 1), 8 * tokens * (shard.query + shard.core + keys), 0.0)
+    merged = 5 * tokens * rings
+    return Moved(swapped + merged * shard.core, swapped + merged * (shard.query + keys))
+
+
+def _quantised(inputs: Inputs, linears: Projections) -> Moved:
+    """Inputs of all products forward, gradients of their outputs backward; weights are quantised once a step."""
+    each = inputs.recipe.quantise_bytes(inputs.cluster.accelerator) if inputs.recipe.quantises else 0.0
+    every: tuple[Linear, ...] = (*linears.down, *linears.attention, linears.output, *linears.feed_forward)
+    return Moved(
+        each * sum(1.0 * linear.rows * linear.features for linear in every),
+        each * sum(1.0 * linear.rows * linear.outputs for linear in every),
+    )

@@ -1,0 +1,36 @@
+"""Activations behind the last layer, and what every micro-batch holds beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.arrays import Floats
+from meshwright.cost.element import HALF_BYTES
+from meshwright.cost.memory.activations import LayerMemory
+from meshwright.cost.shard import residual_tokens, tokens, vocabulary_shard
+from meshwright.layout.plans import Layout
+from meshwright.specs.inputs import Inputs
+
+TOKEN_ID_BYTES = 8
+
+
+def head_memory(plan: Layout, inputs: Inputs) -> LayerMemory:
+    """Saved and working bytes behind the last layer: the final norm's input and output, and the logits.
+
+    Logits: the runtime's bytes alive per logit of the vocabulary shard, for one micro-batch; with sequence
+    parallelism the gathered input of the head beside them, saved or gathered again. plan: scalar or array (n,).
+    Returns bytes.
+    """
+    hidden, rows = inputs.model.hidden_size, tokens(plan, inputs)
+    entropy = inputs.runtime.cross_entropies[inputs.runtime.cross_entropy]
+    residual = 1.0 * HALF_BYTES * residual_tokens(plan, inputs) * hidden
+    whole = 1.0 * HALF_BYTES * rows * hidden
+    again = inputs.runtime.regathers_inputs
+    gathered = np.where(plan.sp, whole, 0.0) if again else 0.0
+    logits = entropy.alive_bytes * rows * vocabulary_shard(plan, inputs)
+    return LayerMemory(residual + (residual if again else whole), logits + gathered)
+
+
+def token_bytes(plan: Layout, inputs: Inputs) -> Floats:
+    """Bytes of token ids, labels and positions of one micro-batch, 8 bytes each. Scalar or array (n,)."""
+    return 3.0 * TOKEN_ID_BYTES * tokens(plan, inputs)
