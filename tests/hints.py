@@ -52,4 +52,6 @@ def _named_changes(reason: str) -> list[dict[str, Any]]:
         changes += [{"dp": int(dp), "num_microbatches": int(count)}]
     for field, *values in re.findall(r"(tp|cp|pp|dp) (\d+)(?: or (\d+))? would", reason):
         changes += [{field: int(value)} for value in values if value]
+    for names in re.findall(r"nearest recompute_modules: ([\w,]+)", reason):
+        changes += [{"recompute_modules": names.split(",")}]
     return changes + [change for phrase, change in PHRASES.items() if phrase in reason]

@@ -22,7 +22,7 @@ from meshwright.specs.job import Job
 from meshwright.specs.model import Attention, Experts, LatentAttention, LayerKind, Mlp, Model
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.runtime import read_runtime
+from meshwright.specs.runtime import Runtime, read_runtime
 
 SHARDING = ("torchtitan", "deepspeed", "pytorch-fsdp1", "nanotron", "internevo")
 MEASURED, UNMEASURED = ("h100", "a100", "b200"), ("v100", "mi300x")
@@ -120,8 +120,14 @@ def _with_blocks(model: Model, block: Mlp | Experts) -> Model:
 def question(model: Model, cluster: str | Cluster, runtime: str = "megatron-core", **job: Any) -> Inputs:
     """A model on a cluster under a catalogued runtime; one sequence of 4096 tokens per accelerator and step."""
     where = read_cluster(cluster) if isinstance(cluster, str) else cluster
-    fields = {"sequence_length": 4096, "global_batch": where.num_gpus, "precision": "fp16"} | job
-    return Inputs(model=model, cluster=where, job=Job(**fields), runtime=read_runtime(runtime))
+    framework = read_runtime(runtime)
+    fields = {"sequence_length": 4096, "global_batch": where.num_gpus, "precision": half_precision(framework)} | job
+    return Inputs(model=model, cluster=where, job=Job(**fields), runtime=framework)
+
+
+def half_precision(runtime: Runtime) -> str:
+    """fp16, which every accelerator has, where the runtime has it too."""
+    return "fp16" if "fp16" in runtime.precisions else "bf16"
 
 
 @cache
@@ -221,12 +227,14 @@ class Shown(Inputs):
 def inputs(draw: st.DrawFn) -> Inputs:
     """A random question that has a legal plan: the batch is a multiple of the ranks."""
     cluster = draw(clusters())
+    runtimes = map(read_runtime, ("megatron-core", "megatron-core", "megatron-lm", *SHARDING))
+    peaks = cluster.accelerator.peak_flops
+    runtime = draw(st.sampled_from([each for each in runtimes if half_precision(each) in peaks]))
     job = Job(
         sequence_length=draw(st.sampled_from([512, 1000, 2048, 4096])),
         global_batch=cluster.num_gpus * draw(st.sampled_from([1, 2, 3, 8])),
-        precision="fp16",
+        precision=half_precision(runtime),
     )
-    runtime = read_runtime(draw(st.sampled_from(["megatron-core", "megatron-core", "megatron-lm", *SHARDING])))
     return Shown(model=draw(models()), cluster=cluster, job=job, runtime=runtime)
 
 
@@ -276,13 +284,16 @@ def any_plans(draw: st.DrawFn) -> Plan:
         embedding_as_layer=draw(st.sampled_from([False, False, True])),
         head_as_layer=draw(st.sampled_from([False, False, True])),
         recompute=draw(st.sampled_from([0, 1, 2])),
+        recompute_modules=draw(st.integers(1, 127)),
         schedule=draw(st.sampled_from([0, 1])),
     )
 
 
 def with_experts(given: Inputs, count: int = 12) -> Inputs:
-    """The same question about a mixture of experts."""
-    return given.replace(model=_with_blocks(given.model, Experts(count=count, active=2, ffn_size=1024)))
+    """The same question about a mixture of experts, under a runtime that has such models."""
+    runtime = given.runtime.replace(experts=True)
+    block = Experts(count=count, active=2, ffn_size=1024)
+    return given.replace(runtime=runtime, model=_with_blocks(given.model, block))
 
 
 @st.composite

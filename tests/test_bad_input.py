@@ -235,8 +235,28 @@ JOBS = [
     job("v100-sxm-32gb has no bf16", "fp16", cluster="1x8:v100"),
     job("unknown runtime 'megatron-cor'", "nearest: megatron-core", runtime="megatron-cor"),
     job("unknown runtime 'fsdp'", "pytorch-fsdp1", runtime="fsdp"),
-    job("7 accelerators", "global_batch 64", "nearest global_batch: 63 or 70", cluster="1x7:h100"),
+    job("59 accelerators", "global_batch 64", "nearest global_batch: 59 or 118", cluster="59x1:h100"),
     job("'--top'", "1", top="0"),
+    Case("behaviour without a value", ["'dispatcher' is not KEY=VALUE"], {}, ["--with", "dispatcher"]),
+    Case("unknown behaviour", ["dispacher: is not a field; nearest: dispatcher"], {}, ["--with", "dispacher=fused"]),
+    Case("nested behaviour", ["overlap.exprt", "nearest: expert"], {}, ["--with", "overlap.exprt=1"]),
+    Case("behaviour out of range", ["overlap.expert", "1.5"], {}, ["--with", "overlap.expert=1.5"]),
+    Case("identity", ["version: is no behaviour"], {}, ["--with", "version=2"]),
+    Case(
+        "behaviour that no runtime has",
+        ["the question for every runtime is not valid: - dispacher: is not a field"],
+        {"runtime": "all"},
+        ["--with", "dispacher=fused"],
+        ["nanotron"],
+    ),
+    Case("behaviour twice", ["dropout: is replaced twice"], {}, ["--with", "dropout=true", "--with", "dropout=false"]),
+    job("job.expert_imbalance: is 1.3, but llama-3.1-8b has no experts; leave it out", expert_imbalance="1.3"),
+    job("job.expert_capacity: is 1, but llama-3.1-8b has no experts; leave it out", expert_capacity="1"),
+    job("expert_imbalance", "greater than or equal to 1", "0.5", model="mixtral-8x7b", expert_imbalance="0.5"),
+    job("expert_imbalance", "nan", model="mixtral-8x7b", expert_imbalance="nan"),
+    job("expert_capacity", "greater than 0", model="mixtral-8x7b", expert_capacity="0"),
+    job("capacity of 1.5", "imbalance of 1.3", "one of the two", expert_capacity="1.5", expert_imbalance="1.3"),
+    job("'--expert-imbalance'", "'much'", expert_imbalance="much"),
     job("Missing option", "--model", model=None),
     job("Missing option", "--cluster", cluster=None),
     job("Missing option", "--seq-len", seq_len=None),
@@ -310,7 +330,30 @@ def test_nothing_fits_at_any_size() -> None:
 
 
 def test_the_hint_for_a_batch_that_no_plan_divides_works() -> None:
-    message = refused(asked("plan", *question(cluster="1x7:h100")))
+    message = refused(asked("plan", *question(cluster="59x1:h100")))
     found = re.search(r"nearest global_batch: (\d+) or (\d+)", message)
     assert found
-    assert [asked("plan", *question(cluster="1x7:h100", global_batch=batch)).code for batch in found.groups()] == [0, 0]
+    assert [asked("plan", *question(cluster="59x1:h100", global_batch=batch)).code for batch in found.groups()] == [
+        0,
+        0,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"seq_len": "0"}, "the sequence length is 0"),
+        ({"global_batch": None}, "neither is given"),
+        ({"runtime": "all"}, "unknown runtime 'all'"),
+        ({"model": "llama-3.1-7b"}, "unknown model 'llama-3.1-7b'"),
+        ({"expert_imbalance": "1.5"}, "has no experts"),
+    ],
+)
+def test_a_question_of_limits_is_refused_like_any_other(options: dict[str, str | None], says: str) -> None:
+    assert says in refused(asked("limits", *question(**options)))
+
+
+def test_limits_of_what_fits_on_no_number_of_nodes() -> None:
+    message = refused(asked("limits", *question(runtime="pytorch-ddp")), code=3)
+    assert "none of the" in message
+    assert "neither 32 times the nodes" in message

@@ -31,11 +31,11 @@ DEGREES: list[tuple[str, dict[str, str], list[str]]] = [
     ("--tp 64", {"cluster": "8x8:h100"}, ["32 query heads", "nearest tp: 32"]),
     ("--tp 4", {"model": "falcon-7b"}, ["71 query heads", "nearest tp: 1 or 71"]),
     (
-        "--pp 3",
+        "--pp 3 --vpp 12",
         {"cluster": "1x3:h100", "global_batch": "48"},
-        ["32 layers do not divide by pp 3", "nearest pp: 2 or 4"],
+        ["32 layers do not fill pp 3 x vpp 12 = 36 chunks", "nearest pp: 2", "nearest vpp: 10"],
     ),
-    ("--pp 2 --vpp 3", {}, ["16 layers", "vpp 3", "nearest vpp: 2 or 4"]),
+    ("--pp 2 --vpp 20", {}, ["32 layers", "vpp 20", "nearest vpp: 16"]),
     ("--vpp 2", {}, ["vpp 2 needs pp 2 or more"]),
     ("--pp 2 --vpp 2", {"global_batch": "12"}, ["there are 3", "nearest num_microbatches: 2 or 4", "or vpp 1"]),
     ("--pp 2 --vpp 2", {"global_batch": "4"}, ["there are 1", "nearest num_microbatches: 2"]),
@@ -57,6 +57,23 @@ DEGREES: list[tuple[str, dict[str, str], list[str]]] = [
     ("--zero 4", {}, ["--zero", "3"]),
     ("--recompute some", {}, ["unknown recompute 'some'", "none, selective, full"]),
     ("--recompute", {}, ["--recompute"]),
+    (
+        "--recompute-modules mlp",
+        {},
+        ["--recompute-modules mlp without --recompute selective", "add --recompute selective"],
+    ),
+    ("--recompute full --recompute-modules mlp", {}, ["full has no modules", "add --recompute selective"]),
+    (
+        "--recompute selective --recompute-modules mlp,head",
+        {},
+        ["unknown recompute module 'head'", "core_attn, layernorm, moe_act, mla_up_proj, mlp, moe, shared_experts"],
+    ),
+    ("--recompute selective --recompute-modules ,", {}, ["--recompute-modules", "names no module", "core_attn"]),
+    (
+        "--recompute selective --recompute-modules mlp,moe",
+        {},
+        ["recompute_modules moe, but", "0 layers with experts", "nearest recompute_modules: mlp"],
+    ),
     ("--tp 0", {}, ["--tp", "1"]),
     ("--tp -1", {}, ["--tp", "1"]),
     ("--dp 0", {}, ["--dp", "1"]),
@@ -76,8 +93,8 @@ def test_an_impossible_plan_is_refused_with_the_nearest(degrees: str, changes: d
 
 
 def test_every_broken_rule_is_told_at_once() -> None:
-    message = refused(asked("explain", *LLAMA, "--tp", "3", "--pp", "3", "--vpp", "5"))
-    for rule in ("world_size", "query_heads", "kv_heads", "ffn_size", "layers_per_stage", "sequence_parallel"):
+    message = refused(asked("explain", *LLAMA, "--tp", "3", "--pp", "3", "--vpp", "15"))
+    for rule in ("world_size", "query_heads", "kv_heads", "ffn_size", "layers_fill_chunks", "sequence_parallel"):
         assert rule in message
 
 
@@ -177,6 +194,9 @@ CHANGES: list[tuple[str, Change, list[str]]] = [
         plan("recompute", "some"),
         ["plans[0].plan.recompute: is 'some'", "none, selective, full"],
     ),
+    ("an unknown module", plan("recompute_modules", ["head"]), ["plans[0].plan.recompute_modules: is ['head']", "mlp"]),
+    ("a module in a list", plan("recompute_modules", [["mlp"]]), ["plans[0].plan.recompute_modules: is [['mlp']]"]),
+    ("modules as text", plan("recompute_modules", "mlp"), ["plans[0].plan.recompute_modules: must be of type list"]),
     ("an unknown schedule", plan("schedule", "gpipe"), ["plans[0].plan.schedule: is 'gpipe'", "1f1b, interleaved"]),
     ("a schedule as a list", plan("schedule", []), ["plans[0].plan.schedule: must be of type str"]),
     ("another schedule", plan("schedule", "interleaved"), ["vpp 1 runs the 1f1b schedule", "set schedule to 1f1b"]),
@@ -201,7 +221,7 @@ CHANGES: list[tuple[str, Change, list[str]]] = [
     ("no memory", given("cluster.accelerator.memory_bandwidth", NAN), ["accelerator.memory_bandwidth", "nan"]),
     ("no layers", given("model.layer_pattern", []), ["model.layer_pattern"]),
     ("an unknown kind", given("model.layer_pattern", [5]), ["layer_pattern", "[5]"]),
-    ("33 layers by pp 2", given("model.layer_pattern", [0] * 33), ["33 layers", "nearest pp"]),
+    ("1 layer by pp 2", given("model.layer_pattern", [0]), ["1 layers", "nearest pp"]),
     ("a negative size", given("model.hidden_size", -1), ["model.hidden_size", "-1"]),
     ("a size without end", given("model.hidden_size", INFINITE), ["model.hidden_size", "inf"]),
     (

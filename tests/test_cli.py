@@ -8,11 +8,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from commands import LLAMA, asked, question
+from meshwright.cli.options import Precision
+from meshwright.specs.job import PRECISIONS
 
 DATA = Path(__file__).parent / "data" / "hf_configs"
 LLAMA_8B = DATA / "meta-llama--Meta-Llama-3.1-8B.json"
@@ -94,6 +96,11 @@ def test_counts_take_a_prefix(option: str, field: str, text: str, count: int) ->
     assert planned("plan", *question(**{option: text}))["inputs"]["job"][field] == count
 
 
+def test_the_help_of_precision_lists_every_recipe() -> None:
+    _, option = get_args(Precision)
+    assert option.help.replace(" or ", ", ").split(", ") == list(PRECISIONS)
+
+
 def test_a_precision_in_capitals() -> None:
     assert planned("plan", *question(precision="BF16"))["inputs"]["job"]["precision"] == "bf16"
 
@@ -154,7 +161,11 @@ def test_explain_fills_in_what_is_not_said() -> None:
         (["--zero", "0"], {"zero": 0, "dp": 8}),
         (["--pp", "4", "--vpp", "4"], {"vpp": 4, "schedule": "interleaved"}),
         (["--micro-batch", "2"], {"micro_batch": 2, "num_microbatches": 4}),
-        (["--recompute", "selective"], {"recompute": "selective"}),
+        (["--recompute", "selective"], {"recompute": "selective", "recompute_modules": ["core_attn"]}),
+        (
+            ["--recompute", "selective", "--recompute-modules", "mlp,core-attn"],
+            {"recompute_modules": ["core_attn", "mlp"]},
+        ),
         (["--tp", "8", "--dp", "1"], {"dp": 1, "zero": 0}),
     ],
 )
@@ -181,6 +192,101 @@ def test_a_plan_file_with_a_byte_order_mark_is_read(plan_file: Path, tmp_path: P
     marked = tmp_path / "marked.json"
     marked.write_bytes(b"\xef\xbb\xbf" + plan_file.read_bytes())
     assert planned("explain", str(marked))["plans"] == planned("explain", str(plan_file))["plans"]
+
+
+WITH = ("--with", "dispatcher=fused", "--with", "overlap.expert=0.7")
+MIXTRAL = ("--model", "mixtral-8x7b", "--cluster", "2x8:h100", "--seq-len", "4096", "--global-batch", "64")
+
+
+@pytest.mark.parametrize("command", ["plan", "explain"])
+def test_behaviours_are_replaced_for_the_question_and_told(command: str) -> None:
+    document = planned(command, *LLAMA, *WITH)
+    runtime = document["inputs"]["runtime"]
+    assert (runtime["id"], runtime["dispatcher"], runtime["overlap"]["expert"]) == ("megatron-core", "fused", 0.7)
+    told = [line for line in document["assumptions"] if line.startswith("replaced for this question")]
+    assert [line.partition("above: ")[2] for line in told] == list(runtime["replaced"])
+    screen = " ".join(asked(command, *LLAMA, *WITH).out.split())
+    assert "megatron-core with 2 of its behaviours replaced" in screen
+    assert all(line in screen for line in told)
+
+
+def test_a_replaced_behaviour_changes_the_answer() -> None:
+    layout = ("--tp", "2", "--recompute", "full")
+    plain, free = (
+        planned("explain", *LLAMA, *layout, *more)["plans"][0] for more in ((), ("--with", "elementwise=eager"))
+    )
+    assert free["compute"]["elementwise_s"] > plain["compute"]["elementwise_s"]
+    assert asked("check", *LLAMA, *layout, "--with", "host_s_per_layer=0").code == 0
+
+
+def test_behaviours_stay_in_the_plan_file(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(asked("plan", *MIXTRAL, *WITH, "--json").out, "utf-8")
+    again = planned("explain", str(path))
+    assert again["inputs"]["runtime"]["dispatcher"] == "fused"
+    assert again["plans"][0]["experts"]["dispatcher"] == "fused"
+    assert "--with" in asked("explain", str(path), *WITH).message
+
+
+def test_behaviours_apply_to_every_runtime_that_has_them() -> None:
+    question = ("--runtime", "all", "--with", "cross_entropy=chunked")
+    runtimes = asked("plan", *LLAMA, *question, "--json").document["runtimes"]
+    assert {"torchtitan", "accelerate", "pytorch-fsdp1"} <= {
+        name for name, answer in runtimes.items() if "plans" in answer
+    }
+    assert "not among cross_entropies: unfused, fused" in runtimes["megatron-core"]["refused"]
+    assert all(each["inputs"]["runtime"]["replaced"] for each in runtimes.values() if "plans" in each)
+    screen = " ".join(asked("plan", *LLAMA, *question).out.split())
+    assert "not among cross_entropies" in screen
+    assert "Replaced in every runtime: cross_entropy chunked" in screen
+
+
+def test_experts_get_unequal_shares_or_a_capacity() -> None:
+    layout = ("--ep", "8", "--recompute", "full")
+    even, hot, padded = (
+        planned("explain", *MIXTRAL, *layout, *more)
+        for more in ((), ("--expert-imbalance", "1.5"), ("--expert-capacity", "1.25"))
+    )
+    assert hot["inputs"]["job"]["expert_imbalance"] == 1.5
+    assert padded["inputs"]["job"]["expert_capacity"] == 1.25
+    step = [document["plans"][0]["step_time_s"] for document in (even, padded, hot)]
+    assert step == sorted(step)
+    assert len(set(step)) == 3
+    assert even["plans"][0]["experts"]["imbalance"][2]["step_time_s"] == step[2]
+    assert planned("plan", *MIXTRAL, "--expert-imbalance", "1.5")["inputs"]["job"]["expert_imbalance"] == 1.5
+
+
+def test_explain_shows_experts_and_the_context_exchange() -> None:
+    screen = " ".join(asked("explain", *MIXTRAL, "--ep", "8", "--cp", "2").out.split())
+    assert "Experts ep 8 inside one node" in screen
+    assert "Context exchange ring, cp 2 inside one node" in screen
+
+
+def test_limits_prints_a_line_for_each_and_the_plans() -> None:
+    document, screen = asked("limits", *LLAMA, "--json").document, asked("limits", *LLAMA).out
+    assert document["schema"] == "meshwright.limits/1"
+    longest, fewest, largest = (document[name] for name in ("longest_sequence", "fewest_nodes", "largest_micro_batch"))
+    assert longest["sequence_length"] > 8192
+    assert longest["sequence_length"] % 1024 == 0
+    assert (fewest["num_nodes"], fewest["num_gpus"]) == (1, 8)
+    assert largest["micro_batch"] == largest["plan"]["micro_batch"]
+    assert {entry["memory"]["verdict"] for entry in (longest, fewest, largest)} == {"safe"}
+    assert f"Longest sequence: {longest['sequence_length']:,} tokens, {longest['global_batch']} a step" in screen
+    assert "Fewest nodes: 1 node (8 accelerators) for 64 sequences of 8192" in screen
+    assert f"Largest micro-batch: {largest['micro_batch']} sequences of 8192" in screen
+
+
+def test_the_limits_are_plans_of_their_own_questions() -> None:
+    longest = asked("limits", *LLAMA, "--json").document["longest_sequence"]
+    changes = {"seq_len": str(longest["sequence_length"]), "global_batch": str(longest["global_batch"])}
+    best = planned("plan", *question(**changes))["plans"][0]
+    assert (best["plan"], best["step_time_s"]) == (longest["plan"], longest["step_time_s"])
+
+
+def test_limits_without_a_length_say_which_one_they_take() -> None:
+    document = asked("limits", *question(seq_len=None), "--json").document
+    assert document["inputs"]["job"]["sequence_length"] == 8192
+    assert any("no --seq-len is given" in line for line in document["assumptions"])
 
 
 def test_model_counts() -> None:

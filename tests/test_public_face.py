@@ -28,6 +28,7 @@ FACE = {
     "NothingFits",
     "Plan",
     "Recompute",
+    "RecomputeModules",
     "Runtime",
     "Schedule",
     "UnknownName",

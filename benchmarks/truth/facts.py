@@ -157,5 +157,6 @@ LEFT_OUT = (
 )
 """What a row says and no prediction heeds; the row is scored all the same."""
 
-PRICED_MODULES = {"", "per-op", "core_attn"}
-"""Kinds of selective recomputation, as rows name them, that a runtime's own `selective` stands for."""
+OWN_SELECTION = {"", "per-op"}
+"""Kinds of selective recomputation, as rows name them, that a runtime's own `selective` stands for; others are modules
+with plus signs between, or nothing that is modelled."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from meshwright.errors import NotModelled
 from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
+from meshwright.layout.recompute_modules import RecomputeModules, modules_of
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
@@ -27,7 +28,7 @@ from .facts import (
     JOBS,
     LEFT_OUT,
     OVERLAPS,
-    PRICED_MODULES,
+    OWN_SELECTION,
     RECIPE_WORDS,
     RECIPES,
     SEGMENTED,
@@ -66,8 +67,6 @@ def recipe_of(row: Row) -> tuple[str, ...]:
 
 def plan_of(row: Row) -> Plan:
     """The layout of a row without blanks; raises `InvalidInput` for a schedule or recomputation that no plan has."""
-    if row["recompute"] == "selective" and row["recompute_modules"] not in PRICED_MODULES:
-        raise NotModelled(f"selective recomputation of {row['recompute_modules']} is not modelled yet")
     if row["schedule"].startswith("zb-"):
         raise NotModelled(f"the schedule {row['schedule']} is not modelled")
     degrees: dict[str, Any] = {name: int(row[name] or 1) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")}
@@ -82,6 +81,7 @@ def plan_of(row: Row) -> Plan:
         embedding_as_layer=ends,
         head_as_layer=ends,
         recompute=row["recompute"],  # type: ignore[arg-type]
+        recompute_modules=_modules(row),
         schedule=row["schedule"] or "1f1b",  # type: ignore[arg-type]
     )
 
@@ -138,6 +138,16 @@ def runtime_of(row: Row) -> Runtime:
     runtime = read_runtime(next(named, row["runtime"]))
     overlap = runtime.overlap.replace(**_switches(OVERLAPS, row))
     return runtime.replace(**COMPILED[row["compiled"]] | _switches(SWITCHES, row), overlap=overlap)
+
+
+def _modules(row: Row) -> RecomputeModules:
+    """The modules that a row names with plus signs between; the default where it names the runtime's own choice."""
+    if row["recompute"] != "selective" or row["recompute_modules"] in OWN_SELECTION:
+        return RecomputeModules.CORE_ATTENTION
+    try:
+        return modules_of(row["recompute_modules"].split("+"))
+    except KeyError:
+        raise NotModelled(f"selective recomputation of {row['recompute_modules']} is not modelled yet") from None
 
 
 def _segments(cluster: Cluster) -> tuple[str, ...]:

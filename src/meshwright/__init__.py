@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from meshwright.layout.plan import Plan as Plan
     from meshwright.layout.plan import Recompute as Recompute
     from meshwright.layout.plan import Schedule as Schedule
+    from meshwright.layout.recompute_modules import RecomputeModules as RecomputeModules
     from meshwright.search.find import Found as Found
     from meshwright.specs.cluster import Accelerator as Accelerator
     from meshwright.specs.cluster import Cluster as Cluster
@@ -52,6 +53,7 @@ _HOMES = {
     "NothingFits": "errors",
     "Plan": "layout.plan",
     "Recompute": "layout.plan",
+    "RecomputeModules": "layout.recompute_modules",
     "Runtime": "specs.runtime",
     "Schedule": "layout.plan",
     "UnknownName": "errors",

@@ -116,6 +116,15 @@ def format_gib(value: float) -> str:
     return f"{value / GIB:,.1f} GiB" if abs(value) >= 0.05 * GIB else f"{value / GIB:.3f} GiB"
 
 
+def format_bytes(value: float) -> str:
+    """Bytes for people, in the unit that suits them.
+
+    >>> format_bytes(3 * 2**20)
+    '3.0 MiB'
+    """
+    return f"{value / 2**20:,.1f} MiB" if value < GIB else format_gib(value)
+
+
 def format_seconds(value: float) -> str:
     """A duration for people.
 

@@ -14,12 +14,15 @@ import jsonschema
 import pytest
 
 from answered import QUESTIONS, document
+from meshwright.answers.context_report import ContextLayers
+from meshwright.answers.experts import ExpertLayers
 from meshwright.answers.plan_file import SCHEMA, json_schema
 from meshwright.cost.compute.work import Work
 from meshwright.cost.estimate import StageEstimate, Waterfall
 from meshwright.cost.memory.device import Verdict
 from meshwright.cost.memory.stage import Components
 from meshwright.layout.plan import RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan
+from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
@@ -55,6 +58,8 @@ def test_the_schema_is_one() -> None:
         ("compute", [f"{kind}_s" for kind in Work._fields]),
         ("components", Components._fields),
         ("stage", [field.name for field in fields(StageEstimate)]),
+        ("expert_layers", [field.name for field in fields(ExpertLayers)]),
+        ("context_layers", [field.name for field in fields(ContextLayers)]),
         ("inputs", Inputs.model_fields),
     ],
 )
@@ -76,6 +81,7 @@ def test_of_a_runtime_what_is_described_exists() -> None:
 def test_words_are_the_words_of_the_code() -> None:
     assert DEFINITIONS["verdict"]["enum"] == [str(verdict) for verdict in Verdict]
     assert DEFINITIONS["recompute"]["enum"] == list(RECOMPUTE_NAMES.values())
+    assert DEFINITIONS["recompute_module"]["enum"] == list(RECOMPUTE_MODULE_NAMES.values())
     assert DEFINITIONS["schedule"]["enum"] == list(SCHEDULE_NAMES.values())
 
 
@@ -88,6 +94,7 @@ WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a degree of 0": lambda answer: answer["plans"][0]["plan"].update(pp=0),
     "sp as a number": lambda answer: answer["plans"][0]["plan"].update(sp=1),
     "an unknown schedule": lambda answer: answer["plans"][0]["plan"].update(schedule="gpipe"),
+    "an unknown module": lambda answer: answer["plans"][0]["plan"].update(recompute_modules=["head"]),
     "a plan without dp": lambda answer: answer["plans"][0]["plan"].pop("dp"),
     "a tenth part of time": lambda answer: answer["plans"][0]["time"].update(other_s=0.0),
     "a missing part of time": lambda answer: answer["plans"][0]["time"].pop("exposed_ep_s"),
@@ -131,6 +138,8 @@ def known(schema: dict[str, Any], path: tuple[str, ...]) -> bool:
     if "items" in schema:
         inner = schema["items"]
         return known(inner["allOf"][0] if "allOf" in inner else inner, path)
+    if path and isinstance(schema.get("additionalProperties"), dict):
+        return known(schema["additionalProperties"], path[1:])
     return not path or (path[0] in schema.get("properties", {}) and known(schema["properties"][path[0]], path[1:]))
 
 

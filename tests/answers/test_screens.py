@@ -110,6 +110,11 @@ def test_the_legal_degrees_are_each_runtimes_own() -> None:
     assert document["legal_degrees"]["pytorch-fsdp1"]["pp"] == [1]
 
 
+def test_degrees_are_told_of_the_runtimes_that_have_such_models() -> None:
+    dense, mixture = (model_document(read_model(name))["legal_degrees"] for name in ("llama-3.1-8b", "mixtral-8x7b"))
+    assert dense.keys() - mixture.keys() == {"llm-foundry", "megatron-lm", "nanotron"}
+
+
 def test_the_degrees_of_a_model_are_those_that_its_legality_rules_accept() -> None:
     assert dividing_degrees(read_model("llama-3.1-8b")) == {
         "tp": [1, 2, 4, 8, 16, 32],
@@ -172,6 +177,18 @@ def test_an_equal_plan_differs_in_memory_alone() -> None:
     inputs = question(llama_8b(), "1x8:h100", global_batch=64, sequence_length=8192)
     estimate = estimate_each([plan_of(inputs, tp=2)], inputs)[0]
     assert why_lost(estimate, estimate).startswith("as fast")
+
+
+@pytest.mark.parametrize(
+    ("precision", "said"),
+    [
+        ("bf16", "bf16 weights and activations, 4-byte gradients"),
+        ("mxfp8", "bf16 weights and activations, products in fp8 (recipe mxfp8), 4-byte gradients"),
+    ],
+)
+def test_assumptions_tell_products_from_what_is_kept(precision: str, said: str) -> None:
+    given = question(llama_8b(), "1x8:b200", precision=precision)
+    assert any(line.startswith(said) for line in assumptions(given))
 
 
 def test_assumptions_tell_what_the_command_guessed() -> None:

@@ -46,26 +46,16 @@ def _asked(
     return inputs.replace(runtime=inputs.runtime.replace(dispatcher=dispatcher)), kind
 
 
-def _drawn(experts: int, active: int, blocks: int, groups: int = 1, allowed: int = 1) -> float:
-    """Mean number of blocks over every choice of groups and of experts in them."""
-    held, reached = experts // groups, []
-    for chosen in itertools.combinations(range(groups), allowed):
-        candidates = [expert for each in chosen for expert in range(each * held, (each + 1) * held)]
-        choices = itertools.combinations(candidates, active)
-        reached += [len({expert * blocks // experts for expert in choice}) for choice in choices]
-    return float(np.mean(reached))
+def _drawn(experts: int, active: int, blocks: int) -> float:
+    """Mean number of blocks over every choice of experts."""
+    choices = itertools.combinations(range(experts), active)
+    return float(np.mean([len({expert * blocks // experts for expert in choice}) for choice in choices]))
 
 
 @pytest.mark.parametrize(("experts", "active"), [(8, 1), (8, 2), (12, 3), (12, 5), (8, 8)])
 @pytest.mark.parametrize("blocks", [1, 2, 4])
 def test_the_blocks_of_a_token_are_those_of_every_choice_of_experts(experts: int, active: int, blocks: int) -> None:
     assert reached_blocks(experts, active, blocks) == pytest.approx(_drawn(experts, active, blocks))
-
-
-@pytest.mark.parametrize("blocks", [1, 2, 4, 8])
-@pytest.mark.parametrize(("groups", "allowed"), [(4, 1), (4, 2), (4, 4), (2, 1)])
-def test_limited_groups_leave_the_blocks_of_every_choice_of_groups(blocks: int, groups: int, allowed: int) -> None:
-    assert reached_blocks(16, 3, blocks, groups, allowed) == pytest.approx(_drawn(16, 3, blocks, groups, allowed))
 
 
 @given(st.integers(1, 512), st.integers(1, 24), st.integers(1, 64))
@@ -137,13 +127,6 @@ def test_a_fused_dispatch_sends_less_between_nodes_than_an_all_to_all_of_more_ex
     assert permuted == pytest.approx(2.0 * 4096 * 8 * 7168 * (nodes - 1) / nodes)
 
 
-def test_limited_groups_send_less_between_nodes() -> None:
-    inputs, kind = _asked("8x8:h100", "fused")
-    plan = Plan(dp=64, ep=64)
-    free, limited = (expert_exchange_time(plan, inputs, kind, 4096, 2, *limit) for limit in ((1, 1), (8, 4)))
-    assert limited.dispatch < 0.85 * free.dispatch
-
-
 def test_ranks_that_split_an_expert_each_take_its_tokens() -> None:
     inputs, kind = _asked("1x8:h100", "fused")
     traffic = fused_traffic(Plan(tp=2, sp=True, dp=4, ep=4, etp=2), inputs, kind, 4096, 2)
@@ -190,15 +173,12 @@ def test_measured_exchanges_are_reproduced_within_the_stated_error(row: dict[str
     np.testing.assert_allclose(found, measured, rtol=tolerance)
 
 
-@pytest.mark.parametrize(("nodes", "limit", "bandwidth"), [(4, (1, 1), 58), (8, (8, 4), 51)])
-def test_deepeps_own_bandwidths_over_4_and_8_nodes_are_reproduced(
-    nodes: int, limit: tuple[int, int], bandwidth: float
-) -> None:
+def test_deepeps_own_bandwidth_over_4_nodes_is_reproduced() -> None:
     """deepseek-ai/DeepEP@0297fc80, docs/legacy.md: GB/s that also count the copies for the sender's own node."""
-    inputs, kind = _asked(f"{nodes}x8:h100", "fused")
-    seconds = expert_exchange_time(Plan(dp=8 * nodes, ep=8 * nodes), inputs, kind, 4096, 1.03125, *limit).dispatch
-    logical = 4096 * 7168 * 1.03125 * reached_blocks(256, 8, nodes, *limit) / 1e9
-    assert logical / seconds == pytest.approx(bandwidth, rel=0.06)
+    inputs, kind = _asked("4x8:h100", "fused")
+    seconds = expert_exchange_time(Plan(dp=32, ep=32), inputs, kind, 4096, 1.03125).dispatch
+    logical = 4096 * 7168 * 1.03125 * reached_blocks(256, 8, 4) / 1e9
+    assert logical / seconds == pytest.approx(58, rel=0.06)
 
 
 PLANS = [

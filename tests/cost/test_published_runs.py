@@ -41,12 +41,12 @@ def test_step_time_is_within_20_percent_on_average(outcomes: list[Outcome]) -> N
         "sc21-t1": 10,
         "simumax-part": 7,
         "dgxc-part": 47,
-        "bridge": 32,
+        "bridge": 34,
         "nemo2407": 12,
         "mlm-2020": 12,
         "mlm-h100": 9,
         "mlm-gpt3-a100": 1,
-        "zerobubble": 42,
+        "zerobubble": 54,
     }
     assert sum(map(mean_error, times.values())) / len(times) < 0.20
 
@@ -55,7 +55,7 @@ def test_experts_and_long_context_are_scored_apart(outcomes: list[Outcome]) -> N
     """Mixtures of experts of Megatron-Bridge and SimuMax, and Llama 2 7B up to a million tokens."""
     given = [each for each in sound(outcomes) if each.configuration.group == "Experts and long context"]
     times = errors_of(given)[STEP_TIME]
-    assert {name: len(values) for name, values in times.items()} == {"bridge": 55, "simumax-part": 6, "nemolong": 9}
+    assert {name: len(values) for name, values in times.items()} == {"bridge": 84, "simumax-part": 6, "nemolong": 9}
     assert mean_error(errors_of(given)[ALLOCATED]["simumax-part"]) < 0.05
 
 

@@ -25,7 +25,9 @@ from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.projections import projections
 from meshwright.cost.estimate import Estimates
+from meshwright.cost.memory.saved import Saved
 from meshwright.cost.memory.stage import stage_memory, stage_parameters
+from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.shard import layer_shard
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.cost.unit import unit_costs
@@ -56,6 +58,8 @@ OF_THE_QUESTION = {
     "flops.model_flops_per_step",
     "attention.attended_pairs",
     "shard.dense_block",
+    "shard.compressed_width",
+    "saved.product_bytes",
 }
 """They take no plan and no column."""
 
@@ -95,6 +99,8 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),
     "shard": lambda case: layer_shard(case.plan, case.inputs, _kind(case)),
     "linears": lambda case: projections(case.inputs, _kind(case), GIVEN["shard"](case)),
+    "repeated": lambda case: repeated_parts(case.plan, _kind(case)),
+    "saved": lambda case: Saved(*(case.columns[name] for name in SIZES[:5])),
     "half": lambda _: False,
     "head": lambda case: head_time(case.plan, case.inputs),
     "schedule": lambda case: case.plan.schedule,
@@ -110,7 +116,6 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "experts": lambda _: 64,
     "active": lambda _: 4,
     "groups": lambda _: 8,
-    "allowed": lambda _: 3,
     "head_dim": lambda _: 128,
     "value_head_dim": lambda _: 96,
     "width": lambda _: 256,
@@ -135,6 +140,7 @@ EXPERT_FUNCTIONS = (
     "experts.all_gather_exchange",
 )
 EXPERT_FUNCTIONS += (
+    "exchanged.exchange_traffic",
     "fused.fused_traffic",
     "fused.fused_time",
     "expert_rows.routed_rows",

@@ -8,11 +8,15 @@ from meshwright.errors import InvalidSpec
 from meshwright.layout.legality.demands import DEMANDS, demands_of
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import PRECISIONS
+from meshwright.specs.precision import read_precision
 from meshwright.specs.runtime import RuleReference
 from strategies import dense_model, llama_8b, question, with_experts
 
 LLAMA = question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16")
 EXPERTS = with_experts(LLAMA, 64)
+HALF = LLAMA.replace(job=LLAMA.job.replace(gradients="half"))
+EIGHT_BITS = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-blockwise"))
 BLACKWELL = question(llama_8b(), "8x8:b200", global_batch=256, precision="bf16")
 NARROW = question(dense_model(hidden_size=2880, heads=64, head_dim=64), "8x8:h100")
 ROUND = LLAMA.replace(model=llama_8b().replace(vocab_size=131072))
@@ -33,6 +37,21 @@ RAISED_AND_NOT: dict[str, tuple[Asked, Asked, str]] = {
     "head_size": ((NARROW, {}), (LLAMA, {}), "--kv-channels 64"),
     "recompute_method": ((LLAMA, {"recompute": "full"}), (LLAMA, {}), "--recompute-num-layers"),
     "pipeline_precision": ((LLAMA, {"pp": 2}), (LLAMA, {}), "pipeline_dtype bf16"),
+    "low_precision": ((EIGHT_BITS, {}), (LLAMA, {}), "--bf16 --fp8-format hybrid --fp8-recipe blockwise, as"),
+    "recompute_modules": (
+        (LLAMA, {"recompute": "selective", "recompute_modules": ["layernorm", "mlp"]}),
+        (LLAMA, {"recompute": "selective"}),
+        "--recompute-modules layernorm mlp: left out",
+    ),
+    "expert_dispatcher": ((EXPERTS, {"ep": 8}), (EXPERTS, {}), "--moe-token-dispatcher-type alltoall, the exchange"),
+    "pipeline_layout": ((LLAMA, {"pp": 5}), (LLAMA, {"pp": 4}), "'Et*6|t*7|t*7|t*6|t*6L'"),
+    "context_exchange": ((LLAMA, {"cp": 2, "context_exchange": "all_to_all"}), (LLAMA, {}), "--cp-comm-type a2a,"),
+    "sharding_replicas": (
+        (LLAMA, {"dp": 8, "dp_replicate": 2}),
+        (LLAMA, {}),
+        "--num-distributed-optimizer-instances 2",
+    ),
+    "gradient_type": ((HALF, {}), (LLAMA, {}), "--grad-reduce-in-bf16"),
     "pipeline_without_graphs": ((LLAMA, {"pp": 2}), (LLAMA, {}), "disable_cuda_graphs"),
     "pipeline_microbatches": ((LLAMA, {"pp": 2, "num_microbatches": 8}), (LLAMA, {}), "num_pp_microbatches 8"),
     "pipeline_engine": ((LLAMA, {"pp": 2}), (LLAMA, {}), "pp_engine 1f1b"),
@@ -73,12 +92,42 @@ def test_the_batch_is_told_as_three_numbers_that_agree() -> None:
         ("parameter_gather_overlap", {"dp": 8}, "no --overlap-param-gather"),
         ("recompute_method", {"recompute": "selective"}, "neither --recompute-method nor"),
         ("expert_exchange_overlap", {"ep": 8, "recompute": "full"}, "full recomputation"),
+        (
+            "expert_exchange_overlap",
+            {"ep": 8, "recompute": "selective", "recompute_modules": ["moe"]},
+            "does not go with recomputation of moe",
+        ),
         ("layers_of_stages", {"pp": 5, "vpp": 3}, "module_fqns_per_model_part"),
     ],
 )
 def test_a_demand_follows_the_plan(name: str, fields: dict[str, object], said: str) -> None:
     assert DEMANDS[name].applies(Plan(**fields), EXPERTS)
     assert said in DEMANDS[name].text(Plan(**fields), EXPERTS)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "dispatcher", "said"),
+    [
+        ("8x8:h100", "all_gather", "allgather,"),
+        ("8x8:h100", "fused", "flex --moe-flex-dispatcher-backend deepep,"),
+        ("16x4:gb200", "fused", "flex --moe-flex-dispatcher-backend hybridep,"),
+    ],
+)
+def test_the_dispatcher_is_the_one_that_is_priced(cluster: str, dispatcher: str, said: str) -> None:
+    given = with_experts(question(llama_8b(), cluster, precision="bf16"), 64)
+    given = given.replace(runtime=given.runtime.replace(dispatcher=dispatcher))
+    assert f"--moe-token-dispatcher-type {said}" in DEMANDS["expert_dispatcher"].text(Plan(ep=8), given)
+
+
+@pytest.mark.parametrize("precision", [name for name in PRECISIONS if read_precision(name).quantises])
+def test_every_recipe_that_quantises_has_its_flags(precision: str) -> None:
+    given = BLACKWELL.replace(job=BLACKWELL.job.replace(precision=precision))
+    assert DEMANDS["low_precision"].applies(Plan(), given)
+    assert f"as the job asks for {precision}" in DEMANDS["low_precision"].text(Plan(), given)
+
+
+def test_a_pipeline_sends_in_half_precision_whatever_the_recipe() -> None:
+    assert "pipeline_dtype bf16" in DEMANDS["pipeline_precision"].text(Plan(pp=2), EIGHT_BITS)
 
 
 def test_a_demand_that_nobody_has_written_is_refused() -> None:

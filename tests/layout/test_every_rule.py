@@ -30,10 +30,12 @@ def asked(name: str) -> Inputs:
         "uneven": lambda: llama.replace(model=dense_model(heads=24, kv_heads=12, ffn_size=9216, layers=24)),
         "experts": lambda: with_experts(llama, 64),
         "pp before dp": lambda: with_experts(llama, 64).replace(runtime=llama.runtime.replace(**RINGS)),
+        "delayed": lambda: with_experts(llama, 64).replace(job=llama.job.replace(precision="fp8-delayed")),
         "no ends": lambda: llama.replace(runtime=llama.runtime.replace(counts_ends=False)),
     }[name]()
 
 
+SELECTIVE = {"recompute": "selective"}
 INTERLEAVED, ULYSSES = {"schedule": "interleaved"}, {"context_exchange": "all_to_all"}
 KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
     "world_size": ("llama", {"tp": 8, "dp": 8}, {"tp": 8, "dp": 4}),
@@ -52,6 +54,7 @@ KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
     "tokens_per_microbatch": ("odd", {"tp": 4, "sp": True, "micro_batch": 4}, {"tp": 4, "sp": True}),
     "ends_as_layers": ("no ends", {"pp": 2}, {"pp": 2, "head_as_layer": True}),
     "layers_per_stage": ("llama", {"pp": 4}, {"pp": 5}),
+    "layers_fill_chunks": ("llama", {"pp": 5, "vpp": 2}, {"pp": 8, "vpp": 5}),
     "layers_per_chunk": ("llama", {"pp": 4, "vpp": 4}, {"pp": 4, "vpp": 3}),
     "interleaving": ("llama", {"pp": 2, "vpp": 2}, {"vpp": 2}),
     "interleaving_beyond_two": ("llama", {"pp": 3, "vpp": 2}, {"pp": 2, "vpp": 2}),
@@ -72,6 +75,7 @@ KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
     "expert_sequence_parallel": ("experts", {"tp": 2, "sp": True}, {"tp": 2}),
     "expert_rank_order": ("pp before dp", {"tp": 2, "dp": 8, "pp": 4, "ep": 2}, {"tp": 2, "dp": 8, "pp": 4}),
     "expert_tensor_whole": ("experts", {"tp": 4, "etp": 4}, {"tp": 4, "etp": 2}),
+    "expert_ffn_size": ("experts", {"etp": 4}, {"etp": 3}),
     "expert_replicas": ("experts", {"dp": 64, "ep": 8, "dp_replicate": 8}, {"dp": 64, "ep": 8, "dp_replicate": 16}),
     "zero_stage": ("llama", {"zero": 3}, {"zero": 4}),
     "zero_up_to_one": ("llama", {"zero": 1}, {"zero": 2}),
@@ -87,6 +91,16 @@ KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
         "llama",
         {"tp": 8, "dp": 8, "dp_replicate": 4},
         {"tp": 8, "dp": 8, "dp_replicate": 8},
+    ),
+    "recompute_modules_present": (
+        "llama",
+        {**SELECTIVE, "recompute_modules": ["layernorm", "mlp"]},
+        {**SELECTIVE, "recompute_modules": ["mla_up_proj", "moe", "mlp"]},
+    ),
+    "recompute_modules_scaling": (
+        "delayed",
+        {**SELECTIVE, "recompute_modules": ["moe"]},
+        {**SELECTIVE, "recompute_modules": ["layernorm", "moe_act"]},
     ),
     "no_tensor_parallel": ("llama", {}, {"tp": 2}),
     "no_context_parallel": ("llama", {}, {"cp": 2}),
@@ -127,10 +141,29 @@ def test_a_rule_judges_the_examples_of_all_rules_alike_one_by_one_and_together(n
         ("context_parallel_halves", "odd", Plan(cp=4), "4098 does not divide by 2 x cp 4"),
         ("expert_world_size", "experts", Plan(etp=3, ep=5, pp=2), "nearest etp: 2 or 4"),
         ("expert_world_size", "experts", Plan(etp=3, ep=5, pp=7), "nearest pp: 4 or 8"),
+        (
+            "expert_ffn_size",
+            "experts",
+            Plan(etp=3),
+            "FFN size 1024 of an expert does not divide by etp 3; nearest etp: 2",
+        ),
         ("replicas_shard", "llama", Plan(dp=8, dp_replicate=2), "zero 0 shards nothing; nearest zero: 1"),
         ("microbatch_rounds", "llama", Plan(pp=4, vpp=2, num_microbatches=13), "nearest num_microbatches: 12 or 15"),
         ("stages_hold_layers", "llama", Plan(pp=40), "nearest pp: 1"),
         ("no_selective_recompute", "llama", Plan(recompute="selective"), "set recompute to none or full"),
+        (
+            "recompute_modules_present",
+            "llama",
+            Plan(recompute="selective", recompute_modules=["mlp", "moe_act", "shared_experts"]),
+            "recompute_modules moe_act,shared_experts, but llama has 0 layers with experts and 0 with a shared expert; "
+            "nearest recompute_modules: mlp",
+        ),
+        (
+            "recompute_modules_scaling",
+            "delayed",
+            Plan(recompute="selective", recompute_modules=["layernorm"]),
+            "layernorm does not go with fp8-delayed, which must quantise a tensor once; nearest recompute_modules: ",
+        ),
     ],
 )
 def test_reasons_speak_of_the_plan(name: str, question_name: str, plan: Plan, said: str) -> None:
@@ -141,9 +174,17 @@ def test_heads_are_exchanged_for_sequence_in_an_all_to_all_alone() -> None:
     assert RULES["context_parallel_heads"].legal(Plan(tp=8, cp=8, context_exchange="ring"), asked("llama"))
 
 
+def test_modules_that_nothing_recomputes_keep_every_rule() -> None:
+    for name in ("recompute_modules_present", "recompute_modules_scaling"):
+        for recompute in ("none", "full"):
+            plan = Plan(recompute=recompute, recompute_modules=["layernorm", "moe_act", "mla_up_proj"])
+            assert RULES[name].legal(plan, asked("delayed"))
+
+
 def test_rules_of_experts_leave_dense_models_alone() -> None:
     given = asked("llama").replace(runtime=asked("pp before dp").runtime)
     plan = Plan(tp=8, dp=4, pp=2, dp_replicate=4, zero=1)
-    for name in ("experts_present", "experts_per_rank", "expert_sequence_parallel", "expert_rank_order"):
+    named = ("experts_present", "experts_per_rank", "expert_sequence_parallel", "expert_rank_order", "expert_ffn_size")
+    for name in named:
         assert RULES[name].legal(plan, given), name
     assert RULES["expert_replicas"].legal(replace(plan, dp_replicate=3), given)

@@ -71,7 +71,7 @@ def test_a_legal_plan_is_accepted_and_an_illegal_one_refused_with_all_its_faults
 @given(given=ruled(), plan=any_plans())
 def test_every_refusal_names_its_values_and_changes_that_keep_the_rule(given: Inputs, plan: Plan) -> None:
     """Where several degrees have to change, each step names one of them: cp, then pp, then tp, then dp."""
-    steps = {"world_size": 4, "global_batch": 2, "expert_world_size": 3, "experts_present": 2}
+    steps = {"world_size": 4, "global_batch": 2, "expert_world_size": 3, "experts_present": 2, "layers_fill_chunks": 3}
     for rule in RULES.values():
         if not rule.legal(plan, given):
             reason = rule.reason(plan, given)
@@ -131,6 +131,29 @@ def test_what_a_runtime_does_not_have_is_refused() -> None:
     without = old.replace(runtime=old.runtime.replace(recompute=("none", "full")))
     with pytest.raises(NotModelled, match="recompute selective"):
         require_legal(Plan(dp=32, recompute=Recompute.SELECTIVE), without)
+
+
+@pytest.mark.parametrize(
+    ("name", "modules", "told"),
+    [
+        (
+            "gpt on v100, megatron-lm",
+            ["core_attn", "mlp"],
+            "recompute_modules mlp is not modelled for megatron-lm",
+        ),
+        ("llama on h100, torchtitan", ["layernorm"], "recompute_modules layernorm is not modelled for torchtitan"),
+        ("llama on h100", [], "recompute_modules names no module; it has core_attn, layernorm"),
+    ],
+)
+def test_modules_that_a_runtime_does_not_have_are_refused(name: str, modules: list[str], told: str) -> None:
+    given, fields = questions()[name], {"recompute": "selective", "recompute_modules": modules}
+    with pytest.raises(NotModelled, match=told):
+        require_legal(Plan(dp=given.cluster.num_gpus, **fields), given)
+
+
+def test_a_runtime_that_chooses_for_itself_takes_the_default_modules() -> None:
+    given = questions()["llama on h100, torchtitan"]
+    require_legal(Plan(dp=16, zero=3, num_microbatches=4, recompute=Recompute.SELECTIVE), given)
 
 
 def test_a_runtime_without_sequence_parallelism_refuses_it() -> None:

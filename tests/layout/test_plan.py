@@ -9,6 +9,9 @@ import pytest
 
 from meshwright.errors import InvalidSpec
 from meshwright.layout.plan import Plan, Recompute, Schedule
+from meshwright.layout.plans import Plans
+
+MODULES = "core_attn, layernorm, moe_act, mla_up_proj, mlp, moe, shared_experts"
 
 
 @pytest.mark.parametrize(
@@ -24,6 +27,13 @@ from meshwright.layout.plan import Plan, Recompute, Schedule
         ({"recompute": 3}, "recompute: must be one of none, selective, full (given: 3)"),
         ({"recompute": True}, "recompute: must be one of none, selective, full (given: True)"),
         ({"recompute": []}, "recompute: must be one of none, selective, full (given: [])"),
+        ({"recompute_modules": "mlp"}, f"recompute_modules: must be a list of {MODULES} (given: 'mlp')"),
+        (
+            {"recompute_modules": ["mlp", "x"]},
+            f"recompute_modules: must be a list of {MODULES} (given: ['mlp', 'x'])",
+        ),
+        ({"recompute_modules": [["mlp"]]}, f"recompute_modules: must be a list of {MODULES} (given: [['mlp']])"),
+        ({"recompute_modules": 128}, f"recompute_modules: must be a list of {MODULES} (given: 128)"),
         ({"schedule": "gpipe"}, "schedule: must be one of 1f1b, interleaved (given: 'gpipe')"),
     ],
 )
@@ -53,3 +63,22 @@ def test_a_plan_reads_as_people_write_it() -> None:
     plan = Plan(tp=8, sp=True, pp=2, vpp=4, dp=4, zero=1, num_microbatches=64)
     assert str(plan) == "tp8 sp pp2 vpp4 dp4 zero1 mbs1 m64"
     assert str(plan) in (Plan.__str__.__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    ("recompute", "modules", "words"),
+    [
+        ("none", ["layernorm"], ""),
+        ("full", ["layernorm"], " recompute-full"),
+        ("selective", ["core_attn"], " recompute-selective"),
+        ("selective", ["moe_act", "layernorm"], " recompute-selective(layernorm,moe_act)"),
+    ],
+)
+def test_modules_are_named_where_selective_recomputation_has_more_than_the_attention_core(
+    recompute: Any, modules: Any, words: str
+) -> None:
+    plan = Plan(recompute=recompute, recompute_modules=modules)
+    assert str(plan) == f"{Plan()}{words}"
+    assert Plan.from_dict(plan.to_dict()) == plan
+    assert set(plan.to_dict()["recompute_modules"]) == set(modules)
+    assert Plans.of([plan])[0] == plan

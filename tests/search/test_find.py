@@ -157,9 +157,11 @@ def test_what_is_said_to_fit_when_nothing_fits_does_fit() -> None:
 
 
 def test_a_question_without_a_legal_plan_names_the_nearest_one_and_its_faults() -> None:
-    asked = question(dense_model(heads=4, kv_heads=4, layers=5, ffn_size=4096), "1x7:h100", global_batch=3)
+    asked = question(
+        dense_model(heads=4, kv_heads=4, layers=5, ffn_size=4096), "59x1:h100", global_batch=3, sequence_length=513
+    )
     with pytest.raises(IllegalPlan) as refused:
         find(asked)
     assert refused.value.faults
     assert isinstance(refused.value, MeshwrightError)
-    assert re.search(r"none of the \d+ plans for 7 accelerators", str(refused.value))
+    assert re.search(r"none of the \d+ plans for 59 accelerators", str(refused.value))

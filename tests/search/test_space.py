@@ -8,16 +8,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from meshwright.cost.compute.layer import layer_time
+from meshwright.cost.memory.activations import layer_memory
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan, Recompute, Schedule
 from meshwright.layout.plans import COLUMNS, Plans
-from meshwright.search.space import space
+from meshwright.layout.recompute_modules import RecomputeModules, names_of
+from meshwright.search.modules import module_sets
+from meshwright.search.space import SHORTEST_SLICE, space
 from meshwright.specs.inputs import Inputs
-from strategies import dense_model, gpt_like, inputs, legal_plans, question, questions
+from strategies import dense_model, gpt_like, inputs, latent, legal_plans, llama_8b, mixture, question, questions
 
 SMALL = {
-    "8 ranks": question(dense_model(layers=6, heads=8, kv_heads=4), "1x8:h100", global_batch=12, sequence_length=512),
+    "8 ranks": question(dense_model(layers=6, heads=8, kv_heads=4), "1x8:h100", global_batch=6, sequence_length=8192),
     "6 ranks": question(dense_model(layers=6, heads=12, kv_heads=6), "2x3:h100", global_batch=12, sequence_length=513),
     "megatron-lm": question(gpt_like().replace(layer_pattern=(0,) * 4), "1x8:v100", "megatron-lm", global_batch=8),
     "odd batch": question(dense_model(layers=4, heads=4, kv_heads=2), "1x4:h100", global_batch=6, sequence_length=512),
@@ -32,7 +36,7 @@ def _everything(given: Inputs) -> Plans:
     """Every plan of a small world that uses what the runtime has, legal or not, field by field."""
     world, batch, layers = given.cluster.num_gpus, given.job.global_batch, given.model.num_layers
     degrees = [split for split in itertools.product(range(1, world + 1), repeat=4) if np.prod(split) == world]
-    degrees = [split for split in degrees if split[1] == 1 or split[1] * 256 <= given.job.sequence_length]
+    degrees = [split for split in degrees if split[1] == 1 or split[1] * SHORTEST_SLICE <= given.job.sequence_length]
     exchanges = given.runtime.context_exchanges or ("ring",)
     recompute = [each for each in Recompute if each.name.lower() in given.runtime.recompute]
     flags = (False, True) if given.runtime.sequence_parallel else (False,)
@@ -50,16 +54,33 @@ def _everything(given: Inputs) -> Plans:
             dp=dp,
             zero=zero,
             dp_replicate=replicas,
+            recompute_modules=_modules(given, chosen[3]),
             **dict(zip(names, chosen, strict=True)),
         )
         for (tp, cp, pp, dp), *chosen in choices
-        if chosen[1] * chosen[2] * dp == batch
+        if chosen[1] * chosen[2] * dp == batch and _least_for_its_chunk(layers + sum(chosen[-2:]), pp, chosen[0])
         for exchange in (exchanges if cp > 1 else exchanges[:1])
         if cp == 1 or exchange != "hierarchical" or 1 < _inside(given, tp, cp) < cp
         for zero in (given.runtime.zero_stages if dp * cp > 1 else (0,))
         for replicas in (range(1, dp + 1) if zero and given.runtime.hybrid_sharding else (1,))
         if dp % replicas == 0 and (replicas == 1 or _ends_with_a_level(given, tp, dp * cp // replicas))
     )
+
+
+def _least_for_its_chunk(layers: int, pp: int, vpp: int) -> bool:
+    """Whether all chunks are alike, or fewer would make the largest one larger and no end counted makes them alike."""
+    if layers % pp == 0:
+        return layers // pp % vpp == 0
+    if pp > 1 and any((layers + ends) % pp == 0 for ends in (1, 2)):
+        return False
+    return vpp == 1 or -(-layers // (pp * vpp)) < -(-layers // (pp * (vpp - 1)))
+
+
+def _modules(given: Inputs, recompute: Recompute) -> RecomputeModules:
+    """Of a dense model: the attention core where its scores are in memory, else the block."""
+    fused = given.runtime.attention_kernel != "eager"
+    chosen = fused and recompute == Recompute.SELECTIVE
+    return RecomputeModules.MLP if chosen else RecomputeModules.CORE_ATTENTION
 
 
 def _inside(given: Inputs, tp: int, cp: int) -> int:
@@ -97,5 +118,40 @@ def test_the_space_uses_only_what_the_runtime_has(name: str) -> None:
     assert set(plans.zero) <= {*runtime.zero_stages, 0}
     assert runtime.sequence_parallel or not plans.sp.any()
     assert set(plans.recompute) == {code for code in Recompute if code.name.lower() in runtime.recompute}
+    plain = plans.recompute_modules == RecomputeModules.CORE_ATTENTION
+    assert (plain | (plans.recompute == Recompute.SELECTIVE)).all()
+    assert runtime.recompute_modules or plain.all()
     only_plain = given.replace(runtime=runtime.replace(schedules=("1f1b",)))
     assert all((table.vpp == 1).all() for table in space(only_plain))
+
+
+EXPERTS, DENSE = mixture(), llama_8b()
+CHEAP, EXPANDED = "layernorm moe_act", "layernorm moe_act mla_up_proj"
+SETS: dict[str, tuple[Inputs, list[str]]] = {
+    "dense": (question(DENSE, "2x8:h100"), ["mlp"]),
+    "dense, eager": (question(gpt_like(), "4x8:v100", "megatron-lm"), ["core_attn"]),
+    "dense, of its own": (question(DENSE, "2x8:h100", "torchtitan"), ["core_attn"]),
+    "experts": (question(EXPERTS, "2x8:h100"), [CHEAP, "layernorm moe"]),
+    "experts, delayed scaling": (question(EXPERTS, "2x8:h100", precision="fp8-delayed"), ["moe"]),
+    "latent": (
+        question(latent(), "2x8:h100"),
+        [CHEAP, EXPANDED, f"{EXPANDED} mlp shared_experts", "layernorm mla_up_proj mlp moe"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_sets_of_modules_are_a_ladder_of_what_the_model_has(name: str) -> None:
+    given, expected = SETS[name]
+    assert [" ".join(names_of(modules)) for modules in module_sets(given)] == expected
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_rung_keeps_less_and_computes_more(name: str) -> None:
+    given = SETS[name][0]
+    for kind in given.model.layer_kinds[-1:]:
+        plans = [Plan(recompute=Recompute.SELECTIVE, recompute_modules=modules) for modules in module_sets(given)]
+        saved = [layer_memory(plan, given, kind).saved for plan in plans]
+        again = [layer_time(plan, given, kind).recompute.total for plan in plans]
+        assert (np.diff(saved) < 0).all()
+        assert (np.diff(again) > 0).all()

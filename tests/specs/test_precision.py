@@ -8,7 +8,7 @@ from meshwright.errors import InvalidSpec, UnknownName
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import PRECISIONS, Job, job_of
-from meshwright.specs.precision import Precision, read_precision
+from meshwright.specs.precision import read_precision
 from meshwright.specs.read_accelerator import read_accelerator
 from strategies import llama_8b, question
 
@@ -24,10 +24,8 @@ def test_every_recipe_loads_with_sources(name: str) -> None:
     recipe = read_precision(name)
     assert recipe.id == name
     assert recipe.quantises == (name in QUANTISED)
-    wanted = {"recipe"} | ({"quantise", "products", "saved", "weights", "gathered", "stays_half"} & set(recipe.sources))
-    assert wanted <= recipe.sources.keys()
-    assert len(recipe.sources) == (7 if recipe.quantises else 1)
-    assert (recipe.half_layers_at_start, recipe.half_layers_at_end) == (0, 0)
+    quantising = {"quantise", "products", "saved", "weights", "half"} if recipe.quantises else set()
+    assert recipe.sources.keys() == {"recipe"} | quantising
 
 
 def test_no_name_means_two_recipes() -> None:
@@ -36,31 +34,27 @@ def test_no_name_means_two_recipes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "accelerator", "copies", "quantise", "weights", "held"),
+    ("name", "accelerator", "copies", "quantise", "weights"),
     [
-        ("bf16", "h100", 0, 0, 2, 2),
-        ("fp8", "h100", 2, 6, 4, 2),
-        ("fp8", "b200", 1, 5, 3, 1),
-        ("fp8-delayed", "h100", 2, 4, 4, 2),
-        ("fp8-delayed", "b200", 1, 3, 3, 1),
-        ("fp8-blockwise", "h200", 2, 2 + 2 * 1.03125, 2 + 2 * 1.03125, 2 * 1.03125),
-        ("mxfp8", "gb200", 2, 2 + 2 * 1.03125, 2 + 2 * 1.03125, 2 * 1.03125),
-        ("nvfp4", "b300", 2, 4 + 2 * 0.5625, 2 + 2 * 0.5625, 2 * 0.5625),
+        ("bf16", "h100", 0, 0, 2),
+        ("fp8", "h100", 2, 6, 4),
+        ("fp8", "b200", 1, 5, 3),
+        ("fp8-delayed", "h100", 2, 4, 4),
+        ("fp8-delayed", "b200", 1, 3, 3),
+        ("fp8-blockwise", "h200", 2, 2 + 2 * 1.03125, 2 + 2 * 1.03125),
+        ("mxfp8", "gb200", 2, 2 + 2 * 1.03125, 2 + 2 * 1.03125),
+        ("nvfp4", "b300", 2, 4 + 2 * 0.5625, 2 + 2 * 0.5625),
     ],
 )
-def test_bytes_of_an_element(
-    name: str, accelerator: str, copies: int, quantise: float, weights: float, held: float
-) -> None:
+def test_bytes_of_an_element(name: str, accelerator: str, copies: int, quantise: float, weights: float) -> None:
     recipe, machine = read_precision(name), read_accelerator(accelerator)
     assert recipe.copies(machine) == copies
     assert recipe.quantise_bytes(machine) == pytest.approx(quantise)
     assert recipe.weight_bytes(machine) == pytest.approx(weights)
-    assert recipe.weight_bytes(machine, held=True) == pytest.approx(held)
 
 
-def test_saved_inputs_and_gathered_parameters() -> None:
+def test_bytes_of_saved_inputs() -> None:
     assert [read_precision(name).saved_bytes for name in ("bf16", "fp8", "mxfp8", "nvfp4")] == [2, 1, 1.03125, 0.5625]
-    assert [read_precision(name).gathered_bytes for name in ("bf16", "fp8", "mxfp8")] == [2, 1, 2]
 
 
 @pytest.mark.parametrize(("written", "name"), [("FP8", "fp8"), ("tensorwise", "fp8"), ("delayed", "fp8-delayed")])
@@ -108,12 +102,6 @@ def test_a_question_knows_its_recipe_and_both_peaks() -> None:
 def test_a_recipe_that_contradicts_itself_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidSpec, match="the precision recipe"):
         read_precision("fp8").replace(**wrong)
-
-
-def test_layers_that_stay_half_are_an_option() -> None:
-    recipe = read_precision("nvfp4").replace(half_layers_at_start=2, half_layers_at_end=8)
-    assert isinstance(recipe, Precision)
-    assert (recipe.half_layers_at_start, recipe.half_layers_at_end) == (2, 8)
 
 
 @pytest.mark.parametrize("name", ["b200", "b300", "gb200", "gb300"])

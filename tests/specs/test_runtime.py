@@ -9,6 +9,7 @@ from meshwright.layout.legality import RULES
 from meshwright.layout.legality.demands import DEMANDS
 from meshwright.specs import catalog
 from meshwright.specs.runtime import read_runtime
+from strategies import llama_8b, mixture, question
 
 
 @pytest.mark.parametrize("name", catalog.names("runtimes"))
@@ -46,6 +47,43 @@ def test_a_runtime_like_another_keeps_what_it_does_not_say() -> None:
 
 
 @pytest.mark.parametrize(
+    ("runtime", "precision", "said"),
+    [
+        ("nanotron", "fp8", "job.precision: nanotron has no fp8; use bf16 or fp16"),
+        ("torchtitan", "fp16", "job.precision: torchtitan has no fp16; use bf16 or fp8 or mxfp8 or nvfp4"),
+        ("llm-foundry", "fp8", "job.precision: llm-foundry has no fp8; use bf16 or fp16 or fp8-delayed"),
+    ],
+)
+def test_a_recipe_that_the_runtime_lacks_is_refused_with_those_it_has(runtime: str, precision: str, said: str) -> None:
+    with pytest.raises(InvalidSpec, match=said):
+        question(llama_8b(), "1x8:b200", runtime, precision=precision)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "precision", "said"),
+    [
+        ("1x8:h100", "fp16", "torchtitan has no fp16; use bf16 or fp8$"),
+        ("1x8:h100", "mxfp8", "h100-sxm-80gb has no mxfp8 matrix units; use bf16 or fp8$"),
+        ("1x8:v100", "bf16", "has no bf16 matrix units; torchtitan has no recipe that v100[-a-z0-9]* can run"),
+    ],
+)
+def test_a_refused_recipe_is_answered_with_those_of_runtime_and_accelerator(
+    cluster: str, precision: str, said: str
+) -> None:
+    with pytest.raises(InvalidSpec, match=said):
+        question(llama_8b(), cluster, "torchtitan", precision=precision)
+
+
+@pytest.mark.parametrize("name", catalog.names("runtimes"))
+def test_experts_are_planned_for_where_the_runtime_has_them(name: str) -> None:
+    if read_runtime(name).experts:
+        assert question(mixture(), "1x8:h100", name).model.is_moe
+        return
+    with pytest.raises(InvalidSpec, match=f"model: mixtral has experts, and {name} has no such models"):
+        question(mixture(), "1x8:h100", name)
+
+
+@pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"cross_entropy": "nope"}, "'nope' is not among cross_entropies: unfused, fused"),
@@ -56,6 +94,8 @@ def test_a_runtime_like_another_keeps_what_it_does_not_say() -> None:
         ({"host_s_per_layer": float("inf")}, "host_s_per_layer"),
         ({"weight_gradient_slowdown": 0.5}, "weight_gradient_slowdown"),
         ({"gradient_bytes": 3}, "gradient_bytes"),
+        ({"precisions": ()}, "precisions"),
+        ({"precisions": ("int4",)}, "precisions"),
     ],
 )
 def test_a_contradictory_runtime_is_refused(changes: dict[str, object], said: str) -> None:

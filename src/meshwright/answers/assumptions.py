@@ -20,8 +20,7 @@ def assumptions(inputs: Inputs) -> list[str]:
     """Every assumption behind the price of a plan, in the order model, job, cluster, runtime."""
     accelerator, runtime = inputs.cluster.accelerator, inputs.runtime
     job = [
-        f"{inputs.job.precision} weights and activations, {inputs.gradient_bytes}-byte gradients, "
-        "Adam with fp32 master weights and moments",
+        f"{_formats(inputs)}, {inputs.gradient_bytes}-byte gradients, Adam with fp32 master weights and moments",
         f"every sequence is full ({inputs.job.sequence_length} tokens) and attends causally",
     ]
     site = [] if inputs.cluster.site_derate > 1 else ["kernels run at their published speed (site_derate 1)"]
@@ -36,4 +35,12 @@ def assumptions(inputs: Inputs) -> list[str]:
         *site,
         f"runtime {runtime.id} as of {runtime.version}",
         *runtime.assumed,
+        *(f"replaced for this question, whatever is said above: {behaviour}" for behaviour in runtime.replaced),
     ]
+
+
+def _formats(inputs: Inputs) -> str:
+    kept = f"{inputs.recipe.half} weights and activations"
+    if not inputs.recipe.quantises:
+        return kept
+    return f"{kept}, products in {inputs.recipe.number_format} (recipe {inputs.job.precision})"

@@ -7,6 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.answers.assumptions import assumptions
+from meshwright.answers.context_report import context_section
+from meshwright.answers.experts import expert_report
+from meshwright.answers.experts_table import experts_section
 from meshwright.answers.screen import assumption_list, headline, memory_table, time_table, verdict_line
 from meshwright.cost.estimate import Estimate
 from meshwright.specs.inputs import Inputs
@@ -27,8 +30,19 @@ def explain_screen(estimate: Estimate, inputs: Inputs) -> RenderableType:
         "",
         time_table(estimate),
         "",
+        *_exchanges(estimate, inputs),
         assumption_list(assumptions(inputs)),
     )
+
+
+def _exchanges(estimate: Estimate, inputs: Inputs) -> list[RenderableType]:
+    """The sections of a mixture of experts and of a sequence that ranks share."""
+    sections: list[RenderableType] = []
+    if report := expert_report(estimate, inputs):
+        sections += [experts_section(report, estimate.plan, inputs), ""]
+    if estimate.plan.cp > 1:
+        sections += [context_section(estimate, inputs), ""]
+    return sections
 
 
 def stage_table(estimate: Estimate) -> Group:

@@ -16,6 +16,7 @@ from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
 from meshwright.specs.job import Job
 from meshwright.specs.model import Experts, LayerKind, Model
+from meshwright.specs.runtime import read_runtime
 from meshwright.specs.weights import active_parameter_count, parameter_count, parameters_by_part
 from meshwright.units import format_count
 
@@ -24,6 +25,7 @@ PIPELINE_RULES = (
     "no_pipeline_parallel",
     "ends_as_layers",
     "layers_per_stage",
+    "layers_fill_chunks",
     "stages_hold_layers",
     "untied_pipeline",
 )
@@ -37,7 +39,7 @@ def model_document(model: Model) -> dict[str, Any]:
         "active_parameters": active_parameter_count(model),
         "by_part": parameters_by_part(model),
         "degrees": dividing_degrees(model),
-        "legal_degrees": {runtime: legal_degrees(model, runtime) for runtime in catalog.names("runtimes")},
+        "legal_degrees": {runtime: legal_degrees(model, runtime) for runtime in _runtimes_of(model)},
         "architecture": model.model_dump(mode="json"),
     }
 
@@ -59,6 +61,11 @@ def dividing_degrees(model: Model) -> dict[str, list[int]]:
     }
     experts = [kind.feed_forward.count for kind in kinds if isinstance(kind.feed_forward, Experts)]
     return degrees | ({"ep": divisors(int(np.gcd.reduce(experts)))} if experts else {})
+
+
+def _runtimes_of(model: Model) -> list[str]:
+    """The runtimes that have such models."""
+    return [name for name in catalog.names("runtimes") if read_runtime(name).experts or not model.is_moe]
 
 
 def legal_degrees(model: Model, runtime: str) -> dict[str, list[int]]:
@@ -142,7 +149,7 @@ def _degrees_table(model: Model) -> Table:
     table.add_column("degrees", overflow="fold")
     for axis, degrees in dividing_degrees(model).items():
         table.add_row(f"{axis.replace('_', ' ')}, dividing", ", ".join(map(str, degrees)))
-    for runtime in catalog.names("runtimes"):
+    for runtime in _runtimes_of(model):
         for axis, degrees in legal_degrees(model, runtime).items():
             table.add_row(f"{axis}, {runtime}", ", ".join(map(str, degrees)))
     return table

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.answers.assumptions import assumptions, search_assumptions
+from meshwright.answers.context_report import context_entry
+from meshwright.answers.experts import expert_report, experts_entry
 from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.cost.memory.device import Verdict
 from meshwright.cost.memory.stage import Components
 from meshwright.errors import Fault, InvalidInput, InvalidSpec, quoted
 from meshwright.layout.plan import RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan
 from meshwright.layout.plans import COLUMNS
+from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
 from meshwright.search.find import Found
 from meshwright.search.rank import why_lost
 from meshwright.specs.inputs import Inputs
@@ -41,10 +44,14 @@ def plan_document(found: Found) -> dict[str, Any]:
 
 
 def explain_document(estimate: Estimate, inputs: Inputs, elapsed_s: float) -> dict[str, Any]:
-    """One explained plan, with all its stages, as a plan file."""
+    """One explained plan, with all its stages and what its experts and its sequence exchange, as a plan file."""
     fits = int(estimate.verdict < Verdict.OUT_OF_MEMORY)
     counts = {"considered": 1, "legal": 1, "fitting": fits, "elapsed_s": elapsed_s}
     plan = plan_entry(estimate, inputs) | {"stages": [_stage_entry(stage) for stage in estimate.stages]}
+    if report := expert_report(estimate, inputs):
+        plan |= {"experts": experts_entry(report)}
+    if estimate.plan.cp > 1:
+        plan |= {"context": context_entry(estimate, inputs)}
     return _head(inputs) | counts | {"plans": [plan]} | {"assumptions": assumptions(inputs)}
 
 
@@ -149,6 +156,14 @@ def _plan_faults(entries: Any) -> Iterable[Fault]:
             elif plan[name] not in CHOICES.get(name, (plan[name],)):
                 known = ", ".join(CHOICES[name])
                 yield Fault(f"plans[{index}].plan.{name}", f"is {quoted(plan[name])}; known: {known}")
+        yield from _module_faults(f"plans[{index}].plan.recompute_modules", plan.get("recompute_modules"))
+
+
+def _module_faults(where: str, modules: Any) -> Iterable[Fault]:
+    """A list of modules that names one which does not exist."""
+    known = tuple(RECOMPUTE_MODULE_NAMES.values())
+    if isinstance(modules, list) and not all(module in known for module in modules):
+        yield Fault(where, f"is {quoted(modules)}; known: {', '.join(known)}")
 
 
 def _head(inputs: Inputs) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -12,35 +12,42 @@ from rich.text import Text
 from meshwright.answers.crossover_text import crossover_entry, crossover_lines
 from meshwright.answers.plan_file import plan_document
 from meshwright.answers.screen import STYLES, headline
-from meshwright.errors import InvalidInput, MeshwrightError, NothingFits
+from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits
 from meshwright.search.crossover import Crossover, crossover
 from meshwright.search.find import Found, Progress, find
 from meshwright.search.rescue import nothing_fits
+from meshwright.specs import catalog
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.runtime import Runtime
+from meshwright.specs.runtime import read_runtime
 from meshwright.units import GIB, format_seconds
 
 Answers = dict[str, Found | MeshwrightError]
 """Per runtime, what its search found, or why it has no plan."""
 
 
-def answers_of_each(inputs: Inputs, runtimes: Iterable[Runtime], top: int, progress: Progress | None = None) -> Answers:
-    """Search once for every runtime, the fastest first, those without a plan last.
+def answers_of_each(
+    inputs: Inputs, top: int, behaviours: Sequence[str] = (), progress: Progress | None = None
+) -> Answers:
+    """Search once for every runtime of the catalogue, the fastest first, those without a plan last.
 
-    progress: told as by `find`, anew for each runtime. Raises `NothingFits` when no runtime has a plan that fits,
-    `InvalidInput` when every one refuses the question.
+    behaviours: replaced in each, as `with_behaviours` takes them; progress: told as by `find`, anew for each runtime.
+    Raises `NothingFits` when no runtime has a plan that fits, `InvalidInput` when every one refuses the question.
     """
     answers: Answers = {}
-    for runtime in runtimes:
+    for name in catalog.names("runtimes"):
         try:
+            runtime = with_behaviours(read_runtime(name), behaviours)
             found = find(inputs.replace(runtime=runtime), top=top, progress=progress)
-            answers[runtime.id] = found if found.best else nothing_fits(found)
+            answers[name] = found if found.best else nothing_fits(found)
         except MeshwrightError as refusal:
-            answers[runtime.id] = refusal
-    refusals = {runtime: answer for runtime, answer in answers.items() if not isinstance(answer, Found)}
-    if len(refusals) == len(answers):
-        kind = NothingFits if any(isinstance(each, NothingFits) for each in refusals.values()) else InvalidInput
-        raise kind("no runtime has a plan:" + "".join(f"\n  - {runtime}: {told}" for runtime, told in refusals.items()))
+            answers[name] = refusal
+    if not any(isinstance(answer, Found) for answer in answers.values()):
+        invalid = [answer.faults for answer in answers.values() if isinstance(answer, InvalidSpec)]
+        if len(invalid) == len(answers) and len(set(invalid)) == 1:
+            raise InvalidSpec("the question for every runtime", invalid[0])
+        kind = NothingFits if any(isinstance(each, NothingFits) for each in answers.values()) else InvalidInput
+        raise kind("no runtime has a plan:" + "".join(f"\n  - {runtime}: {told}" for runtime, told in answers.items()))
     return dict(sorted(answers.items(), key=lambda answer: _step_time(answer[1])))
 
 
@@ -74,7 +81,7 @@ def runtimes_screen(answers: Answers, crossing: Crossover | None) -> RenderableT
     notes, asked = [], ""
     for runtime, answer in answers.items():
         if not isinstance(answer, Found):
-            notes.append(Text(f"- {runtime}: {answer}"))
+            notes.append(Text(f"- {runtime}: {answer}".replace("\n  -", "\n    -")))
             continue
         best = answer.best[0]
         memory = Text(f"{best.memory.device / GIB:.1f}", style=STYLES[best.verdict])
@@ -83,8 +90,20 @@ def runtimes_screen(answers: Answers, crossing: Crossover | None) -> RenderableT
     more: list[RenderableType] = [Text("Without a plan", style="bold"), *notes] if notes else []
     more += ["", *crossover_lines(crossing)] if crossing else []
     return Group(
-        Text(asked), "", table, *more, "", Text("meshwright plan --runtime NAME shows one in full.", style="dim")
+        Text(asked + _replaced(answers)),
+        "",
+        table,
+        *more,
+        "",
+        Text("meshwright plan --runtime NAME shows one in full.", style="dim"),
     )
+
+
+def _replaced(answers: Answers) -> str:
+    """What the question replaced, which is the same in every runtime."""
+    runtimes = (answer.inputs.runtime for answer in answers.values() if isinstance(answer, Found))
+    changes = [change.partition(" in place of ")[0] for change in next(runtimes).replaced]
+    return f"\nReplaced in every runtime: {', '.join(changes)}" if changes else ""
 
 
 def _step_time(answer: Found | MeshwrightError) -> float:

@@ -31,7 +31,9 @@ def headline(inputs: Inputs) -> Text:
     text.append(f"\nLinks per GPU, one direction: {links}")
     tokens = format_count(job.tokens_per_step)
     text.append(f"\n{job.global_batch} sequences of {job.sequence_length} ({tokens} tokens) a step, {job.precision}, ")
-    return text.append(inputs.runtime.id)
+    text.append(inputs.runtime.id)
+    replaced = len(inputs.runtime.replaced)
+    return text.append(f" with {replaced} of its behaviours replaced" if replaced else "")
 
 
 def verdict_line(estimate: Estimate, inputs: Inputs) -> Text:

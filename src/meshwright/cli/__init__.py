@@ -5,27 +5,15 @@ from __future__ import annotations
 import codecs
 import io
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from meshwright import errors
 from meshwright.cli.one_plan import of_one_plan
-from meshwright.cli.options import (
-    AsJson,
-    ClusterName,
-    GlobalBatch,
-    GlobalBatchTokens,
-    Gradients,
-    ModelName,
-    Precision,
-    RuntimeName,
-    SequenceLength,
-    TextOnly,
-    Tokens,
-    inputs_of,
-    positive,
-)
+from meshwright.cli.options import AsJson, TextOnly
+from meshwright.cli.searches import limits, plan
+from meshwright.cli.show import show
 from meshwright.textbook.cli import app as textbook
 
 if TYPE_CHECKING:
@@ -40,56 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(textbook, name="textbook")
-
-
-@app.command()
-def plan(
-    model: ModelName,
-    cluster: ClusterName,
-    seq_len: SequenceLength,
-    global_batch: GlobalBatch = None,
-    global_batch_tokens: GlobalBatchTokens = None,
-    precision: Precision = "bf16",
-    gradients: Gradients = None,
-    tokens: Tokens = None,
-    runtime: RuntimeName = "megatron-core",
-    top: Annotated[int, typer.Option(parser=positive, metavar="COUNT", help="how many plans to show")] = 5,
-    text_only: TextOnly = False,
-    as_json: AsJson = False,
-) -> None:
-    """Find the best plans for a model on a cluster."""
-    from meshwright.answers.plan_file import plan_document
-    from meshwright.answers.plan_table import plan_screen
-    from meshwright.answers.progress import shown_progress
-    from meshwright.search.find import find
-    from meshwright.search.rescue import nothing_fits
-
-    batch = (global_batch, global_batch_tokens)
-    if runtime == "all":
-        _show_each(
-            inputs_of(model, cluster, seq_len, batch, precision, gradients, tokens, "megatron-core", text_only),
-            top,
-            as_json,
-        )
-        return
-    inputs = inputs_of(model, cluster, seq_len, batch, precision, gradients, tokens, runtime, text_only)
-    with shown_progress() as progress:
-        found = find(inputs, top=top, progress=progress)
-        if not found.best:
-            raise nothing_fits(found)
-    _show(plan_document(found) if as_json else plan_screen(found), as_json)
-
-
-def _show_each(inputs: Inputs, top: int, as_json: bool) -> None:
-    from meshwright.answers.progress import shown_progress
-    from meshwright.answers.runtimes_table import answers_of_each, crossover_of, runtimes_document, runtimes_screen
-    from meshwright.specs import catalog
-    from meshwright.specs.runtime import read_runtime
-
-    with shown_progress() as progress:
-        answers = answers_of_each(inputs, map(read_runtime, catalog.names("runtimes")), top, progress)
-        crossing = crossover_of(answers, progress)
-    _show(runtimes_document(answers, crossing) if as_json else runtimes_screen(answers, crossing), as_json)
+app.command()(plan)
 
 
 @app.command()
@@ -106,8 +45,8 @@ def explain(inputs: Inputs, plan: Plan, as_json: bool) -> None:
     started = time.perf_counter()
     require_legal(plan, inputs)
     estimate = estimate_each([plan], inputs)[0]
-    document = explain_document(estimate, inputs, time.perf_counter() - started)
-    _show(document if as_json else explain_screen(estimate, inputs), as_json)
+    elapsed = time.perf_counter() - started
+    show(explain_document(estimate, inputs, elapsed) if as_json else explain_screen(estimate, inputs), as_json)
 
 
 @app.command()
@@ -116,9 +55,12 @@ def check(inputs: Inputs, plan: Plan, as_json: bool) -> None:
     """Hold one plan against every rule of its runtime, each green or red; exit code 2 if one is broken."""
     from meshwright.answers.check_table import check_document, check_screen, is_legal
 
-    _show(check_document(plan, inputs) if as_json else check_screen(plan, inputs), as_json)
+    show(check_document(plan, inputs) if as_json else check_screen(plan, inputs), as_json)
     if not is_legal(plan, inputs):
         raise typer.Exit(2)
+
+
+app.command()(limits)
 
 
 @app.command(name="model")
@@ -132,7 +74,7 @@ def show_model(
     from meshwright.specs.read_model import read_model
 
     model = read_model(source, text_only=text_only)
-    _show(model_document(model) if as_json else model_screen(model), as_json)
+    show(model_document(model) if as_json else model_screen(model), as_json)
 
 
 @app.command()
@@ -144,7 +86,7 @@ def catalog(
     """List what the catalogue holds, or show one entry with its sources."""
     from meshwright.answers.catalog_table import catalog_document, catalog_screen
 
-    _show(catalog_document(kind, name) if as_json else catalog_screen(kind, name), as_json)
+    show(catalog_document(kind, name) if as_json else catalog_screen(kind, name), as_json)
 
 
 def main() -> None:
@@ -175,14 +117,3 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 def _fail(error: object, code: int) -> NoReturn:
     print(f"meshwright: {error}", file=sys.stderr)
     sys.exit(code)
-
-
-def _show(answer: Any, as_json: bool) -> None:
-    if as_json:
-        import json
-
-        print(json.dumps(answer, indent=2, allow_nan=False), flush=True)
-        return
-    from rich.console import Console
-
-    Console(markup=False, emoji=False, highlight=False).print(answer)

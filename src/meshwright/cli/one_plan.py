@@ -11,18 +11,20 @@ import typer
 
 from meshwright import errors
 from meshwright.cli.options import (
-    SEQUENCE_HELP,
     AsJson,
+    Behaviours,
     Degree,
+    ExpertCapacity,
+    ExpertImbalance,
     GlobalBatch,
     GlobalBatchTokens,
     Gradients,
+    LengthIfAny,
     Precision,
     RuntimeName,
     TextOnly,
     Tokens,
     inputs_of,
-    length,
 )
 
 if TYPE_CHECKING:
@@ -39,13 +41,16 @@ def _one_plan(
     rank: Annotated[int | None, typer.Option(min=1, help="which plan of the file; default: the first")] = None,
     model: Annotated[str | None, typer.Option(help="as in plan")] = None,
     cluster: Annotated[str | None, typer.Option(help="as in plan")] = None,
-    seq_len: Annotated[int | None, typer.Option(parser=length, metavar="COUNT", help=SEQUENCE_HELP)] = None,
+    seq_len: LengthIfAny = None,
     global_batch: GlobalBatch = None,
     global_batch_tokens: GlobalBatchTokens = None,
     precision: Precision = "bf16",
     gradients: Gradients = None,
     tokens: Tokens = None,
     runtime: RuntimeName = "megatron-core",
+    behaviours: Behaviours = None,
+    expert_imbalance: ExpertImbalance = None,
+    expert_capacity: ExpertCapacity = None,
     tp: Degree = 1,
     sp: Annotated[bool | None, typer.Option(help="default: on where tp > 1 and the runtime has it")] = None,
     cp: Degree = 1,
@@ -68,6 +73,9 @@ def _one_plan(
     embedding_as_layer: Annotated[bool, typer.Option("--embedding-as-layer", help=END_HELP)] = False,
     head_as_layer: Annotated[bool, typer.Option("--head-as-layer", help=END_HELP)] = False,
     recompute: Annotated[str, typer.Option(help="none, selective or full")] = "none",
+    recompute_modules: Annotated[
+        str | None, typer.Option(help="with selective: core_attn, layernorm, moe_act, ..., with commas between")
+    ] = None,
     text_only: TextOnly = False,
 ) -> tuple[Inputs, Plan]:
     """The question and the one plan that a command is asked about."""
@@ -84,8 +92,9 @@ def _one_plan(
         raise errors.InvalidInput(
             f"{context.info_name} needs {', '.join(missing)}, or a plan file: meshwright {context.info_name} PLAN.json"
         )
-    batch = (global_batch, global_batch_tokens)
-    inputs = inputs_of(model, cluster, seq_len, batch, precision, gradients, tokens, runtime, text_only)
+    batch, experts = (global_batch, global_batch_tokens), (expert_imbalance, expert_capacity)
+    job = (seq_len, batch, precision, gradients, tokens)
+    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts)
     return inputs, plan_of(
         inputs,
         tp=tp,
@@ -103,6 +112,7 @@ def _one_plan(
         embedding_as_layer=embedding_as_layer,
         head_as_layer=head_as_layer,
         recompute=recompute,
+        recompute_modules=recompute_modules,
     )
 
 

@@ -38,10 +38,21 @@ def positive(text: str) -> int:
     return whole
 
 
+def ratio(text: str) -> float:
+    """A number, whole or not."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{errors.quoted(text)} is not a number") from None
+
+
 ModelName = Annotated[str, typer.Option("--model", help="config.json, its folder, a TOML file or a catalogue name")]
 ClusterName = Annotated[str, typer.Option("--cluster", help="NODESxGPUS:ACCELERATOR, a catalogue name or a TOML file")]
 SEQUENCE_HELP = "tokens in one sequence; 8k is 8192"
 SequenceLength = Annotated[int, typer.Option("--seq-len", parser=length, metavar="COUNT", help=SEQUENCE_HELP)]
+LengthIfAny = Annotated[int | None, typer.Option("--seq-len", parser=length, metavar="COUNT", help=SEQUENCE_HELP)]
+ASSUMED_LENGTH = 8192
+"""Tokens in a sequence where a question of limits names none."""
 GlobalBatch = Annotated[
     int | None, typer.Option("--global-batch", parser=count, metavar="COUNT", help="sequences in one step")
 ]
@@ -49,13 +60,29 @@ GlobalBatchTokens = Annotated[
     str | None,
     typer.Option(metavar="COUNT", help="instead of --global-batch: tokens in one step; 4M is 4194304 where that fits"),
 ]
-Precision = Annotated[str, typer.Option(help="bf16 or fp16")]
+Precision = Annotated[str, typer.Option(help="bf16, fp16, fp8, fp8-delayed, fp8-blockwise, mxfp8 or nvfp4")]
 Gradients = Annotated[
     str | None, typer.Option(help="fp32 or half: what gradients are summed in; default: as the runtime does it")
 ]
 Tokens = Annotated[str | None, typer.Option(metavar="COUNT", help="tokens to train on in all, as 15T")]
 RuntimeName = Annotated[
     str, typer.Option("--runtime", help="a runtime of the catalogue; plan takes all for each side by side")
+]
+Behaviours = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with", metavar="KEY=VALUE", help="replaces a behaviour of the runtime, as overlap.expert=0.7; repeatable"
+    ),
+]
+ExpertImbalance = Annotated[
+    float | None,
+    typer.Option(parser=ratio, metavar="RATIO", help="tokens of the busiest rank's experts over the mean; default: 1"),
+]
+ExpertCapacity = Annotated[
+    float | None,
+    typer.Option(
+        parser=ratio, metavar="RATIO", help="rows of every expert over the mean, dropped and padded; default: no limit"
+    ),
 ]
 TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal model, the language model alone")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a screen")]
@@ -72,11 +99,25 @@ def inputs_of(
     tokens: str | None,
     runtime: str,
     text_only: bool,
+    behaviours: list[str] | None,
+    experts: tuple[float | None, float | None],
 ) -> Inputs:
-    """The question that the options ask."""
+    """The question that the options ask; batch: in sequences, in tokens; experts: their imbalance, their capacity."""
     from meshwright.answers.ask import given
+    from meshwright.specs.behaviours import with_behaviours
     from meshwright.specs.job import job_of
     from meshwright.specs.read_model import read_model
+    from meshwright.specs.runtime import read_runtime
 
-    job = job_of(seq_len, *batch, precision=precision, gradients=gradients, tokens=tokens)
-    return given(read_model(model, text_only=text_only), cluster, job, runtime)
+    imbalance, capacity = experts
+    job = job_of(
+        seq_len,
+        *batch,
+        precision=precision,
+        gradients=gradients,
+        tokens=tokens,
+        expert_imbalance=imbalance,
+        expert_capacity=capacity,
+    )
+    wanted = with_behaviours(read_runtime(runtime), behaviours) if behaviours else runtime
+    return given(read_model(model, text_only=text_only), cluster, job, wanted)

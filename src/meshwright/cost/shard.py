@@ -82,6 +82,12 @@ def vocabulary_shard(plan: Layout, inputs: Inputs) -> Ints:
     return -(-inputs.model.vocab_size // (multiple * plan.tp)) * multiple
 
 
+def compressed_width(kind: LayerKind) -> int:
+    """Elements per token of the compressed queries, keys and values of latent attention, which norms follow; else 0."""
+    latent = kind.attention.latent
+    return (latent.query_rank or 0) + latent.kv_rank if latent else 0
+
+
 def dense_block(kind: LayerKind) -> Mlp | None:
     """The feed-forward block that every token passes through: the dense one, the shared experts as one, or none."""
     block = kind.feed_forward

@@ -23,7 +23,7 @@ from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 
-SHAPE = ("tp", "sp", "cp", "context_exchange", "ep", "etp", "micro_batch", "recompute")
+SHAPE = ("tp", "sp", "cp", "context_exchange", "ep", "etp", "micro_batch", "recompute", "recompute_modules")
 """The columns of a plan on which the cost of one layer depends."""
 
 

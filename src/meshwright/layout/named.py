@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from meshwright.errors import InvalidInput, quoted
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Schedule
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute, Schedule
+from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules, modules_of
 from meshwright.specs.inputs import Inputs
 
 Code = TypeVar("Code")
@@ -29,13 +30,15 @@ def plan_of(
     embedding_as_layer: bool = False,
     head_as_layer: bool = False,
     recompute: str = "none",
+    recompute_modules: str | None = None,
 ) -> Plan:
     """The plan with these degrees; not yet held against the runtime's rules.
 
     sp: None turns it on where tp > 1 and the runtime has it; dp: None takes what the other degrees leave of the
     cluster; zero: None takes the runtime's last stage where dp x cp > 1, with pp > 1 at most 1 if it has that;
-    context_exchange: None takes the runtime's first. Micro-batches follow from the global batch. Raises `InvalidInput`
-    for an unknown name.
+    context_exchange: None takes the runtime's first; recompute_modules: names with commas between, None takes the
+    attention core. Micro-batches follow from the global batch. Raises `InvalidInput`
+    for an unknown name, or for modules without selective recomputation.
     """
     runtime, replica = inputs.runtime, tp * cp * pp
     exchange = context_exchange or (*runtime.context_exchanges, "ring")[0]
@@ -57,6 +60,7 @@ def plan_of(
         embedding_as_layer=embedding_as_layer,
         head_as_layer=head_as_layer,
         recompute=_code(RECOMPUTE_NAMES, "recompute", recompute),
+        recompute_modules=_modules(recompute, recompute_modules),
         schedule=Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B,
     )
 
@@ -67,6 +71,23 @@ def _usual_stage(inputs: Inputs, ranks: int, pp: int) -> int:
     if ranks < 2:
         return 0
     return max((stage for stage in stages if stage < 2), default=stages[0]) if pp > 1 else stages[-1]
+
+
+def _modules(recompute: str, given: str | None) -> RecomputeModules:
+    """The modules that are named, which only selective recomputation computes again."""
+    if given is None:
+        return RecomputeModules.CORE_ATTENTION
+    if recompute != RECOMPUTE_NAMES[Recompute.SELECTIVE]:
+        what = f"--recompute-modules {given} without --recompute selective: {recompute} has no modules"
+        raise InvalidInput(f"{what}; add --recompute selective")
+    names = [name.strip().replace("-", "_") for name in given.split(",") if name.strip()]
+    unknown = [name for name in names if name not in RECOMPUTE_MODULE_NAMES.values()]
+    if unknown or not names:
+        told = (
+            f"unknown recompute module {quoted(', '.join(unknown))}" if names else "--recompute-modules names no module"
+        )
+        raise InvalidInput(f"{told}; known: {', '.join(RECOMPUTE_MODULE_NAMES.values())}")
+    return modules_of(names)
 
 
 def _code(names: dict[Code, str], what: str, given: str) -> Code:

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any, Self
 
 from meshwright.errors import Fault, InvalidSpec, quoted
+from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules, modules_of, names_of
 
 
 class Recompute(IntEnum):
@@ -15,7 +16,7 @@ class Recompute(IntEnum):
 
     NONE = 0
     SELECTIVE = 1
-    """The attention core (Korthikanti et al., arXiv:2205.05198)."""
+    """Parts of every layer: the plan's `recompute_modules`, or what the runtime chooses."""
     FULL = 2
     """Every layer, from its input."""
 
@@ -49,7 +50,8 @@ RECOMPUTE_NAMES = {kind: kind.name.lower() for kind in Recompute}
 class Plan:
     """One layout. Its fields are the keys of the plan file, and the columns of `Plans`.
 
-    Raises `InvalidSpec` for a value of the wrong kind. `recompute` and `schedule` may be given by name.
+    Raises `InvalidSpec` for a value of the wrong kind. `recompute` and `schedule` may be given by name,
+    `recompute_modules` by a list of names.
 
     >>> print(Plan(tp=8, sp=True, recompute="full"))
     tp8 sp pp1 dp1 zero0 mbs1 m1 recompute-full
@@ -85,6 +87,8 @@ class Plan:
     head_as_layer: bool = False
     """The pipeline split counts the head as a layer: the last chunk holds one layer fewer."""
     recompute: Recompute = Recompute.NONE
+    recompute_modules: RecomputeModules = RecomputeModules.CORE_ATTENTION
+    """What selective recomputation computes again; without it, nothing."""
     schedule: Schedule = Schedule.ONE_F_ONE_B
 
     def __post_init__(self) -> None:
@@ -109,6 +113,7 @@ class Plan:
         return asdict(self) | {
             "context_exchange": CONTEXT_EXCHANGE_NAMES[self.context_exchange],
             "recompute": RECOMPUTE_NAMES[self.recompute],
+            "recompute_modules": names_of(self.recompute_modules),
             "schedule": SCHEDULE_NAMES[self.schedule],
         }
 
@@ -127,8 +132,14 @@ class Plan:
         degrees.append(ends.get((self.embedding_as_layer, self.head_as_layer), ""))
         replicas = f"replicate{self.dp_replicate}" if self.dp_replicate > 1 else ""
         rest = [f"dp{self.dp}", f"zero{self.zero}", replicas, f"mbs{self.micro_batch}", f"m{self.num_microbatches}"]
-        recompute = f"recompute-{RECOMPUTE_NAMES[self.recompute]}" if self.recompute else ""
-        return " ".join(part for part in (*degrees, *rest, recompute) if part)
+        return " ".join(part for part in (*degrees, *rest, self._recompute_words()) if part)
+
+    def _recompute_words(self) -> str:
+        if self.recompute == Recompute.NONE:
+            return ""
+        plain = self.recompute == Recompute.FULL or self.recompute_modules == RecomputeModules.CORE_ATTENTION
+        modules = "" if plain else f"({','.join(names_of(self.recompute_modules))})"
+        return f"recompute-{RECOMPUTE_NAMES[self.recompute]}{modules}"
 
 
 _KINDS: dict[str, type] = {field.name: type(field.default) for field in fields(Plan)}
@@ -143,12 +154,16 @@ def _read(kind: type, value: Any) -> Any:
     """A value as its field holds it; raises `KeyError`, `TypeError` or `ValueError` where it is none."""
     if kind is bool or isinstance(value, bool):
         raise TypeError
+    if kind is RecomputeModules and isinstance(value, list | tuple):
+        return modules_of(value)
     if kind in _NAMES and isinstance(value, str):
         return {name: code for code, name in _NAMES[kind].items()}[value]
     return kind(operator.index(value))
 
 
 def _wanted(kind: type) -> str:
+    if kind is RecomputeModules:
+        return f"a list of {', '.join(RECOMPUTE_MODULE_NAMES.values())}"
     if kind in _NAMES:
         return f"one of {', '.join(_NAMES[kind].values())}"
     return "True or False" if kind is bool else "a whole number"

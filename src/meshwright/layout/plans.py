@@ -10,6 +10,7 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, IntColumn
 from meshwright.layout.plan import ContextExchange, Plan, Recompute, Schedule
+from meshwright.layout.recompute_modules import RecomputeModules
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,6 +33,7 @@ class Plans:
     embedding_as_layer: IntColumn
     head_as_layer: IntColumn
     recompute: IntColumn
+    recompute_modules: IntColumn
     schedule: IntColumn
 
     @classmethod
@@ -64,6 +66,7 @@ class Plans:
                 **{name: bool(row[name]) for name in ("sp", "embedding_as_layer", "head_as_layer")},
                 "context_exchange": ContextExchange(row["context_exchange"]),
                 "recompute": Recompute(row["recompute"]),
+                "recompute_modules": RecomputeModules(row["recompute_modules"]),
                 "schedule": Schedule(row["schedule"]),
             }
         )

@@ -39,7 +39,7 @@ class Stages:
 
 
 def split_stages(model: Model, plans: Plans, live_chunks: LiveChunks, *, keep_all: bool) -> Stages:
-    """The stages of plans that split the layers evenly: chunk j of stage r holds block j * pp + r.
+    """The stages of plans: chunk j of stage r holds block j * pp + r, and blocks are as large as `chunk_sizes` says.
 
     The embedding and the head may each count as one layer, so that the first and the last block hold one layer fewer.
 
@@ -65,14 +65,33 @@ def split_stages(model: Model, plans: Plans, live_chunks: LiveChunks, *, keep_al
     return Stages(plan=plan, start=start, **{name: column[rows] for name, column in joined.items()})
 
 
+def chunk_sizes(layers: int, chunks: int) -> IntColumn:
+    """Layers of every chunk of a pipeline, in the order of the model: alike, or some one fewer.
+
+    Where layers do not divide, ceil(layers / chunks) each; the ones too many are left out of the last chunk, the first,
+    the last but one and so on: the head makes the last stage slower, activations in flight make the first one larger.
+    layers: to split, those that stand for the ends included; chunks: at most as many; counts. Returns counts.
+
+    >>> chunk_sizes(61, 8).tolist()
+    [7, 8, 8, 8, 8, 8, 7, 7]
+    """
+    most = -(-layers // chunks)
+    forth, back = np.arange(chunks), np.arange(chunks)[::-1]
+    outermost_first = np.lexsort((forth < back, np.minimum(forth, back)))
+    sizes: IntColumn = np.full(chunks, most)
+    sizes[outermost_first[: most * chunks - layers]] -= 1
+    return sizes
+
+
 def _signature(
     model: Model, signature: tuple[int, ...], live_chunks: LiveChunks, keep_all: bool
 ) -> dict[str, IntColumn | BoolColumn]:
     stages, chunks, schedule, micro_batches, embedding_as_layer, head_as_layer = signature
     stage = np.arange(stages)
     kinds = np.eye(len(model.layer_kinds), dtype=np.int64)[list(model.layer_pattern)]
-    kinds = np.pad(kinds, ((embedding_as_layer, head_as_layer), (0, 0)))
-    per_chunk = kinds.reshape(chunks, stages, -1, len(model.layer_kinds)).sum(axis=2)
+    kinds = np.pad(kinds, ((embedding_as_layer + 1, head_as_layer), (0, 0))).cumsum(axis=0)
+    ends = np.cumsum(chunk_sizes(len(kinds) - 1, stages * chunks))
+    per_chunk = np.diff(kinds[ends], axis=0, prepend=0).reshape(chunks, stages, -1)
     live = np.asarray(live_chunks(schedule, stage, stages, chunks, micro_batches))
     turn = stages * chunks
     kept = live // turn * stages + np.clip(live % turn - stages * np.arange(chunks)[:, None], 0, stages)

@@ -10,12 +10,16 @@ import numpy as np
 
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality.rule import divisors
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, ContextExchange, Plan, Schedule
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, ContextExchange, Plan, Recompute, Schedule
 from meshwright.layout.plans import Plans
+from meshwright.layout.recompute_modules import RecomputeModules
+from meshwright.search.modules import module_sets
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts
 
-SHORTEST_SLICE = 256
+MOST_TOKENS = 1 << 16
+"""Tokens of one micro-batch on a rank, unless a single sequence has more."""
+SHORTEST_SLICE = 4096
 """Tokens of one sequence that a context-parallel rank holds at least."""
 
 
@@ -33,13 +37,13 @@ class _Split(NamedTuple):
 def space(inputs: Inputs) -> Iterator[Plans]:
     """All combinations of tp, cp, pp, dp with tp x cp x pp x dp = ranks, and of what can be chosen beside them.
 
-    cp: down to 256 tokens a rank, where the runtime has it, with each of its exchanges (hierarchical where it is
-    neither all ring nor all all-to-all); vpp: the divisors of a stage's
-    layers (1 where layers do not divide); micro-batch: the divisors of a replica's batch (1 where the batch does not
-    divide, so that the rule can refuse it); sequence parallelism where tp > 1; ZeRO stages of the runtime where
-    dp cp > 1, over all ranks or, with hybrid sharding, groups that end where a level of links does; its recompute
-    kinds; ep: the common divisors of the experts and the ranks that hold one pipeline stage, with etp 1 or tp. One
-    table per split.
+    cp: down to 4096 tokens a rank, where the runtime has it, with each of its exchanges (hierarchical where it is
+    neither all ring nor all all-to-all); vpp: the divisors of a stage's layers (where layers do not divide, one for
+    every largest chunk); micro-batch: the divisors of a replica's batch, up to 65536 tokens a rank (1 where the batch
+    does not divide, so that the rule can refuse it); sequence parallelism where tp > 1; ZeRO stages of the runtime
+    where dp cp > 1, over all ranks or, with hybrid sharding, groups that end where a level of links does; its recompute
+    kinds, selective with each of `module_sets`; ep: the common divisors of the experts and the ranks that hold one
+    pipeline stage, with etp 1 or tp. One table per split.
     """
     for split in _splits(inputs):
         yield _around(split, inputs)
@@ -61,23 +65,27 @@ def _context_degrees(ranks: int, inputs: Inputs) -> list[int]:
 
 
 def _ends(pp: int, inputs: Inputs) -> list[tuple[int, int]]:
-    """Whether the embedding and the head count as layers: every choice that divides by pp, or none where none does."""
+    """Whether the embedding and the head count as layers: every choice that divides by pp, or none where none does.
+
+    Unequal stages without them are the same as equal ones with them: an end takes the place of the missing layer.
+    """
     layers = inputs.model.num_layers
     choices = [(0, 0), (1, 0), (0, 1), (1, 1)] if inputs.runtime.counts_ends and pp > 1 else [(0, 0)]
-    return [ends for ends in choices if (layers + sum(ends)) % pp == 0 and layers + sum(ends) > pp] or [(0, 0)]
+    even = [ends for ends in choices if (layers + sum(ends)) % pp == 0 and layers + sum(ends) >= pp]
+    return even or [(0, 0)]
 
 
 def _around(split: _Split, inputs: Inputs) -> Plans:
-    runtime, batch = inputs.runtime, inputs.job.global_batch
-    recompute = [code for code, name in RECOMPUTE_NAMES.items() if name in runtime.recompute]
-    sequence_parallel = (0, 1) if split.tp > 1 and runtime.sequence_parallel else (0,)
+    batch = inputs.job.global_batch
+    recompute = _recomputations(inputs)
+    sequence_parallel = _sequence_parallel(split, inputs)
     sharding, exchanges, grids = _sharding(split, inputs), _exchanges(split, inputs), _expert_grids(split, inputs)
     choices = (
         _chunks(split, inputs),
-        divisors(batch // split.dp) if batch % split.dp == 0 else [1],
+        _micro_batches(split, inputs),
         range(len(sharding)),
         exchanges,
-        recompute,
+        range(len(recompute)),
         sequence_parallel,
         range(len(grids)),
     )
@@ -85,6 +93,7 @@ def _around(split: _Split, inputs: Inputs) -> Plans:
     vpp, micro_batch, shards, exchange, again, sp, experts = (np.ravel(axis).astype(np.int64) for axis in grid)
     zero, dp_replicate = np.array(sharding)[shards].T
     ep, etp = np.array(grids)[experts].T
+    kind, modules = np.array(recompute)[again].T
     return Plans.filled(
         **{name: np.full(len(vpp), value) for name, value in split._asdict().items()},
         sp=sp,
@@ -96,15 +105,37 @@ def _around(split: _Split, inputs: Inputs) -> Plans:
         dp_replicate=dp_replicate,
         micro_batch=micro_batch,
         num_microbatches=np.maximum(batch // (split.dp * micro_batch), 1),
-        recompute=again,
+        recompute=kind,
+        recompute_modules=modules,
         schedule=np.where(vpp > 1, int(Schedule.INTERLEAVED), int(Schedule.ONE_F_ONE_B)),
     )
 
 
+def _micro_batches(split: _Split, inputs: Inputs) -> list[int]:
+    """The divisors of a replica's batch, up to where products gain nothing more; 1 where it does not divide."""
+    whole, rest = divmod(inputs.job.global_batch, split.dp)
+    most = max(MOST_TOKENS * split.cp // inputs.job.sequence_length, 1)
+    return [1] if rest else [count for count in divisors(whole) if count <= most]
+
+
 def _chunks(split: _Split, inputs: Inputs) -> list[int]:
+    """vpp: the divisors of a stage's layers; where these are unequal, the least for every largest chunk."""
     layers = inputs.model.num_layers + split.embedding_as_layer + split.head_as_layer
-    interleaves = split.pp > 1 and layers % split.pp == 0 and "interleaved" in inputs.runtime.schedules
-    return divisors(layers // split.pp) if interleaves else [1]
+    if split.pp == 1 or "interleaved" not in inputs.runtime.schedules:
+        return [1]
+    if layers % split.pp == 0:
+        return divisors(layers // split.pp)
+    largest = range(1, -(-layers // split.pp) + 1) if inputs.runtime.uneven_stages else ()
+    counts = {-(-layers // (split.pp * size)) for size in largest}
+    return sorted(count for count in counts if count * split.pp <= layers) or [1]
+
+
+def _recomputations(inputs: Inputs) -> list[tuple[int, int]]:
+    """Every (kind of recomputation, modules): the runtime's kinds, the selective one with every set worth trying."""
+    default, chosen = [RecomputeModules.CORE_ATTENTION], module_sets(inputs)
+    kinds = [code for code, name in RECOMPUTE_NAMES.items() if name in inputs.runtime.recompute]
+    sets = {kind: chosen if kind == Recompute.SELECTIVE else default for kind in kinds}
+    return [(int(kind), int(modules)) for kind in kinds for modules in sets[kind]]
 
 
 def _exchanges(split: _Split, inputs: Inputs) -> list[int]:
@@ -116,6 +147,15 @@ def _exchanges(split: _Split, inputs: Inputs) -> list[int]:
     plan = Plan(tp=split.tp, cp=split.cp, pp=split.pp, dp=split.dp, context_exchange=ContextExchange.HIERARCHICAL)
     mixed = 1 < context_split(plan, inputs).heads < split.cp
     return [int(code) for code in known if mixed or code != ContextExchange.HIERARCHICAL]
+
+
+def _sequence_parallel(split: _Split, inputs: Inputs) -> tuple[int, ...]:
+    """Without and with it where tp > 1; with it alone where the runtime asks for it beside experts."""
+    runtime = inputs.runtime
+    if split.tp == 1 or not runtime.sequence_parallel:
+        return (0,)
+    asked = any(rule.name == "expert_sequence_parallel" for rule in runtime.rules)
+    return (1,) if inputs.model.is_moe and asked else (0, 1)
 
 
 def _expert_grids(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from pydantic import model_validator
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
-from meshwright.specs.job import PRECISIONS, Job
+from meshwright.specs.job import Job
 from meshwright.specs.model import Model
 from meshwright.specs.precision import Precision, read_precision
 from meshwright.specs.runtime import Runtime
@@ -53,7 +53,7 @@ class Inputs(Spec):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        faults = [*self._precision(), *self._positions(), *self._size()]
+        faults = [*self._precision(), *self._positions(), *self._experts(), *self._size()]
         if faults:
             raise InvalidSpec(self.called, faults)
         return self
@@ -61,10 +61,12 @@ class Inputs(Spec):
     def _precision(self) -> Iterator[Fault]:
         accelerator, recipe = self.cluster.accelerator, self.recipe
         peaks, constants = accelerator.peak_flops, accelerator.kernels.low_precision
-        if missing := [peak for peak in (recipe.peak, recipe.half) if peak not in peaks]:
-            possible = " or ".join(name for name in PRECISIONS if read_precision(name).peak in peaks)
-            what = f"{accelerator.id} has no {missing[0]} matrix units; "
-            yield Fault("job.precision", what + (f"use {possible}" if possible else "nor any other that is planned"))
+        possible = " or ".join(name for name in self.runtime.precisions if read_precision(name).peak in peaks)
+        instead = f"use {possible}" if possible else f"{self.runtime.id} has no recipe that {accelerator.id} can run"
+        if self.job.precision not in self.runtime.precisions:
+            yield Fault("job.precision", f"{self.runtime.id} has no {self.job.precision}; {instead}")
+        elif missing := [peak for peak in (recipe.peak, recipe.half) if peak not in peaks]:
+            yield Fault("job.precision", f"{accelerator.id} has no {missing[0]} matrix units; {instead}")
         elif recipe.number_format != "half" and recipe.number_format not in constants:
             what = f"kernels {quoted(accelerator.kernels.id)} hold no constants of {recipe.number_format} products"
             yield Fault("job.precision", f"{what}; use {recipe.half}")
@@ -74,6 +76,14 @@ class Inputs(Spec):
         if 0 < positions < length:
             what = f"{length} exceeds the {positions} learned positions of {self.model.name}; use {positions} or less"
             yield Fault("job.sequence_length", what)
+
+    def _experts(self) -> Iterator[Fault]:
+        if self.model.is_moe and not self.runtime.experts:
+            yield Fault("model", f"{self.model.name} has experts, and {self.runtime.id} has no such models")
+        given = {"expert_imbalance": self.job.expert_imbalance != 1, "expert_capacity": bool(self.job.expert_capacity)}
+        for name in (name for name, changed in given.items() if changed and not self.model.is_moe):
+            value = getattr(self.job, name)
+            yield Fault(f"job.{name}", f"is {value:g}, but {self.model.name} has no experts; leave it out")
 
     def _size(self) -> Iterator[Fault]:
         count = parameter_count(self.model)

@@ -95,11 +95,19 @@ def job_of(
     precision: str = "bf16",
     gradients: str | None = None,
     tokens: str | None = None,
+    expert_imbalance: float | None = None,
+    expert_capacity: float | None = None,
 ) -> Job:
     """A job from what a user writes: the batch in sequences or in tokens, counts with `k`, `M`, `B`, `T`.
 
-    Raises `InvalidInput` when neither or both batches are given, `UnknownName` for a precision without a recipe.
+    Raises `InvalidInput` when neither or both batches are given, or both an imbalance of experts and the capacity that
+    evens it out, `UnknownName` for a precision without a recipe.
     """
+    if expert_imbalance is not None and expert_capacity is not None:
+        raise InvalidInput(
+            f"an expert capacity of {expert_capacity:g} gives all ranks the same rows, so that an expert imbalance of "
+            f"{expert_imbalance:g} would change nothing; give one of the two"
+        )
     if (global_batch is None) == (global_batch_tokens is None):
         given = "neither is given" if global_batch is None else "both are given"
         raise InvalidInput(f"give either --global-batch in sequences or --global-batch-tokens; {given}")
@@ -114,5 +122,7 @@ def job_of(
         precision=catalog.resolve("precisions", precision),
         gradients=gradients,
         tokens=None if tokens is None else parse_count(tokens),
+        expert_imbalance=1.0 if expert_imbalance is None else expert_imbalance,
+        expert_capacity=expert_capacity,
         assumptions=assumed,
     )

@@ -16,8 +16,6 @@ from meshwright.specs.kernels import NumberFormat
 HALF_BYTES = 2
 """Of one element in bf16 or fp16: weights, activations and their traffic."""
 ElementBytes = Annotated[float, Field(gt=0, le=HALF_BYTES)]
-Layers = Annotated[int, Field(ge=0, le=10**6, strict=True)]
-Part = Literal["attention_core", "embedding", "head", "router"]
 
 
 class Precision(Spec):
@@ -42,14 +40,6 @@ class Precision(Spec):
     columns: Literal["same", "transposed", "own"]
     """What products that read an operand by columns take: the same data; the same, transposed where the accelerator
     cannot read fp8 by columns; or data that is quantised along the columns on its own."""
-    gathered_bytes: ElementBytes
-    """Bytes per parameter that gathering moves when parameters are held quantised (fp8 parameter gather)."""
-    stays_half: tuple[Part, ...] = ()
-    """What is not quantised."""
-    half_layers_at_start: Layers = 0
-    """Layers at the start of the model that are not quantised either."""
-    half_layers_at_end: Layers = 0
-    """The same at its end."""
     assumed: tuple[str, ...] = ()
     """What in here is an assumption, for the user's eyes."""
     sources: dict[str, str]
@@ -82,13 +72,9 @@ class Precision(Spec):
         """
         return HALF_BYTES * self.quantise_reads + self.copies(accelerator) * self.operand_bytes
 
-    def weight_bytes(self, accelerator: Accelerator, *, held: bool = False) -> float:
-        """Bytes per parameter of the weights of quantised products, beside the optimizer's own.
-
-        The 2-byte weight and its quantised copies; held: parameters are held quantised, and the 2-byte weight goes.
-        """
-        kept = 0 if held and self.quantises else HALF_BYTES
-        return kept + self.copies(accelerator) * self.operand_bytes
+    def weight_bytes(self, accelerator: Accelerator) -> float:
+        """Bytes per parameter of the weights of quantised products: the 2-byte weight and its quantised copies."""
+        return HALF_BYTES + self.copies(accelerator) * self.operand_bytes
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

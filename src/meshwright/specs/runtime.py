@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
+from meshwright.specs.job import PrecisionName
 from meshwright.specs.traffic import ElementwiseTraffic
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -84,6 +85,10 @@ class Runtime(Spec):
     aliases: tuple[str, ...] = ()
     version: str
     """Release or commit that the behaviours below were read from."""
+    precisions: Annotated[tuple[PrecisionName, ...], Field(min_length=1)]
+    """The recipes that it runs."""
+    experts: bool
+    """Has models with experts, be every expert whole on every rank."""
     rank_order: tuple[Literal["tp", "cp", "ep", "dp", "pp"], ...]
     """Axes, fastest first."""
     weights: Literal["half", "full"]
@@ -147,6 +152,8 @@ class Runtime(Spec):
     host_s_per_step: NonNegative
     """Seconds per step outside of the pipeline: data, logging, learning-rate schedule."""
     memory: DeviceMemory
+    uneven_stages: bool
+    """Can give its pipeline chunks unequal numbers of layers."""
     counts_ends: bool
     """Can count the embedding and the head as layers when it splits a pipeline."""
     sequence_parallel: bool
@@ -159,11 +166,17 @@ class Runtime(Spec):
     zero_stages: tuple[Literal[0, 1, 2, 3], ...]
     """Of half weights 0 to 3; of full ones 0 (replicas), 2 (weights stay gathered) and 3 (resharded after use)."""
     recompute: tuple[Literal["none", "selective", "full"], ...]
+    recompute_modules: tuple[
+        Literal["core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts"], ...
+    ]
+    """Parts of a layer that a plan can choose for selective recomputation; none: the runtime chooses for itself."""
     rules: tuple[RuleReference, ...]
     demands: tuple[RuleReference, ...] = ()
     """What a launch must set beside the plan; no part of legality."""
     assumed: tuple[str, ...] = ()
     """Behaviours without a published number, for the user's eyes."""
+    replaced: tuple[str, ...] = ()
+    """Behaviours that a question replaced, for the user's eyes."""
     sources: dict[str, str]
 
     @property

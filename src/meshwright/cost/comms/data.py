@@ -6,12 +6,19 @@ import numpy as np
 
 from meshwright.arrays import Floats, Ints, Numbers
 from meshwright.cost.comms.collectives import collective_time
-from meshwright.cost.comms.group import data_group, expert_data_group, replica_group, sharding_group
+from meshwright.cost.comms.group import (
+    data_group,
+    expert_data_group,
+    expert_replica_group,
+    expert_sharding_group,
+    replica_group,
+    sharding_group,
+)
 from meshwright.cost.comms.group import group as group_of
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.shard import vocabulary_shard
-from meshwright.layout.groups import sharding_ranks, stride
+from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks, stride
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
@@ -53,8 +60,10 @@ def exposed_data_time(
     alike, sharded = expert_data_group(plan, inputs), np.greater(plan.zero, 0)
     routed, fetched = 1.0 * inputs.gradient_bytes * experts, 1.0 * HALF_BYTES * experts
     summed = summed + pieces * collective_time("all_reduce", routed / pieces, alike, cluster)
-    scattered = scattered + pieces * collective_time("reduce_scatter", routed / pieces, alike, cluster)
-    collected = collected + pieces * collective_time("all_gather", fetched / pieces, alike, cluster)
+    shards = expert_sharding_group(plan, inputs)
+    scattered = scattered + pieces * collective_time("reduce_scatter", routed / pieces, shards, cluster)
+    scattered = scattered + pieces * expert_replicas_time(plan, inputs, routed / pieces)
+    collected = collected + pieces * collective_time("all_gather", fetched / pieces, shards, cluster)
     reduced, gathered = np.where(sharded, scattered, summed), np.where(sharded, collected, 0.0)
     every = np.where(np.equal(plan.zero, 2), plan.num_microbatches - 1.0, 0.0)
     passes = np.where(interleaved, plan.pp * (plan.vpp - 1) / plan.vpp, 1.0)
@@ -74,6 +83,15 @@ def replicas_time(plan: Layout, inputs: Inputs, gradients: Numbers) -> Floats:
     """
     shard = gradients / sharding_ranks(plan)
     return collective_time("all_reduce", shard, replica_group(plan, inputs), inputs.cluster)
+
+
+def expert_replicas_time(plan: Layout, inputs: Inputs, gradients: Numbers) -> Floats:
+    """Seconds of summing the shard of routed experts over its replicas, as `replicas_time` does for other weights.
+
+    plan: scalar or array (n,); gradients: bytes before the reduce-scatter. Returns seconds.
+    """
+    shard = gradients / expert_sharding_ranks(plan)
+    return collective_time("all_reduce", shard, expert_replica_group(plan, inputs), inputs.cluster)
 
 
 def tied_embedding_time(plan: Layout, inputs: Inputs) -> Floats:

@@ -15,6 +15,7 @@ from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.expert_rows import routed_rows
+from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.shard import residual_tokens
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
@@ -43,7 +44,7 @@ def exposed_exchange_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: 
     """Exposed seconds of bringing tokens to their experts and back, in both directions; nothing for a dense layer.
 
     Dispatch and combine once forward and once backward, beside the opposite pass of another micro-batch where the
-    runtime overlaps them; full recomputation repeats the forward ones.
+    runtime overlaps them; recomputation of whole layers or of the whole mixture repeats the forward ones.
     plan: scalar or array (n,); layer: its compute, for the windows. Returns seconds.
     Source: Megatron-LM, --overlap-moe-expert-parallel-comm.
     """
@@ -53,12 +54,11 @@ def exposed_exchange_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: 
     share = inputs.runtime.overlap.expert
     forward = exposed_time(time, layer.backward.total, share, 0.0, inputs)
     backward = exposed_time(time, layer.forward.total, share, 0.0, inputs)
-    return ExchangeTime(forward, backward + np.where(np.equal(plan.recompute, Recompute.FULL), forward, 0.0))
+    again = np.equal(plan.recompute, Recompute.FULL) + repeated_parts(plan, kind).experts
+    return ExchangeTime(forward, backward + again * forward)
 
 
-def expert_exchange_time(
-    plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, width: Numbers, groups: int = 1, allowed: int = 1
-) -> Exchange:
+def expert_exchange_time(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, width: Numbers) -> Exchange:
     """Seconds that one layer of experts takes to exchange the tokens of one micro-batch in forward.
 
     By the runtime's dispatcher: `all_to_all_exchange`, `all_gather_exchange` or `fused_time`. What is combined has
@@ -66,15 +66,14 @@ def expert_exchange_time(
     and a dispatch of 2-byte elements for the combine.
 
     plan: scalar or array (n,); tokens: T that enter the layer on one rank, b s / (c t) with sequence parallelism;
-    width: bytes of one dispatched element, with its share of scales; groups, allowed: of `groups` equal groups of
-    experts a token's may lie in `allowed`, counts (`fused` alone sends less for it). Returns seconds.
+    width: bytes of one dispatched element, with its share of scales. Returns seconds.
     """
     if inputs.runtime.dispatcher == "all_gather":
         return all_gather_exchange(plan, inputs, tokens, width)
     if inputs.runtime.dispatcher == "all_to_all":
         return all_to_all_exchange(plan, inputs, kind, tokens, width)
-    dispatch = fused_time(plan, inputs, kind, tokens, width, groups, allowed)
-    return Exchange(dispatch, fused_time(plan, inputs, kind, tokens, HALF_BYTES, groups, allowed))
+    dispatch = fused_time(plan, inputs, kind, tokens, width)
+    return Exchange(dispatch, fused_time(plan, inputs, kind, tokens, HALF_BYTES))
 
 
 def all_to_all_exchange(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, width: Numbers) -> Exchange:

@@ -15,43 +15,38 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 
 
-def fused_traffic(
-    plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, width: Numbers, groups: int = 1, allowed: int = 1
-) -> Traffic:
+def fused_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, width: Numbers) -> Traffic:
     """What one rank sends in one dispatch, on average.
 
     A token of h elements reaches R ranks on N nodes, as `reached_blocks` expects; all ranks that split an expert take
     it. Of n ranks, m in a node, T N (n - m) / n copies leave the node, and T R (m - 1) / m go on inside one.
 
-    plan: scalar or array (n,); tokens: T on one rank; width: bytes of one element; groups, allowed: limit of
-    the routing, counts. Returns bytes. Source: deepseek-ai/DeepEP@0297fc80, docs/legacy.md.
+    plan: scalar or array (n,); tokens: T on one rank; width: bytes of one element. Returns bytes.
+    Source: deepseek-ai/DeepEP@0297fc80, docs/legacy.md.
     """
     experts, group = routed_experts(kind), expert_set_group(plan, inputs)
     members, blocks = group.members, group.blocks
-    ranks = plan.etp * reached_blocks(experts.count, experts.active, plan.ep, groups, allowed)
+    ranks = plan.etp * reached_blocks(experts.count, experts.active, plan.ep)
     holders = np.minimum(blocks[0], plan.ep)
-    nodes = blocks[0] / holders * reached_blocks(experts.count, experts.active, holders, groups, allowed)
+    nodes = blocks[0] / holders * reached_blocks(experts.count, experts.active, holders)
     size = 1.0 * tokens * inputs.model.hidden_size * width
     across = tuple(size * nodes * (group.ranks - each) / group.ranks for each in members[:-1])
     return Traffic(size * ranks * (members[0] - 1) / members[0], across)
 
 
-def fused_time(
-    plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, width: Numbers, groups: int = 1, allowed: int = 1
-) -> Floats:
+def fused_time(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, width: Numbers) -> Floats:
     """Seconds of one dispatch, or of the combine that takes the same way back.
 
     In one domain T = t0 + tokens t_token + w / (e B). Over several, T = t1 + max(tokens t_token + w / (f B), w_i / (e_i
     B_i)): w bytes inside the domain, w_i beyond it at every level i crossed, B the bandwidths per rank, and shares and
     times of the accelerator's `expert_exchange`. The busiest rank receives its share more.
 
-    plan: scalar or array (n,); tokens: on one rank; width: bytes of one element; groups, allowed: limit of the
-    routing, counts. Returns seconds. Error on held-out measurements: 4 % median, 11 % p90 inside a node of 8, 14 %
-    median over 2 nodes and 1 % over 4 (constants' sources).
+    plan: scalar or array (n,); tokens: on one rank; width: bytes of one element. Returns seconds. Error on held-out
+    measurements: 4 % median, 11 % p90 inside a node of 8, 14 % median over 2 nodes and 1 % over 4 (constants' sources).
     """
     cluster, group = inputs.cluster, expert_set_group(plan, inputs)
     constants, blocks = cluster.accelerator.kernels.expert_exchange, group.blocks
-    traffic = fused_traffic(plan, inputs, kind, tokens, width, groups, allowed)
+    traffic = fused_traffic(plan, inputs, kind, tokens, width)
     busiest = hottest_over_mean(plan, inputs, kind)
     sending, link = tokens * constants.token_s, link_bandwidth(group.members[0], cluster)
     alone = constants.latency_s + sending + busiest * traffic.inside / (constants.link_efficiency * link)

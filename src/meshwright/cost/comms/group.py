@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from meshwright.arrays import Ints
-from meshwright.layout.groups import expert_data_ranks, expert_stride, placement, sharding_ranks, stride
+from meshwright.layout.groups import (
+    expert_data_ranks,
+    expert_sharding_ranks,
+    expert_stride,
+    placement,
+    sharding_ranks,
+    stride,
+)
 from meshwright.layout.plans import Layout
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
@@ -85,6 +92,22 @@ def expert_set_group(plan: Layout, inputs: Inputs) -> Group:
     order = inputs.runtime.rank_order
     faster = min("tp", "ep", key=order.index)
     return group(plan.etp * plan.ep, expert_stride(plan, faster, order), inputs.cluster)
+
+
+def expert_sharding_group(plan: Layout, inputs: Inputs) -> Group:
+    """Ranks over which ZeRO divides the routed experts: slices of those that hold the same ones.
+
+    plan: scalar or array (n,). Source: Megatron-LM, parallel_state.py (intra partial expert data parallel group).
+    """
+    distance = expert_stride(plan, "dp", inputs.runtime.rank_order)
+    return group(expert_sharding_ranks(plan), distance, inputs.cluster)
+
+
+def expert_replica_group(plan: Layout, inputs: Inputs) -> Group:
+    """Ranks that hold the same shard of the same experts, one in each sharding group. plan: scalar or array (n,)."""
+    ranks = expert_sharding_ranks(plan)
+    distance = expert_stride(plan, "dp", inputs.runtime.rank_order) * ranks
+    return group(expert_data_ranks(plan) // ranks, distance, inputs.cluster)
 
 
 def expert_data_group(plan: Layout, inputs: Inputs) -> Group:

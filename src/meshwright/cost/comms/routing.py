@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from meshwright.arrays import Floats, Ints, Numbers
@@ -24,26 +22,15 @@ def missed_share(candidates: int, held: Numbers, active: int) -> Floats:
     return share
 
 
-def reached_blocks(experts: int, active: int, blocks: Ints, groups: int = 1, allowed: int = 1) -> Floats:
+def reached_blocks(experts: int, active: int, blocks: Ints) -> Floats:
     """Expected number of blocks (nodes, ranks) that hold one of a token's experts, E / blocks lying in each.
 
-    blocks (1 - C(E - E / blocks, k) / C(E, k)); with routing limited to `allowed` of `groups` equal groups of experts,
-    of which every choice is as likely, the mean over what they leave of the block.
+    blocks (1 - C(E - E / blocks, k) / C(E, k)); routing is not limited to groups of experts.
 
-    experts: E, a count; active: k that a token visits; blocks: a count, scalar or array (n,); groups, allowed: counts.
-    Returns a count, scalar or array (n,). Source: DeepSeek-V3, arXiv:2412.19437, section 2.1.2 (limited groups).
+    experts: E, a count; active: k that a token visits; blocks: a count, scalar or array (n,).
+    Returns a count, scalar or array (n,).
 
     >>> round(float(reached_blocks(256, 8, 4)), 2)
     3.61
     """
-    candidates, group = experts * allowed // groups, experts / groups
-    within_a_group = allowed / groups * (1.0 - missed_share(candidates, np.minimum(experts / blocks, group), active))
-    whole_groups = np.array([_reached(held, group, candidates, active, groups, allowed) for held in range(groups + 1)])
-    return blocks * np.where(np.less(blocks, groups), whole_groups[groups // np.asarray(blocks)], within_a_group)
-
-
-def _reached(held: int, group: float, candidates: int, active: int, groups: int, allowed: int) -> float:
-    """Share of tokens that reach a block of `held` whole groups."""
-    choices = [(math.comb(held, left) * math.comb(groups - held, allowed - left), left) for left in range(allowed + 1)]
-    reached = sum(ways * (1.0 - missed_share(candidates, left * group, active)) for ways, left in choices)
-    return float(reached / math.comb(groups, allowed))
+    return blocks * (1.0 - missed_share(experts, experts / blocks, active))

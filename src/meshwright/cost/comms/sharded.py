@@ -8,8 +8,8 @@ import numpy as np
 
 from meshwright.arrays import Bools, Floats, Ints, Numbers
 from meshwright.cost.comms.collectives import collective_time
-from meshwright.cost.comms.data import replicas_time
-from meshwright.cost.comms.group import expert_data_group, sharding_group
+from meshwright.cost.comms.data import expert_replicas_time, replicas_time
+from meshwright.cost.comms.group import expert_sharding_group, sharding_group
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.element import HALF_BYTES
@@ -116,8 +116,10 @@ def sharded_exchange_time(
     group, gradients, cluster = sharding_group(plan, inputs), 1.0 * inputs.gradient_bytes * parameters, inputs.cluster
     gathered = collective_time("all_gather", 1.0 * HALF_BYTES * parameters, group, cluster)
     scattered = collective_time("reduce_scatter", gradients, group, cluster) + replicas_time(plan, inputs, gradients)
-    alike, routed = expert_data_group(plan, inputs), 1.0 * experts
+    shards, routed = expert_sharding_group(plan, inputs), 1.0 * inputs.gradient_bytes * experts
     return (
-        gathered + collective_time("all_gather", HALF_BYTES * routed, alike, cluster),
-        scattered + collective_time("reduce_scatter", inputs.gradient_bytes * routed, alike, cluster),
+        gathered + collective_time("all_gather", 1.0 * HALF_BYTES * experts, shards, cluster),
+        scattered
+        + collective_time("reduce_scatter", routed, shards, cluster)
+        + expert_replicas_time(plan, inputs, routed),
     )

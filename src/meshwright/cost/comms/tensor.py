@@ -8,16 +8,17 @@ import numpy as np
 
 from meshwright.arrays import Floats, Ints
 from meshwright.cost.comms.collectives import collective_time
+from meshwright.cost.comms.crossings import Crossing, crossing, layer_crossings, split_heads
 from meshwright.cost.comms.group import tensor_group
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.compute.ends import EndTime
 from meshwright.cost.compute.layer import LayerTime
-from meshwright.cost.element import FP32_BYTES, HALF_BYTES
-from meshwright.cost.shard import dense_block, qkv_width, tokens
+from meshwright.cost.element import FP32_BYTES
+from meshwright.cost.repeated import repeated_parts
+from meshwright.cost.shard import dense_block, tokens
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.kernels import Operation
 from meshwright.specs.model import LayerKind
 
 ENTROPY_REDUCTIONS = 3
@@ -48,15 +49,9 @@ class LayerCollectives(NamedTuple):
     regathers: Ints
     """All-gathers in backward of inputs that were kept sharded."""
     recompute: Collectives
-
-
-class _Exchange(NamedTuple):
-    """Seconds of entering and leaving a tensor-parallel region."""
-
-    enter: Floats
-    """All-gather of the sequence; nothing without sequence parallelism."""
-    leave: Floats
-    """Reduce-scatter with sequence parallelism, all-reduce without."""
+    """That full recomputation repeats, or the selective one of a feed-forward block."""
+    expansions: Ints
+    """All-gathers of compressed queries, keys and values that the selective one of latent attention repeats."""
 
 
 def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCollectives:
@@ -66,7 +61,8 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     backward where the runtime keeps inputs sharded. Without, two all-reduces forward and in backward one for every
     column-parallel product: two where projections are fused, else one each for q, k, v, gate and up. Layers of experts
     without a shared one have the attention's half of these alone. Full recomputation repeats the forward, in some
-    runtimes without its last reduction.
+    runtimes without its last reduction; selective of a feed-forward block enters and leaves it once more, and of latent
+    attention's expansion gathers its input.
     plan: scalar or array (n,). Returns counts. Source: Megatron-LM, tensor_parallel/layers.py; torch.distributed.tensor
     2.13, counted on fake processes.
     """
@@ -74,13 +70,17 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     block = dense_block(kind)
     halves, separate = 1 + (block is not None), 3 + (1 + block.gated if block else 0)
     products = halves if runtime.fused_projections else separate
-    full = np.equal(plan.recompute, Recompute.FULL)
+    full, parts = np.equal(plan.recompute, Recompute.FULL), repeated_parts(plan, kind)
     forward = Collectives(np.where(sequence, halves, 0), halves + 0 * plan.tp)
     return LayerCollectives(
         forward,
         Collectives(np.where(sequence, halves, 0), np.where(sequence, halves, products)),
         np.where(sequence & runtime.regathers_inputs, halves, 0),
-        Collectives(full * forward.gathers, full * (forward.reductions - runtime.checkpoint_stops_early)),
+        Collectives(
+            full * forward.gathers + np.where(sequence, parts.block, 0),
+            full * (forward.reductions - runtime.checkpoint_stops_early) + parts.block,
+        ),
+        np.where(sequence, parts.expansion, 0),
     )
 
 
@@ -95,22 +95,23 @@ def layer_tensor_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
 
     plan: scalar or array (n,); layer: its compute, for the windows. Returns seconds.
     """
-    exchange, overlap = _layer_exchange(plan, inputs, kind), inputs.runtime.overlap
-    counts, (gathered, scattered) = layer_collectives(plan, inputs, kind), _split_heads(plan, inputs, kind)
+    (exchange, again, expand), overlap = layer_crossings(plan, inputs, kind), inputs.runtime.overlap
+    counts, (gathered, scattered) = layer_collectives(plan, inputs, kind), split_heads(plan, inputs, kind)
     product, share = layer.forward.gemm / 4, overlap.tensor_parallel
     forward = gathered + _pass_time(counts.forward, exchange, product, share, inputs)
-    repeated = _pass_time(counts.recompute, exchange, product, share, inputs)
+    repeated = _pass_time(counts.recompute, again, product, share, inputs)
+    repeated = repeated + counts.expansions * _hidden(expand, product, share, inputs)
     gradient = counts.backward.gathers * _hidden(exchange.enter, layer.backward.gemm / 4, share, inputs)
     backward = gradient + scattered + repeated + np.where(plan.recompute == Recompute.FULL, gathered, 0.0)
     share, halves = overlap.tensor_parallel_backward, 1 + (dense_block(kind) is not None)
     for column in layer.columns[:halves]:
-        again, left = counts.regathers / halves, counts.backward.reductions / halves
-        backward = backward + _hidden(again * exchange.enter, column.input_gradient, share, inputs)
+        entered, left = counts.regathers / halves, counts.backward.reductions / halves
+        backward = backward + _hidden(entered * exchange.enter, column.input_gradient, share, inputs)
         backward = backward + _hidden(left * exchange.leave, column.weight_gradient, share, inputs)
     return TensorTime(forward, backward)
 
 
-def _pass_time(counts: Collectives, exchange: _Exchange, product: Floats, share: float, inputs: Inputs) -> Floats:
+def _pass_time(counts: Collectives, exchange: Crossing, product: Floats, share: float, inputs: Inputs) -> Floats:
     """Exposed seconds of a forward pass: every collective beside the product that it feeds or follows."""
     enter, leave = (_hidden(each, product, share, inputs) for each in exchange)
     return counts.gathers * enter + counts.reductions * leave
@@ -121,7 +122,7 @@ def embedding_tensor_time(plan: Layout, inputs: Inputs) -> TensorTime:
 
     plan: scalar or array (n,). Returns seconds for one micro-batch.
     """
-    exchange = _exchange(plan, inputs)
+    exchange = crossing(plan, inputs)
     return TensorTime(exchange.leave, exchange.enter)
 
 
@@ -132,48 +133,14 @@ def head_tensor_time(plan: Layout, inputs: Inputs, head: EndTime) -> TensorTime:
     bytes per token for the vocabulary-parallel cross-entropy.
     plan: scalar or array (n,); head: its compute, for the windows. Returns seconds for one micro-batch.
     """
-    exchange, share = _exchange(plan, inputs), inputs.runtime.overlap.tensor_parallel_backward
-    entropy = ENTROPY_REDUCTIONS * _time("all_reduce", FP32_BYTES * tokens(plan, inputs), plan, inputs)
+    exchange, share = crossing(plan, inputs), inputs.runtime.overlap.tensor_parallel_backward
+    size, group = FP32_BYTES * tokens(plan, inputs), tensor_group(plan, inputs)
+    entropy = ENTROPY_REDUCTIONS * collective_time("all_reduce", size, group, inputs.cluster)
     again = 0.0 if not inputs.runtime.regathers_inputs else exchange.enter
     backward = _hidden(again, head.input_gradient, share, inputs) + _hidden(
         exchange.leave, head.weight_gradient, share, inputs
     )
     return TensorTime(exchange.enter + entropy, backward)
-
-
-def _exchange(plan: Layout, inputs: Inputs) -> _Exchange:
-    size = 1.0 * HALF_BYTES * tokens(plan, inputs) * inputs.model.hidden_size
-    group = tensor_group(plan, inputs)
-    return _Exchange(
-        np.where(plan.sp, collective_time("all_gather", size, group, inputs.cluster), 0.0),
-        np.where(
-            plan.sp,
-            collective_time("reduce_scatter", size, group, inputs.cluster),
-            collective_time("all_reduce", size, group, inputs.cluster),
-        ),
-    )
-
-
-def _layer_exchange(plan: Layout, inputs: Inputs, kind: LayerKind) -> _Exchange:
-    """Of one layer: latent attention gathers its compressed queries, keys and values in place of the hidden ones."""
-    exchange, latent, hidden = _exchange(plan, inputs), kind.attention.latent, inputs.model.hidden_size
-    if latent is None:
-        return exchange
-    halves = 1 + (dense_block(kind) is not None)
-    width = (latent.query_rank or hidden) + latent.kv_rank + latent.rope_head_dim
-    return exchange._replace(enter=exchange.enter * (width / hidden + halves - 1) / halves)
-
-
-def _split_heads(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Floats, Floats]:
-    """Seconds of gathering the projection whose key and value heads are split over ranks, and of its gradient."""
-    size = np.where(
-        np.greater(plan.tp, kind.attention.kv_heads), 1.0 * HALF_BYTES * tokens(plan, inputs) * qkv_width(kind), 0.0
-    )
-    return _time("all_gather", size, plan, inputs), _time("reduce_scatter", size, plan, inputs)
-
-
-def _time(operation: Operation, size: Floats, plan: Layout, inputs: Inputs) -> Floats:
-    return collective_time(operation, size, tensor_group(plan, inputs), inputs.cluster)
 
 
 def _hidden(time: Floats, window: Floats, share: float, inputs: Inputs) -> Floats:

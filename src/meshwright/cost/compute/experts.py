@@ -40,6 +40,8 @@ class ExpertTime(NamedTuple):
     products: tuple[Gemm, ...]
     forward_bytes: Floats
     backward_bytes: Floats
+    activation_bytes: Floats
+    """Of the forward bytes, the activation's and what quantises its product."""
 
 
 def expert_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertShard:
@@ -63,7 +65,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     token_dispatcher.py, experts.py (TEGroupedMLP).
     """
     if not kind.is_moe:
-        return ExpertTime((NO_GEMM,), 0.0, 0.0)
+        return ExpertTime((NO_GEMM,), 0.0, 0.0, 0.0)
     block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
     traffic = inputs.runtime.traffic
     passes = traffic.gated_activation if block.gated else traffic.plain_activation
@@ -76,6 +78,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
         grouped_time(shard.rows, hidden, shard.ffn, shard.experts, inputs),
     )
     quantised = inputs.recipe.quantise_bytes(inputs.cluster.accelerator) if inputs.recipe.quantises else 0.0
-    forward = shard.rows * (passes.forward * shard.ffn + quantised * (hidden + shard.ffn))
+    activation = shard.rows * shard.ffn * (passes.forward + quantised)
+    forward = activation + shard.rows * quantised * hidden
     backward = shard.rows * (passes.backward * shard.ffn + quantised * (hidden + shard.width))
-    return ExpertTime(products, moved + forward, moved + backward)
+    return ExpertTime(products, moved + forward, moved + backward, activation)

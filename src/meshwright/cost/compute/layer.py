@@ -9,11 +9,12 @@ import numpy as np
 from meshwright.arrays import Floats
 from meshwright.cost.compute.attention import eager_attention_time, fused_attention_time
 from meshwright.cost.compute.elementwise import elementwise_time
-from meshwright.cost.compute.experts import expert_time
-from meshwright.cost.compute.passes import moved_bytes
+from meshwright.cost.compute.experts import ExpertTime, expert_time
+from meshwright.cost.compute.passes import moved_bytes, repeated_bytes
 from meshwright.cost.compute.products import NO_GEMM, Gemm, linear_time
 from meshwright.cost.compute.projections import projections
-from meshwright.cost.compute.work import NO_WORK, Work
+from meshwright.cost.compute.work import Work
+from meshwright.cost.repeated import Repeated, repeated_parts
 from meshwright.cost.shard import Shard, layer_shard
 from meshwright.cost.tree import combined
 from meshwright.layout.groups import context_split
@@ -38,8 +39,8 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     """Forward, backward and recomputed compute of one layer of a kind.
 
     Its linear layers (forward, input gradient, weight gradient each), the attention core, the experts, and the traffic
-    of everything element-wise. Full recomputation runs the forward pass again, selective the attention core
-    (Korthikanti et al., arXiv:2205.05198, section 5).
+    of everything element-wise. Full recomputation runs the forward pass again, selective the forward pass of the
+    plan's modules (Korthikanti et al., arXiv:2205.05198, section 5; `repeated_parts`).
     plan: scalar or array (n,). Returns seconds.
     """
     shard, accelerator = layer_shard(plan, inputs, kind), inputs.cluster.accelerator
@@ -49,15 +50,29 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     others = (linear_time(*linears.output, inputs), *(linear_time(*each, inputs) for each in linears.down))
     products = _total((into, *block, *others, *experts.products))
     attention = _attention_time(plan, inputs, kind, shard)
-    moved = moved_bytes(plan, inputs, kind, shard, linears)
-    passes = elementwise_time(moved.forward + experts.forward_bytes, accelerator)
+    traffic = moved_bytes(plan, inputs, kind, shard, linears)
+    passes = elementwise_time(traffic.forward + experts.forward_bytes, accelerator)
     forward = Work(products.forward, attention[0], passes)
-    passes = elementwise_time(moved.backward + experts.backward_bytes, accelerator)
+    passes = elementwise_time(traffic.backward + experts.backward_bytes, accelerator)
     backward = Work(products.backward, attention[1], passes)
-    full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
-    again = forward.where(full).plus(NO_WORK._replace(attention=np.where(selective, attention[0], 0.0)))
+    repeated = repeated_parts(plan, kind)
+    moved = repeated_bytes(repeated, inputs, kind, shard, linears) + _expert_bytes(repeated, experts)
+    gemm, passes = _repeated_products(repeated, into, block, experts), elementwise_time(moved, accelerator)
+    selective = Work(gemm, repeated.core * attention[0], passes)
+    again = forward.where(plan.recompute == Recompute.FULL).plus(selective)
     time = LayerTime(forward, backward, again, (into, block[0] if block else NO_GEMM))
     return combined(lambda seconds: seconds * inputs.cluster.site_derate, time)
+
+
+def _repeated_products(repeated: Repeated, into: Gemm, block: tuple[Gemm, ...], experts: ExpertTime) -> Floats:
+    """Seconds of the forward products that selective recomputation repeats."""
+    dense, routed = (sum(each.forward for each in group) for group in (block, experts.products))
+    return repeated.expansion * into.forward + repeated.block * dense + repeated.experts * routed
+
+
+def _expert_bytes(repeated: Repeated, experts: ExpertTime) -> Floats:
+    """Bytes around the experts that selective recomputation moves again."""
+    return repeated.experts * experts.forward_bytes + repeated.activation * experts.activation_bytes
 
 
 def _total(products: tuple[Gemm, ...]) -> Gemm:

@@ -9,7 +9,8 @@ import numpy as np
 from meshwright.arrays import Floats
 from meshwright.cost.compute.products import Linear
 from meshwright.cost.compute.projections import Projections
-from meshwright.cost.shard import Shard, dense_block
+from meshwright.cost.repeated import Repeated
+from meshwright.cost.shard import Shard, compressed_width, dense_block
 from meshwright.layout.groups import context_split
 from meshwright.layout.plan import ContextExchange
 from meshwright.layout.plans import Layout
@@ -41,6 +42,27 @@ def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, lin
     return Moved(sum(part.forward for part in parts), sum(part.backward for part in parts))
 
 
+def repeated_bytes(repeated: Repeated, inputs: Inputs, kind: LayerKind, shard: Shard, linears: Projections) -> Floats:
+    """Bytes that the element-wise kernels of what selective recomputation repeats move once more, without experts.
+
+    Norms that are kernels of their own or in a repeated block; of latent attention the norms of the compressed widths
+    and the rotary positions; the dense or shared activation; and quantising the inputs of repeated products.
+    repeated: counts, scalar or array (n,); shard: sizes on the rank; linears: its linear layers. Returns bytes.
+    """
+    traffic, norm, block = inputs.runtime.traffic, norm_passes(inputs).forward, dense_block(kind)
+    fused = 0 if kind.is_moe or kind.parallel_residual else repeated.block
+    norms = repeated.attention_norm + repeated.block_norm + fused
+    moved = norm * norms * shard.residual_tokens * inputs.model.hidden_size
+    turned = traffic.rotary.forward * shard.tokens * (shard.query + shard.key)
+    expanded = norm * compressed_width(kind) * shard.residual_tokens + turned
+    moved = moved + repeated.expansion * (expanded + _quantising(inputs, linears.attention))
+    if not block:
+        return moved
+    inner = traffic.gated_activation if block.gated else traffic.plain_activation
+    activation = inner.forward * shard.tokens * shard.ffn
+    return moved + repeated.block * (activation + _quantising(inputs, linears.feed_forward))
+
+
 def norm_passes(inputs: Inputs) -> Passes:
     """The runtime's bytes per element of the model's norms."""
     traffic = inputs.runtime.traffic
@@ -48,12 +70,11 @@ def norm_passes(inputs: Inputs) -> Passes:
 
 
 def _elementwise(inputs: Inputs, kind: LayerKind, shard: Shard) -> Moved:
-    traffic, block, latent = inputs.runtime.traffic, dense_block(kind), kind.attention.latent
+    traffic, block = inputs.runtime.traffic, dense_block(kind)
     residual = 1.0 * shard.residual_tokens * inputs.model.hidden_size
     turned = 1.0 * shard.tokens * (shard.query + shard.key)
-    compressed = (latent.query_rank or 0) + latent.kv_rank if latent else 0
     pieces = [
-        (norm_passes(inputs), kind.norms * residual + compressed * shard.residual_tokens),
+        (norm_passes(inputs), kind.norms * residual + compressed_width(kind) * shard.residual_tokens),
         (traffic.residual, (1 if kind.parallel_residual else 2) * residual),
         (traffic.rotary, (0 if inputs.model.learned_positions else 1) * turned),
         (traffic.rms_norm, (0 if kind.attention.qk_norm == "none" else 1) * turned),
@@ -98,9 +119,17 @@ def _context(plan: Layout, inputs: Inputs, shard: Shard) -> Moved:
 
 def _quantised(inputs: Inputs, linears: Projections) -> Moved:
     """Inputs of all products forward, gradients of their outputs backward; weights are quantised once a step."""
-    each = inputs.recipe.quantise_bytes(inputs.cluster.accelerator) if inputs.recipe.quantises else 0.0
     every: tuple[Linear, ...] = (*linears.down, *linears.attention, linears.output, *linears.feed_forward)
     return Moved(
-        each * sum(1.0 * linear.rows * linear.features for linear in every),
-        each * sum(1.0 * linear.rows * linear.outputs for linear in every),
+        _quantising(inputs, every), _each(inputs) * sum(1.0 * linear.rows * linear.outputs for linear in every)
     )
+
+
+def _quantising(inputs: Inputs, linears: tuple[Linear, ...]) -> Floats:
+    """Bytes that quantising the inputs of some linear layers moves."""
+    return _each(inputs) * sum(1.0 * linear.rows * linear.features for linear in linears)
+
+
+def _each(inputs: Inputs) -> float:
+    """Bytes of quantising one element."""
+    return inputs.recipe.quantise_bytes(inputs.cluster.accelerator) if inputs.recipe.quantises else 0.0

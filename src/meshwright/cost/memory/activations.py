@@ -9,6 +9,7 @@ import numpy as np
 from meshwright.arrays import Floats
 from meshwright.cost.compute.experts import ExpertShard, expert_shard
 from meshwright.cost.element import HALF_BYTES
+from meshwright.cost.memory.discarded import discarded_bytes
 from meshwright.cost.memory.saved import (
     Saved,
     attention_bytes,
@@ -43,7 +44,8 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     s b h (12 + 4 k/a + 6 f/h) / t. Eager attention keeps 5 a s / h more (softmax, its dropout mask and output). Latent
     attention keeps its compressed widths before and after their norms; experts the router's scores, and of every routed
     row its input, gate and up, and product. Full recomputation keeps the layer's input and has one layer's saved
-    tensors alive again while it works; selective keeps what the runtime's kind of it keeps.
+    tensors alive again while it works; selective keeps all but `discarded_bytes`, or what the runtime's kind of it
+    keeps.
 
     plan: scalar or array (n,). Returns bytes. Source: Korthikanti et al., arXiv:2205.05198, table 2; the saved tensors
     of Transformer Engine's modules; PyTorch 2.13's, counted on fake tensors and equal to the byte.
@@ -56,11 +58,11 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
         feed_forward_bytes(inputs, kind, shard),
         expert_bytes(plan, inputs, kind),
     )
-    everything, core = sum(saved), saved.core
+    everything = sum(saved)
     layer_input = 1.0 * HALF_BYTES * shard.residual_tokens * inputs.model.hidden_size
-    kept = everything - core
+    kept = everything - discarded_bytes(plan, inputs, kind, shard, saved)
     if inputs.runtime.selective_recompute == "every_second_product":
-        kept = _every_second_product(plan, inputs, kind, shard) + core
+        kept = _every_second_product(plan, inputs, kind, shard) + saved.core
     full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
     held = np.where(full, layer_input, np.where(selective, kept, everything))
     working = _backward_bytes(plan, inputs, kind, shard) + _context_bytes(plan, inputs, shard)

@@ -8,7 +8,7 @@ from meshwright.arrays import Floats
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.expert_rows import routed_experts
-from meshwright.cost.shard import Shard, dense_block
+from meshwright.cost.shard import Shard, compressed_width, dense_block
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
@@ -34,24 +34,45 @@ class Saved(NamedTuple):
     experts: Floats
 
 
+class NormOutputs(NamedTuple):
+    """Bytes of the norms' outputs that one layer keeps, by who reads them; each scalar or array (n,)."""
+
+    attention: Floats
+    """The first product of attention."""
+    block: Floats
+    """The first product of the dense block, or of the shared one where it keeps a copy in the recipe's format."""
+    router: Floats
+    """The router, in 2 bytes an element."""
+
+
 def norm_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """Inputs and outputs of the norms, dropout masks, and what else the runtime's norms and rotary positions keep.
 
-    An output is the next product's input: whole where the runtime keeps it gathered, in the recipe's format; a router
-    reads it in 2 bytes beside that. shard: sizes on the rank. Returns bytes. Source: `layer_memory`.
+    shard: sizes on the rank. Returns bytes. Source: `layer_memory`.
     """
-    hidden, runtime, recipe = inputs.model.hidden_size, inputs.runtime, inputs.recipe
-    fed = shard.residual_tokens if runtime.regathers_inputs else shard.tokens
+    hidden, runtime = inputs.model.hidden_size, inputs.runtime
     read = (1 if kind.parallel_residual else kind.norms) * shard.residual_tokens
-    kept = hidden * (HALF_BYTES * read + recipe.saved_bytes * (min(kind.norms, 2) - kind.is_moe) * fed)
-    if kind.is_moe:
-        shared = recipe.saved_bytes * fed if recipe.quantises and dense_block(kind) else 0.0
-        kept = kept + hidden * (HALF_BYTES * shard.residual_tokens + shared)
+    kept = HALF_BYTES * hidden * read + sum(norm_outputs(inputs, kind, shard))
     if runtime.dropout:
         kept = kept + DROPOUT_MASKS * hidden * shard.residual_tokens
     if inputs.model.norm == "rms":
         kept = kept + runtime.traffic.rms_norm_kept * hidden * kind.norms * shard.residual_tokens
     return kept + (_statistic_bytes(inputs, kind, shard) if runtime.keeps_statistics else 0.0)
+
+
+def norm_outputs(inputs: Inputs, kind: LayerKind, shard: Shard) -> NormOutputs:
+    """What one layer keeps of its norms' outputs: each is the next product's input, whole where the runtime keeps it
+    gathered, in the recipe's format; a router reads it in 2 bytes beside that.
+
+    shard: sizes on the rank. Returns bytes. Source: `layer_memory`.
+    """
+    recipe, hidden = inputs.recipe, inputs.model.hidden_size
+    tokens = shard.residual_tokens if inputs.runtime.regathers_inputs else shard.tokens
+    read, second = recipe.saved_bytes * hidden * tokens, min(kind.norms, 2) - 1
+    if not kind.is_moe:
+        return NormOutputs(read, second * read, 0.0)
+    copied = recipe.quantises and dense_block(kind) is not None
+    return NormOutputs(second * read, copied * read, 1.0 * HALF_BYTES * hidden * shard.residual_tokens)
 
 
 def attention_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
@@ -60,17 +81,22 @@ def attention_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     shard: sizes on the rank. Returns bytes. Source: `layer_memory`; Megatron-LM, multi_latent_attention.py.
     """
     recipe, latent = inputs.recipe, kind.attention.latent
-    width = shard.query + shard.key + shard.value + shard.core
-    if kind.attention.qk_norm != "none":
-        width = width + shard.query + shard.key
-    kept = HALF_BYTES * shard.tokens * width
+    width = shard.core + (0 if kind.attention.qk_norm == "none" else shard.query + shard.key)
+    kept = HALF_BYTES * shard.tokens * width + expanded_bytes(inputs, kind, shard)
     if recipe.quantises:
         kept = kept + recipe.saved_bytes * shard.tokens * shard.core
     if latent is None:
-        return 1.0 * kept
-    compressed = (latent.query_rank or 0) + latent.kv_rank
-    before = HALF_BYTES * (compressed + latent.rope_head_dim)
-    return kept + shard.residual_tokens * (before + recipe.saved_bytes * compressed)
+        return kept
+    return kept + HALF_BYTES * shard.residual_tokens * (compressed_width(kind) + latent.rope_head_dim)
+
+
+def expanded_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
+    """Queries, keys and values, and of latent attention the normed compressed widths that they come from.
+
+    shard: sizes on the rank. Returns bytes.
+    """
+    heads = 1.0 * HALF_BYTES * shard.tokens * (shard.query + shard.key + shard.value)
+    return heads + inputs.recipe.saved_bytes * compressed_width(kind) * shard.residual_tokens
 
 
 def core_bytes(inputs: Inputs, shard: Shard) -> Floats:
@@ -109,10 +135,18 @@ def expert_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     return router + shard.rows * row
 
 
-def _inner_bytes(inputs: Inputs, gated: bool) -> float:
-    """Per element of the FFN: gate and up, what an unfused activation keeps, and the product."""
+def product_bytes(inputs: Inputs, gated: bool) -> float:
+    """Bytes per element of the FFN of what the activation leaves: the product, and what an unfused one keeps beside.
+
+    gated: whether it is the product of two. Returns bytes.
+    """
     unfused = gated and not inputs.runtime.fused_activation
-    return HALF_BYTES * ((2 if gated else 1) + unfused) + inputs.recipe.saved_bytes
+    return HALF_BYTES * unfused + inputs.recipe.saved_bytes
+
+
+def _inner_bytes(inputs: Inputs, gated: bool) -> float:
+    """Per element of the FFN: gate and up, and what the activation leaves."""
+    return HALF_BYTES * (2 if gated else 1) + product_bytes(inputs, gated)
 
 
 def _statistic_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:

@@ -8,13 +8,14 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn
 from meshwright.errors import Fault, IllegalPlan, InvalidSpec, NotModelled, quoted
-from meshwright.layout.legality import absent, context, experts, mesh, pipeline, schedules, sharding, tensor
+from meshwright.layout.legality import absent, context, experts, mesh, pipeline, recompute, schedules, sharding, tensor
 from meshwright.layout.legality.rule import Rule
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan, Recompute
 from meshwright.layout.plans import Plans
+from meshwright.layout.recompute_modules import RecomputeModules, names_of
 from meshwright.specs.inputs import Inputs
 
-_TOPICS = (mesh, tensor, context, pipeline, schedules, experts, sharding, absent)
+_TOPICS = (mesh, tensor, context, pipeline, schedules, experts, sharding, recompute, absent)
 RULES = {rule.name: rule for topic in _TOPICS for rule in topic.RULES}
 
 
@@ -57,7 +58,7 @@ def faults(plan: Plan, inputs: Inputs) -> list[Fault]:
 def unmodelled(plan: Plan, inputs: Inputs) -> list[Fault]:
     """What of one plan is not priced, or not for this runtime, with what is."""
     runtime = inputs.runtime
-    schedule, recompute = SCHEDULE_NAMES[plan.schedule], RECOMPUTE_NAMES[plan.recompute]
+    schedule, kind = SCHEDULE_NAMES[plan.schedule], RECOMPUTE_NAMES[plan.recompute]
     faults = []
     if plan.zero not in runtime.zero_stages and (plan.zero or plan.dp * plan.cp > 1):
         stages = ", ".join(map(str, runtime.zero_stages))
@@ -71,12 +72,23 @@ def unmodelled(plan: Plan, inputs: Inputs) -> list[Fault]:
     exchange = CONTEXT_EXCHANGE_NAMES[plan.context_exchange]
     for name, value, known in (
         ("schedule", schedule, runtime.schedules),
-        ("recompute", recompute, runtime.recompute),
+        ("recompute", kind, runtime.recompute),
         *([("context_exchange", exchange, runtime.context_exchanges or ("cp 1 alone",))] if plan.cp > 1 else []),
     ):
         if value not in known:
             faults.append(Fault(name, f"{value} is not modelled for {runtime.id}; it has {', '.join(known)}"))
-    return faults
+    return faults + (_unmodelled_modules(plan, inputs) if plan.recompute == Recompute.SELECTIVE else [])
+
+
+def _unmodelled_modules(plan: Plan, inputs: Inputs) -> list[Fault]:
+    """Modules of selective recomputation that the runtime has not; where it chooses for itself, all but the default."""
+    runtime, default = inputs.runtime, names_of(RecomputeModules.CORE_ATTENTION)
+    known, asked = runtime.recompute_modules or default, names_of(plan.recompute_modules)
+    unknown = [name for name in asked if name not in known]
+    if asked and not unknown:
+        return []
+    told = f"{', '.join(unknown)} is not modelled for {runtime.id}" if asked else "names no module"
+    return [Fault("recompute_modules", f"{told}; it has {', '.join(known)}")]
 
 
 def require_legal(plan: Plan, inputs: Inputs) -> None:
@@ -93,3 +105,4 @@ def require_legal(plan: Plan, inputs: Inputs) -> None:
 
 
 _NAMES = {"sp", "context_exchange", "zero", "embedding_as_layer", "head_as_layer", "recompute", "schedule"}
+_NAMES |= {"recompute_modules"}

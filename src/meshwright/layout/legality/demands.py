@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshwright.errors import Fault, InvalidSpec, quoted
-from meshwright.layout.legality import demands_megatron
+from meshwright.layout.legality import demands_axes, demands_megatron
 from meshwright.layout.legality.demand import Demand
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
@@ -106,6 +106,7 @@ DEMANDS = {
     demand.name: demand
     for demand in (
         *demands_megatron.DEMANDS,
+        *demands_axes.DEMANDS,
         Demand("pipeline_without_graphs", _pipeline, _graphs_text),
         Demand("pipeline_microbatches", _pipeline, _microbatches_text),
         Demand("pipeline_engine", _pipeline, _engine_text),

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from meshwright.layout.legality.demand import Demand
 from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.recompute_modules import RecomputeModules, names_of
 from meshwright.specs.inputs import Inputs
 
 BLACKWELL = ("b200", "b300", "gb200", "gb300", "rtx-pro-6000")
 """How the names of accelerators begin that order their kernels without a single connection."""
+
+LOW_PRECISION = {
+    "fp8": "--fp8-format hybrid --fp8-recipe tensorwise",
+    "fp8-delayed": "--fp8-format hybrid --fp8-recipe delayed",
+    "fp8-blockwise": "--fp8-format hybrid --fp8-recipe blockwise",
+    "mxfp8": "--fp8-format e4m3 --fp8-recipe mxfp8",
+    "nvfp4": "--fp4-format e2m1 --fp4-recipe nvfp4",
+}
+"""What asks for each recipe that quantises, beside --bf16."""
 
 
 def _single_connection(plan: Plan, inputs: Inputs) -> bool:
@@ -76,13 +86,22 @@ def _tensor_overlap_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
 
 
 def _exchange_overlap(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
-    return plan.ep > 1 and ((plan.pp > 1 and plan.vpp == 1) or plan.recompute == Recompute.FULL)
+    return plan.ep > 1 and ((plan.pp > 1 and plan.vpp == 1) or bool(_repeated_exchange(plan)))
 
 
 def _exchange_overlap_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     reasons = [f"pp {plan.pp} would need vpp 2 or more"] if plan.pp > 1 and plan.vpp == 1 else []
-    reasons += ["it does not go with full recomputation"] if plan.recompute == Recompute.FULL else []
+    repeated = _repeated_exchange(plan)
+    reasons += [f"it does not go with {repeated}"] if repeated else []
     return f"no --overlap-moe-expert-parallel-comm for ep {plan.ep}: {' and '.join(reasons)}"
+
+
+def _repeated_exchange(plan: Plan) -> str:
+    """The recomputation that repeats the exchanges of experts; empty where there is none."""
+    if plan.recompute == Recompute.FULL:
+        return "full recomputation"
+    selective = plan.recompute == Recompute.SELECTIVE and RecomputeModules.EXPERTS in plan.recompute_modules
+    return "recomputation of moe" if selective else ""
 
 
 def _padded_vocabulary(plan: Plan, inputs: Inputs) -> bool:
@@ -126,12 +145,29 @@ def _recompute_method_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     return "neither --recompute-method nor --recompute-num-layers beside --recompute-granularity selective"
 
 
+def _recompute_modules(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.recompute == Recompute.SELECTIVE and plan.recompute_modules != RecomputeModules.CORE_ATTENTION
+
+
+def _recompute_modules_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"--recompute-modules {' '.join(names_of(plan.recompute_modules))}: left out, it is core_attn alone"
+
+
 def _pipeline_precision(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
     return plan.pp > 1
 
 
 def _pipeline_precision_text(plan: Plan, inputs: Inputs) -> str:
-    return f"with Megatron-Bridge, model.pipeline_dtype {inputs.job.precision}: pp {plan.pp} has no default"
+    return f"with Megatron-Bridge, model.pipeline_dtype {inputs.recipe.half}: pp {plan.pp} has no default"
+
+
+def _low_precision(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return inputs.recipe.quantises
+
+
+def _low_precision_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    name = inputs.job.precision
+    return f"--{inputs.recipe.half} {LOW_PRECISION[name]}, as the job asks for {name}"
 
 
 DEMANDS = (
@@ -148,5 +184,7 @@ DEMANDS = (
     Demand("expert_tensor_degree", _expert_tensor_degree, _expert_tensor_degree_text),
     Demand("head_size", _head_size, _head_size_text),
     Demand("recompute_method", _recompute_method, _recompute_method_text),
+    Demand("recompute_modules", _recompute_modules, _recompute_modules_text),
     Demand("pipeline_precision", _pipeline_precision, _pipeline_precision_text),
+    Demand("low_precision", _low_precision, _low_precision_text),
 )

@@ -34,8 +34,12 @@ def _per_rank_reason(plan: Plan, inputs: Inputs) -> str:
 
 
 def _expert_counts(inputs: Inputs) -> list[int]:
+    return sorted({block.count for block in _expert_blocks(inputs)})
+
+
+def _expert_blocks(inputs: Inputs) -> list[Experts]:
     blocks = (kind.feed_forward for kind in inputs.model.layer_kinds)
-    return sorted({block.count for block in blocks if isinstance(block, Experts)})
+    return [block for block in blocks if isinstance(block, Experts)]
 
 
 def _world_size(plan: Layout, inputs: Inputs) -> Bools:
@@ -107,6 +111,23 @@ def _tensor_whole_reason(plan: Plan, inputs: Inputs) -> str:
     return f"etp {plan.etp}: {inputs.runtime.id} splits experts by 1 or by tp {plan.tp}; nearest etp: {near}"
 
 
+def _ffn_size(plan: Layout, inputs: Inputs) -> Bools:
+    return np.logical_and.reduce([size % plan.etp == 0 for size in _expert_ffn_sizes(inputs)])
+
+
+def _ffn_size_reason(plan: Plan, inputs: Inputs) -> str:
+    sizes = _expert_ffn_sizes(inputs)
+    size = next(each for each in sizes if each % plan.etp)
+    return (
+        f"FFN size {size} of an expert does not divide by etp {plan.etp}; "
+        f"{change('etp', plan.etp, divisors(math.gcd(*sizes)))}"
+    )
+
+
+def _expert_ffn_sizes(inputs: Inputs) -> list[int]:
+    return sorted({block.ffn_size for block in _expert_blocks(inputs)})
+
+
 def _replicas(plan: Layout, inputs: Inputs) -> Bools:
     copies = inputs.cluster.num_gpus // (plan.etp * plan.ep * plan.pp)
     return (copies % plan.dp_replicate == 0) | (not inputs.model.is_moe)
@@ -128,5 +149,6 @@ RULES = (
     Rule("expert_sequence_parallel", _sequence_parallel, _sequence_parallel_reason),
     Rule("expert_rank_order", _rank_order, _rank_order_reason),
     Rule("expert_tensor_whole", _tensor_whole, _tensor_whole_reason),
+    Rule("expert_ffn_size", _ffn_size, _ffn_size_reason),
     Rule("expert_replicas", _replicas, _replicas_reason),
 )

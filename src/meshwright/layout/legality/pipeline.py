@@ -30,6 +30,22 @@ def _layers_per_stage_reason(plan: Plan, inputs: Inputs) -> str:
     return f"{layers} layers{with_ends} do not divide by pp {plan.pp}; {hint}"
 
 
+def _layers_fill_chunks(plan: Layout, inputs: Inputs) -> Ints:
+    layers, chunks = _counted_layers(plan, inputs), plan.pp * plan.vpp
+    return (layers >= chunks) & (np.equal(layers, inputs.model.num_layers) | (layers % chunks == 0))
+
+
+def _layers_fill_chunks_reason(plan: Plan, inputs: Inputs) -> str:
+    layers, chunks = _counted_layers(plan, inputs), plan.pp * plan.vpp
+    split = f"pp {plan.pp} x vpp {plan.vpp} = {chunks} chunks"
+    if layers != inputs.model.num_layers:
+        return f"{layers} layers with the ends that count do not divide by {split}; leave both out"
+    fitting = [(axis, layers // other) for axis, other in (("pp", plan.vpp), ("vpp", plan.pp)) if layers >= other]
+    fitting = fitting or [(axis, 1) for axis, degree in (("pp", plan.pp), ("vpp", plan.vpp)) if degree > 1]
+    hints = "; ".join(f"nearest {axis}: {degree}" for axis, degree in fitting)
+    return f"{layers} layers do not fill {split} with one each; {hints}"
+
+
 def _layers_per_chunk(plan: Layout, inputs: Inputs) -> Ints:
     return _counted_layers(plan, inputs) // plan.pp % plan.vpp == 0
 
@@ -45,14 +61,14 @@ def _layers_per_chunk_reason(plan: Plan, inputs: Inputs) -> str:
 def _ends_as_layers(plan: Layout, inputs: Inputs) -> Ints:
     counts = plan.embedding_as_layer * 1 + plan.head_as_layer * 1
     allowed = np.greater(plan.pp, 1) & inputs.runtime.counts_ends
-    return np.equal(counts, 0) | (allowed & (_counted_layers(plan, inputs) // (plan.pp * plan.vpp) > 1))
+    return np.equal(counts, 0) | (allowed & (inputs.model.num_layers >= plan.pp * plan.vpp - counts))
 
 
 def _ends_as_layers_reason(plan: Plan, inputs: Inputs) -> str:
     if not inputs.runtime.counts_ends:
         return f"{inputs.runtime.id} cannot count the ends of a pipeline of pp {plan.pp} as layers; leave both out"
     return (
-        f"an end counts as a layer where pp is 2 or more and its chunk keeps a layer, but pp is {plan.pp} and vpp "
+        f"an end counts as a layer where pp is 2 or more and every chunk has one, but pp is {plan.pp} and vpp "
         f"{plan.vpp}; leave both out"
     )
 
@@ -80,6 +96,7 @@ def _microbatch_groups_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG00
 RULES = (
     Rule("ends_as_layers", _ends_as_layers, _ends_as_layers_reason),
     Rule("layers_per_stage", _layers_per_stage, _layers_per_stage_reason),
+    Rule("layers_fill_chunks", _layers_fill_chunks, _layers_fill_chunks_reason),
     Rule("layers_per_chunk", _layers_per_chunk, _layers_per_chunk_reason),
     Rule("interleaving", _interleaving, _interleaving_reason),
     Rule("microbatch_groups", _microbatch_groups, _microbatch_groups_reason),

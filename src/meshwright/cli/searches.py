@@ -1,0 +1,115 @@
+"""Commands that search: the best plans, and how far a question can be taken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshwright.cli.options import (
+    ASSUMED_LENGTH,
+    AsJson,
+    Behaviours,
+    ClusterName,
+    ExpertCapacity,
+    ExpertImbalance,
+    GlobalBatch,
+    GlobalBatchTokens,
+    Gradients,
+    LengthIfAny,
+    ModelName,
+    Precision,
+    RuntimeName,
+    SequenceLength,
+    TextOnly,
+    Tokens,
+    inputs_of,
+    positive,
+)
+from meshwright.cli.show import show
+
+if TYPE_CHECKING:
+    from meshwright.specs.inputs import Inputs
+
+
+def plan(
+    model: ModelName,
+    cluster: ClusterName,
+    seq_len: SequenceLength,
+    global_batch: GlobalBatch = None,
+    global_batch_tokens: GlobalBatchTokens = None,
+    precision: Precision = "bf16",
+    gradients: Gradients = None,
+    tokens: Tokens = None,
+    runtime: RuntimeName = "megatron-core",
+    behaviours: Behaviours = None,
+    expert_imbalance: ExpertImbalance = None,
+    expert_capacity: ExpertCapacity = None,
+    top: Annotated[int, typer.Option(parser=positive, metavar="COUNT", help="how many plans to show")] = 5,
+    text_only: TextOnly = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the best plans for a model on a cluster."""
+    from meshwright.answers.plan_file import plan_document
+    from meshwright.answers.plan_table import plan_screen
+    from meshwright.answers.progress import shown_progress
+    from meshwright.search.find import find
+    from meshwright.search.rescue import nothing_fits
+
+    batch, experts = (global_batch, global_batch_tokens), (expert_imbalance, expert_capacity)
+    job = (seq_len, batch, precision, gradients, tokens)
+    if runtime == "all":
+        each = inputs_of(model, cluster, *job, "megatron-core", text_only, None, experts)
+        _show_each(each, behaviours or [], top, as_json)
+        return
+    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts)
+    with shown_progress() as progress:
+        found = find(inputs, top=top, progress=progress)
+        if not found.best:
+            raise nothing_fits(found)
+    show(plan_document(found) if as_json else plan_screen(found), as_json)
+
+
+def _show_each(inputs: Inputs, behaviours: list[str], top: int, as_json: bool) -> None:
+    from meshwright.answers.progress import shown_progress
+    from meshwright.answers.runtimes_table import answers_of_each, crossover_of, runtimes_document, runtimes_screen
+
+    with shown_progress() as progress:
+        answers = answers_of_each(inputs, top, behaviours, progress)
+        crossing = crossover_of(answers, progress)
+    show(runtimes_document(answers, crossing) if as_json else runtimes_screen(answers, crossing), as_json)
+
+
+def limits(
+    model: ModelName,
+    cluster: ClusterName,
+    seq_len: LengthIfAny = None,
+    global_batch: GlobalBatch = None,
+    global_batch_tokens: GlobalBatchTokens = None,
+    precision: Precision = "bf16",
+    gradients: Gradients = None,
+    tokens: Tokens = None,
+    runtime: RuntimeName = "megatron-core",
+    behaviours: Behaviours = None,
+    expert_imbalance: ExpertImbalance = None,
+    expert_capacity: ExpertCapacity = None,
+    text_only: TextOnly = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the longest sequence, the fewest nodes and the largest micro-batch that fit safely."""
+    from meshwright.answers.limits_table import limits_document, limits_screen
+    from meshwright.answers.progress import shown_progress
+    from meshwright.search.limits import limits as limits_of
+    from meshwright.search.rescue import nothing_fits
+
+    batch, experts = (global_batch, global_batch_tokens), (expert_imbalance, expert_capacity)
+    job = (ASSUMED_LENGTH if seq_len is None else seq_len, batch, precision, gradients, tokens)
+    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts)
+    if seq_len is None:
+        told = f"no --seq-len is given: sequences of {ASSUMED_LENGTH} are asked about"
+        inputs = inputs.replace(job=inputs.job.replace(assumptions=(*inputs.job.assumptions, told)))
+    with shown_progress() as progress:
+        found = limits_of(inputs, progress)
+        if not (found.asked.best or found.sequence or found.nodes):
+            raise nothing_fits(found.asked)
+    show(limits_document(found) if as_json else limits_screen(found), as_json)

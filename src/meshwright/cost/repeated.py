@@ -1,0 +1,62 @@
+"""Repeated: which parts of a layer selective recomputation computes again."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import Ints
+from meshwright.layout.plan import Recompute
+from meshwright.layout.plans import Layout
+from meshwright.layout.recompute_modules import RecomputeModules
+from meshwright.specs.model import Experts, LayerKind
+
+
+class Repeated(NamedTuple):
+    """How often backward computes each part of one layer again; counts, scalar or array (n,)."""
+
+    core: Ints
+    """The attention core."""
+    expansion: Ints
+    """Queries, keys and values of latent attention, from their compressed widths."""
+    attention_norm: Ints
+    """The norm before attention, where it is a kernel of its own."""
+    block_norm: Ints
+    """The norm before the feed-forward block, likewise."""
+    activation: Ints
+    """Of routed experts."""
+    block: Ints
+    """The whole dense or shared block, in a dense layer with its norm."""
+    experts: Ints
+    """Router, exchange and routed experts."""
+
+
+def repeated_parts(plan: Layout, kind: LayerKind) -> Repeated:
+    """What selective recomputation computes again of one layer of a kind; nothing where the plan has none.
+
+    A norm that feeds a product alone is part of its kernel and of no checkpoint: layers of experts have a norm of
+    their own before the router, latent attention one before its projections. The checkpoint of a mixture holds the
+    shared expert, whose own checkpoint may lie inside it: then it runs twice more.
+    plan: scalar or array (n,). Returns counts. Source: Megatron-LM, core/transformer/transformer_layer.py (`IdentityOp`
+    for norms that are fused), moe/moe_layer.py (`custom_forward`), core/models/gpt/gpt_layer_specs.py.
+    """
+    moe, latent = kind.is_moe, kind.attention.latent is not None
+    shared = isinstance(kind.feed_forward, Experts) and kind.feed_forward.shared_ffn_size > 0
+    norm, mixture = _chosen(plan, RecomputeModules.LAYER_NORM), _chosen(plan, RecomputeModules.EXPERTS)
+    inside = mixture + _chosen(plan, RecomputeModules.SHARED_EXPERTS)
+    return Repeated(
+        core=_chosen(plan, RecomputeModules.CORE_ATTENTION),
+        expansion=latent * _chosen(plan, RecomputeModules.LATENT_UP_PROJECTION),
+        attention_norm=latent * norm,
+        block_norm=moe * norm,
+        activation=moe * _chosen(plan, RecomputeModules.EXPERT_ACTIVATION),
+        block=shared * inside if moe else _chosen(plan, RecomputeModules.MLP),
+        experts=moe * mixture,
+    )
+
+
+def _chosen(plan: Layout, module: RecomputeModules) -> Ints:
+    """1 where a plan recomputes a module, else 0."""
+    among = np.not_equal(np.bitwise_and(plan.recompute_modules, int(module)), 0)
+    return np.where(np.equal(plan.recompute, Recompute.SELECTIVE) & among, 1, 0)

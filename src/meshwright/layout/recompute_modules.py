@@ -1,0 +1,60 @@
+"""Recompute modules: the parts of a layer that selective recomputation can compute again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import STRICT, IntFlag
+
+
+class RecomputeModules(IntFlag, boundary=STRICT):
+    """A set of parts of a layer, as bits (Megatron-core, transformer_config.py, `recompute_modules`)."""
+
+    CORE_ATTENTION = 1
+    """The attention core (Korthikanti et al., arXiv:2205.05198)."""
+    LAYER_NORM = 2
+    """Norms that are kernels of their own: the feed-forward block's in layers of experts, the attention's where it is
+    latent; elsewhere a norm is part of the product that it feeds."""
+    EXPERT_ACTIVATION = 4
+    """The activation of routed experts."""
+    LATENT_UP_PROJECTION = 8
+    """Queries, keys and values of latent attention, from their compressed widths."""
+    MLP = 16
+    """The whole feed-forward block of dense layers, with its norm."""
+    EXPERTS = 32
+    """The whole mixture: router, exchange, routed experts and the shared one."""
+    SHARED_EXPERTS = 64
+    """The shared expert."""
+
+
+RECOMPUTE_MODULE_NAMES = {
+    RecomputeModules.CORE_ATTENTION: "core_attn",
+    RecomputeModules.LAYER_NORM: "layernorm",
+    RecomputeModules.EXPERT_ACTIVATION: "moe_act",
+    RecomputeModules.LATENT_UP_PROJECTION: "mla_up_proj",
+    RecomputeModules.MLP: "mlp",
+    RecomputeModules.EXPERTS: "moe",
+    RecomputeModules.SHARED_EXPERTS: "shared_experts",
+}
+NO_MODULES = RecomputeModules(0)
+
+
+def names_of(modules: RecomputeModules) -> list[str]:
+    """The names of the modules in a set, as a plan file lists them.
+
+    >>> names_of(RecomputeModules.LAYER_NORM | RecomputeModules.MLP)
+    ['layernorm', 'mlp']
+    """
+    return [name for module, name in RECOMPUTE_MODULE_NAMES.items() if module in modules]
+
+
+def modules_of(names: Iterable[str]) -> RecomputeModules:
+    """The set of the modules with these names; raises `KeyError` for a name that no module has.
+
+    >>> modules_of(["layernorm", "mlp"]) == RecomputeModules.LAYER_NORM | RecomputeModules.MLP
+    True
+    """
+    known = {name: module for module, name in RECOMPUTE_MODULE_NAMES.items()}
+    modules = NO_MODULES
+    for name in names:
+        modules |= known[name]
+    return modules

@@ -1,0 +1,93 @@
+"""Behaviours: a runtime with some of what it does replaced for one question."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from typing import Any
+
+from meshwright.errors import Fault, InvalidSpec, quoted
+from meshwright.specs.runtime import Runtime
+
+IDENTITY = ("id", "aliases", "version", "rules", "demands", "assumed", "replaced", "sources")
+"""Fields that say what a runtime is and refuses, not how it behaves."""
+
+
+def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
+    """The runtime with behaviours replaced as `KEY=VALUE` says, and `replaced` telling of each.
+
+    changes: keys are fields of `Runtime`, nested ones with dots; values are TOML, and bare words stand for text. Raises
+    `InvalidSpec` with every fault, in the words of the runtime's own form.
+
+    >>> from meshwright.specs.runtime import read_runtime
+    >>> with_behaviours(read_runtime("megatron-core"), ["overlap.expert=0.7"]).replaced
+    ('overlap.expert 0.7 in place of 0.0',)
+    """
+    fields, told = runtime.model_dump(), dict[str, str]()
+    faults: list[Fault] = []
+    for change in changes:
+        key, _, text = change.partition("=")
+        key = key.strip()
+        try:
+            value, table = _value(key, text, change), _table_of(key.split("."), fields)
+        except InvalidSpec as error:
+            faults += error.faults
+            continue
+        if key in told:
+            faults.append(Fault(key, "is replaced twice"))
+        name = key.rpartition(".")[2]
+        told[key] = f"{key} {_written(value)}{_in_place_of(table.get(name))}"
+        table[name] = value
+    try:
+        replaced = Runtime(**fields | {"replaced": (*runtime.replaced, *told.values())})
+    except InvalidSpec as error:
+        faults += error.faults
+    if faults:
+        raise InvalidSpec(f"runtime {runtime.id} with --with", faults)
+    return replaced
+
+
+def _value(key: str, text: str, change: str) -> Any:
+    """A value as TOML reads it; raises `InvalidSpec` where it is none, or the key is no behaviour."""
+    if not all(key.split(".")) or not text.strip():
+        raise _fault("", f"{quoted(change)} is not KEY=VALUE, as overlap.expert=0.7")
+    if key.split(".")[0] in IDENTITY:
+        raise _fault(key, "is no behaviour, so it cannot be replaced")
+    if re.fullmatch(r"[A-Za-z_][\w-]*", text.strip()) and text.strip() not in ("true", "false", "inf", "nan"):
+        return text.strip()
+    try:
+        document = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        document = {}
+    if document.keys() != {"value"}:
+        raise _fault(key, f"{quoted(text)} is not a value: write a number, true, false or a word")
+    return document["value"]
+
+
+def _table_of(path: list[str], fields: dict[str, Any]) -> dict[str, Any]:
+    """The table that holds the last step of a path, made where a table of named entries lacks it."""
+    table = fields
+    for depth, step in enumerate(path[:-1]):
+        inner = table.setdefault(step, {})
+        if not isinstance(inner, dict):
+            where = ".".join(path[: depth + 1])
+            raise _fault(".".join(path), f"{where} is {_written(inner)}, which holds no {quoted(path[depth + 1])}")
+        table = inner
+    return table
+
+
+def _in_place_of(before: Any) -> str:
+    return "" if before is None else f" in place of {_written(before)}"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_written, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name} = {_written(each)}' for name, each in value.items())}}}"
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+
+
+def _fault(where: str, what: str) -> InvalidSpec:
+    return InvalidSpec("--with", [Fault(where, what)])

@@ -1,0 +1,170 @@
+"""What explain says of experts and of shared sequences: its figures are those of the step, and add up."""
+
+from __future__ import annotations
+
+import io
+import json
+from functools import cache
+from typing import Any
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from meshwright.answers.explain_table import explain_screen
+from meshwright.answers.plan_file import explain_document, json_schema
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.step import estimate_each
+from meshwright.layout.named import plan_of
+from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.inputs import Inputs
+from meshwright.units import format_seconds
+from strategies import latent, llama_8b, mixture, question
+
+DISPATCHERS = ("all_to_all", "all_gather", "fused")
+EXCHANGES = ("ring", "all_gather", "all_to_all", "hierarchical")
+
+
+@cache
+def asked(*behaviours: str, cluster: str = "2x8:h100", **job: Any) -> Inputs:
+    """A small mixture of experts under megatron-core with some behaviours replaced."""
+    inputs = question(mixture(), cluster, **{"global_batch": 32, "sequence_length": 8192, **job})
+    return inputs.replace(runtime=with_behaviours(inputs.runtime, behaviours))
+
+
+def priced(inputs: Inputs, **degrees: Any) -> Estimate:
+    """One plan, priced."""
+    return estimate_each([plan_of(inputs, **degrees)], inputs)[0]
+
+
+def entry(inputs: Inputs, **degrees: Any) -> dict[str, Any]:
+    """The explained plan as it stands in a valid plan file."""
+    document = json.loads(json.dumps(explain_document(priced(inputs, **degrees), inputs, 0.1), allow_nan=False))
+    jsonschema.validate(document, json_schema())
+    (plan,) = document["plans"]
+    return dict(plan)
+
+
+def told(inputs: Inputs, **degrees: Any) -> str:
+    """The explain screen at 80 columns as running text."""
+    out = io.StringIO()
+    Console(file=out, width=80, color_system=None).print(explain_screen(priced(inputs, **degrees), inputs))
+    assert max(map(len, map(str.rstrip, out.getvalue().splitlines()))) <= 80
+    return " ".join(out.getvalue().split())
+
+
+def test_a_dense_plan_without_context_parallelism_exchanges_nothing() -> None:
+    inputs = question(llama_8b(), "1x8:h100", global_batch=64)
+    assert not entry(inputs, tp=2).keys() & {"experts", "context"}
+    assert "Experts" not in told(inputs, tp=2)
+    assert "Context exchange" not in told(inputs, tp=2)
+
+
+def test_an_all_to_all_inside_a_node_sends_what_leaves_the_rank() -> None:
+    (layers,) = entry(asked(), ep=8)["experts"]["layers"]
+    assert (layers["layers"], layers["experts_per_rank"], layers["tokens"], layers["rows"]) == (8, 1, 8192, 16384)
+    assert layers["busiest_rows"] == layers["rows"]
+    assert layers["sent_bytes"] == {"nvlink": 2 * 2048 * 16384 * 7 / 8, "fabric": 0}
+
+
+def test_an_all_to_all_across_nodes_sends_half_of_it_over_the_network() -> None:
+    experts = entry(asked(cluster="2x4:h100"), ep=8)["experts"]
+    assert (experts["domains"], experts["ranks_per_domain"], experts["link"]) == (2, 4, "fabric")
+    buffer = 2 * 2048 * 16384
+    assert experts["layers"][0]["sent_bytes"] == {"nvlink": buffer * 3 / 8, "fabric": buffer * 4 / 8}
+
+
+@pytest.mark.parametrize("dispatcher", DISPATCHERS)
+def test_an_exchange_that_nothing_hides_is_exposed_whole(dispatcher: str) -> None:
+    experts = entry(asked(f"dispatcher={dispatcher}"), ep=8, pp=2)["experts"]
+    assert experts["dispatcher"] == dispatcher
+    assert experts["exposed_s"] == pytest.approx(experts["exchanged_s"], rel=1e-12)
+    (layers,) = experts["layers"]
+    assert experts["exchanged_s"] == pytest.approx(2 * 4 * 4 * (layers["dispatch_s"] + layers["combine_s"])), (
+        "two passes of four layers and four micro-batches"
+    )
+
+
+def test_overlap_hides_a_part_and_changes_nothing_of_the_exchange() -> None:
+    alone, hidden = (entry(asked(*behaviours), ep=8)["experts"] for behaviours in ((), ("overlap.expert=0.7",)))
+    assert hidden["exchanged_s"] == alone["exchanged_s"]
+    assert 0 < hidden["exposed_s"] < 0.5 * hidden["exchanged_s"]
+    assert hidden["layers"] == alone["layers"]
+
+
+def test_full_recomputation_exchanges_a_third_time() -> None:
+    plain, full = (entry(asked(), ep=8, recompute=kind)["experts"]["exchanged_s"] for kind in ("none", "full"))
+    assert full == pytest.approx(1.5 * plain)
+
+
+def test_every_imbalance_is_the_plan_priced_again() -> None:
+    inputs = asked()
+    rows = entry(inputs, ep=8)["experts"]["imbalance"]
+    assert [row["expert_imbalance"] for row in rows] == [1.0, 1.2, 1.5, 2.0]
+    for row in rows:
+        job = inputs.job.replace(expert_imbalance=row["expert_imbalance"])
+        again = priced(inputs.replace(job=job), ep=8)
+        assert row["step_time_s"] == again.step_time_s
+        assert row["device_bytes"] == again.memory.device
+        assert row["verdict"] == str(again.verdict)
+    for key in ("step_time_s", "device_bytes"):
+        values = [row[key] for row in rows]
+        assert values == sorted(values)
+        assert len(set(values)) == 4
+
+
+def test_the_imbalances_are_told_without_the_capacity() -> None:
+    inputs = asked(expert_capacity=1.25)
+    rows = entry(inputs, ep=8)["experts"]["imbalance"]
+    assert rows == entry(asked(), ep=8)["experts"]["imbalance"]
+    assert "without the capacity of 1.25" in told(inputs, ep=8)
+
+
+def test_the_screen_tells_of_experts() -> None:
+    text, inputs = told(asked(), ep=8), asked()
+    for fact in (
+        "Experts ep 8 inside one node, over nvlink (450 GB/s); etp 1; 2 replicas of every expert",
+        "8 layers (dense): a rank holds 1 of 8 experts; of a micro-batch 8,192 tokens enter and 16,384 rows are",
+        "In one dispatch (all-to-all) a rank sends 56.0 MiB over nvlink in",
+        "exposed (100%)",
+        "out-of-memory" if priced(inputs, ep=8).verdict.name == "OUT_OF_MEMORY" else str(priced(inputs, ep=8).verdict),
+    ):
+        assert fact in text
+    assert "ep 1; etp 1; 16 replicas of every expert" in told(inputs)
+    assert "In one dispatch" not in told(inputs)
+    assert "on the busiest rank" in told(asked(expert_imbalance=1.5), ep=8)
+
+
+def test_dense_layers_of_a_mixture_are_left_out() -> None:
+    inputs = question(latent(), "1x8:h100", global_batch=16)
+    (layers,) = entry(inputs, ep=8)["experts"]["layers"]
+    assert (layers["kind"], layers["layers"], layers["experts_per_rank"], layers["active"]) == ("experts", 7, 8, 6)
+
+
+@pytest.mark.parametrize("exchange", EXCHANGES)
+def test_the_context_exchange_of_all_layers_is_that_of_the_step(exchange: str) -> None:
+    inputs = question(llama_8b(), "2x4:h100", global_batch=8, sequence_length=65536)
+    context = entry(inputs, cp=8, context_exchange=exchange, recompute="full")["context"]
+    (layers,) = context["layers"]
+    assert (context["exchange"], context["link"], layers["layers"]) == (exchange, "fabric", 32)
+    step = 8 * 32 * (layers["exposed_forward_s"] + layers["exposed_backward_s"])
+    assert step == pytest.approx(context["exposed_s"])
+    assert layers["exposed_forward_s"] <= layers["forward_s"]
+    assert layers["exposed_backward_s"] <= layers["backward_s"]
+    assert sum(layers["forward_bytes"].values()) <= sum(layers["backward_bytes"].values())
+
+
+def test_a_ring_and_an_all_gather_send_the_keys_and_values_of_the_others() -> None:
+    inputs = question(llama_8b(), "1x8:h100", global_batch=8, sequence_length=65536)
+    others = 2 * (65536 // 8) * 2 * 8 * 128 * 7
+    for exchange in ("ring", "all_gather"):
+        (layers,) = entry(inputs, cp=8, context_exchange=exchange)["context"]["layers"]
+        assert layers["forward_bytes"] == {"nvlink": others}
+
+
+def test_the_screen_tells_of_the_context_exchange() -> None:
+    inputs = question(llama_8b(), "2x8:h100", global_batch=8, sequence_length=65536)
+    text, estimate = told(inputs, cp=16), priced(inputs, cp=16)
+    exposed = format_seconds(estimate.time.exposed_cp_s)
+    assert f"cp 16 across 2 nodes, 8 ranks in each, over fabric (50 GB/s); {exposed} a step exposed" in text
+    assert "32 layers (dense), each and per micro-batch: forward a rank sends" in text

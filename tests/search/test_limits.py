@@ -1,0 +1,128 @@
+"""Limits: each is reached by a safe plan of `find`, and one step further is not."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from meshwright.cost.memory.device import Verdict
+from meshwright.cost.step import estimate_plans
+from meshwright.errors import InvalidInput
+from meshwright.layout.legality import check
+from meshwright.layout.legality.rule import divisors
+from meshwright.layout.plans import Plans
+from meshwright.search.find import chunks, find
+from meshwright.search.limits import GRAIN, Limits, fewest_nodes, limits, longest_sequence
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.scale import with_nodes
+from strategies import gpt_like, llama_8b, llama_70b, mixture, question
+
+QUESTIONS = ("llama", "llama 70b", "mixture", "torchtitan", "learned positions")
+
+
+@cache
+def asked(name: str) -> Inputs:
+    """One of `QUESTIONS`."""
+    return {
+        "llama": lambda: question(llama_8b(), "1x8:h100", global_batch=64, sequence_length=8192),
+        "llama 70b": lambda: question(llama_70b(), "4x8:h100", global_batch=32, sequence_length=4096),
+        "mixture": lambda: question(mixture(), "1x4:h100", global_batch=12, sequence_length=5000),
+        "torchtitan": lambda: question(llama_8b(), "1x8:h100", "torchtitan", global_batch=16, precision="bf16"),
+        "learned positions": lambda: question(gpt_like(), "1x8:h100", global_batch=64, sequence_length=2048),
+    }[name]()
+
+
+@cache
+def found(name: str) -> Limits:
+    """The limits of a question."""
+    return limits(asked(name))
+
+
+def is_safe(inputs: Inputs, nodes: int = 0, **job: int) -> bool:
+    """Whether a question is valid, with another number of nodes or another job, and any plan of it is safe."""
+    try:
+        cluster = with_nodes(inputs.cluster, nodes) if nodes else inputs.cluster
+        best = find(inputs.replace(cluster=cluster, job=inputs.job.replace(**job)), top=1).best
+    except InvalidInput:
+        return False
+    return bool(best) and best[0].verdict == Verdict.SAFE
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_every_limit_is_the_best_answer_of_its_own_question(name: str) -> None:
+    answer = found(name)
+    for limit in (answer.sequence, answer.nodes):
+        assert limit
+        assert limit.estimate == find(limit.inputs, top=1).best[0]
+        assert limit.estimate.verdict == Verdict.SAFE
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_next_length_is_not_safe_with_the_nearest_batch(name: str) -> None:
+    limit, inputs = found(name).sequence, asked(name)
+    assert limit
+    length = limit.inputs.job.sequence_length
+    assert length % GRAIN == 0
+    batch = max(round(inputs.job.tokens_per_step / (length + GRAIN)), 1)
+    assert not is_safe(inputs, sequence_length=length + GRAIN, global_batch=batch)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_batch_keeps_the_tokens_as_near_as_sequences_go(name: str) -> None:
+    limit, inputs = found(name).sequence, asked(name)
+    assert limit
+    job, tokens = limit.inputs.job, inputs.job.tokens_per_step
+    near = max(round(tokens / job.sequence_length), 1)
+    wide = max(count for count in divisors(inputs.cluster.num_gpus) if count <= near)
+    assert job.global_batch in (near, round(near / wide) * wide)
+
+
+def test_learned_positions_bound_the_length() -> None:
+    limit = found("learned positions").sequence
+    assert limit
+    assert limit.inputs.job.sequence_length == gpt_like().learned_positions
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_one_node_fewer_is_not_safe(name: str) -> None:
+    limit, inputs = found(name).nodes, asked(name)
+    assert limit
+    nodes = limit.inputs.cluster.num_nodes
+    assert limit.inputs == inputs.replace(cluster=with_nodes(inputs.cluster, nodes))
+    assert not any(is_safe(inputs, fewer) for fewer in range(1, nodes))
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_no_safe_plan_has_a_larger_micro_batch(name: str) -> None:
+    limit, inputs = found(name).micro_batch, asked(name)
+    assert limit
+    plans = Plans.join(list(chunks(inputs)))
+    estimates = estimate_plans(plans.take(check(plans, inputs).legal), inputs)
+    safe = estimates.verdict == Verdict.SAFE
+    largest = estimates.plans.micro_batch[safe].max()
+    fastest = estimates.step_time_s[safe & (estimates.plans.micro_batch == largest)].min()
+    assert limit.estimate.plan.micro_batch == largest
+    assert limit.estimate.step_time_s == pytest.approx(fastest, rel=1e-9)
+
+
+def test_what_never_fits_has_no_limit() -> None:
+    inputs = question(llama_70b(), "1x2:h100", "pytorch-ddp", global_batch=2, precision="bf16")
+    answer = limits(inputs)
+    assert (answer.sequence, answer.nodes, answer.micro_batch) == (None, None, None)
+
+
+def test_a_batch_larger_than_asked_serves_a_runtime_that_only_replicates() -> None:
+    model = llama_8b().replace(name="short", layer_pattern=(0,) * 2)
+    inputs = question(model, "1x8:h100", "pytorch-fsdp1", global_batch=8, sequence_length=4096, precision="bf16")
+    limit = longest_sequence(inputs)
+    assert limit
+    assert limit.inputs.job.global_batch == 8
+    assert limit.inputs.job.sequence_length > 4096
+
+
+def test_progress_is_told_of_every_search() -> None:
+    calls: list[tuple[int, int]] = []
+    fewest_nodes(asked("llama 70b"), lambda done, total: calls.append((done, total)))
+    assert len(calls) > 2
+    assert all(done <= total for done, total in calls)

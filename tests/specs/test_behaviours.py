@@ -1,0 +1,92 @@
+"""Behaviours that a question replaces: read as TOML, held to the runtime's own form, and told."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.errors import InvalidSpec
+from meshwright.specs import catalog
+from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.runtime import read_runtime
+
+
+def test_nested_keys_words_numbers_and_flags_are_replaced() -> None:
+    before = read_runtime("megatron-core")
+    changes = ["dispatcher=fused", "overlap.expert=0.7", "cross_entropy = fused", "host_s_per_layer=0", "dropout=true"]
+    after = with_behaviours(before, changes)
+    assert (after.dispatcher, after.overlap.expert, after.cross_entropy) == ("fused", 0.7, "fused")
+    assert (after.host_s_per_layer, after.dropout) == (0, True)
+    assert before == read_runtime("megatron-core")
+    same = after.replace(**{name: getattr(before, name) for name in ("dispatcher", "overlap", "cross_entropy")})
+    assert same.replace(host_s_per_layer=before.host_s_per_layer, dropout=before.dropout, replaced=()) == before
+
+
+def test_every_change_is_told_with_what_it_stands_in_place_of() -> None:
+    after = with_behaviours(read_runtime("megatron-core"), ["overlap.expert=0.7", "elementwise=eager"])
+    assert after.replaced == ("overlap.expert 0.7 in place of 0.0", "elementwise eager in place of fused")
+    again = with_behaviours(after, ["dropout=true"])
+    assert again.replaced == (*after.replaced, "dropout true in place of false")
+
+
+def test_without_changes_a_runtime_stays_as_it_is() -> None:
+    for name in catalog.names("runtimes"):
+        assert with_behaviours(read_runtime(name), []) == read_runtime(name)
+
+
+def test_a_table_of_named_entries_takes_a_new_one() -> None:
+    mine = [
+        f"cross_entropies.mine.{name}_bytes={size}" for name, size in (("alive", 3), ("forward", 8), ("backward", 6))
+    ]
+    after = with_behaviours(read_runtime("torchtitan"), [*mine, "cross_entropy=mine"])
+    assert after.cross_entropies["mine"].alive_bytes == 3
+    assert after.replaced[0] == "cross_entropies.mine.alive_bytes 3"
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "what"),
+    [
+        ("dispacher=fused", "dispacher", "nearest: dispatcher"),
+        ("overlap.exprt=0.7", "overlap.exprt", "nearest: expert"),
+        ("dispatcher=deep", "dispatcher", "'all_to_all', 'all_gather' or 'fused'"),
+        ("overlap.expert=1.5", "overlap.expert", "less than or equal to 1 (given: 1.5)"),
+        ("overlap.expert=fast", "overlap.expert", "must be a number (given: 'fast')"),
+        ("overlap.expert=nan", "overlap.expert", "nan"),
+        ("overlap=0.7", "overlap", "must be a table"),
+        ("overlap={expert=0.5}", "overlap.context", "is missing"),
+        ("dispatcher.kind=fused", "dispatcher.kind", "dispatcher is all_to_all, which holds no 'kind'"),
+        ("cross_entropy=chunked", "cross_entropy", "is not among cross_entropies: unfused, fused"),
+        ("zero_stages=[7]", "zero_stages[0]", "given: 7"),
+        ("rules=[]", "rules", "is no behaviour"),
+        ("version=2", "version", "is no behaviour"),
+        ("replaced=[]", "replaced", "is no behaviour"),
+        ("dropout", "", "'dropout' is not KEY=VALUE"),
+        ("dropout=", "", "is not KEY=VALUE"),
+        ("=true", "", "is not KEY=VALUE"),
+        ("overlap..expert=1", "", "is not KEY=VALUE"),
+        ("dropout=[", "dropout", "'[' is not a value"),
+        ("dropout=true\nweights=full", "dropout", "is not a value"),
+        ("host_s_per_layer=" + "9" * 5000, "host_s_per_layer", "is not a value"),
+        ("host_s_per_layer=" + "[" * 5000, "host_s_per_layer", "is not a value"),
+    ],
+)
+def test_what_the_runtime_does_not_take_is_refused_with_its_path(change: str, where: str, what: str) -> None:
+    with pytest.raises(InvalidSpec) as refusal:
+        with_behaviours(read_runtime("megatron-core"), [change])
+    assert any(fault.where == where and what in fault.what for fault in refusal.value.faults), refusal.value.faults
+    assert len(str(refusal.value)) < 2000
+
+
+def test_all_faults_are_told_at_once() -> None:
+    changes = ["x", "overlap.expert=2", "dispatcher=deep", "dropout=true", "dropout=false", "id=mine"]
+    with pytest.raises(InvalidSpec) as refusal:
+        with_behaviours(read_runtime("nanotron"), changes)
+    assert {fault.where for fault in refusal.value.faults} == {"", "overlap.expert", "dispatcher", "dropout", "id"}
+    assert refusal.value.subject == "runtime nanotron with --with"
+
+
+def test_a_cross_entropy_in_chunks_keeps_an_eighth_alive() -> None:
+    for name in ("torchtitan", "accelerate", "pytorch-fsdp1", "pytorch-ddp", "llm-foundry"):
+        kept = read_runtime(name).cross_entropies
+        assert kept["chunked"].alive_bytes == kept["eager"].alive_bytes / 8
+        assert kept["chunked"].forward_bytes == kept["eager"].forward_bytes
+        assert kept["chunked"].backward_bytes == kept["eager"].backward_bytes
