@@ -41,7 +41,7 @@ def test_step_time_is_within_20_percent_on_average(outcomes: list[Outcome]) -> N
         "sc21-t1": 10,
         "simumax-part": 7,
         "dgxc-part": 47,
-        "bridge": 34,
+        "bridge": 41,
         "nemo2407": 12,
         "mlm-2020": 12,
         "mlm-h100": 9,

@@ -89,7 +89,7 @@ def test_experts_are_planned_for_where_the_runtime_has_them(name: str) -> None:
         ({"cross_entropy": "nope"}, "'nope' is not among cross_entropies: unfused, fused"),
         ({"rank_order": ("tp", "tp")}, "must hold each of tp, cp, ep, dp, pp once"),
         ({"zero_stages": ()}, "zero_stages"),
-        ({"weights": "full"}, r"\[0, 1\] must be of \[0, 2, 3\] where weights is full"),
+        ({"weights": "full"}, r"\[0, 1, 2, 3\] must be of \[0, 2, 3\] where weights is full"),
         ({"elementwise": "nope"}, "'nope' is not among elementwise_kernels: fused, eager, transformers"),
         ({"host_s_per_layer": float("inf")}, "host_s_per_layer"),
         ({"weight_gradient_slowdown": 0.5}, "weight_gradient_slowdown"),

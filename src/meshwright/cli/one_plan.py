@@ -64,7 +64,7 @@ def _one_plan(
     etp: Degree = 1,
     zero: Annotated[
         int | None,
-        typer.Option(min=0, max=3, help="default: the runtime's last stage, with pp at most 1 if it has that"),
+        typer.Option(min=0, max=3, help="default: 1 where the runtime has it, else its last stage"),
     ] = None,
     dp_replicate: Annotated[
         int, typer.Option(min=1, help="replicas of the sharding group: ZeRO divides over dp x cp / this")

@@ -35,7 +35,7 @@ def plan_of(
     """The plan with these degrees; not yet held against the runtime's rules.
 
     sp: None turns it on where tp > 1 and the runtime has it; dp: None takes what the other degrees leave of the
-    cluster; zero: None takes the runtime's last stage where dp x cp > 1, with pp > 1 at most 1 if it has that;
+    cluster; zero: None takes 1 where dp x cp > 1 and the runtime has it, else its last;
     context_exchange: None takes the runtime's first; recompute_modules: names with commas between, None takes the
     attention core. Micro-batches follow from the global batch. Raises `InvalidInput`
     for an unknown name, or for modules without selective recomputation.
@@ -53,7 +53,7 @@ def plan_of(
         dp=dp,
         ep=ep,
         etp=etp,
-        zero=_usual_stage(inputs, dp * cp, pp) if zero is None else zero,
+        zero=_usual_stage(inputs, dp * cp) if zero is None else zero,
         dp_replicate=dp_replicate,
         micro_batch=micro_batch,
         num_microbatches=max(inputs.job.global_batch // max(micro_batch * dp, 1), 1),
@@ -65,12 +65,10 @@ def plan_of(
     )
 
 
-def _usual_stage(inputs: Inputs, ranks: int, pp: int) -> int:
-    """The runtime's last ZeRO stage that goes with the pipeline: gradients and weights stay whole beside one."""
+def _usual_stage(inputs: Inputs, ranks: int) -> int:
+    """ZeRO 1 where the runtime has it, else its last stage; 0 on a single rank."""
     stages = inputs.runtime.zero_stages
-    if ranks < 2:
-        return 0
-    return max((stage for stage in stages if stage < 2), default=stages[0]) if pp > 1 else stages[-1]
+    return 0 if ranks < 2 else 1 if 1 in stages else stages[-1]
 
 
 def _modules(recompute: str, given: str | None) -> RecomputeModules:

@@ -50,6 +50,8 @@ class Found:
 
 @dataclass
 class _Tally:
+    """Counts, and the candidates of every chunk."""
+
     considered: int = 0
     legal: int = 0
     fitting: int = 0
@@ -75,9 +77,13 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Foun
             progress(tally.considered, total)
     if not tally.legal:
         raise _nothing_legal(tally, inputs)
-    best, at_risk, leanest = (estimate_each(plans, inputs) for plans in (tally.best, tally.at_risk, tally.leanest))
-    splits = {(plan.tp, plan.cp, plan.pp): plan for plan in reversed(tally.splits)}
-    for plan in tally.best[:1]:
+    finalists = _best(tally.best, inputs)[:top]
+    best, at_risk, leanest = (
+        estimate_each(plans, inputs)
+        for plans in (finalists, _best(tally.at_risk, inputs)[:1], _leanest(tally.leanest, inputs))
+    )
+    splits = {(plan.tp, plan.cp, plan.pp): plan for plan in reversed(_best(tally.splits, inputs))}
+    for plan in finalists[:1]:
         del splits[plan.tp, plan.cp, plan.pp]
     return Found(
         inputs=inputs,
@@ -121,10 +127,10 @@ def _evaluate(chunk: Plans, inputs: Inputs, top: int, tally: _Tally) -> None:
     lean = np.argmin(estimates.memory.device[estimates.worst])
     split = (legal.tp[ranked] * (legal.cp.max() + 1) + legal.cp[ranked]) * (legal.pp.max() + 1) + legal.pp[ranked]
     first_of_split = ranked[np.sort(np.unique(split, return_index=True)[1])]
-    tally.best = _best([*tally.best, *(legal[row] for row in ranked[:top])], inputs)[:top]
-    tally.splits = _best([*tally.splits, *(legal[row] for row in first_of_split)], inputs)
-    tally.at_risk = _best([*tally.at_risk, *(legal[row] for row in risky)], inputs)[:1]
-    tally.leanest = _leanest([*tally.leanest, legal[int(lean)]], inputs)
+    tally.best += [legal[row] for row in ranked[:top]]
+    tally.splits += [legal[row] for row in first_of_split]
+    tally.at_risk += [legal[row] for row in risky]
+    tally.leanest.append(legal[int(lean)])
 
 
 def _best(plans: list[Plan], inputs: Inputs) -> list[Plan]:

@@ -168,7 +168,9 @@ def _expert_grids(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
 
 
 def _sharding(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
-    """Every (ZeRO stage, replicas of the sharding group): groups of two or more ranks."""
+    """Every (ZeRO stage, replicas of the sharding group): groups of two or more ranks; no runtime with half weights
+    shards gradients beside a pipeline.
+    """
     ranks, step = split.dp * split.cp, split.tp
     if ranks == 1:
         return [(0, 1)]
@@ -177,4 +179,7 @@ def _sharding(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
         ends = [level.size // step for level in inputs.cluster.levels]
         groups = {end for end in ends if 1 < end < ranks and ranks % end == 0 and split.dp % (ranks // end) == 0}
         replicas += [ranks // group for group in sorted(groups, reverse=True)]
-    return [(zero, count) for zero in inputs.runtime.zero_stages for count in (replicas if zero else [1])]
+    stages = inputs.runtime.zero_stages
+    if split.pp > 1 and inputs.runtime.weights == "half":
+        stages = tuple(stage for stage in stages if stage < 2)
+    return [(zero, count) for zero in stages for count in (replicas if zero else [1])]
