@@ -19,7 +19,7 @@ import pytest
 
 import meshwright.cost
 from meshwright.cost import schedules
-from meshwright.cost.comms.group import data_group
+from meshwright.cost.comms.group import data_group, holders
 from meshwright.cost.comms.tensor import layer_tensor_time
 from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.layer import layer_time
@@ -96,6 +96,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "element_bytes": lambda _: 1.0,
     "number_format": lambda case: "fp8" if case.inputs.cluster.accelerator.kernels.low_precision else "half",
     "group": lambda case: data_group(case.plan, case.inputs),
+    "holding": lambda case: holders(case.plan, case.inputs),
     "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),
     "shard": lambda case: layer_shard(case.plan, case.inputs, _kind(case)),
     "linears": lambda case: projections(case.inputs, _kind(case), GIVEN["shard"](case)),

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.cost.comms.data import exposed_data_time, replicas_time
-from meshwright.cost.comms.group import data_group, replica_group, sharding_group
+from meshwright.cost.comms.collectives import collective_time
+from meshwright.cost.comms.data import exposed_data_time, shard_times
+from meshwright.cost.comms.group import data_group, holders, replica_group, sharding_group
 from meshwright.cost.comms.sharded import gathers_per_step, sharded_collectives, sharded_exchange_time
 from meshwright.cost.comms.tensor import layer_collectives
 from meshwright.cost.memory.states import States, state_bytes
@@ -99,10 +100,12 @@ def test_sharding_groups_stay_inside_a_node_and_replicas_cross() -> None:
 def test_hybrid_sharding_sums_one_shard_over_its_replicas(replicas: int, size: int) -> None:
     inputs = question(llama_8b(), "8x8:h100", "torchtitan")
     plan = Plan(dp=64, zero=3, dp_replicate=replicas)
-    whole = question(llama_8b(), "8x8:h100", "megatron-core")
-    summed = replicas_time(plan, inputs, float(size))
-    assert (summed == 0) == (replicas == 1)
-    assert summed <= replicas_time(plan, whole, 64.0 * size)
+    whole = Plan(dp=64, zero=3)
+    scattered, _ = shard_times(size, holders(plan, inputs), inputs)
+    inside = collective_time("reduce_scatter", 4.0 * size, sharding_group(plan, inputs), inputs.cluster)
+    assert (scattered == pytest.approx(inside)) == (replicas == 1)
+    assert scattered >= inside
+    assert shard_times(size, holders(whole, inputs), inputs)[0] > 0
 
 
 def test_hybrid_sharding_pays_off_where_the_network_is_slow() -> None:

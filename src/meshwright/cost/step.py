@@ -104,35 +104,36 @@ def _exchanged(
     """Exposed seconds per step of what data parallelism exchanges, on the stage where it is most."""
     forward = stage_time.forward_total + stage_time.host_forward
     backward = stage_time.backward_total + stage_time.host_backward
-    rows = plans.take(stages.plan)
-    gathered = gathers_weights(plans, inputs)
+    gathered = gathers_weights(plans, inputs)[stages.plan]
     exchanged: FloatColumn = np.zeros(len(stages.plan))
-    if not gathered.all():
-        exchanged = exposed_data_time(
-            rows, inputs, parameters.dense, forward, backward, stages.stage, parameters.experts
-        )
-    if gathered.any():
-        exchanged = np.where(gathered[stages.plan], _sharded(plans, stages, units, inputs), exchanged)
+    whole = np.flatnonzero(~gathered)
+    if len(whole):
+        rows, dense, experts = plans.take(stages.plan[whole]), parameters.dense[whole], parameters.experts[whole]
+        passes = forward[whole], backward[whole]
+        exchanged[whole] = exposed_data_time(rows, inputs, dense, *passes, stages.stage[whole], experts)
+    if len(whole) < len(gathered):
+        exchanged[gathered] = _sharded(plans, stages, units, inputs, np.flatnonzero(gathered))
     worst: FloatColumn = np.maximum.reduceat(exchanged, stages.start) + tied_embedding_time(plans, inputs)
     return worst
 
 
-def _sharded(plans: Plans, stages: Stages, units: Units, inputs: Inputs) -> FloatColumn:
-    """Exposed seconds per step and stage, shape (r,): layers beside their passes, the ends before and after them."""
-    runtime, plan = inputs.runtime, stages.plan
+def _sharded(plans: Plans, stages: Stages, units: Units, inputs: Inputs, chosen: IntColumn) -> FloatColumn:
+    """Exposed seconds per step of the chosen stages: layers beside their passes, the ends before and after them."""
+    runtime, plan = inputs.runtime, stages.plan[chosen]
     rows, (embedding, head) = plans.take(plan), end_parameters(plans, inputs)
-    ends = stages.embedding * embedding[plan] + stages.head * head[plan]
+    ends = stages.embedding[chosen] * embedding[plan] + stages.head[chosen] * head[plan]
     gather, scatter = sharded_exchange_time(rows, inputs, ends)
     times = gathers_per_step(rows, inputs)
     again = 0.0 if runtime.keeps_ends_gathered else times.backward * gather
     exposed: FloatColumn = times.forward * gather + again + times.scatters * scatter
     exposed = exposed + gather_copies_time(rows, inputs, ends, 1.0 * runtime.keeps_ends_gathered)
-    kept = runtime.keeps_last_layer_gathered * plans.pp / inputs.model.num_layers
-    for kind, time in enumerate(units.layers):
+    kept = runtime.keeps_last_layer_gathered * rows.pp / inputs.model.num_layers
+    for kind, unit in enumerate(units.layers):
+        time = unit.rows(plan)
         passes = time.forward_total + time.host_forward, time.backward_total + time.host_backward
-        count, experts = units.layer_parameters[kind], units.expert_parameters[kind]
-        layer = exposed_sharded_time(plans, inputs, count, *passes, kept, experts)
-        exposed = exposed + stages.layers[:, kind] * layer[plan]
+        count, experts = units.layer_parameters[kind][plan], units.expert_parameters[kind][plan]
+        layer = exposed_sharded_time(rows, inputs, count, *passes, kept, experts)
+        exposed = exposed + stages.layers[chosen, kind] * layer
     return exposed
 
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 
 from meshwright.arrays import Floats, Ints, Numbers
 from meshwright.cost.comms.collectives import collective_time
-from meshwright.cost.comms.group import (
-    data_group,
-    expert_data_group,
-    expert_replica_group,
-    expert_sharding_group,
-    replica_group,
-    sharding_group,
-)
+from meshwright.cost.comms.group import Holders, expert_holders, holders
 from meshwright.cost.comms.group import group as group_of
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.shard import vocabulary_shard
-from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks, stride
+from meshwright.cost.tree import combined
+from meshwright.layout.groups import stride
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
@@ -38,33 +34,29 @@ def exposed_data_time(
     parameters, once per step; ZeRO 2: the reduce-scatter after every micro-batch. With sharding groups the shards of
     the gradients are then summed over their replicas. With one chunk a rank they go in buckets of max(40e6, 1e6 n)
     parameters, gradients beside the backward of the last micro-batch and parameters beside the forward of the first,
-    and a later stage ends its
-    backward earlier by the passes of the stages before it. Interleaved, each of v chunks goes whole as soon as the pp
-    micro-batches of its last group are done, beside the passes of the other chunks: a window of pp (v - 1) / v passes.
+    and a later stage ends its backward earlier by the passes of the stages before it. Interleaved, each of v chunks
+    goes whole as soon as the pp micro-batches of its last group are done, beside the passes of the other chunks: a
+    window of pp (v - 1) / v passes.
 
     plan: scalar or array (n,); parameters: on the rank, without routed experts; forward, backward: compute of one
     micro-batch on the stage, seconds; stage: 0 first; experts: parameters of routed experts on the rank, summed over
     fewer ranks; scalar or array (n,). Returns seconds.
     Source: Megatron-LM, distributed_data_parallel.py and schedules.py (enable_grad_sync, param_sync_func).
     """
-    runtime, cluster, group = inputs.runtime, inputs.cluster, data_group(plan, inputs)
-    interleaved = np.greater(plan.vpp, 1)
-    bucket = np.maximum(runtime.gradient_bucket, runtime.gradient_bucket_per_rank * group.ranks)
+    runtime, held = inputs.runtime, holders(plan, inputs)
+    interleaved, sharded = np.greater(plan.vpp, 1), np.greater(plan.zero, 0)
+    bucket = np.maximum(runtime.gradient_bucket, runtime.gradient_bucket_per_rank * held.all.ranks)
     pieces = np.where(interleaved, plan.vpp, np.maximum(np.ceil(parameters / bucket), 1.0))
-    gradients, weights = 1.0 * inputs.gradient_bytes * parameters, 1.0 * HALF_BYTES * parameters
-    summed = pieces * collective_time("all_reduce", gradients / pieces, group, cluster)
-    shards = sharding_group(plan, inputs)
-    scattered = pieces * collective_time("reduce_scatter", gradients / pieces, shards, cluster)
-    scattered = scattered + pieces * replicas_time(plan, inputs, gradients / pieces)
-    collected = pieces * collective_time("all_gather", weights / pieces, shards, cluster)
-    alike, sharded = expert_data_group(plan, inputs), np.greater(plan.zero, 0)
-    routed, fetched = 1.0 * inputs.gradient_bytes * experts, 1.0 * HALF_BYTES * experts
-    summed = summed + pieces * collective_time("all_reduce", routed / pieces, alike, cluster)
-    shards = expert_sharding_group(plan, inputs)
-    scattered = scattered + pieces * collective_time("reduce_scatter", routed / pieces, shards, cluster)
-    scattered = scattered + pieces * expert_replicas_time(plan, inputs, routed / pieces)
-    collected = collected + pieces * collective_time("all_gather", fetched / pieces, shards, cluster)
-    reduced, gathered = np.where(sharded, scattered, summed), np.where(sharded, collected, 0.0)
+    summed = sum_time(parameters / pieces, held, inputs)
+    scattered, collected = shard_times(parameters / pieces, held, inputs)
+    if np.any(experts):
+        alike = expert_holders(plan, inputs)
+        summed = summed + sum_time(experts / pieces, alike, inputs)
+        scattered, collected = combined(
+            operator.add, (scattered, collected), shard_times(experts / pieces, alike, inputs)
+        )
+    reduced = pieces * np.where(sharded, scattered, summed)
+    gathered = pieces * np.where(sharded, collected, 0.0)
     every = np.where(np.equal(plan.zero, 2), plan.num_microbatches - 1.0, 0.0)
     passes = np.where(interleaved, plan.pp * (plan.vpp - 1) / plan.vpp, 1.0)
     earlier = np.where(interleaved, 0.0, stage)
@@ -75,23 +67,28 @@ def exposed_data_time(
     return exposed
 
 
-def replicas_time(plan: Layout, inputs: Inputs, gradients: Numbers) -> Floats:
-    """Seconds of summing the shard that a sharding group has reduced over its replicas: an all-reduce of 1/n of it.
+def sum_time(parameters: Numbers, holding: Holders, inputs: Inputs) -> Floats:
+    """Seconds of one all-reduce of the gradients of some parameters over all ranks that hold them.
 
-    plan: scalar or array (n,); gradients: bytes before the reduce-scatter. Returns seconds.
-    Source: Zhao et al., arXiv:2304.11277, section 3.2.2 (hybrid sharding).
+    parameters: count, scalar or array (n,); holding: the ranks. Returns seconds.
     """
-    shard = gradients / sharding_ranks(plan)
-    return collective_time("all_reduce", shard, replica_group(plan, inputs), inputs.cluster)
+    return collective_time("all_reduce", 1.0 * inputs.gradient_bytes * parameters, holding.all, inputs.cluster)
 
 
-def expert_replicas_time(plan: Layout, inputs: Inputs, gradients: Numbers) -> Floats:
-    """Seconds of summing the shard of routed experts over its replicas, as `replicas_time` does for other weights.
+def shard_times(parameters: Numbers, holding: Holders, inputs: Inputs) -> tuple[Floats, Floats]:
+    """Seconds of one reduce-scatter of the gradients of some parameters, and of one all-gather of their 2-byte weights.
 
-    plan: scalar or array (n,); gradients: bytes before the reduce-scatter. Returns seconds.
+    Over a sharding group; with replicas of it 1/n of the gradients is then summed over these.
+    parameters: count, scalar or array (n,); holding: the ranks. Returns seconds.
+    Source: Zhao et al., arXiv:2304.11277, sections 3 and 3.2.2 (hybrid sharding).
     """
-    shard = gradients / expert_sharding_ranks(plan)
-    return collective_time("all_reduce", shard, expert_replica_group(plan, inputs), inputs.cluster)
+    gradients, cluster = 1.0 * inputs.gradient_bytes * parameters, inputs.cluster
+    scattered = collective_time("reduce_scatter", gradients, holding.shards, cluster)
+    if np.any(np.greater(holding.replicas.ranks, 1)):
+        scattered = scattered + collective_time(
+            "all_reduce", gradients / holding.shards.ranks, holding.replicas, cluster
+        )
+    return scattered, collective_time("all_gather", 1.0 * HALF_BYTES * parameters, holding.shards, cluster)
 
 
 def tied_embedding_time(plan: Layout, inputs: Inputs) -> Floats:

@@ -113,3 +113,25 @@ def expert_replica_group(plan: Layout, inputs: Inputs) -> Group:
 def expert_data_group(plan: Layout, inputs: Inputs) -> Group:
     """Ranks that hold the same experts and sum their gradients. plan: scalar or array (n,)."""
     return group(expert_data_ranks(plan), expert_stride(plan, "dp", inputs.runtime.rank_order), inputs.cluster)
+
+
+class Holders(NamedTuple):
+    """Ranks that hold the same weights before ZeRO divides them."""
+
+    all: Group
+    """Every one of them."""
+    shards: Group
+    """Those over which ZeRO divides."""
+    replicas: Group
+    """Those that then hold the same shard."""
+
+
+def holders(plan: Layout, inputs: Inputs) -> Holders:
+    """Ranks that hold the same weights of the layers and ends. plan: scalar or array (n,)."""
+    return Holders(data_group(plan, inputs), sharding_group(plan, inputs), replica_group(plan, inputs))
+
+
+def expert_holders(plan: Layout, inputs: Inputs) -> Holders:
+    """Ranks that hold the same routed experts. plan: scalar or array (n,)."""
+    alike = expert_data_group(plan, inputs)
+    return Holders(alike, expert_sharding_group(plan, inputs), expert_replica_group(plan, inputs))

@@ -7,12 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Bools, Floats, Ints, Numbers
-from meshwright.cost.comms.collectives import collective_time
-from meshwright.cost.comms.data import expert_replicas_time, replicas_time
-from meshwright.cost.comms.group import expert_sharding_group, sharding_group
+from meshwright.cost.comms.data import shard_times
+from meshwright.cost.comms.group import expert_holders, holders
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.compute.elementwise import elementwise_time
-from meshwright.cost.element import HALF_BYTES
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
@@ -113,13 +111,8 @@ def sharded_exchange_time(
     plan: scalar or array (n,); parameters: on the rank before data parallelism, without routed experts; experts: those
     of routed experts, which fewer ranks hold alike. Returns seconds. Source: Zhao et al., arXiv:2304.11277, section 3.
     """
-    group, gradients, cluster = sharding_group(plan, inputs), 1.0 * inputs.gradient_bytes * parameters, inputs.cluster
-    gathered = collective_time("all_gather", 1.0 * HALF_BYTES * parameters, group, cluster)
-    scattered = collective_time("reduce_scatter", gradients, group, cluster) + replicas_time(plan, inputs, gradients)
-    shards, routed = expert_sharding_group(plan, inputs), 1.0 * inputs.gradient_bytes * experts
-    return (
-        gathered + collective_time("all_gather", 1.0 * HALF_BYTES * experts, shards, cluster),
-        scattered
-        + collective_time("reduce_scatter", routed, shards, cluster)
-        + expert_replicas_time(plan, inputs, routed),
-    )
+    scattered, gathered = shard_times(parameters, holders(plan, inputs), inputs)
+    if not np.any(experts):
+        return gathered, scattered
+    routed, fetched = shard_times(experts, expert_holders(plan, inputs), inputs)
+    return gathered + fetched, scattered + routed
