@@ -53,6 +53,7 @@ OF_ONE_SCHEDULE = {"one_forward_one_backward.actions", "interleaved.actions", "a
 """They list or play the actions of one pipeline; see test_schedules.py."""
 OF_THE_QUESTION = {
     "tree.combined",
+    "shapes.on_shapes",
     "passes.norm_passes",
     "expert_rows.routed_experts",
     "flops.model_flops_per_step",

@@ -10,6 +10,7 @@ from meshwright.arrays import Floats, Ints
 from meshwright.cost.compute.products import NO_GEMM, Gemm, grouped_time, linear_time
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.expert_rows import routed_experts, routed_rows
+from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import residual_tokens
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -17,6 +18,10 @@ from meshwright.specs.model import LayerKind
 
 ROUTER_PASSES = 6
 """Of fp32 numbers per token and expert: logits, scores, the chosen ones and their map."""
+
+
+EXPERT_SHAPE = ("tp", "sp", "cp", "ep", "etp", "micro_batch")
+"""The fields of a plan on which the sizes of its experts' layers depend."""
 
 
 class ExpertShard(NamedTuple):
@@ -72,13 +77,19 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     sorts = np.where(np.greater(shard.experts, 1) & (inputs.runtime.dispatcher == "all_to_all"), 4, 0)
     moved = HALF_BYTES * hidden * (shard.rows * (3 + sorts) + shard.tokens)
     moved = moved + ROUTER_PASSES * FP32_BYTES * shard.tokens * block.count
-    products = (
-        linear_time(shard.tokens, block.count, hidden, inputs, half=True),
-        grouped_time(shard.rows, shard.width, hidden, shard.experts, inputs),
-        grouped_time(shard.rows, hidden, shard.ffn, shard.experts, inputs),
-    )
+    products = on_shapes(lambda shapes: _products(shapes, inputs, kind), plan, *EXPERT_SHAPE)
     quantised = inputs.recipe.quantise_bytes(inputs.cluster.accelerator) if inputs.recipe.quantises else 0.0
     activation = shard.rows * shard.ffn * (passes.forward + quantised)
     forward = activation + shard.rows * quantised * hidden
     backward = shard.rows * (passes.backward * shard.ffn + quantised * (hidden + shard.width))
     return ExpertTime(products, moved + forward, moved + backward, activation)
+
+
+def _products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Gemm, Gemm, Gemm]:
+    """Of the router, and of the experts' first and second layers."""
+    count, shard, hidden = routed_experts(kind).count, expert_shard(plan, inputs, kind), inputs.model.hidden_size
+    return (
+        linear_time(shard.tokens, count, hidden, inputs, half=True),
+        grouped_time(shard.rows, shard.width, hidden, shard.experts, inputs),
+        grouped_time(shard.rows, hidden, shard.ffn, shard.experts, inputs),
+    )

@@ -15,6 +15,7 @@ from meshwright.cost.compute.products import NO_GEMM, Gemm, linear_time
 from meshwright.cost.compute.projections import projections
 from meshwright.cost.compute.work import Work
 from meshwright.cost.repeated import Repeated, repeated_parts
+from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import Shard, layer_shard
 from meshwright.cost.tree import combined
 from meshwright.layout.groups import context_split
@@ -22,6 +23,9 @@ from meshwright.layout.plan import ContextExchange, Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
+
+LINEAR_SHAPE = ("tp", "sp", "cp", "micro_batch")
+"""The fields of a plan on which the sizes of its linear layers depend."""
 
 
 class LayerTime(NamedTuple):
@@ -45,9 +49,7 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     """
     shard, accelerator = layer_shard(plan, inputs, kind), inputs.cluster.accelerator
     linears, experts = projections(inputs, kind, shard), expert_time(plan, inputs, kind)
-    into = _total(tuple(linear_time(*each, inputs) for each in linears.attention))
-    block = tuple(linear_time(*each, inputs) for each in linears.feed_forward)
-    others = (linear_time(*linears.output, inputs), *(linear_time(*each, inputs) for each in linears.down))
+    into, block, others = on_shapes(lambda shapes: _linear_times(shapes, inputs, kind), plan, *LINEAR_SHAPE)
     products = _total((into, *block, *others, *experts.products))
     attention = _attention_time(plan, inputs, kind, shard)
     traffic = moved_bytes(plan, inputs, kind, shard, linears)
@@ -62,6 +64,16 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     again = forward.where(plan.recompute == Recompute.FULL).plus(selective)
     time = LayerTime(forward, backward, again, (into, block[0] if block else NO_GEMM))
     return combined(lambda seconds: seconds * inputs.cluster.site_derate, time)
+
+
+def _linear_times(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Gemm, tuple[Gemm, ...], tuple[Gemm, ...]]:
+    """Of the products into the attention core together, of the dense block, and of the others."""
+    linears = projections(inputs, kind, layer_shard(plan, inputs, kind))
+    into, block, others = (
+        tuple(linear_time(*each, inputs) for each in group)
+        for group in (linears.attention, linears.feed_forward, (linears.output, *linears.down))
+    )
+    return _total(into), block, others
 
 
 def _repeated_products(repeated: Repeated, into: Gemm, block: tuple[Gemm, ...], experts: ExpertTime) -> Floats:
