@@ -7,13 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats, Ints
+from meshwright.cost.comms.all_to_all import all_to_all_time
 from meshwright.cost.comms.collectives import collective_time, message_time
-from meshwright.cost.comms.group import Group, context_group, group
+from meshwright.cost.comms.group import Group, context_group, head_exchange_group
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.shard import layer_shard
-from meshwright.layout.groups import context_split, stride
+from meshwright.layout.groups import context_split
 from meshwright.layout.plan import ContextExchange
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -78,8 +79,7 @@ def context_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime
     gathers, rings = np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), np.greater(split.ring, 1)
     gathered = collective_time("all_gather", sent.gathered, whole, cluster)
     reduced = collective_time("reduce_scatter", sent.gathered, whole, cluster)
-    swapped = collective_time("all_to_all", sent.exchanged, _inner_group(plan, inputs, split.heads), cluster)
-    swapped = np.where(np.greater(split.heads, 1), swapped, 0.0)
+    swapped = all_to_all_time(sent.exchanged, head_exchange_group(plan, inputs), cluster)
     forward, backward = (
         np.where(rings & np.logical_not(gathers), _ring_time(size, inputs, split.ring, window, whole), 0.0)
         for size, window in (
@@ -97,7 +97,3 @@ def _ring_time(size: Floats, inputs: Inputs, ring: Ints, window: Floats, whole: 
     steps = np.maximum(ring - 1, 1)
     time = steps * message_time(size / steps, whole, inputs.cluster)
     return exposed_time(time, window * (ring - 1) / np.maximum(ring, 1), inputs.runtime.overlap.context, 0.0, inputs)
-
-
-def _inner_group(plan: Layout, inputs: Inputs, ranks: Ints) -> Group:
-    return group(ranks, stride(plan, "cp", inputs.runtime.rank_order), inputs.cluster)

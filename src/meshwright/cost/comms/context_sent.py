@@ -10,10 +10,9 @@ from meshwright.arrays import BoolColumn
 from meshwright.cost.comms.collectives import sent_bytes
 from meshwright.cost.comms.context import context_bytes
 from meshwright.cost.comms.exchanged import ring_traffic
-from meshwright.cost.comms.group import context_group, group
+from meshwright.cost.comms.group import context_group, head_exchange_group
 from meshwright.cost.comms.traffic import Traffic, all_to_all_traffic
 from meshwright.cost.tree import combined
-from meshwright.layout.groups import context_split, stride
 from meshwright.layout.plan import ContextExchange
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -33,11 +32,10 @@ def context_traffic(plan: Layout, inputs: Inputs, kind: LayerKind) -> ContextTra
     An all-gather forward; in backward another one and a reduce-scatter. Otherwise the messages of the ring and the
     all-to-alls among the ranks that exchange heads. plan: scalar or array (n,). Returns bytes.
     """
-    sizes, split, whole = context_bytes(plan, inputs, kind), context_split(plan, inputs), context_group(plan, inputs)
-    heads = group(split.heads, stride(plan, "cp", inputs.runtime.rank_order), inputs.cluster)
+    sizes, whole = context_bytes(plan, inputs, kind), context_group(plan, inputs)
     gathers = np.equal(plan.context_exchange, ContextExchange.ALL_GATHER)
     gathered = ring_traffic(sent_bytes("all_gather", sizes.gathered, plan.cp), whole)
-    swapped = all_to_all_traffic(sizes.exchanged, heads)
+    swapped = all_to_all_traffic(sizes.exchanged, head_exchange_group(plan, inputs))
     forward, backward = (
         combined(np.add, ring_traffic(size, whole), swapped) for size in (sizes.ring_forward, sizes.ring_backward)
     )

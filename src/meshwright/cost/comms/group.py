@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from meshwright.arrays import Ints
 from meshwright.layout.groups import (
+    context_split,
     expert_data_ranks,
     expert_sharding_ranks,
     expert_stride,
@@ -51,6 +52,12 @@ def data_group(plan: Layout, inputs: Inputs) -> Group:
     """
     distance = stride(plan, "cp", inputs.runtime.rank_order)
     return group(plan.dp * plan.cp, distance, inputs.cluster)
+
+
+def head_exchange_group(plan: Layout, inputs: Inputs) -> Group:
+    """Context-parallel ranks that exchange sequence for heads by an all-to-all. plan: scalar or array (n,)."""
+    distance = stride(plan, "cp", inputs.runtime.rank_order)
+    return group(context_split(plan, inputs).heads, distance, inputs.cluster)
 
 
 def sharding_group(plan: Layout, inputs: Inputs) -> Group:
