@@ -122,10 +122,6 @@ JOBS: dict[Said, dict[str, Any]] = {
 }
 """What a row's notes say of the job beyond its columns."""
 
-RECIPE_WORDS = ("cuda_graph_impl=full_iteration", "hybridep", "deepep", "moe_a2a_overlap=true", "token-drop moe")
-"""Words, in lower case, of recipes that changed between releases while a row's `config_key` stayed: rows that differ in
-them are different configurations."""
-
 ENDS_AS_LAYERS = {"Llama3.1-405B": "Megatron-Bridge", "Qwen3-235B": "Megatron-Bridge"}
 """Models, by how their names begin, whose ends a framework counts as layers when it splits a pipeline
 (Megatron-Bridge, recipes: `account_for_embedding_in_pipeline_split = True`, `account_for_loss_in_pipeline_split`)."""

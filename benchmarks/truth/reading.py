@@ -29,7 +29,6 @@ from .facts import (
     LEFT_OUT,
     OVERLAPS,
     OWN_SELECTION,
-    RECIPE_WORDS,
     RECIPES,
     SEGMENTED,
     SITE_DERATE,
@@ -61,8 +60,9 @@ def read_case(row: Row) -> Case:
 
 
 def recipe_of(row: Row) -> tuple[str, ...]:
-    """The words that tell a row's recipe from other releases' under the same `config_key`."""
-    return tuple(word for word in RECIPE_WORDS if word in _words(row))
+    """What a row's words change in what is priced: rows that differ in it, though one `config_key` names them (recipes
+    change between releases), are different configurations."""
+    return tuple(said.word for table in (SWITCHES, OVERLAPS, JOBS) for said in table if _holds(said, row))
 
 
 def plan_of(row: Row) -> Plan:

