@@ -16,6 +16,17 @@ PHRASES: dict[str, dict[str, Any]] = {
     "sp needs tp 2": {"sp": False},
     "turn sp on": {"sp": True},
     "needs pp 2 or more": {"pp": 2},
+    "with nothing said of stages": {
+        "pp": 1,
+        "embedding_as_layer": False,
+        "head_as_layer": False,
+        "first_stage_layers": 0,
+        "last_stage_layers": 0,
+        "chunk_layers": (),
+        "microbatch_group": 0,
+    },
+    "name no chunk_layers": {"chunk_layers": ()},
+    "name no end_stage_layers": {"first_stage_layers": 0, "last_stage_layers": 0},
     "leave both out": {"embedding_as_layer": False, "head_as_layer": False},
     "set recompute to none or full": {"recompute": "full"},
     "set schedule to interleaved": {"schedule": Schedule.INTERLEAVED},
@@ -44,6 +55,12 @@ def _hints(rule: Rule, plan: Plan, given: Inputs) -> list[tuple[Plan, Inputs]]:
 def _named_changes(reason: str) -> list[dict[str, Any]]:
     """What a reason names after `nearest`, `makes`, `would` or in one of the phrases."""
     changes: list[dict[str, Any]] = []
+    if "with nothing said of stages" in reason:
+        return [PHRASES["with nothing said of stages"]]
+    for first, last in re.findall(r"nearest first_stage_layers: (\d+) \w+ last_stage_layers: (\d+)", reason):
+        return [{"first_stage_layers": int(first), "last_stage_layers": int(last)}]
+    for sizes in re.findall(r"nearest chunk_layers: ([\d,]+)", reason):
+        return [{"chunk_layers": tuple(int(size) for size in sizes.split(","))}]
     for field, low, high in re.findall(r"nearest (\w+): (\d+)(?: or (\d+))?", reason):
         changes += [{field: int(value)} for value in (low, high) if value and field != "global_batch"]
     for field, value in re.findall(r"; (dp|num_microbatches) (\d+) makes it", reason):

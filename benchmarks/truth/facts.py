@@ -93,7 +93,7 @@ SWITCHES: dict[Said, dict[str, Any]] = {
     Said("deepep", "tokens travel by one fused kernel (DeepEP)"): {"dispatcher": "fused"},
     Said("cuda_graph_impl=full_iteration", "one CUDA graph issues every layer"): {"host_s_per_layer": 0.0},
     Said("sail-sg zero-bubble", "the fork counts both ends as layers (the row: `one layer fewer`)"): {
-        "counts_ends": True
+        "ends_as_layers": (False, True)
     },
 }
 """Behaviours of the runtime that a row's notes, details or source say differently from the catalogue."""

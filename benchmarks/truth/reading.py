@@ -161,7 +161,8 @@ def _ends_are_layers(row: Row) -> bool:
     counted = (
         row["model"].startswith(begins) and each in row["runtime_detail"] for begins, each in ENDS_AS_LAYERS.items()
     )
-    return int(row["pp"]) > 1 and (row["ends_layers_less"] == "1" or any(counted))
+    usual = runtime_of(row).ends_as_layers[0]
+    return int(row["pp"]) > 1 and (usual or row["ends_layers_less"] == "1" or any(counted))
 
 
 def _family(row: Row) -> Family:

@@ -34,7 +34,7 @@ from meshwright.cost.unit import unit_costs
 from meshwright.layout import groups
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import split_stages
+from meshwright.layout.stages import microbatch_group, split_stages
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts
 from strategies import questions, some_legal_plans
@@ -107,6 +107,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "head": lambda case: head_time(case.plan, case.inputs),
     "schedule": lambda case: case.plan.schedule,
     "stages": lambda case: case.plan.pp,
+    "microbatch_group": lambda case: microbatch_group(case.plan),
     "degree": lambda case: case.plan.dp,
     "block": lambda case: case.inputs.cluster.levels[0].size,
     "world": lambda case: case.inputs.cluster.num_gpus,
@@ -253,7 +254,7 @@ def test_unit_costs_and_stage_tables_of_many_plans_equal_those_of_each_plan(ques
 
 
 def _unit_and_stage_leaves(plans: Plans, inputs: Inputs) -> tuple[list[np.ndarray], np.ndarray]:
-    stages = split_stages(inputs.model, plans, schedules.live_chunks, keep_all=True)
+    stages = split_stages(inputs, plans, schedules.live_chunks, keep_all=True)
     units = unit_costs(plans, inputs)
     parameters = stage_parameters(plans, stages, units, inputs)
     memory = stage_memory(plans, stages, units, parameters, inputs)

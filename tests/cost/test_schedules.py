@@ -23,7 +23,7 @@ SECONDS = st.floats(0.1, 10.0)
 def _order(stages: int, chunks: int, micro_batches: int) -> list[list[Action]]:
     if chunks == 1:
         return one_forward_one_backward.actions(stages, micro_batches)
-    return interleaved.actions(stages, chunks, micro_batches)
+    return interleaved.actions(stages, chunks, micro_batches, stages)
 
 
 def _code(chunks: int) -> Schedule:
@@ -78,7 +78,33 @@ def test_every_rank_works_on_every_micro_batch_and_chunk_once_in_each_direction(
 def test_the_played_order_keeps_as_many_chunks_as_the_closed_form(stages: int, chunks: int, micro_batches: int) -> None:
     played = _played(chunks, micro_batches, np.ones(stages), np.ones(stages))
     rank = np.arange(stages)
-    assert played.live_chunks == tuple(schedules.live_chunks(_code(chunks), rank, stages, chunks, micro_batches))
+    assert played.live_chunks == tuple(
+        schedules.live_chunks(_code(chunks), rank, stages, chunks, micro_batches, stages)
+    )
+
+
+@st.composite
+def grouped(draw: st.DrawFn) -> tuple[int, int, int, int]:
+    """(stages, chunks, micro-batches, group) that interleaving accepts: no group has fewer than the stages."""
+    stages, chunks = draw(st.integers(2, 5)), draw(st.integers(2, 4))
+    group, whole = draw(st.integers(stages, 2 * stages)), draw(st.integers(1, 4))
+    last = draw(st.integers(stages, group))
+    return stages, chunks, (whole - 1) * group + last, min(group, (whole - 1) * group + last)
+
+
+@settings(max_examples=150)
+@given(grouped(), st.sampled_from([(1.0, 2.0), (1.0, 1.0)]))
+def test_groups_of_micro_batches_keep_more_chunks_and_take_no_longer(
+    drawn: tuple[int, int, int, int], seconds: tuple[float, float]
+) -> None:
+    stages, chunks, micro_batches, group = drawn
+    order = interleaved.actions(stages, chunks, micro_batches, group)
+    forward, backward = ([each / chunks] * stages for each in seconds)
+    played = play(order, forward, backward)
+    kept = interleaved.live_chunks(np.arange(stages), stages, chunks, micro_batches, group)
+    assert played.live_chunks == tuple(kept)
+    closed = _closed(chunks, micro_batches, np.full(stages, seconds[0]), np.full(stages, seconds[1]))
+    assert played.makespan_s == pytest.approx(closed, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -86,12 +112,12 @@ def test_the_played_order_keeps_as_many_chunks_as_the_closed_form(stages: int, c
     [(2, 4, [9, 7]), (4, 2, [11, 9, 7, 5]), (8, 2, [23, 21, 19, 17, 15, 13, 11, 9]), (4, 1, [4, 3, 2, 1])],
 )
 def test_in_flight_chunks_are_those_of_pytorchs_own_tables(stages: int, chunks: int, expected: list[int]) -> None:
-    live = schedules.live_chunks(_code(chunks), np.arange(stages), stages, chunks, 64)
+    live = schedules.live_chunks(_code(chunks), np.arange(stages), stages, chunks, 64, stages)
     assert live.tolist() == expected
 
 
 def test_fewer_micro_batches_than_stages_keep_only_those() -> None:
-    live = schedules.live_chunks(Schedule.ONE_F_ONE_B, np.arange(8), 8, 1, 3)
+    live = schedules.live_chunks(Schedule.ONE_F_ONE_B, np.arange(8), 8, 1, 3, 1)
     assert live.tolist() == [3, 3, 3, 3, 3, 3, 2, 1]
 
 

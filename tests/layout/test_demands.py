@@ -11,7 +11,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import PRECISIONS
 from meshwright.specs.precision import read_precision
 from meshwright.specs.runtime import RuleReference
-from strategies import dense_model, llama_8b, question, with_experts
+from strategies import dense_model, latent, llama_8b, question, with_experts
 
 LLAMA = question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16")
 EXPERTS = with_experts(LLAMA, 64)
@@ -19,6 +19,9 @@ HALF = LLAMA.replace(job=LLAMA.job.replace(gradients="half"))
 EIGHT_BITS = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-blockwise"))
 BLACKWELL = question(llama_8b(), "8x8:b200", global_batch=256, precision="bf16")
 NARROW = question(dense_model(hidden_size=2880, heads=64, head_dim=64), "8x8:h100")
+LATENT = LLAMA.replace(model=latent())
+FUSED = LLAMA.replace(runtime=LLAMA.runtime.replace(cross_entropy="fused"))
+FP16 = LLAMA.replace(job=LLAMA.job.replace(precision="fp16"))
 ROUND = LLAMA.replace(model=llama_8b().replace(vocab_size=131072))
 
 Asked = tuple[Inputs, dict[str, object]]
@@ -45,6 +48,36 @@ RAISED_AND_NOT: dict[str, tuple[Asked, Asked, str]] = {
     ),
     "expert_dispatcher": ((EXPERTS, {"ep": 8}), (EXPERTS, {}), "--moe-token-dispatcher-type alltoall, the exchange"),
     "pipeline_layout": ((LLAMA, {"pp": 5}), (LLAMA, {"pp": 4}), "'Et*6|t*7|t*7|t*6|t*6L'"),
+    "counted_ends": (
+        (LLAMA, {"pp": 3, "embedding_as_layer": True}),
+        (LLAMA, {"pp": 4}),
+        "--account-for-embedding-in-pipeline-split: 33 layers for pp 3",
+    ),
+    "end_stage_layers": (
+        (LLAMA, {"pp": 4, "vpp": 2, "first_stage_layers": 4}),
+        (LLAMA, {"pp": 4}),
+        "--decoder-first-pipeline-num-layers 4 with --num-virtual-stages-per-pipeline-rank 2",
+    ),
+    "microbatch_group": (
+        (LLAMA, {"pp": 4, "vpp": 2, "microbatch_group": 6}),
+        (LLAMA, {"pp": 4, "vpp": 2}),
+        "--microbatch-group-size-per-virtual-pipeline-stage 6",
+    ),
+    "less_layers": (
+        (LLAMA, {"pp": 4, "head_as_layer": True}),
+        (LLAMA, {"pp": 4, "embedding_as_layer": True, "head_as_layer": True}),
+        "pipeline_parallel_first_stage_less_layers 0: left out, it is 1",
+    ),
+    "activation_offloading": ((LLAMA, {"recompute": "full"}), (LLAMA, {}), "no --cpu-offloading: it needs pp 1 and"),
+    "saved_activations": (
+        (LLAMA, {"tp": 2, "sp": True, "recompute": "full"}),
+        (LLAMA, {"tp": 2, "recompute": "full"}),
+        "no --distribute-saved-activations: sp of tp 2",
+    ),
+    "latent_attention": ((LATENT, {}), (LLAMA, {}), "--multi-latent-attention without --group-query-attention"),
+    "fused_cross_entropy": ((FUSED, {}), (LLAMA, {}), "--cross-entropy-fusion-impl native"),
+    "partial_offloading": ((LLAMA, {"zero": 2}), (LLAMA, {"zero": 3}), "ratio below 1"),
+    "half_optimizer_states": ((LLAMA, {}), (FP16, {}), "bf16_master_weights_and_grads"),
     "context_exchange": ((LLAMA, {"cp": 2, "context_exchange": "all_to_all"}), (LLAMA, {}), "--cp-comm-type a2a,"),
     "sharding_replicas": (
         (LLAMA, {"dp": 8, "dp_replicate": 2}),
@@ -62,7 +95,7 @@ RAISED_AND_NOT: dict[str, tuple[Asked, Asked, str]] = {
     "fully_sharded_version": ((LLAMA, {"zero": 3}), (LLAMA, {"dp": 8}), "fsdp_version 2"),
     "interleaved_overlap": ((LLAMA, {"pp": 4, "vpp": 2}), (LLAMA, {"pp": 4}), "interleaved_overlap True"),
 }
-ALWAYS = {"batch_triple"}
+ALWAYS = {"batch_triple", "weight_shards"}
 
 
 def test_every_demand_has_an_example() -> None:
@@ -98,6 +131,10 @@ def test_the_batch_is_told_as_three_numbers_that_agree() -> None:
             "does not go with recomputation of moe",
         ),
         ("layers_of_stages", {"pp": 5, "vpp": 3}, "module_fqns_per_model_part"),
+        ("layers_of_stages", {"pp": 2, "chunk_layers": (20, 12)}, "the layers of 2 stages, 20, 12"),
+        ("pipeline_layout", {"pp": 2, "chunk_layers": (20, 12)}, "'Et*20|t*12L', the plan's 2 chunks"),
+        ("end_stage_layers", {"pp": 4, "first_stage_layers": 5, "last_stage_layers": 7}, "which leaves the other"),
+        ("weight_shards", {"tp": 8, "dp": 8}, "which tp 8 x cp 1 x pp 1 x dp 8 fill"),
     ],
 )
 def test_a_demand_follows_the_plan(name: str, fields: dict[str, object], said: str) -> None:

@@ -31,7 +31,7 @@ def asked(name: str) -> Inputs:
         "experts": lambda: with_experts(llama, 64),
         "pp before dp": lambda: with_experts(llama, 64).replace(runtime=llama.runtime.replace(**RINGS)),
         "delayed": lambda: with_experts(llama, 64).replace(job=llama.job.replace(precision="fp8-delayed")),
-        "no ends": lambda: llama.replace(runtime=llama.runtime.replace(counts_ends=False)),
+        "no ends": lambda: llama.replace(runtime=llama.runtime.replace(ends_as_layers=(False,))),
     }[name]()
 
 
@@ -55,6 +55,13 @@ KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
     "ends_as_layers": ("no ends", {"pp": 2}, {"pp": 2, "head_as_layer": True}),
     "layers_per_stage": ("llama", {"pp": 4}, {"pp": 5}),
     "layers_fill_chunks": ("llama", {"pp": 5, "vpp": 2}, {"pp": 8, "vpp": 5}),
+    "layers_per_round": ("llama", {"pp": 3, "vpp": 4}, {"pp": 3, "vpp": 5}),
+    "end_stage_layers": (
+        "llama",
+        {"pp": 4, "vpp": 2, "first_stage_layers": 6, "last_stage_layers": 2},
+        {"pp": 4, "vpp": 2, "first_stage_layers": 5, "last_stage_layers": 2},
+    ),
+    "chunk_layers": ("llama", {"pp": 3, "chunk_layers": (11, 12, 9)}, {"pp": 3, "chunk_layers": (11, 12, 10)}),
     "layers_per_chunk": ("llama", {"pp": 4, "vpp": 4}, {"pp": 4, "vpp": 3}),
     "interleaving": ("llama", {"pp": 2, "vpp": 2}, {"vpp": 2}),
     "interleaving_beyond_two": ("llama", {"pp": 3, "vpp": 2}, {"pp": 2, "vpp": 2}),
@@ -66,7 +73,6 @@ KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
     ),
     "microbatches_fill_stages": ("llama", {"pp": 4, "num_microbatches": 4}, {"pp": 4, "num_microbatches": 3}),
     "microbatches_warm_up": ("llama", {"pp": 4, "num_microbatches": 3}, {"pp": 4, "num_microbatches": 2}),
-    "stages_hold_layers": ("llama", {"pp": 17, "vpp": 2}, {"pp": 7, "vpp": 5}),
     "untied_pipeline": ("tied", {}, {"pp": 2}),
     "experts_present": ("llama", {}, {"ep": 8}),
     "experts_per_rank": ("experts", {"ep": 64}, {"ep": 48}),
@@ -109,6 +115,9 @@ KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
     "no_expert_parallel": ("experts", {}, {"ep": 2}),
     "no_expert_tensor_parallel": ("experts", {}, {"etp": 2}),
     "no_replicas": ("llama", {"dp": 2}, {"dp": 2, "dp_replicate": 2}),
+    "no_microbatch_group": ("llama", {"pp": 2}, {"pp": 2, "vpp": 2, "microbatch_group": 4}),
+    "no_end_stage_layers": ("llama", {"pp": 2}, {"pp": 2, "first_stage_layers": 14, "last_stage_layers": 18}),
+    "no_chunk_layers": ("llama", {"pp": 2}, {"pp": 2, "chunk_layers": (15, 17)}),
     "no_sequence_parallel": ("llama", {"tp": 2}, {"tp": 2, "sp": True}),
     "no_selective_recompute": ("llama", {"recompute": "full"}, {"recompute": "selective"}),
 }
@@ -149,7 +158,7 @@ def test_a_rule_judges_the_examples_of_all_rules_alike_one_by_one_and_together(n
         ),
         ("replicas_shard", "llama", Plan(dp=8, dp_replicate=2), "zero 0 shards nothing; nearest zero: 1"),
         ("microbatch_rounds", "llama", Plan(pp=4, vpp=2, num_microbatches=13), "nearest num_microbatches: 12 or 15"),
-        ("stages_hold_layers", "llama", Plan(pp=40), "nearest pp: 1"),
+        ("layers_fill_chunks", "llama", Plan(pp=40), "nearest pp: 32"),
         ("no_selective_recompute", "llama", Plan(recompute="selective"), "set recompute to none or full"),
         (
             "recompute_modules_present",

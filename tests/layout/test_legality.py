@@ -70,8 +70,10 @@ def test_a_legal_plan_is_accepted_and_an_illegal_one_refused_with_all_its_faults
 @settings(max_examples=400)
 @given(given=ruled(), plan=any_plans())
 def test_every_refusal_names_its_values_and_changes_that_keep_the_rule(given: Inputs, plan: Plan) -> None:
-    """Where several degrees have to change, each step names one of them: cp, then pp, then tp, then dp."""
+    """Where several degrees have to change, each step names one of them: cp, then pp, then tp, then dp; without
+    chunks, groups of micro-batches go too."""
     steps = {"world_size": 4, "global_batch": 2, "expert_world_size": 3, "experts_present": 2, "layers_fill_chunks": 3}
+    steps |= {"microbatch_groups": 2}
     for rule in RULES.values():
         if not rule.legal(plan, given):
             reason = rule.reason(plan, given)

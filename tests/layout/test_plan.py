@@ -82,3 +82,16 @@ def test_modules_are_named_where_selective_recomputation_has_more_than_the_atten
     assert Plan.from_dict(plan.to_dict()) == plan
     assert set(plan.to_dict()["recompute_modules"]) == set(modules)
     assert Plans.of([plan])[0] == plan
+
+
+def test_named_layers_and_groups_are_told_and_read_back() -> None:
+    plan = Plan(pp=2, vpp=3, chunk_layers=[4, 4, 4, 5, 4, 4], num_microbatches=7, microbatch_group=3, schedule=1)
+    assert "chunks(4*3,5,4*2)" in str(plan)
+    assert "m7 group3" in str(plan)
+    assert Plan.from_dict(plan.to_dict()) == plan
+    assert str(Plan(pp=2, first_stage_layers=3, last_stage_layers=5)).startswith("tp1 pp2 first3 last5 dp1")
+
+
+def test_layers_of_chunks_are_whole_numbers() -> None:
+    with pytest.raises(InvalidSpec, match="chunk_layers: must be a list of whole numbers"):
+        Plan(pp=2, chunk_layers=(1.5, 2))  # type: ignore[arg-type]

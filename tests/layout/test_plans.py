@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.layout.plan import Plan
-from meshwright.layout.plans import COLUMNS, Plans
+from meshwright.layout.plans import COLUMNS, Plans, of_chunks
 from strategies import any_plans
 
 SOME = st.lists(any_plans(), min_size=1, max_size=8)
@@ -49,3 +49,11 @@ def test_columns_that_are_not_given_stand_at_the_plans_defaults() -> None:
 def test_a_plan_reads_as_people_write_it() -> None:
     plan = Plan(tp=8, sp=True, pp=2, vpp=4, dp=4, zero=1, num_microbatches=64, schedule=1)
     assert str(plan) == "tp8 sp pp2 vpp4 dp4 zero1 mbs1 m64"
+
+
+def test_named_chunks_keep_their_layers_when_tables_are_joined_and_cut() -> None:
+    rows = [Plan(pp=2, chunk_layers=sizes) for sizes in ((), (3, 5), (4, 4), (3, 5))]
+    plans = Plans.join([Plans.of(rows[2:]), Plans.of(rows[:2]).take(np.array([1, 0]))])
+    assert [plans[row].chunk_layers for row in range(4)] == [(4, 4), (3, 5), (3, 5), ()]
+    assert of_chunks(plans, sum).tolist() == [8, 8, 8, 0]
+    assert of_chunks(plans, len).tolist() == [of_chunks(plans[row], len) for row in range(4)]

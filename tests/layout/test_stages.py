@@ -16,7 +16,7 @@ from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages, split_stages
 from meshwright.specs.model import Model
-from strategies import alternating, dense_model, models
+from strategies import alternating, dense_model, models, question
 
 
 def _plan(pp: int, vpp: int, groups: int) -> Plan:
@@ -25,7 +25,7 @@ def _plan(pp: int, vpp: int, groups: int) -> Plan:
 
 
 def _stages(model: Model, plans: Plans, keep_all: bool = True) -> Stages:
-    return split_stages(model, plans, schedules.live_chunks, keep_all=keep_all)
+    return split_stages(question(model, "8x8:h100"), plans, schedules.live_chunks, keep_all=keep_all)
 
 
 @st.composite
@@ -101,7 +101,7 @@ def test_live_layers_of_equal_chunks_are_live_chunks_times_their_layers(model: M
         for vpp in divisors(model.num_layers // pp) if pp > 1 else [1]:
             plan = _plan(pp, vpp, groups)
             stages = _stages(model, Plans.of([plan]))
-            live = schedules.live_chunks(plan.schedule, stages.stage, pp, vpp, plan.num_microbatches)
+            live = schedules.live_chunks(plan.schedule, stages.stage, pp, vpp, plan.num_microbatches, pp)
             assert (stages.live_layers.sum(axis=1) == live * (model.num_layers // (pp * vpp))).all()
 
 
@@ -115,8 +115,8 @@ def test_live_layers_by_kind_are_those_of_the_played_order_when_it_first_keeps_t
     model = alternating(dense_model(layers=layers), window=64).replace(layer_pattern=halves)
     plan = _plan(pp, vpp, groups)
     stages = _stages(model, Plans.of([plan]))
-    for rank, actions in enumerate(interleaved.actions(pp, vpp, plan.num_microbatches)):
-        most = int(schedules.live_chunks(plan.schedule, rank, pp, vpp, plan.num_microbatches))
+    for rank, actions in enumerate(interleaved.actions(pp, vpp, plan.num_microbatches, pp)):
+        most = int(schedules.live_chunks(plan.schedule, rank, pp, vpp, plan.num_microbatches, pp))
         kept = Counter(action.chunk for action in actions[:most])
         blocks = [[halves[2 * (chunk * pp + rank)], halves[2 * (chunk * pp + rank) + 1]] for chunk in range(vpp)]
         expected = [sum(kept[chunk] * blocks[chunk].count(kind) for chunk in range(vpp)) for kind in (0, 1)]

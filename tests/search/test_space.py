@@ -40,7 +40,7 @@ def _everything(given: Inputs) -> Plans:
     exchanges = given.runtime.context_exchanges or ("ring",)
     recompute = [each for each in Recompute if each.name.lower() in given.runtime.recompute]
     flags = (False, True) if given.runtime.sequence_parallel else (False,)
-    ends = (False, True) if given.runtime.counts_ends else (False,)
+    ends = given.runtime.ends_as_layers
     counts = range(1, batch + 1)
     choices = itertools.product(degrees, range(1, layers + 2), counts, counts, recompute, flags, Schedule, ends, ends)
     names = ("vpp", "micro_batch", "num_microbatches", "recompute", "sp", "schedule")
@@ -55,6 +55,7 @@ def _everything(given: Inputs) -> Plans:
             zero=zero,
             dp_replicate=replicas,
             recompute_modules=_modules(given, chosen[3]),
+            microbatch_group=group,
             **dict(zip(names, chosen, strict=True)),
         )
         for (tp, cp, pp, dp), *chosen in choices
@@ -63,8 +64,20 @@ def _everything(given: Inputs) -> Plans:
         if cp == 1 or exchange != "hierarchical" or 1 < _inside(given, tp, cp) < cp
         for zero in (given.runtime.zero_stages if dp * cp > 1 else (0,))
         for replicas in (range(1, dp + 1) if zero and given.runtime.hybrid_sharding else (1,))
+        for group in _groups(given, pp, chosen[0], chosen[2])
         if dp % replicas == 0 and (replicas == 1 or _ends_with_a_level(given, tp, dp * cp // replicas))
     )
+
+
+def _groups(given: Inputs, pp: int, vpp: int, count: int) -> list[int]:
+    """The least group in which interleaving can work on a number of micro-batches; 0 where pp itself is one."""
+    if vpp == 1 or pp == 1 or count % pp == 0 or given.runtime.id != "megatron-core":
+        return [0]
+    return [size for size in range(pp, count + 1) if all(last >= pp for last in _parts(count, size))][:1] or [0]
+
+
+def _parts(count: int, size: int) -> list[int]:
+    return [min(size, count - start) for start in range(0, count, size)]
 
 
 def _least_for_its_chunk(layers: int, pp: int, vpp: int) -> bool:

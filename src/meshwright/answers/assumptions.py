@@ -8,12 +8,7 @@ from meshwright.specs.inputs import Inputs
 
 def search_assumptions(found: Found) -> list[str]:
     """Every assumption behind the answer of a search: what it could not consider, and what each plan rests on."""
-    uneven = found.refused.get("layers_per_stage", 0)
-    left_out = (
-        f"{uneven} plans need stages of unequal size, which are not modelled yet: "
-        f"{found.inputs.model.num_layers} layers do not divide by their pp"
-    )
-    return [*([left_out] if uneven else []), *assumptions(found.inputs)]
+    return assumptions(found.inputs)
 
 
 def assumptions(inputs: Inputs) -> list[str]:

@@ -26,7 +26,6 @@ PIPELINE_RULES = (
     "ends_as_layers",
     "layers_per_stage",
     "layers_fill_chunks",
-    "stages_hold_layers",
     "untied_pipeline",
 )
 

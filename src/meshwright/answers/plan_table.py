@@ -13,7 +13,6 @@ from meshwright.answers.assumptions import search_assumptions
 from meshwright.answers.screen import STYLES, assumption_list, headline, memory_table, time_table, verdict_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.device import Verdict
-from meshwright.layout.legality.rule import divisors
 from meshwright.search.find import Found
 from meshwright.search.rank import why_lost
 from meshwright.units import GIB, format_seconds
@@ -53,14 +52,9 @@ def plan_screen(found: Found) -> RenderableType:
 def not_searched(found: Found) -> list[Text]:
     """What a reader must know before acting: that the search could not see the usual layouts."""
     inputs, tp, domain = found.inputs, found.best[0].plan.tp, found.inputs.cluster.levels[0]
-    uneven, missing, warnings = found.refused.get("layers_per_stage", 0), [], []
-    if uneven > LARGE_SHARE * found.considered:
-        degrees = ", ".join(map(str, divisors(inputs.model.num_layers)))
-        missing.append(f"{uneven} plans with stages of unequal size ({inputs.model.num_layers} layers: pp {degrees})")
+    warnings = []
     if inputs.job.sequence_length > LONG_SEQUENCE and not inputs.runtime.context_exchanges:
-        missing.append(f"context parallelism, which {inputs.runtime.id} does not have")
-    if missing:
-        warnings.append(f"Not searched: {'; '.join(missing)}.")
+        warnings.append(f"Not searched: context parallelism, which {inputs.runtime.id} does not have.")
     if tp > domain.size:
         warnings.append(f"tp {tp} crosses {domain.name} domains of {domain.size}: a dear choice, for want of others.")
     return [Text(warning, style="bold yellow") for warning in warnings]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from meshwright.specs.inputs import Inputs
 
 
-END_HELP = "the pipeline split counts it as a layer"
+END_HELP = "the pipeline split counts it as a layer; default: as the runtime does"
 
 
 def _one_plan(
@@ -70,8 +70,16 @@ def _one_plan(
         int, typer.Option(min=1, help="replicas of the sharding group: ZeRO divides over dp x cp / this")
     ] = 1,
     micro_batch: Degree = 1,
-    embedding_as_layer: Annotated[bool, typer.Option("--embedding-as-layer", help=END_HELP)] = False,
-    head_as_layer: Annotated[bool, typer.Option("--head-as-layer", help=END_HELP)] = False,
+    embedding_as_layer: Annotated[bool | None, typer.Option(help=END_HELP)] = None,
+    head_as_layer: Annotated[bool | None, typer.Option(help=END_HELP)] = None,
+    first_stage_layers: Annotated[int, typer.Option(min=0, help="layers of the first pipeline rank")] = 0,
+    last_stage_layers: Annotated[int, typer.Option(min=0, help="layers of the last pipeline rank")] = 0,
+    pipeline_layout: Annotated[
+        str | None, typer.Option(help="layers of every chunk: 'Et*9|(t*10|)*6t*11L' of Megatron, or 9,10,10,...")
+    ] = None,
+    microbatch_group: Annotated[
+        int, typer.Option(min=0, help="micro-batches of a chunk before the next one; default: as the runtime groups")
+    ] = 0,
     recompute: Annotated[str, typer.Option(help="none, selective or full")] = "none",
     recompute_modules: Annotated[
         str | None, typer.Option(help="with selective: core_attn, layernorm, moe_act, ..., with commas between")
@@ -111,6 +119,10 @@ def _one_plan(
         micro_batch=micro_batch,
         embedding_as_layer=embedding_as_layer,
         head_as_layer=head_as_layer,
+        first_stage_layers=first_stage_layers,
+        last_stage_layers=last_stage_layers,
+        pipeline_layout=pipeline_layout,
+        microbatch_group=microbatch_group,
         recompute=recompute,
         recompute_modules=recompute_modules,
     )

@@ -33,7 +33,7 @@ def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = Fals
 
     keep_all_stages: False leaves out stages that another one exceeds in everything; the answers are the same.
     """
-    stages = split_stages(inputs.model, plans, schedules.live_chunks, keep_all=keep_all_stages)
+    stages = split_stages(inputs, plans, schedules.live_chunks, keep_all=keep_all_stages)
     units = unit_costs(plans, inputs)
     stage_time = _stage_time(stages, units)
     parameters = stage_parameters(plans, stages, units, inputs)

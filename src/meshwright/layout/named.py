@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from meshwright.errors import InvalidInput, quoted
+from meshwright.layout.layout_string import read_layout_string
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute, Schedule
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules, modules_of
 from meshwright.specs.inputs import Inputs
@@ -27,8 +28,12 @@ def plan_of(
     zero: int | None = None,
     dp_replicate: int = 1,
     micro_batch: int = 1,
-    embedding_as_layer: bool = False,
-    head_as_layer: bool = False,
+    embedding_as_layer: bool | None = None,
+    head_as_layer: bool | None = None,
+    first_stage_layers: int = 0,
+    last_stage_layers: int = 0,
+    pipeline_layout: str | None = None,
+    microbatch_group: int = 0,
     recompute: str = "none",
     recompute_modules: str | None = None,
 ) -> Plan:
@@ -36,12 +41,15 @@ def plan_of(
 
     sp: None turns it on where tp > 1 and the runtime has it; dp: None takes what the other degrees leave of the
     cluster; zero: None takes 1 where dp x cp > 1 and the runtime has it, else its last;
-    context_exchange: None takes the runtime's first; recompute_modules: names with commas between, None takes the
-    attention core. Micro-batches follow from the global batch. Raises `InvalidInput`
-    for an unknown name, or for modules without selective recomputation.
+    context_exchange: None takes the runtime's first; embedding_as_layer, head_as_layer: None counts them where the
+    runtime does unless told; pipeline_layout: Megatron's string, or the layers of every chunk with commas between;
+    recompute_modules: names with commas between, None takes the attention core. Micro-batches follow from the global
+    batch. Raises `InvalidInput` for an unknown name, or for modules without selective recomputation.
     """
     runtime, replica = inputs.runtime, tp * cp * pp
     exchange = context_exchange or (*runtime.context_exchanges, "ring")[0]
+    chunk_layers = _chunk_layers(pipeline_layout)
+    ends = pp > 1 and not (chunk_layers or first_stage_layers or last_stage_layers) and runtime.ends_as_layers[0]
     dp = max(inputs.cluster.num_gpus // max(replica, 1), 1) if dp is None else dp
     return Plan(
         tp=tp,
@@ -57,8 +65,12 @@ def plan_of(
         dp_replicate=dp_replicate,
         micro_batch=micro_batch,
         num_microbatches=max(inputs.job.global_batch // max(micro_batch * dp, 1), 1),
-        embedding_as_layer=embedding_as_layer,
-        head_as_layer=head_as_layer,
+        embedding_as_layer=ends if embedding_as_layer is None else embedding_as_layer,
+        head_as_layer=ends if head_as_layer is None else head_as_layer,
+        first_stage_layers=first_stage_layers,
+        last_stage_layers=last_stage_layers,
+        chunk_layers=chunk_layers,
+        microbatch_group=microbatch_group,
         recompute=_code(RECOMPUTE_NAMES, "recompute", recompute),
         recompute_modules=_modules(recompute, recompute_modules),
         schedule=Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B,
@@ -69,6 +81,16 @@ def _usual_stage(inputs: Inputs, ranks: int) -> int:
     """ZeRO 1 where the runtime has it, else its last stage; 0 on a single rank."""
     stages = inputs.runtime.zero_stages
     return 0 if ranks < 2 else 1 if 1 in stages else stages[-1]
+
+
+def _chunk_layers(given: str | None) -> tuple[int, ...]:
+    """Layers of every chunk, from a layout string or from numbers."""
+    if given is None:
+        return ()
+    numbers = given.split(",")
+    if all(number.strip().isdecimal() for number in numbers):
+        return tuple(int(number) for number in numbers)
+    return read_layout_string(given)
 
 
 def _modules(recompute: str, given: str | None) -> RecomputeModules:

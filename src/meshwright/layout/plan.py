@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
+from itertools import groupby
 from typing import Any, Self
 
 from meshwright.errors import Fault, InvalidSpec, quoted
@@ -86,6 +87,14 @@ class Plan:
     """The pipeline split counts the embedding as a layer: the first chunk holds one layer fewer."""
     head_as_layer: bool = False
     """The pipeline split counts the head as a layer: the last chunk holds one layer fewer."""
+    first_stage_layers: int = 0
+    """Layers of the first pipeline rank, over all its chunks; 0: as the runtime splits."""
+    last_stage_layers: int = 0
+    """Layers of the last pipeline rank, over all its chunks; 0: as the runtime splits."""
+    chunk_layers: tuple[int, ...] = ()
+    """Layers of every chunk, in the order of the model; none: as the runtime splits."""
+    microbatch_group: int = 0
+    """Micro-batches that a chunk works on before the next chunk does; 0: equal groups of pp or more."""
     recompute: Recompute = Recompute.NONE
     recompute_modules: RecomputeModules = RecomputeModules.CORE_ATTENTION
     """What selective recomputation computes again; without it, nothing."""
@@ -95,7 +104,7 @@ class Plan:
         faults = []
         for name, kind in _KINDS.items():
             value = getattr(self, name)
-            if type(value) is not kind:
+            if type(value) is not kind or kind is tuple:
                 try:
                     object.__setattr__(self, name, _read(kind, value))
                 except (KeyError, TypeError, ValueError):
@@ -114,6 +123,7 @@ class Plan:
             "context_exchange": CONTEXT_EXCHANGE_NAMES[self.context_exchange],
             "recompute": RECOMPUTE_NAMES[self.recompute],
             "recompute_modules": names_of(self.recompute_modules),
+            "chunk_layers": [*self.chunk_layers],
             "schedule": SCHEDULE_NAMES[self.schedule],
         }
 
@@ -130,8 +140,12 @@ class Plan:
         degrees += [f"pp{self.pp}", f"vpp{self.vpp}" if self.vpp > 1 else ""]
         ends = {(True, True): "ends-as-layers", (True, False): "embedding-as-layer", (False, True): "head-as-layer"}
         degrees.append(ends.get((self.embedding_as_layer, self.head_as_layer), ""))
+        degrees += [f"first{self.first_stage_layers}" if self.first_stage_layers else ""]
+        degrees += [f"last{self.last_stage_layers}" if self.last_stage_layers else ""]
+        degrees += [f"chunks({_in_runs(self.chunk_layers)})" if self.chunk_layers else ""]
         replicas = f"replicate{self.dp_replicate}" if self.dp_replicate > 1 else ""
         rest = [f"dp{self.dp}", f"zero{self.zero}", replicas, f"mbs{self.micro_batch}", f"m{self.num_microbatches}"]
+        rest += [f"group{self.microbatch_group}" if self.microbatch_group else ""]
         return " ".join(part for part in (*degrees, *rest, self._recompute_words()) if part)
 
     def _recompute_words(self) -> str:
@@ -140,6 +154,12 @@ class Plan:
         plain = self.recompute == Recompute.FULL or self.recompute_modules == RecomputeModules.CORE_ATTENTION
         modules = "" if plain else f"({','.join(names_of(self.recompute_modules))})"
         return f"recompute-{RECOMPUTE_NAMES[self.recompute]}{modules}"
+
+
+def _in_runs(sizes: tuple[int, ...]) -> str:
+    """Numbers in a line, a run of equal ones as `2*35`."""
+    runs = ((size, len(list(run))) for size, run in groupby(sizes))
+    return ",".join(f"{size}*{count}" if count > 1 else str(size) for size, count in runs)
 
 
 _KINDS: dict[str, type] = {field.name: type(field.default) for field in fields(Plan)}
@@ -156,6 +176,8 @@ def _read(kind: type, value: Any) -> Any:
         raise TypeError
     if kind is RecomputeModules and isinstance(value, list | tuple):
         return modules_of(value)
+    if kind is tuple:
+        return tuple(int(_read(int, each)) for each in [*value])
     if kind in _NAMES and isinstance(value, str):
         return {name: code for code, name in _NAMES[kind].items()}[value]
     return kind(operator.index(value))
@@ -166,4 +188,6 @@ def _wanted(kind: type) -> str:
         return f"a list of {', '.join(RECOMPUTE_MODULE_NAMES.values())}"
     if kind in _NAMES:
         return f"one of {', '.join(_NAMES[kind].values())}"
+    if kind is tuple:
+        return "a list of whole numbers"
     return "True or False" if kind is bool else "a whole number"

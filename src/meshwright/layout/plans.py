@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Self, TypeAlias
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, IntColumn
+from meshwright.arrays import BoolColumn, IntColumn, Ints
 from meshwright.layout.plan import ContextExchange, Plan, Recompute, Schedule
 from meshwright.layout.recompute_modules import RecomputeModules
 
@@ -32,28 +32,46 @@ class Plans:
     num_microbatches: IntColumn
     embedding_as_layer: IntColumn
     head_as_layer: IntColumn
+    first_stage_layers: IntColumn
+    last_stage_layers: IntColumn
+    chunk_layers: IntColumn
+    """Which of `chunkings` each plan has."""
+    microbatch_group: IntColumn
     recompute: IntColumn
     recompute_modules: IntColumn
     schedule: IntColumn
+    chunkings: tuple[tuple[int, ...], ...] = ((),)
+    """Layers of every chunk, of the plans that spell them out; the first leaves them to the runtime."""
 
     @classmethod
     def of(cls, plans: Iterable[Plan]) -> Self:
         """The columns of the given plans, in their order."""
         rows = list(plans)
-        return cls(**{name: np.array([getattr(row, name) for row in rows], dtype=np.int64) for name in COLUMNS})
+        codes = _codes(((), *(row.chunk_layers for row in rows)))
+        columns = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+        columns["chunk_layers"] = [codes[row.chunk_layers] for row in rows]
+        return cls(
+            **{name: np.array(column, dtype=np.int64) for name, column in columns.items()}, chunkings=tuple(codes)
+        )
 
     @classmethod
     def filled(cls, **columns: IntColumn) -> Self:
         """The given columns, every other field at its default."""
         rows = len(next(iter(columns.values())))
-        defaults = {field.name: field.default for field in fields(Plan)}
-        return cls(**{name: columns.get(name, np.full(rows, defaults[name], dtype=np.int64)) for name in COLUMNS})
+        defaults = {field.name: field.default for field in fields(Plan)} | {"chunk_layers": 0}
+        given = {name: columns.get(name, np.full(rows, defaults[name], dtype=np.int64)) for name in COLUMNS}
+        return cls(**given)  # type: ignore[arg-type]
 
     @classmethod
     def join(cls, parts: Iterable[Plans]) -> Self:
         """All rows of the parts, in their order."""
         tables = list(parts)
-        return cls(**{name: np.concatenate([getattr(table, name) for table in tables]) for name in COLUMNS})
+        codes = _codes(((), *(sizes for table in tables for sizes in table.chunkings)))
+        columns = {name: [getattr(table, name) for table in tables] for name in COLUMNS}
+        columns["chunk_layers"] = [
+            np.array([codes[sizes] for sizes in table.chunkings])[table.chunk_layers] for table in tables
+        ]
+        return cls(**{name: np.concatenate(column) for name, column in columns.items()}, chunkings=tuple(codes))
 
     def __len__(self) -> int:
         return len(self.tp)
@@ -67,17 +85,34 @@ class Plans:
                 "context_exchange": ContextExchange(row["context_exchange"]),
                 "recompute": Recompute(row["recompute"]),
                 "recompute_modules": RecomputeModules(row["recompute_modules"]),
+                "chunk_layers": self.chunkings[row["chunk_layers"]],
                 "schedule": Schedule(row["schedule"]),
             }
         )
 
     def take(self, rows: IntColumn | BoolColumn | slice) -> Plans:
         """The chosen rows, by index, mask or slice."""
-        return Plans(**{name: getattr(self, name)[rows] for name in COLUMNS})
+        return Plans(**{name: getattr(self, name)[rows] for name in COLUMNS}, chunkings=self.chunkings)
 
     def chunks(self, size: int) -> Iterator[Plans]:
         """The rows in pieces of at most `size`."""
         return (self.take(slice(start, start + size)) for start in range(0, len(self), size))
+
+
+def of_chunks(plan: Layout, count: Callable[[tuple[int, ...]], int]) -> Ints:
+    """`count` of the layers of every chunk that a plan spells out; those of no chunk where it does not.
+
+    >>> of_chunks(Plan(pp=2, chunk_layers=(4, 3)), sum), of_chunks(Plan(pp=2), len)
+    (7, 0)
+    """
+    if isinstance(plan, Plan):
+        return count(plan.chunk_layers)
+    return np.array([count(sizes) for sizes in plan.chunkings])[plan.chunk_layers]
+
+
+def _codes(chunkings: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], int]:
+    """A code for each that differs, in their order."""
+    return {sizes: code for code, sizes in enumerate(dict.fromkeys(chunkings))}
 
 
 COLUMNS = tuple(field.name for field in fields(Plan))

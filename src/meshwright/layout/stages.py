@@ -9,11 +9,12 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, IntColumn, Ints
 from meshwright.distinct import distinct_rows
-from meshwright.layout.plans import Plans
-from meshwright.specs.model import Model
+from meshwright.layout.plans import Layout, Plans
+from meshwright.layout.splits import Pipeline, layers_of_chunks
+from meshwright.specs.inputs import Inputs
 
-LiveChunks = Callable[[Ints, Ints, Ints, Ints, Ints], Ints]
-"""(schedule, stage, stages, chunks, micro_batches) -> chunk activations kept; see `cost.schedules.live_chunks`."""
+LiveChunks = Callable[[Ints, Ints, Ints, Ints, Ints, Ints], Ints]
+"""(schedule, stage, stages, chunks, micro_batches, group) -> chunk activations kept; `cost.schedules.live_chunks`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +39,23 @@ class Stages:
     """Whether the stage holds the final norm and the output head, shape (r,)."""
 
 
-def split_stages(model: Model, plans: Plans, live_chunks: LiveChunks, *, keep_all: bool) -> Stages:
-    """The stages of plans: chunk j of stage r holds block j * pp + r, and blocks are as large as `chunk_sizes` says.
-
-    The embedding and the head may each count as one layer, so that the first and the last block hold one layer fewer.
+def split_stages(inputs: Inputs, plans: Plans, live_chunks: LiveChunks, *, keep_all: bool) -> Stages:
+    """The stages of plans: chunk j of stage r holds block j * pp + r, and blocks are as large as `splits` says.
 
     live_chunks: the schedule's count of kept chunks. keep_all: False drops a stage that an earlier one, or one with
     more of everything, exceeds in every count; enough for the worst stage, not for a listing.
-    More than 2 pp micro-batches keep no more chunks alive than 2 pp do, so that is where signatures end.
+    Beyond 2 pp micro-batches, or one group of them, more keep no more chunks alive: that is where signatures end.
     Source of the order: Megatron-LM, transformer_block.py, get_num_layers_to_build.
     """
-    enough = np.minimum(plans.num_microbatches, 2 * plans.pp)
-    ends = plans.embedding_as_layer, plans.head_as_layer
-    signatures, index = distinct_rows(plans.pp, plans.vpp, plans.schedule, enough, *ends)
+    group = np.where(plans.vpp > 1, microbatch_group(plans), 1)
+    enough = np.minimum(plans.num_microbatches, np.maximum(2 * plans.pp, group))
+    split = [getattr(plans, name) for name in Pipeline._fields]
+    signatures, index = distinct_rows(*split, plans.schedule, enough, np.minimum(group, enough))
     tables = [
-        _signature(model, tuple(map(int, signature)), live_chunks, keep_all)
-        for signature in zip(*signatures, strict=True)
+        _signature(inputs, _pipeline(row[:-3], plans.chunkings), row[-3:], live_chunks, keep_all)
+        for row in ([int(value) for value in signature] for signature in zip(*signatures, strict=True))
     ]
-    tables = tables or [_signature(model, (1, 1, 0, 1, 0, 0), live_chunks, keep_all)]
+    tables = tables or [_signature(inputs, Pipeline(1, 1), [0, 1, 1], live_chunks, keep_all)]
     heights = np.array([len(table["stage"]) for table in tables])
     joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     offsets, counts = np.cumsum(heights) - heights, heights[index]
@@ -65,36 +65,36 @@ def split_stages(model: Model, plans: Plans, live_chunks: LiveChunks, *, keep_al
     return Stages(plan=plan, start=start, **{name: column[rows] for name, column in joined.items()})
 
 
-def chunk_sizes(layers: int, chunks: int) -> IntColumn:
-    """Layers of every chunk of a pipeline, in the order of the model: alike, or some one fewer.
+def _pipeline(row: list[int], chunkings: tuple[tuple[int, ...], ...]) -> Pipeline:
+    """The fields of a pipeline, as its columns hold them."""
+    pp, vpp, embedding, head, first, last, chunk_layers = row
+    return Pipeline(pp, vpp, bool(embedding), bool(head), first, last, chunkings[chunk_layers])
 
-    Where layers do not divide, ceil(layers / chunks) each; the ones too many are left out of the last chunk, the first,
-    the last but one and so on: the head makes the last stage slower, activations in flight make the first one larger.
-    layers: to split, those that stand for the ends included; chunks: at most as many; counts. Returns counts.
 
-    >>> chunk_sizes(61, 8).tolist()
-    [7, 8, 8, 8, 8, 8, 7, 7]
+def microbatch_group(plan: Layout) -> Ints:
+    """Micro-batches that a chunk of an interleaved schedule works on before the next one does: what the plan says, or
+    m / max(floor(m / pp), 1), which is pp where pp divides m.
+
+    plan: scalar or columns of shape (n,). Returns a count. Source: torch.distributed.pipelining, schedules.py,
+    ScheduleInterleaved1F1B; Megatron-LM, --microbatch-group-size-per-virtual-pipeline-stage, which is pp unless told.
     """
-    most = -(-layers // chunks)
-    forth, back = np.arange(chunks), np.arange(chunks)[::-1]
-    outermost_first = np.lexsort((forth < back, np.minimum(forth, back)))
-    sizes: IntColumn = np.full(chunks, most)
-    sizes[outermost_first[: most * chunks - layers]] -= 1
-    return sizes
+    rounds = np.maximum(plan.num_microbatches // plan.pp, 1)
+    return np.where(np.greater(plan.microbatch_group, 0), plan.microbatch_group, plan.num_microbatches // rounds)
 
 
 def _signature(
-    model: Model, signature: tuple[int, ...], live_chunks: LiveChunks, keep_all: bool
+    inputs: Inputs, pipeline: Pipeline, turns: list[int], live_chunks: LiveChunks, keep_all: bool
 ) -> dict[str, IntColumn | BoolColumn]:
-    stages, chunks, schedule, micro_batches, embedding_as_layer, head_as_layer = signature
+    model, stages, chunks = inputs.model, pipeline.pp, pipeline.vpp
+    schedule, micro_batches, group = turns
     stage = np.arange(stages)
     kinds = np.eye(len(model.layer_kinds), dtype=np.int64)[list(model.layer_pattern)]
-    kinds = np.pad(kinds, ((embedding_as_layer + 1, head_as_layer), (0, 0))).cumsum(axis=0)
-    ends = np.cumsum(chunk_sizes(len(kinds) - 1, stages * chunks))
+    kinds = np.pad(kinds, ((1, 0), (0, 0))).cumsum(axis=0)
+    ends = np.cumsum(layers_of_chunks(model, inputs.runtime.stage_split, pipeline))
     per_chunk = np.diff(kinds[ends], axis=0, prepend=0).reshape(chunks, stages, -1)
-    live = np.asarray(live_chunks(schedule, stage, stages, chunks, micro_batches))
-    turn = stages * chunks
-    kept = live // turn * stages + np.clip(live % turn - stages * np.arange(chunks)[:, None], 0, stages)
+    live = np.asarray(live_chunks(schedule, stage, stages, chunks, micro_batches, group))
+    turn = group * chunks
+    kept = live // turn * group + np.clip(live % turn - group * np.arange(chunks)[:, None], 0, group)
     table = {
         "stage": stage,
         "layers": per_chunk.sum(axis=0),

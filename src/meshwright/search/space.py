@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from meshwright.arrays import IntColumn
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, ContextExchange, Plan, Recompute, Schedule
@@ -65,12 +66,16 @@ def _context_degrees(ranks: int, inputs: Inputs) -> list[int]:
 
 
 def _ends(pp: int, inputs: Inputs) -> list[tuple[int, int]]:
-    """Whether the embedding and the head count as layers: every choice that divides by pp, or none where none does.
+    """Whether the embedding and the head count as layers: every choice that the runtime has; where they take the place
+    of missing layers, those that divide by pp, or none where none does.
 
-    Unequal stages without them are the same as equal ones with them: an end takes the place of the missing layer.
+    Of such a runtime, unequal stages without them are the same as equal ones with them.
     """
-    layers = inputs.model.num_layers
-    choices = [(0, 0), (1, 0), (0, 1), (1, 1)] if inputs.runtime.counts_ends and pp > 1 else [(0, 0)]
+    runtime, layers = inputs.runtime, inputs.model.num_layers
+    counts = [int(counts) for counts in runtime.ends_as_layers] if pp > 1 else [0]
+    choices = [(embedding, head) for embedding in counts for head in counts]
+    if runtime.stage_split == "front":
+        return choices
     even = [ends for ends in choices if (layers + sum(ends)) % pp == 0 and layers + sum(ends) >= pp]
     return even or [(0, 0)]
 
@@ -94,6 +99,7 @@ def _around(split: _Split, inputs: Inputs) -> Plans:
     zero, dp_replicate = np.array(sharding)[shards].T
     ep, etp = np.array(grids)[experts].T
     kind, modules = np.array(recompute)[again].T
+    num_microbatches = np.maximum(batch // (split.dp * micro_batch), 1)
     return Plans.filled(
         **{name: np.full(len(vpp), value) for name, value in split._asdict().items()},
         sp=sp,
@@ -104,7 +110,8 @@ def _around(split: _Split, inputs: Inputs) -> Plans:
         zero=zero,
         dp_replicate=dp_replicate,
         micro_batch=micro_batch,
-        num_microbatches=np.maximum(batch // (split.dp * micro_batch), 1),
+        num_microbatches=num_microbatches,
+        microbatch_group=_microbatch_groups(split.pp, num_microbatches, inputs) * (vpp > 1),
         recompute=kind,
         recompute_modules=modules,
         schedule=np.where(vpp > 1, int(Schedule.INTERLEAVED), int(Schedule.ONE_F_ONE_B)),
@@ -125,9 +132,21 @@ def _chunks(split: _Split, inputs: Inputs) -> list[int]:
         return [1]
     if layers % split.pp == 0:
         return divisors(layers // split.pp)
-    largest = range(1, -(-layers // split.pp) + 1) if inputs.runtime.uneven_stages else ()
+    largest = range(1, -(-layers // split.pp) + 1) if inputs.runtime.stage_split != "even" else ()
     counts = {-(-layers // (split.pp * size)) for size in largest}
     return sorted(count for count in counts if count * split.pp <= layers) or [1]
+
+
+def _microbatch_groups(pp: int, counts: IntColumn, inputs: Inputs) -> IntColumn:
+    """The smallest groups in which interleaving can work on numbers of micro-batches that pp does not divide; 0 where
+    it does, where there is none or where the runtime chooses.
+    """
+    groups = np.zeros(int(counts.max()) + 1, dtype=np.int64)
+    if pp > 1 and not any(rule.name == "no_microbatch_group" for rule in inputs.runtime.rules):
+        for count in set(counts[(counts > pp) & (counts % pp > 0)].tolist()):
+            groups[count] = next(size for size in range(pp, count + 1) if not 0 < count % size < pp)
+    chosen: IntColumn = groups[counts]
+    return chosen
 
 
 def _recomputations(inputs: Inputs) -> list[tuple[int, int]]:

@@ -152,10 +152,15 @@ class Runtime(Spec):
     host_s_per_step: NonNegative
     """Seconds per step outside of the pipeline: data, logging, learning-rate schedule."""
     memory: DeviceMemory
-    uneven_stages: bool
-    """Can give its pipeline chunks unequal numbers of layers."""
-    counts_ends: bool
-    """Can count the embedding and the head as layers when it splits a pipeline."""
+    stage_split: Literal[
+        "even", "outer_fewer", "front", "back", "matrix_products", "balanced_layers", "balanced_parameters"
+    ]
+    """How it gives layers to pipeline chunks: alike alone; or, where they do not divide, one fewer for the outermost
+    chunks, one more for the first ones or for the last ones of each round; greedily by matrix products; or balanced by
+    layers or parameters. See `layout.splits`."""
+    ends_as_layers: tuple[bool, ...]
+    """Whether its split can count the embedding and the head as layers: the values that a plan may choose, what it
+    takes unless told first."""
     sequence_parallel: bool
     """Can split norms and residuals over tp."""
     context_exchanges: tuple[Literal["ring", "all_gather", "all_to_all", "hierarchical"], ...]

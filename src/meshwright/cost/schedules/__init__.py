@@ -9,15 +9,18 @@ from meshwright.cost.schedules import interleaved, one_forward_one_backward
 from meshwright.layout.plan import Schedule
 
 
-def live_chunks(schedule: Ints, stage: Ints, stages: Ints, chunks: Ints, micro_batches: Ints) -> Ints:
+def live_chunks(
+    schedule: Ints, stage: Ints, stages: Ints, chunks: Ints, micro_batches: Ints, microbatch_group: Ints
+) -> Ints:
     """Chunk activations that one rank keeps at most under its schedule.
 
-    schedule: code of `Schedule`; stage: 0 is first; stages, chunks per rank, micro_batches: counts;
-    scalar or array (n,). Returns a count of chunks. Sources: the schedule's own file.
+    schedule: code of `Schedule`; stage: 0 is first; stages, chunks per rank, micro_batches, microbatch_group (those of
+    an interleaved schedule's group): counts; scalar or array (n,). Returns a count of chunks.
+    Sources: the schedule's own file.
     """
     return np.where(
         np.equal(schedule, Schedule.INTERLEAVED),
-        interleaved.live_chunks(stage, stages, chunks, micro_batches),
+        interleaved.live_chunks(stage, stages, chunks, micro_batches, microbatch_group),
         one_forward_one_backward.live_chunks(stage, stages, micro_batches),
     )
 

@@ -8,17 +8,17 @@ from meshwright.arrays import Floats, Ints
 from meshwright.cost.schedules.action import Action
 
 
-def live_chunks(stage: Ints, stages: Ints, chunks: Ints, micro_batches: Ints) -> Ints:
-    """Chunk activations that one rank keeps at most: min(m v, 2(p - r - 1) + (v - 1)p + 1).
+def live_chunks(stage: Ints, stages: Ints, chunks: Ints, micro_batches: Ints, microbatch_group: Ints) -> Ints:
+    """Chunk activations that one rank keeps at most: min(m v, 2(p - r - 1) + (v - 1)g + 1).
 
-    stage: r, 0 is first; stages: p; chunks: v per rank; micro_batches: m; counts, scalar or array (n,).
-    Micro-batches go in groups of p. Returns a count of chunks, each of 1/v of the rank's layers.
-    Source: Megatron-LM, pipeline_parallel/schedules.py, get_pp_rank_microbatches.
+    stage: r, 0 is first; stages: p; chunks: v per rank; micro_batches: m; microbatch_group: g, those that a chunk
+    works on before the next one does; counts, scalar or array (n,). Returns a count of chunks, each of 1/v of the
+    rank's layers. Source: Megatron-LM, pipeline_parallel/schedules.py, get_pp_rank_microbatches.
 
-    >>> [int(live_chunks(rank, 4, 2, 64)) for rank in range(4)]
+    >>> [int(live_chunks(rank, 4, 2, 64, 4)) for rank in range(4)]
     [11, 9, 7, 5]
     """
-    return np.minimum(micro_batches * chunks, 2 * (stages - stage - 1) + (chunks - 1) * stages + 1)
+    return np.minimum(micro_batches * chunks, 2 * (stages - stage - 1) + (chunks - 1) * microbatch_group + 1)
 
 
 def bubble_time(slowest: Floats, total: Floats, chunks: Ints) -> Floats:
@@ -34,21 +34,25 @@ def bubble_time(slowest: Floats, total: Floats, chunks: Ints) -> Floats:
     return (total - slowest) / chunks
 
 
-def actions(stages: int, chunks: int, micro_batches: int) -> list[list[Action]]:
-    """For every rank, what it does in order. stages: p; chunks: v a rank; micro_batches: m, in groups of p; counts."""
-    return [_rank_actions(rank, stages, chunks, micro_batches) for rank in range(stages)]
+def actions(stages: int, chunks: int, micro_batches: int, microbatch_group: int) -> list[list[Action]]:
+    """For every rank, what it does in order.
+
+    stages: p; chunks: v a rank; micro_batches: m; microbatch_group: g of them that a chunk works on before the next one
+    does; counts.
+    """
+    return [_rank_actions(rank, stages, chunks, micro_batches, microbatch_group) for rank in range(stages)]
 
 
-def _rank_actions(rank: int, stages: int, chunks: int, micro_batches: int) -> list[Action]:
+def _rank_actions(rank: int, stages: int, chunks: int, micro_batches: int, microbatch_group: int) -> list[Action]:
     order = [
-        (chunk, group + offset)
-        for group in range(0, micro_batches, stages)
+        (chunk, first + offset)
+        for first in range(0, micro_batches, microbatch_group)
         for chunk in range(chunks)
-        for offset in range(min(stages, micro_batches - group))
+        for offset in range(min(microbatch_group, micro_batches - first))
     ]
     forwards = [Action("forward", chunk, index) for chunk, index in order]
     backwards = [Action("backward", chunks - 1 - chunk, index) for chunk, index in order]
-    warm_up = min(2 * (stages - rank - 1) + (chunks - 1) * stages, len(order))
+    warm_up = min(2 * (stages - rank - 1) + (chunks - 1) * microbatch_group, len(order))
     steady = [
         action for pair in zip(forwards[warm_up:], backwards[: len(order) - warm_up], strict=True) for action in pair
     ]

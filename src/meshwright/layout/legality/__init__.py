@@ -8,14 +8,25 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn
 from meshwright.errors import Fault, IllegalPlan, InvalidSpec, NotModelled, quoted
-from meshwright.layout.legality import absent, context, experts, mesh, pipeline, recompute, schedules, sharding, tensor
+from meshwright.layout.legality import (
+    absent,
+    context,
+    experts,
+    mesh,
+    named_layers,
+    pipeline,
+    recompute,
+    schedules,
+    sharding,
+    tensor,
+)
 from meshwright.layout.legality.rule import Rule
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan, Recompute
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import RecomputeModules, names_of
 from meshwright.specs.inputs import Inputs
 
-_TOPICS = (mesh, tensor, context, pipeline, schedules, experts, sharding, recompute, absent)
+_TOPICS = (mesh, tensor, context, pipeline, named_layers, schedules, experts, sharding, recompute, absent)
 RULES = {rule.name: rule for topic in _TOPICS for rule in topic.RULES}
 
 
@@ -96,7 +107,7 @@ def require_legal(plan: Plan, inputs: Inputs) -> None:
     unpriced = unmodelled(plan, inputs)
     if unpriced:
         raise NotModelled("; ".join(f"{fault.where} {fault.what}" for fault in unpriced))
-    small = [(name, value) for name, value in plan.to_dict().items() if name not in _NAMES and value < 1]
+    small = [(name, getattr(plan, name)) for name in _COUNTS if getattr(plan, name) < 1]
     if small:
         raise IllegalPlan(f"plan {plan}", [Fault(name, f"is {value}; it must be 1 or more") for name, value in small])
     broken = faults(plan, inputs)
@@ -104,5 +115,4 @@ def require_legal(plan: Plan, inputs: Inputs) -> None:
         raise IllegalPlan(f"plan {plan}", broken)
 
 
-_NAMES = {"sp", "context_exchange", "zero", "embedding_as_layer", "head_as_layer", "recompute", "schedule"}
-_NAMES |= {"recompute_modules"}
+_COUNTS = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "dp_replicate", "micro_batch", "num_microbatches")

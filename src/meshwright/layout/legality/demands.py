@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshwright.errors import Fault, InvalidSpec, quoted
-from meshwright.layout.legality import demands_axes, demands_megatron
+from meshwright.layout.legality import demands_axes, demands_megatron, demands_pipeline, demands_switches
 from meshwright.layout.legality.demand import Demand
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
@@ -46,19 +46,33 @@ def _flex_attention_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     return f"Flex attention and spmd_types: cp {plan.cp} works with no other attention or backend"
 
 
-def _stage_layers(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
-    return plan.pp > 1 and plan.vpp > 2
+def _stage_modules(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.pp > 1 and (plan.vpp > 2 or bool(plan.chunk_layers))
 
 
-def _stage_layers_text(plan: Plan, inputs: Inputs) -> str:
-    stages, layers = plan.pp * plan.vpp, inputs.model.num_layers + 2
+def _stage_modules_text(plan: Plan, inputs: Inputs) -> str:
+    stages = plan.pp * plan.vpp
+    layers = inputs.model.num_layers + plan.embedding_as_layer + plan.head_as_layer
     per_stage = -(-layers // stages)
+    if plan.chunk_layers:
+        sizes = ", ".join(map(str, plan.chunk_layers))
+        return f"parallelism.module_fqns_per_model_part: the layers of {stages} stages, {sizes}"
     if -(-layers // per_stage) != stages:
         return f"parallelism.module_fqns_per_model_part: no layers per stage cut {layers} into {stages} stages"
     return (
-        f"parallelism.pipeline_parallel_layers_per_stage {per_stage}: it cuts {layers} layers, the ends among them, "
-        f"into {stages} stages; left out, there are 2 on each rank"
+        f"parallelism.pipeline_parallel_layers_per_stage {per_stage}: it cuts {layers} layers, the ends that "
+        f"count among them, into {stages} stages; left out, there are 2 on each rank"
     )
+
+
+def _less_layers(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.pp > 1 and not plan.chunk_layers and not (plan.embedding_as_layer and plan.head_as_layer)
+
+
+def _less_layers_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    ends = {"first": plan.embedding_as_layer, "last": plan.head_as_layer}
+    zero = " and ".join(f"{end}_stage_less_layers 0" for end, counts in ends.items() if not counts)
+    return f"parallelism.pipeline_parallel_{zero}: left out, it is 1, for pp {plan.pp}"
 
 
 def _sequence_parallel(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
@@ -107,11 +121,14 @@ DEMANDS = {
     for demand in (
         *demands_megatron.DEMANDS,
         *demands_axes.DEMANDS,
+        *demands_pipeline.DEMANDS,
+        *demands_switches.DEMANDS,
         Demand("pipeline_without_graphs", _pipeline, _graphs_text),
         Demand("pipeline_microbatches", _pipeline, _microbatches_text),
         Demand("pipeline_engine", _pipeline, _engine_text),
         Demand("flex_attention", _flex_attention, _flex_attention_text),
-        Demand("layers_of_stages", _stage_layers, _stage_layers_text),
+        Demand("layers_of_stages", _stage_modules, _stage_modules_text),
+        Demand("less_layers", _less_layers, _less_layers_text),
         Demand("reduce_scatter_mode", _sequence_parallel, _reduce_scatter_text),
         Demand("sequence_parallel_mode", _sequence_parallel, _split_mode_text),
         Demand("fully_sharded_version", _sharded_or_split, _second_version_text),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality.demand import Demand
 from meshwright.layout.plan import ContextExchange, Plan
-from meshwright.layout.stages import chunk_sizes
 from meshwright.specs.inputs import Inputs
 
 EXCHANGES = {
@@ -18,34 +15,6 @@ EXCHANGES = {
 }
 
 DISPATCHERS = {"all_to_all": "alltoall", "all_gather": "allgather", "fused": "flex"}
-
-
-def _unequal_chunks(plan: Plan, inputs: Inputs) -> bool:
-    ends = plan.embedding_as_layer + plan.head_as_layer
-    return plan.pp > 1 and not ends and inputs.model.num_layers % (plan.pp * plan.vpp) != 0
-
-
-def layout_string(layers: int, chunks: int) -> str:
-    """Megatron-LM's `--pipeline-model-parallel-layout` of chunks as `chunk_sizes` makes them.
-
-    E is the embedding, t a transformer layer, L the loss, | the border of a chunk.
-
-    >>> layout_string(61, 16)
-    'Et*3|(t*4|)*13t*3|t*3L'
-    """
-    inner = [f"t*{size}" if size > 1 else "t" for size in chunk_sizes(layers, chunks).tolist()]
-    first, *middle, last = inner
-    runs = ((chunk, len(list(run))) for chunk, run in groupby(middle))
-    spelled = "".join(f"({chunk}|)*{count}" if count > 2 else f"{chunk}|" * count for chunk, count in runs)
-    return f"E{first}|{spelled}{last}L"
-
-
-def _layout_text(plan: Plan, inputs: Inputs) -> str:
-    layers, chunks = inputs.model.num_layers, plan.pp * plan.vpp
-    return (
-        f"--pipeline-model-parallel-layout '{layout_string(layers, chunks)}', as {layers} layers do not divide by "
-        f"{chunks} chunks"
-    )
 
 
 def _context(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
@@ -91,7 +60,6 @@ def _half_gradients_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
 
 
 DEMANDS = (
-    Demand("pipeline_layout", _unequal_chunks, _layout_text),
     Demand("context_exchange", _context, _context_text),
     Demand("sharding_replicas", _replicas, _replicas_text),
     Demand("expert_dispatcher", _dispatcher, _dispatcher_text),

@@ -69,14 +69,6 @@ def _gather_overlap_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     return f"no --overlap-param-gather: zero {plan.zero} has no distributed optimizer that would gather"
 
 
-def _interleaving_overlap(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
-    return plan.vpp > 1 and plan.pp == 2
-
-
-def _interleaving_overlap_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
-    return f"no --no-overlap-p2p-communication: without the overlap, vpp {plan.vpp} needs more than pp {plan.pp}"
-
-
 def _tensor_overlap(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
     return plan.tp > 1 and not plan.sp
 
@@ -153,14 +145,6 @@ def _recompute_modules_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     return f"--recompute-modules {' '.join(names_of(plan.recompute_modules))}: left out, it is core_attn alone"
 
 
-def _pipeline_precision(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
-    return plan.pp > 1
-
-
-def _pipeline_precision_text(plan: Plan, inputs: Inputs) -> str:
-    return f"with Megatron-Bridge, model.pipeline_dtype {inputs.recipe.half}: pp {plan.pp} has no default"
-
-
 def _low_precision(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
     return inputs.recipe.quantises
 
@@ -177,7 +161,6 @@ DEMANDS = (
     Demand("fully_sharded_options", _fully_sharded, _fully_sharded_options_text),
     Demand("plain_engine", _fully_sharded, _plain_engine_text),
     Demand("parameter_gather_overlap", _replicated, _gather_overlap_text),
-    Demand("interleaving_overlap", _interleaving_overlap, _interleaving_overlap_text),
     Demand("tensor_overlap", _tensor_overlap, _tensor_overlap_text),
     Demand("expert_exchange_overlap", _exchange_overlap, _exchange_overlap_text),
     Demand("padded_vocabulary", _padded_vocabulary, _padded_vocabulary_text),
@@ -185,6 +168,5 @@ DEMANDS = (
     Demand("head_size", _head_size, _head_size_text),
     Demand("recompute_method", _recompute_method, _recompute_method_text),
     Demand("recompute_modules", _recompute_modules, _recompute_modules_text),
-    Demand("pipeline_precision", _pipeline_precision, _pipeline_precision_text),
     Demand("low_precision", _low_precision, _low_precision_text),
 )

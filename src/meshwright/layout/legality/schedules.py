@@ -1,17 +1,14 @@
-"""Rules of pipeline schedules: micro-batches that they need, stages that they can fill."""
+"""Rules of pipeline schedules: the micro-batches that they need, and in which groups."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Bools
-from meshwright.layout.legality.rule import Rule, change
+from meshwright.arrays import Bools, Ints
+from meshwright.layout.legality.rule import Rule, change, changes
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
-
-ENDS = 2
-"""The embedding and the head each weigh one layer where a runtime counts both when it cuts stages."""
 
 
 def _fill(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
@@ -59,19 +56,6 @@ def _beyond_two_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     return f"vpp {plan.vpp} needs more than 2 stages, but pp is {plan.pp}; nearest pp: 3, or vpp 1"
 
 
-def _hold_layers(plan: Layout, inputs: Inputs) -> Bools:
-    return np.equal(plan.pp, 1) | np.less_equal(plan.pp * plan.vpp, inputs.model.num_layers + ENDS)
-
-
-def _hold_layers_reason(plan: Plan, inputs: Inputs) -> str:
-    layers = inputs.model.num_layers + ENDS
-    hint = f"nearest vpp: {layers // plan.pp}" if plan.pp <= layers else "nearest pp: 1"
-    return (
-        f"pp {plan.pp} x vpp {plan.vpp} = {plan.pp * plan.vpp} stages, but there are {layers} layers to hold, "
-        f"embedding and head among them; {hint}"
-    )
-
-
 def _untied(plan: Layout, inputs: Inputs) -> Bools:
     return np.equal(plan.pp, 1) | (not inputs.model.tied_embeddings)
 
@@ -83,11 +67,41 @@ def _untied_reason(plan: Plan, inputs: Inputs) -> str:
     )
 
 
+def _microbatch_groups(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
+    group, count = _group(plan), plan.num_microbatches
+    held = np.greater_equal(group, plan.pp) & np.less_equal(group, count)
+    last = np.equal(count % group, 0) | np.greater_equal(count % group, plan.pp)
+    return np.where(np.equal(plan.vpp, 1), np.equal(plan.microbatch_group, 0), held & last)
+
+
+def _group(plan: Layout) -> Ints:
+    """Micro-batches of a group: as many as stages, unless told."""
+    return np.where(np.not_equal(plan.microbatch_group, 0), plan.microbatch_group, plan.pp)
+
+
+def _microbatch_groups_reason(plan: Plan, inputs: Inputs) -> str:
+    if plan.vpp == 1:
+        return f"microbatch_group {plan.microbatch_group} without interleaved chunks; nearest microbatch_group: 0"
+    stages, group, count = plan.pp, int(_group(plan)), plan.num_microbatches
+    fixed = any(rule.name == "no_microbatch_group" for rule in inputs.runtime.rules)
+    groups = [] if fixed else [size for size in range(stages, count + 1) if not 0 < count % size < stages]
+    counts = [size for size in range(group, count + 2 * group) if not 0 < size % group < stages]
+    return (
+        f"interleaving works on groups of {group} micro-batches, of which each, and the last one too, has pp "
+        f"{stages} or more, but there are {count}; "
+        + changes(
+            change("microbatch_group", group, groups),
+            change("num_microbatches", count, counts if group >= stages else []),
+            "or vpp 1",
+        )
+    )
+
+
 RULES = (
     Rule("microbatches_fill_stages", _fill, _fill_reason),
     Rule("microbatches_warm_up", _warm_up, _warm_up_reason),
     Rule("microbatch_rounds", _rounds, _rounds_reason),
     Rule("interleaving_beyond_two", _beyond_two, _beyond_two_reason),
-    Rule("stages_hold_layers", _hold_layers, _hold_layers_reason),
+    Rule("microbatch_groups", _microbatch_groups, _microbatch_groups_reason),
     Rule("untied_pipeline", _untied, _untied_reason),
 )

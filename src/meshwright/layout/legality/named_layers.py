@@ -1,0 +1,87 @@
+"""Rules of the numbers of layers that a plan itself names, for the ends of a pipeline or for every chunk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from meshwright.arrays import Bools
+from meshwright.layout.legality.rule import Rule
+from meshwright.layout.plan import Plan
+from meshwright.layout.plans import Layout, of_chunks
+from meshwright.layout.splits import outer_fewer
+from meshwright.specs.inputs import Inputs
+
+
+def named_layers(plan: Layout) -> Bools:
+    """Whether a plan names numbers of layers; scalar or array (n,)."""
+    ends = np.not_equal(plan.first_stage_layers, 0) | np.not_equal(plan.last_stage_layers, 0)
+    return ends | np.greater(of_chunks(plan, len), 0)
+
+
+def numbers_of(plan: Plan) -> str:
+    """The numbers of layers that a plan names, for a message.
+
+    >>> numbers_of(Plan(pp=2, chunk_layers=(4, 3)))
+    '4,3'
+    """
+    return ",".join(map(str, plan.chunk_layers or (plan.first_stage_layers, plan.last_stage_layers)))
+
+
+def _end_stages(plan: Layout, inputs: Inputs) -> Bools:
+    first, last = plan.first_stage_layers, plan.last_stage_layers
+    between = plan.pp - np.greater(first, 0) - np.greater(last, 0)
+    rest, share = inputs.model.num_layers - first - last, np.maximum(between, 1) * plan.vpp
+    filled = np.where(np.greater(between, 0), np.greater(rest, 0) & np.equal(rest % share, 0), np.equal(rest, 0))
+    alike = np.equal(first % plan.vpp, 0) & np.equal(last % plan.vpp, 0) & np.greater_equal(np.minimum(first, last), 0)
+    alone = np.equal(of_chunks(plan, len), 0) & np.greater(plan.pp, 1)
+    return (np.equal(first, 0) & np.equal(last, 0)) | (filled & alike & alone)
+
+
+def _end_stages_reason(plan: Plan, inputs: Inputs) -> str:
+    first, last = plan.first_stage_layers, plan.last_stage_layers
+    asked = f"first_stage_layers {first} and last_stage_layers {last}"
+    if plan.chunk_layers or plan.pp == 1:
+        where = f"beside chunk_layers {numbers_of(plan)}" if plan.chunk_layers else "with pp 1"
+        return f"{asked} mean nothing {where}; name no end_stage_layers"
+    near = min(_end_choices(plan, inputs), key=lambda ends: abs(ends[0] - first) + abs(ends[1] - last), default=(0, 0))
+    return (
+        f"{asked} of {inputs.model.num_layers} layers: each, and what they leave to each of the other stages of pp "
+        f"{plan.pp}, is one or more and divides by vpp {plan.vpp}; nearest first_stage_layers: {near[0]} with "
+        f"last_stage_layers: {near[1]}"
+    )
+
+
+def _end_choices(plan: Plan, inputs: Inputs) -> list[tuple[int, int]]:
+    """Legal numbers of layers for the ends that this plan names."""
+    counts = range(plan.vpp, inputs.model.num_layers, plan.vpp)
+    ends = product(counts if plan.first_stage_layers else (0,), counts if plan.last_stage_layers else (0,))
+    plans = ((pair, replace(plan, first_stage_layers=pair[0], last_stage_layers=pair[1])) for pair in ends)
+    return [pair for pair, choice in plans if _end_stages(choice, inputs)]
+
+
+def _chunk_layers(plan: Layout, inputs: Inputs) -> Bools:
+    count = of_chunks(plan, len)
+    fits = np.equal(count, plan.pp * plan.vpp) & np.equal(of_chunks(plan, sum), inputs.model.num_layers)
+    positive = np.greater_equal(of_chunks(plan, lambda sizes: min(sizes, default=0)), 0)
+    return np.equal(count, 0) | (fits & positive & np.greater(plan.pp, 1))
+
+
+def _chunk_layers_reason(plan: Plan, inputs: Inputs) -> str:
+    sizes, chunks, layers = plan.chunk_layers, plan.pp * plan.vpp, inputs.model.num_layers
+    if plan.pp == 1:
+        return f"chunk_layers {numbers_of(plan)} with pp 1, where one rank holds all layers; name no chunk_layers"
+    wanted = ",".join(map(str, outer_fewer(layers, chunks))) if layers >= chunks else ""
+    return (
+        f"chunk_layers names {sum(sizes)} layers for {len(sizes)} chunks, the smallest {min(sizes)}; it takes {layers} "
+        f"layers for pp {plan.pp} x vpp {plan.vpp} = {chunks} chunks, none below 0; "
+        + (f"nearest chunk_layers: {wanted}" if wanted else "name no chunk_layers")
+    )
+
+
+RULES = (
+    Rule("end_stage_layers", _end_stages, _end_stages_reason),
+    Rule("chunk_layers", _chunk_layers, _chunk_layers_reason),
+)
