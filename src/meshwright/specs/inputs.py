@@ -12,7 +12,7 @@ from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
-from meshwright.specs.precision import Precision, read_precision
+from meshwright.specs.precision import HALF_BYTES, Precision, read_precision
 from meshwright.specs.runtime import Runtime
 from meshwright.specs.weights import parameter_count
 from meshwright.units import format_count
@@ -50,6 +50,16 @@ class Inputs(Spec):
     def gradient_bytes(self) -> int:
         """Bytes per parameter of what data-parallel ranks sum, and of the gradient buffer of half weights."""
         return {"fp32": 4, "half": 2, None: self.runtime.gradient_bytes}[self.job.gradients]
+
+    @property
+    def dispatch_bytes(self) -> tuple[float, float]:
+        """Bytes of a dispatched element with its share of scales: of tokens in forward, of gradients in backward.
+
+        2, or the width of an 8-bit recipe's operands where the runtime dispatches them.
+        """
+        narrow = self.recipe.operand_bytes if self.recipe.number_format == "fp8" else HALF_BYTES
+        quantised = {"none": 0, "forward": 1, "both": 2}[self.runtime.quantised_dispatch]
+        return narrow if quantised > 0 else HALF_BYTES, narrow if quantised > 1 else HALF_BYTES
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
