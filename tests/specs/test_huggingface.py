@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from meshwright.errors import InvalidSpec
 from meshwright.specs.huggingface import from_huggingface
 from meshwright.specs.model import Experts, Mlp, Model
 from meshwright.specs.weights import active_parameter_count, parameter_count
@@ -170,6 +171,39 @@ def test_an_omitted_tie_takes_the_default_of_the_family_and_says_so(family: str,
     model = read(family, sizes, n_positions=8)
     assert model.tied_embeddings is tied
     assert any(f"tie_word_embeddings is not in the file: {str(tied).lower()}" in told for told in model.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "groups"),
+    [
+        ("deepseek_v3", {}, (8, 4)),
+        ("deepseek_v3", {"n_group": 4, "topk_group": 2}, (4, 2)),
+        ("kimi_k2", {"n_group": 1, "topk_group": 1}, (1, 1)),
+        ("deepseek_v3", {"n_group": None, "topk_group": None}, (1, 1)),
+        ("deepseek_v2", {"n_group": 4, "topk_group": 2, "topk_method": "group_limited_greedy"}, (4, 2)),
+        ("deepseek_v2", {"n_group": 4, "topk_group": 2, "topk_method": "greedy"}, (1, 1)),
+        ("deepseek_v2", {}, (1, 1)),
+    ],
+)
+def test_a_router_of_deepseek_limits_a_token_to_groups(
+    family: str, changes: dict[str, Any], groups: tuple[int, int]
+) -> None:
+    block = read(family, LATENT, **changes).layer_kinds[1].feed_forward
+    assert isinstance(block, Experts)
+    assert (block.groups, block.active_groups) == groups
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"n_group": 3}, "n_group: must divide n_routed_experts 8"),
+        ({"n_group": 2, "topk_group": 3}, "topk_group: cannot exceed n_group 2"),
+        ({"topk_group": 1}, "active 2 experts per token cannot exceed the 1 of 1 groups"),
+    ],
+)
+def test_groups_that_no_router_can_have_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidSpec, match=said):
+        read("deepseek_v3", LATENT, **changes)
 
 
 def test_multi_token_prediction_is_left_out_and_told() -> None:
