@@ -19,6 +19,7 @@ HALF = LLAMA.replace(job=LLAMA.job.replace(gradients="half"))
 EIGHT_BITS = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-blockwise"))
 BLACKWELL = question(llama_8b(), "8x8:b200", global_batch=256, precision="bf16")
 NARROW = question(dense_model(hidden_size=2880, heads=64, head_dim=64), "8x8:h100")
+PREDICTING = LLAMA.replace(model=llama_8b().replace(mtp_layers=1))
 ROUND = LLAMA.replace(model=llama_8b().replace(vocab_size=131072))
 
 Asked = tuple[Inputs, dict[str, object]]
@@ -34,6 +35,7 @@ RAISED_AND_NOT: dict[str, tuple[Asked, Asked, str]] = {
     "expert_exchange_overlap": ((EXPERTS, {"ep": 8, "pp": 4}), (EXPERTS, {"ep": 8, "pp": 4, "vpp": 2}), "need vpp 2"),
     "padded_vocabulary": ((LLAMA, {"tp": 8}), (ROUND, {"tp": 8}), "from 128256 to 129024, a multiple of 128 x tp 8"),
     "expert_tensor_degree": ((EXPERTS, {"tp": 2}), (EXPERTS, {"tp": 2, "etp": 2}), "--expert-tensor-parallel-size 1"),
+    "mtp_layers": ((PREDICTING, {"pp": 2}), (LLAMA, {}), "--mtp-num-layers 1, on the stage of the head"),
     "head_size": ((NARROW, {}), (LLAMA, {}), "--kv-channels 64"),
     "recompute_method": ((LLAMA, {"recompute": "full"}), (LLAMA, {}), "--recompute-num-layers"),
     "pipeline_precision": ((LLAMA, {"pp": 2}), (LLAMA, {}), "pipeline_dtype bf16"),

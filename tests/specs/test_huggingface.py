@@ -206,10 +206,11 @@ def test_groups_that_no_router_can_have_are_refused(changes: dict[str, Any], sai
         read("deepseek_v3", LATENT, **changes)
 
 
-def test_multi_token_prediction_is_left_out_and_told() -> None:
-    with_mtp = read("deepseek_v3", LATENT, num_nextn_predict_layers=1)
-    assert with_mtp.assumptions == ("multi-token-prediction layers (1) are left out of every number",)
-    assert with_mtp.replace(assumptions=()) == read("deepseek_v3", LATENT, num_nextn_predict_layers=0)
+@pytest.mark.parametrize("key", ["num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules"])
+def test_layers_of_multi_token_prediction_are_read_and_no_part_of_the_others(key: str) -> None:
+    with_mtp = read("deepseek_v3", LATENT, **{key: 1})
+    assert with_mtp.mtp_layers == 1
+    assert with_mtp.replace(mtp_layers=0) == read("deepseek_v3", LATENT)
 
 
 def test_quantized_weights_are_told() -> None:

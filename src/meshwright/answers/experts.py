@@ -31,7 +31,7 @@ class ExpertLayers:
 
     kind: str
     layers: int
-    """Of the whole model."""
+    """Of the whole model, with multi-token prediction."""
     experts: int
     active: int
     """Experts that one token visits."""
@@ -110,7 +110,7 @@ def experts_entry(report: ExpertReport) -> dict[str, Any]:
 
 def _layers(plan: Plan, inputs: Inputs) -> Iterator[ExpertLayers]:
     model, tokens = inputs.model, residual_tokens(plan, inputs)
-    for kind, count in zip(model.layer_kinds, model.layers_per_kind, strict=True):
+    for kind, count in zip(model.layer_kinds, inputs.layers_per_kind, strict=True):
         if not kind.is_moe:
             continue
         experts, rows = routed_experts(kind), routed_rows(plan, inputs, kind, tokens)

@@ -147,6 +147,9 @@ class Model(Spec):
     """`rms`: one weight vector; `layer`: weight and bias."""
     learned_positions: Size = 0
     """Rows of a learned position embedding; 0: rotary or none."""
+    mtp_layers: Annotated[int, Field(ge=0, le=MAX_LAYERS, strict=True)] = 0
+    """Layers of multi-token prediction that it was trained with, behind the others and no part of them; a run that
+    trains them adds `mtp_weights` to the model's."""
     assumptions: tuple[str, ...] = ()
     """What had to be assumed while reading it, for the user's eyes."""
 

@@ -89,6 +89,8 @@ class Runtime(Spec):
     """The recipes that it runs."""
     experts: bool
     """Has models with experts, be every expert whole on every rank."""
+    multi_token_prediction: bool
+    """Trains layers of multi-token prediction, on the stage of the head."""
     rank_order: tuple[Literal["tp", "cp", "ep", "dp", "pp"], ...]
     """Axes, fastest first."""
     weights: Literal["half", "full"]
