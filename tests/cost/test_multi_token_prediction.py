@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,8 @@ from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidSpec
 from meshwright.layout.legality.demands import DEMANDS
 from meshwright.layout.plan import Plan
+from meshwright.layout.stages import chunk_sizes
+from meshwright.search.find import find
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
@@ -26,7 +30,9 @@ from meshwright.specs.runtime import read_runtime
 from meshwright.specs.weights import layer_weights, mtp_weights, parameter_count
 from strategies import latent, llama_8b, question
 
-PIPELINE = Plan(pp=4, dp=4, num_microbatches=16, zero=1)
+PIPELINE = Plan(pp=4, dp=4, num_microbatches=16)
+SAME_SPLIT = replace(PIPELINE, embedding_as_layer=True, head_as_layer=True)
+"""Chunks of 7, 9, 9 and 7 layers, whatever is predicted."""
 
 
 def _asked(layers: int | None, runtime: str = "megatron-core", **job: Any) -> Inputs:
@@ -34,7 +40,7 @@ def _asked(layers: int | None, runtime: str = "megatron-core", **job: Any) -> In
     return question(model, "2x8:h100", runtime, global_batch=64, mtp_layers=layers, **job)
 
 
-def _priced(layers: int, plan: Plan = PIPELINE, **job: Any) -> Estimate:
+def _priced(layers: int, plan: Plan = SAME_SPLIT, **job: Any) -> Estimate:
     return estimate_each([plan], _asked(layers, **job))[0]
 
 
@@ -106,11 +112,11 @@ def test_experts_of_its_layer_count_as_active_alone() -> None:
 def test_it_works_on_the_stage_of_the_head_alone() -> None:
     without, with_it = _priced(0), _priced(1)
     assert [stage.mtp_layers for stage in with_it.stages] == [0, 0, 0, 1]
-    assert [stage.layers for stage in with_it.stages] == [8] * 4
+    assert [stage.layers for stage in with_it.stages] == [7, 9, 9, 7]
     for stage in range(3):
         assert _stage(with_it, stage) == _stage(without, stage)
-    layer, head = _stage(without, 1), _stage(without, 3)
-    once = (head.forward_s - layer.forward_s) + layer.forward_s / 8
+    layer, head = _stage(without, 1).forward_s / 9, _stage(without, 3)
+    once = head.forward_s - 6 * layer
     added = _stage(with_it, 3).forward_s - head.forward_s
     assert once < added < 1.5 * once
     assert with_it.slowest_stage == 3
@@ -140,8 +146,8 @@ def test_its_projection_is_divided_by_tp_and_its_norms_are_not() -> None:
 
 
 def test_states_of_the_last_stage_hold_it() -> None:
-    inputs, plan = _asked(1), Plan(pp=4, dp=4, num_microbatches=16)
-    stages = [estimate_each([plan], each)[0].stages[3] for each in (_asked(0), inputs)]
+    inputs, plan = _asked(1), SAME_SPLIT
+    stages = [_stage(_priced(layers), 3) for layers in (0, 1)]
     layer = sum(weight.elements for weight in layer_weights(inputs.model, inputs.model.layer_kinds[0]))
     added = layer + prediction_parameters(plan, inputs) + end_parameters(plan, inputs).embedding
     assert stages[1].memory.states - stages[0].memory.states == 18 * added
@@ -150,6 +156,7 @@ def test_states_of_the_last_stage_hold_it() -> None:
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_it_keeps_one_micro_batch_of_its_layer_and_the_head_once_more(recompute: str) -> None:
     plan = Plan(tp=2, sp=True, pp=2, vpp=4, dp=4, num_microbatches=16, recompute=recompute, schedule="interleaved")
+    plan = replace(plan, embedding_as_layer=True, head_as_layer=True)
     without, with_it = (_asked(layers, precision="bf16") for layers in (0, 1))
     stages = [estimate_each([plan], each)[0].stages[1].memory for each in (without, with_it)]
     head = [head_memory(plan, each) for each in (without, with_it)]
@@ -161,6 +168,29 @@ def test_it_keeps_one_micro_batch_of_its_layer_and_the_head_once_more(recompute:
     assert head[0].working < head[1].working < 2 * head[0].working
 
 
+@pytest.mark.parametrize(
+    ("chunks", "sizes"),
+    [(4, [16, 16, 16, 13]), (8, [8] * 7 + [5]), (16, [4] * 15 + [1]), (32, [1, *[2] * 30, 0])],
+)
+def test_unequal_chunks_of_deepseek_v3_are_those_of_its_recipes(chunks: int, sizes: list[int]) -> None:
+    """NVIDIA-NeMo/Megatron-Bridge@05d003fb, recipes/deepseek/deepseek_v3.py; over 32, `Et|(tt|)*30mL`."""
+    assert chunk_sizes(61, chunks, mtp_layers=1).tolist() == sizes
+
+
+def test_chunks_hold_every_layer_however_many_are_predicted() -> None:
+    for layers, chunks, predicted in itertools.product((3, 8, 61), (1, 2, 3), (0, 1, 4, 100)):
+        sizes = chunk_sizes(layers, chunks, predicted)
+        assert sizes.sum() == layers
+        assert (sizes >= 0).all()
+
+
+def test_a_search_leaves_room_for_it() -> None:
+    model = llama_8b().replace(mtp_layers=1)
+    found = find(question(model, "4x8:a100", global_batch=64, sequence_length=8192), top=50)
+    pipelines = [estimate for estimate in (*found.best, *found.other_splits) if estimate.plan.pp > 1]
+    assert any(estimate.stages[-1].layers < estimate.stages[0].layers for estimate in pipelines)
+
+
 def test_without_tensor_parallelism_it_sends_nothing() -> None:
     assert prediction_tensor_time(Plan(dp=16), _asked(1)) == (0, 0)
     forward, backward = prediction_tensor_time(Plan(tp=8, sp=True, dp=2), _asked(1))
@@ -169,8 +199,8 @@ def test_without_tensor_parallelism_it_sends_nothing() -> None:
 
 def test_a_launch_names_it_and_leaves_the_overlap_of_exchanges_to_one_layer() -> None:
     demand, overlap = DEMANDS["mtp_layers"], DEMANDS["expert_exchange_overlap"]
-    assert "--mtp-num-layers 2, on the stage of the head; a" in demand.text(PIPELINE, _asked(2))
-    assert "ends in mmL" in demand.text(PIPELINE, _asked(2))
+    assert demand.text(PIPELINE, _asked(2)) == "--mtp-num-layers 2, on the stage of the head"
+    assert "'Et*9|t*9|t*9|t*5mmL', as the last of 4 chunks" in DEMANDS["pipeline_layout"].text(PIPELINE, _asked(2))
     assert "no --mtp-num-layers: the 1 of" in demand.text(Plan(), _asked(0))
     experts = question(latent().replace(mtp_layers=1), "2x8:b200")
     two = experts.replace(job=experts.job.replace(mtp_layers=2))

@@ -34,7 +34,8 @@ def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = Fals
 
     keep_all_stages: False leaves out stages that another one exceeds in everything; the answers are the same.
     """
-    stages = split_stages(inputs.model, plans, schedules.live_chunks, keep_all=keep_all_stages)
+    given, live_chunks = (inputs.model, plans), schedules.live_chunks
+    stages = split_stages(*given, live_chunks, keep_all=keep_all_stages, mtp_layers=inputs.mtp_layers)
     stages = _with_prediction(stages, inputs)
     units = unit_costs(plans, inputs)
     stage_time = _stage_time(stages, units)

@@ -38,24 +38,26 @@ class Stages:
     """Whether the stage holds the final norm and the output head, shape (r,)."""
 
 
-def split_stages(model: Model, plans: Plans, live_chunks: LiveChunks, *, keep_all: bool) -> Stages:
+def split_stages(model: Model, plans: Plans, live_chunks: LiveChunks, *, keep_all: bool, mtp_layers: int = 0) -> Stages:
     """The stages of plans: chunk j of stage r holds block j * pp + r, and blocks are as large as `chunk_sizes` says.
 
-    The embedding and the head may each count as one layer, so that the first and the last block hold one layer fewer.
+    The embedding and the head may each count as one layer, so that the first and the last block hold one layer fewer;
+    where neither does, the last block leaves room for multi-token prediction, whose layers are in no count here.
 
     live_chunks: the schedule's count of kept chunks. keep_all: False drops a stage that an earlier one, or one with
-    more of everything, exceeds in every count; enough for the worst stage, not for a listing.
-    More than 2 pp micro-batches keep no more chunks alive than 2 pp do, so that is where signatures end.
+    more of everything, exceeds in every count; enough for the worst stage, not for a listing. mtp_layers: of
+    multi-token prediction. More than 2 pp micro-batches keep no more chunks alive than 2 pp do, so that is where
+    signatures end.
     Source of the order: Megatron-LM, transformer_block.py, get_num_layers_to_build.
     """
     enough = np.minimum(plans.num_microbatches, 2 * plans.pp)
     ends = plans.embedding_as_layer, plans.head_as_layer
     signatures, index = distinct_rows(plans.pp, plans.vpp, plans.schedule, enough, *ends)
     tables = [
-        _signature(model, tuple(map(int, signature)), live_chunks, keep_all)
+        _signature(model, tuple(map(int, signature)), live_chunks, keep_all, mtp_layers)
         for signature in zip(*signatures, strict=True)
     ]
-    tables = tables or [_signature(model, (1, 1, 0, 1, 0, 0), live_chunks, keep_all)]
+    tables = tables or [_signature(model, (1, 1, 0, 1, 0, 0), live_chunks, keep_all, mtp_layers)]
     heights = np.array([len(table["stage"]) for table in tables])
     joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     offsets, counts = np.cumsum(heights) - heights, heights[index]
@@ -65,16 +67,25 @@ def split_stages(model: Model, plans: Plans, live_chunks: LiveChunks, *, keep_al
     return Stages(plan=plan, start=start, **{name: column[rows] for name, column in joined.items()})
 
 
-def chunk_sizes(layers: int, chunks: int) -> IntColumn:
+def chunk_sizes(layers: int, chunks: int, mtp_layers: int = 0) -> IntColumn:
     """Layers of every chunk of a pipeline, in the order of the model: alike, or some one fewer.
 
     Where layers do not divide, ceil(layers / chunks) each; the ones too many are left out of the last chunk, the first,
     the last but one and so on: the head makes the last stage slower, activations in flight make the first one larger.
+    A layer of multi-token prediction counts as two, itself and its head, as far as the last chunk can give them up:
+    Megatron-Bridge's layouts of DeepSeek-V3 over 4, 8, 16 and 32 chunks.
     layers: to split, those that stand for the ends included; chunks: at most as many; counts. Returns counts.
 
-    >>> chunk_sizes(61, 8).tolist()
-    [7, 8, 8, 8, 8, 8, 7, 7]
+    >>> chunk_sizes(61, 8).tolist(), chunk_sizes(61, 8, mtp_layers=1).tolist()
+    ([7, 8, 8, 8, 8, 8, 7, 7], [8, 8, 8, 8, 8, 8, 8, 5])
     """
+    counted = next(count for count in range(2 * mtp_layers, -1, -1) if _alike(layers + count, chunks)[-1] >= count)
+    sizes = _alike(layers + counted, chunks)
+    sizes[-1] -= counted
+    return sizes
+
+
+def _alike(layers: int, chunks: int) -> IntColumn:
     most = -(-layers // chunks)
     forth, back = np.arange(chunks), np.arange(chunks)[::-1]
     outermost_first = np.lexsort((forth < back, np.minimum(forth, back)))
@@ -84,13 +95,14 @@ def chunk_sizes(layers: int, chunks: int) -> IntColumn:
 
 
 def _signature(
-    model: Model, signature: tuple[int, ...], live_chunks: LiveChunks, keep_all: bool
+    model: Model, signature: tuple[int, ...], live_chunks: LiveChunks, keep_all: bool, mtp_layers: int
 ) -> dict[str, IntColumn | BoolColumn]:
     stages, chunks, schedule, micro_batches, embedding_as_layer, head_as_layer = signature
     stage = np.arange(stages)
     kinds = np.eye(len(model.layer_kinds), dtype=np.int64)[list(model.layer_pattern)]
     kinds = np.pad(kinds, ((embedding_as_layer + 1, head_as_layer), (0, 0))).cumsum(axis=0)
-    ends = np.cumsum(chunk_sizes(len(kinds) - 1, stages * chunks))
+    counted = 0 if embedding_as_layer or head_as_layer else mtp_layers
+    ends = np.cumsum(chunk_sizes(len(kinds) - 1, stages * chunks, counted))
     per_chunk = np.diff(kinds[ends], axis=0, prepend=0).reshape(chunks, stages, -1)
     live = np.asarray(live_chunks(schedule, stage, stages, chunks, micro_batches))
     turn = stages * chunks

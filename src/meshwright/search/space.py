@@ -67,12 +67,14 @@ def _context_degrees(ranks: int, inputs: Inputs) -> list[int]:
 def _ends(pp: int, inputs: Inputs) -> list[tuple[int, int]]:
     """Whether the embedding and the head count as layers: every choice that divides by pp, or none where none does.
 
-    Unequal stages without them are the same as equal ones with them: an end takes the place of the missing layer.
+    Unequal stages without them are the same as equal ones with them: an end takes the place of the missing layer. They
+    alone leave room for multi-token prediction.
     """
     layers = inputs.model.num_layers
     choices = [(0, 0), (1, 0), (0, 1), (1, 1)] if inputs.runtime.counts_ends and pp > 1 else [(0, 0)]
     even = [ends for ends in choices if (layers + sum(ends)) % pp == 0 and layers + sum(ends) >= pp]
-    return even or [(0, 0)]
+    alone = [] if even and not inputs.mtp_layers else [(0, 0)]
+    return list(dict.fromkeys([*alone, *even]))
 
 
 def _around(split: _Split, inputs: Inputs) -> Plans:

@@ -22,30 +22,31 @@ DISPATCHERS = {"all_to_all": "alltoall", "all_gather": "allgather", "fused": "fl
 
 def _unequal_chunks(plan: Plan, inputs: Inputs) -> bool:
     ends = plan.embedding_as_layer + plan.head_as_layer
-    return plan.pp > 1 and not ends and inputs.model.num_layers % (plan.pp * plan.vpp) != 0
+    uneven = inputs.model.num_layers % (plan.pp * plan.vpp) != 0
+    return plan.pp > 1 and not ends and (uneven or inputs.mtp_layers > 0)
 
 
-def layout_string(layers: int, chunks: int) -> str:
+def layout_string(layers: int, chunks: int, mtp_layers: int = 0) -> str:
     """Megatron-LM's `--pipeline-model-parallel-layout` of chunks as `chunk_sizes` makes them.
 
-    E is the embedding, t a transformer layer, L the loss, | the border of a chunk.
+    E is the embedding, t a transformer layer, m one of multi-token prediction, L the loss, | the border of a chunk.
 
-    >>> layout_string(61, 16)
-    'Et*3|(t*4|)*13t*3|t*3L'
+    >>> layout_string(61, 16), layout_string(61, 16, mtp_layers=1)
+    ('Et*3|(t*4|)*13t*3|t*3L', 'Et*4|(t*4|)*14tmL')
     """
-    inner = [f"t*{size}" if size > 1 else "t" for size in chunk_sizes(layers, chunks).tolist()]
+    sizes = chunk_sizes(layers, chunks, mtp_layers).tolist()
+    inner = [f"t*{size}" if size > 1 else "t" * size for size in sizes]
     first, *middle, last = inner
     runs = ((chunk, len(list(run))) for chunk, run in groupby(middle))
     spelled = "".join(f"({chunk}|)*{count}" if count > 2 else f"{chunk}|" * count for chunk, count in runs)
-    return f"E{first}|{spelled}{last}L"
+    return f"E{first}|{spelled}{last}{'m' * mtp_layers}L"
 
 
 def _layout_text(plan: Plan, inputs: Inputs) -> str:
-    layers, chunks = inputs.model.num_layers, plan.pp * plan.vpp
-    return (
-        f"--pipeline-model-parallel-layout '{layout_string(layers, chunks)}', as {layers} layers do not divide by "
-        f"{chunks} chunks"
-    )
+    layers, chunks, predicted = inputs.model.num_layers, plan.pp * plan.vpp, inputs.mtp_layers
+    why = f"the last of {chunks} chunks holds {predicted} of multi-token prediction"
+    why = why if predicted else f"{layers} layers do not divide by {chunks} chunks"
+    return f"--pipeline-model-parallel-layout '{layout_string(layers, chunks, predicted)}', as {why}"
 
 
 def _context(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001

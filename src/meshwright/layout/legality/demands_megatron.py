@@ -127,12 +127,11 @@ def _mtp_layers(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
     return inputs.mtp_layers > 0 or inputs.model.mtp_layers > 0
 
 
-def _mtp_layers_text(plan: Plan, inputs: Inputs) -> str:
+def _mtp_layers_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     layers = inputs.mtp_layers
     if not layers:
         return f"no --mtp-num-layers: the {inputs.model.mtp_layers} of {inputs.model.name} are not trained"
-    spelled = f"; a --pipeline-model-parallel-layout ends in {'m' * layers}L" if plan.pp > 1 else ""
-    return f"--mtp-num-layers {layers}, on the stage of the head{spelled}"
+    return f"--mtp-num-layers {layers}, on the stage of the head"
 
 
 def _head_size(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
