@@ -256,6 +256,22 @@ def test_experts_get_unequal_shares_or_a_capacity() -> None:
     assert planned("plan", *MIXTRAL, "--expert-imbalance", "1.5")["inputs"]["job"]["expert_imbalance"] == 1.5
 
 
+def test_multi_token_prediction_is_trained_as_asked() -> None:
+    deepseek = ("--model", "deepseek-v3", *MIXTRAL[2:], "--pp", "2")
+    usual, none, two = (
+        planned("explain", *deepseek, *more) for more in ((), ("--mtp-layers", "0"), ("--mtp-layers", "2"))
+    )
+    assert [document["inputs"]["job"]["mtp_layers"] for document in (usual, none, two)] == [None, 0, 2]
+    assert [document["plans"][0]["stages"][1]["mtp_layers"] for document in (usual, none, two)] == [1, 0, 2]
+    step = [document["plans"][0]["step_time_s"] for document in (none, usual, two)]
+    assert step == sorted(set(step))
+    assert "+ 2 mtp" in " ".join(asked("explain", *deepseek, "--mtp-layers", "2").out.split())
+    assert (
+        "torchtitan trains no layers"
+        in asked("plan", *deepseek[:-2], "--runtime", "torchtitan", "--mtp-layers", "1").message
+    )
+
+
 def test_explain_shows_experts_and_the_context_exchange() -> None:
     screen = " ".join(asked("explain", *MIXTRAL, "--ep", "8", "--cp", "2").out.split())
     assert "Experts ep 8 inside one node" in screen

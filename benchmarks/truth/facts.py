@@ -119,6 +119,7 @@ JOBS: dict[Said, dict[str, Any]] = {
         "experts drop and pad to a capacity factor of 1 (Megatron-Bridge, apply_moe_token_drop: "
         "`moe_expert_capacity_factor: float = 1.0`)",
     ): {"expert_capacity": 1.0},
+    Said("w/o mtp", "multi-token prediction is not trained"): {"mtp_layers": 0},
 }
 """What a row's notes say of the job beyond its columns."""
 
@@ -137,8 +138,6 @@ LEFT_OUT = (
     Said("cuda_graph_impl=transformer_engine", "CUDA graphs of parts of a layer are priced as none"),
     Said("cpu_offloading", "activations on the host are priced as kept on the accelerator"),
     Said("muon", "the Muon optimizer is priced as Adam"),
-    Said("tml;", "the layer of multi-token prediction is left out"),
-    Said("w/ mtp", "the layer of multi-token prediction is left out"),
     Said("packed", "packed sequences are priced as one sequence of full length"),
     Said("vboost", "higher clocks of the matrix units (vboost) in some runs are left out"),
     Said("async tp", "asynchronous tensor parallelism is priced as the plain one"),

@@ -85,6 +85,7 @@ def _expert_plan(plan: Plan | Plans) -> Any:
     return replace(plan, ep=ep, etp=np.gcd(ranks // ep, 2))
 
 
+LIMITED = Experts(count=64, active=4, ffn_size=512, groups=8, active_groups=2)
 GIVEN: dict[str, Callable[[Case], Any]] = {
     "plan": lambda case: case.plan,
     "inputs": lambda case: case.inputs,
@@ -92,7 +93,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "accelerator": lambda case: case.inputs.cluster.accelerator,
     "cluster": lambda case: case.inputs.cluster,
     "expert_plan": lambda case: _expert_plan(case.plan),
-    "expert_kind": lambda case: _kind(case).replace(feed_forward=Experts(count=64, active=4, ffn_size=512)),
+    "expert_kind": lambda case: _kind(case).replace(feed_forward=LIMITED),
     "peak_flops": lambda case: case.inputs.peak_flops,
     "element_bytes": lambda _: 1.0,
     "number_format": lambda case: "fp8" if case.inputs.cluster.accelerator.kernels.low_precision else "half",
@@ -116,7 +117,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "operation": lambda _: "all_reduce",
     "share": lambda _: 0.7,
     "candidates": lambda _: 64,
-    "experts": lambda _: 64,
+    "experts": lambda _: LIMITED,
     "active": lambda _: 4,
     "groups": lambda _: 8,
     "head_dim": lambda _: 128,

@@ -22,6 +22,7 @@ NARROW = question(dense_model(hidden_size=2880, heads=64, head_dim=64), "8x8:h10
 LATENT = LLAMA.replace(model=latent())
 FUSED = LLAMA.replace(runtime=LLAMA.runtime.replace(cross_entropy="fused"))
 FP16 = LLAMA.replace(job=LLAMA.job.replace(precision="fp16"))
+PREDICTING = LLAMA.replace(model=llama_8b().replace(mtp_layers=1))
 ROUND = LLAMA.replace(model=llama_8b().replace(vocab_size=131072))
 
 Asked = tuple[Inputs, dict[str, object]]
@@ -37,6 +38,7 @@ RAISED_AND_NOT: dict[str, tuple[Asked, Asked, str]] = {
     "expert_exchange_overlap": ((EXPERTS, {"ep": 8, "pp": 4}), (EXPERTS, {"ep": 8, "pp": 4, "vpp": 2}), "need vpp 2"),
     "padded_vocabulary": ((LLAMA, {"tp": 8}), (ROUND, {"tp": 8}), "from 128256 to 129024, a multiple of 128 x tp 8"),
     "expert_tensor_degree": ((EXPERTS, {"tp": 2}), (EXPERTS, {"tp": 2, "etp": 2}), "--expert-tensor-parallel-size 1"),
+    "mtp_layers": ((PREDICTING, {"pp": 2}), (LLAMA, {}), "--mtp-num-layers 1, on the stage of the head"),
     "head_size": ((NARROW, {}), (LLAMA, {}), "--kv-channels 64"),
     "recompute_method": ((LLAMA, {"recompute": "full"}), (LLAMA, {}), "--recompute-num-layers"),
     "pipeline_precision": ((LLAMA, {"pp": 2}), (LLAMA, {}), "pipeline_dtype bf16"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from meshwright.errors import InvalidSpec
 from meshwright.specs.huggingface import from_huggingface
 from meshwright.specs.model import Experts, Mlp, Model
 from meshwright.specs.weights import active_parameter_count, parameter_count
@@ -172,10 +173,44 @@ def test_an_omitted_tie_takes_the_default_of_the_family_and_says_so(family: str,
     assert any(f"tie_word_embeddings is not in the file: {str(tied).lower()}" in told for told in model.assumptions)
 
 
-def test_multi_token_prediction_is_left_out_and_told() -> None:
-    with_mtp = read("deepseek_v3", LATENT, num_nextn_predict_layers=1)
-    assert with_mtp.assumptions == ("multi-token-prediction layers (1) are left out of every number",)
-    assert with_mtp.replace(assumptions=()) == read("deepseek_v3", LATENT, num_nextn_predict_layers=0)
+@pytest.mark.parametrize(
+    ("family", "changes", "groups"),
+    [
+        ("deepseek_v3", {}, (8, 4)),
+        ("deepseek_v3", {"n_group": 4, "topk_group": 2}, (4, 2)),
+        ("kimi_k2", {"n_group": 1, "topk_group": 1}, (1, 1)),
+        ("deepseek_v3", {"n_group": None, "topk_group": None}, (1, 1)),
+        ("deepseek_v2", {"n_group": 4, "topk_group": 2, "topk_method": "group_limited_greedy"}, (4, 2)),
+        ("deepseek_v2", {"n_group": 4, "topk_group": 2, "topk_method": "greedy"}, (1, 1)),
+        ("deepseek_v2", {}, (1, 1)),
+    ],
+)
+def test_a_router_of_deepseek_limits_a_token_to_groups(
+    family: str, changes: dict[str, Any], groups: tuple[int, int]
+) -> None:
+    block = read(family, LATENT, **changes).layer_kinds[1].feed_forward
+    assert isinstance(block, Experts)
+    assert (block.groups, block.active_groups) == groups
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"n_group": 3}, "n_group: must divide n_routed_experts 8"),
+        ({"n_group": 2, "topk_group": 3}, "topk_group: cannot exceed n_group 2"),
+        ({"topk_group": 1}, "active 2 experts per token cannot exceed the 1 of 1 groups"),
+    ],
+)
+def test_groups_that_no_router_can_have_are_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidSpec, match=said):
+        read("deepseek_v3", LATENT, **changes)
+
+
+@pytest.mark.parametrize("key", ["num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules"])
+def test_layers_of_multi_token_prediction_are_read_and_no_part_of_the_others(key: str) -> None:
+    with_mtp = read("deepseek_v3", LATENT, **{key: 1})
+    assert with_mtp.mtp_layers == 1
+    assert with_mtp.replace(mtp_layers=0) == read("deepseek_v3", LATENT)
 
 
 def test_quantized_weights_are_told() -> None:

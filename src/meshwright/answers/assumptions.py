@@ -21,6 +21,7 @@ def assumptions(inputs: Inputs) -> list[str]:
     site = [] if inputs.cluster.site_derate > 1 else ["kernels run at their published speed (site_derate 1)"]
     return [
         *inputs.model.assumptions,
+        *_prediction(inputs),
         *inputs.job.assumptions,
         *job,
         *inputs.cluster.assumptions,
@@ -32,6 +33,15 @@ def assumptions(inputs: Inputs) -> list[str]:
         *runtime.assumed,
         *(f"replaced for this question, whatever is said above: {behaviour}" for behaviour in runtime.replaced),
     ]
+
+
+def _prediction(inputs: Inputs) -> list[str]:
+    trained, known = inputs.mtp_layers, inputs.model.mtp_layers
+    if trained:
+        which = "as the model has" if inputs.job.mtp_layers is None else "as the job asks for"
+        return [f"multi-token prediction is trained, {which}: {trained} more layers on the stage of the head"]
+    why = "as the job asks for" if inputs.job.mtp_layers == 0 else f"as {inputs.runtime.id} trains none"
+    return [f"multi-token prediction ({known} layers) is left out of every number, {why}"] if known else []
 
 
 def _formats(inputs: Inputs) -> str:

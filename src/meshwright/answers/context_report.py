@@ -45,7 +45,7 @@ def context_layers(plan: Plan, inputs: Inputs) -> Iterator[ContextLayers]:
         return
     overlap = inputs.runtime.overlap.replace(context=0.0)
     alone = inputs.replace(runtime=inputs.runtime.replace(overlap=overlap))
-    for kind, count in zip(inputs.model.layer_kinds, inputs.model.layers_per_kind, strict=True):
+    for kind, count in zip(inputs.model.layer_kinds, inputs.layers_per_kind, strict=True):
         sent = context_traffic(plan, inputs, kind)
         whole, exposed = _time(plan, alone, kind), _time(plan, inputs, kind)
         yield ContextLayers(

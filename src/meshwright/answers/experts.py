@@ -11,7 +11,6 @@ from meshwright.cost.comms.exchanged import exchange_traffic
 from meshwright.cost.comms.experts import expert_exchange_time, exposed_exchange_time
 from meshwright.cost.comms.group import Group, expert_set_group
 from meshwright.cost.compute.layer import layer_time
-from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.expert_rows import routed_experts, routed_rows
 from meshwright.cost.shard import residual_tokens
@@ -32,7 +31,7 @@ class ExpertLayers:
 
     kind: str
     layers: int
-    """Of the whole model."""
+    """Of the whole model, with multi-token prediction."""
     experts: int
     active: int
     """Experts that one token visits."""
@@ -43,7 +42,8 @@ class ExpertLayers:
     """That all experts of one rank compute, on average."""
     busiest_rows: float
     sent_bytes: dict[str, float]
-    """By link: what one rank sends in a dispatch, on average; a combine sends as much back."""
+    """By link: what one rank sends in a dispatch of forward, on average; a combine sends as many elements back, each of
+    2 bytes."""
     dispatch_s: float
     combine_s: float
 
@@ -110,11 +110,11 @@ def experts_entry(report: ExpertReport) -> dict[str, Any]:
 
 def _layers(plan: Plan, inputs: Inputs) -> Iterator[ExpertLayers]:
     model, tokens = inputs.model, residual_tokens(plan, inputs)
-    for kind, count in zip(model.layer_kinds, model.layers_per_kind, strict=True):
+    for kind, count in zip(model.layer_kinds, inputs.layers_per_kind, strict=True):
         if not kind.is_moe:
             continue
         experts, rows = routed_experts(kind), routed_rows(plan, inputs, kind, tokens)
-        exchange = expert_exchange_time(plan, inputs, kind, tokens, HALF_BYTES)
+        exchange = expert_exchange_time(plan, inputs, kind, tokens, inputs.dispatch_bytes[0])
         yield ExpertLayers(
             kind=kind.name,
             layers=count,

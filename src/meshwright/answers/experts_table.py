@@ -11,6 +11,7 @@ from meshwright.answers.experts import ExpertLayers, ExpertReport
 from meshwright.answers.placed import placement_words, sent_words
 from meshwright.answers.screen import STYLES
 from meshwright.cost.comms.group import expert_group, expert_tensor_group
+from meshwright.cost.element import HALF_BYTES
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
 from meshwright.units import GIB, format_seconds
@@ -22,7 +23,7 @@ def experts_section(report: ExpertReport, plan: Plan, inputs: Inputs) -> Rendera
     placed = [placement_words(name, group, inputs.cluster) for name, group in groups.items()]
     lines: list[RenderableType] = [Text("Experts", style="bold"), Text("; ".join([*placed, _replicas(report)]))]
     for layers in report.layers:
-        lines += _layer_lines(layers, report)
+        lines += _layer_lines(layers, report, inputs)
     if report.exchanged_s:
         lines.append(
             Text(
@@ -37,7 +38,7 @@ def _replicas(report: ExpertReport) -> str:
     return f"{report.replicas} replicas of every expert" if report.replicas > 1 else "no replicas"
 
 
-def _layer_lines(layers: ExpertLayers, report: ExpertReport) -> list[RenderableType]:
+def _layer_lines(layers: ExpertLayers, report: ExpertReport, inputs: Inputs) -> list[RenderableType]:
     busiest = f", {layers.busiest_rows:,.0f} on the busiest rank" if layers.busiest_rows > layers.rows else ""
     told = (
         f"{layers.layers} layers ({layers.kind}): a rank holds {layers.experts_per_rank} of {layers.experts} experts; "
@@ -46,9 +47,11 @@ def _layer_lines(layers: ExpertLayers, report: ExpertReport) -> list[RenderableT
     )
     if not layers.dispatch_s:
         return [Text(told)]
+    wider = HALF_BYTES / inputs.dispatch_bytes[0]
+    back = "as much" if wider == 1 else f"{wider:.2f} times as much"
     sent = (
         f"In one dispatch ({report.dispatcher.replace('_', '-')}) a rank sends {sent_words(layers.sent_bytes)} in "
-        f"{format_seconds(layers.dispatch_s)}, and in one combine as much in {format_seconds(layers.combine_s)}"
+        f"{format_seconds(layers.dispatch_s)}, and in one combine {back} in {format_seconds(layers.combine_s)}"
     )
     return [Text(told), Text(sent)]
 

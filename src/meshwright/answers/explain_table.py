@@ -53,7 +53,8 @@ def stage_table(estimate: Estimate) -> Group:
     for name in ("in flight", "states", "activations", "device GiB", "forward", "backward"):
         table.add_column(name, justify="right", no_wrap=True)
     for stage in estimate.stages:
-        ends = [name for name, held in (("embedding", stage.embedding), ("head", stage.head)) if held]
+        held = (("embedding", stage.embedding), (f"{stage.mtp_layers} mtp", stage.mtp_layers), ("head", stage.head))
+        ends = [name for name, there in held if there]
         table.add_row(
             str(stage.stage),
             " + ".join([str(stage.layers), *ends]),

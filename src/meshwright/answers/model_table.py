@@ -115,6 +115,8 @@ def _architecture_table(model: Model) -> Table:
     table.add_row("positions", f"{model.learned_positions} learned" if model.learned_positions else "rotary or none")
     for kind, count in zip(model.layer_kinds, model.layers_per_kind, strict=True):
         table.add_row(f"{count} x {kind.name}", _describe(kind))
+    if model.mtp_layers:
+        table.add_row(f"{model.mtp_layers} x prediction", "multi-token prediction, no part of these parameters")
     return table
 
 

@@ -20,6 +20,7 @@ from meshwright.cli.options import (
     GlobalBatchTokens,
     Gradients,
     LengthIfAny,
+    MtpLayers,
     Precision,
     RuntimeName,
     TextOnly,
@@ -51,6 +52,7 @@ def _one_plan(
     behaviours: Behaviours = None,
     expert_imbalance: ExpertImbalance = None,
     expert_capacity: ExpertCapacity = None,
+    mtp_layers: MtpLayers = None,
     tp: Degree = 1,
     sp: Annotated[bool | None, typer.Option(help="default: on where tp > 1 and the runtime has it")] = None,
     cp: Degree = 1,
@@ -102,7 +104,7 @@ def _one_plan(
         )
     batch, experts = (global_batch, global_batch_tokens), (expert_imbalance, expert_capacity)
     job = (seq_len, batch, precision, gradients, tokens)
-    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts)
+    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts, mtp_layers)
     return inputs, plan_of(
         inputs,
         tp=tp,

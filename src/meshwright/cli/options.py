@@ -84,6 +84,10 @@ ExpertCapacity = Annotated[
         parser=ratio, metavar="RATIO", help="rows of every expert over the mean, dropped and padded; default: no limit"
     ),
 ]
+MtpLayers = Annotated[
+    int | None,
+    typer.Option(min=0, help="layers of multi-token prediction to train; default: the model's, if the runtime can"),
+]
 TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal model, the language model alone")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a screen")]
 Degree = Annotated[int, typer.Option(min=1)]
@@ -101,6 +105,7 @@ def inputs_of(
     text_only: bool,
     behaviours: list[str] | None,
     experts: tuple[float | None, float | None],
+    mtp_layers: int | None,
 ) -> Inputs:
     """The question that the options ask; batch: in sequences, in tokens; experts: their imbalance, their capacity."""
     from meshwright.answers.ask import given
@@ -118,6 +123,7 @@ def inputs_of(
         tokens=tokens,
         expert_imbalance=imbalance,
         expert_capacity=capacity,
+        mtp_layers=mtp_layers,
     )
     wanted = with_behaviours(read_runtime(runtime), behaviours) if behaviours else runtime
     return given(read_model(model, text_only=text_only), cluster, job, wanted)

@@ -18,6 +18,7 @@ from meshwright.cli.options import (
     Gradients,
     LengthIfAny,
     ModelName,
+    MtpLayers,
     Precision,
     RuntimeName,
     SequenceLength,
@@ -45,6 +46,7 @@ def plan(
     behaviours: Behaviours = None,
     expert_imbalance: ExpertImbalance = None,
     expert_capacity: ExpertCapacity = None,
+    mtp_layers: MtpLayers = None,
     top: Annotated[int, typer.Option(parser=positive, metavar="COUNT", help="how many plans to show")] = 5,
     text_only: TextOnly = False,
     as_json: AsJson = False,
@@ -59,10 +61,10 @@ def plan(
     batch, experts = (global_batch, global_batch_tokens), (expert_imbalance, expert_capacity)
     job = (seq_len, batch, precision, gradients, tokens)
     if runtime == "all":
-        each = inputs_of(model, cluster, *job, "megatron-core", text_only, None, experts)
+        each = inputs_of(model, cluster, *job, "megatron-core", text_only, None, experts, mtp_layers)
         _show_each(each, behaviours or [], top, as_json)
         return
-    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts)
+    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts, mtp_layers)
     with shown_progress() as progress:
         found = find(inputs, top=top, progress=progress)
         if not found.best:
@@ -93,6 +95,7 @@ def limits(
     behaviours: Behaviours = None,
     expert_imbalance: ExpertImbalance = None,
     expert_capacity: ExpertCapacity = None,
+    mtp_layers: MtpLayers = None,
     text_only: TextOnly = False,
     as_json: AsJson = False,
 ) -> None:
@@ -104,7 +107,7 @@ def limits(
 
     batch, experts = (global_batch, global_batch_tokens), (expert_imbalance, expert_capacity)
     job = (ASSUMED_LENGTH if seq_len is None else seq_len, batch, precision, gradients, tokens)
-    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts)
+    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts, mtp_layers)
     if seq_len is None:
         told = f"no --seq-len is given: sequences of {ASSUMED_LENGTH} are asked about"
         inputs = inputs.replace(job=inputs.job.replace(assumptions=(*inputs.job.assumptions, told)))

@@ -46,6 +46,8 @@ class StageEstimate:
     stage: int
     """Pipeline rank, 0 first."""
     layers: int
+    """Those of multi-token prediction apart."""
+    mtp_layers: int
     embedding: bool
     head: bool
     live_micro_batches: int
@@ -68,7 +70,7 @@ class Estimate:
     """Seconds of compute on the slowest stage by kind; they add up to `time.compute_s`."""
     tokens_per_s_per_gpu: float
     mfu: float
-    """Model FLOPs (causal attention counted half) over the dense peak."""
+    """Model FLOPs (causal attention counted half, multi-token prediction counted) over the dense peak."""
     verdict: Verdict
     """Whether the worst stage fits."""
     eighty_percent_usage: float
@@ -99,6 +101,7 @@ class Estimates:
     inputs: Inputs
     plans: Plans
     stages: Stages
+    """With the layers of multi-token prediction."""
     time: Waterfall
     compute: Work
     """Seconds of compute on the slowest stage by kind, shape (n,); they add up to `compute_s`."""
@@ -123,7 +126,7 @@ class Estimates:
 
     @cached_property
     def mfu(self) -> FloatColumn:
-        """Model FLOPs (causal attention counted half) over the dense peak of all accelerators, shape (n,)."""
+        """Model FLOPs, as `model_flops_per_step` counts them, over the dense peak of all accelerators, shape (n,)."""
         peak = self.inputs.peak_flops * self.inputs.cluster.num_gpus
         share: FloatColumn = np.asarray(model_flops_per_step(self.inputs) / self.step_time_s / peak)
         return share
@@ -163,9 +166,11 @@ class Estimates:
 
     def _stage(self, index: int) -> StageEstimate:
         stages, memory = self.stages, self.memory.rows(index)
+        predicted = self.inputs.mtp_layers * int(stages.head[index])
         return StageEstimate(
             stage=int(stages.stage[index]),
-            layers=int(stages.layers[index].sum()),
+            layers=int(stages.layers[index].sum()) - predicted,
+            mtp_layers=predicted,
             embedding=bool(stages.embedding[index]),
             head=bool(stages.head[index]),
             live_micro_batches=int(stages.live_micro_batches[index]),

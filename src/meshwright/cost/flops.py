@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from meshwright.cost.compute.attention import attended_pairs
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.weights import active_parameter_count, parameters_by_part
+from meshwright.specs.model import Model
+from meshwright.specs.weights import active_parameter_count, layer_weights, mtp_weights, parameters_by_part
 
 
 def model_flops_per_step(inputs: Inputs) -> float:
@@ -12,17 +13,27 @@ def model_flops_per_step(inputs: Inputs) -> float:
 
     6 FLOP per token and matrix parameter that the token passes through (the embedding look-up and positions are no
     product, a tied head is one), and 6 (d_qk + d_v) FLOP per head and attended query-key pair, causal pairs counted
-    once (s^2 / 2), sliding windows respected. Returns FLOP. Source: Narayanan et al., arXiv:2104.04473, equation 3,
-    with the causal half stated; PaLM, arXiv:2204.02311, appendix B, for MFU.
+    once (s^2 / 2), sliding windows respected. Layers of multi-token prediction that are trained count, each with its
+    projection and the head once more. Returns FLOP. Source: Narayanan et al., arXiv:2104.04473, equation 3, with the
+    causal half stated; PaLM, arXiv:2204.02311, appendix B, for MFU; Megatron-LM, training.py,
+    num_floating_point_operations, for multi-token prediction.
     """
     model, job = inputs.model, inputs.job
     parts = parameters_by_part(model)
     looked_up = parts["embedding"] + parts.get("positions", 0) + parts["norms"]
     head = model.vocab_size * model.hidden_size if model.tied_embeddings else 0
-    products = 6.0 * (active_parameter_count(model) - looked_up + head) * job.tokens_per_step
+    passed = active_parameter_count(model) - looked_up + head + inputs.mtp_layers * _predicted(model)
+    products = 6.0 * passed * job.tokens_per_step
     scores = 0.0
-    for kind, count in zip(model.layer_kinds, model.layers_per_kind, strict=True):
+    for kind, count in zip(model.layer_kinds, inputs.layers_per_kind, strict=True):
         attention = kind.attention
         width = attention.head_dim + attention.value_head_dim
         scores += 6.0 * count * attention.heads * width * attended_pairs(job.sequence_length, attention.window)
     return products + scores * job.global_batch
+
+
+def _predicted(model: Model) -> int:
+    """Matrix parameters that a token passes through in one layer of multi-token prediction, the head's among them."""
+    weights = (*layer_weights(model, model.layer_kinds[model.layer_pattern[-1]]), *mtp_weights(model))
+    passed = (each.elements if each.active is None else each.active for each in weights if each.part != "norms")
+    return sum(passed) + model.vocab_size * model.hidden_size

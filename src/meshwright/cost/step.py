@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -34,6 +35,7 @@ def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = Fals
     keep_all_stages: False leaves out stages that another one exceeds in everything; the answers are the same.
     """
     stages = split_stages(inputs, plans, schedules.live_chunks, keep_all=keep_all_stages)
+    stages = _with_prediction(stages, inputs)
     units = unit_costs(plans, inputs)
     stage_time = _stage_time(stages, units)
     parameters = stage_parameters(plans, stages, units, inputs)
@@ -60,6 +62,17 @@ def estimate_each(plans: Iterable[Plan], inputs: Inputs) -> tuple[Estimate, ...]
     return tuple(estimates[row] for row in range(len(estimates)))
 
 
+def _with_prediction(stages: Stages, inputs: Inputs) -> Stages:
+    """The stages with the layers of multi-token prediction on those of the head, in their last chunk.
+
+    A last chunk works backward as soon as it has worked forward: it keeps one micro-batch.
+    Source: Megatron-LM, multi_token_prediction.py, get_mtp_num_layers_to_build.
+    """
+    added = np.zeros_like(stages.layers)
+    added[:, inputs.model.layer_pattern[-1]] = inputs.mtp_layers * stages.head
+    return replace(stages, layers=stages.layers + added, live_layers=stages.live_layers + added)
+
+
 def _stage_time(stages: Stages, units: Units) -> UnitTime:
     time = units.embedding.rows(stages.plan).scaled(stages.embedding)
     time = time.plus(units.head.rows(stages.plan).scaled(stages.head))
@@ -80,7 +93,7 @@ def _waterfall(
     """Step time seen from the slowest stage: m micro-batches of it, what the others add, and what comes once a step."""
     work, count = stage_time.rows(slowest), plans.num_microbatches
     whole_model = units.embedding.total + units.head.total
-    for layers, layer in zip(inputs.model.layers_per_kind, units.layers, strict=True):
+    for layers, layer in zip(inputs.layers_per_kind, units.layers, strict=True):
         whole_model = whole_model + layers * layer.total
     rows = plans.take(stages.plan)
     updates = np.maximum.reduceat(optimizer_time(rows, inputs, *parameters), stages.start)

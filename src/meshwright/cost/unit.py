@@ -10,9 +10,11 @@ import numpy as np
 from meshwright.arrays import Floats, IntColumn, Ints, Numbers
 from meshwright.cost.comms.context import context_time
 from meshwright.cost.comms.experts import exposed_exchange_time
+from meshwright.cost.comms.prediction import prediction_tensor_time
 from meshwright.cost.comms.tensor import TensorTime, embedding_tensor_time, head_tensor_time, layer_tensor_time
 from meshwright.cost.compute.ends import EndTime, embedding_time, head_time
 from meshwright.cost.compute.layer import layer_time
+from meshwright.cost.compute.prediction import prediction_time
 from meshwright.cost.compute.work import Work
 from meshwright.cost.memory.activations import LayerMemory, layer_memory
 from meshwright.cost.memory.ends import head_memory, token_bytes
@@ -92,6 +94,7 @@ class Units(NamedTuple):
     """Per layer kind."""
     embedding: UnitTime
     head: UnitTime
+    """With those of multi-token prediction, and what it computes ahead of its transformer layers."""
     layer_parameters: tuple[Ints, ...]
     """Per layer kind, on one rank, without routed experts."""
     expert_parameters: tuple[Ints, ...]
@@ -118,10 +121,14 @@ def unit_costs(plans: Plans, inputs: Inputs) -> Units:
 def _price(shapes: Plans, inputs: Inputs) -> Units:
     kinds = inputs.model.layer_kinds
     embedding, head = embedding_time(shapes, inputs), head_time(shapes, inputs)
+    ending = _end(head, head_tensor_time(shapes, inputs, head))
+    if inputs.mtp_layers:
+        ahead = _end(prediction_time(shapes, inputs), prediction_tensor_time(shapes, inputs))
+        ending = ending.plus(ahead.plus(ending).scaled(inputs.mtp_layers))
     return Units(
         layers=tuple(_layer(shapes, inputs, kind) for kind in kinds),
         embedding=_end(embedding, embedding_tensor_time(shapes, inputs)),
-        head=_end(head, head_tensor_time(shapes, inputs, head)),
+        head=ending,
         layer_parameters=tuple(layer_parameters(shapes, inputs, kind) for kind in kinds),
         expert_parameters=tuple(expert_parameters(shapes, inputs, kind) for kind in kinds),
         layer_memory=tuple(layer_memory(shapes, inputs, kind) for kind in kinds),

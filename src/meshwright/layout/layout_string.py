@@ -16,17 +16,17 @@ _REPEATED = re.compile(r"(\(([^()]*)\)|[EtmL|])(?:\*(\d{1,4}))?")
 _LONGEST = 1 << 16
 
 
-def layout_string(sizes: Sequence[int]) -> str:
-    """The layout of chunks with these numbers of layers, two or more.
+def layout_string(sizes: Sequence[int], mtp_layers: int = 0) -> str:
+    """The layout of chunks with these numbers of layers, two or more, and layers of multi-token prediction in the last.
 
-    >>> layout_string([3, *[4] * 13, 3, 3])
-    'Et*3|(t*4|)*13t*3|t*3L'
+    >>> layout_string([3, *[4] * 13, 3, 3]), layout_string([4, *[4] * 14, 1], mtp_layers=1)
+    ('Et*3|(t*4|)*13t*3|t*3L', 'Et*4|(t*4|)*14tmL')
     """
     inner = [("", "t")[size] if size < 2 else f"t*{size}" for size in sizes]
     first, *middle, last = inner
     runs = ((chunk, len(list(run))) for chunk, run in groupby(middle))
     spelled = "".join(f"({chunk}|)*{count}" if count > 2 else f"{chunk}|" * count for chunk, count in runs)
-    return f"E{first}|{spelled}{last}L"
+    return f"E{first}|{spelled}{last}{'m' * mtp_layers}L"
 
 
 def read_layout_string(given: str) -> tuple[int, ...]:

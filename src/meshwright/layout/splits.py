@@ -23,12 +23,13 @@ class Pipeline(NamedTuple):
     chunk_layers: tuple[int, ...] = ()
 
 
-def layers_of_chunks(model: Model, rule: str, pipeline: Pipeline) -> IntColumn:
+def layers_of_chunks(model: Model, rule: str, pipeline: Pipeline, mtp_layers: int = 0) -> IntColumn:
     """Layers of every chunk in the order of the model: what the plan spells out, else as the runtime splits.
 
     rule: `Runtime.stage_split`; where a plan names the layers of the first or the last rank, the ranks between share
     the others alike, and every rank its own over its chunks (Megatron-LM, transformer_block.py,
-    get_num_layers_to_build). Returns counts, shape (pp x vpp,).
+    get_num_layers_to_build). mtp_layers: of multi-token prediction, for which `outer_fewer` leaves room unless an end
+    counts as a layer. Returns counts, shape (pp x vpp,).
     """
     if pipeline.chunk_layers:
         return np.array(pipeline.chunk_layers)
@@ -40,21 +41,35 @@ def layers_of_chunks(model: Model, rule: str, pipeline: Pipeline) -> IntColumn:
         return crossing(*_matrix_products(model), chunks)
     if rule in ("balanced_layers", "balanced_parameters"):
         return balanced(*(_parameters(model) if rule == "balanced_parameters" else _layers(model)), chunks)
-    split = {"front": lambda: front(counted, chunks), "back": lambda: back(counted, pipeline.pp, pipeline.vpp)}
-    sizes = split.get(rule, lambda: outer_fewer(counted, chunks))()
+    if rule == "front":
+        sizes = front(counted, chunks)
+    elif rule == "back":
+        sizes = back(counted, pipeline.pp, pipeline.vpp)
+    else:
+        sizes = outer_fewer(counted, chunks, 0 if any(ends) else mtp_layers)
     sizes[[0, -1]] -= ends
     return sizes
 
 
-def outer_fewer(layers: int, chunks: int) -> IntColumn:
+def outer_fewer(layers: int, chunks: int, mtp_layers: int = 0) -> IntColumn:
     """Alike, or some one fewer: the ones too many are left out of the last chunk, the first, the last but one and so
-    on, as the head makes the last stage slower, and activations in flight make the first one larger.
+    on, as the head makes the last stage slower, and activations in flight make the first one larger. A layer of
+    multi-token prediction counts as two, itself and its head, as far as the last chunk can give them up: the layouts of
+    DeepSeek-V3 over 4, 8, 16 and 32 chunks in Megatron-Bridge.
 
-    layers: to split, those that stand for the ends included; chunks: at most as many; counts. Returns counts.
+    layers: to split, those that stand for the ends included; chunks: at most as many; mtp_layers: of multi-token
+    prediction; counts. Returns counts.
 
-    >>> outer_fewer(61, 8).tolist()
-    [7, 8, 8, 8, 8, 8, 7, 7]
+    >>> outer_fewer(61, 8).tolist(), outer_fewer(61, 8, mtp_layers=1).tolist()
+    ([7, 8, 8, 8, 8, 8, 7, 7], [8, 8, 8, 8, 8, 8, 8, 5])
     """
+    counted = next(count for count in range(2 * mtp_layers, -1, -1) if _alike(layers + count, chunks)[-1] >= count)
+    sizes = _alike(layers + counted, chunks)
+    sizes[-1] -= counted
+    return sizes
+
+
+def _alike(layers: int, chunks: int) -> IntColumn:
     most = -(-layers // chunks)
     forth, back = np.arange(chunks), np.arange(chunks)[::-1]
     outermost_first = np.lexsort((forth < back, np.minimum(forth, back)))

@@ -42,6 +42,7 @@ class Stages:
 def split_stages(inputs: Inputs, plans: Plans, live_chunks: LiveChunks, *, keep_all: bool) -> Stages:
     """The stages of plans: chunk j of stage r holds block j * pp + r, and blocks are as large as `splits` says.
 
+    Layers of multi-token prediction are in no count here.
     live_chunks: the schedule's count of kept chunks. keep_all: False drops a stage that an earlier one, or one with
     more of everything, exceeds in every count; enough for the worst stage, not for a listing.
     Beyond 2 pp micro-batches, or one group of them, more keep no more chunks alive: that is where signatures end.
@@ -90,7 +91,7 @@ def _signature(
     stage = np.arange(stages)
     kinds = np.eye(len(model.layer_kinds), dtype=np.int64)[list(model.layer_pattern)]
     kinds = np.pad(kinds, ((1, 0), (0, 0))).cumsum(axis=0)
-    ends = np.cumsum(layers_of_chunks(model, inputs.runtime.stage_split, pipeline))
+    ends = np.cumsum(layers_of_chunks(model, inputs.runtime.stage_split, pipeline, inputs.mtp_layers))
     per_chunk = np.diff(kinds[ends], axis=0, prepend=0).reshape(chunks, stages, -1)
     live = np.asarray(live_chunks(schedule, stage, stages, chunks, micro_batches, group))
     turn = group * chunks

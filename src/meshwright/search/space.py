@@ -69,7 +69,8 @@ def _ends(pp: int, inputs: Inputs) -> list[tuple[int, int]]:
     """Whether the embedding and the head count as layers: every choice that the runtime has; where they take the place
     of missing layers, those that divide by pp, or none where none does.
 
-    Of such a runtime, unequal stages without them are the same as equal ones with them.
+    Of such a runtime, unequal stages without them are the same as equal ones with them. They alone leave room for
+    multi-token prediction.
     """
     runtime, layers = inputs.runtime, inputs.model.num_layers
     counts = [int(counts) for counts in runtime.ends_as_layers] if pp > 1 else [0]
@@ -77,7 +78,8 @@ def _ends(pp: int, inputs: Inputs) -> list[tuple[int, int]]:
     if runtime.stage_split == "front":
         return choices
     even = [ends for ends in choices if (layers + sum(ends)) % pp == 0 and layers + sum(ends) >= pp]
-    return even or [(0, 0)]
+    alone = [] if even and not inputs.mtp_layers else [(0, 0)]
+    return list(dict.fromkeys([*alone, *even]))
 
 
 def _around(split: _Split, inputs: Inputs) -> Plans:

@@ -12,7 +12,7 @@ from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
-from meshwright.specs.precision import Precision, read_precision
+from meshwright.specs.precision import HALF_BYTES, Precision, read_precision
 from meshwright.specs.runtime import Runtime
 from meshwright.specs.weights import parameter_count
 from meshwright.units import format_count
@@ -51,9 +51,35 @@ class Inputs(Spec):
         """Bytes per parameter of what data-parallel ranks sum, and of the gradient buffer of half weights."""
         return {"fp32": 4, "half": 2, None: self.runtime.gradient_bytes}[self.job.gradients]
 
+    @property
+    def dispatch_bytes(self) -> tuple[float, float]:
+        """Bytes of a dispatched element with its share of scales: of tokens in forward, of gradients in backward.
+
+        2, or the width of an 8-bit recipe's operands where the runtime dispatches them.
+        """
+        narrow = self.recipe.operand_bytes if self.recipe.number_format == "fp8" else HALF_BYTES
+        quantised = {"none": 0, "forward": 1, "both": 2}[self.runtime.quantised_dispatch]
+        return narrow if quantised > 0 else HALF_BYTES, narrow if quantised > 1 else HALF_BYTES
+
+    @property
+    def mtp_layers(self) -> int:
+        """Layers of multi-token prediction that are trained: the job's, else the model's where the runtime has them."""
+        usual = self.model.mtp_layers if self.runtime.multi_token_prediction else 0
+        return usual if self.job.mtp_layers is None else self.job.mtp_layers
+
+    @property
+    def layers_per_kind(self) -> tuple[int, ...]:
+        """Layers of each kind that are trained, those of multi-token prediction among them: they are of the last one's.
+
+        Source: Megatron-LM, gpt_layer_specs.py, get_gpt_mtp_block_spec.
+        """
+        last = self.model.layer_pattern[-1]
+        counts = enumerate(self.model.layers_per_kind)
+        return tuple(count + (self.mtp_layers if kind == last else 0) for kind, count in counts)
+
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        faults = [*self._precision(), *self._positions(), *self._experts(), *self._size()]
+        faults = [*self._precision(), *self._positions(), *self._experts(), *self._prediction(), *self._size()]
         if faults:
             raise InvalidSpec(self.called, faults)
         return self
@@ -84,6 +110,11 @@ class Inputs(Spec):
         for name in (name for name, changed in given.items() if changed and not self.model.is_moe):
             value = getattr(self.job, name)
             yield Fault(f"job.{name}", f"is {value:g}, but {self.model.name} has no experts; leave it out")
+
+    def _prediction(self) -> Iterator[Fault]:
+        if self.job.mtp_layers and not self.runtime.multi_token_prediction:
+            what = f"is {self.job.mtp_layers}, but {self.runtime.id} trains no layers of multi-token prediction"
+            yield Fault("job.mtp_layers", f"{what}; leave it out")
 
     def _size(self) -> Iterator[Fault]:
         count = parameter_count(self.model)

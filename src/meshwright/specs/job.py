@@ -17,6 +17,8 @@ PRECISIONS: tuple[PrecisionName, ...] = get_args(PrecisionName)
 MAX_COUNT = 10**9
 """Tokens in a sequence, or sequences in a batch: more than anybody trains with."""
 MAX_TOKENS_PER_STEP = 10**12
+MAX_MTP_LAYERS = 100
+"""Of multi-token prediction; published models have 1 to 7."""
 Count = Annotated[int, Field(gt=0, le=MAX_COUNT, strict=True)]
 
 
@@ -40,6 +42,8 @@ class Job(Spec):
     expert_capacity: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Every expert takes this times the mean of its tokens from each rank: more are dropped, fewer are padded. None:
     all are taken."""
+    mtp_layers: Annotated[int, Field(ge=0, le=MAX_MTP_LAYERS, strict=True)] | None = None
+    """Layers of multi-token prediction to train; None: as many as the model has, where the runtime trains them."""
     tokens: Annotated[int, Field(gt=0, le=10**18, strict=True)] | None = None
     """Tokens to train on in all; None: not given."""
     assumptions: tuple[str, ...] = ()
@@ -97,6 +101,7 @@ def job_of(
     tokens: str | None = None,
     expert_imbalance: float | None = None,
     expert_capacity: float | None = None,
+    mtp_layers: int | None = None,
 ) -> Job:
     """A job from what a user writes: the batch in sequences or in tokens, counts with `k`, `M`, `B`, `T`.
 
@@ -124,5 +129,6 @@ def job_of(
         tokens=None if tokens is None else parse_count(tokens),
         expert_imbalance=1.0 if expert_imbalance is None else expert_imbalance,
         expert_capacity=expert_capacity,
+        mtp_layers=mtp_layers,
         assumptions=assumed,
     )

@@ -80,6 +80,10 @@ class Experts(Spec):
     """Routed experts."""
     active: PositiveInt
     """Routed experts that each token visits (top-k)."""
+    groups: PositiveInt = 1
+    """Equal groups of neighbouring routed experts of which a token is limited to some (node-limited routing)."""
+    active_groups: PositiveInt = 1
+    """Groups in which the experts of one token lie; as many as `groups`: it is not limited."""
     ffn_size: PositiveInt
     """FFN size of one routed expert."""
     gated: Flag = True
@@ -96,6 +100,15 @@ class Experts(Spec):
     def _top_k(self) -> Self:
         if self.active > self.count:
             raise ValueError(f"active {self.active} experts per token cannot exceed count {self.count}")
+        if self.count % self.groups:
+            raise ValueError(f"count {self.count} of experts must be a multiple of groups {self.groups}")
+        if self.active_groups > self.groups:
+            raise ValueError(f"active_groups {self.active_groups} cannot exceed groups {self.groups}")
+        within = self.active_groups * self.count // self.groups
+        if self.active > within:
+            raise ValueError(
+                f"active {self.active} experts per token cannot exceed the {within} of {self.active_groups} groups"
+            )
         return self
 
 
@@ -134,6 +147,9 @@ class Model(Spec):
     """`rms`: one weight vector; `layer`: weight and bias."""
     learned_positions: Size = 0
     """Rows of a learned position embedding; 0: rotary or none."""
+    mtp_layers: Annotated[int, Field(ge=0, le=MAX_LAYERS, strict=True)] = 0
+    """Layers of multi-token prediction that it was trained with, behind the others and no part of them; a run that
+    trains them adds `mtp_weights` to the model's."""
     assumptions: tuple[str, ...] = ()
     """What had to be assumed while reading it, for the user's eyes."""
 

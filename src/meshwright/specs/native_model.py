@@ -5,7 +5,7 @@ A TOML file with the fields of `Model`, its layer kinds by name, and the order i
     name = "my-moe"
     hidden_size = 4096
     vocab_size = 128256
-    tied_embeddings = false                 # the default; so are norm = "rms" and learned_positions = 0
+    tied_embeddings = false                 # the default; so are norm = "rms", learned_positions = 0, mtp_layers = 0
     layers = ["3 dense", "58 moe"]          # a count, then the kinds of one repetition; or 61 with a single kind
 
     [kinds.dense]
@@ -64,6 +64,7 @@ class NativeModel(Spec):
     head_bias: Flag = False
     norm: Literal["rms", "layer"] = "rms"
     learned_positions: Size = 0
+    mtp_layers: Size = 0
     assumptions: tuple[str, ...] = ()
 
 

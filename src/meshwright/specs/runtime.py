@@ -89,6 +89,8 @@ class Runtime(Spec):
     """The recipes that it runs."""
     experts: bool
     """Has models with experts, be every expert whole on every rank."""
+    multi_token_prediction: bool
+    """Trains layers of multi-token prediction, on the stage of the head."""
     rank_order: tuple[Literal["tp", "cp", "ep", "dp", "pp"], ...]
     """Axes, fastest first."""
     weights: Literal["half", "full"]
@@ -140,6 +142,9 @@ class Runtime(Spec):
     dispatcher: Literal["all_to_all", "all_gather", "fused"]
     """How tokens reach their experts: a permuted all-to-all; a gathering of every token of the group; or one kernel
     that sends a token once to every node and rank (DeepEP, HybridEP)."""
+    quantised_dispatch: Literal["none", "forward", "both"]
+    """Which dispatches carry the operands of an 8-bit recipe: none, so that all are bf16; that of tokens in forward; or
+    that of gradients in backward too. Combines never do."""
     vocabulary_multiple: Annotated[int, Field(gt=0, le=2**20)]
     """The vocabulary is padded to a multiple of this times tp."""
     gradient_bucket: Annotated[int, Field(gt=0, le=2**40)]

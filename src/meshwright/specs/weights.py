@@ -8,8 +8,10 @@ from typing import Literal
 
 from meshwright.specs.model import Attention, Experts, LatentAttention, LayerKind, Mlp, Model
 
-Part = Literal["embedding", "positions", "attention", "mlp", "experts", "shared_experts", "router", "norms", "head"]
-Split = Literal["heads", "kv_heads", "ffn", "vocab", "none"]
+Part = Literal[
+    "embedding", "positions", "attention", "mlp", "experts", "shared_experts", "router", "norms", "head", "prediction"
+]
+Split = Literal["heads", "kv_heads", "ffn", "hidden", "vocab", "none"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,18 @@ def head_weights(model: Model) -> list[Weight]:
     if model.head_bias:
         weights.append(Weight("head", "output head bias", model.vocab_size, "vocab"))
     return weights
+
+
+def mtp_weights(model: Model) -> list[Weight]:
+    """The weights of one layer of multi-token prediction beside those of its transformer layer, which is one of the
+    last kind: norms of the embedding, the hidden states and the output, and the projection of both inputs.
+
+    Embedding and head are those of the model. Source: DeepSeek-V3, arXiv:2412.19437, section 2.2; Megatron-LM,
+    core/transformer/multi_token_prediction.py.
+    """
+    norm = model.hidden_size * (2 if model.norm == "layer" else 1)
+    projection = Weight("prediction", "projection", 2 * model.hidden_size * model.hidden_size, "hidden")
+    return [projection, Weight("norms", "norms of multi-token prediction", 3 * norm)]
 
 
 def model_weights(model: Model) -> Iterator[tuple[int, Weight]]:

@@ -9,7 +9,6 @@ from meshwright.cost.comms.collectives import sent_bytes
 from meshwright.cost.comms.fused import fused_traffic
 from meshwright.cost.comms.group import Group, expert_group, expert_set_group, expert_tensor_group
 from meshwright.cost.comms.traffic import Traffic, all_to_all_traffic
-from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.expert_rows import routed_rows
 from meshwright.cost.shard import residual_tokens
 from meshwright.layout.plans import Layout
@@ -18,20 +17,21 @@ from meshwright.specs.model import LayerKind
 
 
 def exchange_traffic(plan: Layout, inputs: Inputs, kind: LayerKind) -> Traffic:
-    """What one rank sends on average in one dispatch of one layer and micro-batch; a combine sends as much back.
+    """What one rank sends on average in one dispatch of one layer and micro-batch in forward.
 
-    By the runtime's dispatcher, as `expert_exchange_time` prices it: an all-to-all over ep with an all-gather over etp,
-    an all-gather over both, or one copy of a token for every node and rank that it visits.
-    plan: scalar or array (n,). Returns bytes of 2-byte elements.
+    A combine sends as many elements back, of 2 bytes each. By the runtime's dispatcher, as `expert_exchange_time`
+    prices it: an all-to-all over ep with an all-gather over etp, an all-gather over both, or one copy of a token for
+    every node and rank that it visits.
+    plan: scalar or array (n,). Returns bytes.
     """
-    tokens, hidden = residual_tokens(plan, inputs), inputs.model.hidden_size
+    tokens, hidden, width = residual_tokens(plan, inputs), inputs.model.hidden_size, inputs.dispatch_bytes[0]
     if inputs.runtime.dispatcher == "fused":
-        return fused_traffic(plan, inputs, kind, tokens, HALF_BYTES)
+        return fused_traffic(plan, inputs, kind, tokens, width)
     if inputs.runtime.dispatcher == "all_gather":
         whole = expert_set_group(plan, inputs)
-        gathered = 1.0 * HALF_BYTES * whole.ranks * tokens * hidden
+        gathered = 1.0 * width * whole.ranks * tokens * hidden
         return ring_traffic(sent_bytes("all_gather", gathered, whole.ranks), whole)
-    gathered = 1.0 * HALF_BYTES * hidden * routed_rows(plan, inputs, kind, tokens).mean
+    gathered = 1.0 * width * hidden * routed_rows(plan, inputs, kind, tokens).mean
     permuted = all_to_all_traffic(gathered / plan.etp, expert_group(plan, inputs))
     slices = ring_traffic(sent_bytes("all_gather", gathered, plan.etp), expert_tensor_group(plan, inputs))
     across = tuple(one + other for one, other in zip(permuted.across, slices.across, strict=True))

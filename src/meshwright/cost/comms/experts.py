@@ -44,16 +44,18 @@ def exposed_exchange_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: 
     """Exposed seconds of bringing tokens to their experts and back, in both directions; nothing for a dense layer.
 
     Dispatch and combine once forward and once backward, beside the opposite pass of another micro-batch where the
-    runtime overlaps them; recomputation of whole layers or of the whole mixture repeats the forward ones.
+    runtime overlaps them; recomputation of whole layers or of the whole mixture repeats the forward ones. A dispatch
+    carries `Inputs.dispatch_bytes` an element, a combine 2. Quantising is priced as ahead of the products, so that what
+    a quantised dispatch saves there (T rows instead of T k) is left out.
     plan: scalar or array (n,); layer: its compute, for the windows. Returns seconds.
-    Source: Megatron-LM, --overlap-moe-expert-parallel-comm.
+    Source: Megatron-LM, --overlap-moe-expert-parallel-comm; DeepSeek-V3, arXiv:2412.19437, section 3.3.3.
     """
     if not kind.is_moe:
         return ExchangeTime(0.0, 0.0)
-    time = sum(expert_exchange_time(plan, inputs, kind, residual_tokens(plan, inputs), HALF_BYTES))
-    share = inputs.runtime.overlap.expert
-    forward = exposed_time(time, layer.backward.total, share, 0.0, inputs)
-    backward = exposed_time(time, layer.forward.total, share, 0.0, inputs)
+    tokens, share = residual_tokens(plan, inputs), inputs.runtime.overlap.expert
+    there, back = (sum(expert_exchange_time(plan, inputs, kind, tokens, width)) for width in inputs.dispatch_bytes)
+    forward = exposed_time(there, layer.backward.total, share, 0.0, inputs)
+    backward = exposed_time(back, layer.forward.total, share, 0.0, inputs)
     again = np.equal(plan.recompute, Recompute.FULL) + repeated_parts(plan, kind).experts
     return ExchangeTime(forward, backward + again * forward)
 
@@ -63,7 +65,7 @@ def expert_exchange_time(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: 
 
     By the runtime's dispatcher: `all_to_all_exchange`, `all_gather_exchange` or `fused_time`. What is combined has
     2-byte elements whatever is dispatched. Backward takes the same ways with the gradients: a combine for the dispatch
-    and a dispatch of 2-byte elements for the combine.
+    and a dispatch for the combine.
 
     plan: scalar or array (n,); tokens: T that enter the layer on one rank, b s / (c t) with sequence parallelism;
     width: bytes of one dispatched element, with its share of scales. Returns seconds.

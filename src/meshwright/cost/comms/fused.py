@@ -26,9 +26,9 @@ def fused_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers
     """
     experts, group = routed_experts(kind), expert_set_group(plan, inputs)
     members, blocks = group.members, group.blocks
-    ranks = plan.etp * reached_blocks(experts.count, experts.active, plan.ep)
+    ranks = plan.etp * reached_blocks(experts, plan.ep)
     holders = np.minimum(blocks[0], plan.ep)
-    nodes = blocks[0] / holders * reached_blocks(experts.count, experts.active, holders)
+    nodes = blocks[0] / holders * reached_blocks(experts, holders)
     size = 1.0 * tokens * inputs.model.hidden_size * width
     across = tuple(size * nodes * (group.ranks - each) / group.ranks for each in members[:-1])
     return Traffic(size * ranks * (members[0] - 1) / members[0], across)

@@ -98,7 +98,8 @@ def _context_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
 
 def _backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """Gradients alive in the feed-forward block's backward: its output's (whole), the product's, and gate and up's;
-    beside them the input that is gathered again. Of experts the same of their rows.
+    beside them the input that is gathered again. Of experts the same of their rows, whose output's gradients arrive as
+    they are dispatched.
     """
     hidden, block = inputs.model.hidden_size, dense_block(kind)
     inner = (3 if block.gated else 2) * shard.ffn if block else 0
@@ -106,4 +107,5 @@ def _backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
     if not kind.is_moe:
         return alive
     experts = expert_shard(plan, inputs, kind)
-    return np.maximum(alive, HALF_BYTES * experts.rows * (2 * hidden + experts.width + experts.ffn))
+    arrived = inputs.dispatch_bytes[1] * experts.rows * hidden
+    return np.maximum(alive, arrived + HALF_BYTES * experts.rows * (hidden + experts.width + experts.ffn))

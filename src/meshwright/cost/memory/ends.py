@@ -8,6 +8,7 @@ from meshwright.arrays import Floats
 from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.memory.activations import LayerMemory
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_shard
+from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
@@ -18,8 +19,10 @@ def head_memory(plan: Layout, inputs: Inputs) -> LayerMemory:
     """Saved and working bytes behind the last layer: the final norm's input and output, and the logits.
 
     Logits: the runtime's bytes alive per logit of the vocabulary shard, for one micro-batch; with sequence
-    parallelism the gathered input of the head beside them, saved or gathered again. plan: scalar or array (n,).
-    Returns bytes.
+    parallelism the gathered input of the head beside them, saved or gathered again. Every layer of multi-token
+    prediction has all of these once more, as its loss waits for the same backward, and keeps the embedding of its
+    tokens and, without full recomputation, the joined inputs of its projection in the recipe's format.
+    plan: scalar or array (n,). Returns bytes. Source: Megatron-LM, multi_token_prediction.py, process_mtp_loss.
     """
     hidden, rows = inputs.model.hidden_size, tokens(plan, inputs)
     entropy = inputs.runtime.cross_entropies[inputs.runtime.cross_entropy]
@@ -28,7 +31,10 @@ def head_memory(plan: Layout, inputs: Inputs) -> LayerMemory:
     again = inputs.runtime.regathers_inputs
     gathered = np.where(plan.sp, whole, 0.0) if again else 0.0
     logits = entropy.alive_bytes * rows * vocabulary_shard(plan, inputs)
-    return LayerMemory(residual + (residual if again else whole), logits + gathered)
+    saved, layers = residual + (residual if again else whole), inputs.mtp_layers
+    joined = 2 * inputs.recipe.saved_bytes / HALF_BYTES * residual
+    predicted = saved + residual + np.where(np.equal(plan.recompute, Recompute.FULL), 0.0, joined)
+    return LayerMemory(saved + layers * predicted, (1 + layers) * logits + gathered)
 
 
 def token_bytes(plan: Layout, inputs: Inputs) -> Floats:

@@ -12,7 +12,7 @@ from meshwright.cost.shard import vocabulary_shard
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
-from meshwright.specs.weights import Weight, embedding_weights, head_weights, layer_weights
+from meshwright.specs.weights import Weight, embedding_weights, head_weights, layer_weights, mtp_weights
 
 
 class EndParameters(NamedTuple):
@@ -46,14 +46,24 @@ def expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
 def end_parameters(plan: Layout, inputs: Inputs) -> EndParameters:
     """Parameters in front of the first and behind the last layer on one rank, with the padded vocabulary.
 
-    A tied head stands on the last stage as a copy of the embedding where that is another stage.
+    A tied head stands on the last stage as a copy of the embedding where that is another stage, and multi-token
+    prediction has a copy of its own there (Megatron-LM, language_module.py, setup_embeddings_and_output_layer).
     plan: scalar or array (n,). Returns counts.
     """
     model = inputs.model
     head = _on_rank(head_weights(model), plan, inputs)
     if model.tied_embeddings:
         head = head + np.where(np.greater(plan.pp, 1), vocabulary_shard(plan, inputs) * model.hidden_size, 0)
-    return EndParameters(_on_rank(embedding_weights(model), plan, inputs), head)
+    embedding = _on_rank(embedding_weights(model), plan, inputs)
+    return EndParameters(embedding, head + np.where(np.greater(plan.pp, 1) & (inputs.mtp_layers > 0), embedding, 0))
+
+
+def prediction_parameters(plan: Layout, inputs: Inputs) -> Ints:
+    """Parameters of multi-token prediction on one rank beside those of its transformer layers: `mtp_weights`.
+
+    plan: scalar or array (n,). Returns a count.
+    """
+    return inputs.mtp_layers * _on_rank(mtp_weights(inputs.model), plan, inputs)
 
 
 def _on_rank(weights: Iterable[Weight], plan: Layout, inputs: Inputs) -> Ints:

@@ -11,7 +11,7 @@ import numpy as np
 from meshwright.arrays import FloatColumn, Floats, Ints
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.memory.device import communicator_bytes
-from meshwright.cost.memory.parameters import end_parameters
+from meshwright.cost.memory.parameters import end_parameters, prediction_parameters
 from meshwright.cost.memory.states import States, state_bytes
 from meshwright.cost.tree import combined
 from meshwright.cost.unit import Units
@@ -75,6 +75,7 @@ class StageParameters(NamedTuple):
 def stage_parameters(plans: Plans, stages: Stages, units: Units, inputs: Inputs) -> StageParameters:
     """Parameters on one rank of every stage, shape (r,)."""
     embedding, head = end_parameters(plans, inputs)
+    head = head + prediction_parameters(plans, inputs)
     dense: FloatColumn = stages.embedding * embedding[stages.plan] + stages.head * head[stages.plan] * 1.0
     experts: FloatColumn = np.zeros(len(stages.plan))
     for kind, (layer, routed) in enumerate(zip(units.layer_parameters, units.expert_parameters, strict=True)):

@@ -77,14 +77,15 @@ def _tensor_overlap_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     return f"no --tp-comm-overlap: it needs sp, which this plan of tp {plan.tp} leaves out"
 
 
-def _exchange_overlap(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
-    return plan.ep > 1 and ((plan.pp > 1 and plan.vpp == 1) or bool(_repeated_exchange(plan)))
+def _exchange_overlap(plan: Plan, inputs: Inputs) -> bool:
+    return plan.ep > 1 and ((plan.pp > 1 and plan.vpp == 1) or bool(_repeated_exchange(plan)) or inputs.mtp_layers > 1)
 
 
-def _exchange_overlap_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+def _exchange_overlap_text(plan: Plan, inputs: Inputs) -> str:
     reasons = [f"pp {plan.pp} would need vpp 2 or more"] if plan.pp > 1 and plan.vpp == 1 else []
     repeated = _repeated_exchange(plan)
     reasons += [f"it does not go with {repeated}"] if repeated else []
+    reasons += [f"it goes with 1 mtp layer, not {inputs.mtp_layers}"] if inputs.mtp_layers > 1 else []
     return f"no --overlap-moe-expert-parallel-comm for ep {plan.ep}: {' and '.join(reasons)}"
 
 
@@ -112,6 +113,17 @@ def _expert_tensor_degree(plan: Plan, inputs: Inputs) -> bool:
 
 def _expert_tensor_degree_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     return f"--expert-tensor-parallel-size {plan.etp}: left out, it becomes tp {plan.tp}"
+
+
+def _mtp_layers(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return inputs.mtp_layers > 0 or inputs.model.mtp_layers > 0
+
+
+def _mtp_layers_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    layers = inputs.mtp_layers
+    if not layers:
+        return f"no --mtp-num-layers: the {inputs.model.mtp_layers} of {inputs.model.name} are not trained"
+    return f"--mtp-num-layers {layers}, on the stage of the head"
 
 
 def _head_size(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
@@ -165,6 +177,7 @@ DEMANDS = (
     Demand("expert_exchange_overlap", _exchange_overlap, _exchange_overlap_text),
     Demand("padded_vocabulary", _padded_vocabulary, _padded_vocabulary_text),
     Demand("expert_tensor_degree", _expert_tensor_degree, _expert_tensor_degree_text),
+    Demand("mtp_layers", _mtp_layers, _mtp_layers_text),
     Demand("head_size", _head_size, _head_size_text),
     Demand("recompute_method", _recompute_method, _recompute_method_text),
     Demand("recompute_modules", _recompute_modules, _recompute_modules_text),

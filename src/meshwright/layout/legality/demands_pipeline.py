@@ -12,15 +12,17 @@ from meshwright.specs.inputs import Inputs
 def _spelled_chunks(plan: Plan, inputs: Inputs) -> bool:
     """Whether only a layout string says how the layers lie."""
     ends = plan.embedding_as_layer + plan.head_as_layer + plan.first_stage_layers + plan.last_stage_layers
-    unequal = plan.pp > 1 and not ends and inputs.model.num_layers % (plan.pp * plan.vpp) != 0
-    return unequal or bool(plan.chunk_layers)
+    uneven = inputs.model.num_layers % (plan.pp * plan.vpp) != 0 or inputs.mtp_layers > 0
+    return (plan.pp > 1 and not ends and uneven) or bool(plan.chunk_layers)
 
 
 def _layout_text(plan: Plan, inputs: Inputs) -> str:
-    layers, chunks = inputs.model.num_layers, plan.pp * plan.vpp
-    sizes = plan.chunk_layers or tuple(outer_fewer(layers, chunks).tolist())
-    why = f"the plan's {chunks} chunks" if plan.chunk_layers else f"as {layers} layers do not divide by {chunks} chunks"
-    return f"--pipeline-model-parallel-layout '{layout_string(sizes)}', {why}"
+    layers, chunks, predicted = inputs.model.num_layers, plan.pp * plan.vpp, inputs.mtp_layers
+    sizes = plan.chunk_layers or tuple(outer_fewer(layers, chunks, predicted).tolist())
+    why = f"as the last of {chunks} chunks holds {predicted} of multi-token prediction"
+    why = why if predicted else f"as {layers} layers do not divide by {chunks} chunks"
+    why = f"the plan's {chunks} chunks" if plan.chunk_layers else why
+    return f"--pipeline-model-parallel-layout '{layout_string(sizes, predicted)}', {why}"
 
 
 def _counted_ends(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001

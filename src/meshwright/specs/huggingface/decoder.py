@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from meshwright.specs.huggingface.keys import Activation, Count, CountOrZero, Flag, Layers, spelled
-from meshwright.specs.model import Attention, Experts, LayerKind, Mlp
+from meshwright.specs.model import MAX_LAYERS, Attention, Experts, LayerKind, Mlp
 
 
 class Decoder(BaseModel):
@@ -34,7 +34,7 @@ class Decoder(BaseModel):
     vocab_size: Count
     hidden_act: Activation = "silu"
     tie_word_embeddings: Flag = False
-    mtp_layers: CountOrZero = Field(
+    mtp_layers: Annotated[CountOrZero, Field(le=MAX_LAYERS)] = Field(
         0, validation_alias=spelled("num_nextn_predict_layers", "num_mtp_layers", "num_mtp_modules")
     )
 
@@ -140,10 +140,7 @@ class Decoder(BaseModel):
 
     def assumptions(self) -> list[str]:
         """What this file leaves open, and what is taken instead."""
-        taken = [self._told_default(name) for name in self.noted if name not in self.model_fields_set]
-        if self.mtp_layers:
-            taken.append(f"multi-token-prediction layers ({self.mtp_layers}) are left out of every number")
-        return taken
+        return [self._told_default(name) for name in self.noted if name not in self.model_fields_set]
 
     def _told_default(self, name: str) -> str:
         value = _json(getattr(self, name))

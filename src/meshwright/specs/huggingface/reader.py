@@ -79,6 +79,7 @@ def _model(decoder: Decoder, name: str, model_type: str) -> Model:
         tied_embeddings=decoder.tie_word_embeddings,
         norm=decoder.norm,
         learned_positions=decoder.learned_positions(),
+        mtp_layers=decoder.mtp_layers,
     )
 
 

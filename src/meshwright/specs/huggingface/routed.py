@@ -30,12 +30,12 @@ class Routed(Decoder):
         return {}
 
 
-def at_most(key: str) -> Callable[[int, ValidationInfo], int]:
+def at_most(key: str) -> Callable[[int | None, ValidationInfo], int | None]:
     """A check that a value does not exceed the one under `key`."""
 
-    def check(value: int, info: ValidationInfo) -> int:
+    def check(value: int | None, info: ValidationInfo) -> int | None:
         most = info.data.get(key)
-        if most and value > most:
+        if most and value and value > most:
             raise ValueError(f"cannot exceed {key} {most}")
         return value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from meshwright.specs.huggingface.decoder import PlainHeads
 from meshwright.specs.huggingface.keys import Count, CountOrZero, Flag, spelled
@@ -24,12 +24,23 @@ class DeepseekV3(PlainHeads, Routed):
     v_head_dim: Count
     n_routed_experts: Count = Field(validation_alias=spelled("n_routed_experts", "num_local_experts", "num_experts"))
     n_shared_experts: CountOrZero | None
+    n_group: Count | None = 8
+    topk_group: Count | None = 4
     num_experts_per_tok: Count
     moe_intermediate_size: Count
     first_k_dense_replace: CountOrZero
     moe_layer_freq: Count = 1
 
     _at_most_all = field_validator("num_experts_per_tok")(at_most("n_routed_experts"))
+    _at_most_groups = field_validator("topk_group")(at_most("n_group"))
+
+    @field_validator("n_group")
+    @classmethod
+    def _equal_groups(cls, value: int | None, info: ValidationInfo) -> int | None:
+        experts = info.data.get("n_routed_experts")
+        if value and experts and experts % value:
+            raise ValueError(f"must divide n_routed_experts {experts}")
+        return value
 
     def is_moe(self, layer: int) -> bool:
         """From `first_k_dense_replace` on, every `moe_layer_freq`-th layer."""
@@ -55,8 +66,15 @@ class DeepseekV3(PlainHeads, Routed):
         return self.n_routed_experts, self.num_experts_per_tok, self.moe_intermediate_size
 
     def expert_details(self) -> dict[str, Any]:
-        """Shared experts, which are one block of their summed size."""
-        return {"shared_ffn_size": (self.n_shared_experts or 0) * self.moe_intermediate_size}
+        """Shared experts, which are one block of their summed size, and the groups that a token is limited to."""
+        details = {"shared_ffn_size": (self.n_shared_experts or 0) * self.moe_intermediate_size}
+        if not self.limits_groups() or self.n_group is None or self.topk_group is None:
+            return details
+        return details | {"groups": self.n_group, "active_groups": self.topk_group}
+
+    def limits_groups(self) -> bool:
+        """Whether the experts of one token lie in some groups alone."""
+        return True
 
     def assumptions(self) -> list[str]:
         """A layer frequency that the transformers class does not know."""
@@ -74,6 +92,13 @@ class DeepseekV2(DeepseekV3):
 
     config_class: ClassVar[str] = "DeepseekV2Config"
     mlp_bias: Flag = False
+    n_group: Count | None = None
+    topk_group: Count | None = None
+    topk_method: str | None = "greedy"
+
+    def limits_groups(self) -> bool:
+        """Of its two methods one does."""
+        return self.topk_method == "group_limited_greedy"
 
     def not_modelled(self) -> list[str]:
         """Biases on the shared experts."""
