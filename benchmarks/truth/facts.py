@@ -87,8 +87,45 @@ SWITCHES: dict[Said, dict[str, Any]] = {
     Said("fms-fsdp", "gradients are reduced in bf16 (fms-fsdp, policies/mixed_precision.py)"): {"gradient_bytes": 2},
     Said(
         "megatron-bridge",
-        "gradients are reduced in bf16 (Megatron-Bridge, scripts/performance: `cfg.ddp.grad_reduce_in_fp32 = False`)",
+        "gradients are reduced in bf16, the cross-entropy is fused, fp8 weights are stored and gathered as such, and "
+        "beside bf16 weights the optimizer keeps what they lack of fp32 ones (Megatron-Bridge, scripts/performance: "
+        '`cfg.ddp.grad_reduce_in_fp32 = False`, `cross_entropy_fusion_impl = "te"`, `use_precision_aware_optimizer` in '
+        "bf16; training/mixed_precision.py: `fp8_param_gather = True` but for blockwise)",
+    ): {
+        "gradient_bytes": 2,
+        "cross_entropy": "fused",
+        "quantised_weights": ("fp8", "fp8-delayed", "mxfp8"),
+        "remainder_weights": ("bf16",),
+    },
+    Said(
+        "first 3 layers dense",
+        "the optimizer keeps its moments in bf16 (Megatron-Bridge, recipes/deepseek/deepseek_v3.py: `exp_avg_dtype = "
+        "torch.bfloat16`, `exp_avg_sq_dtype`)",
+    ): {"moment_bytes": 2},
+    Said(
+        "muon",
+        "fp8 weights stand beside bf16 ones (Megatron-Bridge, kimi_llm_pretrain.py: `fp8_param_gather = False`)",
+    ): {"quantised_weights": ()},
+    Said(
+        "dgxc-benchmarking",
+        "fp8 weights are stored and gathered as such (dgxc-benchmarking, configure.sh: `+model.fp8_params`; NeMo, "
+        "recipes/precision/mixed_precision.py: `fp8_params = True`)",
+    ): {"quantised_weights": ("fp8-delayed",)},
+    Said(
+        "nemo container 25.0",
+        "gradients are reduced in bf16 (NeMo, scripts/performance: `trainer.plugins.grad_reduce_in_fp32 = False`)",
+        ("megatron-bridge",),
     ): {"gradient_bytes": 2},
+    Said(
+        "nemo 24.0",
+        "gradients are reduced in bf16, and beside bf16 weights the optimizer keeps what they lack of fp32 ones "
+        "(NeMo-Framework-Launcher, 175b_performance.yaml and nemotron_340b.yaml: `grad_sync_dtype: bf16`; NeMo, "
+        "megatron_base_model.py: `store_param_remainders`)",
+    ): {"gradient_bytes": 2, "remainder_weights": ("fp8-delayed",)},
+    Said(
+        "nemotron4-340b",
+        "the optimizer keeps its moments in bf16 (NeMo-Framework-Launcher, nemotron/nemotron_340b.yaml: `dtype: bf16`)",
+    ): {"moment_bytes": 2},
     Said("hybridep", "tokens travel by one fused kernel (HybridEP)"): {"dispatcher": "fused"},
     Said("deepep", "tokens travel by one fused kernel (DeepEP)"): {"dispatcher": "fused"},
     Said("cuda_graph_impl=full_iteration", "one CUDA graph issues every layer"): {"host_s_per_layer": 0.0},
@@ -136,7 +173,7 @@ COMPILED = {"yes": {"elementwise": "fused"}, "no": {"elementwise": "eager"}, "":
 
 LEFT_OUT = (
     Said("cuda_graph_impl=transformer_engine", "CUDA graphs of parts of a layer are priced as none"),
-    Said("cpu_offloading", "activations on the host are priced as kept on the accelerator"),
+    Said("cpu_offloading", "the way of activations to the host and back is priced as hidden"),
     Said("muon", "the Muon optimizer is priced as Adam"),
     Said("packed", "packed sequences are priced as one sequence of full length"),
     Said("vboost", "higher clocks of the matrix units (vboost) in some runs are left out"),

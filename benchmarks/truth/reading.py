@@ -136,8 +136,8 @@ def runtime_of(row: Row) -> Runtime:
     """The catalogue's runtime, with what the row says differently."""
     named = (runtime for word, runtime in FRAMEWORKS.items() if word in row["runtime_detail"])
     runtime = read_runtime(next(named, row["runtime"]))
-    overlap = runtime.overlap.replace(**_switches(OVERLAPS, row))
-    return runtime.replace(**COMPILED[row["compiled"]] | _switches(SWITCHES, row), overlap=overlap)
+    changes = COMPILED[row["compiled"]] | _switches(SWITCHES, row) | {"offloaded_layers": int(row["offloaded_layers"])}
+    return runtime.replace(**changes, overlap=runtime.overlap.replace(**_switches(OVERLAPS, row)))
 
 
 def _modules(row: Row) -> RecomputeModules:
@@ -189,4 +189,5 @@ def _holds(said: Said, row: Row) -> bool:
 
 def _words(row: Row) -> str:
     """What a row says in words, in lower case."""
-    return " ".join(row[column] for column in ("notes", "precision_detail", "source", "runtime_detail")).lower()
+    columns = "model", "notes", "precision_detail", "source", "runtime_detail"
+    return " ".join(row[column] for column in columns).lower()

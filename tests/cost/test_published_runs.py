@@ -112,6 +112,28 @@ def test_what_a_row_does_not_print_is_said() -> None:
     assert said <= set(case.assumed)
 
 
+def test_what_a_row_of_bridge_does_not_print_is_its_recipes() -> None:
+    """What DeepSeek's recipes recompute, and the layers that fully sharded ones keep on the host."""
+    rows = [each.rows[0] for each in configurations() if each.rows[0]["dataset"] == "bridge"]
+    latent = next(row for row in rows if row["model"] == "DeepSeek-V3" and not row["recompute"])
+    sharded = [row for row in rows if row["model"] == "Llama3-70B" and row["zero_stage"] == "3"]
+    named = next(row for row in sharded if "cpu_offloading_num_layers=40" in row["notes"])
+    blank = next(row for row in sharded if "cpu_offloading" not in row["notes"] and row["gpu"].startswith("GB300"))
+    case = read_case(latent)
+    assert str(case.plan).endswith("recompute-selective(mla_up_proj)")
+    assert any("recipes of Megatron-Bridge recompute" in said for said in case.assumed)
+    away = [read_case(row).inputs.runtime.offloaded_layers for row in (latent, named, blank)]
+    assert away == [0, 40, 20]
+
+
+def test_runs_that_fitted_are_rarely_called_out_of_memory(outcomes: list[Outcome]) -> None:
+    """Of Megatron's published configurations 6 of 304, none of which prints its memory."""
+    fitted = [each for each in outcomes if each.estimate and each.configuration.fits]
+    megatron = [each for each in fitted if each.configuration.rows[0]["runtime"].startswith("megatron")]
+    wrong = [each for each in megatron if not each.estimate.verdict.fits]
+    assert len(wrong) <= 0.03 * len(megatron)
+
+
 def test_the_rows_are_written_one_line_per_configuration(outcomes: list[Outcome], tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     write_rows(file, outcomes)

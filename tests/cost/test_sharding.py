@@ -51,11 +51,76 @@ def _per_parameter(states: States) -> float:
 def test_bytes_per_parameter_as_documented(
     runtime: str, zero: int, gradients: str | None, whole: int, divided: int
 ) -> None:
-    """Megatron-LM, dist_optimizer.md: 18, 6 + 12/n, 20, 4 + 16/n; DeepSpeed's estimator: 2 + 18/n; DDP copies gradients
-    into its buckets and keeps autocast's 2-byte weights.
+    """Megatron-LM, dist_optimizer.md: 18, 6 + 12/n, 20, 4 + 16/n, with what the step alone needs; DeepSpeed's
+    estimator: 2 + 18/n; DDP copies gradients into its buckets and keeps autocast's 2-byte weights.
     """
     states = _states(runtime, Plan(dp=64, zero=zero), gradients=gradients)
-    assert _per_parameter(states) == pytest.approx(float(whole + Fraction(divided, 64)))
+    assert _per_parameter(states) + states.updating / COUNT == pytest.approx(float(whole + Fraction(divided, 64)))
+
+
+def _with(precision: str, zero: int, **changes: object) -> States:
+    inputs = question(llama_8b(), "8x8:b200", precision=precision, gradients="half")
+    inputs = inputs.replace(runtime=inputs.runtime.replace(**changes))
+    return state_bytes(Plan(dp=64, zero=zero), inputs, COUNT, LAYER, ENDS, sharding_ranks(Plan(dp=64, zero=zero)))
+
+
+def test_megatrons_fp32_gradients_of_2_byte_ones_live_only_in_the_step() -> None:
+    assert _with("bf16", 1).gradients == 2 * COUNT
+    assert _with("bf16", 1).updating == 4 * COUNT / 64
+    assert _with("bf16", 1, keeps_gradient_copy=True).gradients == 2 * COUNT + 4 * COUNT / 64
+    assert _with("bf16", 1, keeps_gradient_copy=True).updating == 0
+
+
+def test_quantised_weights_stand_alone_where_the_runtime_says_so() -> None:
+    """One copy of 1 byte on Blackwell, two of 1.03125 with their scales in mxfp8; the ends in 2 bytes."""
+    alone = {"quantised_weights": ("fp8", "mxfp8")}
+    assert _with("fp8", 1).parameters == 3 * (COUNT - ENDS) + 2 * ENDS
+    assert _with("fp8", 1, **alone).parameters == (COUNT - ENDS) + 2 * ENDS
+    assert _with("mxfp8", 1, **alone).parameters == 2.0625 * (COUNT - ENDS) + 2 * ENDS
+    sharded = _with("fp8", 3, **alone).parameters
+    assert sharded == pytest.approx((COUNT + ENDS) / 64 + max(2 * LAYER, 2 * ENDS))
+
+
+def test_an_optimizer_that_knows_precisions_keeps_less() -> None:
+    """Remainders of 2 bytes beside bf16 weights, gradients taken as they are; moments of 2 bytes each."""
+    remainders = _with("bf16", 1, remainder_weights=("bf16",))
+    assert (remainders.optimizer_states, remainders.updating) == (10 * COUNT / 64, 0)
+    assert _with("bf16", 1, moment_bytes=2).optimizer_states == 8 * COUNT / 64
+    quantised = _with("fp8", 1, quantised_weights=("fp8",), remainder_weights=("fp8",))
+    assert quantised.optimizer_states == 12 * COUNT / 64
+
+
+def test_quantised_weights_are_gathered_in_one_byte_and_the_ends_in_two() -> None:
+    given = question(llama_8b(), "8x8:b200", precision="fp8")
+    alone = given.replace(runtime=given.runtime.replace(quantised_weights=("fp8",)))
+    held = holders(Plan(dp=64), given)
+    whole = shard_times(COUNT, held, given)
+    assert shard_times(COUNT, held, alone)[0] == whole[0]
+    assert shard_times(COUNT, held, alone)[1] == shard_times(COUNT // 2, held, given)[1]
+    assert shard_times(COUNT, held, alone, COUNT)[1] == whole[1]
+
+
+def test_what_only_the_step_needs_counts_where_it_exceeds_activations() -> None:
+    """One sequence of 512 tokens on one rank: 4 bytes a parameter, less the activations that are gone by then."""
+    given = question(llama_8b(), "1x1:b200", precision="bf16", gradients="half", global_batch=1, sequence_length=512)
+    (estimate,) = estimate_each([Plan()], given)
+    kept = given.replace(runtime=given.runtime.replace(keeps_gradient_copy=True))
+    (whole,) = estimate_each([Plan()], kept)
+    copies = whole.memory.gradients - estimate.memory.gradients
+    assert estimate.memory.temporaries == pytest.approx(
+        copies - estimate.memory.activations - estimate.memory.logits, rel=1e-9
+    )
+    assert estimate.memory.allocated < whole.memory.allocated
+
+
+def test_offloaded_layers_keep_their_activations_on_the_host() -> None:
+    """32 layers, 9 of them away: 24 keep theirs, the one on its way among them."""
+    given = question(llama_8b(), "1x8:h100")
+    away = given.replace(runtime=given.runtime.replace(offloaded_layers=9))
+    none, some = (estimate_each([Plan(dp=8, zero=3)], each)[0].memory for each in (given, away))
+    beside = none.activations - 32 * (none.activations - some.activations) / 8
+    assert 0 < beside < (none.activations - some.activations) / 8
+    assert some.states == none.states
 
 
 def test_deepspeed_zero_3_divides_18_bytes_and_gathers_two_layers() -> None:

@@ -24,7 +24,7 @@ def test_every_recipe_loads_with_sources(name: str) -> None:
     recipe = read_precision(name)
     assert recipe.id == name
     assert recipe.quantises == (name in QUANTISED)
-    quantising = {"quantise", "products", "saved", "weights", "half"} if recipe.quantises else set()
+    quantising = {"quantise", "products", "saved", "gathered", "weights", "half"} if recipe.quantises else set()
     assert recipe.sources.keys() == {"recipe"} | quantising
 
 
@@ -36,21 +36,21 @@ def test_no_name_means_two_recipes() -> None:
 @pytest.mark.parametrize(
     ("name", "accelerator", "copies", "quantise", "weights"),
     [
-        ("bf16", "h100", 0, 0, 2),
-        ("fp8", "h100", 2, 6, 4),
-        ("fp8", "b200", 1, 5, 3),
-        ("fp8-delayed", "h100", 2, 4, 4),
-        ("fp8-delayed", "b200", 1, 3, 3),
-        ("fp8-blockwise", "h200", 2, 2 + 2 * 1.03125, 2 + 2 * 1.03125),
-        ("mxfp8", "gb200", 2, 2 + 2 * 1.03125, 2 + 2 * 1.03125),
-        ("nvfp4", "b300", 2, 4 + 2 * 0.5625, 2 + 2 * 0.5625),
+        ("bf16", "h100", 0, 0, 0),
+        ("fp8", "h100", 2, 6, 2),
+        ("fp8", "b200", 1, 5, 1),
+        ("fp8-delayed", "h100", 2, 4, 2),
+        ("fp8-delayed", "b200", 1, 3, 1),
+        ("fp8-blockwise", "h200", 2, 2 + 2 * 1.03125, 2 * 1.03125),
+        ("mxfp8", "gb200", 2, 2 + 2 * 1.03125, 2 * 1.03125),
+        ("nvfp4", "b300", 2, 4 + 2 * 0.5625, 2 * 0.5625),
     ],
 )
 def test_bytes_of_an_element(name: str, accelerator: str, copies: int, quantise: float, weights: float) -> None:
     recipe, machine = read_precision(name), read_accelerator(accelerator)
     assert recipe.copies(machine) == copies
     assert recipe.quantise_bytes(machine) == pytest.approx(quantise)
-    assert recipe.weight_bytes(machine) == pytest.approx(weights)
+    assert recipe.quantised_bytes(machine) == pytest.approx(weights)
 
 
 def test_bytes_of_saved_inputs() -> None:
@@ -126,3 +126,18 @@ def test_accelerators_with_fp8_units_have_constants_with_a_source(name: str) -> 
 def test_a_job_in_a_file_names_its_recipe() -> None:
     with pytest.raises(InvalidSpec, match="mxfp8"):
         Job(sequence_length=1, global_batch=1, precision="fp16 ")
+
+
+@pytest.mark.parametrize(
+    ("precision", "stored", "gathered", "optimizer"),
+    [("bf16", False, 2, 10), ("fp8", True, 1, 12), ("mxfp8", True, 2, 12), ("nvfp4", False, 2, 12)],
+)
+def test_a_runtime_says_which_recipes_store_quantised_weights(
+    precision: str, stored: bool, gathered: float, optimizer: int
+) -> None:
+    given = question(llama_8b(), "1x8:b200", precision=precision, gradients="half")
+    recipes = {"quantised_weights": ("fp8", "mxfp8"), "remainder_weights": ("bf16", "fp8")}
+    changed = given.replace(runtime=given.runtime.replace(**recipes))
+    assert (changed.stores_quantised, changed.gathered_bytes, changed.optimizer_bytes) == (stored, gathered, optimizer)
+    assert changed.casts_gradients == (precision != "bf16")
+    assert (given.stores_quantised, given.gathered_bytes, given.optimizer_bytes) == (False, 2, 12)

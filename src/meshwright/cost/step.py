@@ -20,7 +20,6 @@ from meshwright.cost.comms.sharded import (
 )
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
-from meshwright.cost.memory.parameters import end_parameters
 from meshwright.cost.memory.stage import StageParameters, stage_memory, stage_parameters
 from meshwright.cost.unit import Units, UnitTime, unit_costs
 from meshwright.layout.plan import Plan
@@ -96,7 +95,7 @@ def _waterfall(
     for layers, layer in zip(inputs.layers_per_kind, units.layers, strict=True):
         whole_model = whole_model + layers * layer.total
     rows = plans.take(stages.plan)
-    updates = np.maximum.reduceat(optimizer_time(rows, inputs, *parameters), stages.start)
+    updates = np.maximum.reduceat(optimizer_time(rows, inputs, parameters.dense, parameters.experts), stages.start)
     exchanged = _exchanged(plans, stages, units, stage_time, parameters, inputs)
     return Waterfall(
         compute_s=count * (work.forward.total + work.backward.total),
@@ -122,20 +121,21 @@ def _exchanged(
     whole = np.flatnonzero(~gathered)
     if len(whole):
         rows, dense, experts = plans.take(stages.plan[whole]), parameters.dense[whole], parameters.experts[whole]
-        passes = forward[whole], backward[whole]
-        exchanged[whole] = exposed_data_time(rows, inputs, dense, *passes, stages.stage[whole], experts)
+        passes, ends = (forward[whole], backward[whole]), parameters.ends[whole]
+        exchanged[whole] = exposed_data_time(rows, inputs, dense, *passes, stages.stage[whole], experts, ends)
     if len(whole) < len(gathered):
-        exchanged[gathered] = _sharded(plans, stages, units, inputs, np.flatnonzero(gathered))
+        exchanged[gathered] = _sharded(plans, stages, units, parameters, inputs, np.flatnonzero(gathered))
     worst: FloatColumn = np.maximum.reduceat(exchanged, stages.start) + tied_embedding_time(plans, inputs)
     return worst
 
 
-def _sharded(plans: Plans, stages: Stages, units: Units, inputs: Inputs, chosen: IntColumn) -> FloatColumn:
+def _sharded(
+    plans: Plans, stages: Stages, units: Units, parameters: StageParameters, inputs: Inputs, chosen: IntColumn
+) -> FloatColumn:
     """Exposed seconds per step of the chosen stages: layers beside their passes, the ends before and after them."""
     runtime, plan = inputs.runtime, stages.plan[chosen]
-    rows, (embedding, head) = plans.take(plan), end_parameters(plans, inputs)
-    ends = stages.embedding[chosen] * embedding[plan] + stages.head[chosen] * head[plan]
-    gather, scatter = sharded_exchange_time(rows, inputs, ends)
+    rows, ends = plans.take(plan), parameters.ends[chosen]
+    gather, scatter = sharded_exchange_time(rows, inputs, ends, ends=ends)
     times = gathers_per_step(rows, inputs)
     again = 0.0 if runtime.keeps_ends_gathered else times.backward * gather
     exposed: FloatColumn = times.forward * gather + again + times.scatters * scatter

@@ -12,7 +12,7 @@ from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
-from meshwright.specs.precision import HALF_BYTES, Precision, read_precision
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES, Precision, read_precision
 from meshwright.specs.runtime import Runtime
 from meshwright.specs.weights import parameter_count
 from meshwright.units import format_count
@@ -76,6 +76,34 @@ class Inputs(Spec):
         last = self.model.layer_pattern[-1]
         counts = enumerate(self.model.layers_per_kind)
         return tuple(count + (self.mtp_layers if kind == last else 0) for kind, count in counts)
+
+    @property
+    def stores_quantised(self) -> bool:
+        """Whether ranks store the weights of quantised products in quantised form alone."""
+        return self.recipe.quantises and self.job.precision in self.runtime.quantised_weights
+
+    @property
+    def gathered_bytes(self) -> float:
+        """Bytes per parameter of the layers' weights that data-parallel ranks gather."""
+        return self.recipe.gathered_bytes if self.stores_quantised else HALF_BYTES
+
+    @property
+    def keeps_remainders(self) -> bool:
+        """Whether the optimizer keeps, of an fp32 weight, only what the stored one lacks."""
+        return self.job.precision in self.runtime.remainder_weights and not self.stores_quantised
+
+    @property
+    def optimizer_bytes(self) -> int:
+        """Bytes per parameter of the optimizer's fp32 weights, or what stored ones lack of them, and two moments."""
+        return FP32_BYTES - HALF_BYTES * self.keeps_remainders + 2 * self.runtime.moment_bytes
+
+    @property
+    def casts_gradients(self) -> bool:
+        """Whether the optimizer takes fp32 copies of 2-byte gradients; one that keeps remainders takes them as they
+        are.
+        """
+        half = self.runtime.weights == "half" and self.gradient_bytes < FP32_BYTES
+        return half and not self.keeps_remainders
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

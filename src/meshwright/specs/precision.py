@@ -13,6 +13,8 @@ from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import NumberFormat
 
+FP32_BYTES = 4
+"""Of one element of master weights and statistics, and of moments as most runtimes keep them."""
 HALF_BYTES = 2
 """Of one element in bf16 or fp16: weights, activations and their traffic."""
 ElementBytes = Annotated[float, Field(gt=0, le=HALF_BYTES)]
@@ -37,6 +39,8 @@ class Precision(Spec):
     """Time of its products over that of products with one scale per tensor."""
     quantise_reads: Annotated[int, Field(ge=0, le=3)]
     """How often quantising reads an element: once, and once more for a maximum over the whole tensor."""
+    gathered_bytes: ElementBytes = HALF_BYTES
+    """Of an element of a weight that data-parallel ranks gather, where weights are stored in quantised form alone."""
     columns: Literal["same", "transposed", "own"]
     """What products that read an operand by columns take: the same data; the same, transposed where the accelerator
     cannot read fp8 by columns; or data that is quantised along the columns on its own."""
@@ -72,9 +76,9 @@ class Precision(Spec):
         """
         return HALF_BYTES * self.quantise_reads + self.copies(accelerator) * self.operand_bytes
 
-    def weight_bytes(self, accelerator: Accelerator) -> float:
-        """Bytes per parameter of the weights of quantised products: the 2-byte weight and its quantised copies."""
-        return HALF_BYTES + self.copies(accelerator) * self.operand_bytes
+    def quantised_bytes(self, accelerator: Accelerator) -> float:
+        """Bytes per parameter of all quantised copies of a weight; 0 where nothing is quantised."""
+        return self.copies(accelerator) * self.operand_bytes
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

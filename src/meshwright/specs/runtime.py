@@ -97,6 +97,16 @@ class Runtime(Spec):
     """What a rank stores: 2-byte weights beside fp32 copies in the optimizer, or fp32 weights that are cast for use."""
     gradient_bytes: Literal[2, 4]
     """Bytes per parameter that are summed over the data-parallel ranks, and of a gradient buffer of half weights."""
+    keeps_gradient_copy: bool
+    """Half weights, 2-byte gradients: their fp32 copies stay from step to step; else only while the optimizer works."""
+    quantised_weights: tuple[PrecisionName, ...]
+    """Half weights: recipes under which a rank stores the weights of quantised products in quantised form alone, and
+    gathers them so. Under others quantised copies stand beside 2-byte weights."""
+    remainder_weights: tuple[PrecisionName, ...]
+    """Half weights: recipes under which the optimizer keeps of an fp32 weight the 2 bytes that the stored one lacks,
+    and takes gradients as they are."""
+    moment_bytes: Literal[2, 4]
+    """Of each of Adam's two moments."""
     gather_copy_bytes: NonNegative
     """Moved per parameter after every gathering of weights."""
     scatter_copy_bytes: NonNegative
@@ -122,6 +132,9 @@ class Runtime(Spec):
     """q, k, v are one matrix product, and gate and up another: one gradient of their input is summed, not one each."""
     dropout: bool
     """Keeps one-byte dropout masks."""
+    offloaded_layers: Annotated[int, Field(ge=0, le=10_000)]
+    """Layers of a stage whose saved activations wait in the host's memory; their way there and back is priced as
+    hidden."""
     fused_activation: bool
     """A gated activation's inner product is recomputed in backward instead of kept."""
     regathers_inputs: bool

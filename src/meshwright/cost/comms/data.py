@@ -27,20 +27,21 @@ def exposed_data_time(
     backward: Floats,
     stage: Ints,
     experts: Numbers = 0,
+    ends: Numbers = 0,
 ) -> Floats:
     """Exposed seconds per step of one stage's gradients and parameters, where weights are not gathered for each layer.
 
-    ZeRO 0: one all-reduce of the gradients; ZeRO 1: a reduce-scatter of the gradients and an all-gather of the 2-byte
-    parameters, once per step; ZeRO 2: the reduce-scatter after every micro-batch. With sharding groups the shards of
-    the gradients are then summed over their replicas. With one chunk a rank they go in buckets of max(40e6, 1e6 n)
-    parameters, gradients beside the backward of the last micro-batch and parameters beside the forward of the first,
-    and a later stage ends its backward earlier by the passes of the stages before it. Interleaved, each of v chunks
-    goes whole as soon as the pp micro-batches of its last group are done, beside the passes of the other chunks: a
-    window of pp (v - 1) / v passes.
+    ZeRO 0: one all-reduce of the gradients; ZeRO 1: a reduce-scatter of the gradients and an all-gather of the
+    parameters as they are stored, once per step; ZeRO 2: the reduce-scatter after every micro-batch. With sharding
+    groups the shards of the gradients are then summed over their replicas. With one chunk a rank they go in buckets of
+    max(40e6, 1e6 n) parameters, gradients beside the backward of the last micro-batch and parameters beside the forward
+    of the first, and a later stage ends its backward earlier by the passes of the stages before it. Interleaved, each
+    of v chunks goes whole as soon as the pp micro-batches of its last group are done, beside the passes of the other
+    chunks: a window of pp (v - 1) / v passes.
 
     plan: scalar or array (n,); parameters: on the rank, without routed experts; forward, backward: compute of one
     micro-batch on the stage, seconds; stage: 0 first; experts: parameters of routed experts on the rank, summed over
-    fewer ranks; scalar or array (n,). Returns seconds.
+    fewer ranks; ends: of `parameters`, those of embedding and head; scalar or array (n,). Returns seconds.
     Source: Megatron-LM, distributed_data_parallel.py and schedules.py (enable_grad_sync, param_sync_func).
     """
     runtime, held = inputs.runtime, holders(plan, inputs)
@@ -48,7 +49,7 @@ def exposed_data_time(
     bucket = np.maximum(runtime.gradient_bucket, runtime.gradient_bucket_per_rank * held.all.ranks)
     pieces = np.where(interleaved, plan.vpp, np.maximum(np.ceil(parameters / bucket), 1.0))
     summed = sum_time(parameters / pieces, held, inputs)
-    scattered, collected = shard_times(parameters / pieces, held, inputs)
+    scattered, collected = shard_times(parameters / pieces, held, inputs, ends / pieces)
     if np.any(experts):
         alike = expert_holders(plan, inputs)
         summed = summed + sum_time(experts / pieces, alike, inputs)
@@ -75,12 +76,13 @@ def sum_time(parameters: Numbers, holding: Holders, inputs: Inputs) -> Floats:
     return collective_time("all_reduce", 1.0 * inputs.gradient_bytes * parameters, holding.all, inputs.cluster)
 
 
-def shard_times(parameters: Numbers, holding: Holders, inputs: Inputs) -> tuple[Floats, Floats]:
-    """Seconds of one reduce-scatter of the gradients of some parameters, and of one all-gather of their 2-byte weights.
+def shard_times(parameters: Numbers, holding: Holders, inputs: Inputs, ends: Numbers = 0) -> tuple[Floats, Floats]:
+    """Seconds of one reduce-scatter of the gradients of some parameters, and of one all-gather of their weights.
 
-    Over a sharding group; with replicas of it 1/n of the gradients is then summed over these.
-    parameters: count, scalar or array (n,); holding: the ranks. Returns seconds.
-    Source: Zhao et al., arXiv:2304.11277, sections 3 and 3.2.2 (hybrid sharding).
+    Over a sharding group; with replicas of it 1/n of the gradients is then summed over these. Weights are gathered in 2
+    bytes, or those of layers as the recipe says where they are stored in quantised form alone.
+    parameters: count, scalar or array (n,); holding: the ranks; ends: of them, those of embedding and head. Returns
+    seconds. Source: Zhao et al., arXiv:2304.11277, sections 3 and 3.2.2 (hybrid sharding).
     """
     gradients, cluster = 1.0 * inputs.gradient_bytes * parameters, inputs.cluster
     scattered = collective_time("reduce_scatter", gradients, holding.shards, cluster)
@@ -88,7 +90,8 @@ def shard_times(parameters: Numbers, holding: Holders, inputs: Inputs) -> tuple[
         scattered = scattered + collective_time(
             "all_reduce", gradients / holding.shards.ranks, holding.replicas, cluster
         )
-    return scattered, collective_time("all_gather", 1.0 * HALF_BYTES * parameters, holding.shards, cluster)
+    weights = inputs.gathered_bytes * (parameters - ends) + 1.0 * HALF_BYTES * ends
+    return scattered, collective_time("all_gather", weights, holding.shards, cluster)
 
 
 def tied_embedding_time(plan: Layout, inputs: Inputs) -> Floats:

@@ -71,9 +71,10 @@ def exposed_sharded_time(
 ) -> Floats:
     """Exposed seconds per step of the exchange of one layer's weights and gradients.
 
-    An all-gather of 2 P bytes, prefetched beside the forward of the layer before it; in backward the same again and
-    the reduce-scatter of the gradients, beside the backward of the layer before it: T_exposed of `exposed_time` with
-    windows of one layer's passes, as often as `gathers_per_step` says; and the copies of `gather_copies_time`.
+    An all-gather of P weights as they are stored, prefetched beside the forward of the layer before it; in backward the
+    same again and the reduce-scatter of the gradients, beside the backward of the layer before it: T_exposed of
+    `exposed_time` with windows of one layer's passes, as often as `gathers_per_step` says; and the copies of
+    `gather_copies_time`.
 
     plan: scalar or array (n,); parameters: P of the layer on the rank before data parallelism; forward, backward: its
     passes of one micro-batch, seconds; kept: share of such layers that stay gathered until their backward, 0 to 1;
@@ -104,14 +105,15 @@ def gather_copies_time(plan: Layout, inputs: Inputs, parameters: Numbers, kept: 
 
 
 def sharded_exchange_time(
-    plan: Layout, inputs: Inputs, parameters: Numbers, experts: Numbers = 0
+    plan: Layout, inputs: Inputs, parameters: Numbers, experts: Numbers = 0, ends: Numbers = 0
 ) -> tuple[Floats, Floats]:
-    """Seconds of one all-gather of 2-byte weights and one reduce-scatter of gradients, with the sum over replicas.
+    """Seconds of one all-gather of weights and one reduce-scatter of gradients, with the sum over replicas.
 
     plan: scalar or array (n,); parameters: on the rank before data parallelism, without routed experts; experts: those
-    of routed experts, which fewer ranks hold alike. Returns seconds. Source: Zhao et al., arXiv:2304.11277, section 3.
+    of routed experts, which fewer ranks hold alike; ends: of `parameters`, those of embedding and head. Returns
+    seconds. Source: Zhao et al., arXiv:2304.11277, section 3.
     """
-    scattered, gathered = shard_times(parameters, holders(plan, inputs), inputs)
+    scattered, gathered = shard_times(parameters, holders(plan, inputs), inputs, ends)
     if not np.any(experts):
         return gathered, scattered
     routed, fetched = shard_times(experts, expert_holders(plan, inputs), inputs)

@@ -6,28 +6,29 @@ import numpy as np
 
 from meshwright.arrays import Floats, Numbers
 from meshwright.cost.compute.elementwise import elementwise_time
-from meshwright.cost.element import FP32_BYTES, HALF_BYTES
+from meshwright.cost.element import FP32_BYTES
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
-
-STATE_BYTES = 3 * FP32_BYTES
 
 
 def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: Numbers = 0) -> Floats:
     """Seconds of the global norm, Adam and clearing the gradients, on the slowest rank.
 
     Of the n-th part of the parameters that the rank updates (n = dp c / dp_replicate with ZeRO, else 1): gradients read
-    twice (norm and update), 12 bytes of states read and written, and, of half weights, 2 bytes of them written and the
-    gradient buffer cleared once.
+    twice (norm and update), after 2-byte ones were cast to fp32 where the optimizer takes them so, the runtime's states
+    (12 bytes as a rule) read and written, and, of half weights, what is gathered of them written and the gradient
+    buffer cleared once.
     parameters: on the rank, without routed experts; experts: those of routed experts; scalar or array (n,). Returns
-    seconds. Source: traffic of a fused Adam (Apex FusedAdam).
+    seconds. Source: traffic of a fused Adam (Apex FusedAdam); Megatron-LM, distrib_optimizer.py,
+    _copy_model_grads_to_main_grads.
     """
     half = inputs.runtime.weights == "half"
     gradient = inputs.gradient_bytes if half else FP32_BYTES
     owned = parameters / np.where(np.greater(plan.zero, 0), sharding_ranks(plan), 1)
     owned = owned + experts / np.where(np.greater(plan.zero, 0), expert_sharding_ranks(plan), 1)
-    moved = owned * (2 * gradient + 2 * STATE_BYTES + (HALF_BYTES if half else 0))
+    read = gradient + 3 * FP32_BYTES if inputs.casts_gradients else 2 * gradient
+    moved = owned * (read + 2 * inputs.optimizer_bytes + (inputs.gathered_bytes if half else 0))
     kept = np.where(np.greater(plan.zero, 1), owned, 1.0 * parameters + experts)
     cleared = gradient * kept if half else 0.0
     return elementwise_time(moved + cleared, inputs.cluster.accelerator) * inputs.cluster.site_derate

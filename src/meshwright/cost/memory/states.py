@@ -11,7 +11,6 @@ from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
-ADAM_MOMENTS_BYTES = 2 * FP32_BYTES
 GATHERED_LAYERS = 2
 """The layer that works and the one that is prefetched."""
 
@@ -24,6 +23,8 @@ class States(NamedTuple):
     optimizer_states: Floats
     whole_gradients: Floats
     """Of one layer or bucket before its reduce-scatter, alive during its backward."""
+    updating: Floats
+    """fp32 copies of 2-byte gradients that are alive only while the optimizer works, when no activations are."""
 
 
 def state_bytes(
@@ -31,10 +32,12 @@ def state_bytes(
 ) -> States:
     """Bytes of weights, gradients and Adam states on one rank, for P parameters that ZeRO divides over n ranks.
 
-    Half weights: 2 P bytes of weights, with the copies that the recipe's products take (ZeRO 3: 2 P / n and what is
-    gathered), gradients as the runtime keeps them (ZeRO 2: divided by n; 2-byte ones with an fp32 copy of what the rank
-    updates, of which in ZeRO 3 only the copy counts), and 12 bytes of fp32 weights and moments, divided by n from ZeRO
-    1 on. Megatron's distributed optimizer: 6 + 12/n; DeepSpeed's ZeRO 2 and 3: 2 + 18/n and 18/n.
+    Half weights: 2 P bytes of weights beside the copies that the recipe's products take, or of the layers these copies
+    alone (ZeRO 3: divided by n, and what is gathered), gradients as the runtime keeps them (ZeRO 2: divided by n;
+    2-byte ones with an fp32 copy of what the rank updates, of which in ZeRO 3 only the copy counts, or with one that
+    lives only while the optimizer works), and of fp32 weights and moments 12 bytes or as many as the runtime keeps,
+    divided by n from ZeRO 1 on. Megatron's distributed optimizer: 6 + 12/n; DeepSpeed's ZeRO 2 and 3: 2 + 18/n and
+    18/n.
     Full weights: 4 P of weights, 8 P of moments and, between micro-batches, 4 P of gradients, divided by n from ZeRO 2
     on; beside them 2-byte weights, all of them (ZeRO 0 and 2) or what is gathered (ZeRO 3). Under a pipeline that
     defers their reduction gradients stay whole.
@@ -43,28 +46,40 @@ def state_bytes(
 
     plan: scalar or array (n,); parameters: P, on the rank before data parallelism; layer: of its largest layer; ends:
     of embedding, final norm and head; ranks: n, counts. Returns bytes.
-    Source: Rajbhandari et al., arXiv:1910.02054; Megatron-LM, dist_optimizer.md; DeepSpeed, estimators of
-    stage_1_and_2.py and stage3.py; torch.distributed.fsdp 2.13.
+    Source: Rajbhandari et al., arXiv:1910.02054; Megatron-LM, dist_optimizer.md and distrib_optimizer.py
+    (_copy_model_grads_to_main_grads casts the shard before the step, zero_grad drops the cast); DeepSpeed, estimators
+    of stage_1_and_2.py and stage3.py; torch.distributed.fsdp 2.13.
     """
     build = _half_states if inputs.runtime.weights == "half" else _full_states
     return build(plan, inputs, 1.0 * parameters, 1.0 * layer, 1.0 * ends, ranks)
 
 
 def _half_states(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats, ends: Floats, ranks: Ints) -> States:
-    gradient = inputs.gradient_bytes
+    gradient, kept = inputs.gradient_bytes, inputs.runtime.keeps_gradient_copy
 
     def shard(stage: int) -> Floats:
         return parameters / np.where(np.greater_equal(plan.zero, stage), ranks, 1)
 
-    gathered = np.where(np.equal(plan.zero, 3), HALF_BYTES * _gathered(inputs, parameters, layer, ends), 0.0)
-    copied = np.where(np.equal(plan.zero, 3), FP32_BYTES - gradient, FP32_BYTES if gradient < FP32_BYTES else 0)
+    copies = FP32_BYTES if inputs.casts_gradients else 0
+    copied = np.where(np.equal(plan.zero, 3), FP32_BYTES - gradient, copies) if kept else 0.0
     bucket = gradient * np.minimum(np.maximum(inputs.runtime.gradient_bucket, layer), parameters)
     return States(
-        HALF_BYTES * shard(3) + gathered + _quantised_bytes(inputs) * np.maximum(parameters - ends, 0.0),
+        _half_weights(plan, inputs, parameters, layer, ends, ranks),
         gradient * shard(2) + copied * shard(1),
-        (FP32_BYTES + ADAM_MOMENTS_BYTES) * shard(1),
+        inputs.optimizer_bytes * shard(1),
         np.where(np.greater(plan.zero, 1), bucket, 0.0),
+        (0.0 if kept else copies) * shard(1),
     )
+
+
+def _half_weights(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats, ends: Floats, ranks: Ints) -> Floats:
+    """Bytes of 2-byte weights with their quantised copies, or of these alone for the layers and 2 for the ends."""
+    quantised = inputs.recipe.quantised_bytes(inputs.cluster.accelerator)
+    stored, beside = (quantised, 0.0) if inputs.stores_quantised else (HALF_BYTES, quantised)
+    layers, sharded = np.maximum(parameters - ends, 0.0), np.equal(plan.zero, 3)
+    weights = stored * layers + HALF_BYTES * ends
+    gathered = _gathered(inputs, weights, stored * layer, HALF_BYTES * ends)
+    return np.where(sharded, weights / ranks + gathered, weights) + beside * layers
 
 
 def _full_states(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats, ends: Floats, ranks: Ints) -> States:
@@ -79,17 +94,14 @@ def _full_states(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats
     return States(
         FP32_BYTES * sharded + HALF_BYTES * gathered,
         FP32_BYTES * np.where(whole, accumulated, buckets * parameters),
-        ADAM_MOMENTS_BYTES * sharded,
+        2 * inputs.runtime.moment_bytes * sharded,
         np.where(whole, (HALF_BYTES + cast) * layer, 0.0),
+        0.0 * sharded,
     )
 
 
-def _quantised_bytes(inputs: Inputs) -> float:
-    """Per parameter of the layers: what the recipe keeps beside the 2-byte weight."""
-    return inputs.recipe.weight_bytes(inputs.cluster.accelerator) - HALF_BYTES
-
-
-def _gathered(inputs: Inputs, parameters: Floats, layer: Floats, ends: Floats) -> Floats:
+def _gathered(inputs: Inputs, whole: Floats, layer: Floats, ends: Floats) -> Floats:
+    """What is gathered at once of all weights, in the unit that they are given in."""
     layers = GATHERED_LAYERS * layer
     together = layers + ends if inputs.runtime.keeps_ends_gathered else np.maximum(layers, ends)
-    return np.minimum(together, parameters)
+    return np.minimum(together, whole)
