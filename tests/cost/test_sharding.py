@@ -135,17 +135,24 @@ def test_gradients_are_reduced_once_or_every_micro_batch() -> None:
 @pytest.mark.parametrize(
     ("plan", "counts"),
     [
-        (Plan(dp=64, zero=3), (33, 31, 33)),
+        (Plan(dp=64, zero=3), (33, 32, 33)),
         (Plan(dp=64, zero=2), (33, 0, 33)),
-        (Plan(dp=64, zero=3, num_microbatches=4), (4 * 33, 4 * 31, 4 * 33)),
+        (Plan(dp=64, zero=3, num_microbatches=4), (4 * 33, 4 * 32, 4 * 33)),
         (Plan(dp=32, pp=2, zero=2, num_microbatches=4), (33, 0, 33)),
-        (Plan(dp=32, pp=2, zero=3, num_microbatches=4), (4 * 33, 4 * 31, 33)),
+        (Plan(dp=32, pp=2, zero=3, num_microbatches=4), (4 * 33, 4 * 32, 33)),
     ],
 )
 def test_collectives_of_fsdp2(plan: Plan, counts: tuple[int, ...]) -> None:
-    """L + 1 all-gathers forward, L - 1 backward (root and last layer stay), L + 1 reduce-scatters."""
+    """L + 1 all-gathers forward, L backward (the ends stay), L + 1 reduce-scatters."""
     inputs = question(llama_8b(), "8x8:h100", "torchtitan")
     assert tuple(map(int, sharded_collectives(plan, inputs))) == counts
+
+
+def test_a_last_layer_that_stays_is_not_gathered_again() -> None:
+    """As torchtitan wrapped until 0.1.0: L - 1 backward."""
+    inputs = question(llama_8b(), "8x8:h100", "torchtitan")
+    kept = inputs.replace(runtime=inputs.runtime.replace(keeps_last_layer_gathered=True))
+    assert sharded_collectives(Plan(dp=64, zero=3), kept).backward == 31
 
 
 def test_fsdp1_gathers_the_last_layer_again() -> None:
