@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.cost.comms.collectives import collective_time
-from meshwright.cost.comms.data import exposed_data_time, shard_times
+from meshwright.cost.comms.data import exposed_data_time, shard_times, sum_time
 from meshwright.cost.comms.group import data_group, holders, replica_group, sharding_group
 from meshwright.cost.comms.sharded import gathers_per_step, sharded_collectives, sharded_exchange_time
 from meshwright.cost.comms.tensor import layer_collectives
@@ -153,6 +153,18 @@ def test_a_last_layer_that_stays_is_not_gathered_again() -> None:
     inputs = question(llama_8b(), "8x8:h100", "torchtitan")
     kept = inputs.replace(runtime=inputs.runtime.replace(keeps_last_layer_gathered=True))
     assert sharded_collectives(Plan(dp=64, zero=3), kept).backward == 31
+
+
+def test_whole_gradients_are_summed_by_an_all_reduce() -> None:
+    """Nothing hidden: by 2 (n - 1) / n of the gradients' bytes in place of (n - 1) / n."""
+    inputs, plan = question(llama_8b(), "8x8:h100", "deepspeed"), Plan(dp=64, zero=1)
+    assert inputs.runtime.sums_whole_gradients
+    scattering = inputs.replace(runtime=inputs.runtime.replace(sums_whole_gradients=False))
+    held, parameters = holders(plan, inputs), inputs.runtime.gradient_bucket
+    whole, divided = (exposed_data_time(plan, each, parameters, 0.0, 0.0, 0) for each in (inputs, scattering))
+    more = sum_time(parameters, held, inputs) - shard_times(parameters, held, inputs)[0]
+    assert whole - divided == pytest.approx(more)
+    assert more > 0
 
 
 def test_fsdp1_gathers_the_last_layer_again() -> None:
