@@ -45,6 +45,9 @@ def _per_parameter(states: States) -> float:
         ("deepspeed", 1, None, 4, 16),
         ("deepspeed", 2, None, 2, 18),
         ("internevo", 1, None, 4, 16),
+        ("nanotron", 1, None, 8, 12),
+        ("nanotron", 1, "half", 4, 16),
+        ("megatron-deepspeed", 1, None, 8, 12),
         ("pytorch-ddp", 0, None, 4 + 2 + 8 + 8, 0),
     ],
 )
@@ -52,7 +55,8 @@ def test_bytes_per_parameter_as_documented(
     runtime: str, zero: int, gradients: str | None, whole: int, divided: int
 ) -> None:
     """Megatron-LM, dist_optimizer.md: 18, 6 + 12/n, 20, 4 + 16/n; DeepSpeed's estimator: 2 + 18/n; DDP copies gradients
-    into its buckets and keeps autocast's 2-byte weights.
+    into its buckets and keeps autocast's 2-byte weights; nanotron and Megatron-DeepSpeed keep 2-byte gradients beside
+    the fp32 ones.
     """
     states = _states(runtime, Plan(dp=64, zero=zero), gradients=gradients)
     assert _per_parameter(states) == pytest.approx(float(whole + Fraction(divided, 64)))
