@@ -84,6 +84,11 @@ SWITCHES: dict[Said, dict[str, Any]] = {
     Said("fused cross entropy", "the cross-entropy is fused"): {"cross_entropy": "fused"},
     Said("grad_sync_dtype bf16", "gradients are kept and reduced in bf16"): {"gradient_bytes": 2},
     Said("mp mode pure", "gradients are reduced in bf16 (Composer, mixed_precision PURE)"): {"gradient_bytes": 2},
+    Said(
+        "large scale, >= 128 gpus",
+        "FlashAttention-2 and gradients reduced in fp32 (llm-foundry, scripts/train/benchmarking/submit_benchmarks.py "
+        "of these runs: `.[gpu-flash2]`, `attn_impl` flash; that extra needs Composer 0.17, whose DEFAULT is fp32)",
+    ): {"gradient_bytes": 4, "attention_kernel": "flash-2"},
     Said("fms-fsdp", "gradients are reduced in bf16 (fms-fsdp, policies/mixed_precision.py)"): {"gradient_bytes": 2},
     Said(
         "megatron-bridge",

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.cost.comms.collectives import collective_time
-from meshwright.cost.comms.data import exposed_data_time, shard_times
+from meshwright.cost.comms.data import exposed_data_time, shard_times, sum_time
 from meshwright.cost.comms.group import data_group, holders, replica_group, sharding_group
 from meshwright.cost.comms.sharded import gathers_per_step, sharded_collectives, sharded_exchange_time
 from meshwright.cost.comms.tensor import layer_collectives
@@ -45,6 +45,9 @@ def _per_parameter(states: States) -> float:
         ("deepspeed", 1, None, 4, 16),
         ("deepspeed", 2, None, 2, 18),
         ("internevo", 1, None, 4, 16),
+        ("nanotron", 1, None, 8, 12),
+        ("nanotron", 1, "half", 4, 16),
+        ("megatron-deepspeed", 1, None, 8, 12),
         ("pytorch-ddp", 0, None, 4 + 2 + 8 + 8, 0),
     ],
 )
@@ -52,7 +55,8 @@ def test_bytes_per_parameter_as_documented(
     runtime: str, zero: int, gradients: str | None, whole: int, divided: int
 ) -> None:
     """Megatron-LM, dist_optimizer.md: 18, 6 + 12/n, 20, 4 + 16/n, with what the step alone needs; DeepSpeed's
-    estimator: 2 + 18/n; DDP copies gradients into its buckets and keeps autocast's 2-byte weights.
+    estimator: 2 + 18/n; DDP copies gradients into its buckets and keeps autocast's 2-byte weights; nanotron and
+    Megatron-DeepSpeed keep 2-byte gradients beside the fp32 ones.
     """
     states = _states(runtime, Plan(dp=64, zero=zero), gradients=gradients)
     assert _per_parameter(states) + states.updating / COUNT == pytest.approx(float(whole + Fraction(divided, 64)))
@@ -200,17 +204,36 @@ def test_gradients_are_reduced_once_or_every_micro_batch() -> None:
 @pytest.mark.parametrize(
     ("plan", "counts"),
     [
-        (Plan(dp=64, zero=3), (33, 31, 33)),
+        (Plan(dp=64, zero=3), (33, 32, 33)),
         (Plan(dp=64, zero=2), (33, 0, 33)),
-        (Plan(dp=64, zero=3, num_microbatches=4), (4 * 33, 4 * 31, 4 * 33)),
+        (Plan(dp=64, zero=3, num_microbatches=4), (4 * 33, 4 * 32, 4 * 33)),
         (Plan(dp=32, pp=2, zero=2, num_microbatches=4), (33, 0, 33)),
-        (Plan(dp=32, pp=2, zero=3, num_microbatches=4), (4 * 33, 4 * 31, 33)),
+        (Plan(dp=32, pp=2, zero=3, num_microbatches=4), (4 * 33, 4 * 32, 33)),
     ],
 )
 def test_collectives_of_fsdp2(plan: Plan, counts: tuple[int, ...]) -> None:
-    """L + 1 all-gathers forward, L - 1 backward (root and last layer stay), L + 1 reduce-scatters."""
+    """L + 1 all-gathers forward, L backward (the ends stay), L + 1 reduce-scatters."""
     inputs = question(llama_8b(), "8x8:h100", "torchtitan")
     assert tuple(map(int, sharded_collectives(plan, inputs))) == counts
+
+
+def test_a_last_layer_that_stays_is_not_gathered_again() -> None:
+    """As torchtitan wrapped until 0.1.0: L - 1 backward."""
+    inputs = question(llama_8b(), "8x8:h100", "torchtitan")
+    kept = inputs.replace(runtime=inputs.runtime.replace(keeps_last_layer_gathered=True))
+    assert sharded_collectives(Plan(dp=64, zero=3), kept).backward == 31
+
+
+def test_whole_gradients_are_summed_by_an_all_reduce() -> None:
+    """Nothing hidden: by 2 (n - 1) / n of the gradients' bytes in place of (n - 1) / n."""
+    inputs, plan = question(llama_8b(), "8x8:h100", "deepspeed"), Plan(dp=64, zero=1)
+    assert inputs.runtime.sums_whole_gradients
+    scattering = inputs.replace(runtime=inputs.runtime.replace(sums_whole_gradients=False))
+    held, parameters = holders(plan, inputs), inputs.runtime.gradient_bucket
+    whole, divided = (exposed_data_time(plan, each, parameters, 0.0, 0.0, 0) for each in (inputs, scattering))
+    more = sum_time(parameters, held, inputs) - shard_times(parameters, held, inputs)[0]
+    assert whole - divided == pytest.approx(more)
+    assert more > 0
 
 
 def test_fsdp1_gathers_the_last_layer_again() -> None:

@@ -113,6 +113,10 @@ class Runtime(Spec):
     """Moved per parameter before every scattering of gradients."""
     gradient_copies: bool
     """Communication buckets hold every gradient a second time (DDP without gradient_as_bucket_view)."""
+    half_gradient_bytes: Literal[0, 2]
+    """Half weights: bytes per parameter of the 2-byte gradients that stay allocated beside fp32 ones."""
+    sums_whole_gradients: bool
+    """ZeRO 1 and 2 sum every gradient on every rank, not each on the rank that updates it."""
     defers_reduction: bool
     """Full weights under a pipeline: gradients stay whole in fp32 and are reduced after the last micro-batch alone."""
     keeps_ends_gathered: bool

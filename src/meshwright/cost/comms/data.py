@@ -32,12 +32,13 @@ def exposed_data_time(
     """Exposed seconds per step of one stage's gradients and parameters, where weights are not gathered for each layer.
 
     ZeRO 0: one all-reduce of the gradients; ZeRO 1: a reduce-scatter of the gradients and an all-gather of the
-    parameters as they are stored, once per step; ZeRO 2: the reduce-scatter after every micro-batch. With sharding
-    groups the shards of the gradients are then summed over their replicas. With one chunk a rank they go in buckets of
-    max(40e6, 1e6 n) parameters, gradients beside the backward of the last micro-batch and parameters beside the forward
-    of the first, and a later stage ends its backward earlier by the passes of the stages before it. Interleaved, each
-    of v chunks goes whole as soon as the pp micro-batches of its last group are done, beside the passes of the other
-    chunks: a window of pp (v - 1) / v passes.
+    parameters as they are stored, once per step; ZeRO 2: the reduce-scatter after every micro-batch. A runtime that
+    sums whole gradients has the all-reduce in place of the reduce-scatter. With sharding groups the shards of the
+    gradients are else summed over their replicas. With one chunk a rank they go in buckets of max(40e6, 1e6 n)
+    parameters, gradients beside the backward of the last micro-batch and parameters beside the forward of the first,
+    and a later stage ends its backward earlier by the passes of the stages before it. Interleaved, each of v chunks
+    goes whole as soon as the pp micro-batches of its last group are done, beside the passes of the other chunks: a
+    window of pp (v - 1) / v passes.
 
     plan: scalar or array (n,); parameters: on the rank, without routed experts; forward, backward: compute of one
     micro-batch on the stage, seconds; stage: 0 first; experts: parameters of routed experts on the rank, summed over
@@ -56,7 +57,7 @@ def exposed_data_time(
         scattered, collected = combined(
             operator.add, (scattered, collected), shard_times(experts / pieces, alike, inputs)
         )
-    reduced = pieces * np.where(sharded, scattered, summed)
+    reduced = pieces * np.where(sharded & (not runtime.sums_whole_gradients), scattered, summed)
     gathered = pieces * np.where(sharded, collected, 0.0)
     every = np.where(np.equal(plan.zero, 2), plan.num_microbatches - 1.0, 0.0)
     passes = np.where(interleaved, plan.pp * (plan.vpp - 1) / plan.vpp, 1.0)

@@ -35,9 +35,9 @@ def state_bytes(
     Half weights: 2 P bytes of weights beside the copies that the recipe's products take, or of the layers these copies
     alone (ZeRO 3: divided by n, and what is gathered), gradients as the runtime keeps them (ZeRO 2: divided by n;
     2-byte ones with an fp32 copy of what the rank updates, of which in ZeRO 3 only the copy counts, or with one that
-    lives only while the optimizer works), and of fp32 weights and moments 12 bytes or as many as the runtime keeps,
-    divided by n from ZeRO 1 on. Megatron's distributed optimizer: 6 + 12/n; DeepSpeed's ZeRO 2 and 3: 2 + 18/n and
-    18/n.
+    lives only while the optimizer works; fp32 ones with the 2-byte ones that stay beside them), and of fp32 weights and
+    moments 12 bytes or as many as the runtime keeps, divided by n from ZeRO 1 on. Megatron's distributed optimizer:
+    6 + 12/n; DeepSpeed's ZeRO 2 and 3: 2 + 18/n and 18/n.
     Full weights: 4 P of weights, 8 P of moments and, between micro-batches, 4 P of gradients, divided by n from ZeRO 2
     on; beside them 2-byte weights, all of them (ZeRO 0 and 2) or what is gathered (ZeRO 3). Under a pipeline that
     defers their reduction gradients stay whole.
@@ -62,10 +62,11 @@ def _half_states(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats
 
     copies = FP32_BYTES if inputs.casts_gradients else 0
     copied = np.where(np.equal(plan.zero, 3), FP32_BYTES - gradient, copies) if kept else 0.0
+    beside = inputs.runtime.half_gradient_bytes if gradient == FP32_BYTES else 0
     bucket = gradient * np.minimum(np.maximum(inputs.runtime.gradient_bucket, layer), parameters)
     return States(
         _half_weights(plan, inputs, parameters, layer, ends, ranks),
-        gradient * shard(2) + copied * shard(1),
+        gradient * shard(2) + copied * shard(1) + beside * parameters,
         inputs.optimizer_bytes * shard(1),
         np.where(np.greater(plan.zero, 1), bucket, 0.0),
         (0.0 if kept else copies) * shard(1),
