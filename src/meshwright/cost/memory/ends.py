@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from meshwright.arrays import Floats
 from meshwright.cost.element import HALF_BYTES
-from meshwright.cost.memory.activations import LayerMemory
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_shard
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -14,12 +15,22 @@ from meshwright.specs.inputs import Inputs
 TOKEN_ID_BYTES = 8
 
 
-def head_memory(plan: Layout, inputs: Inputs) -> LayerMemory:
+class HeadMemory(NamedTuple):
+    """Bytes behind the last layer of one micro-batch on one rank."""
+
+    saved: Floats
+    """Kept from forward to backward."""
+    working: Floats
+    """Alive for a moment while the cross-entropy's backward runs, beyond what is saved."""
+    unjoined: Floats
+    """Free at that moment, in pieces too small for what is alive."""
+
+
+def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     """Saved and working bytes behind the last layer: the final norm's input and output, and the logits.
 
-    Logits: the runtime's bytes alive per logit of the vocabulary shard, for one micro-batch; with sequence
-    parallelism the gathered input of the head beside them, saved or gathered again. plan: scalar or array (n,).
-    Returns bytes.
+    Logits: the runtime's bytes per logit of the vocabulary shard, for one micro-batch; with sequence parallelism the
+    gathered input of the head beside them, saved or gathered again. plan: scalar or array (n,). Returns bytes.
     """
     hidden, rows = inputs.model.hidden_size, tokens(plan, inputs)
     entropy = inputs.runtime.cross_entropies[inputs.runtime.cross_entropy]
@@ -27,8 +38,11 @@ def head_memory(plan: Layout, inputs: Inputs) -> LayerMemory:
     whole = 1.0 * HALF_BYTES * rows * hidden
     again = inputs.runtime.regathers_inputs
     gathered = np.where(plan.sp, whole, 0.0) if again else 0.0
-    logits = entropy.alive_bytes * rows * vocabulary_shard(plan, inputs)
-    return LayerMemory(residual + (residual if again else whole), logits + gathered)
+    split = entropy.alive_bytes if entropy.split_alive_bytes is None else entropy.split_alive_bytes
+    logits = rows * vocabulary_shard(plan, inputs)
+    alive = np.where(np.greater(plan.tp, 1), split, entropy.alive_bytes) * logits
+    kept = residual + (residual if again else whole)
+    return HeadMemory(kept, alive + gathered, entropy.unjoined_bytes * logits)
 
 
 def token_bytes(plan: Layout, inputs: Inputs) -> Floats:
