@@ -135,7 +135,7 @@ class Estimates:
     def verdict(self) -> IntColumn:
         """Codes of `Verdict` for the worst stage, shape (n,)."""
         worst = self.memory.rows(self.worst)
-        return verdict(worst.allocated, worst.communicators, self.inputs)
+        return verdict(worst.allocated, worst.reserved, worst.communicators, self.inputs)
 
     @cached_property
     def eighty_percent_verdict(self) -> IntColumn:

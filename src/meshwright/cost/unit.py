@@ -17,7 +17,7 @@ from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.prediction import prediction_time
 from meshwright.cost.compute.work import Work
 from meshwright.cost.memory.activations import LayerMemory, layer_memory
-from meshwright.cost.memory.ends import head_memory, token_bytes
+from meshwright.cost.memory.ends import HeadMemory, head_memory, token_bytes
 from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
 from meshwright.cost.tree import combined
 from meshwright.distinct import on_distinct
@@ -101,7 +101,7 @@ class Units(NamedTuple):
     """Per layer kind, on one rank: of routed experts."""
     layer_memory: tuple[LayerMemory, ...]
     """Per layer kind, bytes."""
-    head_memory: LayerMemory
+    head_memory: HeadMemory
     token_bytes: Floats
 
 

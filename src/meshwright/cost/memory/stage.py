@@ -92,7 +92,12 @@ def _states(plans: Plans, stages: Stages, units: Units, parameters: StageParamet
     """Of dense weights and of routed experts together, which ZeRO divides over different groups."""
     plan, rows = stages.plan, plans.take(stages.plan)
     dense, experts = (_largest(stages, counts) for counts in (units.layer_parameters, units.expert_parameters))
-    whole = state_bytes(rows, inputs, parameters.dense, dense, parameters.ends, sharding_ranks(rows))
+    embedding, head = (
+        present * held[plan]
+        for present, held in zip((stages.embedding, stages.head), end_parameters(plans, inputs), strict=True)
+    )
+    ends = np.maximum(embedding, head) if inputs.runtime.ends_apart else parameters.ends
+    whole = state_bytes(rows, inputs, parameters.dense, dense, ends, sharding_ranks(rows))
     if not inputs.model.is_moe:
         return whole
     nothing = np.zeros(len(plan))
@@ -151,4 +156,6 @@ def stage_memory(plans: Plans, stages: Stages, units: Units, parameters: StagePa
         context=np.full(len(plan), memory.context_bytes),
         communicators=communicator_bytes(plans, inputs)[plan],
     )
-    return components._replace(fragmentation=memory.fragmentation * components.allocated)
+    unjoined = np.where(at_logits, stages.head * units.head_memory.unjoined[plan], 0.0)
+    held = memory.fragmentation * components.allocated + states.pooled + unjoined
+    return components._replace(fragmentation=held)
