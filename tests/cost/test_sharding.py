@@ -27,7 +27,7 @@ LAYER, ENDS = 2 * 10**8, 10**9
 
 
 def _states(runtime: str, plan: Plan, **job: object) -> States:
-    inputs = question(llama_8b(), "8x8:h100", runtime, **job)
+    inputs = question(llama_8b(), "8x8:h100", runtime, **{"precision": "bf16"} | job)
     return state_bytes(plan, inputs, COUNT, LAYER, ENDS, sharding_ranks(plan))
 
 
@@ -59,6 +59,17 @@ def test_bytes_per_parameter_as_documented(
     Megatron-DeepSpeed keep 2-byte gradients beside the fp32 ones.
     """
     states = _states(runtime, Plan(dp=64, zero=zero), gradients=gradients)
+    assert _per_parameter(states) + states.updating / COUNT == pytest.approx(float(whole + Fraction(divided, 64)))
+
+
+@pytest.mark.parametrize(
+    ("zero", "gradients", "whole", "divided"), [(0, None, 20, 0), (1, None, 4, 16), (1, "fp32", 6, 12)]
+)
+def test_fp16_gradients_are_summed_in_fp16_unless_told(
+    zero: int, gradients: str | None, whole: int, divided: int
+) -> None:
+    """Megatron-LM, dist_optimizer.md: fp16 parameters with fp16 gradients, and with fp32 ones."""
+    states = _states("megatron-core", Plan(dp=64, zero=zero), precision="fp16", gradients=gradients)
     assert _per_parameter(states) + states.updating / COUNT == pytest.approx(float(whole + Fraction(divided, 64)))
 
 

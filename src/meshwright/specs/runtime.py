@@ -101,6 +101,8 @@ class Runtime(Spec):
     """What a rank stores: 2-byte weights beside fp32 copies in the optimizer, or fp32 weights that are cast for use."""
     gradient_bytes: Literal[2, 4]
     """Bytes per parameter that are summed over the data-parallel ranks, and of a gradient buffer of half weights."""
+    fp16_gradient_bytes: Literal[2, 4]
+    """The same in fp16."""
     keeps_gradient_copy: bool
     """Half weights, 2-byte gradients: their fp32 copies stay from step to step; else only while the optimizer works."""
     quantised_weights: tuple[PrecisionName, ...]
