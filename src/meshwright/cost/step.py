@@ -28,12 +28,13 @@ from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
 from meshwright.cost.footprint import Footprints, first_largest, footprints_of
 from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
-from meshwright.cost.memory.stage import stage_parameters
+from meshwright.cost.memory.stage import Components, stage_memory, stage_parameters
 from meshwright.cost.pipelines import Pipelines
-from meshwright.cost.unit import Units, UnitTime, unit_times
+from meshwright.cost.unit import Units, UnitTime, micro_batch_shapes, unit_times
 from meshwright.distinct import distinct_rows, gathered, on_distinct
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.layout.stages import Stages, filling
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 
@@ -82,6 +83,28 @@ def estimate_each(plans: Iterable[Plan], inputs: Inputs) -> tuple[Estimate, ...]
     """The estimate of every given plan, with all its stages."""
     estimates = estimate_plans(Plans.of(plans), inputs, keep_all_stages=True)
     return tuple(estimates[row] for row in range(len(estimates)))
+
+
+def stage_costs(plan: Plan, stages: Stages, inputs: Inputs) -> tuple[FloatColumn, Components]:
+    """Seconds of one micro-batch and bytes by component of stages that one plan could have, shape (r,).
+
+    stages: of that plan alone, as many for each pipeline rank as there are splits to compare.
+    """
+    plans = Plans.of([plan])
+    shapes, rows = micro_batch_shapes(plans, inputs), np.arange(len(stages.plan))
+    pipelines = Pipelines(filling(plans), stages, np.zeros(1, dtype=np.int64), rows)
+    memory = stage_memory(stages, pipelines, shapes, inputs)
+    held = Footprints(
+        inputs=inputs,
+        plans=plans,
+        stages=stages,
+        pipelines=pipelines,
+        shapes=shapes,
+        memory=memory,
+        worst=first_largest(memory.device, stages),
+    )
+    works = _works(held, unit_times(shapes.plans, inputs))
+    return works.each.total[works.row], memory
 
 
 def _works(held: Footprints, units: Units) -> _Works:

@@ -18,10 +18,15 @@ from meshwright.errors import IllegalPlan
 from meshwright.layout.legality import check, faults
 from meshwright.layout.plans import Plans, regrouped
 from meshwright.search.rank import order
+from meshwright.search.resolve import best_split
 from meshwright.search.space import size, space
 from meshwright.specs.inputs import Inputs
 
 CHUNK = 1 << 16
+RESOLVED = 8
+"""Plans whose stages are chosen by cost, of the best."""
+LEAST_GAIN = 0.005
+"""Of the step time, for which numbers of layers are worth spelling out."""
 Progress = Callable[[int, int], None]
 """Told after every chunk: (plans considered so far, plans in the space)."""
 
@@ -73,8 +78,9 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Foun
     candidates = [_candidates(plans, inputs, top) for plans in fitting]
     if not tally.legal:
         raise _nothing_legal(tally, inputs)
-    finalists = estimate_plans(Plans.join([*candidates, *tally.leanest]), inputs, keep_all_stages=True)
-    ranked, first_lean = order(finalists), sum(map(len, candidates))
+    resolved = _resolved(Plans.join([*candidates, *tally.leanest]), inputs)
+    finalists = estimate_plans(Plans.join([*candidates, resolved, *tally.leanest]), inputs, keep_all_stages=True)
+    ranked, first_lean = order(finalists), sum(map(len, candidates)) + len(resolved)
     ranked, lean = ranked[ranked < first_lean], finalists.worst_memory.device[first_lean:]
     return Found(
         inputs=inputs,
@@ -123,6 +129,17 @@ def _candidates(fitting: Plans, inputs: Inputs, top: int) -> Plans:
     for rows in (ranked[:top], _best_of_splits(estimates, ranked), _fastest_at_risk(estimates, ranked)):
         chosen[rows] = True
     return fitting.take(chosen)
+
+
+def _resolved(candidates: Plans, inputs: Inputs) -> Plans:
+    """The first of the candidates, fitting or not, with the stages that `best_split` chooses, where these gain."""
+    estimates = estimate_plans(candidates, inputs)
+    first = np.lexsort((estimates.step_time_s, estimates.verdict))
+    rows = first[(candidates.pp[first] > 1) & (candidates.vpp[first] == 1)][:RESOLVED]
+    split = estimate_plans(Plans.of(best_split(candidates[row], inputs) for row in rows), inputs)
+    faster = split.step_time_s < (1 - LEAST_GAIN) * estimates.step_time_s[rows]
+    safer = split.verdict < estimates.verdict[rows]
+    return split.plans.take(safer | (faster & (split.verdict == estimates.verdict[rows])))
 
 
 def _best_of_splits(estimates: Estimates, ranked: IntColumn) -> IntColumn:
