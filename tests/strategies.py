@@ -289,6 +289,7 @@ def any_plans(draw: st.DrawFn) -> Plan:
         microbatch_group=draw(st.sampled_from([0, 0, 0, 1, 4, 6])),
         recompute=draw(st.sampled_from([0, 1, 2])),
         recompute_modules=draw(st.integers(1, 127)),
+        recompute_layers=draw(st.sampled_from([0, 0, 0, 1, 3])),
         schedule=draw(st.sampled_from([0, 1])),
     )
 

@@ -44,6 +44,7 @@ from strategies import questions, some_legal_plans
 ROWS = 30
 QUESTIONS = tuple(questions())
 TABLES = {
+    "step.stage_costs",
     "step.estimate_plans",
     "step.estimate_each",
     "footprint.footprints_of",
@@ -267,7 +268,7 @@ def test_unit_times_and_stage_tables_of_many_plans_equal_those_of_each_plan(ques
 
 def _unit_and_stage_leaves(plans: Plans, inputs: Inputs) -> tuple[list[np.ndarray], np.ndarray]:
     stages = split_stages(inputs, plans, schedules.live_chunks, keep_all=True)
-    units, parameters = unit_times(plans, inputs), stage_parameters(plans, stages, inputs)
+    units, parameters = unit_times(plans, inputs, some_kept=True), stage_parameters(plans, stages, inputs)
     of_units = [np.broadcast_to(leaf, len(plans)) for leaf in _leaves(tuple(units))]
     return [*of_units, *parameters, *stage_states(plans, stages, inputs)], stages.start
 
@@ -280,7 +281,7 @@ def test_shapes_take_what_the_plans_own_layers_take_whatever_the_rank_order(orde
     inputs = inputs.replace(runtime=inputs.runtime.replace(rank_order=order))
     kind = inputs.model.layer_kinds[0]
     shapes = micro_batch_shapes(plans, inputs)
-    priced = unit_times(shapes.plans, inputs).layers[0].exposed_forward.tensor[shapes.of_plan]
+    priced = unit_times(shapes.plans, inputs, some_kept=False).layers[0].exposed_forward.tensor[shapes.of_plan]
     itself = layer_tensor_time(plans, inputs, kind, layer_time(plans, inputs, kind)).forward
     np.testing.assert_allclose(priced, itself, rtol=1e-12)
 

@@ -115,6 +115,12 @@ KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
     "no_expert_parallel": ("experts", {}, {"ep": 2}),
     "no_expert_tensor_parallel": ("experts", {}, {"etp": 2}),
     "no_replicas": ("llama", {"dp": 2}, {"dp": 2, "dp_replicate": 2}),
+    "recompute_layers": (
+        "llama",
+        {"recompute": "full", "recompute_layers": 5},
+        {"recompute": "full", "recompute_layers": 40},
+    ),
+    "no_recompute_layers": ("llama", {"recompute": "full"}, {"recompute": "full", "recompute_layers": 5}),
     "no_microbatch_group": ("llama", {"pp": 2}, {"pp": 2, "vpp": 2, "microbatch_group": 4}),
     "no_end_stage_layers": ("llama", {"pp": 2}, {"pp": 2, "first_stage_layers": 14, "last_stage_layers": 18}),
     "no_chunk_layers": ("llama", {"pp": 2}, {"pp": 2, "chunk_layers": (15, 17)}),

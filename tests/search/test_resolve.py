@@ -16,7 +16,7 @@ from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.find import LEAST_GAIN, find
-from meshwright.search.resolve import best_split
+from meshwright.search.resolve import best_split, least_recompute
 from meshwright.specs.inputs import Inputs
 from strategies import alternating, dense_model, latent, llama_8b, question
 
@@ -99,3 +99,41 @@ def test_a_search_finds_the_stages_that_a_heavy_head_asks_for() -> None:
     uniform = replace(piped[0].plan, chunk_layers=())
     assert piped[0].plan.chunk_layers[1] < 4
     assert piped[0].step_time_s < (1 - LEAST_GAIN) * estimate_plans(Plans.of([uniform]), inputs).step_time_s[0]
+
+
+LONG = question(llama_8b(), "2x8:h100", sequence_length=8192, global_batch=64, precision="bf16")
+PIPED = Plan(tp=2, sp=True, pp=4, dp=2, zero=1, micro_batch=2, num_microbatches=16, recompute="full")
+
+
+def _each_number(plan: Plan, inputs: Inputs) -> tuple[list[Plan], list[int], list[float], list[float]]:
+    """The plan with 0 (all) and 1 to 8 recomputed layers of every chunk: verdicts, seconds and bytes."""
+    plans = [replace(plan, recompute_layers=count) for count in range(9)]
+    priced = estimate_plans(Plans.of(plans), inputs)
+    memory = priced.worst_memory.device
+    return plans, priced.verdict.tolist(), priced.step_time_s.tolist(), memory.tolist()
+
+
+def test_every_recomputed_layer_more_takes_time_and_saves_memory() -> None:
+    _, _, seconds, memory = _each_number(PIPED, LONG)
+    assert seconds[1:] == sorted(seconds[1:])
+    assert memory[1:] == sorted(memory[1:], reverse=True)
+    assert (seconds[8], memory[8]) == (seconds[0], memory[0]), "8 layers of a chunk are all of them"
+    none = estimate_plans(Plans.of([replace(PIPED, recompute="none")]), LONG)
+    step = (seconds[8] - none.step_time_s[0]) / 8
+    assert seconds[1] - none.step_time_s[0] == pytest.approx(step, rel=1e-6)
+
+
+@pytest.mark.parametrize("length", [8192, 16384, 32768])
+def test_the_fewest_layers_that_make_a_plan_fit_are_recomputed(length: int) -> None:
+    inputs = LONG.replace(job=LONG.job.replace(sequence_length=length))
+    plans, verdicts, _, _ = _each_number(PIPED, inputs)
+    fewest = [plan for plan, judged in zip(plans[1:8], verdicts[1:8], strict=True) if judged <= verdicts[0]]
+    fits = verdicts[0] < Verdict.OUT_OF_MEMORY
+    assert least_recompute(PIPED, inputs) == (fewest[0] if fits and fewest else PIPED)
+
+
+@pytest.mark.parametrize(("runtime", "recompute"), [("torchtitan", "full"), ("megatron-core", "none")])
+def test_a_plan_that_recomputes_all_or_nothing_by_need_stays_as_it_is(runtime: str, recompute: str) -> None:
+    inputs = question(llama_8b(), "2x8:h100", runtime, precision="bf16")
+    plan = replace(PIPED, recompute=recompute, zero=inputs.runtime.zero_stages[-1])
+    assert least_recompute(plan, inputs) == plan

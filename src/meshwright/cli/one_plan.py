@@ -86,6 +86,9 @@ def _one_plan(
     recompute_modules: Annotated[
         str | None, typer.Option(help="with selective: core_attn, layernorm, moe_act, ..., with commas between")
     ] = None,
+    recompute_layers: Annotated[
+        int, typer.Option(min=0, help="with full: layers of every chunk, its first ones, that are recomputed; 0: all")
+    ] = 0,
     text_only: TextOnly = False,
 ) -> tuple[Inputs, Plan]:
     """The question and the one plan that a command is asked about."""
@@ -127,6 +130,7 @@ def _one_plan(
         microbatch_group=microbatch_group,
         recompute=recompute,
         recompute_modules=recompute_modules,
+        recompute_layers=recompute_layers,
     )
 
 

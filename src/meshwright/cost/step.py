@@ -65,7 +65,7 @@ def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = Fals
     keep_all_stages: False leaves out stages that another one exceeds in everything; the answers are the same.
     """
     held = footprints_of(plans, inputs, keep_all_stages=keep_all_stages)
-    units = unit_times(held.shapes.plans, inputs)
+    units = unit_times(held.shapes.plans, inputs, some_kept=bool(held.pipelines.stages.kept_layers.any()))
     works = _works(held, units)
     slowest = first_largest(works.each.total[works.row], held.stages)
     work = works.each.rows(works.row[slowest])
@@ -103,17 +103,19 @@ def stage_costs(plan: Plan, stages: Stages, inputs: Inputs) -> tuple[FloatColumn
         memory=memory,
         worst=first_largest(memory.device, stages),
     )
-    works = _works(held, unit_times(shapes.plans, inputs))
+    works = _works(held, unit_times(shapes.plans, inputs, some_kept=bool(stages.kept_layers.any())))
     return works.each.total[works.row], memory
 
 
 def _works(held: Footprints, units: Units) -> _Works:
     stages = held.pipelines.stages
-    (*counts, embedding, head), kind = distinct_rows(*stages.layers.T, stages.embedding * 1, stages.head * 1)
+    again = stages.layers - stages.kept_layers
+    columns = (*again.T, *stages.kept_layers.T, stages.embedding * 1, stages.head * 1)
+    (*counts, embedding, head), kind = distinct_rows(*columns)
     (shape, kind), row = distinct_rows(held.shapes.of_plan[held.stages.plan], kind[held.pipelines.of_stage])
     time = units.embedding.rows(shape).scaled(embedding[kind])
     time = time.plus(units.head.rows(shape).scaled(head[kind]))
-    for count, layer in zip(counts, units.layers, strict=True):
+    for count, layer in zip(counts, (*units.layers, *units.kept_layers), strict=False):
         time = time.plus(layer.rows(shape).scaled(count[kind]))
     return _Works(time, row)
 
@@ -125,6 +127,9 @@ def _waterfall(held: Footprints, units: Units, works: _Works, work: UnitTime) ->
     for layers, layer in zip(inputs.layers_per_kind, units.layers, strict=True):
         whole_model = whole_model + layers * layer.total
     updates, whole_model = _updates(held.pipelines, inputs), whole_model[held.shapes.of_plan]
+    for kind, (layer, kept) in enumerate(zip(units.layers, units.kept_layers, strict=False)):
+        saved = (layer.total - kept.total)[held.shapes.of_plan]
+        whole_model = whole_model - held.stages.kept_in_model[held.stages.start, kind] * saved
     exposed = np.maximum.reduceat(_exchanged(held, units, works, updates.exchange), held.stages.start)
     return Waterfall(
         compute_s=count * (work.forward.total + work.backward.total),

@@ -18,7 +18,7 @@ from meshwright.cost.compute.prediction import prediction_time
 from meshwright.cost.compute.work import Work
 from meshwright.cost.shapes import Shapes, distinct_shapes
 from meshwright.cost.tree import combined
-from meshwright.layout.plans import Plans
+from meshwright.layout.plans import Plans, without_recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 
@@ -89,6 +89,8 @@ class Units(NamedTuple):
 
     layers: tuple[UnitTime, ...]
     """Per layer kind."""
+    kept_layers: tuple[UnitTime, ...]
+    """The same of layers that full recomputation leaves out; none where it leaves out none."""
     embedding: UnitTime
     head: UnitTime
     """With those of multi-token prediction, and what it computes ahead of its transformer layers."""
@@ -102,15 +104,20 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs) -> Shapes:
     return distinct_shapes(plans, dict.fromkeys((*SHAPE, *order[: order.index("tp")])))
 
 
-def unit_times(shapes: Plans, inputs: Inputs) -> Units:
-    """The times of every piece of the model; shapes: of `micro_batch_shapes`, columns (k,)."""
+def unit_times(shapes: Plans, inputs: Inputs, *, some_kept: bool) -> Units:
+    """The times of every piece of the model.
+
+    shapes: of `micro_batch_shapes`, columns (k,); some_kept: whether full recomputation leaves out layers of any plan.
+    """
+    kinds, kept = inputs.model.layer_kinds, without_recompute(shapes)
     embedding, head = embedding_time(shapes, inputs), head_time(shapes, inputs)
     ending = _end(head, head_tensor_time(shapes, inputs, head))
     if inputs.mtp_layers:
         ahead = _end(prediction_time(shapes, inputs), prediction_tensor_time(shapes, inputs))
         ending = ending.plus(ahead.plus(ending).scaled(inputs.mtp_layers))
     return Units(
-        layers=tuple(_layer(shapes, inputs, kind) for kind in inputs.model.layer_kinds),
+        layers=tuple(_layer(shapes, inputs, kind) for kind in kinds),
+        kept_layers=tuple(_layer(kept, inputs, kind) for kind in kinds) if some_kept else (),
         embedding=_end(embedding, embedding_tensor_time(shapes, inputs)),
         head=ending,
     )

@@ -36,6 +36,7 @@ def plan_of(
     microbatch_group: int = 0,
     recompute: str = "none",
     recompute_modules: str | None = None,
+    recompute_layers: int = 0,
 ) -> Plan:
     """The plan with these degrees; not yet held against the runtime's rules.
 
@@ -73,6 +74,7 @@ def plan_of(
         microbatch_group=microbatch_group,
         recompute=_code(RECOMPUTE_NAMES, "recompute", recompute),
         recompute_modules=_modules(recompute, recompute_modules),
+        recompute_layers=recompute_layers,
         schedule=Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B,
     )
 

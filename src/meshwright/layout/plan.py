@@ -98,6 +98,8 @@ class Plan:
     recompute: Recompute = Recompute.NONE
     recompute_modules: RecomputeModules = RecomputeModules.CORE_ATTENTION
     """What selective recomputation computes again; without it, nothing."""
+    recompute_layers: int = 0
+    """Layers of every chunk, its first ones, that full recomputation computes again; 0: all."""
     schedule: Schedule = Schedule.ONE_F_ONE_B
 
     def __post_init__(self) -> None:
@@ -153,6 +155,7 @@ class Plan:
             return ""
         plain = self.recompute == Recompute.FULL or self.recompute_modules == RecomputeModules.CORE_ATTENTION
         modules = "" if plain else f"({','.join(names_of(self.recompute_modules))})"
+        modules += f"({self.recompute_layers} a chunk)" if self.recompute_layers else ""
         return f"recompute-{RECOMPUTE_NAMES[self.recompute]}{modules}"
 
 

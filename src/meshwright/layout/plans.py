@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -39,6 +39,7 @@ class Plans:
     microbatch_group: IntColumn
     recompute: IntColumn
     recompute_modules: IntColumn
+    recompute_layers: IntColumn
     schedule: IntColumn
     chunkings: tuple[tuple[int, ...], ...] = ((),)
     """Layers of every chunk, of the plans that spell them out; the first leaves them to the runtime."""
@@ -97,6 +98,11 @@ class Plans:
     def chunks(self, size: int) -> Iterator[Plans]:
         """The rows in pieces of at most `size`."""
         return (self.take(slice(start, start + size)) for start in range(0, len(self), size))
+
+
+def without_recompute(plans: Plans) -> Plans:
+    """The same plans, in which nothing is computed again."""
+    return replace(plans, recompute=np.full_like(plans.recompute, int(Recompute.NONE)))
 
 
 def of_chunks(plan: Layout, count: Callable[[tuple[int, ...]], int]) -> Ints:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.layout.plan import Plan
 from meshwright.specs.model import Mlp, Model
 from meshwright.specs.weights import Weight, embedding_weights, head_weights, layer_weights
 
@@ -21,6 +22,11 @@ class Pipeline(NamedTuple):
     first_stage_layers: int = 0
     last_stage_layers: int = 0
     chunk_layers: tuple[int, ...] = ()
+
+
+def pipeline_of(plan: Plan) -> Pipeline:
+    """The fields of a plan that decide the layers of its chunks."""
+    return Pipeline(*(getattr(plan, name) for name in Pipeline._fields))
 
 
 def layers_of_chunks(model: Model, rule: str, pipeline: Pipeline, mtp_layers: int = 0) -> IntColumn:

@@ -31,6 +31,12 @@ class Stages:
     """Layers of each kind on the stage, shape (r, kinds)."""
     live_layers: IntColumn
     """Layers of each kind times the micro-batches whose activations they keep at the peak, shape (r, kinds)."""
+    kept_layers: IntColumn
+    """Of `layers`, those that full recomputation leaves out, shape (r, kinds)."""
+    kept_live_layers: IntColumn
+    """Of `live_layers`, theirs, shape (r, kinds)."""
+    kept_in_model: IntColumn
+    """Of all stages together, the layers that full recomputation leaves out, shape (r, kinds)."""
     live_micro_batches: IntColumn
     """Micro-batches of which the stage keeps at least one chunk at the peak, shape (r,)."""
     embedding: BoolColumn
@@ -63,12 +69,13 @@ def split_stages(inputs: Inputs, plans: Plans, live_chunks: LiveChunks, *, keep_
     """
     filled = filling(plans)
     split = [getattr(plans, name) for name in Pipeline._fields]
-    signatures, index = distinct_rows(*split, plans.schedule, filled.num_microbatches, filled.microbatch_group)
+    turns = plans.schedule, filled.num_microbatches, filled.microbatch_group, plans.recompute_layers
+    signatures, index = distinct_rows(*split, *turns)
     tables = [
-        _signature(inputs, _pipeline(row[:-3], plans.chunkings), row[-3:], live_chunks, keep_all)
+        _signature(inputs, _pipeline(row[:-4], plans.chunkings), row[-4:], live_chunks, keep_all)
         for row in ([int(value) for value in signature] for signature in zip(*signatures, strict=True))
     ]
-    tables = tables or [_signature(inputs, Pipeline(1, 1), [0, 1, 1], live_chunks, keep_all)]
+    tables = tables or [_signature(inputs, Pipeline(1, 1), [0, 1, 1, 0], live_chunks, keep_all)]
     heights = np.array([len(table["stage"]) for table in tables])
     joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     each = Stages(plan=np.repeat(np.arange(len(tables)), heights), start=np.cumsum(heights) - heights, **joined)
@@ -105,13 +112,15 @@ def _signature(
     inputs: Inputs, pipeline: Pipeline, turns: list[int], live_chunks: LiveChunks, keep_all: bool
 ) -> dict[str, IntColumn | BoolColumn]:
     model, stages, chunks = inputs.model, pipeline.pp, pipeline.vpp
-    schedule, micro_batches, group = turns
+    schedule, micro_batches, group, recomputed = turns
     stage = np.arange(stages)
     kinds = np.zeros((1 + model.num_layers, len(model.layer_kinds)), dtype=np.int64)
     kinds[1 + np.arange(model.num_layers), list(model.layer_pattern)] = 1
     kinds = kinds.cumsum(axis=0)
     ends = np.cumsum(layers_of_chunks(model, inputs.runtime.stage_split, pipeline, inputs.mtp_layers))
-    per_chunk = np.diff(kinds[ends], axis=0, prepend=0).reshape(chunks, stages, -1)
+    starts = np.concatenate([[0], ends[:-1]])
+    first_kept = np.minimum(starts + recomputed, ends) if recomputed else ends
+    per_chunk, without = ((kinds[ends] - kinds[begin]).reshape(chunks, stages, -1) for begin in (starts, first_kept))
     live = np.asarray(live_chunks(schedule, stage, stages, chunks, micro_batches, group))
     turn = group * chunks
     kept = live // turn * group + np.clip(live % turn - group * np.arange(chunks)[:, None], 0, group)
@@ -119,6 +128,9 @@ def _signature(
         "stage": stage,
         "layers": per_chunk.sum(axis=0),
         "live_layers": (per_chunk * kept[:, :, None]).sum(axis=0),
+        "kept_layers": without.sum(axis=0),
+        "kept_live_layers": (without * kept[:, :, None]).sum(axis=0),
+        "kept_in_model": np.tile(without.sum(axis=(0, 1)), (stages, 1)),
         "live_micro_batches": kept.max(axis=0),
         "embedding": stage == 0,
         "head": stage == stages - 1,

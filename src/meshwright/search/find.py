@@ -16,9 +16,10 @@ from meshwright.cost.step import estimate_plans
 from meshwright.distinct import distinct_rows
 from meshwright.errors import IllegalPlan
 from meshwright.layout.legality import check, faults
+from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Plans, regrouped
 from meshwright.search.rank import order
-from meshwright.search.resolve import best_split
+from meshwright.search.resolve import best_split, least_recompute
 from meshwright.search.space import size, space
 from meshwright.specs.inputs import Inputs
 
@@ -126,20 +127,32 @@ def _candidates(fitting: Plans, inputs: Inputs, top: int) -> Plans:
     estimates = estimate_plans(fitting, inputs)
     ranked = order(estimates)
     chosen = np.zeros(len(fitting), dtype=bool)
-    for rows in (ranked[:top], _best_of_splits(estimates, ranked), _fastest_at_risk(estimates, ranked)):
+    best = ranked[:top], _best_of_splits(estimates, ranked), _fastest_at_risk(estimates, ranked)
+    for rows in (*best, *_resolvable(fitting, ranked)):
         chosen[rows] = True
     return fitting.take(chosen)
 
 
+def _resolvable(plans: Plans, ranked: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """Of the ranked rows, the first with one chunk a stage, and the first that recompute every layer."""
+    piped = (plans.pp[ranked] > 1) & (plans.vpp[ranked] == 1)
+    whole = plans.recompute[ranked] == Recompute.FULL
+    return ranked[piped][:RESOLVED], ranked[whole][:RESOLVED]
+
+
 def _resolved(candidates: Plans, inputs: Inputs) -> Plans:
-    """The first of the candidates, fitting or not, with the stages that `best_split` chooses, where these gain."""
+    """The first of the candidates, fitting or not, with the stages and the layers to recompute that their cost decides,
+    where these gain.
+    """
     estimates = estimate_plans(candidates, inputs)
     first = np.lexsort((estimates.step_time_s, estimates.verdict))
-    rows = first[(candidates.pp[first] > 1) & (candidates.vpp[first] == 1)][:RESOLVED]
-    split = estimate_plans(Plans.of(best_split(candidates[row], inputs) for row in rows), inputs)
-    faster = split.step_time_s < (1 - LEAST_GAIN) * estimates.step_time_s[rows]
-    safer = split.verdict < estimates.verdict[rows]
-    return split.plans.take(safer | (faster & (split.verdict == estimates.verdict[rows])))
+    rows = np.concatenate(_resolvable(candidates, first))
+    plans = [least_recompute(best_split(candidates[row], inputs), inputs) for row in rows]
+    resolved = estimate_plans(Plans.of(plans), inputs)
+    faster = resolved.step_time_s < (1 - LEAST_GAIN) * estimates.step_time_s[rows]
+    safer = resolved.verdict < estimates.verdict[rows]
+    gains = safer | (faster & (resolved.verdict == estimates.verdict[rows]))
+    return Plans.of(dict.fromkeys(plan for plan, gained in zip(plans, gains, strict=True) if gained))
 
 
 def _best_of_splits(estimates: Estimates, ranked: IntColumn) -> IntColumn:

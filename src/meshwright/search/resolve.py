@@ -1,4 +1,4 @@
-"""Resolve: what of a plan depends on its cost: which layers each pipeline stage holds."""
+"""Resolve: what of a plan depends on its cost: which layers each pipeline stage holds, how many recompute."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost import schedules
+from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.device import Verdict, verdict
 from meshwright.cost.step import stage_costs
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan, Recompute, Schedule
+from meshwright.layout.plans import Plans
+from meshwright.layout.splits import layers_of_chunks, pipeline_of
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
 
@@ -25,10 +28,12 @@ def best_split(plan: Plan, inputs: Inputs) -> Plan:
     with T no larger than F(pp, L). Stages between the ends hold a layer or more. The bubble of 1F1B is
     sum of T_s - max of T_s, so that the least maximum makes the shortest pipeline (arXiv:2104.04473, section 2.2).
 
-    Returns the plan itself where it has no such pipeline or where the runtime takes no numbers of layers.
+    Returns the plan itself where it has no such pipeline, recomputes a part of the layers, or has a runtime that takes
+    no numbers of layers.
     """
     spelled = any(rule.name == "chunk_layers" for rule in inputs.runtime.rules)
-    if plan.pp == 1 or plan.vpp > 1 or plan.schedule != Schedule.ONE_F_ONE_B or not spelled:
+    one_chunk = plan.pp > 1 and plan.vpp == 1 and plan.schedule == Schedule.ONE_F_ONE_B
+    if not (one_chunk and spelled) or plan.recompute_layers:
         return plan
     times, memory, verdicts = _tables(plan, inputs)
     for accepted in (Verdict.SAFE, Verdict.AT_RISK):
@@ -45,6 +50,22 @@ def best_split(plan: Plan, inputs: Inputs) -> Plan:
                 chunk_layers=tuple(np.diff(ends).tolist()),
             )
     return plan
+
+
+def least_recompute(plan: Plan, inputs: Inputs) -> Plan:
+    """Of a plan that recomputes every layer, the one that recomputes the fewest layers of every chunk and is as safe.
+
+    More layers never need more memory: the fewest are found among all numbers of them, priced at once. Returns the plan
+    itself where it does not recompute fully, does not fit or has a runtime that recomputes all layers or none.
+    """
+    partial = any(rule.name == "recompute_layers" for rule in inputs.runtime.rules)
+    if plan.recompute != Recompute.FULL or plan.recompute_layers or not partial:
+        return plan
+    most = int(layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline_of(plan), inputs.mtp_layers).max())
+    plans = [plan, *(replace(plan, recompute_layers=count) for count in range(1, most))]
+    verdicts = footprints_of(Plans.of(plans), inputs).verdict
+    fits = (verdicts <= verdicts[0]) & (verdicts < Verdict.OUT_OF_MEMORY)
+    return plans[next((row for row in range(1, len(plans)) if fits[row]), 0)]
 
 
 def _partition(costs: FloatColumn) -> tuple[float, IntColumn]:
@@ -94,7 +115,7 @@ def _stages(plan: Plan, inputs: Inputs, stage: IntColumn, layers: IntColumn) -> 
     """
     head = stage == plan.pp - 1
     live = schedules.live_chunks(plan.schedule, stage, plan.pp, 1, plan.num_microbatches, 1)
-    predicted = np.zeros_like(layers)
+    predicted, kept = np.zeros_like(layers), np.zeros_like(layers)
     predicted[:, inputs.model.layer_pattern[-1]] = inputs.mtp_layers * head
     return Stages(
         plan=np.zeros(len(stage), dtype=np.int64),
@@ -102,6 +123,9 @@ def _stages(plan: Plan, inputs: Inputs, stage: IntColumn, layers: IntColumn) -> 
         stage=stage,
         layers=layers + predicted,
         live_layers=layers * live[:, None] + predicted,
+        kept_layers=kept,
+        kept_live_layers=kept * live[:, None],
+        kept_in_model=np.zeros_like(layers),
         live_micro_batches=live,
         embedding=stage == 0,
         head=head,

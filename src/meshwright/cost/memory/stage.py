@@ -19,7 +19,7 @@ from meshwright.cost.shapes import Shapes
 from meshwright.cost.tree import combined
 from meshwright.distinct import gathered
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
-from meshwright.layout.plans import Plans
+from meshwright.layout.plans import Plans, without_recompute
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
 
@@ -148,8 +148,12 @@ def stage_memory(stages: Stages, pipelines: Pipelines, shapes: Shapes, inputs: I
     """
     memory, rows, shape = inputs.runtime.memory, len(stages.plan), shapes.of_plan[stages.plan]
     states = gathered(stage_states(pipelines.plans, pipelines.stages, inputs), pipelines.of_stage)
-    live_layers = pipelines.stages.live_layers * _share_on_device(pipelines.stages, inputs)[:, None]
-    peak = _peak(stages, live_layers.take(pipelines.of_stage, axis=0), shapes.plans, shape, inputs)
+    share = _share_on_device(pipelines.stages, inputs)[:, None]
+    live, kept = (
+        (share * layers).take(pipelines.of_stage, axis=0)
+        for layers in (pipelines.stages.live_layers, pipelines.stages.kept_live_layers)
+    )
+    peak = _peak(stages, live, kept, shapes.plans, shape, inputs)
     working, pipelined = peak.working + states.whole_gradients, pipelines.plans.pp[pipelines.stages.plan] > 1
     at_logits = peak.logits > working
     logits, temporaries = peak.logits * at_logits, working * ~at_logits
@@ -171,13 +175,25 @@ def stage_memory(stages: Stages, pipelines: Pipelines, shapes: Shapes, inputs: I
     return components._replace(fragmentation=held)
 
 
-def _peak(stages: Stages, live_layers: FloatColumn, shapes: Plans, shape: IntColumn, inputs: Inputs) -> _Peak:
-    """live_layers: of each kind those whose activations stay; shape: the row of `shapes` that every stage works on."""
-    end = head_memory(shapes, inputs)
+def _peak(
+    stages: Stages,
+    live_layers: FloatColumn,
+    kept_layers: FloatColumn,
+    shapes: Plans,
+    shape: IntColumn,
+    inputs: Inputs,
+) -> _Peak:
+    """live_layers: of each kind those whose activations stay; kept_layers: of these, those that full recomputation
+    leaves out; shape: the row of `shapes` that every stage works on.
+    """
+    end, whole = head_memory(shapes, inputs), without_recompute(shapes)
     activations = stages.live_micro_batches * token_bytes(shapes, inputs)[shape] + stages.head * end.saved[shape]
     working: FloatColumn = np.zeros(len(shape))
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
         layer = layer_memory(shapes, inputs, layer_kind)
         activations = activations + live_layers[:, kind] * layer.saved[shape]
         working = np.maximum(working, (stages.layers[:, kind] > 0) * layer.working[shape])
+        if kept_layers.any():
+            kept = layer_memory(whole, inputs, layer_kind).saved - layer.saved
+            activations = activations + kept_layers[:, kind] * kept[shape]
     return _Peak(activations, working, *(stages.head * part[shape] for part in (end.working, end.unjoined)))

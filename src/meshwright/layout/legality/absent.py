@@ -80,6 +80,7 @@ RULES = (
     _none("no_expert_tensor_parallel", "etp", "tensor-parallel degree of its own for experts"),
     _none("no_replicas", "dp_replicate", "hybrid sharding"),
     _none("no_microbatch_group", "microbatch_group", "groups of micro-batches to choose", without=0),
+    _none("no_recompute_layers", "recompute_layers", "recomputation of a part of the layers", without=0),
     Rule("no_end_stage_layers", _end_stages, _end_stages_reason),
     Rule("no_chunk_layers", _chunks, _chunks_reason),
     Rule("no_sequence_parallel", _sequence_parallel, _sequence_parallel_reason),

@@ -144,6 +144,8 @@ def _recompute_method(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
 
 
 def _recompute_method_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    if plan.recompute_layers:
+        return f"--recompute-granularity full --recompute-method block --recompute-num-layers {plan.recompute_layers}"
     if plan.recompute == Recompute.FULL:
         return "--recompute-method and --recompute-num-layers beside --recompute-granularity full: it needs both"
     return "neither --recompute-method nor --recompute-num-layers beside --recompute-granularity selective"

@@ -1,4 +1,4 @@
-"""Rules of the modules that selective recomputation computes again."""
+"""Rules of what recomputation computes again: modules of the selective kind, layers of the full one."""
 
 from __future__ import annotations
 
@@ -76,7 +76,21 @@ def _listed(modules: RecomputeModules) -> str:
     return ",".join(names_of(modules))
 
 
+def _layers(plan: Layout, inputs: Inputs) -> Bools:
+    count, full = plan.recompute_layers, np.equal(plan.recompute, int(Recompute.FULL))
+    inside = np.greater(count, 0) & np.less_equal(count, inputs.model.num_layers)
+    return np.equal(count, 0) | (full & inside)
+
+
+def _layers_reason(plan: Plan, inputs: Inputs) -> str:
+    count, layers = plan.recompute_layers, inputs.model.num_layers
+    if plan.recompute != Recompute.FULL:
+        return f"recompute_layers {count} without recompute full recomputes nothing; nearest recompute_layers: 0"
+    return f"recompute_layers {count} of a chunk, but the model has {layers}; nearest recompute_layers: {layers}"
+
+
 RULES = (
+    Rule("recompute_layers", _layers, _layers_reason),
     Rule("recompute_modules_present", _present, _present_reason),
     Rule("recompute_modules_scaling", _scaling, _scaling_reason),
 )
