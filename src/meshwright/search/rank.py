@@ -59,7 +59,8 @@ def why_lost(plan: Estimate, best: Estimate) -> str:
         f"{format_seconds(abs(differences[name]))} {'more' if differences[name] > 0 else 'less'} {PART_NAMES[name]}"
         for name in named
     ]
-    return f"{_pace(share)}: {', '.join(parts)}"
+    fits = f"{plan.verdict}, " if plan.verdict < best.verdict else ""
+    return f"{fits}{_pace(share)}: {', '.join(parts)}"
 
 
 def _pace(share: float) -> str:

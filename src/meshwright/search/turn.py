@@ -21,7 +21,7 @@ SAME = 1e-9
 SHORT = {"micro_batch": "mbs", "dp_replicate": "replicate", "context_exchange": "exchange", "microbatch_group": "group"}
 """Fields by the names that plans are written with."""
 FOLLOWS = ("num_microbatches", "recompute_modules")
-"""Fields that other changes tell of."""
+"""Fields that other changes tell of, as cp does of its first exchange."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ def turn(estimate: Estimate, inputs: Inputs) -> Turns:
 def told(plan: Plan, way: Way) -> str:
     """A change in words: what it changes beside the plan, then every field of the plan that another one replaces."""
     before, after = _words(plan), _words(way.plan)
+    if plan.cp == 1 or way.plan.cp == 1:
+        del before["exchange"]
     moved = [f"{name} {before[name]} -> {after[name]}" for name in before if before[name] != after[name]]
     return ", ".join(filter(None, [way.told, *moved]))
 
@@ -77,7 +79,7 @@ def _words(plan: Plan) -> dict[str, str]:
     named = {field.name: getattr(plan, field.name) for field in fields(Plan) if field.name not in FOLLOWS}
     modules = f"({','.join(names_of(plan.recompute_modules))})" if plan.recompute == Recompute.SELECTIVE else ""
     named |= {
-        "context_exchange": CONTEXT_EXCHANGE_NAMES[plan.context_exchange] if plan.cp > 1 else "none",
+        "context_exchange": CONTEXT_EXCHANGE_NAMES[plan.context_exchange],
         "recompute": f"{RECOMPUTE_NAMES[plan.recompute]}{modules}",
         "schedule": SCHEDULE_NAMES[plan.schedule],
         "sp": "on" if plan.sp else "off",
