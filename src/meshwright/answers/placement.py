@@ -115,7 +115,7 @@ def _grid(plan: Plan, inputs: Inputs) -> Table:
     runs = list(_folded(_runs(plan, inputs), inputs.cluster.num_nodes))
     for before, run in zip((None, *runs), runs, strict=False):
         if before and run.first - before.last > 1:
-            table.add_row("...", f"{run.first - before.last - 1} more nodes")
+            table.add_row("...", "", f"{run.first - before.last - 1} more nodes")
         nodes = f"node {run.first}" if run.first == run.last else f"nodes {run.first}-{run.last}"
         table.add_row(nodes, _coloured(_fixed(run)), _coloured(_cells(run.cells)))
     return table
