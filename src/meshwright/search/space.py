@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,8 +46,15 @@ def space(inputs: Inputs) -> Iterator[Plans]:
     kinds, selective with each of `module_sets`; ep: the common divisors of the experts and the ranks that hold one
     pipeline stage, with etp 1 or tp. One table per split.
     """
+    recompute = _recomputations(inputs)
     for split in _splits(inputs):
-        yield _around(split, inputs)
+        yield _around(split, recompute, inputs)
+
+
+def size(inputs: Inputs) -> int:
+    """How many plans the space holds."""
+    recompute = _recomputations(inputs)
+    return sum(math.prod(len(choice) for choice in _choices(split, recompute, inputs)) for split in _splits(inputs))
 
 
 def _splits(inputs: Inputs) -> Iterator[_Split]:
@@ -82,28 +89,29 @@ def _ends(pp: int, inputs: Inputs) -> list[tuple[int, int]]:
     return list(dict.fromkeys([*alone, *even]))
 
 
-def _around(split: _Split, inputs: Inputs) -> Plans:
-    batch = inputs.job.global_batch
-    recompute = _recomputations(inputs)
-    sequence_parallel = _sequence_parallel(split, inputs)
-    sharding, exchanges, grids = _sharding(split, inputs), _exchanges(split, inputs), _expert_grids(split, inputs)
-    choices = (
+def _choices(
+    split: _Split, recompute: list[tuple[int, int]], inputs: Inputs
+) -> list[Sequence[int] | Sequence[tuple[int, int]]]:
+    """What can be chosen beside one split, field by field or pair by pair."""
+    return [
         _chunks(split, inputs),
         _micro_batches(split, inputs),
-        range(len(sharding)),
-        exchanges,
-        range(len(recompute)),
-        sequence_parallel,
-        range(len(grids)),
-    )
-    grid = np.meshgrid(*choices, indexing="ij")
-    vpp, micro_batch, shards, exchange, again, sp, experts = (np.ravel(axis).astype(np.int64) for axis in grid)
-    zero, dp_replicate = np.array(sharding)[shards].T
-    ep, etp = np.array(grids)[experts].T
-    kind, modules = np.array(recompute)[again].T
-    num_microbatches = np.maximum(batch // (split.dp * micro_batch), 1)
+        _sharding(split, inputs),
+        _exchanges(split, inputs),
+        recompute,
+        _sequence_parallel(split, inputs),
+        _expert_grids(split, inputs),
+    ]
+
+
+def _around(split: _Split, recompute: list[tuple[int, int]], inputs: Inputs) -> Plans:
+    choices = _choices(split, recompute, inputs)
+    rows = np.indices([len(choice) for choice in choices]).reshape(len(choices), -1)
+    columns = (np.array(choice)[row].T for choice, row in zip(choices, rows, strict=True))
+    vpp, micro_batch, (zero, dp_replicate), exchange, (kind, modules), sp, (ep, etp) = columns
+    num_microbatches = np.maximum(inputs.job.global_batch // (split.dp * micro_batch), 1)
     return Plans.filled(
-        **{name: np.full(len(vpp), value) for name, value in split._asdict().items()},
+        **{name: np.full(rows.shape[1], value) for name, value in split._asdict().items()},
         sp=sp,
         context_exchange=exchange,
         vpp=vpp,

@@ -9,10 +9,14 @@ from meshwright.cost.comms.collectives import collective_time, message_time
 from meshwright.cost.comms.group import pipeline_group, tensor_group
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.element import HALF_BYTES
+from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import residual_tokens
 from meshwright.layout.plan import Schedule
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
+
+MESSAGE_SHAPE = ("tp", "sp", "cp", "pp", "dp", "micro_batch")
+"""The fields of a plan on which its messages depend."""
 
 
 def message_bytes(plan: Layout, inputs: Inputs) -> Floats:
@@ -36,11 +40,7 @@ def exposed_pipeline_time(plan: Layout, inputs: Inputs, work: Floats) -> Floats:
     work: compute of one micro-batch on the stage, seconds, the window; plan: scalar or array (n,). Returns seconds.
     Source: Narayanan et al., arXiv:2104.04473, section 2.2; Megatron-LM, overlap_p2p_communication.
     """
-    size = message_bytes(plan, inputs)
-    message = message_time(size, pipeline_group(plan, inputs), inputs.cluster)
-    if inputs.runtime.scatters_messages:
-        whole = np.where(np.greater(plan.pp, 1), plan.tp * size, 0.0)
-        message = message + collective_time("all_gather", whole, tensor_group(plan, inputs), inputs.cluster)
+    (message,) = on_shapes(lambda shapes: _message_time(shapes, inputs), plan, *MESSAGE_SHAPE)
     crossings = 2.0 * plan.num_microbatches * plan.vpp
     overlap = inputs.runtime.overlap
     window = work * plan.num_microbatches
@@ -50,3 +50,13 @@ def exposed_pipeline_time(plan: Layout, inputs: Inputs, work: Floats) -> Floats:
         exposed_time(crossings * message, window, overlap.pipeline, 0.0, inputs),
     )
     return steady + 2.0 * (plan.pp - 1) * message
+
+
+def _message_time(plan: Layout, inputs: Inputs) -> tuple[Floats]:
+    """Seconds of one message, and of gathering it where the runtime scatters it."""
+    size = message_bytes(plan, inputs)
+    message = message_time(size, pipeline_group(plan, inputs), inputs.cluster)
+    if not inputs.runtime.scatters_messages:
+        return (message,)
+    whole = np.where(np.greater(plan.pp, 1), plan.tp * size, 0.0)
+    return (message + collective_time("all_gather", whole, tensor_group(plan, inputs), inputs.cluster),)
