@@ -12,9 +12,10 @@ from meshwright.cost.memory.device import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.legality import require_legal
 from meshwright.layout.named import plan_of
-from meshwright.layout.plan import Plan
+from meshwright.layout.plan import Plan, in_runs
 from meshwright.search.followers import followed
 from meshwright.search.knobs import knobs
+from meshwright.search.resolve import best_split
 from meshwright.search.turn import Turned, Turns, cheapest_that_fit, turn
 from meshwright.specs.inputs import Inputs
 from strategies import gpt_like, latent, llama_8b, llama_70b, mixture, question
@@ -110,7 +111,7 @@ def test_what_fits_stands_first_and_the_fastest_first_of_these(name: str) -> Non
         ("70b interleaved", "zero 1 -> 0"),
         ("70b interleaved", "recompute none -> full"),
         ("70b interleaved", "precision fp16 -> fp8"),
-        ("70b interleaved", "gradients fp32 -> half"),
+        ("70b interleaved", "gradients half -> fp32"),
         ("70b interleaved", "overlap.data_parallel 0.9 -> 0"),
         ("70b interleaved", "cross_entropy unfused -> fused"),
         ("70b interleaved", "network x2"),
@@ -129,6 +130,13 @@ def test_what_fits_stands_first_and_the_fastest_first_of_these(name: str) -> Non
 )
 def test_the_changes_that_people_try_are_there(name: str, change: str) -> None:
     assert change in [each.change for each in turned(name).turned]
+
+
+def test_layers_by_cost_are_a_change_like_any_other() -> None:
+    inputs, degrees = ASKED["layers by name"]
+    (split,) = (each for each in turned("layers by name").turned if each.knob == "chunk_layers")
+    assert split.estimate.plan == best_split(plan_of(inputs, **degrees), inputs)
+    assert split.change.endswith(f"chunks by the runtime -> {in_runs(split.estimate.plan.chunk_layers)}")
 
 
 def test_what_no_runtime_has_or_no_model_divides_is_counted_and_not_listed() -> None:

@@ -12,10 +12,15 @@ from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHE
 from meshwright.search.followers import followed
 from meshwright.search.modules import module_sets
 from meshwright.search.outside import outside_knobs
+from meshwright.search.resolve import best_split
 from meshwright.specs.inputs import Inputs
 
 AXES = ("tp", "cp", "pp", "dp")
 """Their product is the number of ranks, so that one grows only where another shrinks."""
+
+
+SPLIT = ("embedding_as_layer", "head_as_layer", "first_stage_layers", "last_stage_layers", "chunk_layers")
+"""Fields that say which layers each stage holds."""
 
 
 class Way(NamedTuple):
@@ -40,8 +45,9 @@ def knobs(plan: Plan, inputs: Inputs) -> Iterator[Knob]:
     """Every single change of a plan or of what it is for.
 
     A degree of tp, cp, pp or dp takes its smallest factor from another; ep, etp and the micro-batch double and halve;
-    vpp goes to its neighbours; every other kind or set of recomputation, ZeRO stage, sharding group, schedule and
-    context exchange of the runtime; sequence parallelism; and what `outside_knobs` changes beside the plan.
+    vpp goes to its neighbours; the layers of 1F1B stages as `best_split` chooses them; every other kind or set of
+    recomputation, ZeRO stage, sharding group, schedule and context exchange of the runtime; sequence parallelism; and
+    what `outside_knobs` changes beside the plan.
     """
     for name, changes in _changes(plan, inputs):
         yield Knob(name, tuple(Way(each, inputs) for change in changes for each in followed(plan, inputs, change)))
@@ -87,9 +93,12 @@ def _experts(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[st
 
 
 def _pipeline(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
-    """vpp to its neighbours, and the runtime's other schedules with as many chunks, one or two."""
+    """vpp to its neighbours, the runtime's other schedules with as many chunks, one or two, and layers by cost."""
     if plan.pp == 1:
         return
+    split = best_split(plan, inputs)
+    if split != plan:
+        yield "chunk_layers", [{name: getattr(split, name) for name in SPLIT}]
     most = -(-(inputs.model.num_layers + 2) // plan.pp)
     yield "vpp", [_interleaved(plan, vpp) for vpp in range(plan.vpp + 1, most + 1)]
     if plan.vpp > 1:

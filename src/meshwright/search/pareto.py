@@ -6,6 +6,7 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.estimate import Estimate, Estimates
+from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.device import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.legality import check
@@ -19,15 +20,16 @@ from meshwright.specs.inputs import Inputs
 def pareto(found: Found, progress: Progress | None = None) -> tuple[Estimate, ...]:
     """Of the plans that fit, those that no other beats in both step time and memory of the worst stage, fastest first.
 
-    found: the answer of the same question, for the number of plans; progress: told (considered, in all).
+    Of the plans that the search alone makes, with layers chosen by cost, those that it found take part.
+    progress: told (considered, in all).
     """
-    front: list[Plan] = []
-    done, inputs = 0, found.inputs
+    inputs, done = found.inputs, 0
+    front = [estimate.plan for estimate in (*found.best, *found.other_splits)]
     for chunk in chunks(inputs):
         legal = chunk.take(check(chunk, inputs).legal)
-        if len(legal):
-            estimates = estimate_plans(legal, inputs)
-            front = _front_of([*front, *(legal[row] for row in _unbeaten(estimates))], inputs)
+        fitting = legal.take(footprints_of(legal, inputs).verdict < Verdict.OUT_OF_MEMORY) if len(legal) else legal
+        if len(fitting):
+            front = _front_of([*front, *(fitting[row] for row in _unbeaten(estimate_plans(fitting, inputs)))], inputs)
         done += len(chunk)
         if progress:
             progress(done, found.considered)
@@ -40,10 +42,8 @@ def _front_of(plans: list[Plan], inputs: Inputs) -> list[Plan]:
 
 def _unbeaten(estimates: Estimates) -> IntColumn:
     """Rows of the plans on the front, fastest first."""
-    fitting = np.flatnonzero(estimates.verdict < Verdict.OUT_OF_MEMORY)
-    memory: FloatColumn = estimates.memory.device[estimates.worst]
-    rows: IntColumn = fitting[unbeaten(estimates.step_time_s[fitting], memory[fitting])]
-    return rows
+    memory = estimates.memory.device[estimates.worst]
+    return unbeaten(estimates.step_time_s, memory)
 
 
 def unbeaten(times: FloatColumn, sizes: FloatColumn) -> IntColumn:

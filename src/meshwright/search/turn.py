@@ -10,7 +10,7 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.device import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.legality import check, unmodelled
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan, Recompute
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan, Recompute, in_runs
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import names_of
 from meshwright.search.knobs import Knob, Way, knobs
@@ -18,7 +18,13 @@ from meshwright.specs.inputs import Inputs
 
 SAME = 1e-9
 """Of a step time or of bytes, as a ratio: what a change of nothing may differ by."""
-SHORT = {"micro_batch": "mbs", "dp_replicate": "replicate", "context_exchange": "exchange", "microbatch_group": "group"}
+SHORT = {
+    "micro_batch": "mbs",
+    "dp_replicate": "replicate",
+    "context_exchange": "exchange",
+    "microbatch_group": "group",
+    "chunk_layers": "chunks",
+}
 """Fields by the names that plans are written with."""
 FOLLOWS = ("num_microbatches", "recompute_modules")
 """Fields that other changes tell of, as cp does of its first exchange."""
@@ -79,6 +85,7 @@ def _words(plan: Plan) -> dict[str, str]:
     named = {field.name: getattr(plan, field.name) for field in fields(Plan) if field.name not in FOLLOWS}
     modules = f"({','.join(names_of(plan.recompute_modules))})" if plan.recompute == Recompute.SELECTIVE else ""
     named |= {
+        "chunk_layers": in_runs(plan.chunk_layers) or "by the runtime",
         "context_exchange": CONTEXT_EXCHANGE_NAMES[plan.context_exchange],
         "recompute": f"{RECOMPUTE_NAMES[plan.recompute]}{modules}",
         "schedule": SCHEDULE_NAMES[plan.schedule],
