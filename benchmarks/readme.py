@@ -1,4 +1,4 @@
-"""Write the answers that the README and the page about the plan file show, from what the commands print now."""
+"""Write the answers that the README and the pages show, from what the commands print now."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ def main() -> None:
     readme.write_text(filled(text, "truth", truth()), "utf-8")
     page = ROOT / "docs" / "plan-file.md"
     page.write_text(filled(page.read_text("utf-8"), "excerpt", excerpt(), "json"), "utf-8")
+    page = ROOT / "docs" / "explain.md"
+    page.write_text(filled(page.read_text("utf-8"), "explain", explained()), "utf-8")
 
 
 def answer() -> str:
@@ -34,6 +36,16 @@ def answer() -> str:
     words += ["--seq-len", "8192", "--global-batch", "256"]
     printed = run("-m", "meshwright.cli", *words)
     return f"$ meshwright {' '.join(words)}\n{printed.partition(ANSWER_LINES)[0].rstrip()}"
+
+
+def explained() -> str:
+    """The command and its answer, without the account of the worst stage's memory, the rules and the assumptions."""
+    words = ["explain", "--model", "llama-3.1-70b", "--cluster", "8x8:h100", "--seq-len", "8192"]
+    words += ["--global-batch", "256", "--tp", "8", "--pp", "4", "--vpp", "5"]
+    printed = run("-m", "meshwright.cli", *words)
+    above, rest = printed.partition(f"\n{ANSWER_LINES}")[::2]
+    below = rest[rest.index("From peak") : rest.index("The plan keeps")]
+    return f"$ meshwright {' '.join(words)}\n{above.rstrip()}\n...\n\n{below.rstrip()}"
 
 
 def truth() -> str:
@@ -69,8 +81,8 @@ def filled(text: str, mark: str, block: str, language: str = "") -> str:
 
 
 def run(*words: str) -> str:
-    command = [sys.executable, *words]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, env={"COLUMNS": "100"})
+    command, environment = [sys.executable, *words], {"COLUMNS": "100", "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, env=environment)
     return "\n".join(line.rstrip() for line in done.stdout.splitlines())
 
 

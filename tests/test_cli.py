@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
-from commands import LLAMA, asked, question
+from commands import LLAMA, asked, question, refused
 from meshwright.cli.options import Precision
 from meshwright.specs.job import PRECISIONS
 
@@ -62,7 +62,8 @@ def test_plan_prints_five_plans_or_as_many_as_asked() -> None:
     assert len(planned("plan", *LLAMA)["plans"]) == 5
     assert len(planned("plan", *LLAMA, "--top", "2")["plans"]) == 2
     everything = planned("plan", *LLAMA, "--top", "100000")
-    assert len(everything["plans"]) == everything["fitting"]
+    of_the_space = [each for each in everything["plans"] if not each["plan"]["recompute_layers"]]
+    assert len(of_the_space) == everything["fitting"]
 
 
 def test_the_answer_is_the_same_every_time() -> None:
@@ -276,6 +277,76 @@ def test_explain_shows_experts_and_the_context_exchange() -> None:
     screen = " ".join(asked("explain", *MIXTRAL, "--ep", "8", "--cp", "2").out.split())
     assert "Experts ep 8 inside one node" in screen
     assert "Context exchange ring, cp 2 inside one node" in screen
+
+
+def test_explain_answers_on_one_screen_and_gives_the_same_figures_as_json() -> None:
+    options = ["explain", *LLAMA, "--tp", "4", "--pp", "2"]
+    text, plan = " ".join(asked(*options).out.split()), planned(*options)["plans"][0]
+    assert "Sure: even at its most" in text
+    assert sum(plan["from_peak"].values()) == pytest.approx(plan["step_time_s"], rel=1e-9)
+    assert plan["neighbours"][0]["lost"].partition(":")[0] in text
+    for each in plan["knobs"]["changes"]:
+        assert f"{each['device_bytes'] / 2**30:.1f}" in text
+    assert [axis["axis"] for axis in plan["placement"]] == ["tp", "pp"]
+    assert "Change one knob" in text
+
+
+def test_a_change_asked_for_by_itself_costs_what_the_table_says() -> None:
+    changes = planned("explain", *LLAMA, "--tp", "4")["plans"][0]["knobs"]["changes"]
+    told = {each["change"]: each for each in changes}
+    for change, options in {
+        "mbs 1 -> 2": ["--micro-batch", "2"],
+        "recompute none -> full": ["--recompute", "full"],
+        "sp on -> off": ["--no-sp"],
+        "precision bf16 -> fp8": ["--precision", "fp8"],
+        "gradients fp32 -> half": ["--gradients", "half"],
+        "cross_entropy unfused -> fused": ["--with", "cross_entropy=fused"],
+        "overlap.data_parallel 0.9 -> 0": ["--with", "overlap.data_parallel=0"],
+    }.items():
+        alone = planned("explain", *LLAMA, "--tp", "4", *options)["plans"][0]
+        assert alone["step_time_s"] == pytest.approx(told[change]["step_time_s"], rel=1e-12)
+        assert alone["memory"]["device_bytes"] == pytest.approx(told[change]["device_bytes"], rel=1e-12)
+        assert alone["plan"] == told[change]["plan"]
+
+
+def test_explain_writes_a_trace_beside_its_answer(plan_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "step.json"
+    answer = asked("explain", str(plan_file), "--trace", str(path))
+    assert (answer.code, answer.err) == (0, "")
+    events = json.loads(path.read_text("utf-8"))["traceEvents"]
+    step = planned("explain", str(plan_file))["plans"][0]["step_time_s"]
+    assert max(event["ts"] + event["dur"] for event in events if event["ph"] == "X") == pytest.approx(1e6 * step)
+
+
+def test_a_trace_that_cannot_be_written_is_refused_before_the_answer(plan_file: Path, tmp_path: Path) -> None:
+    for path in (tmp_path / "none" / "step.json", tmp_path):
+        assert "--trace" in refused(asked("explain", str(plan_file), "--trace", str(path)))
+
+
+@pytest.mark.parametrize("command", [["plan", *LLAMA], ["explain", *LLAMA, "--tp", "8"]])
+def test_sources_are_cited_when_asked_for(command: list[str]) -> None:
+    text, cited = " ".join(asked(*command, "--cite").out.split()), planned(*command, "--cite")["citations"]
+    assert "citations" not in planned(*command)
+    assert len(cited) > 20
+    for each in cited:
+        assert each["about"] in text
+    assert any("aiconfigurator" in each["source"] for each in cited)
+
+
+def test_plan_shows_what_to_trade_between_time_and_memory() -> None:
+    front = planned("plan", *LLAMA, "--pareto")["pareto"]
+    sizes = [each["memory"]["device_bytes"] for each in front]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(sizes) > 3
+    text = asked("plan", *LLAMA, "--pareto").out
+    assert "Time against memory" in text
+    assert f"of {len(front)}, " in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("option", ["--pareto", "--cite"])
+def test_what_is_about_one_runtime_is_refused_of_all(option: str) -> None:
+    assert option in refused(asked("plan", *LLAMA, "--runtime", "all", option))
 
 
 def test_limits_prints_a_line_for_each_and_the_plans() -> None:

@@ -31,3 +31,8 @@ def test_the_readme_shows_what_is_printed_now(writer: ModuleType, mark: str) -> 
 def test_the_page_about_the_plan_file_shows_a_real_one(writer: ModuleType) -> None:
     text = (ROOT / "docs" / "plan-file.md").read_text("utf-8")
     assert writer.filled(text, "excerpt", writer.excerpt(), "json") == text
+
+
+def test_the_page_about_explain_shows_what_is_printed_now(writer: ModuleType) -> None:
+    text = (ROOT / "docs" / "explain.md").read_text("utf-8")
+    assert writer.filled(text, "explain", writer.explained()) == text

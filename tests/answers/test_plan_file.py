@@ -119,9 +119,14 @@ def test_everything_that_is_counted_or_measured_is_a_number(name: str) -> None:
         "exchange",
         "link",
         "kind",
+        "knob",
+        "change",
+        "axis",
     )
     for path, value in leaves([*priced(document(name)), *priced(document(name, "explain"))]):
-        if path.rpartition(".")[2] not in words and not re.search(r"\.(recompute_modules|chunk_layers)(\.|$)", path):
+        if path.rpartition(".")[2] not in words and not re.search(
+            r"\.(recompute_modules|chunk_layers|sources)(\.|$)", path
+        ):
             assert type(value) in (int, float), path
             assert math.isfinite(value), path
 

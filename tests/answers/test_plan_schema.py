@@ -13,16 +13,20 @@ from typing import Any
 import jsonschema
 import pytest
 
-from answered import QUESTIONS, document
+from answered import QUESTIONS, asked, document, found
+from meshwright.answers.cite import citation_entries
+from meshwright.answers.confidence import Confidence
 from meshwright.answers.context_report import ContextLayers
 from meshwright.answers.experts import ExpertLayers
-from meshwright.answers.plan_file import SCHEMA, json_schema
+from meshwright.answers.plan_file import SCHEMA, explain_document, json_schema, plan_document
+from meshwright.answers.waterfall import Computed
 from meshwright.cost.compute.work import Work
 from meshwright.cost.estimate import StageEstimate, Waterfall
 from meshwright.cost.memory.device import Verdict
 from meshwright.cost.memory.stage import Components
 from meshwright.layout.plan import RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
+from meshwright.search.pareto import pareto
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
@@ -45,6 +49,15 @@ def test_what_is_written_is_valid(name: str, kind: str) -> None:
     assert [f"{fault.json_path}: {fault.message}"[:200] for fault in faults] == []
 
 
+def test_what_is_written_when_more_is_asked_for_is_valid() -> None:
+    answer, inputs = found("llama on h100"), asked("llama on h100")
+    cited = {"citations": citation_entries([answer.best[0].plan], inputs)}
+    explained = explain_document(answer.best[-1], inputs, 0.1, answer)
+    assert explained["plans"][0]["neighbours"]
+    for written in (plan_document(answer, pareto(answer)) | cited, explained | cited):
+        assert list(validator().iter_errors(json.loads(json.dumps(written)))) == []
+
+
 def test_the_schema_is_one() -> None:
     jsonschema.Draft202012Validator.check_schema(json_schema())
     assert json_schema()["properties"]["schema"]["const"] == SCHEMA
@@ -61,6 +74,8 @@ def test_the_schema_is_one() -> None:
         ("expert_layers", [field.name for field in fields(ExpertLayers)]),
         ("context_layers", [field.name for field in fields(ContextLayers)]),
         ("inputs", Inputs.model_fields),
+        ("confidence", [*Confidence._fields, "sources"]),
+        ("from_peak", [*Computed._fields, *(name for name in Waterfall._fields if name != "compute_s")]),
     ],
 )
 def test_closed_forms_have_exactly_the_fields_of_the_code(definition: str, names: list[str]) -> None:

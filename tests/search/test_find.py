@@ -14,6 +14,7 @@ from meshwright.cost.memory.device import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.errors import IllegalPlan, MeshwrightError, NothingFits
 from meshwright.layout.legality import check
+from meshwright.layout.named import plan_of
 from meshwright.layout.plans import Plans
 from meshwright.search import find as find_module
 from meshwright.search.find import Found, find
@@ -165,6 +166,23 @@ def test_when_nothing_fits_the_leanest_plan_and_what_would_fit_are_named() -> No
 def test_what_is_said_to_fit_when_nothing_fits_does_fit() -> None:
     nodes = int(re.search(r"(\d+) nodes", str(nothing_fits(find(TOO_LARGE))))[1])
     assert find(TOO_LARGE.replace(cluster=with_nodes(TOO_LARGE.cluster, nodes)), top=1).fitting > 0
+
+
+def test_what_would_fit_starts_with_a_change_on_the_same_accelerators() -> None:
+    """Logits of half a million tokens: another cross-entropy fits, and costs neither tokens nor nodes."""
+    asked = question(llama_8b(), "1x8:h100", "torchtitan", global_batch=8, sequence_length=2**19)
+    would = str(nothing_fits(find(asked))).partition("What would fit: ")[2]
+    assert would.index("that plan") < would.index("sequence length") < would.index("2 nodes")
+    assert "cross_entropy eager -> fused" in would
+    assert find(asked.replace(runtime=asked.runtime.replace(cross_entropy="fused")), top=1).fitting > 0
+
+
+def test_a_plan_is_told_what_it_gains_over_one_that_is_slower() -> None:
+    asked = QUESTIONS["llama 8b on 32 h100"]
+    fast, slow = estimate_each([plan_of(asked, tp=2), plan_of(asked, tp=2, recompute="full")], asked)
+    share = 1 - fast.step_time_s / slow.step_time_s
+    assert why_lost(fast, slow).startswith(f"{share:.1%} faster: ")
+    assert "less compute" in why_lost(fast, slow)
 
 
 def test_a_question_without_a_legal_plan_names_the_nearest_one_and_its_faults() -> None:

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worked import CLUSTER_METADATA, MODEL_METADATA
 
+from meshwright.answers import files as answer_files
 from meshwright.errors import InvalidInput
 from meshwright.textbook import Searcher
-from meshwright.textbook import files as textbook_files
 from meshwright.textbook.pool import evaluated
 from meshwright.textbook.searcher_times import Configuration
 
@@ -177,7 +177,7 @@ def test_the_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
     def broken(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(textbook_files.os, "replace", broken)
+    monkeypatch.setattr(answer_files.os, "replace", broken)
     with pytest.raises(InvalidInput, match="No space left"):
         searched(path)
     assert path.read_text("utf-8") == "before"

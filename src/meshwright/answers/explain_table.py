@@ -1,38 +1,62 @@
-"""The explain screen: one plan, stage by stage."""
+"""The explain screen: one plan, whether it fits, where its memory and time go, and what would change it."""
 
 from __future__ import annotations
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from meshwright.answers.assumptions import assumptions
+from meshwright.answers.confidence import confidence_line
 from meshwright.answers.context_report import context_section
 from meshwright.answers.experts import expert_report
 from meshwright.answers.experts_table import experts_section
-from meshwright.answers.screen import assumption_list, headline, memory_table, time_table, verdict_line
+from meshwright.answers.knobs_table import knobs_section
+from meshwright.answers.neighbours import neighbours_section
+from meshwright.answers.placement import placement_section
+from meshwright.answers.screen import assumption_list, headline, memory_table, verdict_line
+from meshwright.answers.stage_table import stage_table
+from meshwright.answers.waterfall import waterfall_table
 from meshwright.cost.estimate import Estimate
+from meshwright.search.find import Found
+from meshwright.search.turn import turn
 from meshwright.specs.inputs import Inputs
-from meshwright.units import GIB, format_seconds
 
 
-def explain_screen(estimate: Estimate, inputs: Inputs) -> RenderableType:
-    """Inputs, the plan with its verdict, its stages, memory and time, and the assumptions."""
+def explain_screen(estimate: Estimate, inputs: Inputs, near: Found | None = None) -> RenderableType:
+    """The question, the plan with its verdict and confidence, its stages and memory, the way of its time from the peak
+    down, its placement, the best other plans, every single change, its exchanges, and the assumptions.
+
+    near: the answer of a search, for the best other plans.
+    """
     return Group(
         headline(inputs),
         "",
         Text("Plan: ").append(str(estimate.plan), style="bold"),
         verdict_line(estimate, inputs),
+        confidence_line(estimate, inputs),
         "",
-        stage_table(estimate),
+        stage_table(estimate, inputs),
         "",
         memory_table(estimate, inputs),
         "",
-        time_table(estimate),
+        waterfall_table(estimate, inputs),
+        "",
+        placement_section(estimate, inputs),
         "",
         *_exchanges(estimate, inputs),
+        neighbours_section(estimate, near),
+        "",
+        knobs_section(estimate, turn(estimate, inputs)),
+        "",
+        _rules(inputs),
+        "",
         assumption_list(assumptions(inputs)),
     )
+
+
+def _rules(inputs: Inputs) -> Text:
+    count, runtime = len(inputs.runtime.rules), inputs.runtime.id
+    return Text(f"The plan keeps all {count} rules of {runtime}; meshwright check shows each with its source.", "green")
 
 
 def _exchanges(estimate: Estimate, inputs: Inputs) -> list[RenderableType]:
@@ -43,29 +67,3 @@ def _exchanges(estimate: Estimate, inputs: Inputs) -> list[RenderableType]:
     if estimate.plan.cp > 1:
         sections += [context_section(estimate, inputs), ""]
     return sections
-
-
-def stage_table(estimate: Estimate) -> Group:
-    """Every stage: what it holds, its memory, and the time of one micro-batch."""
-    table = Table(title="Stages", title_justify="left", box=None, pad_edge=False, header_style="bold")
-    table.add_column("#", justify="right")
-    table.add_column("layers", overflow="fold")
-    for name in ("in flight", "states", "activations", "device GiB", "forward", "backward"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for stage in estimate.stages:
-        held = (("embedding", stage.embedding), (f"{stage.mtp_layers} mtp", stage.mtp_layers), ("head", stage.head))
-        ends = [name for name, there in held if there]
-        table.add_row(
-            str(stage.stage),
-            " + ".join([str(stage.layers), *ends]),
-            str(stage.live_micro_batches),
-            f"{stage.memory.states / GIB:.1f}",
-            f"{stage.memory.activations / GIB:.1f}",
-            f"{stage.memory.device / GIB:.1f}",
-            format_seconds(stage.forward_s),
-            format_seconds(stage.backward_s),
-        )
-    if len(estimate.stages) == 1:
-        return Group(table)
-    worst, slowest = estimate.worst_stage, estimate.slowest_stage
-    return Group(table, Text(f"Stage {worst} holds the most memory, stage {slowest} has the most work.", style="dim"))

@@ -23,7 +23,8 @@ def placement_words(name: str, group: Group, cluster: Cluster) -> str:
     over = f"over {link.name} ({format_bandwidth(link.effective_bandwidth)})"
     if group.blocks[0] == 1:
         return f"{name} {group.ranks} inside one {room}, {over}"
-    return f"{name} {group.ranks} across {group.blocks[0]} {room}s, {group.members[0]} ranks in each, {over}"
+    members = f"{group.members[0]} rank{'s' if group.members[0] > 1 else ''} in each"
+    return f"{name} {group.ranks} across {group.blocks[0]} {room}s, {members}, {over}"
 
 
 def sent_over(traffic: Traffic, cluster: Cluster) -> dict[str, float]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from meshwright.answers.assumptions import assumptions, search_assumptions
+from meshwright.answers.confidence import confidence_entry
 from meshwright.answers.context_report import context_entry
 from meshwright.answers.experts import expert_report, experts_entry
+from meshwright.answers.knobs_table import knobs_entry
+from meshwright.answers.neighbours import neighbours_entry
+from meshwright.answers.placement import placement_entry
+from meshwright.answers.waterfall import from_peak
 from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.cost.memory.device import Verdict
 from meshwright.cost.memory.stage import Components
@@ -20,14 +25,15 @@ from meshwright.layout.plans import COLUMNS
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
 from meshwright.search.find import Found
 from meshwright.search.rank import why_lost
+from meshwright.search.turn import turn
 from meshwright.specs.inputs import Inputs
 
 SCHEMA = "meshwright.plan/1"
 CHOICES = {"recompute": tuple(RECOMPUTE_NAMES.values()), "schedule": tuple(SCHEDULE_NAMES.values())}
 
 
-def plan_document(found: Found) -> dict[str, Any]:
-    """The answer of a search as a plan file."""
+def plan_document(found: Found, front: Sequence[Estimate] = ()) -> dict[str, Any]:
+    """The answer of a search as a plan file; front: the plans that no other beats in both time and memory."""
     plans = [_ranked_entry(estimate, found) for estimate in found.best]
     others = [_ranked_entry(estimate, found) for estimate in found.other_splits]
     counts = {"considered": found.considered, "legal": found.legal, "fitting": found.fitting}
@@ -39,15 +45,27 @@ def plan_document(found: Found) -> dict[str, Any]:
             "plans": plans,
             "other_splits": others,
         }
+        | ({"pareto": [_ranked_entry(estimate, found) for estimate in front]} if front else {})
         | {"assumptions": search_assumptions(found)}
     )
 
 
-def explain_document(estimate: Estimate, inputs: Inputs, elapsed_s: float) -> dict[str, Any]:
-    """One explained plan, with all its stages and what its experts and its sequence exchange, as a plan file."""
+def explain_document(estimate: Estimate, inputs: Inputs, elapsed_s: float, near: Found | None = None) -> dict[str, Any]:
+    """One explained plan as a plan file, with all that its screen shows.
+
+    near: the answer of a search, for the best other plans.
+    """
     fits = int(estimate.verdict < Verdict.OUT_OF_MEMORY)
     counts = {"considered": 1, "legal": 1, "fitting": fits, "elapsed_s": elapsed_s}
-    plan = plan_entry(estimate, inputs) | {"stages": [_stage_entry(stage) for stage in estimate.stages]}
+    plan = plan_entry(estimate, inputs) | {
+        "stages": [_stage_entry(stage) for stage in estimate.stages],
+        "confidence": confidence_entry(estimate, inputs),
+        "from_peak": from_peak(estimate, inputs),
+        "placement": placement_entry(estimate, inputs),
+        "knobs": knobs_entry(turn(estimate, inputs)),
+    }
+    if near:
+        plan |= {"neighbours": neighbours_entry(estimate, near)}
     if report := expert_report(estimate, inputs):
         plan |= {"experts": experts_entry(report)}
     if estimate.plan.cp > 1:
@@ -79,7 +97,9 @@ def plan_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
 
 def _ranked_entry(estimate: Estimate, found: Found) -> dict[str, Any]:
     best = found.best[0]
-    return plan_entry(estimate, found.inputs) | {"lost": None if estimate is best else why_lost(estimate, best)}
+    return plan_entry(estimate, found.inputs) | {
+        "lost": None if estimate.plan == best.plan else why_lost(estimate, best)
+    }
 
 
 def _stage_entry(stage: StageEstimate) -> dict[str, Any]:

@@ -19,12 +19,16 @@ from meshwright.units import GIB, format_seconds
 
 INDISTINGUISHABLE = 0.005
 """Step times that differ by less are the same to anybody who measures."""
-LARGE_SHARE = 0.25
+LEANER = 0.05
+"""How much less memory, as a share, a plan needs to stand below another one on the front."""
 LONG_SEQUENCE = 32768
 
 
-def plan_screen(found: Found) -> RenderableType:
-    """Inputs, the best plan with its verdict, the runners-up, memory and time of the best, and the assumptions."""
+def plan_screen(found: Found, front: Sequence[Estimate] = ()) -> RenderableType:
+    """Inputs, the best plan with its verdict, the runners-up, memory and time of the best, and the assumptions.
+
+    front: the plans that no other beats in both time and memory.
+    """
     best, inputs = found.best[0], found.inputs
     safe = best.verdict == Verdict.SAFE
     title = Text("Best plan: " if safe else "No plan is safe; the least risky: ").append(str(best.plan), style="bold")
@@ -38,6 +42,7 @@ def plan_screen(found: Found) -> RenderableType:
         ranking_table(found.best, best, "123456789"),
         *_other_splits(found),
         *_faster_at_risk(found),
+        *_front(front),
         "",
         memory_table(best, inputs),
         "",
@@ -60,9 +65,11 @@ def not_searched(found: Found) -> list[Text]:
     return [Text(warning, style="bold yellow") for warning in warnings]
 
 
-def ranking_table(ranked: Sequence[Estimate], best: Estimate, numbering: str) -> Table:
-    """Plans, best first, and why each lost to the best; plans that differ from the one above in vpp alone, and by less
-    than the model can tell, share its row.
+def ranking_table(
+    ranked: Sequence[Estimate], best: Estimate, numbering: str, against: str = "against the best"
+) -> Table:
+    """Plans, best first, and why each lost to the best, or to another one that `against` names; plans that differ from
+    the one above in vpp alone, and by less than the model can tell, share its row.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("#", justify="right")
@@ -70,7 +77,7 @@ def ranking_table(ranked: Sequence[Estimate], best: Estimate, numbering: str) ->
     table.add_column("step", justify="right", no_wrap=True)
     table.add_column("MFU", justify="right", no_wrap=True)
     table.add_column("GiB", justify="right", no_wrap=True)
-    table.add_column("against the best", overflow="fold")
+    table.add_column(against, overflow="fold")
     for rank, (estimate, like) in enumerate(_folded(ranked)):
         verdict = "" if estimate.verdict == Verdict.SAFE else f"{estimate.verdict}: "
         table.add_row(
@@ -123,6 +130,27 @@ def _other_splits(found: Found) -> list[RenderableType]:
         Text("The best of other splits", style="bold"),
         ranking_table(found.other_splits, found.best[0], "abcdefghi"),
     ]
+
+
+def _front(front: Sequence[Estimate]) -> list[RenderableType]:
+    """The plans that no other beats in both time and memory, less those that are hardly leaner than the one above."""
+    if not front:
+        return []
+    shown = [front[0]]
+    for estimate in front:
+        if estimate.memory.device <= (1 - LEANER) * shown[-1].memory.device:
+            shown.append(estimate)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("plan", overflow="fold")
+    for name in ("step", "MFU", "GiB"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for estimate in shown:
+        size, verdict = f"{estimate.memory.device / GIB:.1f}", Text(str(estimate.verdict), STYLES[estimate.verdict])
+        table.add_row(str(estimate.plan), format_seconds(estimate.step_time_s), f"{estimate.mfu:.1%}", size, verdict)
+    title = Text("Time against memory: no plan beats one of these in both", style="bold")
+    note = f"{len(shown)} of {len(front)}, each {LEANER:.0%} leaner than the one above; --json has all"
+    return ["", title, table, Text(note, style="dim")]
 
 
 def _faster_at_risk(found: Found) -> list[RenderableType]:

@@ -12,7 +12,7 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.device import Verdict
 from meshwright.search.rank import PART_NAMES
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.weights import parameter_count
+from meshwright.specs.weights import active_parameter_count, parameter_count
 from meshwright.units import GIB, GIGA, format_bandwidth, format_count, format_gib, format_seconds
 
 BAR = 24
@@ -25,7 +25,9 @@ def headline(inputs: Inputs) -> Text:
     """What was asked: model, cluster with its links, job and runtime."""
     model, cluster, job = inputs.model, inputs.cluster, inputs.job
     text = Text()
-    text.append(model.name, style="bold").append(f" ({format_count(parameter_count(model))} parameters) on ")
+    active = f", {format_count(active_parameter_count(model))} active" if model.is_moe else ""
+    parameters = f"{format_count(parameter_count(model))} parameters{active}"
+    text.append(model.name, style="bold").append(f" ({parameters}) on ")
     text.append(f"{cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}", style="bold")
     links = ", ".join(f"{level.name} {format_bandwidth(level.effective_bandwidth)}" for level in cluster.levels)
     text.append(f"\nLinks per GPU, one direction: {links}")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import codecs
 import io
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from meshwright import errors
 from meshwright.cli.one_plan import of_one_plan
-from meshwright.cli.options import AsJson, TextOnly
+from meshwright.cli.options import AsJson, Cite, TextOnly
 from meshwright.cli.searches import limits, plan
 from meshwright.cli.show import show
 from meshwright.textbook.cli import app as textbook
@@ -33,25 +34,46 @@ app.command()(plan)
 
 @app.command()
 @of_one_plan
-def explain(inputs: Inputs, plan: Plan, as_json: bool) -> None:
-    """Price one plan and show where its memory and time go."""
+def explain(
+    inputs: Inputs,
+    plan: Plan,
+    as_json: AsJson = False,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write one step as a Chrome trace, which ui.perfetto.dev opens")
+    ] = None,
+    cite: Cite = False,
+) -> None:
+    """Price one plan: whether it fits, where its memory and time go, and what every single change would do."""
     import time
 
+    from meshwright.answers.cite import citation_entries, citation_list
     from meshwright.answers.explain_table import explain_screen
+    from meshwright.answers.files import writable
+    from meshwright.answers.neighbours import cheap_search
     from meshwright.answers.plan_file import explain_document
+    from meshwright.answers.trace import write_trace
     from meshwright.cost.step import estimate_each
     from meshwright.layout.legality import require_legal
 
     started = time.perf_counter()
     require_legal(plan, inputs)
-    estimate = estimate_each([plan], inputs)[0]
+    traced = writable(trace, "--trace") if trace is not None else None
+    estimate, near = estimate_each([plan], inputs)[0], cheap_search(inputs)
+    if traced:
+        write_trace(traced, estimate, inputs)
     elapsed = time.perf_counter() - started
-    show(explain_document(estimate, inputs, elapsed) if as_json else explain_screen(estimate, inputs), as_json)
+    if as_json:
+        cited = {"citations": citation_entries([plan], inputs)} if cite else {}
+        show(explain_document(estimate, inputs, elapsed, near) | cited, as_json)
+    else:
+        show(explain_screen(estimate, inputs, near), as_json)
+        if cite:
+            show(citation_list([plan], inputs), as_json)
 
 
 @app.command()
 @of_one_plan
-def check(inputs: Inputs, plan: Plan, as_json: bool) -> None:
+def check(inputs: Inputs, plan: Plan, as_json: AsJson = False) -> None:
     """Hold one plan against every rule of its runtime, each green or red; exit code 2 if one is broken."""
     from meshwright.answers.check_table import check_document, check_screen, is_legal
 

@@ -11,7 +11,6 @@ import typer
 
 from meshwright import errors
 from meshwright.cli.options import (
-    AsJson,
     Behaviours,
     Degree,
     ExpertCapacity,
@@ -134,15 +133,18 @@ def _one_plan(
     )
 
 
-def of_one_plan(answer: Callable[[Inputs, Plan, bool], None]) -> Callable[..., None]:
-    """A command about one plan: the options of `_one_plan`, and `--json`."""
+def of_one_plan(answer: Callable[..., None]) -> Callable[..., None]:
+    """A command about one plan: the options of `_one_plan`, and those of the answer itself."""
+    known = {"Inputs": Any, "Plan": Any}
+    own = list(inspect.signature(answer, eval_str=True, locals=known).parameters.values())[2:]
+    asked = inspect.signature(_one_plan, eval_str=True, locals=known)
 
-    def command(as_json: bool = False, **given: Any) -> None:
-        answer(*_one_plan(**given), as_json)
+    def command(**given: Any) -> None:
+        chosen = {each.name: given.pop(each.name) for each in own}
+        answer(*_one_plan(**given), **chosen)
 
-    asked = inspect.signature(_one_plan, eval_str=True, locals={"Inputs": Any, "Plan": Any})
-    option = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
-    signature = asked.replace(parameters=[*asked.parameters.values(), option], return_annotation=None)
+    options = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+    signature = asked.replace(parameters=[*asked.parameters.values(), *options], return_annotation=None)
     command.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
     command.__signature__ = signature  # type: ignore[attr-defined]
     command.__name__, command.__doc__ = answer.__name__, answer.__doc__
@@ -151,7 +153,8 @@ def of_one_plan(answer: Callable[[Inputs, Plan, bool], None]) -> Callable[..., N
 
 def _refuse_beside_file(context: typer.Context) -> None:
     """Refuse options that a plan file already answers."""
-    answered = [param for param in context.command.params if param.name not in ("plan_file", "rank", "as_json")]
+    asked = inspect.signature(_one_plan).parameters.keys() - {"plan_file", "rank"}
+    answered = [param for param in context.command.params if param.name in asked]
     sources = {param.opts[0]: context.get_parameter_source(param.name or "") for param in answered}
     given = [option for option, source in sources.items() if source and source.name == "COMMANDLINE"]
     if given:

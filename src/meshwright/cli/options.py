@@ -90,6 +90,7 @@ MtpLayers = Annotated[
 ]
 TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal model, the language model alone")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a screen")]
+Cite = Annotated[bool, typer.Option("--cite", help="add the papers and the data behind the answer")]
 Degree = Annotated[int, typer.Option(min=1)]
 
 

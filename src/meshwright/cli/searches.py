@@ -10,6 +10,7 @@ from meshwright.cli.options import (
     ASSUMED_LENGTH,
     AsJson,
     Behaviours,
+    Cite,
     ClusterName,
     ExpertCapacity,
     ExpertImbalance,
@@ -28,6 +29,7 @@ from meshwright.cli.options import (
     positive,
 )
 from meshwright.cli.show import show
+from meshwright.errors import InvalidInput
 
 if TYPE_CHECKING:
     from meshwright.specs.inputs import Inputs
@@ -48,18 +50,26 @@ def plan(
     expert_capacity: ExpertCapacity = None,
     mtp_layers: MtpLayers = None,
     top: Annotated[int, typer.Option(parser=positive, metavar="COUNT", help="how many plans to show")] = 5,
+    pareto: Annotated[
+        bool, typer.Option("--pareto", help="add the plans that no other beats in both time and memory")
+    ] = False,
+    cite: Cite = False,
     text_only: TextOnly = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the best plans for a model on a cluster."""
+    from meshwright.answers.cite import citation_entries, citation_list
     from meshwright.answers.plan_file import plan_document
     from meshwright.answers.plan_table import plan_screen
     from meshwright.answers.progress import shown_progress
     from meshwright.search.find import find
+    from meshwright.search.pareto import pareto as front_of
     from meshwright.search.rescue import nothing_fits
 
     batch, experts = (global_batch, global_batch_tokens), (expert_imbalance, expert_capacity)
     job = (seq_len, batch, precision, gradients, tokens)
+    if runtime == "all" and (pareto or cite):
+        raise InvalidInput("--pareto and --cite are about one runtime; name it instead of all")
     if runtime == "all":
         each = inputs_of(model, cluster, *job, "megatron-core", text_only, None, experts, mtp_layers)
         _show_each(each, behaviours or [], top, as_json)
@@ -69,7 +79,15 @@ def plan(
         found = find(inputs, top=top, progress=progress)
         if not found.best:
             raise nothing_fits(found)
-    show(plan_document(found) if as_json else plan_screen(found), as_json)
+        front = front_of(found, progress) if pareto else ()
+    plans = [estimate.plan for estimate in (*found.best, *found.other_splits, *front)]
+    if as_json:
+        cited = {"citations": citation_entries(plans, inputs)} if cite else {}
+        show(plan_document(found, front) | cited, as_json)
+    else:
+        show(plan_screen(found, front), as_json)
+        if cite:
+            show(citation_list(plans, inputs), as_json)
 
 
 def _show_each(inputs: Inputs, behaviours: list[str], top: int, as_json: bool) -> None:

@@ -62,7 +62,7 @@ def plan_of(
         dp=dp,
         ep=ep,
         etp=etp,
-        zero=_usual_stage(inputs, dp * cp) if zero is None else zero,
+        zero=usual_stage(inputs, dp * cp) if zero is None else zero,
         dp_replicate=dp_replicate,
         micro_batch=micro_batch,
         num_microbatches=max(inputs.job.global_batch // max(micro_batch * dp, 1), 1),
@@ -79,7 +79,7 @@ def plan_of(
     )
 
 
-def _usual_stage(inputs: Inputs, ranks: int) -> int:
+def usual_stage(inputs: Inputs, ranks: int) -> int:
     """ZeRO 1 where the runtime has it, else its last stage; 0 on a single rank."""
     stages = inputs.runtime.zero_stages
     return 0 if ranks < 2 else 1 if 1 in stages else stages[-1]

@@ -144,7 +144,7 @@ class Plan:
         degrees.append(ends.get((self.embedding_as_layer, self.head_as_layer), ""))
         degrees += [f"first{self.first_stage_layers}" if self.first_stage_layers else ""]
         degrees += [f"last{self.last_stage_layers}" if self.last_stage_layers else ""]
-        degrees += [f"chunks({_in_runs(self.chunk_layers)})" if self.chunk_layers else ""]
+        degrees += [f"chunks({in_runs(self.chunk_layers)})" if self.chunk_layers else ""]
         replicas = f"replicate{self.dp_replicate}" if self.dp_replicate > 1 else ""
         rest = [f"dp{self.dp}", f"zero{self.zero}", replicas, f"mbs{self.micro_batch}", f"m{self.num_microbatches}"]
         rest += [f"group{self.microbatch_group}" if self.microbatch_group else ""]
@@ -159,8 +159,12 @@ class Plan:
         return f"recompute-{RECOMPUTE_NAMES[self.recompute]}{modules}"
 
 
-def _in_runs(sizes: tuple[int, ...]) -> str:
-    """Numbers in a line, a run of equal ones as `2*35`."""
+def in_runs(sizes: tuple[int, ...]) -> str:
+    """Numbers in a line, a run of equal ones as `2*35`.
+
+    >>> in_runs((4, 5, 5, 4))
+    '4,5*2,4'
+    """
     runs = ((size, len(list(run))) for size, run in groupby(sizes))
     return ",".join(f"{size}*{count}" if count > 1 else str(size) for size, count in runs)
 

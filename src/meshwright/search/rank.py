@@ -35,18 +35,22 @@ def order(estimates: Estimates) -> IntColumn:
 
 
 def why_lost(plan: Estimate, best: Estimate) -> str:
-    """One sentence: how much a plan loses to the best one, and to which part of the step."""
+    """One sentence: how much a plan loses to the best one, or gains over one that is not, and in which part of the
+    step.
+    """
     seconds = plan.step_time_s - best.step_time_s
     share = seconds / best.step_time_s
     if plan.verdict > best.verdict:
         pace = f"{-share:.1%} faster" if seconds < 0 else f"{share:.1%} slower"
-        return f"{pace}, but at risk of running out of memory ({format_gib(plan.memory.device)} on its worst stage)"
+        risk = "at risk of running out" if plan.verdict.fits else "out"
+        return f"{pace}, but {risk} of memory ({format_gib(plan.memory.device)} on its worst stage)"
+    sign = 1 if seconds >= 0 else -1
     differences = {name: getattr(plan.time, name) - getattr(best.time, name) for name in PART_NAMES}
-    worse = max(differences, key=differences.__getitem__)
-    if differences[worse] <= 1e-4 * best.step_time_s:
+    main = max(differences, key=lambda name: sign * differences[name])
+    if sign * differences[main] <= 1e-4 * best.step_time_s:
         more = plan.memory.device - best.memory.device
         return f"as fast within {abs(share):.2%}, with {format_gib(abs(more))} {'more' if more >= 0 else 'less'} memory"
-    named = [worse]
+    named = [main]
     for name in sorted(differences, key=lambda name: -abs(differences[name])):
         covered = sum(differences[each] for each in named)
         if abs(covered - seconds) > UNNAMED_SHARE * abs(seconds) and name not in named:
@@ -55,8 +59,11 @@ def why_lost(plan: Estimate, best: Estimate) -> str:
         f"{format_seconds(abs(differences[name]))} {'more' if differences[name] > 0 else 'less'} {PART_NAMES[name]}"
         for name in named
     ]
-    return f"{_slower(share)}: {', '.join(parts)}"
+    fits = f"{plan.verdict}, " if plan.verdict < best.verdict else ""
+    return f"{fits}{_pace(share)}: {', '.join(parts)}"
 
 
-def _slower(share: float) -> str:
+def _pace(share: float) -> str:
+    if share < 0:
+        return f"{-share:.1%} faster"
     return f"{share:.1%} slower" if share < 1 else f"{1 + share:.1f} times as long"

@@ -4,25 +4,41 @@ from __future__ import annotations
 
 from meshwright.errors import IllegalPlan, NothingFits
 from meshwright.search.find import Found, find
+from meshwright.search.turn import cheapest_that_fit, turn
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_full_node, with_nodes
-from meshwright.units import format_gib
+from meshwright.units import format_gib, format_seconds
 
 NODE_FACTORS = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 SEQUENCE_DIVISORS = (2, 4, 8, 16)
+MOST_CHANGES = 3
+"""Single changes that are told of."""
 
 
 def nothing_fits(found: Found) -> NothingFits:
-    """The error for a search without a fitting plan: the leanest plan, what it lacks, the nearest changes that fit."""
+    """The error for a search without a fitting plan: the leanest plan, what it lacks, and what would fit, the cheapest
+    first: one change of that plan or its question on the same accelerators, a shorter sequence, more accelerators.
+    """
     inputs, leanest = found.inputs, found.leanest
     visible = inputs.cluster.accelerator.visible_memory_bytes
-    changes = [change for change in (_full_node(inputs) or _more_nodes(inputs), _shorter_sequence(inputs)) if change]
+    more = _full_node(inputs) or _more_nodes(inputs)
+    changes = [*_single_changes(found), *filter(None, (_shorter_sequence(inputs), more))]
     would = "; ".join(changes) or "neither 32 times the nodes nor a sixteenth of the sequence length would fit"
     return NothingFits(
         f"none of the {found.legal} legal plans of {inputs.model.name} fits on {inputs.cluster.name}: the leanest, "
         f"{leanest.plan}, needs {format_gib(leanest.memory.device)} of the {format_gib(visible)} that "
         f"{inputs.cluster.accelerator.id} has. What would fit: {would}"
     )
+
+
+def _single_changes(found: Found) -> list[str]:
+    """Changes of the leanest plan that no search makes: of precision, gradients, a switch, or cp beyond its slices."""
+    fitting = [each for each in cheapest_that_fit(turn(found.leanest, found.inputs)) if each.knob != "nodes"]
+    return [
+        f"that plan with {each.change} ({format_gib(each.estimate.memory.device)}, {each.estimate.verdict}, "
+        f"{format_seconds(each.estimate.step_time_s)} a step)"
+        for each in fitting[:MOST_CHANGES]
+    ]
 
 
 def _full_node(inputs: Inputs) -> str | None:

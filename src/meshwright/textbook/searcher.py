@@ -9,9 +9,9 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 
+from meshwright.answers.files import writable, write_whole
 from meshwright.textbook.checks import Checks
 from meshwright.textbook.degrees import products
-from meshwright.textbook.files import writable, write_whole
 from meshwright.textbook.metadata import Metadata, cluster_figures, model_figures, read_metadata
 from meshwright.textbook.pool import Progress, evaluated
 from meshwright.textbook.searcher_times import CostModel

@@ -19,6 +19,15 @@ class Action:
     micro_batch: int
 
 
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One action on the clock."""
+
+    action: Action
+    start_s: float
+    end_s: float
+
+
 @dataclass(frozen=True)
 class Played:
     """What a clock showed of a schedule."""
@@ -27,6 +36,8 @@ class Played:
     """From the first action's start to the last one's end, seconds."""
     live_chunks: tuple[int, ...]
     """The most chunk activations that each rank kept."""
+    events: tuple[tuple[Event, ...], ...]
+    """What each rank did, in its order."""
 
 
 def play(order: Sequence[Sequence[Action]], forward_s: Sequence[float], backward_s: Sequence[float]) -> Played:
@@ -39,6 +50,7 @@ def play(order: Sequence[Sequence[Action]], forward_s: Sequence[float], backward
     chunks = 1 + max(action.chunk for actions in order for action in actions)
     ended: dict[tuple[str, int, int], float] = {}
     clock, position = [0.0] * ranks, [0] * ranks
+    events: list[list[Event]] = [[] for _ in order]
     moved = True
     while moved:
         moved = False
@@ -52,11 +64,12 @@ def play(order: Sequence[Sequence[Action]], forward_s: Sequence[float], backward
                 start = max(clock[rank], ended[needed] if needed else 0.0)
                 clock[rank] = start + (forward_s if action.kind == "forward" else backward_s)[rank]
                 ended[action.kind, link, action.micro_batch] = clock[rank]
+                events[rank].append(Event(action, start, clock[rank]))
                 position[rank] += 1
                 moved = True
     if any(done < len(actions) for done, actions in zip(position, order, strict=True)):
         raise InvalidInput(f"the order of {ranks} ranks deadlocks at positions {position}")
-    return Played(max(clock), tuple(_most_live(actions) for actions in order))
+    return Played(max(clock), tuple(_most_live(actions) for actions in order), tuple(map(tuple, events)))
 
 
 def _needed(action: Action, link: int, links: int) -> tuple[str, int, int] | None:

@@ -1,0 +1,141 @@
+"""Cite: the papers and the data behind an answer, each where the formula or the data file itself names it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from meshwright.cost.comms.collectives import collective_time
+from meshwright.cost.comms.context import context_bytes
+from meshwright.cost.comms.data import exposed_data_time
+from meshwright.cost.comms.experts import all_gather_exchange, all_to_all_exchange, exposed_exchange_time
+from meshwright.cost.comms.fused import fused_traffic
+from meshwright.cost.comms.pipeline import exposed_pipeline_time
+from meshwright.cost.comms.sharded import exposed_sharded_time, gathers_weights
+from meshwright.cost.comms.tensor import layer_collectives
+from meshwright.cost.compute.attention import eager_attention_time, fused_attention_time
+from meshwright.cost.compute.elementwise import elementwise_time
+from meshwright.cost.compute.experts import expert_time
+from meshwright.cost.compute.gemm import gemm_time
+from meshwright.cost.compute.optimizer import optimizer_time
+from meshwright.cost.compute.prediction import prediction_time
+from meshwright.cost.flops import model_flops_per_step
+from meshwright.cost.memory.activations import layer_memory
+from meshwright.cost.memory.device import communicator_bytes, verdict
+from meshwright.cost.memory.states import state_bytes
+from meshwright.cost.repeated import repeated_parts
+from meshwright.cost.schedules import interleaved, one_forward_one_backward
+from meshwright.layout.plan import Plan, Recompute, Schedule
+from meshwright.specs.inputs import Inputs
+
+ALWAYS: dict[str, Callable[..., Any]] = {
+    "model FLOPs and MFU": model_flops_per_step,
+    "matrix products": gemm_time,
+    "element-wise kernels": elementwise_time,
+    "optimizer step": optimizer_time,
+    "parameters, gradients and optimizer states": state_bytes,
+    "activations": layer_memory,
+    "communicators": communicator_bytes,
+    "verdict": verdict,
+}
+EXCHANGES: dict[str, Callable[..., Any]] = {
+    "all_to_all": all_to_all_exchange,
+    "all_gather": all_gather_exchange,
+    "fused": fused_traffic,
+}
+SCHEDULES: dict[Schedule, Callable[..., Any]] = {
+    Schedule.ONE_F_ONE_B: one_forward_one_backward.live_chunks,
+    Schedule.INTERLEAVED: interleaved.live_chunks,
+}
+ONLY_WITH = {
+    "expert_exchange": lambda inputs: inputs.model.is_moe,
+    "grouped": lambda inputs: inputs.model.is_moe,
+    "dispatcher": lambda inputs: inputs.model.is_moe,
+    "quantised_dispatch": lambda inputs: inputs.model.is_moe,
+    "multi_token_prediction": lambda inputs: inputs.model.mtp_layers > 0,
+    "gemm_fp8": lambda inputs: inputs.recipe.number_format == "fp8",
+    "gemm_fp4": lambda inputs: inputs.recipe.number_format == "fp4",
+}
+"""Entries of data files that an answer may not rest on, and when it does."""
+
+
+class Citation(NamedTuple):
+    """One source."""
+
+    about: str
+    """What rests on it."""
+    source: str
+
+
+def citations(plans: Sequence[Plan], inputs: Inputs) -> list[Citation]:
+    """The sources of the formulas that price these plans, then those of the data of accelerator, cluster and runtime.
+
+    Formulas name theirs in their docstrings, data files in their `sources`.
+    """
+    formulas = {about: formula for plan in plans for about, formula in _formulas(plan, inputs).items()}
+    told = [Citation(about, source) for about, formula in formulas.items() if (source := _source(formula))]
+    return told + [Citation(about, " ".join(source.split())) for about, source in _data(inputs)]
+
+
+def citation_list(plans: Sequence[Plan], inputs: Inputs) -> RenderableType:
+    """The citations on screen, one paragraph each."""
+    lines = [Text(f"{each.about}: ", style="bold").append(each.source, "dim") for each in citations(plans, inputs)]
+    return Group(Text("Sources", style="bold"), *lines)
+
+
+def citation_entries(plans: Sequence[Plan], inputs: Inputs) -> list[dict[str, str]]:
+    """The citations as they stand in a plan file."""
+    return [each._asdict() for each in citations(plans, inputs)]
+
+
+def _formulas(plan: Plan, inputs: Inputs) -> dict[str, Callable[..., Any]]:
+    """The formulas that price a plan, by what they price."""
+    fused, together = inputs.runtime.attention_kernel != "eager", plan.dp * plan.cp
+    weights = exposed_sharded_time if gathers_weights(plan, inputs) else exposed_data_time
+    exchange = EXCHANGES[inputs.runtime.dispatcher]
+    chosen: dict[str, tuple[bool, Callable[..., Any]]] = {
+        "attention core": (True, fused_attention_time if fused else eager_attention_time),
+        "recomputation": (plan.recompute == Recompute.SELECTIVE, repeated_parts),
+        "collectives": (plan.num_gpus > 1, collective_time),
+        "tp: tensor parallelism": (plan.tp > 1, layer_collectives),
+        "cp: context parallelism": (plan.cp > 1, context_bytes),
+        f"dp: data parallelism with ZeRO {plan.zero}": (together > 1, weights),
+        "pp: stage-to-stage messages": (plan.pp > 1, exposed_pipeline_time),
+        "experts": (inputs.model.is_moe, expert_time),
+        "ep: expert parallelism": (plan.ep > 1, exposed_exchange_time),
+        f"ep: {inputs.runtime.dispatcher.replace('_', '-')} dispatcher": (plan.ep > 1, exchange),
+        "multi-token prediction": (inputs.mtp_layers > 0, prediction_time),
+    }
+    scheduled = {"pp: schedule": SCHEDULES[plan.schedule]} if plan.pp > 1 and plan.schedule in SCHEDULES else {}
+    return ALWAYS | {about: formula for about, (used, formula) in chosen.items() if used} | scheduled
+
+
+def _source(formula: Callable[..., Any]) -> str:
+    """What a docstring says after `Source:`, up to the end of its paragraph."""
+    found = re.search(r"\bSources?: (.*?)(?:\n\n|\Z)", inspect.getdoc(formula) or "", re.DOTALL)
+    return " ".join(found[1].split()) if found else ""
+
+
+def _data(inputs: Inputs) -> Iterator[tuple[str, str]]:
+    accelerator, runtime = inputs.cluster.accelerator, inputs.runtime
+    named = {
+        accelerator.id: accelerator.sources,
+        f"kernels {accelerator.kernels.id}": accelerator.kernels.sources,
+        f"cluster {inputs.cluster.name}": inputs.cluster.sources,
+        f"precision {inputs.recipe.id}": inputs.recipe.sources if inputs.recipe.quantises else {},
+        runtime.id: runtime.sources,
+    }
+    yield f"{runtime.id}", f"every behaviour and rule as of {runtime.version}"
+    for name, sources in named.items():
+        for key, source in sources.items():
+            if ONLY_WITH.get(key, _always)(inputs):
+                yield f"{name}, {key.replace('_', ' ')}", source
+
+
+def _always(inputs: Inputs) -> bool:  # noqa: ARG001
+    return True

@@ -1,0 +1,47 @@
+"""Files: answers written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from meshwright.errors import InvalidInput
+
+
+def writable(output_file: str | Path, called: str = "output_file") -> Path:
+    """The path that an answer will be written to, links followed; called: what errors say of it.
+
+    Raises `InvalidInput` if its folder does not exist or cannot be written to, or if it is there and no plain file.
+    """
+    if not str(output_file).strip():
+        raise InvalidInput(f"{called} is an empty name; it must be the path of a file to write")
+    try:
+        path = Path(os.path.realpath(output_file))
+        folder, taken = path.parent.is_dir(), path.exists() and not path.is_file()
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{called} {str(output_file)!r} is not a path: {error}") from None
+    if not folder:
+        raise InvalidInput(f"{called} {str(output_file)!r}: the directory {str(path.parent)!r} does not exist")
+    if taken:
+        raise InvalidInput(f"{called} {str(output_file)!r} is there and is not a plain file; give a file")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise InvalidInput(f"{called} {str(output_file)!r}: the directory {str(path.parent)!r} is not writable")
+    return path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all: beside it first, then moved into its place.
+
+    path: as `writable` returned it. Raises `InvalidInput` if the disk refuses; the old file is then untouched.
+    """
+    beside = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
+    try:
+        with beside.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        raise InvalidInput(f"{str(path)!r} cannot be written: {error.strerror}") from None
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,61 @@
+"""Neighbours: the best plans beside one that is explained, where looking for them takes no time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from meshwright.answers.plan_table import ranking_table
+from meshwright.cost.estimate import Estimate
+from meshwright.errors import IllegalPlan
+from meshwright.search.find import Found, find
+from meshwright.search.rank import why_lost
+from meshwright.search.space import size
+from meshwright.specs.inputs import Inputs
+
+MOST_PLANS = 1 << 16
+"""Plans in a space that is searched for an explanation, which takes a second or so."""
+SHOWN = 5
+
+
+def cheap_search(inputs: Inputs) -> Found | None:
+    """The best plans of a question; None where its space is large, or holds no legal plan."""
+    if size(inputs) > MOST_PLANS:
+        return None
+    try:
+        return find(inputs, top=SHOWN)
+    except IllegalPlan:
+        return None
+
+
+def neighbours(found: Found, estimate: Estimate) -> list[Estimate]:
+    """The best plan, then the best of every other split, at most five, without the explained one."""
+    others = [*found.best[:1], *found.other_splits, *found.best[1:]]
+    return list({each.plan: each for each in others if each.plan != estimate.plan}.values())[:SHOWN]
+
+
+def neighbours_section(estimate: Estimate, found: Found | None) -> RenderableType:
+    """What the best other plans lose against this one, or gain."""
+    title = Text("The best other plans", style="bold")
+    if found is None:
+        return Group(title, Text("Not searched here; meshwright plan ranks them.", style="dim"))
+    ranked = neighbours(found, estimate)
+    if not ranked:
+        return Group(title, Text("None fits.", style="dim"))
+    return Group(title, ranking_table(ranked, estimate, "12345", "against this one"))
+
+
+def neighbours_entry(estimate: Estimate, found: Found) -> list[dict[str, Any]]:
+    """The same as it stands in the plan file of `explain`."""
+    return [
+        {
+            "plan": each.plan.to_dict(),
+            "step_time_s": each.step_time_s,
+            "device_bytes": each.memory.device,
+            "verdict": str(each.verdict),
+            "lost": why_lost(each, estimate),
+        }
+        for each in neighbours(found, estimate)
+    ]

@@ -1,0 +1,199 @@
+"""Placement: which rank of every axis each accelerator is, and the link that each axis works over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from rich.console import Group as Screen
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.answers.placed import link_of, placement_words
+from meshwright.cost.comms.group import (
+    Group,
+    context_group,
+    data_group,
+    expert_data_group,
+    expert_group,
+    expert_tensor_group,
+    pipeline_group,
+    tensor_group,
+)
+from meshwright.cost.estimate import Estimate
+from meshwright.layout.groups import expert_stride, stride
+from meshwright.layout.plan import Plan
+from meshwright.specs.inputs import Inputs
+from meshwright.units import format_seconds
+
+MOST_LINES = 8
+"""Lines of nodes; what is between the first and the last is counted."""
+MOST_NODES = 4096
+"""Nodes that are looked at one by one."""
+MOST_CELLS = 8
+"""Accelerators of a node that are shown."""
+CELLS_WIDTH = 56
+"""Characters that they may take."""
+COLOURS = {"tp": "cyan", "cp": "magenta", "dp": "green", "pp": "yellow", "ep": "red", "etp": "blue"}
+LETTERS = {"tp": "t", "cp": "c", "dp": "d", "pp": "p", "ep": "e", "etp": "x"}
+
+
+class Axis(NamedTuple):
+    """The groups of one axis over the links."""
+
+    name: str
+    group: Group
+    exposed_s: float | None
+    """Seconds of a step that wait for it; None where another axis holds them."""
+
+
+@dataclass
+class _Run:
+    """Nodes one after the other that differ in one coordinate alone, or a single one."""
+
+    first: int
+    last: int
+    fixed: dict[str, tuple[int, int]]
+    """By axis, of what all accelerators of a node share: its value on the first node and on the last."""
+    cells: tuple[str, ...]
+    """What differs between the accelerators of a node, as `t0c1`."""
+
+
+def axes(estimate: Estimate, inputs: Inputs) -> list[Axis]:
+    """The axes of a plan that join two or more ranks, with what a step waits for."""
+    plan, time = estimate.plan, estimate.time
+    summed = "dp" if plan.cp == 1 else "dp x cp"
+    known = [
+        Axis("tp", tensor_group(plan, inputs), time.exposed_tp_s),
+        Axis("cp", context_group(plan, inputs), time.exposed_cp_s),
+        Axis(summed, data_group(plan, inputs), time.exposed_dp_s),
+        Axis("pp", pipeline_group(plan, inputs), time.exposed_pp_s),
+    ]
+    if inputs.model.is_moe:
+        known += [
+            Axis("ep", expert_group(plan, inputs), time.exposed_ep_s),
+            Axis("etp", expert_tensor_group(plan, inputs), None),
+            Axis("experts' dp", expert_data_group(plan, inputs), None),
+        ]
+    return [axis for axis in known if axis.group.ranks > 1]
+
+
+def placement_entry(estimate: Estimate, inputs: Inputs) -> list[dict[str, Any]]:
+    """The axes as they stand in the plan file of `explain`."""
+    return [
+        {
+            "axis": axis.name,
+            "ranks": int(axis.group.ranks),
+            "domains": int(axis.group.blocks[0]),
+            "ranks_per_domain": int(axis.group.members[0]),
+            "link": link_of(axis.group, inputs.cluster).name,
+            "exposed_s": axis.exposed_s,
+        }
+        for axis in axes(estimate, inputs)
+    ]
+
+
+def placement_section(estimate: Estimate, inputs: Inputs) -> RenderableType:
+    """A line for every node, or run of nodes that differ in one coordinate alone, then one for every axis."""
+    lines = [Text(_words(axis, inputs)) for axis in axes(estimate, inputs)]
+    letters = ", ".join(f"{LETTERS[name]} {name}" for name in _strides(estimate.plan, inputs))
+    title = Text("Placement", style="italic").append(f", every rank by its coordinates: {letters}" if letters else "")
+    return Screen(title, _grid(estimate.plan, inputs), *lines)
+
+
+def _words(axis: Axis, inputs: Inputs) -> str:
+    waited = "" if axis.exposed_s is None else f": {format_seconds(axis.exposed_s)} a step exposed"
+    return placement_words(axis.name, axis.group, inputs.cluster) + waited
+
+
+def _grid(plan: Plan, inputs: Inputs) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for _ in range(3):
+        table.add_column(overflow="fold")
+    runs = list(_folded(_runs(plan, inputs), inputs.cluster.num_nodes))
+    for before, run in zip((None, *runs), runs, strict=False):
+        if before and run.first - before.last > 1:
+            table.add_row("...", "", f"{run.first - before.last - 1} more nodes")
+        nodes = f"node {run.first}" if run.first == run.last else f"nodes {run.first}-{run.last}"
+        table.add_row(nodes, _coloured(_fixed(run)), _coloured(_cells(run.cells)))
+    return table
+
+
+def _folded(runs: Iterator[_Run], nodes: int) -> Iterator[_Run]:
+    """The first runs, and the last one that there is or, where nobody looked so far, none."""
+    last = None
+    for index, run in enumerate(runs):
+        if index < MOST_LINES - 1:
+            yield run
+        last = run if index >= MOST_LINES - 1 else None
+    if last and last.last == nodes - 1:
+        yield last
+
+
+def _runs(plan: Plan, inputs: Inputs) -> Iterator[_Run]:
+    strides, size = _strides(plan, inputs), inputs.cluster.gpus_per_node
+    looked_at = [*range(min(inputs.cluster.num_nodes, MOST_NODES))]
+    if inputs.cluster.num_nodes > MOST_NODES:
+        looked_at.append(inputs.cluster.num_nodes - 1)
+    run: _Run | None = None
+    for node in looked_at:
+        ranks = range(node * size, (node + 1) * size)
+        values = {name: [rank // step % degree for rank in ranks] for name, (step, degree) in strides.items()}
+        fixed = {name: (each[0], each[0]) for name, each in values.items() if len(set(each)) == 1}
+        differing = [name for name in values if name not in fixed]
+        cells = tuple("".join(f"{LETTERS[name]}{values[name][at]}" for name in differing) for at in range(size))
+        after = _Run(node, node, fixed, cells if differing else ())
+        if run and _joined(run, after):
+            run.last, run.fixed = node, {name: (run.fixed[name][0], fixed[name][0]) for name in fixed}
+            continue
+        if run:
+            yield run
+        run = after
+    if run:
+        yield run
+
+
+def _joined(run: _Run, after: _Run) -> bool:
+    """Whether the next node differs from the run's last one by one step of the coordinate that the run moves along."""
+    if run.cells != after.cells or run.fixed.keys() != after.fixed.keys() or after.first != run.last + 1:
+        return False
+    moved = [name for name, (_, last) in run.fixed.items() if after.fixed[name][0] != last]
+    along = [name for name, (first, last) in run.fixed.items() if first != last]
+    step = len(moved) == 1 and after.fixed[moved[0]][0] == run.fixed[moved[0]][1] + 1
+    return step and along in ([], moved)
+
+
+def _strides(plan: Plan, inputs: Inputs) -> dict[str, tuple[int, int]]:
+    """Of the axes with two or more ranks: distance between neighbours, and degree."""
+    order = inputs.runtime.rank_order
+    known = {name: (int(stride(plan, name, order)), getattr(plan, name)) for name in ("tp", "cp", "dp", "pp")}
+    known |= {"ep": (int(expert_stride(plan, "ep", order)), plan.ep)}
+    known |= {"etp": (int(expert_stride(plan, "tp", order)), plan.etp)}
+    return {name: (step, degree) for name, (step, degree) in known.items() if degree > 1}
+
+
+def _fixed(run: _Run) -> str:
+    return " ".join(
+        f"{LETTERS[name]}{first}" if first == last else f"{LETTERS[name]}{first}-{last}"
+        for name, (first, last) in run.fixed.items()
+    )
+
+
+def _cells(cells: tuple[str, ...]) -> str:
+    """The accelerators of a node, those in the middle left out where they are too many or too long."""
+    for shown in range(min(len(cells), MOST_CELLS), 2, -1):
+        text = " ".join(cells if shown == len(cells) else (*cells[: shown - 1], "...", cells[-1]))
+        if len(text) <= CELLS_WIDTH:
+            return text
+    return " ".join(cells[:2])
+
+
+def _coloured(text: str) -> Text:
+    """Every coordinate in the colour of its axis."""
+    coloured, named, style = Text(), {LETTERS[name]: colour for name, colour in COLOURS.items()}, ""
+    for letter in text:
+        style = named.get(letter, style) if letter.isalpha() else style
+        coloured.append(letter, style="" if letter == " " else style)
+    return coloured

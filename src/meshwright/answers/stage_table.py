@@ -1,0 +1,85 @@
+"""The stages of one plan: what each holds, the time of one micro-batch, and its memory as a stacked bar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.cost.estimate import Estimate, StageEstimate
+from meshwright.cost.memory.stage import Components
+from meshwright.specs.inputs import Inputs
+from meshwright.units import GIB, format_seconds
+
+WIDTH = 24
+"""Characters of the longest bar: the visible memory, or what a stage needs beyond it."""
+MOST_STAGES = 16
+"""Rows that are shown of a longer pipeline: its ends, and the stages that are named below."""
+PARTS = {
+    "P": ("parameters", "blue", ("parameters",)),
+    "G": ("gradients", "cyan", ("gradients",)),
+    "O": ("optimizer", "magenta", ("optimizer_states",)),
+    "A": ("activations", "green", ("activations",)),
+    "T": ("logits and temporaries", "yellow", ("logits", "temporaries")),
+    "X": ("outside of tensors", "bright_black", ("workspaces", "fragmentation", "context", "communicators")),
+}
+"""By the letter of a bar: what it is called, its colour, and the components in it."""
+
+
+def stage_table(estimate: Estimate, inputs: Inputs) -> Group:
+    """Every stage, or of a long pipeline the ends and the extremes: what it holds, its times and its memory."""
+    table = Table(title="Stages", title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.add_column("#", justify="right")
+    table.add_column("layers", overflow="fold")
+    for name in ("in flight", "forward", "backward", "GiB"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("memory, | what is visible", no_wrap=True)
+    visible = inputs.cluster.accelerator.visible_memory_bytes
+    scale = max(visible, *(stage.memory.device for stage in estimate.stages))
+    for before, stage in zip((None, *_shown(estimate)), _shown(estimate), strict=False):
+        if before and stage.stage - before.stage > 1:
+            table.add_row("...", f"{stage.stage - before.stage - 1} stages")
+        table.add_row(*_cells(stage), _bar(stage.memory, visible, scale))
+    legend = Text("  ").join(Text(letter, style=style).append(f" {name}") for letter, (name, style, _) in PARTS.items())
+    if len(estimate.stages) == 1:
+        return Group(table, legend)
+    worst, slowest = estimate.worst_stage, estimate.slowest_stage
+    extremes = f"Stage {worst} holds the most memory, stage {slowest} has the most work."
+    return Group(table, legend, Text(extremes, style="dim"))
+
+
+def _shown(estimate: Estimate) -> Sequence[StageEstimate]:
+    stages, ends = estimate.stages, MOST_STAGES // 2 - 1
+    if len(stages) <= MOST_STAGES:
+        return stages
+    named = {estimate.worst_stage, estimate.slowest_stage}
+    last = len(stages) - ends
+    return [stage for stage in stages if stage.stage < ends or stage.stage >= last or stage.stage in named]
+
+
+def _cells(stage: StageEstimate) -> tuple[str, ...]:
+    held = (("embedding", stage.embedding), (f"{stage.mtp_layers} mtp", stage.mtp_layers), ("head", stage.head))
+    ends = [name for name, there in held if there]
+    return (
+        str(stage.stage),
+        " + ".join([str(stage.layers), *ends]),
+        str(stage.live_micro_batches),
+        format_seconds(stage.forward_s),
+        format_seconds(stage.backward_s),
+        f"{stage.memory.device / GIB:.1f}",
+    )
+
+
+def _bar(memory: Components, visible: float, scale: float) -> Text:
+    """A letter for every 24th of the scale, a dot where nothing is, and a line where the visible memory ends."""
+    sizes = [sum(getattr(memory, name) for name in names) for _, _, names in PARTS.values()]
+    marks = [round(sum(sizes[:count]) / scale * WIDTH) for count in range(len(sizes) + 1)]
+    letters = "".join(letter * (last - first) for letter, (first, last) in zip(PARTS, pairwise(marks), strict=True))
+    bar, end = letters.ljust(WIDTH, "."), round(visible / scale * WIDTH)
+    text = Text()
+    for letter in bar[:end] + "|" + bar[end:]:
+        text.append(letter, style=PARTS[letter][1] if letter in PARTS else "")
+    return text

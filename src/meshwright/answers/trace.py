@@ -1,0 +1,174 @@
+"""Trace: one step of a plan as a Chrome trace, which Perfetto (ui.perfetto.dev) and chrome://tracing open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from meshwright.answers.files import write_whole
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.schedules import interleaved, one_forward_one_backward
+from meshwright.cost.schedules.action import Action, Event, Played, play
+from meshwright.cost.step import estimate_plans
+from meshwright.cost.unit import Exposed
+from meshwright.errors import NotModelled
+from meshwright.layout.plan import SCHEDULE_NAMES, Plan, Schedule
+from meshwright.layout.plans import Plans
+from meshwright.layout.stages import microbatch_group
+from meshwright.search.rank import PART_NAMES
+from meshwright.specs.inputs import Inputs
+
+ORDERS: dict[Schedule, Callable[[Plan], list[list[Action]]]] = {
+    Schedule.ONE_F_ONE_B: lambda plan: one_forward_one_backward.actions(plan.pp, plan.num_microbatches),
+    Schedule.INTERLEAVED: lambda plan: interleaved.actions(
+        plan.pp, plan.vpp, plan.num_microbatches, int(microbatch_group(plan))
+    ),
+}
+"""What every rank does in order, by the plan's schedule."""
+MOST_SLICES = 120_000
+"""Beyond so many, which make some 15 MB, every stage shows its first and last actions, and one slice for the rest."""
+PIPELINE, COMMUNICATION, STEP = range(3)
+"""Processes of the trace, which a viewer shows as groups of rows."""
+AFTER = ("exposed_pp_s", "exposed_dp_s", "optimizer_s")
+"""Parts of the step that the estimate puts behind the pipeline."""
+
+
+class Slice(NamedTuple):
+    """One coloured box on one row; nanoseconds."""
+
+    process: int
+    row: int
+    start: int
+    end: int
+    category: str
+    name: str
+    about: dict[str, Any]
+
+
+class _Clock(NamedTuple):
+    """A played pipeline, and of each stage's chunk the exposed seconds in either pass."""
+
+    played: Played
+    forward: list[Exposed]
+    backward: list[Exposed]
+
+
+def write_trace(path: Path, estimate: Estimate, inputs: Inputs) -> None:
+    """Write the trace of one step whole, or not at all; path: as `files.writable` returned it."""
+    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in trace_events(estimate, inputs))
+    about = json.dumps({"plan": str(estimate.plan), "step_time_s": estimate.step_time_s}, separators=(",", ":"))
+    write_whole(path, f'{{"displayTimeUnit":"ms","otherData":{about},"traceEvents":[\n{lines}\n]}}\n')
+
+
+def trace_events(estimate: Estimate, inputs: Inputs) -> Iterator[dict[str, Any]]:
+    """The events of the trace: names of the rows, then every slice as a complete event; microseconds."""
+    stages = range(estimate.plan.pp)
+    for process, name in enumerate(("Pipeline", "Exposed communication", "Step, as it is priced")):
+        yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
+        yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
+        for row in stages if process != STEP else range(1):
+            name = f"stage {row}" if process != STEP else "step"
+            yield {"ph": "M", "name": "thread_name", "pid": process, "tid": row, "args": {"name": name}}
+            yield {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": row, "args": {"sort_index": row}}
+    for each in slices(estimate, inputs):
+        yield {
+            "ph": "X",
+            "name": each.name,
+            "cat": each.category,
+            "pid": each.process,
+            "tid": each.row,
+            "ts": each.start / 1000,
+            "dur": (each.end - each.start) / 1000,
+            "args": each.about,
+        }
+
+
+def slices(estimate: Estimate, inputs: Inputs) -> Iterator[Slice]:
+    """Every slice: what each stage does by its schedule's own order and when it idles, in which part of it nothing but
+    communication runs, and the step as it is priced.
+
+    The clock plays the order with the stages' seconds, a chunk taking its share of them; messages between stages take
+    no time there, and stand behind the pipeline as in the price. With unequal stages the played pipeline can be shorter
+    than the priced one.
+    """
+    clock = _clock(estimate.plan, inputs)
+    for stage, events in enumerate(clock.played.events):
+        yield from _stage(stage, events, clock, len(clock.played.events))
+    yield from _step(estimate, inputs)
+
+
+def _clock(plan: Plan, inputs: Inputs) -> _Clock:
+    if plan.schedule not in ORDERS:
+        raise NotModelled(f"schedule {SCHEDULE_NAMES[plan.schedule]} has no trace")
+    time = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True).stage_time
+    forward, backward = (
+        [float(seconds) / plan.vpp for seconds in passes]
+        for passes in (time.forward_total + time.host_forward, time.backward_total + time.host_backward)
+    )
+    exposed = (
+        [Exposed(*(_at(part, stage) / plan.vpp for part in each)) for stage in range(plan.pp)]
+        for each in (time.exposed_forward, time.exposed_backward)
+    )
+    return _Clock(play(ORDERS[plan.schedule](plan), forward, backward), *exposed)
+
+
+def _at(column: Any, row: int) -> float:
+    return float(column[row]) if getattr(column, "ndim", 0) else float(column)
+
+
+def _stage(stage: int, events: Sequence[Event], clock: _Clock, stages: int) -> Iterator[Slice]:
+    """The actions of one stage, its bubbles and its communication; the middle of too many as one slice."""
+    most = MOST_SLICES // (stages * (2 + sum(1 for axis in clock.backward[stage] if axis)))
+    cut = range(most // 2, len(events) - most // 2) if len(events) > most else range(0)
+    idle = 0
+    for index, event in enumerate(events):
+        start, end = _nanoseconds(event.start_s), _nanoseconds(event.end_s)
+        if index in cut:
+            if index == cut.start:
+                last = _nanoseconds(events[cut.stop - 1].end_s)
+                about = {"actions": len(cut), "from_micro_batch": event.action.micro_batch}
+                yield Slice(PIPELINE, stage, start, last, "steady", f"steady: {len(cut)} actions", about)
+            idle = end
+            continue
+        if start > idle:
+            yield Slice(PIPELINE, stage, idle, start, "bubble", "bubble", {})
+        idle = end
+        yield _action(stage, start, end, event.action)
+        yield from _exposed(stage, end, event.action, clock)
+    makespan = _nanoseconds(clock.played.makespan_s)
+    if makespan > idle:
+        yield Slice(PIPELINE, stage, idle, makespan, "bubble", "bubble", {})
+
+
+def _action(stage: int, start: int, end: int, action: Action) -> Slice:
+    about = {"micro_batch": action.micro_batch, "chunk": action.chunk}
+    return Slice(PIPELINE, stage, start, end, action.kind, f"{action.kind} {action.micro_batch}", about)
+
+
+def _exposed(stage: int, end: int, action: Action, clock: _Clock) -> Iterator[Slice]:
+    """What of an action is communication that nothing hides, by axis, drawn at its end."""
+    passes = {"forward": clock.forward, "backward": clock.backward}
+    exposed = passes[action.kind][stage]
+    start = end - _nanoseconds(exposed.total)
+    for axis, seconds in exposed._asdict().items():
+        if seconds:
+            after = min(start + _nanoseconds(seconds), end)
+            yield Slice(COMMUNICATION, stage, start, after, "communication", f"{axis} parallel", {})
+            start = after
+
+
+def _step(estimate: Estimate, inputs: Inputs) -> Iterator[Slice]:
+    """The parts of the priced step: the pipeline, then what comes once."""
+    once = {name: getattr(estimate.time, name) for name in AFTER} | {"host_s": inputs.runtime.host_s_per_step}
+    begun = 0.0
+    for name, seconds in {"pipeline": estimate.step_time_s - sum(once.values()), **once}.items():
+        start, end = _nanoseconds(begun), _nanoseconds(begun + seconds)
+        if end > start:
+            yield Slice(STEP, 0, start, end, "step", PART_NAMES.get(name, name), {})
+        begun += seconds
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)

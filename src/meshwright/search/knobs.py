@@ -1,0 +1,148 @@
+"""Knobs: every plan and question that is one change away from a given one, legal or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any, NamedTuple
+
+from meshwright.layout.legality.rule import divisors
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan, Recompute, Schedule
+from meshwright.search.followers import followed
+from meshwright.search.modules import module_sets
+from meshwright.search.outside import outside_knobs
+from meshwright.search.resolve import best_split
+from meshwright.specs.inputs import Inputs
+
+AXES = ("tp", "cp", "pp", "dp")
+"""Their product is the number of ranks, so that one grows only where another shrinks."""
+
+
+SPLIT = ("embedding_as_layer", "head_as_layer", "first_stage_layers", "last_stage_layers", "chunk_layers")
+"""Fields that say which layers each stage holds."""
+
+
+class Way(NamedTuple):
+    """One way to turn a knob."""
+
+    plan: Plan
+    inputs: Inputs
+    told: str = ""
+    """What it changes beside the plan, as `precision bf16 -> fp8`."""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One change, and the ways to make it, of which the first that is legal counts: they differ in what must follow."""
+
+    name: str
+    """The field of the plan, the job, the cluster or the runtime that is changed."""
+    ways: tuple[Way, ...]
+
+
+def knobs(plan: Plan, inputs: Inputs) -> Iterator[Knob]:
+    """Every single change of a plan or of what it is for.
+
+    A degree of tp, cp, pp or dp takes its smallest factor from another; ep, etp and the micro-batch double and halve;
+    vpp goes to its neighbours; the layers of 1F1B stages as `best_split` chooses them; every other kind or set of
+    recomputation, ZeRO stage, sharding group, schedule and context exchange of the runtime; sequence parallelism; and
+    what `outside_knobs` changes beside the plan.
+    """
+    for name, changes in _changes(plan, inputs):
+        yield Knob(name, tuple(Way(each, inputs) for change in changes for each in followed(plan, inputs, change)))
+    for name, outside in outside_knobs(plan, inputs):
+        yield Knob(
+            name,
+            tuple(Way(each, given, told) for given, told, change in outside for each in followed(plan, given, change)),
+        )
+
+
+def _changes(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
+    yield from _degrees(plan, inputs)
+    yield from _experts(plan, inputs)
+    yield "micro_batch", [{"micro_batch": 2 * plan.micro_batch}]
+    if plan.micro_batch % 2 == 0:
+        yield "micro_batch", [{"micro_batch": plan.micro_batch // 2}]
+    yield from _pipeline(plan, inputs)
+    yield from _recompute(plan, inputs)
+    yield from _sharding(plan, inputs)
+    if plan.tp > 1 and inputs.runtime.sequence_parallel:
+        yield "sp", [{"sp": not plan.sp}]
+    if plan.cp > 1:
+        for code, name in CONTEXT_EXCHANGE_NAMES.items():
+            if name in inputs.runtime.context_exchanges and code != plan.context_exchange:
+                yield "context_exchange", [{"context_exchange": code}]
+
+
+def _degrees(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
+    """One axis takes a factor from another: `tp 4 -> 8, dp 4 -> 2`."""
+    axes = [axis for axis in AXES if axis != "cp" or inputs.runtime.context_exchanges]
+    for grown, shrunk in permutations(axes, 2):
+        factor = _smallest_factor(getattr(plan, shrunk))
+        if factor > 1:
+            yield grown, [{grown: factor * getattr(plan, grown), shrunk: getattr(plan, shrunk) // factor}]
+
+
+def _experts(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
+    for axis in ("ep", "etp") if inputs.model.is_moe else ():
+        degree = getattr(plan, axis)
+        yield axis, [{axis: 2 * degree}]
+        if degree > 1:
+            yield axis, [{axis: degree // _smallest_factor(degree)}]
+
+
+def _pipeline(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
+    """vpp to its neighbours, the runtime's other schedules with as many chunks, one or two, and layers by cost."""
+    if plan.pp == 1:
+        return
+    split = best_split(plan, inputs)
+    if split != plan:
+        yield "chunk_layers", [{name: getattr(split, name) for name in SPLIT}]
+    most = -(-(inputs.model.num_layers + 2) // plan.pp)
+    yield "vpp", [_interleaved(plan, vpp) for vpp in range(plan.vpp + 1, most + 1)]
+    if plan.vpp > 1:
+        yield "vpp", [_interleaved(plan, vpp) for vpp in range(plan.vpp - 1, 0, -1)]
+    for code, name in SCHEDULE_NAMES.items():
+        if name in inputs.runtime.schedules and code != plan.schedule:
+            least = 2 if code == Schedule.INTERLEAVED else 1
+            counts = (1,) if code == Schedule.ONE_F_ONE_B else dict.fromkeys((plan.vpp, 1, 2))
+            yield "schedule", [{"schedule": code, "vpp": vpp} for vpp in counts if vpp >= least]
+
+
+def _interleaved(plan: Plan, vpp: int) -> dict[str, Any]:
+    """Another number of chunks; 1F1B is what interleaving is with one, and the other way round."""
+    plain = {Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED}
+    schedule = Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B
+    return {"vpp": vpp} | ({"schedule": schedule} if plan.schedule in plain else {})
+
+
+def _recompute(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
+    for kind, name in RECOMPUTE_NAMES.items():
+        if name not in inputs.runtime.recompute:
+            continue
+        if kind == Recompute.SELECTIVE:
+            for modules in module_sets(inputs):
+                if (plan.recompute, plan.recompute_modules) != (kind, modules):
+                    yield "recompute", [{"recompute": kind, "recompute_modules": modules}]
+        elif kind != plan.recompute:
+            yield "recompute", [{"recompute": kind}]
+
+
+def _sharding(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
+    """The runtime's other ZeRO stages; sharding groups that end where a level of links does, or hold every rank."""
+    ranks = plan.dp * plan.cp
+    if ranks == 1:
+        return
+    for stage in inputs.runtime.zero_stages:
+        if stage != plan.zero:
+            yield "zero", [{"zero": stage}]
+    if plan.zero and inputs.runtime.hybrid_sharding:
+        sizes = [level.size // plan.tp for level in inputs.cluster.levels] + [ranks]
+        for replicas in sorted({ranks // size for size in sizes if 1 < size <= ranks and ranks % size == 0}):
+            if replicas != plan.dp_replicate:
+                yield "dp_replicate", [{"dp_replicate": replicas}]
+
+
+def _smallest_factor(number: int) -> int:
+    return next(iter(divisors(number)[1:]), 1)
