@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from meshwright.layout.legality import check
-from meshwright.layout.plan import Plan
+from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.plans import Plans
 from meshwright.search.space import space
 from meshwright.specs.cluster import Cluster, Level
@@ -289,7 +289,7 @@ def any_plans(draw: st.DrawFn) -> Plan:
         microbatch_group=draw(st.sampled_from([0, 0, 0, 1, 4, 6])),
         recompute=draw(st.sampled_from([0, 1, 2])),
         recompute_modules=draw(st.integers(1, 127)),
-        schedule=draw(st.sampled_from([0, 1])),
+        schedule=draw(st.sampled_from(Schedule)),
     )
 
 

@@ -28,6 +28,7 @@ from meshwright.cost.estimate import Estimates
 from meshwright.cost.memory.saved import Saved
 from meshwright.cost.memory.stage import stage_memory, stage_parameters
 from meshwright.cost.repeated import repeated_parts
+from meshwright.cost.schedules.pipeline import Passes, Pipeline
 from meshwright.cost.shard import layer_shard
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.cost.unit import unit_costs
@@ -49,7 +50,9 @@ TABLES = {
     "stage.stage_memory",
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""
-OF_ONE_SCHEDULE = {"one_forward_one_backward.actions", "interleaved.actions", "action.play"}
+OF_ONE_SCHEDULE = {f"{file.name}.actions" for file in pkgutil.iter_modules(schedules.__path__)}
+OF_ONE_SCHEDULE -= {"action.actions", "pipeline.actions", "v_shaped.actions"}
+OF_ONE_SCHEDULE |= {"action.play", "v_shaped.repeated", "dualpipe_v.rank_actions", "schedules.kept_chunks"}
 """They list or play the actions of one pipeline; see test_schedules.py."""
 OF_THE_QUESTION = {
     "tree.combined",
@@ -108,6 +111,17 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "head": lambda case: head_time(case.plan, case.inputs),
     "schedule": lambda case: case.plan.schedule,
     "stages": lambda case: case.plan.pp,
+    "chunk": lambda case: case.plan.zero % 2,
+    "limit": lambda _: 2,
+    "pipeline": lambda case: Pipeline(
+        Passes(*(case.columns[name] / case.plan.pp for name in SECONDS[:3])),
+        Passes(*(case.columns[name] for name in SECONDS[:3])),
+        case.plan.pp,
+        case.plan.vpp,
+        case.columns["micro_batches"],
+        case.columns["kept"],
+        False,
+    ),
     "microbatch_group": lambda case: microbatch_group(case.plan),
     "degree": lambda case: case.plan.dp,
     "block": lambda case: case.inputs.cluster.levels[0].size,
@@ -129,7 +143,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
 """Arguments that follow from the question and the plan."""
 COUNTS = ["m", "n", "k", "tokens", "outputs", "features", "batch", "heads", "chunks", "micro_batches"]
 COUNTS += ["rows", "parameters", "ends"]
-SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "held", "blocks"]
+SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "held", "blocks", "live"]
 SIZES = ["gradients", "moved", "buffer", "size", "allocated", "communicators", "states_and_activations"]
 SECONDS = ["time", "first_chunk", "forward", "backward", "slowest", "total", "work"]
 SPECIAL = {"overlap.exposed_time.window": "work", "states.state_bytes.layer": "parameters"}
@@ -255,7 +269,7 @@ def test_unit_costs_and_stage_tables_of_many_plans_equal_those_of_each_plan(ques
 
 
 def _unit_and_stage_leaves(plans: Plans, inputs: Inputs) -> tuple[list[np.ndarray], np.ndarray]:
-    stages = split_stages(inputs, plans, schedules.live_chunks, keep_all=True)
+    stages = split_stages(inputs, plans, schedules.kept_chunks, keep_all=True)
     units = unit_costs(plans, inputs)
     parameters = stage_parameters(plans, stages, units, inputs)
     memory = stage_memory(plans, stages, units, parameters, inputs)

@@ -33,7 +33,7 @@ def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = Fals
 
     keep_all_stages: False leaves out stages that another one exceeds in everything; the answers are the same.
     """
-    stages = split_stages(inputs, plans, schedules.live_chunks, keep_all=keep_all_stages)
+    stages = split_stages(inputs, plans, schedules.kept_chunks, keep_all=keep_all_stages)
     stages = _with_prediction(stages, inputs)
     units = unit_costs(plans, inputs)
     stage_time = _stage_time(stages, units)
@@ -77,7 +77,27 @@ def _stage_time(stages: Stages, units: Units) -> UnitTime:
     time = time.plus(units.head.rows(stages.plan).scaled(stages.head))
     for kind, layer in enumerate(units.layers):
         time = time.plus(layer.rows(stages.plan).scaled(stages.layers[:, kind]))
-    return time
+    return time.scaled(1 / stages.copies)
+
+
+def _pipeline(plans: Plans, units: Units, slowest: UnitTime, inputs: Inputs) -> schedules.Pipeline:
+    """What the idle time of every plan's schedule depends on."""
+    whole = units.embedding.plus(units.head)
+    saved = waiting = 0.0
+    for layers, layer, memory, late in zip(
+        inputs.layers_per_kind, units.layers, units.layer_memory, units.waiting, strict=True
+    ):
+        whole = whole.plus(layer.scaled(layers))
+        saved, waiting = saved + layers * memory.saved, waiting + layers * late
+    return schedules.Pipeline(
+        slowest=slowest.passes,
+        whole=whole.passes,
+        stages=plans.pp,
+        chunks=plans.vpp,
+        micro_batches=plans.num_microbatches,
+        waiting=np.minimum(waiting / saved, 1.0) if inputs.runtime.limits_waiting_bytes else 1.0,
+        overlaps_steps=inputs.runtime.overlaps_steps,
+    )
 
 
 def _waterfall(
@@ -91,9 +111,7 @@ def _waterfall(
 ) -> Waterfall:
     """Step time seen from the slowest stage: m micro-batches of it, what the others add, and what comes once a step."""
     work, count = stage_time.rows(slowest), plans.num_microbatches
-    whole_model = units.embedding.total + units.head.total
-    for layers, layer in zip(inputs.layers_per_kind, units.layers, strict=True):
-        whole_model = whole_model + layers * layer.total
+    pipeline = _pipeline(plans, units, work, inputs)
     rows = plans.take(stages.plan)
     updates = np.maximum.reduceat(optimizer_time(rows, inputs, parameters.dense, parameters.experts), stages.start)
     exchanged = _exchanged(plans, stages, units, stage_time, parameters, inputs)
@@ -104,7 +122,7 @@ def _waterfall(
         exposed_ep_s=count * (work.exposed_forward.expert + work.exposed_backward.expert),
         exposed_pp_s=exposed_pipeline_time(plans, inputs, work.total),
         exposed_dp_s=exchanged,
-        bubble_s=np.where(plans.pp > 1, schedules.bubble_time(plans.schedule, work.total, whole_model, plans.vpp), 0.0),
+        bubble_s=np.where(plans.pp > 1, schedules.bubble_time(plans.schedule, pipeline), 0.0),
         optimizer_s=updates,
         host_s=count * work.host + inputs.runtime.host_s_per_step,
     )

@@ -19,6 +19,8 @@ from meshwright.cost.compute.work import Work
 from meshwright.cost.memory.activations import LayerMemory, layer_memory
 from meshwright.cost.memory.ends import head_memory, token_bytes
 from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
+from meshwright.cost.memory.waiting import waiting_bytes
+from meshwright.cost.schedules.pipeline import Passes
 from meshwright.cost.tree import combined
 from meshwright.distinct import on_distinct
 from meshwright.layout.plans import Plans
@@ -53,6 +55,14 @@ class UnitTime(NamedTuple):
     host_forward: Floats = 0.0
     """The device waits for the host to issue work."""
     host_backward: Floats = 0.0
+    weight_gradient: Floats = 0.0
+    """Of the backward pass, the products that make gradients of weights, which a schedule may put off."""
+
+    @property
+    def passes(self) -> Passes:
+        """Forward, input gradient with all that comes with it, and weight gradient; with the host."""
+        backward = self.backward_total + self.host_backward - self.weight_gradient
+        return Passes(self.forward_total + self.host_forward, backward, self.weight_gradient)
 
     @property
     def host(self) -> Floats:
@@ -101,6 +111,8 @@ class Units(NamedTuple):
     """Per layer kind, on one rank: of routed experts."""
     layer_memory: tuple[LayerMemory, ...]
     """Per layer kind, bytes."""
+    waiting: tuple[Floats, ...]
+    """Per layer kind, bytes that it keeps until its weight gradients are computed."""
     head_memory: LayerMemory
     token_bytes: Floats
 
@@ -132,13 +144,15 @@ def _price(shapes: Plans, inputs: Inputs) -> Units:
         layer_parameters=tuple(layer_parameters(shapes, inputs, kind) for kind in kinds),
         expert_parameters=tuple(expert_parameters(shapes, inputs, kind) for kind in kinds),
         layer_memory=tuple(layer_memory(shapes, inputs, kind) for kind in kinds),
+        waiting=tuple(waiting_bytes(shapes, inputs, kind) for kind in kinds),
         head_memory=head_memory(shapes, inputs),
         token_bytes=token_bytes(shapes, inputs),
     )
 
 
 def _end(time: EndTime, tensor: TensorTime) -> UnitTime:
-    return UnitTime(time.forward, time.backward, Exposed(tensor.forward), Exposed(tensor.backward))
+    exposed = Exposed(tensor.forward), Exposed(tensor.backward)
+    return UnitTime(time.forward, time.backward, *exposed, weight_gradient=time.weight_gradient)
 
 
 def _layer(shapes: Plans, inputs: Inputs, kind: LayerKind) -> UnitTime:
@@ -150,6 +164,7 @@ def _layer(shapes: Plans, inputs: Inputs, kind: LayerKind) -> UnitTime:
         layer.recompute.plus(layer.backward),
         Exposed(tensor.forward, context.forward, expert.forward),
         Exposed(tensor.backward, context.backward, expert.backward),
+        weight_gradient=layer.weight_gradient,
     )
     issue = inputs.runtime.host_s_per_layer
     stalled, again = (np.maximum(issue - busy, 0.0) for busy in (time.forward_total, time.backward_total))

@@ -9,12 +9,15 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, IntColumn, Ints
 from meshwright.distinct import distinct_rows
+from meshwright.layout.placement import INTERLEAVES, blocks, copies, one_of
+from meshwright.layout.plan import Schedule
 from meshwright.layout.plans import Layout, Plans
 from meshwright.layout.splits import Pipeline, layers_of_chunks
 from meshwright.specs.inputs import Inputs
 
-LiveChunks = Callable[[Ints, Ints, Ints, Ints, Ints, Ints], Ints]
-"""(schedule, stage, stages, chunks, micro_batches, group) -> chunk activations kept; `cost.schedules.live_chunks`."""
+KeptChunks = Callable[[int, IntColumn, int, int, int, int], tuple[IntColumn, IntColumn]]
+"""(schedule, stage, stages, chunks, micro_batches, group) -> micro-batches that each chunk keeps, and those that wait
+for their weight gradients; `cost.schedules.kept_chunks`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,32 +34,39 @@ class Stages:
     """Layers of each kind on the stage, shape (r, kinds)."""
     live_layers: IntColumn
     """Layers of each kind times the micro-batches whose activations they keep at the peak, shape (r, kinds)."""
+    waiting_layers: IntColumn
+    """Layers of each kind times the micro-batches that wait for their weight gradients alone, shape (r, kinds)."""
     live_micro_batches: IntColumn
     """Micro-batches of which the stage keeps at least one chunk at the peak, shape (r,)."""
     embedding: BoolColumn
     """Whether the stage holds the token embedding, shape (r,)."""
     head: BoolColumn
     """Whether the stage holds the final norm and the output head, shape (r,)."""
+    copies: IntColumn
+    """Copies of the model over all stages, each of which sees its share of the micro-batches, shape (r,)."""
 
 
-def split_stages(inputs: Inputs, plans: Plans, live_chunks: LiveChunks, *, keep_all: bool) -> Stages:
-    """The stages of plans: chunk j of stage r holds block j * pp + r, and blocks are as large as `splits` says.
+def split_stages(inputs: Inputs, plans: Plans, kept_chunks: KeptChunks, *, keep_all: bool) -> Stages:
+    """The stages of plans: each holds the blocks that its schedule lays out, which are as large as `splits` says.
 
     Layers of multi-token prediction are in no count here.
-    live_chunks: the schedule's count of kept chunks. keep_all: False drops a stage that an earlier one, or one with
+    kept_chunks: the schedule's counts of kept chunks. keep_all: False drops a stage that an earlier one, or one with
     more of everything, exceeds in every count; enough for the worst stage, not for a listing.
-    Beyond 2 pp micro-batches, or one group of them, more keep no more chunks alive: that is where signatures end.
+    Beyond 4 pp micro-batches, or one group of them, more keep no more chunks alive: that is where signatures end, but
+    with GPipe.
     Source of the order: Megatron-LM, transformer_block.py, get_num_layers_to_build.
     """
-    group = np.where(plans.vpp > 1, microbatch_group(plans), 1)
-    enough = np.minimum(plans.num_microbatches, np.maximum(2 * plans.pp, group))
+    group = np.where(one_of(plans.schedule, INTERLEAVES), microbatch_group(plans), 1)
+    most = np.where(plans.schedule > Schedule.INTERLEAVED, 4 * plans.pp, np.maximum(2 * plans.pp, group))
+    most = np.where(plans.schedule == Schedule.GPIPE, plans.num_microbatches, most)
+    enough = np.minimum(plans.num_microbatches, most)
     split = [getattr(plans, name) for name in Pipeline._fields]
     signatures, index = distinct_rows(*split, plans.schedule, enough, np.minimum(group, enough))
     tables = [
-        _signature(inputs, _pipeline(row[:-3], plans.chunkings), row[-3:], live_chunks, keep_all)
+        _signature(inputs, _pipeline(row[:-3], plans.chunkings), row[-3:], kept_chunks, keep_all)
         for row in ([int(value) for value in signature] for signature in zip(*signatures, strict=True))
     ]
-    tables = tables or [_signature(inputs, Pipeline(1, 1), [0, 1, 1], live_chunks, keep_all)]
+    tables = tables or [_signature(inputs, Pipeline(1, 1), [0, 1, 1], kept_chunks, keep_all)]
     heights = np.array([len(table["stage"]) for table in tables])
     joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     offsets, counts = np.cumsum(heights) - heights, heights[index]
@@ -84,7 +94,7 @@ def microbatch_group(plan: Layout) -> Ints:
 
 
 def _signature(
-    inputs: Inputs, pipeline: Pipeline, turns: list[int], live_chunks: LiveChunks, keep_all: bool
+    inputs: Inputs, pipeline: Pipeline, turns: list[int], kept_chunks: KeptChunks, keep_all: bool
 ) -> dict[str, IntColumn | BoolColumn]:
     model, stages, chunks = inputs.model, pipeline.pp, pipeline.vpp
     schedule, micro_batches, group = turns
@@ -92,17 +102,18 @@ def _signature(
     kinds = np.eye(len(model.layer_kinds), dtype=np.int64)[list(model.layer_pattern)]
     kinds = np.pad(kinds, ((1, 0), (0, 0))).cumsum(axis=0)
     ends = np.cumsum(layers_of_chunks(model, inputs.runtime.stage_split, pipeline, inputs.mtp_layers))
-    per_chunk = np.diff(kinds[ends], axis=0, prepend=0).reshape(chunks, stages, -1)
-    live = np.asarray(live_chunks(schedule, stage, stages, chunks, micro_batches, group))
-    turn = group * chunks
-    kept = live // turn * group + np.clip(live % turn - group * np.arange(chunks)[:, None], 0, group)
+    held = blocks(schedule, stages, chunks)
+    per_chunk = np.diff(kinds[ends], axis=0, prepend=0)[held]
+    kept, waiting = kept_chunks(schedule, stage, stages, chunks, micro_batches, group)
     table = {
         "stage": stage,
         "layers": per_chunk.sum(axis=0),
         "live_layers": (per_chunk * kept[:, :, None]).sum(axis=0),
+        "waiting_layers": (per_chunk * waiting[:, :, None]).sum(axis=0),
         "live_micro_batches": kept.max(axis=0),
-        "embedding": stage == 0,
-        "head": stage == stages - 1,
+        "embedding": (held == 0).any(axis=0),
+        "head": (held == stages * chunks - 1).any(axis=0),
+        "copies": np.full(stages, copies(schedule)),
     }
     if keep_all:
         return table

@@ -8,10 +8,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import IntColumn
+from meshwright.arrays import BoolColumn, IntColumn
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality.rule import divisors
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, ContextExchange, Plan, Recompute, Schedule
+from meshwright.layout.placement import INTERLEAVES, V_SHAPED, one_of, splits_backward
+from meshwright.layout.plan import (
+    CONTEXT_EXCHANGE_NAMES,
+    RECOMPUTE_NAMES,
+    SCHEDULE_NAMES,
+    ContextExchange,
+    Plan,
+    Recompute,
+    Schedule,
+)
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import RecomputeModules
 from meshwright.search.modules import module_sets
@@ -39,12 +48,12 @@ def space(inputs: Inputs) -> Iterator[Plans]:
     """All combinations of tp, cp, pp, dp with tp x cp x pp x dp = ranks, and of what can be chosen beside them.
 
     cp: down to 4096 tokens a rank, where the runtime has it, with each of its exchanges (hierarchical where it is
-    neither all ring nor all all-to-all); vpp: the divisors of a stage's layers (where layers do not divide, one for
-    every largest chunk); micro-batch: the divisors of a replica's batch, up to 65536 tokens a rank (1 where the batch
-    does not divide, so that the rule can refuse it); sequence parallelism where tp > 1; ZeRO stages of the runtime
-    where dp cp > 1, over all ranks or, with hybrid sharding, groups that end where a level of links does; its recompute
-    kinds, selective with each of `module_sets`; ep: the common divisors of the experts and the ranks that hold one
-    pipeline stage, with etp 1 or tp. One table per split.
+    neither all ring nor all all-to-all); each schedule of the runtime, with vpp: the divisors of a stage's layers
+    (where layers do not divide, one for every largest chunk); micro-batch: the divisors of a replica's batch, up to
+    65536 tokens a rank (1 where the batch does not divide, so that the rule can refuse it); sequence parallelism where
+    tp > 1; ZeRO stages of the runtime where dp cp > 1, over all ranks or, with hybrid sharding, groups that end where a
+    level of links does; its recompute kinds, selective with each of `module_sets`; ep: the common divisors of the
+    experts and the ranks that hold one pipeline stage, with etp 1 or tp. One table per split.
     """
     for split in _splits(inputs):
         yield _around(split, inputs)
@@ -86,9 +95,10 @@ def _around(split: _Split, inputs: Inputs) -> Plans:
     batch = inputs.job.global_batch
     recompute = _recomputations(inputs)
     sequence_parallel = _sequence_parallel(split, inputs)
+    turns = _turns(split, inputs)
     sharding, exchanges, grids = _sharding(split, inputs), _exchanges(split, inputs), _expert_grids(split, inputs)
     choices = (
-        _chunks(split, inputs),
+        range(len(turns)),
         _micro_batches(split, inputs),
         range(len(sharding)),
         exchanges,
@@ -97,12 +107,13 @@ def _around(split: _Split, inputs: Inputs) -> Plans:
         range(len(grids)),
     )
     grid = np.meshgrid(*choices, indexing="ij")
-    vpp, micro_batch, shards, exchange, again, sp, experts = (np.ravel(axis).astype(np.int64) for axis in grid)
+    turn, micro_batch, shards, exchange, again, sp, experts = (np.ravel(axis).astype(np.int64) for axis in grid)
+    vpp, schedule = np.array(turns)[turn].T
     zero, dp_replicate = np.array(sharding)[shards].T
     ep, etp = np.array(grids)[experts].T
     kind, modules = np.array(recompute)[again].T
     num_microbatches = np.maximum(batch // (split.dp * micro_batch), 1)
-    return Plans.filled(
+    plans = Plans.filled(
         **{name: np.full(len(vpp), value) for name, value in split._asdict().items()},
         sp=sp,
         context_exchange=exchange,
@@ -113,11 +124,38 @@ def _around(split: _Split, inputs: Inputs) -> Plans:
         dp_replicate=dp_replicate,
         micro_batch=micro_batch,
         num_microbatches=num_microbatches,
-        microbatch_group=_microbatch_groups(split.pp, num_microbatches, inputs) * (vpp > 1),
+        microbatch_group=_microbatch_groups(split.pp, num_microbatches, inputs) * one_of(schedule, INTERLEAVES),
         recompute=kind,
         recompute_modules=modules,
-        schedule=np.where(vpp > 1, int(Schedule.INTERLEAVED), int(Schedule.ONE_F_ONE_B)),
+        schedule=schedule,
     )
+    return plans.take(_worth_trying(plans)) if "gpipe" in inputs.runtime.schedules else plans
+
+
+def _turns(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
+    """Every (vpp, schedule) of the runtime: chunks where a schedule has several; without a pipeline 1F1B alone.
+
+    Schedules that split the backward pass are left out where the runtime refuses them beside compiled layers.
+    """
+    runtime = inputs.runtime
+    if split.pp == 1:
+        return [(1, int(Schedule.ONE_F_ONE_B))]
+    compiled = runtime.elementwise == "fused" and any(
+        rule.name == "split_backward_uncompiled" for rule in runtime.rules
+    )
+    turns: list[tuple[int, int]] = []
+    for code, name in SCHEDULE_NAMES.items():
+        if name not in runtime.schedules or (compiled and splits_backward(code)):
+            continue
+        several = [vpp for vpp in _chunks(split, inputs) if vpp > 1] if code in INTERLEAVES else [1]
+        turns += [(vpp, int(code)) for vpp in ([2] if code in V_SHAPED else several)]
+    return turns
+
+
+def _worth_trying(plans: Plans) -> BoolColumn:
+    """All but GPipe where 1F1B can run, which takes as long and keeps less."""
+    worth: BoolColumn = (plans.schedule != Schedule.GPIPE) | (plans.num_microbatches < plans.pp)
+    return worth
 
 
 def _micro_batches(split: _Split, inputs: Inputs) -> list[int]:
@@ -128,10 +166,9 @@ def _micro_batches(split: _Split, inputs: Inputs) -> list[int]:
 
 
 def _chunks(split: _Split, inputs: Inputs) -> list[int]:
-    """vpp: the divisors of a stage's layers; where these are unequal, the least for every largest chunk."""
+    """vpp of schedules that interleave: the divisors of a stage's layers; where these are unequal, the least for every
+    largest chunk."""
     layers = inputs.model.num_layers + split.embedding_as_layer + split.head_as_layer
-    if split.pp == 1 or "interleaved" not in inputs.runtime.schedules:
-        return [1]
     if layers % split.pp == 0:
         return divisors(layers // split.pp)
     largest = range(1, -(-layers // split.pp) + 1) if inputs.runtime.stage_split != "even" else ()

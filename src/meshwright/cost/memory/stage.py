@@ -132,6 +132,7 @@ def stage_memory(plans: Plans, stages: Stages, units: Units, parameters: StagePa
     here = _share_on_device(stages, inputs)
     for kind, layer in enumerate(units.layer_memory):
         activations = activations + here * stages.live_layers[:, kind] * layer.saved[plan]
+        activations = activations + stages.waiting_layers[:, kind] * units.waiting[kind][plan]
         working = np.maximum(working, (stages.layers[:, kind] > 0) * layer.working[plan])
     working = working + states.whole_gradients
     logits = stages.head * units.head_memory.working[plan]
