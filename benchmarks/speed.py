@@ -12,6 +12,7 @@ from pathlib import Path
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality import check
 from meshwright.layout.plans import Plans
+from meshwright.search.find import CHUNK
 from meshwright.search.space import space
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
@@ -21,7 +22,6 @@ from meshwright.specs.runtime import read_runtime
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "llama-3.1-70b"
 ROUNDS = 7
-CHUNK = 1 << 15
 
 
 def main() -> None:
@@ -30,7 +30,9 @@ def main() -> None:
 
 
 def engine() -> None:
-    """Full estimates (time, memory, communication of every stage that matters) of legal 70B plans."""
+    """Full estimates (time, memory, communication of every stage that matters) of legal 70B plans, in a table as large
+    as those of a search.
+    """
     inputs = Inputs(
         model=read_model(EXAMPLE),
         cluster=read_cluster("8x8:h100"),
@@ -53,10 +55,17 @@ def engine() -> None:
 
 def commands() -> None:
     """Whole processes, from a cold start, against an interpreter that does nothing."""
-    given = ["--cluster", "8x8:h100", "--seq-len", "8192", "--global-batch", "256"]
+    dense = f"plan --model {EXAMPLE} --cluster 8x8:h100 --seq-len 8192 --global-batch 256"
+    experts = "plan --model deepseek-v3 --cluster {} --seq-len 4096 --global-batch {}"
+    asked = {
+        "--help": "--help",
+        "plan 70B on 64": dense,
+        "plan DeepSeek-V3 on 1024": experts.format("128x8:h100", 8192),
+        "plan DeepSeek-V3 on 2048": experts.format("256x8:h800", 15360),
+    }
     bare = median_seconds(lambda: subprocess.run([sys.executable, "-c", ""], check=True))
-    for name, words in (("--help", ["--help"]), ("plan 70B on 64", ["plan", "--model", str(EXAMPLE), *given])):
-        command = [sys.executable, "-m", "meshwright.cli", *words]
+    for name, words in asked.items():
+        command = [sys.executable, "-m", "meshwright.cli", *words.split()]
         seconds = median_seconds(lambda command=command: subprocess.run(command, check=True, capture_output=True))
         print(f"meshwright {name}: {seconds:.2f} s, {seconds / bare:.1f} times a bare interpreter ({bare:.3f} s)")
 

@@ -28,6 +28,8 @@ class Said(NamedTuple):
     meaning: str
     unless: tuple[str, ...] = ()
     """Words, in lower case, of rows that it does not hold for."""
+    columns: tuple[tuple[str, str], ...] = ()
+    """Columns, and what they hold in the rows that it holds for."""
 
 
 SILU = {"gated": True, "activation": "silu"}
@@ -72,13 +74,23 @@ SITE_DERATE = {"simumax-part": 1.35}
 """How much slower than the catalogue's fit a site's own matrix products run, by dataset: median over the 401 large
 products that MooreThreads/SimuMax@4dcaae51 measured on its B200s (a 700 W power setting is likely)."""
 
-FRAMEWORKS = {"llm-foundry": "llm-foundry", "sail-sg zero-bubble": "zero-bubble"}
+FRAMEWORKS = {
+    "llm-foundry": "llm-foundry",
+    "Megatron-Bridge": "megatron-bridge",
+    "sail-sg zero-bubble": "zero-bubble",
+}
 """Runtimes of the catalogue that a row names in words, beside the library that its column `runtime` gives."""
 
 RECIPES = {"fp8": "fp8-delayed", "fp8 (TE amp_fp8; MP Mode DEFAULT)": "fp8-delayed"}
 """Recipes that a row's precision details stand for, where `precision` is no recipe's name: fp8 without another word is
 assumed to be Transformer Engine's delayed scaling (NeMo-Framework-Launcher, gpt3/175b_performance.yaml:
 `fp8_amax_history_len: 1024`; for Composer assumed alike)."""
+
+COMPILED_LOSS = "the cross-entropy is compiled with the model (torchtitan PR 642; off from PR 755 to PR 1033)"
+ENDS_APART = "embedding and head are units of their own, the last layer is resharded (torchtitan PR 1094, 2025-08)"
+SAME_STREAM = "SimpleFSDP gathers on the stream that computes (torchtitan PR 1881), else it is priced as FSDP2"
+COMPILED_MODEL = (("compiled", "yes"),)
+SELECTIVE = (("recompute", "selective"),)
 
 SWITCHES: dict[Said, dict[str, Any]] = {
     Said("fused cross entropy", "the cross-entropy is fused"): {"cross_entropy": "fused"},
@@ -90,18 +102,6 @@ SWITCHES: dict[Said, dict[str, Any]] = {
         "of these runs: `.[gpu-flash2]`, `attn_impl` flash; that extra needs Composer 0.17, whose DEFAULT is fp32)",
     ): {"gradient_bytes": 4, "attention_kernel": "flash-2"},
     Said("fms-fsdp", "gradients are reduced in bf16 (fms-fsdp, policies/mixed_precision.py)"): {"gradient_bytes": 2},
-    Said(
-        "megatron-bridge",
-        "gradients are reduced in bf16, the cross-entropy is fused, fp8 weights are stored and gathered as such, and "
-        "beside bf16 weights the optimizer keeps what they lack of fp32 ones (Megatron-Bridge, scripts/performance: "
-        '`cfg.ddp.grad_reduce_in_fp32 = False`, `cross_entropy_fusion_impl = "te"`, `use_precision_aware_optimizer` in '
-        "bf16; training/mixed_precision.py: `fp8_param_gather = True` but for blockwise)",
-    ): {
-        "gradient_bytes": 2,
-        "cross_entropy": "fused",
-        "quantised_weights": ("fp8", "fp8-delayed", "mxfp8"),
-        "remainder_weights": ("bf16",),
-    },
     Said(
         "first 3 layers dense",
         "the optimizer keeps its moments in bf16 (Megatron-Bridge, recipes/deepseek/deepseek_v3.py: `exp_avg_dtype = "
@@ -134,6 +134,41 @@ SWITCHES: dict[Said, dict[str, Any]] = {
     Said("hybridep", "tokens travel by one fused kernel (HybridEP)"): {"dispatcher": "fused"},
     Said("deepep", "tokens travel by one fused kernel (DeepEP)"): {"dispatcher": "fused"},
     Said("cuda_graph_impl=full_iteration", "one CUDA graph issues every layer"): {"host_s_per_layer": 0.0},
+    **{
+        Said(word, COMPILED_LOSS, columns=COMPILED_MODEL): {"cross_entropy": "compiled"}
+        for word in (
+            "move output .float() to loss fn",
+            "async tp benchmark",
+            "trainy/whitefiber",
+            "torchtitan mxfp8 doc",
+            "(#1690)",
+        )
+    },
+    **{
+        Said(word, ENDS_APART): {"ends_apart": True, "keeps_last_layer_gathered": False}
+        for word in (
+            "(#1610)",
+            "(#1690)",
+            "(#1881)",
+            "flex_attention flavor",
+            "(#3914)",
+            "graph_trainer",
+            "compiler toolkit",
+        )
+    },
+    Said("memory efficient fsdp wrapping", "embedding and head are units of their own", ("without the pr",)): {
+        "ends_apart": True
+    },
+    **{
+        Said(word, SAME_STREAM): {"exchange_pools": False, "keeps_unread_products": False}
+        for word in ("simplefsdp aot_eager", "graph_trainer", "compiler toolkit")
+    },
+    Said("chunked ce loss", "the cross-entropy takes an eighth of the logits at a time (torchtitan PR 996)"): {
+        "cross_entropy": "chunked_logits"
+    },
+    Said("(#3914)", "the head and its cross-entropy take an eighth of the sequence at a time (torchtitan PR 2937)"): {
+        "cross_entropy": "chunked"
+    },
 }
 """Behaviours of the runtime that a row's notes, details or source say differently from the catalogue."""
 
@@ -142,12 +177,13 @@ OVERLAPS: dict[Said, dict[str, float]] = {
     Said("tp-comm-overlap", "tensor-parallel collectives overlap (the row: `tp-comm-overlap ... ON`)"): {
         "tensor_parallel": 0.5
     },
+    Said("nvfp4", '`tp_comm_overlap = False if precision == "nvfp4"` (Megatron-Bridge, scripts/performance)'): {
+        "tensor_parallel": 0.0
+    },
     Said(
-        "megatron-bridge",
-        "tensor-parallel collectives overlap (Megatron-Bridge, scripts/performance: `tp_comm_overlap=True`, "
-        '`False if precision == "nvfp4"`, `False` for Qwen3 235B on H100)',
-        ("nvfp4", "qwen3_235b_a22b_pretrain_config_h100"),
-    ): {"tensor_parallel": 0.5},
+        "qwen3_235b_a22b_pretrain_config_h100",
+        "tensor-parallel collectives do not overlap (Megatron-Bridge, scripts/performance: Qwen3 235B on H100)",
+    ): {"tensor_parallel": 0.0},
 }
 """Shares of communication that a row's notes, details or source say are hidden."""
 
@@ -170,8 +206,37 @@ SEGMENTED = "Megatron-Bridge"
 """Details of a runtime whose launcher fills racks with equal segments of nodes (Megatron-Bridge,
 scripts/performance/utils/executors.py: `--segment`, the largest divisor of the nodes that a rack holds)."""
 
-COMPILED = {"yes": {"elementwise": "fused"}, "no": {"elementwise": "eager"}, "": {}}
-"""What the column `compiled` changes in the runtime; blank: nothing."""
+COMPILED: dict[str, dict[str, Any]] = {
+    "yes": {"elementwise": "fused", "fused_activation": True, "keeps_unread_products": False},
+    "no": {"elementwise": "eager"},
+    "": {},
+}
+"""What the column `compiled` changes in the runtime; blank: nothing. Compiled, a layer keeps neither the activation
+beside its product (34.2 s b h of Llama 8B for 41.2) nor a product that backward does not read: saved tensors of
+PyTorch 2.13, backends aot_eager and inductor."""
+
+KEEPS_EVERY_PRODUCT = (
+    "graph_trainer keeps the results of all compute-intensive operators and of the weights' all-gathers (torchtitan "
+    "PR 2570; graph_trainer/configs.py@0014ac2ca45a, memory_policy), which no runtime of the catalogue does"
+)
+NOT_MODELLED = (
+    Said(
+        "two-level ilp memory policy",
+        "graph_trainer keeps, recomputes or offloads tensor by tensor under a memory budget (torchtitan PR 3975)",
+    ),
+    Said("graph_trainer", KEEPS_EVERY_PRODUCT, columns=SELECTIVE),
+    Said("compiler toolkit", KEEPS_EVERY_PRODUCT, columns=SELECTIVE),
+    Said(
+        "nvfp4 quantization converter",
+        "the last 15 % of the layers stay in bf16, and selective recomputation keeps no product in nvfp4",
+        columns=(("precision", "nvfp4"),),
+    ),
+    Said(
+        "eager float8 without compile",
+        "float8 of torchao without torch.compile keeps what each of its operators makes, which is not modelled",
+    ),
+)
+"""What a row says that nothing here stands for: it is not represented."""
 
 LEFT_OUT = (
     Said("cuda_graph_impl=transformer_engine", "CUDA graphs of parts of a layer are priced as none"),
@@ -181,11 +246,9 @@ LEFT_OUT = (
     Said("vboost", "higher clocks of the matrix units (vboost) in some runs are left out"),
     Said("async tp", "asynchronous tensor parallelism is priced as the plain one"),
     Said("asynctp", "asynchronous tensor parallelism is priced as the plain one"),
-    Said("chunked ce", "a cross-entropy in chunks is priced as the runtime's own"),
     Said("flexattention", "FlexAttention is priced as the runtime's own attention"),
     Said("unfused adamw", "an unfused optimizer is priced as the fused one"),
-    Said("simplefsdp aot_eager", "SimpleFSDP is priced as FSDP2"),
-    Said("graph_trainer", "the memory policies of graph_trainer are priced as the plain recomputation"),
+    Said("graph_trainer", "full and no recomputation of graph_trainer are priced as the eager ones"),
     Said("power limited", "the accelerators' lower power limit is not known"),
     Said("development server", "the server's missing or slower links are not known"),
 )

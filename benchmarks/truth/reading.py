@@ -27,6 +27,7 @@ from .facts import (
     FRAMEWORKS,
     JOBS,
     LEFT_OUT,
+    NOT_MODELLED,
     OVERLAPS,
     OWN_SELECTION,
     RECIPES,
@@ -52,6 +53,8 @@ class Case(NamedTuple):
 def read_case(row: Row) -> Case:
     """The legal plan and the inputs of a row; raises `InvalidInput` with the reason where it cannot be represented."""
     row, blanks = completed(row)
+    for reason in _meanings(NOT_MODELLED, row):
+        raise NotModelled(reason)
     plan, inputs = plan_of(row), inputs_of(row)
     require_legal(plan, inputs)
     meanings = (each for table in (SWITCHES, OVERLAPS, JOBS, LEFT_OUT) for each in _meanings(table, row))
@@ -187,7 +190,8 @@ def _meanings(table: Iterable[Said], row: Row) -> list[str]:
 
 def _holds(said: Said, row: Row) -> bool:
     words = _words(row)
-    return said.word in words and not any(word in words for word in said.unless)
+    columns = all(row[column] == value for column, value in said.columns)
+    return columns and said.word in words and not any(word in words for word in said.unless)
 
 
 def _words(row: Row) -> str:

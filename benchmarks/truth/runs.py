@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .blanks import Row
 from .reading import recipe_of
+from .recipes import with_recipes
 
 DATA = Path(__file__).parents[1] / "data"
 GROUPS = {
@@ -76,7 +77,9 @@ class Configuration:
 def configurations() -> Iterator[Configuration]:
     """Every configuration of every file, in the files' order; their recipes tell them apart as well."""
     for group, files in GROUPS.items():
-        rows = [row for file in files for row in csv.DictReader((DATA / file).read_text("utf-8").splitlines())]
+        rows = with_recipes(
+            row for file in files for row in csv.DictReader((DATA / file).read_text("utf-8").splitlines())
+        )
         keyed: dict[tuple[str, ...], list[Row]] = defaultdict(list)
         for row in rows:
             keyed[row["dataset"], row["config_key"], *recipe_of(row)].append(row)

@@ -19,7 +19,7 @@ def on_distinct(function: Callable[..., Answer], *columns: IntColumn) -> Answer:
     and returns a named tuple (tuples may nest in it) whose arrays have k rows (or are scalars); the answer has n.
     """
     distinct, index = distinct_rows(*columns)
-    return _gather(function(*distinct), index)
+    return gathered(function(*distinct), index)
 
 
 def distinct_rows(*columns: IntColumn) -> tuple[list[IntColumn], IntColumn]:
@@ -31,8 +31,11 @@ def distinct_rows(*columns: IntColumn) -> tuple[list[IntColumn], IntColumn]:
     code = np.zeros(len(columns[0]), dtype=np.int64)
     values = []
     for column in columns:
+        if (column == column[:1]).all():
+            values.append(column[:1])
+            continue
         present, ranks = _ranks(column)
-        code = code * max(len(present), 1) + ranks
+        code = code * len(present) + ranks
         values.append(present)
     codes, index = _ranks(code)
     distinct = []
@@ -57,10 +60,11 @@ def _ranks(column: IntColumn) -> tuple[IntColumn, IntColumn]:
     return present, table[column]
 
 
-def _gather(answer: Answer, index: IntColumn) -> Answer:
-    gathered = [_gather(part, index) if isinstance(part, tuple) else _spread(part, index) for part in answer]
+def gathered(answer: Answer, index: IntColumn) -> Answer:
+    """The chosen rows of every column of nested tuples, scalars as often as there are rows."""
+    parts = [gathered(part, index) if isinstance(part, tuple) else _spread(part, index) for part in answer]
     make: Any = getattr(answer, "_make", tuple)
-    regrouped: Answer = make(gathered)
+    regrouped: Answer = make(parts)
     return regrouped
 
 

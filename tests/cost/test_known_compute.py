@@ -125,7 +125,7 @@ def test_a_site_derate_stretches_every_kernel() -> None:
 
 
 def test_optimizer_traffic_of_fp32_gradients_is_34_bytes_owned_and_4_bytes_cleared() -> None:
-    inputs = question(llama_70b(), "8x8:h100")
+    inputs = question(llama_70b(), "8x8:h100", precision="bf16")
     rate = 0.8 * 3350e9
     assert optimizer_time(Plan(dp=8), inputs, 1e9) == pytest.approx(38e9 / rate)
     assert optimizer_time(Plan(dp=8, zero=1), inputs, 1e9) == pytest.approx((34e9 / 8 + 4e9) / rate)

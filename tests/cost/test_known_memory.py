@@ -56,13 +56,14 @@ def test_the_stages_of_an_unsplit_width_add_up_to_the_model_and_the_copy_of_a_ti
     ("zero", "dp", "bytes_per_parameter"), [(0, 1, 18), (0, 64, 18), (1, 4, 9), (1, 64, 6 + 12 / 64)]
 )
 def test_states_take_6_and_12_over_n_bytes_per_parameter(zero: int, dp: int, bytes_per_parameter: float) -> None:
-    memory = _stages(Plan(dp=dp, zero=zero), question(llama_8b(), "8x8:h100"))
+    memory = _stages(Plan(dp=dp, zero=zero), question(llama_8b(), "8x8:h100", precision="bf16"))
     np.testing.assert_allclose(memory.states / (memory.parameters / 2), bytes_per_parameter, rtol=1e-12)
 
 
 def test_the_first_stage_of_70b_over_tp8_pp2_dp4_takes_37_gib_of_states() -> None:
     states = _stages(
-        Plan(tp=8, sp=True, pp=2, dp=4, zero=1, num_microbatches=64), question(llama_70b(), "8x8:h100")
+        Plan(tp=8, sp=True, pp=2, dp=4, zero=1, num_microbatches=64),
+        question(llama_70b(), "8x8:h100", precision="bf16"),
     ).states
     assert states[0] / 2**30 == pytest.approx(37.0, abs=0.05)
 

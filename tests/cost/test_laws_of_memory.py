@@ -178,13 +178,15 @@ def test_tied_embeddings_on_two_stages_have_a_communicator_of_their_own() -> Non
 @pytest.mark.parametrize("name", questions())
 def test_the_verdict_never_improves_with_more_memory(name: str) -> None:
     inputs = questions()[name]
-    visible = inputs.cluster.accelerator.visible_memory_bytes
+    visible, memory = inputs.cluster.accelerator.visible_memory_bytes, inputs.runtime.memory
     allocated = np.linspace(0, 1.2 * visible, 1000)
+    reserved = (1 + memory.fragmentation) * allocated
     for communicators in (0.0, 3e9):
-        codes = verdict(allocated, communicators, inputs)
+        codes = verdict(allocated, reserved, communicators, inputs)
         assert (np.diff(codes) >= 0).all()
         assert set(codes) == set(Verdict)
-        assert (verdict(allocated, communicators + 1e9, inputs) >= codes).all()
+        assert (verdict(allocated, reserved, communicators + 1e9, inputs) >= codes).all()
+        assert (verdict(allocated, reserved + 1e9, communicators, inputs) >= codes).all()
     assert (np.diff(eighty_percent_verdict(allocated, inputs)) >= 0).all()
 
 
@@ -194,8 +196,9 @@ def test_no_plan_that_fills_more_than_the_device_is_said_to_fit(name: str) -> No
     estimates = estimate_plans(some_legal_plans(name, 1000), inputs)
     likely = estimates.memory.rows(estimates.worst)
     least = likely.allocated + likely.context + likely.communicators
-    fits = estimates.verdict < Verdict.OUT_OF_MEMORY
+    fits, safe = estimates.verdict < Verdict.OUT_OF_MEMORY, estimates.verdict == Verdict.SAFE
     assert (least[fits] <= inputs.cluster.accelerator.visible_memory_bytes).all()
+    assert (likely.device[safe] <= inputs.cluster.accelerator.visible_memory_bytes).all()
 
 
 def test_the_80_percent_rule_turns_at_80_and_100_percent_of_the_label() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.cost.comms.collectives import collective_time, message_time
-from meshwright.cost.comms.data import exposed_data_time, tied_embedding_time
+from meshwright.cost.comms.data import data_exchange, exposed_data_time, tied_embedding_time
 from meshwright.cost.comms.group import group
 from meshwright.cost.comms.pipeline import exposed_pipeline_time
 from meshwright.cost.comms.tensor import layer_tensor_time
@@ -166,7 +166,7 @@ def test_an_axis_of_degree_one_communicates_nothing(name: str) -> None:
     (kind, *_) = inputs.model.layer_kinds
     assert layer_tensor_time(alone, inputs, kind, layer_time(alone, inputs, kind)) == (0, 0)
     assert exposed_pipeline_time(alone, inputs, 1.0) == 0
-    assert exposed_data_time(alone, inputs, 1e9, 1.0, 1.0, 0) == 0
+    assert exposed_data_time(data_exchange(alone, inputs, 1e9, 0), inputs, 1.0, 1.0, 0) == 0
     assert tied_embedding_time(alone, inputs) == 0
 
 

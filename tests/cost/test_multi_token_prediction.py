@@ -147,7 +147,7 @@ def test_its_projection_is_divided_by_tp_and_its_norms_are_not() -> None:
 
 def test_states_of_the_last_stage_hold_it() -> None:
     inputs, plan = _asked(1), SAME_SPLIT
-    stages = [_stage(_priced(layers), 3) for layers in (0, 1)]
+    stages = [_stage(_priced(layers, precision="bf16"), 3) for layers in (0, 1)]
     layer = sum(weight.elements for weight in layer_weights(inputs.model, inputs.model.layer_kinds[0]))
     added = layer + prediction_parameters(plan, inputs) + end_parameters(plan, inputs).embedding
     assert stages[1].memory.states - stages[0].memory.states == 18 * added

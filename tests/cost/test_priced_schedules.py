@@ -16,7 +16,7 @@ from meshwright.cost.comms.pipeline import exposed_pipeline_time, message_bytes
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.waiting import waiting_bytes
 from meshwright.cost.step import estimate_each
-from meshwright.cost.unit import unit_costs
+from meshwright.cost.unit import unit_times
 from meshwright.layout.placement import blocks
 from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.plans import Plans
@@ -118,7 +118,7 @@ def test_overlapped_steps_leave_less_of_the_bubble() -> None:
 
 def test_what_is_computed_again_belongs_to_the_input_gradient() -> None:
     plain, again = (
-        unit_costs(Plans.of([Plan(recompute=kind)]), GIVEN).layers[0].passes  # type: ignore[arg-type]
+        unit_times(Plans.of([Plan(recompute=kind)]), GIVEN).layers[0].passes  # type: ignore[arg-type]
         for kind in ("none", "full")
     )
     assert again.weight_gradient == plain.weight_gradient
@@ -143,7 +143,7 @@ def test_passes_of_a_stage_are_near_the_profiled_ones(model: str, micro_batch: s
     row = next(each for each in rows if (each["model"], each["micro_batch_size"]) == (model, micro_batch))
     case = read_case(row)
     layers = (int(row["layers"]) + 2) // int(row["pp"])
-    passes = unit_costs(Plans.of([case.plan]), case.inputs).layers[0].scaled(layers).passes
+    passes = unit_times(Plans.of([case.plan]), case.inputs).layers[0].scaled(layers).passes
     forward, gradient, weight = PROFILED[model, micro_batch]
     assert 1e3 * passes.forward[0] == pytest.approx(forward, rel=0.20)
     assert 1e3 * passes.input_gradient[0] == pytest.approx(gradient, rel=0.10)

@@ -19,19 +19,21 @@ import pytest
 
 import meshwright.cost
 from meshwright.cost import schedules
+from meshwright.cost.comms.data import data_exchange
 from meshwright.cost.comms.group import data_group, holders
+from meshwright.cost.comms.sharded import sharded_exchange_time
 from meshwright.cost.comms.tensor import layer_tensor_time
 from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.projections import projections
 from meshwright.cost.estimate import Estimates
 from meshwright.cost.memory.saved import Saved
-from meshwright.cost.memory.stage import stage_memory, stage_parameters
+from meshwright.cost.memory.stage import stage_parameters, stage_states
 from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.schedules.pipeline import Passes, Pipeline
 from meshwright.cost.shard import layer_shard
 from meshwright.cost.step import estimate_each, estimate_plans
-from meshwright.cost.unit import unit_costs
+from meshwright.cost.unit import micro_batch_shapes, unit_times
 from meshwright.layout import groups
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -45,8 +47,14 @@ QUESTIONS = tuple(questions())
 TABLES = {
     "step.estimate_plans",
     "step.estimate_each",
-    "unit.unit_costs",
+    "footprint.footprints_of",
+    "footprint.first_largest",
+    "pipelines.pipelines_of",
+    "shapes.distinct_shapes",
+    "unit.micro_batch_shapes",
+    "unit.unit_times",
     "stage.stage_parameters",
+    "stage.stage_states",
     "stage.stage_memory",
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""
@@ -100,6 +108,8 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "peak_flops": lambda case: case.inputs.peak_flops,
     "element_bytes": lambda _: 1.0,
     "number_format": lambda case: "fp8" if case.inputs.cluster.accelerator.kernels.low_precision else "half",
+    "exchange": lambda case: data_exchange(case.plan, case.inputs, case.columns["parameters"], case.columns["stage"]),
+    "sharded_exchange": lambda case: sharded_exchange_time(case.plan, case.inputs, case.columns["parameters"]),
     "group": lambda case: data_group(case.plan, case.inputs),
     "holding": lambda case: holders(case.plan, case.inputs),
     "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),
@@ -144,10 +154,12 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
 COUNTS = ["m", "n", "k", "tokens", "outputs", "features", "batch", "heads", "chunks", "micro_batches"]
 COUNTS += ["rows", "parameters", "ends"]
 SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "held", "blocks", "live"]
-SIZES = ["gradients", "moved", "buffer", "size", "allocated", "communicators", "states_and_activations"]
+SMALL += ["reductions"]
+SIZES = ["gradients", "moved", "buffer", "size", "allocated", "reserved", "communicators"]
+SIZES += ["states_and_activations"]
 SECONDS = ["time", "first_chunk", "forward", "backward", "slowest", "total", "work"]
 SPECIAL = {"overlap.exposed_time.window": "work", "states.state_bytes.layer": "parameters"}
-SPECIAL |= {f"{name}.experts": "parameters" for name in ("data.exposed_data_time", "sharded.exposed_sharded_time")}
+SPECIAL |= {"data.data_exchange.experts": "parameters", "sharded.exposed_sharded_time.exchange": "sharded_exchange"}
 SPECIAL |= {f"{name}.experts": "ends" for name in ("sharded.sharded_exchange_time", "optimizer.optimizer_time")}
 SPECIAL |= {"gemm.gemm_time.groups": "ranks", "products.grouped_time.groups": "ranks"}
 """Arguments that mean something else in one function: the column or entry to take there."""
@@ -258,7 +270,7 @@ def _tables(estimates: Estimates) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_unit_costs_and_stage_tables_of_many_plans_equal_those_of_each_plan(question: str) -> None:
+def test_unit_times_and_stage_tables_of_many_plans_equal_those_of_each_plan(question: str) -> None:
     inputs, plans = questions()[question], _plans(question)
     many, start = _unit_and_stage_leaves(plans, inputs)
     for row in range(len(plans)):
@@ -270,20 +282,20 @@ def test_unit_costs_and_stage_tables_of_many_plans_equal_those_of_each_plan(ques
 
 def _unit_and_stage_leaves(plans: Plans, inputs: Inputs) -> tuple[list[np.ndarray], np.ndarray]:
     stages = split_stages(inputs, plans, schedules.kept_chunks, keep_all=True)
-    units = unit_costs(plans, inputs)
-    parameters = stage_parameters(plans, stages, units, inputs)
-    memory = stage_memory(plans, stages, units, parameters, inputs)
-    return [*_leaves(tuple(units)), *parameters, *memory], stages.start
+    units, parameters = unit_times(plans, inputs), stage_parameters(plans, stages, inputs)
+    of_units = [np.broadcast_to(leaf, len(plans)) for leaf in _leaves(tuple(units))]
+    return [*of_units, *parameters, *stage_states(plans, stages, inputs)], stages.start
 
 
 @pytest.mark.parametrize(
     "order", [("tp", "cp", "ep", "dp", "pp"), ("tp", "cp", "ep", "pp", "dp"), ("dp", "tp", "cp", "ep", "pp")]
 )
-def test_unit_costs_are_the_layers_own_costs_whatever_the_rank_order(order: tuple[str, ...]) -> None:
+def test_shapes_take_what_the_plans_own_layers_take_whatever_the_rank_order(order: tuple[str, ...]) -> None:
     inputs, plans = questions()[QUESTIONS[0]], _plans(QUESTIONS[0])
     inputs = inputs.replace(runtime=inputs.runtime.replace(rank_order=order))
     kind = inputs.model.layer_kinds[0]
-    priced = unit_costs(plans, inputs).layers[0].exposed_forward.tensor
+    shapes = micro_batch_shapes(plans, inputs)
+    priced = unit_times(shapes.plans, inputs).layers[0].exposed_forward.tensor[shapes.of_plan]
     itself = layer_tensor_time(plans, inputs, kind, layer_time(plans, inputs, kind)).forward
     np.testing.assert_allclose(priced, itself, rtol=1e-12)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.cost.comms.collectives import collective_time
-from meshwright.cost.comms.data import exposed_data_time, shard_times, sum_time
+from meshwright.cost.comms.data import data_exchange, earlier_reductions, exposed_data_time, shard_times, sum_time
 from meshwright.cost.comms.group import data_group, holders, replica_group, sharding_group
 from meshwright.cost.comms.sharded import gathers_per_step, sharded_collectives, sharded_exchange_time
 from meshwright.cost.comms.tensor import layer_collectives
@@ -27,7 +27,7 @@ LAYER, ENDS = 2 * 10**8, 10**9
 
 
 def _states(runtime: str, plan: Plan, **job: object) -> States:
-    inputs = question(llama_8b(), "8x8:h100", runtime, **job)
+    inputs = question(llama_8b(), "8x8:h100", runtime, **{"precision": "bf16"} | job)
     return state_bytes(plan, inputs, COUNT, LAYER, ENDS, sharding_ranks(plan))
 
 
@@ -59,6 +59,17 @@ def test_bytes_per_parameter_as_documented(
     Megatron-DeepSpeed keep 2-byte gradients beside the fp32 ones.
     """
     states = _states(runtime, Plan(dp=64, zero=zero), gradients=gradients)
+    assert _per_parameter(states) + states.updating / COUNT == pytest.approx(float(whole + Fraction(divided, 64)))
+
+
+@pytest.mark.parametrize(
+    ("zero", "gradients", "whole", "divided"), [(0, None, 20, 0), (1, None, 4, 16), (1, "fp32", 6, 12)]
+)
+def test_fp16_gradients_are_summed_in_fp16_unless_told(
+    zero: int, gradients: str | None, whole: int, divided: int
+) -> None:
+    """Megatron-LM, dist_optimizer.md: fp16 parameters with fp16 gradients, and with fp32 ones."""
+    states = _states("megatron-core", Plan(dp=64, zero=zero), precision="fp16", gradients=gradients)
     assert _per_parameter(states) + states.updating / COUNT == pytest.approx(float(whole + Fraction(divided, 64)))
 
 
@@ -192,10 +203,11 @@ def test_gradients_are_reduced_once_or_every_micro_batch() -> None:
     """ZeRO 1 once a step, ZeRO 2 after every micro-batch (DeepSpeed, stage_1_and_2.py)."""
     inputs = question(llama_8b(), "8x8:h100", "deepspeed", global_batch=512)
     inputs = inputs.replace(runtime=inputs.runtime.replace(overlap=inputs.runtime.overlap.replace(data_parallel=0.0)))
-    once, every = (
-        exposed_data_time(Plan(dp=64, zero=zero, num_microbatches=8), inputs, COUNT, 1.0, 2.0, 0) for zero in (1, 2)
+    plans = Plan(dp=64, zero=1), Plan(dp=64, zero=1, num_microbatches=8), Plan(dp=64, zero=2, num_microbatches=8)
+    single, once, every = (
+        exposed_data_time(data_exchange(plan, inputs, COUNT, 0), inputs, 1.0, 2.0, earlier_reductions(plan))
+        for plan in plans
     )
-    single = exposed_data_time(Plan(dp=64, zero=1), inputs, COUNT, 1.0, 2.0, 0)
     assert once == pytest.approx(single)
     reduced = (every - once) / 7
     assert 0 < reduced < once
@@ -230,7 +242,9 @@ def test_whole_gradients_are_summed_by_an_all_reduce() -> None:
     assert inputs.runtime.sums_whole_gradients
     scattering = inputs.replace(runtime=inputs.runtime.replace(sums_whole_gradients=False))
     held, parameters = holders(plan, inputs), inputs.runtime.gradient_bucket
-    whole, divided = (exposed_data_time(plan, each, parameters, 0.0, 0.0, 0) for each in (inputs, scattering))
+    whole, divided = (
+        exposed_data_time(data_exchange(plan, each, parameters, 0), each, 0.0, 0.0, 0) for each in (inputs, scattering)
+    )
     more = sum_time(parameters, held, inputs) - shard_times(parameters, held, inputs)[0]
     assert whole - divided == pytest.approx(more)
     assert more > 0

@@ -25,6 +25,9 @@ FP16 = LLAMA.replace(job=LLAMA.job.replace(precision="fp16"))
 PREDICTING = LLAMA.replace(model=llama_8b().replace(mtp_layers=1))
 ROUND = LLAMA.replace(model=llama_8b().replace(vocab_size=131072))
 
+BRIDGE = question(llama_8b(), "8x8:b200", "megatron-bridge", precision="mxfp8")
+NARROW_STATES = LLAMA.replace(runtime=BRIDGE.runtime.replace(moment_bytes=2))
+
 Asked = tuple[Inputs, dict[str, object]]
 RAISED_AND_NOT: dict[str, tuple[Asked, Asked, str]] = {
     "single_connection": ((LLAMA, {"tp": 8}), (BLACKWELL, {"tp": 8}), "CUDA_DEVICE_MAX_CONNECTIONS=1, as tp 8 x cp 1"),
@@ -92,6 +95,12 @@ RAISED_AND_NOT: dict[str, tuple[Asked, Asked, str]] = {
         "--num-distributed-optimizer-instances 2",
     ),
     "gradient_type": ((HALF, {}), (LLAMA, {}), "--grad-reduce-in-bf16"),
+    "quantised_weights": ((BRIDGE, {}), (EIGHT_BITS, {}), "--fp8-param-gather --reuse-grad-buf-for-mxfp8-param-ag: "),
+    "narrow_optimizer_states": (
+        (NARROW_STATES, {}),
+        (LLAMA, {}),
+        "--exp-avg-sq-dtype bf16: optimizer states of 6 bytes",
+    ),
     "pipeline_without_graphs": ((LLAMA, {"pp": 2}), (LLAMA, {}), "disable_cuda_graphs"),
     "pipeline_microbatches": ((LLAMA, {"pp": 2, "num_microbatches": 8}), (LLAMA, {}), "num_pp_microbatches 8"),
     "pipeline_engine": ((LLAMA, {"pp": 2}), (LLAMA, {}), "pp_engine 1f1b"),

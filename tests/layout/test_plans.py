@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.layout.plan import Plan
-from meshwright.layout.plans import COLUMNS, Plans, of_chunks
+from meshwright.layout.plans import COLUMNS, Plans, of_chunks, regrouped
 from strategies import any_plans
 
 SOME = st.lists(any_plans(), min_size=1, max_size=8)
@@ -27,6 +27,16 @@ def test_chunks_joined_are_the_table(rows: list[Plan], size: int) -> None:
     assert max(map(len, pieces)) <= size
     joined = Plans.join(pieces)
     assert [joined[index] for index in range(len(joined))] == rows
+
+
+@given(st.lists(SOME, max_size=5), st.integers(1, 7))
+def test_regrouped_tables_hold_the_same_rows_in_order_and_all_but_the_last_are_full(
+    tables: list[list[Plan]], size: int
+) -> None:
+    pieces = list(regrouped(map(Plans.of, tables), size))
+    assert [piece[index] for piece in pieces for index in range(len(piece))] == [row for rows in tables for row in rows]
+    assert all(len(piece) == size for piece in pieces[:-1])
+    assert all(0 < len(piece) <= size for piece in pieces[-1:])
 
 
 @given(any_plans())

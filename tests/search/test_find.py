@@ -98,6 +98,7 @@ def test_the_size_of_the_chunks_changes_no_answer(size: int, monkeypatch: pytest
     monkeypatch.setattr(find_module, "CHUNK", size)
     pieces = find(asked, top=5)
     np.testing.assert_allclose(_found_keys(pieces), _found_keys(whole), rtol=1e-12)
+    assert [other.plan for other in pieces.other_splits] == [other.plan for other in whole.other_splits]
     assert pieces.leanest.memory.device == whole.leanest.memory.device
     assert (pieces.legal, pieces.fitting, pieces.refused) == (whole.legal, whole.fitting, whole.refused)
 

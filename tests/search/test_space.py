@@ -16,7 +16,7 @@ from meshwright.layout.plan import SCHEDULE_NAMES, Plan, Recompute
 from meshwright.layout.plans import COLUMNS, Plans
 from meshwright.layout.recompute_modules import RecomputeModules, names_of
 from meshwright.search.modules import module_sets
-from meshwright.search.space import SHORTEST_SLICE, space
+from meshwright.search.space import SHORTEST_SLICE, size, space
 from meshwright.specs.inputs import Inputs
 from strategies import dense_model, gpt_like, inputs, latent, legal_plans, llama_8b, mixture, question, questions
 
@@ -119,7 +119,7 @@ def test_every_legal_plan_of_a_small_world_is_in_the_space(name: str) -> None:
 @given(inputs())
 def test_no_plan_is_in_the_space_twice_and_all_multiply_to_the_world(given: Inputs) -> None:
     rows = _rows(Plans.join(space(given)))
-    assert len(rows) == len(set(rows))
+    assert len(rows) == len(set(rows)) == size(given)
     plans = Plans.join(space(given))
     assert (plans.tp * plans.cp * plans.pp * plans.dp == given.cluster.num_gpus).all()
     assert all((getattr(plans, name) >= 1).all() for name in ("micro_batch", "num_microbatches", "vpp"))

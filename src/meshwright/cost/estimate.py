@@ -11,13 +11,11 @@ import numpy as np
 from meshwright.arrays import FloatColumn, Floats, IntColumn
 from meshwright.cost.compute.work import Work
 from meshwright.cost.flops import model_flops_per_step
-from meshwright.cost.memory.device import Verdict, eighty_percent_usage, eighty_percent_verdict, verdict
+from meshwright.cost.footprint import Footprints
+from meshwright.cost.memory.device import Verdict, eighty_percent_usage
 from meshwright.cost.memory.stage import Components
 from meshwright.cost.unit import UnitTime
 from meshwright.layout.plan import Plan
-from meshwright.layout.plans import Plans
-from meshwright.layout.stages import Stages
-from meshwright.specs.inputs import Inputs
 
 
 class Waterfall(NamedTuple):
@@ -94,25 +92,24 @@ class Estimate:
         return next(stage.memory for stage in self.stages if stage.stage == self.worst_stage)
 
 
-@dataclass(frozen=True)
-class Estimates:
+@dataclass(frozen=True, kw_only=True)
+class Estimates(Footprints):
     """What many plans cost; columns of shape (n,) per plan and (r,) per stage."""
 
-    inputs: Inputs
-    plans: Plans
-    stages: Stages
-    """With the layers of multi-token prediction."""
     time: Waterfall
     compute: Work
     """Seconds of compute on the slowest stage by kind, shape (n,); they add up to `compute_s`."""
     slowest: IntColumn
     """Row of the stage with the most work, shape (n,)."""
-    stage_time: UnitTime
-    """Seconds of one micro-batch on each stage, shape (r,)."""
-    memory: Components
-    """Bytes of each stage, shape (r,)."""
-    worst: IntColumn
-    """Row of the stage with the most memory, shape (n,)."""
+    works: UnitTime
+    """Seconds of one micro-batch on each kind of stage there is, shape (w,)."""
+    work: IntColumn
+    """The row of `works` of each stage, shape (r,)."""
+
+    @cached_property
+    def stage_time(self) -> UnitTime:
+        """Seconds of one micro-batch on each stage, shape (r,)."""
+        return self.works.rows(self.work)
 
     @cached_property
     def step_time_s(self) -> FloatColumn:
@@ -130,21 +127,6 @@ class Estimates:
         peak = self.inputs.peak_flops * self.inputs.cluster.num_gpus
         share: FloatColumn = np.asarray(model_flops_per_step(self.inputs) / self.step_time_s / peak)
         return share
-
-    @cached_property
-    def verdict(self) -> IntColumn:
-        """Codes of `Verdict` for the worst stage, shape (n,)."""
-        worst = self.memory.rows(self.worst)
-        return verdict(worst.allocated, worst.communicators, self.inputs)
-
-    @cached_property
-    def eighty_percent_verdict(self) -> IntColumn:
-        """Codes of `Verdict` by the 80 % rule, for the worst stage, shape (n,)."""
-        worst = self.memory.rows(self.worst)
-        return np.asarray(eighty_percent_verdict(worst.states + worst.activations, self.inputs))
-
-    def __len__(self) -> int:
-        return len(self.plans)
 
     def __getitem__(self, row: int) -> Estimate:
         """One plan's estimate, with the stages that were kept."""
@@ -165,7 +147,7 @@ class Estimates:
         )
 
     def _stage(self, index: int) -> StageEstimate:
-        stages, memory = self.stages, self.memory.rows(index)
+        stages, memory, time = self.stages, self.memory.rows(index), self.works.rows(self.work[index])
         predicted = self.inputs.mtp_layers * int(stages.head[index])
         return StageEstimate(
             stage=int(stages.stage[index]),
@@ -174,7 +156,7 @@ class Estimates:
             embedding=bool(stages.embedding[index]),
             head=bool(stages.head[index]),
             live_micro_batches=int(stages.live_micro_batches[index]),
-            forward_s=float(self.stage_time.forward_total[index]),
-            backward_s=float(self.stage_time.backward_total[index]),
+            forward_s=float(time.forward_total),
+            backward_s=float(time.backward_total),
             memory=Components(*(float(part) for part in memory)),
         )

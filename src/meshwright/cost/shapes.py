@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
-from meshwright.distinct import on_distinct
+from meshwright.arrays import IntColumn
+from meshwright.distinct import distinct_rows, gathered
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout, Plans
 
 Answer = TypeVar("Answer", bound=tuple[Any, ...])
+
+
+class Shapes(NamedTuple):
+    """The distinct combinations of some fields that many plans have."""
+
+    plans: Plans
+    """One of each, all other fields at their defaults, shape (k,)."""
+    of_plan: IntColumn
+    """For every plan the row of its own, shape (n,)."""
+
+
+def distinct_shapes(plans: Plans, fields: Iterable[str]) -> Shapes:
+    """The distinct combinations of the given fields of plans. fields: their names."""
+    names = tuple(fields)
+    columns, index = distinct_rows(*(getattr(plans, name) for name in names))
+    distinct = Plans.filled(**dict(zip(names, columns, strict=True)))
+    return Shapes(replace(distinct, chunkings=plans.chunkings), index)
 
 
 def on_shapes(function: Callable[[Layout], Answer], plan: Layout, *fields: str) -> Answer:
@@ -20,7 +39,5 @@ def on_shapes(function: Callable[[Layout], Answer], plan: Layout, *fields: str) 
     """
     if isinstance(plan, Plan):
         return function(plan)
-    return on_distinct(
-        lambda *columns: function(Plans.filled(**dict(zip(fields, columns, strict=True)))),
-        *(getattr(plan, field) for field in fields),
-    )
+    shapes = distinct_shapes(plan, fields)
+    return gathered(function(shapes.plans), shapes.of_plan)

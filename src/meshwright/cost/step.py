@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost import schedules
-from meshwright.cost.comms.data import exposed_data_time, tied_embedding_time
+from meshwright.cost.comms.data import (
+    DataExchange,
+    data_exchange,
+    earlier_reductions,
+    exposed_data_time,
+    tied_embedding_time,
+)
 from meshwright.cost.comms.pipeline import exposed_pipeline_time
 from meshwright.cost.comms.sharded import (
     exposed_sharded_time,
@@ -20,12 +26,39 @@ from meshwright.cost.comms.sharded import (
 )
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
-from meshwright.cost.memory.stage import StageParameters, stage_memory, stage_parameters
-from meshwright.cost.unit import Units, UnitTime, unit_costs
+from meshwright.cost.footprint import Footprints, first_largest, footprints_of
+from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
+from meshwright.cost.memory.stage import Components, stage_memory, stage_parameters
+from meshwright.cost.memory.waiting import waiting_share
+from meshwright.cost.pipelines import Pipelines
+from meshwright.cost.tree import combined
+from meshwright.cost.unit import Units, UnitTime, micro_batch_shapes, unit_times
+from meshwright.distinct import distinct_rows, gathered, on_distinct
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import Stages, split_stages
+from meshwright.layout.stages import Stages, filling
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind
+
+
+class _Updates(NamedTuple):
+    """What a pipeline does once a step."""
+
+    exchange: DataExchange
+    """Of each of its stages, shape (q,)."""
+    optimizer: FloatColumn
+    """Seconds on its slowest stage, shape (p,)."""
+    tied: FloatColumn
+    """Seconds of summing tied embeddings, shape (p,)."""
+
+
+class _Works(NamedTuple):
+    """Seconds of one micro-batch on the stages of plans."""
+
+    each: UnitTime
+    """Of every pair of a micro-batch's shape and a stage's layers and ends that there is, shape (w,)."""
+    row: IntColumn
+    """The pair of every stage, shape (r,)."""
 
 
 def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = False) -> Estimates:
@@ -33,25 +66,18 @@ def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = Fals
 
     keep_all_stages: False leaves out stages that another one exceeds in everything; the answers are the same.
     """
-    stages = split_stages(inputs, plans, schedules.kept_chunks, keep_all=keep_all_stages)
-    stages = _with_prediction(stages, inputs)
-    units = unit_costs(plans, inputs)
-    stage_time = _stage_time(stages, units)
-    parameters = stage_parameters(plans, stages, units, inputs)
-    memory = stage_memory(plans, stages, units, parameters, inputs)
-    slowest = _first_largest(stage_time.total, stages)
-    time = _waterfall(plans, stages, units, stage_time, slowest, parameters, inputs)
-    work = stage_time.rows(slowest)
+    held = footprints_of(plans, inputs, keep_all_stages=keep_all_stages)
+    units = unit_times(held.shapes.plans, inputs)
+    works = _works(held, units)
+    slowest = first_largest(works.each.total[works.row], held.stages)
+    work = works.each.rows(works.row[slowest])
     return Estimates(
-        inputs=inputs,
-        plans=plans,
-        stages=stages,
-        time=time,
+        **vars(held),
+        time=_waterfall(held, units, works, work),
         compute=work.forward.plus(work.backward).scaled(plans.num_microbatches),
         slowest=slowest,
-        stage_time=stage_time,
-        memory=memory,
-        worst=_first_largest(memory.device, stages),
+        works=works.each,
+        work=works.row,
     )
 
 
@@ -61,116 +87,139 @@ def estimate_each(plans: Iterable[Plan], inputs: Inputs) -> tuple[Estimate, ...]
     return tuple(estimates[row] for row in range(len(estimates)))
 
 
-def _with_prediction(stages: Stages, inputs: Inputs) -> Stages:
-    """The stages with the layers of multi-token prediction on those of the head, in their last chunk.
+def stage_costs(plan: Plan, stages: Stages, inputs: Inputs) -> tuple[FloatColumn, Components]:
+    """Seconds of one micro-batch and bytes by component of stages that one plan could have, shape (r,).
 
-    A last chunk works backward as soon as it has worked forward: it keeps one micro-batch.
-    Source: Megatron-LM, multi_token_prediction.py, get_mtp_num_layers_to_build.
+    stages: of that plan alone, as many for each pipeline rank as there are splits to compare.
     """
-    added = np.zeros_like(stages.layers)
-    added[:, inputs.model.layer_pattern[-1]] = inputs.mtp_layers * stages.head
-    return replace(stages, layers=stages.layers + added, live_layers=stages.live_layers + added)
+    plans = Plans.of([plan])
+    shapes, rows = micro_batch_shapes(plans, inputs), np.arange(len(stages.plan))
+    pipelines = Pipelines(filling(plans), stages, np.zeros(1, dtype=np.int64), rows)
+    memory = stage_memory(stages, pipelines, shapes, inputs)
+    held = Footprints(
+        inputs=inputs,
+        plans=plans,
+        stages=stages,
+        pipelines=pipelines,
+        shapes=shapes,
+        memory=memory,
+        worst=first_largest(memory.device, stages),
+    )
+    works = _works(held, unit_times(shapes.plans, inputs))
+    return works.each.total[works.row], memory
 
 
-def _stage_time(stages: Stages, units: Units) -> UnitTime:
-    time = units.embedding.rows(stages.plan).scaled(stages.embedding)
-    time = time.plus(units.head.rows(stages.plan).scaled(stages.head))
-    for kind, layer in enumerate(units.layers):
-        time = time.plus(layer.rows(stages.plan).scaled(stages.layers[:, kind]))
-    return time.scaled(1 / stages.copies)
+def _works(held: Footprints, units: Units) -> _Works:
+    stages = held.pipelines.stages
+    ends = stages.embedding * 1, stages.head * 1, stages.copies
+    (*counts, embedding, head, copies), kind = distinct_rows(*stages.layers.T, *ends)
+    (shape, kind), row = distinct_rows(held.shapes.of_plan[held.stages.plan], kind[held.pipelines.of_stage])
+    time = units.embedding.rows(shape).scaled(embedding[kind])
+    time = time.plus(units.head.rows(shape).scaled(head[kind]))
+    for count, layer in zip(counts, units.layers, strict=True):
+        time = time.plus(layer.rows(shape).scaled(count[kind]))
+    return _Works(time.scaled(1 / copies[kind]), row)
 
 
-def _pipeline(plans: Plans, units: Units, slowest: UnitTime, inputs: Inputs) -> schedules.Pipeline:
+def _pipeline(held: Footprints, units: Units, slowest: UnitTime) -> schedules.Pipeline:
     """What the idle time of every plan's schedule depends on."""
-    whole = units.embedding.plus(units.head)
-    saved = waiting = 0.0
-    for layers, layer, memory, late in zip(
-        inputs.layers_per_kind, units.layers, units.layer_memory, units.waiting, strict=True
-    ):
-        whole = whole.plus(layer.scaled(layers))
-        saved, waiting = saved + layers * memory.saved, waiting + layers * late
+    inputs, plans, shape = held.inputs, held.plans, held.shapes.of_plan
+    whole = units.embedding.plus(units.head).passes
+    for layers, layer in zip(inputs.layers_per_kind, units.layers, strict=True):
+        whole = combined(lambda part, more, count=layers: part + count * more, whole, layer.passes)
+    waiting = waiting_share(held.shapes.plans, inputs)[shape] if inputs.runtime.limits_waiting_bytes else 1.0
     return schedules.Pipeline(
         slowest=slowest.passes,
-        whole=whole.passes,
+        whole=combined(lambda part: part[shape], whole),
         stages=plans.pp,
         chunks=plans.vpp,
         micro_batches=plans.num_microbatches,
-        waiting=np.minimum(waiting / saved, 1.0) if inputs.runtime.limits_waiting_bytes else 1.0,
+        waiting=waiting,
         overlaps_steps=inputs.runtime.overlaps_steps,
     )
 
 
-def _waterfall(
-    plans: Plans,
-    stages: Stages,
-    units: Units,
-    stage_time: UnitTime,
-    slowest: IntColumn,
-    parameters: StageParameters,
-    inputs: Inputs,
-) -> Waterfall:
-    """Step time seen from the slowest stage: m micro-batches of it, what the others add, and what comes once a step."""
-    work, count = stage_time.rows(slowest), plans.num_microbatches
-    pipeline = _pipeline(plans, units, work, inputs)
-    rows = plans.take(stages.plan)
-    updates = np.maximum.reduceat(optimizer_time(rows, inputs, parameters.dense, parameters.experts), stages.start)
-    exchanged = _exchanged(plans, stages, units, stage_time, parameters, inputs)
+def _waterfall(held: Footprints, units: Units, works: _Works, work: UnitTime) -> Waterfall:
+    """Step time seen from the slowest stage: m micro-batches of its work, what the others add, and what comes once."""
+    inputs, plans, pipeline = held.inputs, held.plans, held.pipelines.of_plan
+    count, updates = plans.num_microbatches, _updates(held.pipelines, inputs)
+    idle = schedules.bubble_time(plans.schedule, _pipeline(held, units, work))
+    exposed = np.maximum.reduceat(_exchanged(held, units, works, updates.exchange), held.stages.start)
     return Waterfall(
         compute_s=count * (work.forward.total + work.backward.total),
         exposed_tp_s=count * (work.exposed_forward.tensor + work.exposed_backward.tensor),
         exposed_cp_s=count * (work.exposed_forward.context + work.exposed_backward.context),
         exposed_ep_s=count * (work.exposed_forward.expert + work.exposed_backward.expert),
         exposed_pp_s=exposed_pipeline_time(plans, inputs, work.total),
-        exposed_dp_s=exchanged,
-        bubble_s=np.where(plans.pp > 1, schedules.bubble_time(plans.schedule, pipeline), 0.0),
-        optimizer_s=updates,
+        exposed_dp_s=exposed + updates.tied[pipeline],
+        bubble_s=np.where(plans.pp > 1, idle, 0.0),
+        optimizer_s=updates.optimizer[pipeline],
         host_s=count * work.host + inputs.runtime.host_s_per_step,
     )
 
 
-def _exchanged(
-    plans: Plans, stages: Stages, units: Units, stage_time: UnitTime, parameters: StageParameters, inputs: Inputs
-) -> FloatColumn:
-    """Exposed seconds per step of what data parallelism exchanges, on the stage where it is most."""
-    forward = stage_time.forward_total + stage_time.host_forward
-    backward = stage_time.backward_total + stage_time.host_backward
-    gathered = gathers_weights(plans, inputs)[stages.plan]
-    exchanged: FloatColumn = np.zeros(len(stages.plan))
-    whole = np.flatnonzero(~gathered)
+def _updates(pipelines: Pipelines, inputs: Inputs) -> _Updates:
+    plans, stages = pipelines.plans, pipelines.stages
+    rows, parameters = plans.take(stages.plan), stage_parameters(plans, stages, inputs)
+    return _Updates(
+        data_exchange(rows, inputs, parameters.dense, stages.stage, parameters.experts, parameters.ends),
+        np.maximum.reduceat(optimizer_time(rows, inputs, parameters.dense, parameters.experts), stages.start),
+        tied_embedding_time(plans, inputs),
+    )
+
+
+def _exchanged(held: Footprints, units: Units, works: _Works, exchange: DataExchange) -> FloatColumn:
+    """Exposed seconds per step of what data parallelism exchanges, of every stage, shape (r,)."""
+    plan, time = held.stages.plan, works.each
+    sharded = gathers_weights(held.plans, held.inputs)[plan]
+    exposed: FloatColumn = np.zeros(len(plan))
+    whole = np.flatnonzero(~sharded)
     if len(whole):
-        rows, dense, experts = plans.take(stages.plan[whole]), parameters.dense[whole], parameters.experts[whole]
-        passes, ends = (forward[whole], backward[whole]), parameters.ends[whole]
-        exchanged[whole] = exposed_data_time(rows, inputs, dense, *passes, stages.stage[whole], experts, ends)
-    if len(whole) < len(gathered):
-        exchanged[gathered] = _sharded(plans, stages, units, parameters, inputs, np.flatnonzero(gathered))
-    worst: FloatColumn = np.maximum.reduceat(exchanged, stages.start) + tied_embedding_time(plans, inputs)
-    return worst
-
-
-def _sharded(
-    plans: Plans, stages: Stages, units: Units, parameters: StageParameters, inputs: Inputs, chosen: IntColumn
-) -> FloatColumn:
-    """Exposed seconds per step of the chosen stages: layers beside their passes, the ends before and after them."""
-    runtime, plan = inputs.runtime, stages.plan[chosen]
-    rows, ends = plans.take(plan), parameters.ends[chosen]
-    gather, scatter = sharded_exchange_time(rows, inputs, ends, ends=ends)
-    times = gathers_per_step(rows, inputs)
-    again = 0.0 if runtime.keeps_ends_gathered else times.backward * gather
-    exposed: FloatColumn = times.forward * gather + again + times.scatters * scatter
-    exposed = exposed + gather_copies_time(rows, inputs, ends, 1.0 * runtime.keeps_ends_gathered)
-    kept = runtime.keeps_last_layer_gathered * rows.pp / inputs.model.num_layers
-    for kind, unit in enumerate(units.layers):
-        time = unit.rows(plan)
-        passes = time.forward_total + time.host_forward, time.backward_total + time.host_backward
-        count, experts = units.layer_parameters[kind][plan], units.expert_parameters[kind][plan]
-        layer = exposed_sharded_time(rows, inputs, count, *passes, kept, experts)
-        exposed = exposed + stages.layers[chosen, kind] * layer
+        forward, backward = time.forward_total + time.host_forward, time.backward_total + time.host_backward
+        row, reductions = works.row[whole], earlier_reductions(held.plans)[plan[whole]]
+        each = gathered(exchange, held.pipelines.of_stage[whole])
+        exposed[whole] = exposed_data_time(each, held.inputs, forward[row], backward[row], reductions)
+    if len(whole) < len(plan):
+        exposed[sharded] = _sharded(held, units, np.flatnonzero(sharded))
     return exposed
 
 
-def _first_largest(values: FloatColumn, stages: Stages) -> IntColumn:
-    """For every plan, the first of its rows that holds the largest value."""
-    largest = np.maximum.reduceat(values, stages.start)
-    candidates = np.where(values == largest[stages.plan], np.arange(len(values)), len(values))
-    rows: IntColumn = np.minimum.reduceat(candidates, stages.start)
-    return rows
+def _sharded(held: Footprints, units: Units, chosen: IntColumn) -> FloatColumn:
+    """Exposed seconds per step of the chosen stages: layers beside their passes, the ends before and after them."""
+    inputs, plan = held.inputs, held.stages.plan[chosen]
+    rows = held.plans.take(plan)
+    exposed = _exposed_ends(held, rows, held.pipelines.of_stage[chosen])
+    for index, (kind, unit) in enumerate(zip(inputs.model.layer_kinds, units.layers, strict=True)):
+        exposed = exposed + held.stages.layers[chosen, index] * _exposed_layer(held, rows, plan, kind, unit)
+    return exposed
+
+
+def _exposed_ends(held: Footprints, rows: Plans, stage: IntColumn) -> FloatColumn:
+    """Of embedding, final norm and head; stage: the row of every stage among those of the pipelines."""
+    inputs, keeps = held.inputs, held.inputs.runtime.keeps_ends_gathered
+    pipelines, stages, *_ = held.pipelines
+    ends = stage_parameters(pipelines, stages, inputs).ends
+    exchange = on_distinct(
+        lambda some: sharded_exchange_time(pipelines.take(stages.plan[some]), inputs, ends[some], ends=ends[some]),
+        stage,
+    )
+    times = gathers_per_step(rows, inputs)
+    again = 0.0 if keeps else times.backward * exchange.gathered
+    exposed = times.forward * exchange.gathered + again + times.scatters * exchange.scattered
+    whole: FloatColumn = exposed + gather_copies_time(rows, inputs, ends[stage], 1.0 * keeps)
+    return whole
+
+
+def _exposed_layer(held: Footprints, rows: Plans, plan: IntColumn, kind: LayerKind, unit: UnitTime) -> FloatColumn:
+    """Of one layer of a kind; plan: of every row."""
+    inputs, pipelines, shape = held.inputs, held.pipelines.plans, held.shapes.of_plan[plan]
+    dense, experts = layer_parameters(pipelines, inputs, kind), expert_parameters(pipelines, inputs, kind)
+    pipeline = held.pipelines.of_plan[plan]
+    exchange = on_distinct(
+        lambda some: sharded_exchange_time(pipelines.take(some), inputs, dense[some], experts[some]), pipeline
+    )
+    forward, backward = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
+    kept = inputs.runtime.keeps_last_layer_gathered * rows.pp / inputs.model.num_layers
+    passes = forward[shape], backward[shape]
+    exposed: FloatColumn = exposed_sharded_time(rows, inputs, exchange, (dense + experts)[pipeline], *passes, kept)
+    return exposed

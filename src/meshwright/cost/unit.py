@@ -1,4 +1,4 @@
-"""Unit costs: what one layer, the embedding and the head cost for one micro-batch; priced once per distinct shape."""
+"""Unit times: what one layer, the embedding and the head take for one micro-batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, IntColumn, Ints, Numbers
+from meshwright.arrays import Floats, IntColumn, Numbers
 from meshwright.cost.comms.context import context_time
 from meshwright.cost.comms.experts import exposed_exchange_time
 from meshwright.cost.comms.prediction import prediction_tensor_time
@@ -16,13 +16,9 @@ from meshwright.cost.compute.ends import EndTime, embedding_time, head_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.prediction import prediction_time
 from meshwright.cost.compute.work import Work
-from meshwright.cost.memory.activations import LayerMemory, layer_memory
-from meshwright.cost.memory.ends import head_memory, token_bytes
-from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
-from meshwright.cost.memory.waiting import waiting_bytes
 from meshwright.cost.schedules.pipeline import Passes
+from meshwright.cost.shapes import Shapes, distinct_shapes
 from meshwright.cost.tree import combined
-from meshwright.distinct import on_distinct
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
@@ -93,60 +89,39 @@ class UnitTime(NamedTuple):
         return combined(operator.add, self, other)
 
     def rows(self, index: IntColumn) -> UnitTime:
-        """The chosen rows of every column."""
-        return combined(lambda part: part[index], self)
+        """The chosen rows of every column; a scalar stands for all rows."""
+        return combined(lambda part: part[index] if np.ndim(part) else part, self)
 
 
 class Units(NamedTuple):
-    """Unit costs of every piece of the model."""
+    """The times of every piece of the model."""
 
     layers: tuple[UnitTime, ...]
     """Per layer kind."""
     embedding: UnitTime
     head: UnitTime
     """With those of multi-token prediction, and what it computes ahead of its transformer layers."""
-    layer_parameters: tuple[Ints, ...]
-    """Per layer kind, on one rank, without routed experts."""
-    expert_parameters: tuple[Ints, ...]
-    """Per layer kind, on one rank: of routed experts."""
-    layer_memory: tuple[LayerMemory, ...]
-    """Per layer kind, bytes."""
-    waiting: tuple[Floats, ...]
-    """Per layer kind, bytes that it keeps until its weight gradients are computed."""
-    head_memory: LayerMemory
-    token_bytes: Floats
 
 
-def unit_costs(plans: Plans, inputs: Inputs) -> Units:
-    """The unit costs of every plan, evaluated once per distinct shape: the columns of `SHAPE`, and the axes that the
-    rank order numbers before tp.
+def micro_batch_shapes(plans: Plans, inputs: Inputs) -> Shapes:
+    """The distinct shapes of one micro-batch: the columns of `SHAPE`, and the axes that the rank order numbers before
+    tp.
     """
     order = inputs.runtime.rank_order
-    names = dict.fromkeys((*SHAPE, *order[: order.index("tp")]))
-
-    def price(*columns: IntColumn) -> Units:
-        return _price(Plans.filled(**dict(zip(names, columns, strict=True))), inputs)
-
-    return on_distinct(price, *(getattr(plans, name) for name in names))
+    return distinct_shapes(plans, dict.fromkeys((*SHAPE, *order[: order.index("tp")])))
 
 
-def _price(shapes: Plans, inputs: Inputs) -> Units:
-    kinds = inputs.model.layer_kinds
+def unit_times(shapes: Plans, inputs: Inputs) -> Units:
+    """The times of every piece of the model; shapes: of `micro_batch_shapes`, columns (k,)."""
     embedding, head = embedding_time(shapes, inputs), head_time(shapes, inputs)
     ending = _end(head, head_tensor_time(shapes, inputs, head))
     if inputs.mtp_layers:
         ahead = _end(prediction_time(shapes, inputs), prediction_tensor_time(shapes, inputs))
         ending = ending.plus(ahead.plus(ending).scaled(inputs.mtp_layers))
     return Units(
-        layers=tuple(_layer(shapes, inputs, kind) for kind in kinds),
+        layers=tuple(_layer(shapes, inputs, kind) for kind in inputs.model.layer_kinds),
         embedding=_end(embedding, embedding_tensor_time(shapes, inputs)),
         head=ending,
-        layer_parameters=tuple(layer_parameters(shapes, inputs, kind) for kind in kinds),
-        expert_parameters=tuple(expert_parameters(shapes, inputs, kind) for kind in kinds),
-        layer_memory=tuple(layer_memory(shapes, inputs, kind) for kind in kinds),
-        waiting=tuple(waiting_bytes(shapes, inputs, kind) for kind in kinds),
-        head_memory=head_memory(shapes, inputs),
-        token_bytes=token_bytes(shapes, inputs),
     )
 
 

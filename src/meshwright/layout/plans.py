@@ -59,8 +59,8 @@ class Plans:
         """The given columns, every other field at its default."""
         rows = len(next(iter(columns.values())))
         defaults = {field.name: field.default for field in fields(Plan)} | {"chunk_layers": 0}
-        given = {name: columns.get(name, np.full(rows, defaults[name], dtype=np.int64)) for name in COLUMNS}
-        return cls(**given)  # type: ignore[arg-type]
+        missing = {name: np.full(rows, defaults[name], dtype=np.int64) for name in COLUMNS if name not in columns}
+        return cls(**columns, **missing)  # type: ignore[arg-type]
 
     @classmethod
     def join(cls, parts: Iterable[Plans]) -> Self:
@@ -113,6 +113,19 @@ def of_chunks(plan: Layout, count: Callable[[tuple[int, ...]], int]) -> Ints:
 def _codes(chunkings: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], int]:
     """A code for each that differs, in their order."""
     return {sizes: code for code, sizes in enumerate(dict.fromkeys(chunkings))}
+
+
+def regrouped(tables: Iterable[Plans], size: int) -> Iterator[Plans]:
+    """The rows of all tables, in their order, in tables of `size` rows, the last one of fewer."""
+    held: list[Plans] = []
+    for table in tables:
+        held.append(table)
+        if sum(map(len, held)) >= size:
+            *full, rest = Plans.join(held).chunks(size)
+            yield from full
+            held = [rest]
+    if held:
+        yield Plans.join(held)
 
 
 COLUMNS = tuple(field.name for field in fields(Plan))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -45,6 +45,20 @@ class Stages:
     copies: IntColumn
     """Copies of the model over all stages, each of which sees its share of the micro-batches, shape (r,)."""
 
+    def spread(self, index: IntColumn) -> tuple[Stages, IntColumn]:
+        """The stages of many plans that have those of one of these each, and the row here that each of them is.
+
+        index: for every plan the one that it is like, shape (n,).
+        """
+        counts = np.diff(self.start, append=len(self.plan))[index]
+        start = np.cumsum(counts) - counts
+        plan = np.repeat(np.arange(len(index)), counts)
+        rows = np.arange(len(plan)) + (self.start[index] - start)[plan]
+        columns = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
+        return Stages(
+            plan=plan, start=start, **{name: column.take(rows, axis=0) for name, column in columns.items()}
+        ), rows
+
 
 def split_stages(inputs: Inputs, plans: Plans, kept_chunks: KeptChunks, *, keep_all: bool) -> Stages:
     """The stages of plans: each holds the blocks that its schedule lays out, which are as large as `splits` says.
@@ -52,16 +66,11 @@ def split_stages(inputs: Inputs, plans: Plans, kept_chunks: KeptChunks, *, keep_
     Layers of multi-token prediction are in no count here.
     kept_chunks: the schedule's counts of kept chunks. keep_all: False drops a stage that an earlier one, or one with
     more of everything, exceeds in every count; enough for the worst stage, not for a listing.
-    Beyond 4 pp micro-batches, or one group of them, more keep no more chunks alive: that is where signatures end, but
-    with GPipe.
     Source of the order: Megatron-LM, transformer_block.py, get_num_layers_to_build.
     """
-    group = np.where(one_of(plans.schedule, INTERLEAVES), microbatch_group(plans), 1)
-    most = np.where(plans.schedule > Schedule.INTERLEAVED, 4 * plans.pp, np.maximum(2 * plans.pp, group))
-    most = np.where(plans.schedule == Schedule.GPIPE, plans.num_microbatches, most)
-    enough = np.minimum(plans.num_microbatches, most)
+    filled = filling(plans)
     split = [getattr(plans, name) for name in Pipeline._fields]
-    signatures, index = distinct_rows(*split, plans.schedule, enough, np.minimum(group, enough))
+    signatures, index = distinct_rows(*split, plans.schedule, filled.num_microbatches, filled.microbatch_group)
     tables = [
         _signature(inputs, _pipeline(row[:-3], plans.chunkings), row[-3:], kept_chunks, keep_all)
         for row in ([int(value) for value in signature] for signature in zip(*signatures, strict=True))
@@ -69,11 +78,20 @@ def split_stages(inputs: Inputs, plans: Plans, kept_chunks: KeptChunks, *, keep_
     tables = tables or [_signature(inputs, Pipeline(1, 1), [0, 1, 1], kept_chunks, keep_all)]
     heights = np.array([len(table["stage"]) for table in tables])
     joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
-    offsets, counts = np.cumsum(heights) - heights, heights[index]
-    start = np.cumsum(counts) - counts
-    plan = np.repeat(np.arange(len(plans)), counts)
-    rows = np.arange(len(plan)) - start[plan] + offsets[index][plan]
-    return Stages(plan=plan, start=start, **{name: column[rows] for name, column in joined.items()})
+    each = Stages(plan=np.repeat(np.arange(len(tables)), heights), start=np.cumsum(heights) - heights, **joined)
+    return each.spread(index)[0]
+
+
+def filling(plans: Plans) -> Plans:
+    """The plans with as many micro-batches, in as large groups, as tell how full their pipelines get: beyond 2 pp
+    micro-batches, or one group of them, 1F1B and its interleaved form keep no more chunks alive; the others beyond
+    4 pp, but GPipe, which keeps all.
+    """
+    group = np.where(one_of(plans.schedule, INTERLEAVES), microbatch_group(plans), 1)
+    most = np.where(plans.schedule > Schedule.INTERLEAVED, 4 * plans.pp, np.maximum(2 * plans.pp, group))
+    most = np.where(plans.schedule == Schedule.GPIPE, plans.num_microbatches, most)
+    enough = np.minimum(plans.num_microbatches, np.maximum(most, group))
+    return replace(plans, num_microbatches=enough, microbatch_group=np.minimum(group, enough))
 
 
 def _pipeline(row: list[int], chunkings: tuple[tuple[int, ...], ...]) -> Pipeline:
@@ -99,8 +117,9 @@ def _signature(
     model, stages, chunks = inputs.model, pipeline.pp, pipeline.vpp
     schedule, micro_batches, group = turns
     stage = np.arange(stages)
-    kinds = np.eye(len(model.layer_kinds), dtype=np.int64)[list(model.layer_pattern)]
-    kinds = np.pad(kinds, ((1, 0), (0, 0))).cumsum(axis=0)
+    kinds = np.zeros((1 + model.num_layers, len(model.layer_kinds)), dtype=np.int64)
+    kinds[1 + np.arange(model.num_layers), list(model.layer_pattern)] = 1
+    kinds = kinds.cumsum(axis=0)
     ends = np.cumsum(layers_of_chunks(model, inputs.runtime.stage_split, pipeline, inputs.mtp_layers))
     held = blocks(schedule, stages, chunks)
     per_chunk = np.diff(kinds[ends], axis=0, prepend=0)[held]
@@ -123,9 +142,7 @@ def _signature(
 
 def _undominated(table: dict[str, IntColumn | BoolColumn]) -> IntColumn:
     """Rows that no other row exceeds or equals in every count; of equal rows the earliest stays."""
-    counts = np.column_stack([column for name, column in table.items() if name != "stage"])
-    kept: list[int] = []
-    for row in range(len(counts)):
-        if not any((counts[other] >= counts[row]).all() for other in kept):
-            kept.append(row)
-    return np.array(kept)
+    counts: IntColumn = np.column_stack([column for name, column in table.items() if name != "stage"])
+    as_much = (counts[:, None] >= counts).all(axis=2)
+    earlier = np.tri(len(counts), k=-1, dtype=bool).T
+    return np.flatnonzero(~(as_much & (~as_much.T | earlier)).any(axis=0))

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from meshwright.arrays import BoolColumn, FloatColumn
 from meshwright.cost.estimate import Estimate
+from meshwright.cost.footprint import footprints_of
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality import check
 from meshwright.layout.plans import Plans
@@ -109,7 +110,7 @@ def _as_safe_as_the_best(chunk: Plans, answer: Found) -> Plans:
     legal = chunk.take(check(chunk, answer.inputs).legal)
     if not len(legal):
         return legal
-    return legal.take(estimate_plans(legal, answer.inputs).verdict == answer.best[0].verdict)
+    return legal.take(footprints_of(legal, answer.inputs).verdict == answer.best[0].verdict)
 
 
 def _members(plans: Plans, family: Family) -> BoolColumn:

@@ -8,18 +8,25 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshwright.cost.estimate import Estimate
+from meshwright.arrays import IntColumn
+from meshwright.cost.estimate import Estimate, Estimates
+from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.device import Verdict
-from meshwright.cost.step import estimate_each, estimate_plans
+from meshwright.cost.step import estimate_plans
+from meshwright.distinct import distinct_rows
 from meshwright.errors import IllegalPlan
 from meshwright.layout.legality import check, faults
-from meshwright.layout.plan import Plan
-from meshwright.layout.plans import Plans
+from meshwright.layout.plans import Plans, regrouped
 from meshwright.search.rank import order
-from meshwright.search.space import space
+from meshwright.search.resolve import best_split
+from meshwright.search.space import size, space
 from meshwright.specs.inputs import Inputs
 
-CHUNK = 1 << 15
+CHUNK = 1 << 16
+RESOLVED = 8
+"""Plans whose stages are chosen by cost, of the best."""
+LEAST_GAIN = 0.005
+"""Of the step time, for which numbers of layers are worth spelling out."""
 Progress = Callable[[int, int], None]
 """Told after every chunk: (plans considered so far, plans in the space)."""
 
@@ -50,16 +57,13 @@ class Found:
 
 @dataclass
 class _Tally:
-    """Counts, and the candidates of every chunk."""
+    """Counts, and the plan of every chunk that holds the least."""
 
     considered: int = 0
     legal: int = 0
     fitting: int = 0
     refused: dict[str, int] = field(default_factory=dict)
-    best: list[Plan] = field(default_factory=list)
-    splits: list[Plan] = field(default_factory=list)
-    at_risk: list[Plan] = field(default_factory=list)
-    leanest: list[Plan] = field(default_factory=list)
+    leanest: list[Plans] = field(default_factory=list)
 
 
 def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Found:
@@ -69,77 +73,87 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Foun
     runtime refuses every plan.
     """
     started = time.perf_counter()
-    total = sum(map(len, space(inputs)))
     tally = _Tally()
-    for chunk in chunks(inputs):
-        _evaluate(chunk, inputs, top, tally)
-        if progress:
-            progress(tally.considered, total)
+    fitting = regrouped(_fitting(inputs, tally, progress), CHUNK)
+    candidates = [_candidates(plans, inputs, top) for plans in fitting]
     if not tally.legal:
         raise _nothing_legal(tally, inputs)
-    finalists = _best(tally.best, inputs)[:top]
-    best, at_risk, leanest = (
-        estimate_each(plans, inputs)
-        for plans in (finalists, _best(tally.at_risk, inputs)[:1], _leanest(tally.leanest, inputs))
-    )
-    splits = {(plan.tp, plan.cp, plan.pp): plan for plan in reversed(_best(tally.splits, inputs))}
-    for plan in finalists[:1]:
-        del splits[plan.tp, plan.cp, plan.pp]
+    resolved = _resolved(Plans.join([*candidates, *tally.leanest]), inputs)
+    finalists = estimate_plans(Plans.join([*candidates, resolved, *tally.leanest]), inputs, keep_all_stages=True)
+    ranked, first_lean = order(finalists), sum(map(len, candidates)) + len(resolved)
+    ranked, lean = ranked[ranked < first_lean], finalists.worst_memory.device[first_lean:]
     return Found(
         inputs=inputs,
         considered=tally.considered,
         legal=tally.legal,
         fitting=tally.fitting,
         refused=tally.refused,
-        best=best,
-        other_splits=estimate_each(list(splits.values())[::-1][:top], inputs),
-        at_risk=next(iter(at_risk), None),
-        leanest=leanest[0],
+        best=tuple(finalists[row] for row in ranked[:top]),
+        other_splits=tuple(finalists[row] for row in _best_of_splits(finalists, ranked)[1 : top + 1]),
+        at_risk=next((finalists[row] for row in _fastest_at_risk(finalists, ranked)), None),
+        leanest=finalists[first_lean + int(np.argmin(lean))],
         elapsed_s=time.perf_counter() - started,
     )
 
 
 def chunks(inputs: Inputs) -> Iterator[Plans]:
-    """Every plan of the space, legal or not, in tables of about `CHUNK` rows."""
-    gathered: list[Plans] = []
-    for table in space(inputs):
-        gathered.append(table)
-        if sum(map(len, gathered)) >= CHUNK:
-            yield from Plans.join(gathered).chunks(CHUNK)
-            gathered = []
-    if gathered:
-        yield Plans.join(gathered)
+    """Every plan of the space, legal or not, in tables of `CHUNK` rows."""
+    return regrouped(space(inputs), CHUNK)
 
 
-def _evaluate(chunk: Plans, inputs: Inputs, top: int, tally: _Tally) -> None:
-    legality = check(chunk, inputs)
-    tally.considered += len(chunk)
-    for rule, count in legality.refused.items():
-        tally.refused[rule] = tally.refused.get(rule, 0) + count
-    legal = chunk.take(legality.legal)
-    if not len(legal):
-        return
-    estimates = estimate_plans(legal, inputs)
-    tally.legal += len(legal)
-    tally.fitting += int((estimates.verdict < Verdict.OUT_OF_MEMORY).sum())
+def _fitting(inputs: Inputs, tally: _Tally, progress: Progress | None) -> Iterator[Plans]:
+    """Of every chunk the legal plans that fit; the others are counted."""
+    total = size(inputs)
+    for chunk in chunks(inputs):
+        legality = check(chunk, inputs)
+        tally.considered += len(chunk)
+        for rule, count in legality.refused.items():
+            tally.refused[rule] = tally.refused.get(rule, 0) + count
+        legal = chunk.take(legality.legal)
+        if len(legal):
+            held = footprints_of(legal, inputs)
+            fits = held.verdict < Verdict.OUT_OF_MEMORY
+            tally.legal += len(legal)
+            tally.fitting += int(fits.sum())
+            tally.leanest.append(legal.take(np.argmin(held.worst_memory.device, keepdims=True)))
+            yield legal.take(fits)
+        if progress:
+            progress(tally.considered, total)
+
+
+def _candidates(fitting: Plans, inputs: Inputs, top: int) -> Plans:
+    """The plans that any part of the answer but the leanest may take."""
+    estimates = estimate_plans(fitting, inputs)
     ranked = order(estimates)
-    risky = ranked[estimates.verdict[ranked] == Verdict.AT_RISK][:1]
-    lean = np.argmin(estimates.memory.device[estimates.worst])
-    split = (legal.tp[ranked] * (legal.cp.max() + 1) + legal.cp[ranked]) * (legal.pp.max() + 1) + legal.pp[ranked]
-    first_of_split = ranked[np.sort(np.unique(split, return_index=True)[1])]
-    tally.best += [legal[row] for row in ranked[:top]]
-    tally.splits += [legal[row] for row in first_of_split]
-    tally.at_risk += [legal[row] for row in risky]
-    tally.leanest.append(legal[int(lean)])
+    chosen = np.zeros(len(fitting), dtype=bool)
+    for rows in (ranked[:top], _best_of_splits(estimates, ranked), _fastest_at_risk(estimates, ranked)):
+        chosen[rows] = True
+    return fitting.take(chosen)
 
 
-def _best(plans: list[Plan], inputs: Inputs) -> list[Plan]:
-    return [plans[row] for row in order(estimate_plans(Plans.of(plans), inputs))]
+def _resolved(candidates: Plans, inputs: Inputs) -> Plans:
+    """The first of the candidates, fitting or not, with the stages that `best_split` chooses, where these gain."""
+    estimates = estimate_plans(candidates, inputs)
+    first = np.lexsort((estimates.step_time_s, estimates.verdict))
+    rows = first[(candidates.pp[first] > 1) & (candidates.vpp[first] == 1)][:RESOLVED]
+    split = estimate_plans(Plans.of(best_split(candidates[row], inputs) for row in rows), inputs)
+    faster = split.step_time_s < (1 - LEAST_GAIN) * estimates.step_time_s[rows]
+    safer = split.verdict < estimates.verdict[rows]
+    return split.plans.take(safer | (faster & (split.verdict == estimates.verdict[rows])))
 
 
-def _leanest(plans: list[Plan], inputs: Inputs) -> list[Plan]:
-    estimates = estimate_plans(Plans.of(plans), inputs)
-    return [plans[int(np.argmin(estimates.memory.device[estimates.worst]))]]
+def _best_of_splits(estimates: Estimates, ranked: IntColumn) -> IntColumn:
+    """Of the ranked rows, the first of every (tp, cp, pp)."""
+    plans = estimates.plans.take(ranked)
+    _, split = distinct_rows(plans.tp, plans.cp, plans.pp)
+    best: IntColumn = ranked[np.sort(np.unique(split, return_index=True)[1])]
+    return best
+
+
+def _fastest_at_risk(estimates: Estimates, ranked: IntColumn) -> IntColumn:
+    """Of the ranked rows, the first that is at risk of running out of memory, where there is one."""
+    risky: IntColumn = ranked[estimates.verdict[ranked] == Verdict.AT_RISK]
+    return risky[:1]
 
 
 def _nothing_legal(tally: _Tally, inputs: Inputs) -> IllegalPlan:

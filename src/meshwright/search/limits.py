@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 from meshwright.cost.estimate import Estimate
+from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.device import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.errors import InvalidInput
@@ -127,11 +128,10 @@ def largest_micro_batch(inputs: Inputs) -> Limit | None:
         legal = plans.take(check(plans, inputs).legal)
         if not len(legal):
             continue
-        estimates = estimate_plans(legal, inputs)
-        ranked = order(estimates)
-        safe = ranked[estimates.verdict[ranked] == Verdict.SAFE]
+        safe = legal.take(footprints_of(legal, inputs).verdict == Verdict.SAFE)
         if len(safe):
-            largest.append(legal[int(safe[legal.micro_batch[safe].argmax()])])
+            ranked = order(estimate_plans(safe, inputs))
+            largest.append(safe[int(ranked[safe.micro_batch[ranked].argmax()])])
     found = estimate_each(largest, inputs) if largest else ()
     best = max(found, key=lambda estimate: (estimate.plan.micro_batch, -estimate.step_time_s), default=None)
     return Limit(inputs, best) if best else None

@@ -28,7 +28,7 @@ PART_NAMES = {
 
 def order(estimates: Estimates) -> IntColumn:
     """Rows of the plans that fit, best first: safe ones before those at risk, then the fastest, then the leanest."""
-    leanness = estimates.memory.device[estimates.worst]
+    leanness = estimates.worst_memory.device
     pace = np.round(estimates.step_time_s / estimates.step_time_s.min(initial=np.inf), TIE_DIGITS)
     ranked: IntColumn = np.lexsort((leanness, pace, estimates.verdict))
     return ranked[estimates.verdict[ranked] < Verdict.OUT_OF_MEMORY]

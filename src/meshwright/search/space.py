@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, IntColumn
+from meshwright.arrays import IntColumn
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.placement import INTERLEAVES, V_SHAPED, one_of, splits_backward
@@ -55,8 +55,15 @@ def space(inputs: Inputs) -> Iterator[Plans]:
     level of links does; its recompute kinds, selective with each of `module_sets`; ep: the common divisors of the
     experts and the ranks that hold one pipeline stage, with etp 1 or tp. One table per split.
     """
+    recompute = _recomputations(inputs)
     for split in _splits(inputs):
-        yield _around(split, inputs)
+        yield _around(split, recompute, inputs)
+
+
+def size(inputs: Inputs) -> int:
+    """How many plans the space holds."""
+    recompute = _recomputations(inputs)
+    return sum(math.prod(len(choice) for choice in _choices(split, recompute, inputs)) for split in _splits(inputs))
 
 
 def _splits(inputs: Inputs) -> Iterator[_Split]:
@@ -91,30 +98,29 @@ def _ends(pp: int, inputs: Inputs) -> list[tuple[int, int]]:
     return list(dict.fromkeys([*alone, *even]))
 
 
-def _around(split: _Split, inputs: Inputs) -> Plans:
-    batch = inputs.job.global_batch
-    recompute = _recomputations(inputs)
-    sequence_parallel = _sequence_parallel(split, inputs)
-    turns = _turns(split, inputs)
-    sharding, exchanges, grids = _sharding(split, inputs), _exchanges(split, inputs), _expert_grids(split, inputs)
-    choices = (
-        range(len(turns)),
+def _choices(
+    split: _Split, recompute: list[tuple[int, int]], inputs: Inputs
+) -> list[Sequence[int] | Sequence[tuple[int, int]]]:
+    """What can be chosen beside one split, field by field or pair by pair."""
+    return [
+        _turns(split, inputs),
         _micro_batches(split, inputs),
-        range(len(sharding)),
-        exchanges,
-        range(len(recompute)),
-        sequence_parallel,
-        range(len(grids)),
-    )
-    grid = np.meshgrid(*choices, indexing="ij")
-    turn, micro_batch, shards, exchange, again, sp, experts = (np.ravel(axis).astype(np.int64) for axis in grid)
-    vpp, schedule = np.array(turns)[turn].T
-    zero, dp_replicate = np.array(sharding)[shards].T
-    ep, etp = np.array(grids)[experts].T
-    kind, modules = np.array(recompute)[again].T
-    num_microbatches = np.maximum(batch // (split.dp * micro_batch), 1)
-    plans = Plans.filled(
-        **{name: np.full(len(vpp), value) for name, value in split._asdict().items()},
+        _sharding(split, inputs),
+        _exchanges(split, inputs),
+        recompute,
+        _sequence_parallel(split, inputs),
+        _expert_grids(split, inputs),
+    ]
+
+
+def _around(split: _Split, recompute: list[tuple[int, int]], inputs: Inputs) -> Plans:
+    choices = _choices(split, recompute, inputs)
+    rows = np.indices([len(choice) for choice in choices]).reshape(len(choices), -1)
+    columns = (np.array(choice)[row].T for choice, row in zip(choices, rows, strict=True))
+    (vpp, schedule), micro_batch, (zero, dp_replicate), exchange, (kind, modules), sp, (ep, etp) = columns
+    num_microbatches = np.maximum(inputs.job.global_batch // (split.dp * micro_batch), 1)
+    return Plans.filled(
+        **{name: np.full(rows.shape[1], value) for name, value in split._asdict().items()},
         sp=sp,
         context_exchange=exchange,
         vpp=vpp,
@@ -129,33 +135,26 @@ def _around(split: _Split, inputs: Inputs) -> Plans:
         recompute_modules=modules,
         schedule=schedule,
     )
-    return plans.take(_worth_trying(plans)) if "gpipe" in inputs.runtime.schedules else plans
 
 
 def _turns(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
     """Every (vpp, schedule) of the runtime: chunks where a schedule has several; without a pipeline 1F1B alone.
 
-    Schedules that split the backward pass are left out where the runtime refuses them beside compiled layers.
+    GPipe is left out where 1F1B can always run, which takes as long and keeps less; schedules that split the backward
+    pass where the runtime refuses them beside compiled layers.
     """
     runtime = inputs.runtime
     if split.pp == 1:
         return [(1, int(Schedule.ONE_F_ONE_B))]
-    compiled = runtime.elementwise == "fused" and any(
-        rule.name == "split_backward_uncompiled" for rule in runtime.rules
-    )
+    fewest = inputs.job.global_batch // (split.dp * _micro_batches(split, inputs)[-1])
+    refused = any(rule.name == "split_backward_uncompiled" for rule in runtime.rules)
     turns: list[tuple[int, int]] = []
     for code, name in SCHEDULE_NAMES.items():
-        if name not in runtime.schedules or (compiled and splits_backward(code)):
-            continue
-        several = [vpp for vpp in _chunks(split, inputs) if vpp > 1] if code in INTERLEAVES else [1]
-        turns += [(vpp, int(code)) for vpp in ([2] if code in V_SHAPED else several)]
+        compiled = splits_backward(code) and refused and runtime.elementwise == "fused"
+        if name in runtime.schedules and not compiled and (code != Schedule.GPIPE or fewest < split.pp):
+            several = [vpp for vpp in _chunks(split, inputs) if vpp > 1] if code in INTERLEAVES else [1]
+            turns += [(vpp, int(code)) for vpp in ([2] if code in V_SHAPED else several)]
     return turns
-
-
-def _worth_trying(plans: Plans) -> BoolColumn:
-    """All but GPipe where 1F1B can run, which takes as long and keeps less."""
-    worth: BoolColumn = (plans.schedule != Schedule.GPIPE) | (plans.num_microbatches < plans.pp)
-    return worth
 
 
 def _micro_batches(split: _Split, inputs: Inputs) -> list[int]:

@@ -33,7 +33,9 @@ _TOLD = {
 class Spec(BaseModel):
     """A frozen value object; wrong values raise `InvalidSpec` with every fault and its path."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), ser_json_inf_nan="constants")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", protected_namespaces=(), ser_json_inf_nan="constants", defer_build=True
+    )
     called: ClassVar[str] = ""
     """What errors call it; empty: its class."""
 

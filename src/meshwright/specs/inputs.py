@@ -49,7 +49,9 @@ class Inputs(Spec):
     @property
     def gradient_bytes(self) -> int:
         """Bytes per parameter of what data-parallel ranks sum, and of the gradient buffer of half weights."""
-        return {"fp32": 4, "half": 2, None: self.runtime.gradient_bytes}[self.job.gradients]
+        runtime = self.runtime
+        usual = runtime.fp16_gradient_bytes if self.recipe.half == "fp16" else runtime.gradient_bytes
+        return {"fp32": 4, "half": 2, None: usual}[self.job.gradients]
 
     @property
     def dispatch_bytes(self) -> tuple[float, float]:

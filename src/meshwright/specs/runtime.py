@@ -43,6 +43,10 @@ class CrossEntropy(Spec):
 
     alive_bytes: NonNegative
     """Alive at the peak, logits included."""
+    split_alive_bytes: NonNegative | None = None
+    """The same where tp splits the vocabulary; none: no different."""
+    unjoined_bytes: NonNegative = 0
+    """Freed before the peak, in pieces that the allocator cannot join for what is alive then."""
     forward_bytes: NonNegative
     """Moved in forward."""
     backward_bytes: NonNegative
@@ -99,6 +103,8 @@ class Runtime(Spec):
     """What a rank stores: 2-byte weights beside fp32 copies in the optimizer, or fp32 weights that are cast for use."""
     gradient_bytes: Literal[2, 4]
     """Bytes per parameter that are summed over the data-parallel ranks, and of a gradient buffer of half weights."""
+    fp16_gradient_bytes: Literal[2, 4]
+    """The same in fp16."""
     keeps_gradient_copy: bool
     """Half weights, 2-byte gradients: their fp32 copies stay from step to step; else only while the optimizer works."""
     quantised_weights: tuple[PrecisionName, ...]
@@ -125,6 +131,10 @@ class Runtime(Spec):
     """ZeRO 3: embedding, final norm and head stay gathered from forward to backward (the root unit of FSDP)."""
     keeps_last_layer_gathered: bool
     """ZeRO 3: the last layer is not resharded between forward and backward."""
+    ends_apart: bool
+    """ZeRO 3: embedding and head are gathered one after the other, as units of their own."""
+    exchange_pools: bool
+    """Exchanges allocate on streams of their own, whose memory no other stream uses again (FSDP2)."""
     hybrid_sharding: bool
     """ZeRO can divide over a part of the data-parallel ranks, of which there are dp_replicate."""
     attention_kernel: Literal["newest", "flash-2", "flash-1", "eager"]
@@ -149,6 +159,8 @@ class Runtime(Spec):
     """Every layer keeps its norms' statistics and its rotary tables."""
     selective_recompute: Literal["attention_core", "every_second_product"]
     """What selective recomputation computes again."""
+    keeps_unread_products: bool
+    """Selective recomputation by products also keeps the last one, which backward does not read (no compiler)."""
     checkpoint_stops_early: bool
     """Full recomputation leaves out the last reduction of a layer, which backward does not need."""
     cross_entropy: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,31 +21,37 @@ from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
 
-def exposed_data_time(
-    plan: Layout,
-    inputs: Inputs,
-    parameters: Numbers,
-    forward: Floats,
-    backward: Floats,
-    stage: Ints,
-    experts: Numbers = 0,
-    ends: Numbers = 0,
-) -> Floats:
-    """Exposed seconds per step of one stage's gradients and parameters, where weights are not gathered for each layer.
+class DataExchange(NamedTuple):
+    """What data parallelism exchanges of one stage; each field scalar or array (n,)."""
 
-    ZeRO 0: one all-reduce of the gradients; ZeRO 1: a reduce-scatter of the gradients and an all-gather of the
-    parameters as they are stored, once per step; ZeRO 2: the reduce-scatter after every micro-batch. A runtime that
-    sums whole gradients has the all-reduce in place of the reduce-scatter. With sharding groups the shards of the
-    gradients are else summed over their replicas. With one chunk a rank they go in buckets of max(40e6, 1e6 n)
-    parameters, gradients beside the backward of the last micro-batch and parameters beside the forward of the first,
-    and a later stage ends its backward earlier by the passes of the stages before it. Interleaved, each of v chunks
-    goes whole as soon as the pp micro-batches of its last group are done, beside the passes of the other chunks: a
-    window of pp (v - 1) / v passes.
+    pieces: Numbers
+    """Buckets or chunks that go one by one."""
+    reduced: Floats
+    """Seconds of all gradients once."""
+    gathered: Floats
+    """Seconds of all parameters once."""
+    passes: Floats
+    """Passes of one micro-batch that either may run beside."""
+    earlier: Ints
+    """Passes of one micro-batch by which the stage ends its backward before the first one does."""
 
-    plan: scalar or array (n,); parameters: on the rank, without routed experts; forward, backward: compute of one
-    micro-batch on the stage, seconds; stage: 0 first; experts: parameters of routed experts on the rank, summed over
-    fewer ranks; ends: of `parameters`, those of embedding and head; scalar or array (n,). Returns seconds.
-    Source: Megatron-LM, distributed_data_parallel.py and schedules.py (enable_grad_sync, param_sync_func).
+
+def data_exchange(
+    plan: Layout, inputs: Inputs, parameters: Numbers, stage: Ints, experts: Numbers = 0, ends: Numbers = 0
+) -> DataExchange:
+    """What one stage's gradients and parameters take, where weights are not gathered for each layer.
+
+    ZeRO 0: one all-reduce of the gradients; from ZeRO 1 on a reduce-scatter of the gradients and an all-gather of the
+    parameters as they are stored. A runtime that sums whole gradients has the all-reduce in place of the
+    reduce-scatter. With sharding groups the shards of the gradients are else summed over their replicas. With one chunk
+    a rank they go in buckets of max(40e6, 1e6 n) parameters, and a later stage ends its backward earlier by the passes
+    of the stages before it. Interleaved, each of v chunks goes whole as soon as the pp micro-batches of its last group
+    are done, beside the passes of the other chunks: a window of pp (v - 1) / v passes.
+
+    plan: scalar or array (n,); parameters: on the rank, without routed experts; stage: 0 first; experts: parameters of
+    routed experts on the rank, summed over fewer ranks; ends: of `parameters`, those of embedding and head; scalar or
+    array (n,). Returns seconds and counts.
+    Source: Megatron-LM, distributed_data_parallel.py.
     """
     runtime, held = inputs.runtime, holders(plan, inputs)
     interleaved, sharded = np.greater(plan.vpp, 1), np.greater(plan.zero, 0)
@@ -58,14 +65,40 @@ def exposed_data_time(
         scattered, collected = combined(
             operator.add, (scattered, collected), shard_times(experts / pieces, alike, inputs)
         )
-    reduced = pieces * np.where(sharded & (not runtime.sums_whole_gradients), scattered, summed)
-    gathered = pieces * np.where(sharded, collected, 0.0)
-    every = np.where(np.equal(plan.zero, 2), plan.num_microbatches - 1.0, 0.0)
-    passes = np.where(interleaved, plan.pp * (plan.vpp - 1) / plan.vpp, 1.0)
-    earlier = np.where(interleaved, 0.0, stage)
-    exposed: Floats = every * exposed_time(reduced, backward, runtime.overlap.data_parallel, reduced / pieces, inputs)
+    return DataExchange(
+        pieces,
+        pieces * np.where(sharded & (not runtime.sums_whole_gradients), scattered, summed),
+        pieces * np.where(sharded, collected, 0.0),
+        np.where(interleaved, plan.pp * (plan.vpp - 1) / plan.vpp, 1.0),
+        np.where(interleaved, 0.0, stage),
+    )
+
+
+def earlier_reductions(plan: Layout) -> Ints:
+    """Reductions of gradients in a step before that of the last micro-batch: m - 1 with ZeRO 2, else none.
+
+    plan: scalar or array (n,). Returns a count. Source: Rajbhandari et al., arXiv:1910.02054, section 7.2.
+    """
+    return np.where(np.equal(plan.zero, 2), plan.num_microbatches - 1.0, 0.0)
+
+
+def exposed_data_time(
+    exchange: DataExchange, inputs: Inputs, forward: Floats, backward: Floats, reductions: Ints
+) -> Floats:
+    """Exposed seconds per step of one stage's gradients and parameters, where weights are not gathered for each layer.
+
+    Gradients go beside the backward of the last micro-batch and parameters beside the forward of the first; gradients
+    also after each micro-batch before the last one that `earlier_reductions` says.
+
+    exchange: of `data_exchange`; forward, backward: compute of one micro-batch on the stage, seconds; reductions:
+    before the last; scalar or array (n,). Returns seconds.
+    Source: Megatron-LM, distributed_data_parallel.py and schedules.py (enable_grad_sync, param_sync_func).
+    """
+    pieces, reduced, gathered, passes, earlier = exchange
+    share = inputs.runtime.overlap.data_parallel
+    exposed: Floats = reductions * exposed_time(reduced, backward, share, reduced / pieces, inputs)
     for time, one_pass in ((reduced, backward), (gathered, forward)):
-        late = exposed_time(time, passes * one_pass, runtime.overlap.data_parallel, time / pieces, inputs)
+        late = exposed_time(time, passes * one_pass, share, time / pieces, inputs)
         exposed = exposed + np.maximum(late - earlier * one_pass, 0.0)
     return exposed
 

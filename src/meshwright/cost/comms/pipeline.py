@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from meshwright.arrays import Floats
@@ -9,11 +11,15 @@ from meshwright.cost.comms.collectives import collective_time, line_time, messag
 from meshwright.cost.comms.group import pipeline_group, tensor_group
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.element import HALF_BYTES
+from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import residual_tokens
 from meshwright.layout.placement import splits_backward
 from meshwright.layout.plan import Schedule
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
+
+MESSAGE_SHAPE = ("tp", "sp", "cp", "pp", "dp", "micro_batch")
+"""The fields of a plan on which its messages depend."""
 
 
 def message_bytes(plan: Layout, inputs: Inputs) -> Floats:
@@ -25,6 +31,17 @@ def message_bytes(plan: Layout, inputs: Inputs) -> Floats:
     """
     parts = plan.tp if inputs.runtime.scatters_messages else 1
     return HALF_BYTES * residual_tokens(plan, inputs) * inputs.model.hidden_size / parts
+
+
+class _Messages(NamedTuple):
+    """Seconds of messages, with what gathers them where the runtime scatters them."""
+
+    sides: Floats
+    """One to either neighbour."""
+    one: Floats
+    """One to the neighbour that is farther."""
+    way: Floats
+    """From the first stage to the last."""
 
 
 def exposed_pipeline_time(plan: Layout, inputs: Inputs, work: Floats) -> Floats:
@@ -41,11 +58,8 @@ def exposed_pipeline_time(plan: Layout, inputs: Inputs, work: Floats) -> Floats:
     Source: Narayanan et al., arXiv:2104.04473, section 2.2; Megatron-LM, pipeline_parallel/schedules.py
     (send_forward_recv_backward, send_forward_backward_recv_forward_backward; overlap_p2p_comm).
     """
-    size, stages = message_bytes(plan, inputs), pipeline_group(plan, inputs)
-    one, other = (time(size, stages, inputs.cluster) for time in (message_time, opposite_message_time))
-    whole = np.where(np.greater(plan.pp, 1), plan.tp * size, 0.0) * inputs.runtime.scatters_messages
-    gathered = collective_time("all_gather", whole, tensor_group(plan, inputs), inputs.cluster)
-    sides = np.where(np.greater(plan.pp, 2) | np.greater(plan.vpp, 1), one + other + 2 * gathered, one + 2 * gathered)
+    sides, one, way = on_shapes(lambda shapes: _messages(shapes, inputs), plan, *MESSAGE_SHAPE)
+    sides = np.where(np.greater(plan.pp, 2) | np.greater(plan.vpp, 1), sides, one)
     window, overlap = work * plan.num_microbatches, inputs.runtime.overlap
     interleaves, splits = np.equal(plan.schedule, Schedule.INTERLEAVED), splits_backward(plan.schedule)
     exchanges = np.where(splits, 0, np.where(interleaves, plan.vpp, 2) * plan.num_microbatches)
@@ -55,5 +69,14 @@ def exposed_pipeline_time(plan: Layout, inputs: Inputs, work: Floats) -> Floats:
         for share in (overlap.pipeline, overlap.interleaved_pipeline, overlap.split_pipeline)
     )
     steady = np.where(splits, split, np.where(interleaves, interleaved, plain))
-    way = line_time(size, stages, inputs.cluster) + (plan.pp - 1) * gathered
     return steady + waited + 2.0 * way
+
+
+def _messages(plan: Layout, inputs: Inputs) -> _Messages:
+    size, stages = message_bytes(plan, inputs), pipeline_group(plan, inputs)
+    one, other, way = (time(size, stages, inputs.cluster) for time in (message_time, opposite_message_time, line_time))
+    if not inputs.runtime.scatters_messages:
+        return _Messages(one + other, one, way)
+    whole = np.where(np.greater(plan.pp, 1), plan.tp * size, 0.0)
+    gathered = collective_time("all_gather", whole, tensor_group(plan, inputs), inputs.cluster)
+    return _Messages(one + other + 2 * gathered, one + 2 * gathered, way + (plan.pp - 1) * gathered)

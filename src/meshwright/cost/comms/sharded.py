@@ -23,6 +23,15 @@ class Gathers(NamedTuple):
     scatters: Ints
 
 
+class ShardedExchange(NamedTuple):
+    """Seconds of exchanging the weights of a layer, or of an end of the model, once; each scalar or array (n,)."""
+
+    gathered: Floats
+    """Of an all-gather of its weights."""
+    scattered: Floats
+    """Of a reduce-scatter of its gradients."""
+
+
 def gathers_weights(plan: Layout, inputs: Inputs) -> Bools:
     """Whether weights are stored in shards and gathered layer by layer: ZeRO 3, and ZeRO 2 of full weights.
 
@@ -63,11 +72,11 @@ def sharded_collectives(plan: Layout, inputs: Inputs) -> Gathers:
 def exposed_sharded_time(
     plan: Layout,
     inputs: Inputs,
+    exchange: ShardedExchange,
     parameters: Numbers,
     forward: Floats,
     backward: Floats,
     kept: Numbers,
-    experts: Numbers = 0,
 ) -> Floats:
     """Exposed seconds per step of the exchange of one layer's weights and gradients.
 
@@ -76,13 +85,13 @@ def exposed_sharded_time(
     `exposed_time` with windows of one layer's passes, as often as `gathers_per_step` says; and the copies of
     `gather_copies_time`.
 
-    plan: scalar or array (n,); parameters: P of the layer on the rank before data parallelism; forward, backward: its
-    passes of one micro-batch, seconds; kept: share of such layers that stay gathered until their backward, 0 to 1;
-    experts: parameters of its routed experts on the rank. Returns seconds.
+    plan: scalar or array (n,); exchange: of `sharded_exchange_time`, of the layer; parameters: P of the layer on the
+    rank before data parallelism; forward, backward: its passes of one micro-batch, seconds; kept: share of such layers
+    that stay gathered until their backward, 0 to 1. Returns seconds.
     Source: Zhao et al., arXiv:2304.11277, section 3.3.
     """
-    gathered, scattered = sharded_exchange_time(plan, inputs, parameters, experts)
-    copied = gather_copies_time(plan, inputs, parameters + experts, kept)
+    gathered, scattered = exchange
+    copied = gather_copies_time(plan, inputs, parameters, kept)
     times, share = gathers_per_step(plan, inputs), inputs.runtime.overlap.data_parallel
     again = np.where(np.greater(times.backward, 0), gathered * (1 - kept), 0.0)
     alone = np.maximum(times.backward - times.scatters, 0)
@@ -106,7 +115,7 @@ def gather_copies_time(plan: Layout, inputs: Inputs, parameters: Numbers, kept: 
 
 def sharded_exchange_time(
     plan: Layout, inputs: Inputs, parameters: Numbers, experts: Numbers = 0, ends: Numbers = 0
-) -> tuple[Floats, Floats]:
+) -> ShardedExchange:
     """Seconds of one all-gather of weights and one reduce-scatter of gradients, with the sum over replicas.
 
     plan: scalar or array (n,); parameters: on the rank before data parallelism, without routed experts; experts: those
@@ -115,6 +124,6 @@ def sharded_exchange_time(
     """
     scattered, gathered = shard_times(parameters, holders(plan, inputs), inputs, ends)
     if not np.any(experts):
-        return gathered, scattered
+        return ShardedExchange(gathered, scattered)
     routed, fetched = shard_times(experts, expert_holders(plan, inputs), inputs)
-    return gathered + fetched, scattered + routed
+    return ShardedExchange(gathered + fetched, scattered + routed)

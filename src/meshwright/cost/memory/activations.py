@@ -74,13 +74,16 @@ def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: 
 
     Kept: the layer's input; of the products in order (q, k, v, output, gate, up, down) the first, third and so on; the
     attention core's output; with sequence parallelism the outputs of both reduce-scatters. The down product's output is
-    whole on every rank. Of routed experts the products of their own rows.
-    Source: torchtitan's per-operator selective checkpointing, counted with PyTorch 2.13 on fake tensors.
+    whole on every rank; a compiler keeps it only where backward reads it, which a plain residual does not. Of routed
+    experts the products of their own rows.
+    Source: torchtitan's per-operator selective checkpointing, counted with PyTorch 2.13 on fake tensors, and compiled
+    (aot_eager and inductor) by its saved-tensor hooks.
     """
     hidden, block, rows = inputs.model.hidden_size, dense_block(kind), 1.0 * shard.tokens
     products = [rows * shard.query, rows * shard.key, rows * shard.value, rows * hidden]
     if block:
-        products += [rows * shard.ffn] * (2 if block.gated else 1) + [rows * hidden]
+        read = 1.0 * inputs.runtime.keeps_unread_products
+        products += [rows * shard.ffn] * (2 if block.gated else 1) + [read * rows * hidden]
     if kind.is_moe:
         experts: ExpertShard = expert_shard(plan, inputs, kind)
         products += [experts.rows * experts.ffn] * (2 if kind.feed_forward.gated else 1) + [experts.rows * hidden]

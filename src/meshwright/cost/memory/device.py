@@ -53,17 +53,20 @@ def communicator_bytes(plan: Layout, inputs: Inputs) -> Floats:
     return groups * memory.communicator_bytes + np.minimum(plan.pp - 1, 2) * memory.pair_communicator_bytes
 
 
-def verdict(allocated: Floats, communicators: Floats, inputs: Inputs) -> IntColumn:
+def verdict(allocated: Floats, reserved: Floats, communicators: Floats, inputs: Inputs) -> IntColumn:
     """The verdict as a code of `Verdict`.
 
-    Safe when (1 + f_safe) allocated + context + (1 + u) communicators <= visible memory, at risk when
-    (1 + f_likely) allocated + context + communicators still fits, else out of memory. f_safe = 0.093 and
-    f_likely = 0.04 bracket the worst ranks of 43 measured runs; u = 1.8, because one measured dense layout held 2.8
+    Safe when reserved + (f_safe - f) allocated + context + (1 + u) communicators <= visible memory, at risk when
+    (1 + f_likely) allocated + context + communicators still fits, else out of memory: an allocator that runs short
+    gives back what it only holds. f, the expected share in reserved, f_safe and f_likely are the runtime's; Megatron's
+    0.093 and 0.04 bracket the worst ranks of 43 measured runs; u = 1.8, because one measured dense layout held 2.8
     times the communicators counted here.
-    allocated, communicators: bytes, scalar or array (n,). Source: SimuMax's B200 runs, reserved over allocated.
+    allocated, reserved, communicators: bytes, scalar or array (n,). Source: SimuMax's B200 runs, reserved over
+    allocated.
     """
     memory, visible = inputs.runtime.memory, inputs.cluster.accelerator.visible_memory_bytes
-    most = (1 + memory.fragmentation_safe) * allocated + (1 + memory.communicator_uncertainty) * communicators
+    margin = (memory.fragmentation_safe - memory.fragmentation) * allocated
+    most = reserved + margin + (1 + memory.communicator_uncertainty) * communicators
     least = (1 + memory.fragmentation_likely) * allocated + communicators
     safe, likely = most + memory.context_bytes <= visible, least + memory.context_bytes <= visible
     code: IntColumn = np.where(safe, Verdict.SAFE, np.where(likely, Verdict.AT_RISK, Verdict.OUT_OF_MEMORY))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from meshwright.arrays import Floats
 from meshwright.cost.element import HALF_BYTES
-from meshwright.cost.memory.activations import LayerMemory
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_shard
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
@@ -15,13 +16,24 @@ from meshwright.specs.inputs import Inputs
 TOKEN_ID_BYTES = 8
 
 
-def head_memory(plan: Layout, inputs: Inputs) -> LayerMemory:
+class HeadMemory(NamedTuple):
+    """Bytes behind the last layer of one micro-batch on one rank."""
+
+    saved: Floats
+    """Kept from forward to backward."""
+    working: Floats
+    """Alive for a moment while the cross-entropy's backward runs, beyond what is saved."""
+    unjoined: Floats
+    """Free at that moment, in pieces too small for what is alive."""
+
+
+def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     """Saved and working bytes behind the last layer: the final norm's input and output, and the logits.
 
-    Logits: the runtime's bytes alive per logit of the vocabulary shard, for one micro-batch; with sequence
-    parallelism the gathered input of the head beside them, saved or gathered again. Every layer of multi-token
-    prediction has all of these once more, as its loss waits for the same backward, and keeps the embedding of its
-    tokens and, without full recomputation, the joined inputs of its projection in the recipe's format.
+    Logits: the runtime's bytes per logit of the vocabulary shard, for one micro-batch; with sequence parallelism the
+    gathered input of the head beside them, saved or gathered again. Every layer of multi-token prediction has all of
+    these once more, as its loss waits for the same backward, and keeps the embedding of its tokens and, without full
+    recomputation, the joined inputs of its projection in the recipe's format.
     plan: scalar or array (n,). Returns bytes. Source: Megatron-LM, multi_token_prediction.py, process_mtp_loss.
     """
     hidden, rows = inputs.model.hidden_size, tokens(plan, inputs)
@@ -30,11 +42,13 @@ def head_memory(plan: Layout, inputs: Inputs) -> LayerMemory:
     whole = 1.0 * HALF_BYTES * rows * hidden
     again = inputs.runtime.regathers_inputs
     gathered = np.where(plan.sp, whole, 0.0) if again else 0.0
-    logits = entropy.alive_bytes * rows * vocabulary_shard(plan, inputs)
-    saved, layers = residual + (residual if again else whole), inputs.mtp_layers
+    split = entropy.alive_bytes if entropy.split_alive_bytes is None else entropy.split_alive_bytes
+    layers, logits = inputs.mtp_layers, (1 + inputs.mtp_layers) * rows * vocabulary_shard(plan, inputs)
+    alive = np.where(np.greater(plan.tp, 1), split, entropy.alive_bytes) * logits
+    kept = residual + (residual if again else whole)
     joined = 2 * inputs.recipe.saved_bytes / HALF_BYTES * residual
-    predicted = saved + residual + np.where(np.equal(plan.recompute, Recompute.FULL), 0.0, joined)
-    return LayerMemory(saved + layers * predicted, (1 + layers) * logits + gathered)
+    predicted = kept + residual + np.where(np.equal(plan.recompute, Recompute.FULL), 0.0, joined)
+    return HeadMemory(kept + layers * predicted, alive + gathered, entropy.unjoined_bytes * logits)
 
 
 def token_bytes(plan: Layout, inputs: Inputs) -> Floats:

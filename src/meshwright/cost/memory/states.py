@@ -25,6 +25,8 @@ class States(NamedTuple):
     """Of one layer or bucket before its reduce-scatter, alive during its backward."""
     updating: Floats
     """fp32 copies of 2-byte gradients that are alive only while the optimizer works, when no activations are."""
+    pooled: Floats
+    """Not alive at the peak, yet kept for the streams of the exchanges alone."""
 
 
 def state_bytes(
@@ -42,13 +44,15 @@ def state_bytes(
     on; beside them 2-byte weights, all of them (ZeRO 0 and 2) or what is gathered (ZeRO 3). Under a pipeline that
     defers their reduction gradients stay whole.
     Gathered are two layers and the ends. One layer's whole gradients, or a full bucket of them, wait for their
-    reduce-scatter.
+    reduce-scatter. Where exchanges allocate on streams of their own, these keep the largest that they ever held: the
+    ends and one layer as they were gathered, the shard of the ends that was sent, and 4 P / n of reduced gradients.
 
     plan: scalar or array (n,); parameters: P, on the rank before data parallelism; layer: of its largest layer; ends:
     of embedding, final norm and head; ranks: n, counts. Returns bytes.
     Source: Rajbhandari et al., arXiv:1910.02054; Megatron-LM, dist_optimizer.md and distrib_optimizer.py
     (_copy_model_grads_to_main_grads casts the shard before the step, zero_grad drops the cast); DeepSpeed, estimators
-    of stage_1_and_2.py and stage3.py; torch.distributed.fsdp 2.13.
+    of stage_1_and_2.py and stage3.py; torch.distributed.fsdp 2.13, _fully_shard/_fsdp_collectives.py L336-365, L611-635
+    and _fsdp_param_group.py L475-489.
     """
     build = _half_states if inputs.runtime.weights == "half" else _full_states
     return build(plan, inputs, 1.0 * parameters, 1.0 * layer, 1.0 * ends, ranks)
@@ -70,6 +74,7 @@ def _half_states(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats
         inputs.optimizer_bytes * shard(1),
         np.where(np.greater(plan.zero, 1), bucket, 0.0),
         (0.0 if kept else copies) * shard(1),
+        0.0 * parameters,
     )
 
 
@@ -89,7 +94,10 @@ def _full_states(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats
     gathered = np.where(np.equal(plan.zero, 3), _gathered(inputs, parameters, layer, ends), parameters)
     deferred = runtime.defers_reduction & np.greater(plan.pp, 1)
     summed = np.where(deferred, parameters, sharded)
-    accumulated = np.where(np.greater(plan.num_microbatches, 1), summed, 0.0)
+    several = np.greater(plan.num_microbatches, 1)
+    accumulated = np.where(several, summed, 0.0)
+    kept = np.where(several & np.logical_not(deferred), sharded, 0.0)
+    exchanged = np.where(np.greater(ranks, 1), HALF_BYTES * (ends + layer + ends / ranks), 0.0)
     buckets = 1 + runtime.gradient_copies
     cast = FP32_BYTES if inputs.gradient_bytes == FP32_BYTES else 0
     return States(
@@ -98,11 +106,13 @@ def _full_states(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats
         2 * inputs.runtime.moment_bytes * sharded,
         np.where(whole, (HALF_BYTES + cast) * layer, 0.0),
         0.0 * sharded,
+        np.where(whole & runtime.exchange_pools, exchanged + FP32_BYTES * (sharded - kept), 0.0),
     )
 
 
 def _gathered(inputs: Inputs, whole: Floats, layer: Floats, ends: Floats) -> Floats:
     """What is gathered at once of all weights, in the unit that they are given in."""
     layers = GATHERED_LAYERS * layer
-    together = layers + ends if inputs.runtime.keeps_ends_gathered else np.maximum(layers, ends)
+    beside = inputs.runtime.keeps_ends_gathered and not inputs.runtime.ends_apart
+    together = layers + ends if beside else np.maximum(layers, ends)
     return np.minimum(together, whole)

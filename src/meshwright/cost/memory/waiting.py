@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from meshwright.arrays import Floats
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.products import Linear
 from meshwright.cost.compute.projections import projections
 from meshwright.cost.element import HALF_BYTES
+from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.shard import layer_shard
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -28,6 +31,17 @@ def waiting_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
         shard, hidden = expert_shard(plan, inputs, kind), inputs.model.hidden_size
         kept = kept + shard.rows * (2 * hidden + shard.width + shard.ffn)
     return 1.0 * HALF_BYTES * kept
+
+
+def waiting_share(plan: Layout, inputs: Inputs) -> Floats:
+    """What the layers of the model keep for their weight gradients over what they save after forward, at most 1.
+
+    plan: scalar or array (n,). Returns a share. Source: `waiting_bytes`, `layer_memory`.
+    """
+    kinds = [*zip(inputs.layers_per_kind, inputs.model.layer_kinds, strict=True)]
+    waiting = sum(layers * waiting_bytes(plan, inputs, kind) for layers, kind in kinds)
+    saved = sum(layers * layer_memory(plan, inputs, kind).saved for layers, kind in kinds)
+    return np.minimum(waiting / saved, 1.0)
 
 
 def _elements(linear: Linear) -> Floats:

@@ -56,7 +56,7 @@ def check(plans: Plans, inputs: Inputs) -> Legality:
     legal, refused = np.ones(len(plans), dtype=bool), {}
     for rule in rules_of(inputs):
         kept = np.broadcast_to(rule.legal(plans, inputs), len(plans))
-        refused[rule.name] = int(len(plans) - kept.sum())
+        refused[rule.name] = len(plans) - int(np.count_nonzero(kept))
         legal &= kept
     return Legality(legal, refused)
 

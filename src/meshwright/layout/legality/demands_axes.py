@@ -50,18 +50,41 @@ def _dispatcher_text(plan: Plan, inputs: Inputs) -> str:
     )
 
 
-def _half_gradients(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
-    return inputs.job.gradients is not None
+def _gradient_type(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return inputs.job.gradients is not None or inputs.gradient_bytes == 2
 
 
-def _half_gradients_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+def _gradient_type_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     flag = "--grad-reduce-in-bf16" if inputs.gradient_bytes == 2 else "--accumulate-allreduce-grads-in-fp32"
-    return f"{flag}, as the job asks for {inputs.job.gradients} gradients"
+    return f"{flag}, as gradients of {inputs.gradient_bytes} bytes are priced"
+
+
+def _quantised_weights(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return inputs.stores_quantised
+
+
+def _quantised_weights_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    shared = " --reuse-grad-buf-for-mxfp8-param-ag" if inputs.job.precision == "mxfp8" else ""
+    return f"--fp8-param-gather{shared}: weights are priced as stored in {inputs.job.precision} alone"
+
+
+def _narrow_states(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return inputs.keeps_remainders or inputs.runtime.moment_bytes == 2
+
+
+def _narrow_states_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    moments = " --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16" if inputs.runtime.moment_bytes == 2 else ""
+    return (
+        f"--use-precision-aware-optimizer{moments}: optimizer states of {inputs.optimizer_bytes} bytes a parameter are "
+        "priced"
+    )
 
 
 DEMANDS = (
     Demand("context_exchange", _context, _context_text),
     Demand("sharding_replicas", _replicas, _replicas_text),
     Demand("expert_dispatcher", _dispatcher, _dispatcher_text),
-    Demand("gradient_type", _half_gradients, _half_gradients_text),
+    Demand("gradient_type", _gradient_type, _gradient_type_text),
+    Demand("quantised_weights", _quantised_weights, _quantised_weights_text),
+    Demand("narrow_optimizer_states", _narrow_states, _narrow_states_text),
 )

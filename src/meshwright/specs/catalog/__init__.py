@@ -15,20 +15,22 @@ Kind = Literal["accelerators", "clusters", "kernels", "models", "precisions", "r
 
 def names(kind: Kind) -> tuple[str, ...]:
     """The ids of a kind, sorted."""
-    return tuple(sorted(_entries(kind)))
+    return tuple(sorted(_files(kind)))
 
 
 def load(kind: Kind, name: str) -> dict[str, Any]:
     """The raw entry of a kind by id or alias; raises `UnknownName` with the nearest names."""
-    return _entries(kind)[resolve(kind, name)]
+    return _entry(kind, resolve(kind, name))
 
 
 def resolve(kind: Kind, name: str) -> str:
     """The id behind an id or alias, whatever its case and whether it is written with `-` or `_`."""
-    known = _aliases(kind)
     key = _key(name)
+    if key in _files(kind):
+        return key
+    known = _aliases(kind)
     if key not in known:
-        raise UnknownName(kind.removesuffix("s"), name, _entries(kind))
+        raise UnknownName(kind.removesuffix("s"), name, _files(kind))
     return known[key]
 
 
@@ -38,15 +40,19 @@ def folder(kind: Kind) -> Traversable:
 
 
 @cache
-def _entries(kind: Kind) -> dict[str, dict[str, Any]]:
-    files = (file for file in folder(kind).iterdir() if file.name.endswith(".toml"))
-    return {file.name.removesuffix(".toml"): tomllib.loads(file.read_text("utf-8")) for file in files}
+def _files(kind: Kind) -> dict[str, Traversable]:
+    """By id."""
+    return {file.name.removesuffix(".toml"): file for file in folder(kind).iterdir() if file.name.endswith(".toml")}
+
+
+@cache
+def _entry(kind: Kind, id_: str) -> dict[str, Any]:
+    return tomllib.loads(_files(kind)[id_].read_text("utf-8"))
 
 
 @cache
 def _aliases(kind: Kind) -> dict[str, str]:
-    entries = _entries(kind).items()
-    return {_key(alias): id_ for id_, entry in entries for alias in (id_, *entry.get("aliases", ()))}
+    return {_key(alias): id_ for id_ in _files(kind) for alias in (id_, *_entry(kind, id_).get("aliases", ()))}
 
 
 def _key(name: str) -> str:

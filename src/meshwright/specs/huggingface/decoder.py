@@ -18,7 +18,9 @@ class Decoder(BaseModel):
     defaults that move the parameter count are named in `noted` and told to the user.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", validate_default=True, protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", validate_default=True, protected_namespaces=(), defer_build=True
+    )
 
     config_class: ClassVar[str]
     norm: ClassVar[Literal["rms", "layer"]] = "rms"

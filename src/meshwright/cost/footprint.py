@@ -1,0 +1,84 @@
+"""Footprint: the memory of many plans, and which of them fit; what a search asks before it asks how fast they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.cost.memory.device import eighty_percent_verdict, verdict
+from meshwright.cost.memory.stage import Components, stage_memory
+from meshwright.cost.pipelines import Pipelines, pipelines_of
+from meshwright.cost.shapes import Shapes
+from meshwright.cost.unit import micro_batch_shapes
+from meshwright.layout.plans import Plans
+from meshwright.layout.stages import Stages
+from meshwright.specs.inputs import Inputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Footprints:
+    """What many plans hold; columns of shape (n,) per plan and (r,) per stage."""
+
+    inputs: Inputs
+    plans: Plans
+    stages: Stages
+    """With the layers of multi-token prediction."""
+    pipelines: Pipelines
+    shapes: Shapes
+    """Of one micro-batch."""
+    memory: Components
+    """Bytes of each stage, shape (r,)."""
+    worst: IntColumn
+    """Row of the stage with the most memory, shape (n,)."""
+
+    @cached_property
+    def worst_memory(self) -> Components:
+        """Bytes of the worst stage, shape (n,)."""
+        return self.memory.rows(self.worst)
+
+    @cached_property
+    def verdict(self) -> IntColumn:
+        """Codes of `Verdict` for the worst stage, shape (n,)."""
+        worst = self.worst_memory
+        return verdict(worst.allocated, worst.reserved, worst.communicators, self.inputs)
+
+    @cached_property
+    def eighty_percent_verdict(self) -> IntColumn:
+        """Codes of `Verdict` by the 80 % rule, for the worst stage, shape (n,)."""
+        held = self.worst_memory.states + self.worst_memory.activations
+        return np.asarray(eighty_percent_verdict(held, self.inputs))
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+
+def footprints_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = False) -> Footprints:
+    """The memory of every stage of legal plans.
+
+    keep_all_stages: False leaves out stages that another one exceeds in everything; the worst ones are the same.
+    """
+    pipelines, stages = pipelines_of(plans, inputs, keep_all_stages=keep_all_stages)
+    shapes = micro_batch_shapes(plans, inputs)
+    memory = stage_memory(stages, pipelines, shapes, inputs)
+    worst = first_largest(memory.device, stages)
+    return Footprints(
+        inputs=inputs,
+        plans=plans,
+        stages=stages,
+        pipelines=pipelines,
+        shapes=shapes,
+        memory=memory,
+        worst=worst,
+    )
+
+
+def first_largest(values: FloatColumn, stages: Stages) -> IntColumn:
+    """For every plan, the first of its rows that holds the largest value. values: shape (r,)."""
+    largest = np.maximum.reduceat(values, stages.start)
+    last_first = np.flatnonzero(values == largest[stages.plan])[::-1]
+    rows = np.empty_like(stages.start)
+    rows[stages.plan[last_first]] = last_first
+    return rows

@@ -1,0 +1,110 @@
+"""Resolve: what of a plan depends on its cost: which layers each pipeline stage holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.cost import schedules
+from meshwright.cost.memory.device import Verdict, verdict
+from meshwright.cost.step import stage_costs
+from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.stages import Stages
+from meshwright.specs.inputs import Inputs
+
+
+def best_split(plan: Plan, inputs: Inputs) -> Plan:
+    """The plan with the layers of its 1F1B stages chosen by cost: as safe as can be, then the least time of the slowest
+    stage, then the least memory of the fullest.
+
+    A dynamic program over every split into consecutive layers, exact: with T the time of one micro-batch (head,
+    embedding and multi-token prediction included) and M the bytes of stage s that holds layers j to i - 1,
+    F(s, i) = min over j of max(F(s - 1, j), T(s, j, i)) over stages that are safe; then the same of M over stages
+    with T no larger than F(pp, L). Stages between the ends hold a layer or more. The bubble of 1F1B is
+    sum of T_s - max of T_s, so that the least maximum makes the shortest pipeline (arXiv:2104.04473, section 2.2).
+
+    Returns the plan itself where it has no such pipeline or where the runtime takes no numbers of layers.
+    """
+    spelled = any(rule.name == "chunk_layers" for rule in inputs.runtime.rules)
+    if plan.pp == 1 or plan.vpp > 1 or plan.schedule != Schedule.ONE_F_ONE_B or not spelled:
+        return plan
+    times, memory, verdicts = _tables(plan, inputs)
+    for accepted in (Verdict.SAFE, Verdict.AT_RISK):
+        fits = verdicts <= accepted
+        slowest, _ = _partition(np.where(fits, times, np.inf))
+        if np.isfinite(slowest):
+            _, ends = _partition(np.where(fits & (times <= slowest), memory, np.inf))
+            return replace(
+                plan,
+                embedding_as_layer=False,
+                head_as_layer=False,
+                first_stage_layers=0,
+                last_stage_layers=0,
+                chunk_layers=tuple(np.diff(ends).tolist()),
+            )
+    return plan
+
+
+def _partition(costs: FloatColumn) -> tuple[float, IntColumn]:
+    """The split of layers 0 to L - 1 into stages whose largest cost is least, and where its stages end.
+
+    costs: of stage s with layers j to i - 1, shape (stages, L + 1, L + 1). Returns that cost and L + 1 borders at most.
+    """
+    stages, size, _ = costs.shape
+    best, borders = np.full(size, np.inf), []
+    best[0] = -np.inf
+    for stage in range(stages):
+        reached = np.maximum(best[:, None], costs[stage])
+        borders.append(reached.argmin(axis=0))
+        best = reached.min(axis=0)
+    ends = [size - 1]
+    for border in reversed(borders):
+        ends.append(int(border[ends[-1]]))
+    return float(best[-1]), np.array(ends[::-1])
+
+
+def _tables(plan: Plan, inputs: Inputs) -> tuple[FloatColumn, FloatColumn, FloatColumn]:
+    """Seconds, bytes and verdict of stage s with layers j to i - 1, each shape (pp, L + 1, L + 1); infinite where there
+    is no such stage. What a stage costs depends on its layers by kind alone: each number of them is priced once.
+    """
+    model, stage = inputs.model, np.arange(plan.pp)
+    kinds = np.zeros((model.num_layers + 1, len(model.layer_kinds)), dtype=np.int64)
+    kinds[1 + np.arange(model.num_layers), list(model.layer_pattern)] = 1
+    held = kinds.cumsum(axis=0)
+    first, last = np.triu_indices(model.num_layers + 1)
+    counts, index = np.unique(held[last] - held[first], axis=0, return_inverse=True)
+    rows = _stages(plan, inputs, np.repeat(stage, len(counts)), np.tile(counts, (plan.pp, 1)))
+    seconds, memory = stage_costs(plan, rows, inputs)
+    judged = verdict(memory.allocated, memory.reserved, memory.communicators, inputs)
+    between = (rows.stage > 0) & (rows.stage < plan.pp - 1)
+    there = ~between | (rows.layers.sum(axis=1) > 0)
+    tables = []
+    for values in (seconds, memory.device, judged):
+        table = np.full((plan.pp, *[model.num_layers + 1] * 2), np.inf)
+        table[:, first, last] = np.where(there, values, np.inf).reshape(plan.pp, -1)[:, index.ravel()]
+        tables.append(table)
+    return tables[0], tables[1], tables[2]
+
+
+def _stages(plan: Plan, inputs: Inputs, stage: IntColumn, layers: IntColumn) -> Stages:
+    """The pipeline stages of these ranks with these layers of each kind, those of multi-token prediction with the
+    head.
+    """
+    head = stage == plan.pp - 1
+    live = schedules.live_chunks(plan.schedule, stage, plan.pp, 1, plan.num_microbatches, 1)
+    predicted = np.zeros_like(layers)
+    predicted[:, inputs.model.layer_pattern[-1]] = inputs.mtp_layers * head
+    return Stages(
+        plan=np.zeros(len(stage), dtype=np.int64),
+        start=np.zeros(1, dtype=np.int64),
+        stage=stage,
+        layers=layers + predicted,
+        live_layers=layers * live[:, None] + predicted,
+        waiting_layers=np.zeros_like(layers),
+        live_micro_batches=live,
+        embedding=stage == 0,
+        head=head,
+        copies=np.ones_like(stage),
+    )
