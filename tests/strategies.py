@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from meshwright.layout.legality import check
-from meshwright.layout.plan import Plan
+from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.plans import Plans
 from meshwright.search.space import space
 from meshwright.specs.cluster import Cluster, Level
@@ -290,7 +290,7 @@ def any_plans(draw: st.DrawFn) -> Plan:
         recompute=draw(st.sampled_from([0, 1, 2])),
         recompute_modules=draw(st.integers(1, 127)),
         recompute_layers=draw(st.sampled_from([0, 0, 0, 1, 3])),
-        schedule=draw(st.sampled_from([0, 1])),
+        schedule=draw(st.sampled_from(Schedule)),
     )
 
 

@@ -197,7 +197,11 @@ CHANGES: list[tuple[str, Change, list[str]]] = [
     ("an unknown module", plan("recompute_modules", ["head"]), ["plans[0].plan.recompute_modules: is ['head']", "mlp"]),
     ("a module in a list", plan("recompute_modules", [["mlp"]]), ["plans[0].plan.recompute_modules: is [['mlp']]"]),
     ("modules as text", plan("recompute_modules", "mlp"), ["plans[0].plan.recompute_modules: must be of type list"]),
-    ("an unknown schedule", plan("schedule", "gpipe"), ["plans[0].plan.schedule: is 'gpipe'", "1f1b, interleaved"]),
+    (
+        "an unknown schedule",
+        plan("schedule", "pipedream"),
+        ["plans[0].plan.schedule: is 'pipedream'", "1f1b, interleaved"],
+    ),
     ("a schedule as a list", plan("schedule", []), ["plans[0].plan.schedule: must be of type str"]),
     ("another schedule", plan("schedule", "interleaved"), ["vpp 1 runs the 1f1b schedule", "set schedule to 1f1b"]),
     ("zero 3", plan("zero", 3), ["zero 3 does not go with pp 2", "nearest zero: 1"]),

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from .listing import print_assumptions, print_refusals, print_scores, print_unscored_memory, print_wrong_verdicts
+from .orders import print_orders
 from .rows_file import write_rows
 from .runs import configurations
 from .scoring import outcome_of
@@ -24,6 +25,7 @@ def main() -> None:
         print_refusals,
         print_wrong_verdicts,
         print_summary,
+        print_orders,
     ):
         part(outcomes)
     if rows:

@@ -74,7 +74,11 @@ SITE_DERATE = {"simumax-part": 1.35}
 """How much slower than the catalogue's fit a site's own matrix products run, by dataset: median over the 401 large
 products that MooreThreads/SimuMax@4dcaae51 measured on its B200s (a 700 W power setting is likely)."""
 
-FRAMEWORKS = {"llm-foundry": "llm-foundry", "Megatron-Bridge": "megatron-bridge"}
+FRAMEWORKS = {
+    "llm-foundry": "llm-foundry",
+    "Megatron-Bridge": "megatron-bridge",
+    "sail-sg zero-bubble": "zero-bubble",
+}
 """Runtimes of the catalogue that a row names in words, beside the library that its column `runtime` gives."""
 
 RECIPES = {"fp8": "fp8-delayed", "fp8 (TE amp_fp8; MP Mode DEFAULT)": "fp8-delayed"}
@@ -130,9 +134,6 @@ SWITCHES: dict[Said, dict[str, Any]] = {
     Said("hybridep", "tokens travel by one fused kernel (HybridEP)"): {"dispatcher": "fused"},
     Said("deepep", "tokens travel by one fused kernel (DeepEP)"): {"dispatcher": "fused"},
     Said("cuda_graph_impl=full_iteration", "one CUDA graph issues every layer"): {"host_s_per_layer": 0.0},
-    Said("sail-sg zero-bubble", "the fork counts both ends as layers (the row: `one layer fewer`)"): {
-        "ends_as_layers": (False, True)
-    },
     **{
         Said(word, COMPILED_LOSS, columns=COMPILED_MODEL): {"cross_entropy": "compiled"}
         for word in (

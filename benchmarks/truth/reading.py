@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from meshwright.errors import NotModelled
 from meshwright.layout.legality import require_legal
-from meshwright.layout.plan import Plan
+from meshwright.layout.plan import SCHEDULE_NAMES, Plan, Schedule
 from meshwright.layout.recompute_modules import RecomputeModules, modules_of
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
@@ -69,10 +69,13 @@ def recipe_of(row: Row) -> tuple[str, ...]:
 
 
 def plan_of(row: Row) -> Plan:
-    """The layout of a row without blanks; raises `InvalidInput` for a schedule or recomputation that no plan has."""
-    if row["schedule"].startswith("zb-"):
-        raise NotModelled(f"the schedule {row['schedule']} is not modelled")
+    """The layout of a row without blanks; raises `InvalidInput` for a schedule or recomputation that no plan has.
+
+    A V has two chunks on every rank, which rows do not print.
+    """
     degrees: dict[str, Any] = {name: int(row[name] or 1) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")}
+    if row["schedule"] == SCHEDULE_NAMES[Schedule.ZERO_BUBBLE_V]:
+        degrees["vpp"] = 2
     micro_batch, dp, ends = int(row["micro_batch_size"]), degrees["dp"], _ends_are_layers(row)
     return Plan(
         **degrees,

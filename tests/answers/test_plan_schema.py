@@ -108,7 +108,7 @@ WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a degree as text": lambda answer: answer["plans"][0]["plan"].update(tp="8"),
     "a degree of 0": lambda answer: answer["plans"][0]["plan"].update(pp=0),
     "sp as a number": lambda answer: answer["plans"][0]["plan"].update(sp=1),
-    "an unknown schedule": lambda answer: answer["plans"][0]["plan"].update(schedule="gpipe"),
+    "an unknown schedule": lambda answer: answer["plans"][0]["plan"].update(schedule="pipedream"),
     "an unknown module": lambda answer: answer["plans"][0]["plan"].update(recompute_modules=["head"]),
     "a plan without dp": lambda answer: answer["plans"][0]["plan"].pop("dp"),
     "a tenth part of time": lambda answer: answer["plans"][0]["time"].update(other_s=0.0),

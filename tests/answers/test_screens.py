@@ -112,7 +112,7 @@ def test_the_legal_degrees_are_each_runtimes_own() -> None:
 
 def test_degrees_are_told_of_the_runtimes_that_have_such_models() -> None:
     dense, mixture = (model_document(read_model(name))["legal_degrees"] for name in ("llama-3.1-8b", "mixtral-8x7b"))
-    assert dense.keys() - mixture.keys() == {"llm-foundry", "megatron-lm", "nanotron"}
+    assert dense.keys() - mixture.keys() == {"llm-foundry", "megatron-lm", "nanotron", "zero-bubble"}
 
 
 def test_the_degrees_of_a_model_are_those_that_its_legality_rules_accept() -> None:

@@ -30,6 +30,7 @@ from meshwright.cost.estimate import Estimates
 from meshwright.cost.memory.saved import Saved
 from meshwright.cost.memory.stage import stage_parameters, stage_states
 from meshwright.cost.repeated import repeated_parts
+from meshwright.cost.schedules.pipeline import Passes, Pipeline
 from meshwright.cost.shard import layer_shard
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.cost.unit import micro_batch_shapes, unit_times
@@ -58,7 +59,9 @@ TABLES = {
     "stage.stage_memory",
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""
-OF_ONE_SCHEDULE = {"one_forward_one_backward.actions", "interleaved.actions", "action.play"}
+OF_ONE_SCHEDULE = {f"{file.name}.actions" for file in pkgutil.iter_modules(schedules.__path__)}
+OF_ONE_SCHEDULE -= {"action.actions", "pipeline.actions", "v_shaped.actions"}
+OF_ONE_SCHEDULE |= {"action.play", "v_shaped.repeated", "dualpipe_v.rank_actions", "schedules.kept_chunks"}
 """They list or play the actions of one pipeline; see test_schedules.py."""
 OF_THE_QUESTION = {
     "tree.combined",
@@ -119,6 +122,17 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "head": lambda case: head_time(case.plan, case.inputs),
     "schedule": lambda case: case.plan.schedule,
     "stages": lambda case: case.plan.pp,
+    "chunk": lambda case: case.plan.zero % 2,
+    "limit": lambda _: 2,
+    "pipeline": lambda case: Pipeline(
+        Passes(*(case.columns[name] / case.plan.pp for name in SECONDS[:3])),
+        Passes(*(case.columns[name] for name in SECONDS[:3])),
+        case.plan.pp,
+        case.plan.vpp,
+        case.columns["micro_batches"],
+        case.columns["kept"],
+        False,
+    ),
     "microbatch_group": lambda case: microbatch_group(case.plan),
     "degree": lambda case: case.plan.dp,
     "block": lambda case: case.inputs.cluster.levels[0].size,
@@ -140,7 +154,8 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
 """Arguments that follow from the question and the plan."""
 COUNTS = ["m", "n", "k", "tokens", "outputs", "features", "batch", "heads", "chunks", "micro_batches"]
 COUNTS += ["rows", "parameters", "ends"]
-SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "held", "blocks", "reductions"]
+SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "held", "blocks", "live"]
+SMALL += ["reductions"]
 SIZES = ["gradients", "moved", "buffer", "size", "allocated", "reserved", "communicators"]
 SIZES += ["states_and_activations"]
 SECONDS = ["time", "first_chunk", "forward", "backward", "slowest", "total", "work"]
@@ -267,7 +282,7 @@ def test_unit_times_and_stage_tables_of_many_plans_equal_those_of_each_plan(ques
 
 
 def _unit_and_stage_leaves(plans: Plans, inputs: Inputs) -> tuple[list[np.ndarray], np.ndarray]:
-    stages = split_stages(inputs, plans, schedules.live_chunks, keep_all=True)
+    stages = split_stages(inputs, plans, schedules.kept_chunks, keep_all=True)
     units, parameters = unit_times(plans, inputs, some_kept=True), stage_parameters(plans, stages, inputs)
     of_units = [np.broadcast_to(leaf, len(plans)) for leaf in _leaves(tuple(units))]
     return [*of_units, *parameters, *stage_states(plans, stages, inputs)], stages.start

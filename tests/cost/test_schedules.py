@@ -11,19 +11,16 @@ from hypothesis import strategies as st
 
 from meshwright.cost import schedules
 from meshwright.cost.schedules import interleaved, one_forward_one_backward
-from meshwright.cost.schedules.action import Action, Played, play
+from meshwright.cost.schedules.action import Action, Played, Times, play
+from meshwright.cost.schedules.pipeline import Passes, Pipeline
 from meshwright.errors import InvalidInput
+from meshwright.layout.placement import blocks
 from meshwright.layout.plan import Schedule
+from orders import CHUNKS, order
 
 PIPELINES = [(p, v, groups * p) for p in (2, 3, 4, 8) for v in (1, 2, 3, 5) for groups in (1, 2, 3, 8)]
 """(stages, chunks, micro-batches)."""
 SECONDS = st.floats(0.1, 10.0)
-
-
-def _order(stages: int, chunks: int, micro_batches: int) -> list[list[Action]]:
-    if chunks == 1:
-        return one_forward_one_backward.actions(stages, micro_batches)
-    return interleaved.actions(stages, chunks, micro_batches, stages)
 
 
 def _code(chunks: int) -> Schedule:
@@ -31,13 +28,31 @@ def _code(chunks: int) -> Schedule:
 
 
 def _played(chunks: int, micro_batches: int, forward: np.ndarray, backward: np.ndarray) -> Played:
-    return play(_order(len(forward), chunks, micro_batches), list(forward / chunks), list(backward / chunks))
+    schedule, stages = _code(chunks), len(forward)
+    halves = list(backward / chunks / 2)
+    times = Times(list(forward / chunks), halves, halves)
+    return play(order(schedule, stages, chunks, micro_batches), times, blocks(schedule, stages, chunks))
 
 
 def _closed(chunks: int, micro_batches: int, forward: np.ndarray, backward: np.ndarray) -> float:
-    time = forward + backward
-    slowest, total = time.max(), time.sum()
-    return float(micro_batches * slowest + schedules.bubble_time(_code(chunks), slowest, total, chunks))
+    return closed(_code(chunks), chunks, micro_batches, Passes(forward, backward / 2, backward / 2))
+
+
+def closed(
+    schedule: Schedule, chunks: int, micro_batches: int, passes: Passes, *, overlaps: bool = False, waiting: float = 1.0
+) -> float:
+    """Seconds of all micro-batches on the slowest rank and its idle time."""
+    slowest = int(np.argmax(passes.total))
+    pipeline = Pipeline(
+        Passes(*(each[slowest] for each in passes)),
+        Passes(*(each.sum() for each in passes)),
+        len(passes.forward),
+        chunks,
+        micro_batches,
+        waiting,
+        overlaps,
+    )
+    return float(micro_batches * passes.total.max() + schedules.bubble_time(schedule, pipeline))
 
 
 @st.composite
@@ -61,26 +76,25 @@ def test_equal_stages_take_exactly_the_closed_form(
     assert played == pytest.approx(ideal + (stages - 1) * (forward + backward) / chunks, rel=1e-12)
 
 
-@pytest.mark.parametrize(("stages", "chunks", "micro_batches"), PIPELINES)
+@pytest.mark.parametrize("schedule", Schedule)
+@pytest.mark.parametrize(("stages", "micro_batches"), [(2, 4), (4, 8), (4, 12), (6, 12), (8, 32)])
 def test_every_rank_works_on_every_micro_batch_and_chunk_once_in_each_direction(
-    stages: int, chunks: int, micro_batches: int
+    schedule: Schedule, stages: int, micro_batches: int
 ) -> None:
-    for actions in _order(stages, chunks, micro_batches):
-        assert len(actions) == len(set(actions)) == 2 * chunks * micro_batches
-        started: set[tuple[int, int]] = set()
+    """DualPipe's two copies see half of the micro-batches each."""
+    chunks = CHUNKS.get(schedule, 1)
+    for actions in order(schedule, stages, chunks, micro_batches):
+        passes: dict[str, list[tuple[int, int]]] = {"forward": [], "input": [], "weight": []}
         for action in actions:
             piece = (action.chunk, action.micro_batch)
-            assert (piece in started) == (action.kind == "backward")
-            started.add(piece)
-
-
-@pytest.mark.parametrize(("stages", "chunks", "micro_batches"), PIPELINES)
-def test_the_played_order_keeps_as_many_chunks_as_the_closed_form(stages: int, chunks: int, micro_batches: int) -> None:
-    played = _played(chunks, micro_batches, np.ones(stages), np.ones(stages))
-    rank = np.arange(stages)
-    assert played.live_chunks == tuple(
-        schedules.live_chunks(_code(chunks), rank, stages, chunks, micro_batches, stages)
-    )
+            kinds = ["input", "weight"] if action.kind == "backward" else [action.kind.partition("_")[0]]
+            for kind in kinds:
+                passes[kind].append(piece)
+            assert ("forward" in kinds) or piece in passes["forward"]
+            assert ("weight" not in kinds) or piece in passes["input"]
+        every = {kind: sorted(pieces) for kind, pieces in passes.items()}
+        assert every["forward"] == every["input"] == every["weight"] == sorted(set(every["forward"]))
+        assert len(every["forward"]) == chunks * micro_batches
 
 
 @st.composite
@@ -98,22 +112,14 @@ def test_groups_of_micro_batches_keep_more_chunks_and_take_no_longer(
     drawn: tuple[int, int, int, int], seconds: tuple[float, float]
 ) -> None:
     stages, chunks, micro_batches, group = drawn
-    order = interleaved.actions(stages, chunks, micro_batches, group)
     forward, backward = ([each / chunks] * stages for each in seconds)
-    played = play(order, forward, backward)
+    times = Times(forward, [each / 2 for each in backward], [each / 2 for each in backward])
+    actions = interleaved.actions(stages, chunks, micro_batches, group)
+    played = play(actions, times, blocks(Schedule.INTERLEAVED, stages, chunks))
     kept = interleaved.live_chunks(np.arange(stages), stages, chunks, micro_batches, group)
     assert played.live_chunks == tuple(kept)
-    closed = _closed(chunks, micro_batches, np.full(stages, seconds[0]), np.full(stages, seconds[1]))
-    assert played.makespan_s == pytest.approx(closed, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("stages", "chunks", "expected"),
-    [(2, 4, [9, 7]), (4, 2, [11, 9, 7, 5]), (8, 2, [23, 21, 19, 17, 15, 13, 11, 9]), (4, 1, [4, 3, 2, 1])],
-)
-def test_in_flight_chunks_are_those_of_pytorchs_own_tables(stages: int, chunks: int, expected: list[int]) -> None:
-    live = schedules.live_chunks(_code(chunks), np.arange(stages), stages, chunks, 64, stages)
-    assert live.tolist() == expected
+    expected = _closed(chunks, micro_batches, np.full(stages, seconds[0]), np.full(stages, seconds[1]))
+    assert played.makespan_s == pytest.approx(expected, rel=1e-9)
 
 
 def test_fewer_micro_batches_than_stages_keep_only_those() -> None:
@@ -169,9 +175,11 @@ def test_with_heavier_ends_the_closed_form_is_never_short_and_at_most_8_percent_
 def test_an_order_that_waits_for_itself_is_refused() -> None:
     backward_first = [[Action("backward", 0, 0), Action("forward", 0, 0)]]
     with pytest.raises(InvalidInput, match="deadlocks"):
-        play(backward_first, [1.0], [1.0])
+        play(backward_first, Times([1.0], [1.0], [1.0]), blocks(Schedule.ONE_F_ONE_B, 1, 1))
 
 
 def test_orders_of_all_sizes_run_to_their_end() -> None:
     for stages, micro_batches in itertools.product(range(1, 7), range(1, 14)):
-        assert play(_order(stages, 1, micro_batches), [1.0] * stages, [2.0] * stages).makespan_s > 0
+        actions = one_forward_one_backward.actions(stages, micro_batches)
+        times = Times(*[[1.0] * stages] * 3)
+        assert play(actions, times, blocks(Schedule.ONE_F_ONE_B, stages, 1)).makespan_s > 0

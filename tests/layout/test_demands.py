@@ -68,6 +68,11 @@ RAISED_AND_NOT: dict[str, tuple[Asked, Asked, str]] = {
         (LLAMA, {"pp": 4, "vpp": 2}),
         "--microbatch-group-size-per-virtual-pipeline-stage 6",
     ),
+    "pipeline_schedule": (
+        (LLAMA, {"pp": 4, "vpp": 2, "schedule": "zb-v"}),
+        (LLAMA, {"pp": 4}),
+        "pipeline_parallel_schedule ZBVZeroBubble: left out, it is 1F1B",
+    ),
     "less_layers": (
         (LLAMA, {"pp": 4, "head_as_layer": True}),
         (LLAMA, {"pp": 4, "embedding_as_layer": True, "head_as_layer": True}),

@@ -41,6 +41,16 @@ KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
     "world_size": ("llama", {"tp": 8, "dp": 8}, {"tp": 8, "dp": 4}),
     "global_batch": ("llama", {"dp": 64, "num_microbatches": 4}, {"dp": 64, "num_microbatches": 3}),
     "schedule": ("llama", {"vpp": 2, **INTERLEAVED}, {"vpp": 2}),
+    "schedule_both_ways": (
+        "llama",
+        {"pp": 4, "num_microbatches": 8, "schedule": "dualpipe"},
+        {"pp": 4, "num_microbatches": 7, "schedule": "dualpipe"},
+    ),
+    "split_backward_uncompiled": (
+        "llama",
+        {"pp": 4, "num_microbatches": 8},
+        {"pp": 4, "num_microbatches": 8, "schedule": "zb-1p"},
+    ),
     "query_heads": ("llama", {"tp": 32}, {"tp": 3}),
     "kv_heads": ("uneven", {"tp": 24}, {"tp": 8}),
     "kv_heads_divide": ("llama", {"tp": 8}, {"tp": 16}),

@@ -73,7 +73,7 @@ def test_every_refusal_names_its_values_and_changes_that_keep_the_rule(given: In
     """Where several degrees have to change, each step names one of them: cp, then pp, then tp, then dp; without
     chunks, groups of micro-batches go too."""
     steps = {"world_size": 4, "global_batch": 2, "expert_world_size": 3, "experts_present": 2, "layers_fill_chunks": 3}
-    steps |= {"microbatch_groups": 2}
+    steps |= {"microbatch_groups": 2, "schedule_both_ways": 2}
     for rule in RULES.values():
         if not rule.legal(plan, given):
             reason = rule.reason(plan, given)

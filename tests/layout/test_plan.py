@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meshwright.errors import InvalidSpec
-from meshwright.layout.plan import Plan, Recompute, Schedule
+from meshwright.layout.plan import SCHEDULE_NAMES, Plan, Recompute, Schedule
 from meshwright.layout.plans import Plans
 
 MODULES = "core_attn, layernorm, moe_act, mla_up_proj, mlp, moe, shared_experts"
@@ -34,7 +34,10 @@ MODULES = "core_attn, layernorm, moe_act, mla_up_proj, mlp, moe, shared_experts"
         ),
         ({"recompute_modules": [["mlp"]]}, f"recompute_modules: must be a list of {MODULES} (given: [['mlp']])"),
         ({"recompute_modules": 128}, f"recompute_modules: must be a list of {MODULES} (given: 128)"),
-        ({"schedule": "gpipe"}, "schedule: must be one of 1f1b, interleaved (given: 'gpipe')"),
+        (
+            {"schedule": "afab"},
+            f"schedule: must be one of {', '.join(SCHEDULE_NAMES.values())} (given: 'afab')",
+        ),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_refused(fields: dict[str, Any], told: str) -> None:

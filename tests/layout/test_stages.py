@@ -25,7 +25,7 @@ def _plan(pp: int, vpp: int, groups: int) -> Plan:
 
 
 def _stages(model: Model, plans: Plans, keep_all: bool = True) -> Stages:
-    return split_stages(question(model, "8x8:h100"), plans, schedules.live_chunks, keep_all=keep_all)
+    return split_stages(question(model, "8x8:h100"), plans, schedules.kept_chunks, keep_all=keep_all)
 
 
 @st.composite

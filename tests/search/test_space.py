@@ -12,7 +12,7 @@ from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality import check
-from meshwright.layout.plan import Plan, Recompute, Schedule
+from meshwright.layout.plan import SCHEDULE_NAMES, Plan, Recompute
 from meshwright.layout.plans import COLUMNS, Plans
 from meshwright.layout.recompute_modules import RecomputeModules, names_of
 from meshwright.search.modules import module_sets
@@ -42,7 +42,8 @@ def _everything(given: Inputs) -> Plans:
     flags = (False, True) if given.runtime.sequence_parallel else (False,)
     ends = given.runtime.ends_as_layers
     counts = range(1, batch + 1)
-    choices = itertools.product(degrees, range(1, layers + 2), counts, counts, recompute, flags, Schedule, ends, ends)
+    known = [code for code, name in SCHEDULE_NAMES.items() if name in given.runtime.schedules]
+    choices = itertools.product(degrees, range(1, layers + 2), counts, counts, recompute, flags, known, ends, ends)
     names = ("vpp", "micro_batch", "num_microbatches", "recompute", "sp", "schedule")
     names += ("embedding_as_layer", "head_as_layer")
     return Plans.of(

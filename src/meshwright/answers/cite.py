@@ -29,7 +29,14 @@ from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.device import communicator_bytes, verdict
 from meshwright.cost.memory.states import state_bytes
 from meshwright.cost.repeated import repeated_parts
-from meshwright.cost.schedules import interleaved, one_forward_one_backward
+from meshwright.cost.schedules import (
+    TWO_CHUNKS,
+    gpipe,
+    interleaved,
+    interleaved_zero_bubble,
+    one_forward_one_backward,
+    zero_bubble,
+)
 from meshwright.layout.plan import Plan, Recompute, Schedule
 from meshwright.specs.inputs import Inputs
 
@@ -48,9 +55,13 @@ EXCHANGES: dict[str, Callable[..., Any]] = {
     "all_gather": all_gather_exchange,
     "fused": fused_traffic,
 }
-SCHEDULES: dict[Schedule, Callable[..., Any]] = {
+SCHEDULES: dict[int, Callable[..., Any]] = TWO_CHUNKS | {
     Schedule.ONE_F_ONE_B: one_forward_one_backward.live_chunks,
     Schedule.INTERLEAVED: interleaved.live_chunks,
+    Schedule.GPIPE: gpipe.live_chunks,
+    Schedule.INTERLEAVED_ZERO_BUBBLE: interleaved_zero_bubble.live_chunks,
+    Schedule.ZERO_BUBBLE_1P: zero_bubble.live_chunks,
+    Schedule.ZERO_BUBBLE_2P: zero_bubble.live_chunks,
 }
 ONLY_WITH = {
     "expert_exchange": lambda inputs: inputs.model.is_moe,

@@ -9,12 +9,23 @@ from typing import Any, NamedTuple
 
 from meshwright.answers.files import write_whole
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.schedules import interleaved, one_forward_one_backward
-from meshwright.cost.schedules.action import Action, Event, Played, play
+from meshwright.cost.schedules import (
+    dualpipe,
+    dualpipe_v,
+    gpipe,
+    interleaved,
+    interleaved_zero_bubble,
+    one_forward_one_backward,
+    v_half,
+    v_min,
+    zero_bubble,
+    zero_bubble_v,
+)
+from meshwright.cost.schedules.action import Action, Event, Played, Times, play
 from meshwright.cost.step import estimate_plans
 from meshwright.cost.unit import Exposed
-from meshwright.errors import NotModelled
-from meshwright.layout.plan import SCHEDULE_NAMES, Plan, Schedule
+from meshwright.layout.placement import blocks
+from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import microbatch_group
 from meshwright.search.rank import PART_NAMES
@@ -25,6 +36,17 @@ ORDERS: dict[Schedule, Callable[[Plan], list[list[Action]]]] = {
     Schedule.INTERLEAVED: lambda plan: interleaved.actions(
         plan.pp, plan.vpp, plan.num_microbatches, int(microbatch_group(plan))
     ),
+    Schedule.GPIPE: lambda plan: gpipe.actions(plan.pp, plan.num_microbatches),
+    Schedule.INTERLEAVED_ZERO_BUBBLE: lambda plan: interleaved_zero_bubble.actions(
+        plan.pp, plan.vpp, plan.num_microbatches, int(microbatch_group(plan))
+    ),
+    Schedule.ZERO_BUBBLE_1P: lambda plan: zero_bubble.actions(plan.pp, plan.num_microbatches, 1),
+    Schedule.ZERO_BUBBLE_2P: lambda plan: zero_bubble.actions(plan.pp, plan.num_microbatches, 2),
+    Schedule.ZERO_BUBBLE_V: lambda plan: zero_bubble_v.actions(plan.pp, plan.num_microbatches),
+    Schedule.V_HALF: lambda plan: v_half.actions(plan.pp, plan.num_microbatches),
+    Schedule.V_MIN: lambda plan: v_min.actions(plan.pp, plan.num_microbatches),
+    Schedule.DUALPIPE: lambda plan: dualpipe.actions(plan.pp, plan.num_microbatches),
+    Schedule.DUALPIPE_V: lambda plan: dualpipe_v.actions(plan.pp, plan.num_microbatches),
 }
 """What every rank does in order, by the plan's schedule."""
 MOST_SLICES = 120_000
@@ -100,18 +122,15 @@ def slices(estimate: Estimate, inputs: Inputs) -> Iterator[Slice]:
 
 
 def _clock(plan: Plan, inputs: Inputs) -> _Clock:
-    if plan.schedule not in ORDERS:
-        raise NotModelled(f"schedule {SCHEDULE_NAMES[plan.schedule]} has no trace")
     time = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True).stage_time
-    forward, backward = (
-        [float(seconds) / plan.vpp for seconds in passes]
-        for passes in (time.forward_total + time.host_forward, time.backward_total + time.host_backward)
-    )
+    held = blocks(plan.schedule, plan.pp, plan.vpp)
+    share = 1 / len(held)
+    times = Times(*([share * _at(seconds, stage) for stage in range(plan.pp)] for seconds in time.passes))
     exposed = (
-        [Exposed(*(_at(part, stage) / plan.vpp for part in each)) for stage in range(plan.pp)]
+        [Exposed(*(_at(part, stage) * share for part in each)) for stage in range(plan.pp)]
         for each in (time.exposed_forward, time.exposed_backward)
     )
-    return _Clock(play(ORDERS[plan.schedule](plan), forward, backward), *exposed)
+    return _Clock(play(ORDERS[plan.schedule](plan), times, held), *exposed)
 
 
 def _at(column: Any, row: int) -> float:
@@ -149,8 +168,8 @@ def _action(stage: int, start: int, end: int, action: Action) -> Slice:
 
 def _exposed(stage: int, end: int, action: Action, clock: _Clock) -> Iterator[Slice]:
     """What of an action is communication that nothing hides, by axis, drawn at its end."""
-    passes = {"forward": clock.forward, "backward": clock.backward}
-    exposed = passes[action.kind][stage]
+    passes = {"forward": clock.forward, "backward": clock.backward, "input_gradient": clock.backward}
+    exposed = passes[action.kind][stage] if action.kind in passes else Exposed()
     start = end - _nanoseconds(exposed.total)
     for axis, seconds in exposed._asdict().items():
         if seconds:

@@ -81,6 +81,12 @@ def _one_plan(
     microbatch_group: Annotated[
         int, typer.Option(min=0, help="micro-batches of a chunk before the next one; default: as the runtime groups")
     ] = 0,
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            help="pipeline schedule: 1f1b, interleaved, zb-1p, zb-v, ...; default: interleaved with vpp, else 1f1b"
+        ),
+    ] = None,
     recompute: Annotated[str, typer.Option(help="none, selective or full")] = "none",
     recompute_modules: Annotated[
         str | None, typer.Option(help="with selective: core_attn, layernorm, moe_act, ..., with commas between")
@@ -127,6 +133,7 @@ def _one_plan(
         last_stage_layers=last_stage_layers,
         pipeline_layout=pipeline_layout,
         microbatch_group=microbatch_group,
+        schedule=schedule,
         recompute=recompute,
         recompute_modules=recompute_modules,
         recompute_layers=recompute_layers,

@@ -29,7 +29,10 @@ from meshwright.cost.estimate import Estimate, Estimates, Waterfall
 from meshwright.cost.footprint import Footprints, first_largest, footprints_of
 from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
 from meshwright.cost.memory.stage import Components, stage_memory, stage_parameters
+from meshwright.cost.memory.waiting import waiting_share
 from meshwright.cost.pipelines import Pipelines
+from meshwright.cost.schedules.pipeline import Passes
+from meshwright.cost.tree import combined
 from meshwright.cost.unit import Units, UnitTime, micro_batch_shapes, unit_times
 from meshwright.distinct import distinct_rows, gathered, on_distinct
 from meshwright.layout.plan import Plan
@@ -110,26 +113,52 @@ def stage_costs(plan: Plan, stages: Stages, inputs: Inputs) -> tuple[FloatColumn
 def _works(held: Footprints, units: Units) -> _Works:
     stages = held.pipelines.stages
     again = stages.layers - stages.kept_layers
-    columns = (*again.T, *stages.kept_layers.T, stages.embedding * 1, stages.head * 1)
-    (*counts, embedding, head), kind = distinct_rows(*columns)
+    ends = stages.embedding * 1, stages.head * 1, stages.copies
+    (*counts, embedding, head, copies), kind = distinct_rows(*again.T, *stages.kept_layers.T, *ends)
     (shape, kind), row = distinct_rows(held.shapes.of_plan[held.stages.plan], kind[held.pipelines.of_stage])
     time = units.embedding.rows(shape).scaled(embedding[kind])
     time = time.plus(units.head.rows(shape).scaled(head[kind]))
     for count, layer in zip(counts, (*units.layers, *units.kept_layers), strict=False):
         time = time.plus(layer.rows(shape).scaled(count[kind]))
-    return _Works(time, row)
+    return _Works(time.scaled(1 / copies[kind]), row)
+
+
+def _pipeline(held: Footprints, units: Units, slowest: UnitTime) -> schedules.Pipeline:
+    """What the idle time of every plan's schedule depends on."""
+    inputs, plans, shape = held.inputs, held.plans, held.shapes.of_plan
+    whole = units.embedding.plus(units.head).passes
+    for layers, layer in zip(inputs.layers_per_kind, units.layers, strict=True):
+        whole = combined(lambda part, more, count=layers: part + count * more, whole, layer.passes)
+    waiting = waiting_share(held.shapes.plans, inputs)[shape] if inputs.runtime.limits_waiting_bytes else 1.0
+    return schedules.Pipeline(
+        slowest=slowest.passes,
+        whole=_less_kept(combined(lambda part: part[shape], whole), held, units),
+        stages=plans.pp,
+        chunks=plans.vpp,
+        micro_batches=plans.num_microbatches,
+        waiting=waiting,
+        overlaps_steps=inputs.runtime.overlaps_steps,
+    )
+
+
+def _less_kept(whole: Passes, held: Footprints, units: Units) -> Passes:
+    """The passes of the whole model, less what the layers that full recomputation leaves out save."""
+    shape, counts = held.shapes.of_plan, held.stages.kept_in_model[held.stages.start]
+    for kind, (layer, kept) in enumerate(zip(units.layers, units.kept_layers, strict=False)):
+        whole = combined(
+            lambda part, more, less, count=counts[:, kind]: part - count * (more - less)[shape],
+            whole,
+            layer.passes,
+            kept.passes,
+        )
+    return whole
 
 
 def _waterfall(held: Footprints, units: Units, works: _Works, work: UnitTime) -> Waterfall:
     """Step time seen from the slowest stage: m micro-batches of its work, what the others add, and what comes once."""
     inputs, plans, pipeline = held.inputs, held.plans, held.pipelines.of_plan
-    count, whole_model = plans.num_microbatches, units.embedding.total + units.head.total
-    for layers, layer in zip(inputs.layers_per_kind, units.layers, strict=True):
-        whole_model = whole_model + layers * layer.total
-    updates, whole_model = _updates(held.pipelines, inputs), whole_model[held.shapes.of_plan]
-    for kind, (layer, kept) in enumerate(zip(units.layers, units.kept_layers, strict=False)):
-        saved = (layer.total - kept.total)[held.shapes.of_plan]
-        whole_model = whole_model - held.stages.kept_in_model[held.stages.start, kind] * saved
+    count, updates = plans.num_microbatches, _updates(held.pipelines, inputs)
+    idle = schedules.bubble_time(plans.schedule, _pipeline(held, units, work))
     exposed = np.maximum.reduceat(_exchanged(held, units, works, updates.exchange), held.stages.start)
     return Waterfall(
         compute_s=count * (work.forward.total + work.backward.total),
@@ -138,7 +167,7 @@ def _waterfall(held: Footprints, units: Units, works: _Works, work: UnitTime) ->
         exposed_ep_s=count * (work.exposed_forward.expert + work.exposed_backward.expert),
         exposed_pp_s=exposed_pipeline_time(plans, inputs, work.total),
         exposed_dp_s=exposed + updates.tied[pipeline],
-        bubble_s=np.where(plans.pp > 1, schedules.bubble_time(plans.schedule, work.total, whole_model, plans.vpp), 0.0),
+        bubble_s=np.where(plans.pp > 1, idle, 0.0),
         optimizer_s=updates.optimizer[pipeline],
         host_s=count * work.host + inputs.runtime.host_s_per_step,
     )

@@ -16,6 +16,7 @@ from meshwright.cost.compute.ends import EndTime, embedding_time, head_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.prediction import prediction_time
 from meshwright.cost.compute.work import Work
+from meshwright.cost.schedules.pipeline import Passes
 from meshwright.cost.shapes import Shapes, distinct_shapes
 from meshwright.cost.tree import combined
 from meshwright.layout.plans import Plans, without_recompute
@@ -50,6 +51,14 @@ class UnitTime(NamedTuple):
     host_forward: Floats = 0.0
     """The device waits for the host to issue work."""
     host_backward: Floats = 0.0
+    weight_gradient: Floats = 0.0
+    """Of the backward pass, the products that make gradients of weights, which a schedule may put off."""
+
+    @property
+    def passes(self) -> Passes:
+        """Forward, input gradient with all that comes with it, and weight gradient; with the host."""
+        backward = self.backward_total + self.host_backward - self.weight_gradient
+        return Passes(self.forward_total + self.host_forward, backward, self.weight_gradient)
 
     @property
     def host(self) -> Floats:
@@ -124,7 +133,8 @@ def unit_times(shapes: Plans, inputs: Inputs, *, some_kept: bool) -> Units:
 
 
 def _end(time: EndTime, tensor: TensorTime) -> UnitTime:
-    return UnitTime(time.forward, time.backward, Exposed(tensor.forward), Exposed(tensor.backward))
+    exposed = Exposed(tensor.forward), Exposed(tensor.backward)
+    return UnitTime(time.forward, time.backward, *exposed, weight_gradient=time.weight_gradient)
 
 
 def _layer(shapes: Plans, inputs: Inputs, kind: LayerKind) -> UnitTime:
@@ -136,6 +146,7 @@ def _layer(shapes: Plans, inputs: Inputs, kind: LayerKind) -> UnitTime:
         layer.recompute.plus(layer.backward),
         Exposed(tensor.forward, context.forward, expert.forward),
         Exposed(tensor.backward, context.backward, expert.backward),
+        weight_gradient=layer.weight_gradient,
     )
     issue = inputs.runtime.host_s_per_layer
     stalled, again = (np.maximum(issue - busy, 0.0) for busy in (time.forward_total, time.backward_total))

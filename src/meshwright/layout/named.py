@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from meshwright.errors import InvalidInput, quoted
 from meshwright.layout.layout_string import read_layout_string
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute, Schedule
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan, Recompute
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules, modules_of
 from meshwright.specs.inputs import Inputs
 
@@ -34,6 +34,7 @@ def plan_of(
     last_stage_layers: int = 0,
     pipeline_layout: str | None = None,
     microbatch_group: int = 0,
+    schedule: str | None = None,
     recompute: str = "none",
     recompute_modules: str | None = None,
     recompute_layers: int = 0,
@@ -44,8 +45,9 @@ def plan_of(
     cluster; zero: None takes 1 where dp x cp > 1 and the runtime has it, else its last;
     context_exchange: None takes the runtime's first; embedding_as_layer, head_as_layer: None counts them where the
     runtime does unless told; pipeline_layout: Megatron's string, or the layers of every chunk with commas between;
-    recompute_modules: names with commas between, None takes the attention core. Micro-batches follow from the global
-    batch. Raises `InvalidInput` for an unknown name, or for modules without selective recomputation.
+    schedule: None takes interleaved where vpp > 1, else 1f1b; recompute_modules: names with commas between, None takes
+    the attention core. Micro-batches follow from the global batch. Raises `InvalidInput` for an unknown name, or for
+    modules without selective recomputation.
     """
     runtime, replica = inputs.runtime, tp * cp * pp
     exchange = context_exchange or (*runtime.context_exchanges, "ring")[0]
@@ -75,7 +77,7 @@ def plan_of(
         recompute=_code(RECOMPUTE_NAMES, "recompute", recompute),
         recompute_modules=_modules(recompute, recompute_modules),
         recompute_layers=recompute_layers,
-        schedule=Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B,
+        schedule=_code(SCHEDULE_NAMES, "schedule", schedule or ("interleaved" if vpp > 1 else "1f1b")),
     )
 
 
@@ -114,6 +116,6 @@ def _modules(recompute: str, given: str | None) -> RecomputeModules:
 
 def _code(names: dict[Code, str], what: str, given: str) -> Code:
     for code, name in names.items():
-        if name == given.replace("-", "_"):
+        if name.replace("-", "_") == given.lower().replace("-", "_"):
             return code
     raise InvalidInput(f"unknown {what} {quoted(given)}; known: {', '.join(names.values())}")

@@ -9,12 +9,15 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, IntColumn, Ints
 from meshwright.distinct import distinct_rows
+from meshwright.layout.placement import INTERLEAVES, blocks, copies, one_of
+from meshwright.layout.plan import Schedule
 from meshwright.layout.plans import Layout, Plans
 from meshwright.layout.splits import Pipeline, layers_of_chunks
 from meshwright.specs.inputs import Inputs
 
-LiveChunks = Callable[[Ints, Ints, Ints, Ints, Ints, Ints], Ints]
-"""(schedule, stage, stages, chunks, micro_batches, group) -> chunk activations kept; `cost.schedules.live_chunks`."""
+KeptChunks = Callable[[int, IntColumn, int, int, int, int], tuple[IntColumn, IntColumn]]
+"""(schedule, stage, stages, chunks, micro_batches, group) -> micro-batches that each chunk keeps, and those that wait
+for their weight gradients; `cost.schedules.kept_chunks`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +40,16 @@ class Stages:
     """Of `live_layers`, theirs, shape (r, kinds)."""
     kept_in_model: IntColumn
     """Of all stages together, the layers that full recomputation leaves out, shape (r, kinds)."""
+    waiting_layers: IntColumn
+    """Layers of each kind times the micro-batches that wait for their weight gradients alone, shape (r, kinds)."""
     live_micro_batches: IntColumn
     """Micro-batches of which the stage keeps at least one chunk at the peak, shape (r,)."""
     embedding: BoolColumn
     """Whether the stage holds the token embedding, shape (r,)."""
     head: BoolColumn
     """Whether the stage holds the final norm and the output head, shape (r,)."""
+    copies: IntColumn
+    """Copies of the model over all stages, each of which sees its share of the micro-batches, shape (r,)."""
 
     def spread(self, index: IntColumn) -> tuple[Stages, IntColumn]:
         """The stages of many plans that have those of one of these each, and the row here that each of them is.
@@ -59,11 +66,11 @@ class Stages:
         ), rows
 
 
-def split_stages(inputs: Inputs, plans: Plans, live_chunks: LiveChunks, *, keep_all: bool) -> Stages:
-    """The stages of plans: chunk j of stage r holds block j * pp + r, and blocks are as large as `splits` says.
+def split_stages(inputs: Inputs, plans: Plans, kept_chunks: KeptChunks, *, keep_all: bool) -> Stages:
+    """The stages of plans: each holds the blocks that its schedule lays out, which are as large as `splits` says.
 
     Layers of multi-token prediction are in no count here.
-    live_chunks: the schedule's count of kept chunks. keep_all: False drops a stage that an earlier one, or one with
+    kept_chunks: the schedule's counts of kept chunks. keep_all: False drops a stage that an earlier one, or one with
     more of everything, exceeds in every count; enough for the worst stage, not for a listing.
     Source of the order: Megatron-LM, transformer_block.py, get_num_layers_to_build.
     """
@@ -72,10 +79,10 @@ def split_stages(inputs: Inputs, plans: Plans, live_chunks: LiveChunks, *, keep_
     turns = plans.schedule, filled.num_microbatches, filled.microbatch_group, plans.recompute_layers
     signatures, index = distinct_rows(*split, *turns)
     tables = [
-        _signature(inputs, _pipeline(row[:-4], plans.chunkings), row[-4:], live_chunks, keep_all)
+        _signature(inputs, _pipeline(row[:-4], plans.chunkings), row[-4:], kept_chunks, keep_all)
         for row in ([int(value) for value in signature] for signature in zip(*signatures, strict=True))
     ]
-    tables = tables or [_signature(inputs, Pipeline(1, 1), [0, 1, 1, 0], live_chunks, keep_all)]
+    tables = tables or [_signature(inputs, Pipeline(1, 1), [0, 1, 1, 0], kept_chunks, keep_all)]
     heights = np.array([len(table["stage"]) for table in tables])
     joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     each = Stages(plan=np.repeat(np.arange(len(tables)), heights), start=np.cumsum(heights) - heights, **joined)
@@ -84,10 +91,13 @@ def split_stages(inputs: Inputs, plans: Plans, live_chunks: LiveChunks, *, keep_
 
 def filling(plans: Plans) -> Plans:
     """The plans with as many micro-batches, in as large groups, as tell how full their pipelines get: beyond 2 pp
-    micro-batches, or one group of them, more keep no more chunks alive.
+    micro-batches, or one group of them, 1F1B and its interleaved form keep no more chunks alive; the others beyond
+    4 pp, but GPipe, which keeps all.
     """
-    group = np.where(plans.vpp > 1, microbatch_group(plans), 1)
-    enough = np.minimum(plans.num_microbatches, np.maximum(2 * plans.pp, group))
+    group = np.where(one_of(plans.schedule, INTERLEAVES), microbatch_group(plans), 1)
+    most = np.where(plans.schedule > Schedule.INTERLEAVED, 4 * plans.pp, np.maximum(2 * plans.pp, group))
+    most = np.where(plans.schedule == Schedule.GPIPE, plans.num_microbatches, most)
+    enough = np.minimum(plans.num_microbatches, np.maximum(most, group))
     return replace(plans, num_microbatches=enough, microbatch_group=np.minimum(group, enough))
 
 
@@ -109,7 +119,7 @@ def microbatch_group(plan: Layout) -> Ints:
 
 
 def _signature(
-    inputs: Inputs, pipeline: Pipeline, turns: list[int], live_chunks: LiveChunks, keep_all: bool
+    inputs: Inputs, pipeline: Pipeline, turns: list[int], kept_chunks: KeptChunks, keep_all: bool
 ) -> dict[str, IntColumn | BoolColumn]:
     model, stages, chunks = inputs.model, pipeline.pp, pipeline.vpp
     schedule, micro_batches, group, recomputed = turns
@@ -120,20 +130,21 @@ def _signature(
     ends = np.cumsum(layers_of_chunks(model, inputs.runtime.stage_split, pipeline, inputs.mtp_layers))
     starts = np.concatenate([[0], ends[:-1]])
     first_kept = np.minimum(starts + recomputed, ends) if recomputed else ends
-    per_chunk, without = ((kinds[ends] - kinds[begin]).reshape(chunks, stages, -1) for begin in (starts, first_kept))
-    live = np.asarray(live_chunks(schedule, stage, stages, chunks, micro_batches, group))
-    turn = group * chunks
-    kept = live // turn * group + np.clip(live % turn - group * np.arange(chunks)[:, None], 0, group)
+    held = blocks(schedule, stages, chunks)
+    per_chunk, without = ((kinds[ends] - kinds[begin])[held] for begin in (starts, first_kept))
+    kept, waiting = kept_chunks(schedule, stage, stages, chunks, micro_batches, group)
     table = {
         "stage": stage,
         "layers": per_chunk.sum(axis=0),
         "live_layers": (per_chunk * kept[:, :, None]).sum(axis=0),
         "kept_layers": without.sum(axis=0),
         "kept_live_layers": (without * kept[:, :, None]).sum(axis=0),
-        "kept_in_model": np.tile(without.sum(axis=(0, 1)), (stages, 1)),
+        "kept_in_model": np.tile((kinds[ends] - kinds[first_kept]).sum(axis=0), (stages, 1)),
+        "waiting_layers": (per_chunk * waiting[:, :, None]).sum(axis=0),
         "live_micro_batches": kept.max(axis=0),
-        "embedding": stage == 0,
-        "head": stage == stages - 1,
+        "embedding": (held == 0).any(axis=0),
+        "head": (held == stages * chunks - 1).any(axis=0),
+        "copies": np.full(stages, copies(schedule)),
     }
     if keep_all:
         return table

@@ -126,7 +126,9 @@ def _stages(plan: Plan, inputs: Inputs, stage: IntColumn, layers: IntColumn) -> 
         kept_layers=kept,
         kept_live_layers=kept * live[:, None],
         kept_in_model=np.zeros_like(layers),
+        waiting_layers=np.zeros_like(layers),
         live_micro_batches=live,
         embedding=stage == 0,
         head=head,
+        copies=np.ones_like(stage),
     )

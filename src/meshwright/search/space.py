@@ -11,7 +11,16 @@ import numpy as np
 from meshwright.arrays import IntColumn
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality.rule import divisors
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, ContextExchange, Plan, Recompute, Schedule
+from meshwright.layout.placement import INTERLEAVES, V_SHAPED, one_of, splits_backward
+from meshwright.layout.plan import (
+    CONTEXT_EXCHANGE_NAMES,
+    RECOMPUTE_NAMES,
+    SCHEDULE_NAMES,
+    ContextExchange,
+    Plan,
+    Recompute,
+    Schedule,
+)
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import RecomputeModules
 from meshwright.search.modules import module_sets
@@ -39,12 +48,12 @@ def space(inputs: Inputs) -> Iterator[Plans]:
     """All combinations of tp, cp, pp, dp with tp x cp x pp x dp = ranks, and of what can be chosen beside them.
 
     cp: down to 4096 tokens a rank, where the runtime has it, with each of its exchanges (hierarchical where it is
-    neither all ring nor all all-to-all); vpp: the divisors of a stage's layers (where layers do not divide, one for
-    every largest chunk); micro-batch: the divisors of a replica's batch, up to 65536 tokens a rank (1 where the batch
-    does not divide, so that the rule can refuse it); sequence parallelism where tp > 1; ZeRO stages of the runtime
-    where dp cp > 1, over all ranks or, with hybrid sharding, groups that end where a level of links does; its recompute
-    kinds, selective with each of `module_sets`; ep: the common divisors of the experts and the ranks that hold one
-    pipeline stage, with etp 1 or tp. One table per split.
+    neither all ring nor all all-to-all); each schedule of the runtime, with vpp: the divisors of a stage's layers
+    (where layers do not divide, one for every largest chunk); micro-batch: the divisors of a replica's batch, up to
+    65536 tokens a rank (1 where the batch does not divide, so that the rule can refuse it); sequence parallelism where
+    tp > 1; ZeRO stages of the runtime where dp cp > 1, over all ranks or, with hybrid sharding, groups that end where a
+    level of links does; its recompute kinds, selective with each of `module_sets`; ep: the common divisors of the
+    experts and the ranks that hold one pipeline stage, with etp 1 or tp. One table per split.
     """
     recompute = _recomputations(inputs)
     for split in _splits(inputs):
@@ -94,7 +103,7 @@ def _choices(
 ) -> list[Sequence[int] | Sequence[tuple[int, int]]]:
     """What can be chosen beside one split, field by field or pair by pair."""
     return [
-        _chunks(split, inputs),
+        _turns(split, inputs),
         _micro_batches(split, inputs),
         _sharding(split, inputs),
         _exchanges(split, inputs),
@@ -108,7 +117,7 @@ def _around(split: _Split, recompute: list[tuple[int, int]], inputs: Inputs) -> 
     choices = _choices(split, recompute, inputs)
     rows = np.indices([len(choice) for choice in choices]).reshape(len(choices), -1)
     columns = (np.array(choice)[row].T for choice, row in zip(choices, rows, strict=True))
-    vpp, micro_batch, (zero, dp_replicate), exchange, (kind, modules), sp, (ep, etp) = columns
+    (vpp, schedule), micro_batch, (zero, dp_replicate), exchange, (kind, modules), sp, (ep, etp) = columns
     num_microbatches = np.maximum(inputs.job.global_batch // (split.dp * micro_batch), 1)
     return Plans.filled(
         **{name: np.full(rows.shape[1], value) for name, value in split._asdict().items()},
@@ -121,11 +130,31 @@ def _around(split: _Split, recompute: list[tuple[int, int]], inputs: Inputs) -> 
         dp_replicate=dp_replicate,
         micro_batch=micro_batch,
         num_microbatches=num_microbatches,
-        microbatch_group=_microbatch_groups(split.pp, num_microbatches, inputs) * (vpp > 1),
+        microbatch_group=_microbatch_groups(split.pp, num_microbatches, inputs) * one_of(schedule, INTERLEAVES),
         recompute=kind,
         recompute_modules=modules,
-        schedule=np.where(vpp > 1, int(Schedule.INTERLEAVED), int(Schedule.ONE_F_ONE_B)),
+        schedule=schedule,
     )
+
+
+def _turns(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
+    """Every (vpp, schedule) of the runtime: chunks where a schedule has several; without a pipeline 1F1B alone.
+
+    GPipe is left out where 1F1B can always run, which takes as long and keeps less; schedules that split the backward
+    pass where the runtime refuses them beside compiled layers.
+    """
+    runtime = inputs.runtime
+    if split.pp == 1:
+        return [(1, int(Schedule.ONE_F_ONE_B))]
+    fewest = inputs.job.global_batch // (split.dp * _micro_batches(split, inputs)[-1])
+    refused = any(rule.name == "split_backward_uncompiled" for rule in runtime.rules)
+    turns: list[tuple[int, int]] = []
+    for code, name in SCHEDULE_NAMES.items():
+        compiled = splits_backward(code) and refused and runtime.elementwise == "fused"
+        if name in runtime.schedules and not compiled and (code != Schedule.GPIPE or fewest < split.pp):
+            several = [vpp for vpp in _chunks(split, inputs) if vpp > 1] if code in INTERLEAVES else [1]
+            turns += [(vpp, int(code)) for vpp in ([2] if code in V_SHAPED else several)]
+    return turns
 
 
 def _micro_batches(split: _Split, inputs: Inputs) -> list[int]:
@@ -136,10 +165,9 @@ def _micro_batches(split: _Split, inputs: Inputs) -> list[int]:
 
 
 def _chunks(split: _Split, inputs: Inputs) -> list[int]:
-    """vpp: the divisors of a stage's layers; where these are unequal, the least for every largest chunk."""
+    """vpp of schedules that interleave: the divisors of a stage's layers; where these are unequal, the least for every
+    largest chunk."""
     layers = inputs.model.num_layers + split.embedding_as_layer + split.head_as_layer
-    if split.pp == 1 or "interleaved" not in inputs.runtime.schedules:
-        return [1]
     if layers % split.pp == 0:
         return divisors(layers // split.pp)
     largest = range(1, -(-layers // split.pp) + 1) if inputs.runtime.stage_split != "even" else ()

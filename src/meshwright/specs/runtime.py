@@ -34,6 +34,8 @@ class Overlap(Spec):
     """Stage-to-stage messages of 1F1B."""
     interleaved_pipeline: Share
     """Stage-to-stage messages of interleaved 1F1B."""
+    split_pipeline: Share
+    """Stage-to-stage messages of schedules that split the backward pass."""
 
 
 class CrossEntropy(Spec):
@@ -183,6 +185,8 @@ class Runtime(Spec):
     overlap: Overlap
     host_s_per_layer: NonNegative
     """Seconds that the host needs to issue one layer's forward; backward takes as long."""
+    host_s_per_exchange: NonNegative
+    """Seconds beyond the wire that every stage-to-stage exchange takes where the runtime waits for it."""
     host_s_per_step: NonNegative
     """Seconds per step outside of the pipeline: data, logging, learning-rate schedule."""
     memory: DeviceMemory
@@ -201,7 +205,26 @@ class Runtime(Spec):
     """How it can split a sequence over cp; none: it cannot."""
     context_gradient_bytes: Literal[2, 4]
     """Bytes per element in which a ring passes on the gradients of keys and values."""
-    schedules: tuple[Literal["1f1b", "interleaved"], ...]
+    schedules: tuple[
+        Literal[
+            "1f1b",
+            "interleaved",
+            "gpipe",
+            "interleaved-zb",
+            "zb-1p",
+            "zb-2p",
+            "zb-v",
+            "v-half",
+            "v-min",
+            "dualpipe",
+            "dualpipe-v",
+        ],
+        ...,
+    ]
+    overlaps_steps: bool
+    """A pipeline rank begins its next step without waiting for the others (validation after the optimizer's step)."""
+    limits_waiting_bytes: bool
+    """The order of split backward passes is searched under a limit in bytes; else it is fixed by counts of chunks."""
     zero_stages: tuple[Literal[0, 1, 2, 3], ...]
     """Of half weights 0 to 3; of full ones 0 (replicas), 2 (weights stay gathered) and 3 (resharded after use)."""
     recompute: tuple[Literal["none", "selective", "full"], ...]

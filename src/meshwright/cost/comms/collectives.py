@@ -61,16 +61,51 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
     return np.where(np.greater(group.ranks, 1) & np.greater(sent, 0), time, 0.0)
 
 
-def message_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
-    """Seconds of one message between neighbours of a group, over the slowest link that any pair crosses.
+def hop_times(size: Numbers, cluster: Cluster) -> tuple[Floats, ...]:
+    """Seconds of one message between two ranks, for every level of links that may be the highest between them.
 
     T = hop latency + bytes / (efficiency * bandwidth per rank). size: bytes, scalar or array (n,). Returns seconds.
     Source: measured send-receive on H100, inside (348 GB/s) and between nodes (36 GB/s of 50, 17 us).
     """
-    time: Floats = cluster.levels[0].latency_s + size / (MESSAGE_LINK_EFFICIENCY * link_bandwidth(2, cluster))
-    for inner, level in enumerate(cluster.levels[1:]):
-        crossing = level.latency_s + size / (MESSAGE_NETWORK_EFFICIENCY * level.effective_bandwidth)
+    inside: Floats = cluster.levels[0].latency_s + size / (MESSAGE_LINK_EFFICIENCY * link_bandwidth(2, cluster))
+    network = (size / (MESSAGE_NETWORK_EFFICIENCY * level.effective_bandwidth) for level in cluster.levels[1:])
+    across = (level.latency_s + sent for level, sent in zip(cluster.levels[1:], network, strict=True))
+    return inside, *across
+
+
+def message_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
+    """Seconds of one message between neighbours of a group, over the slowest link that any pair crosses.
+
+    size: bytes, scalar or array (n,). Returns seconds. Source: `hop_times`.
+    """
+    time, *across = hop_times(size, cluster)
+    for inner, crossing in enumerate(across):
         time = np.where(np.greater(group.blocks[inner], 1), crossing, time)
+    return np.where(np.greater(group.ranks, 1) & np.greater(size, 0), time, 0.0)
+
+
+def opposite_message_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
+    """Seconds of one message to the other neighbour of the rank whose `message_time` it is: over the slowest link that
+    a rank of the group crosses on both sides, because it is alone in its block.
+
+    size: bytes, scalar or array (n,). Returns seconds. Source: `hop_times`.
+    """
+    time, *across = hop_times(size, cluster)
+    for inner, crossing in enumerate(across):
+        time = np.where(np.greater(group.blocks[inner], 1) & np.equal(group.members[inner], 1), crossing, time)
+    return np.where(np.greater(group.ranks, 1) & np.greater(size, 0), time, 0.0)
+
+
+def line_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
+    """Seconds of a message that goes from the first rank of a group to the last, from neighbour to neighbour.
+
+    size: bytes, scalar or array (n,). Returns seconds. Source: `hop_times`, each link as often as it is crossed.
+    """
+    inside, *across = hop_times(size, cluster)
+    time = (group.ranks - group.blocks[0]) * inside
+    for inner, crossing in enumerate(across):
+        outer = group.blocks[inner + 1] if inner + 1 < len(across) else 1
+        time = time + np.maximum(group.blocks[inner] - outer, 0) * crossing
     return np.where(np.greater(group.ranks, 1) & np.greater(size, 0), time, 0.0)
 
 

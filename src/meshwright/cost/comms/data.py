@@ -16,6 +16,7 @@ from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.cost.tree import combined
 from meshwright.layout.groups import stride
+from meshwright.layout.placement import ends_apart
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
@@ -132,11 +133,12 @@ def tied_embedding_time(plan: Layout, inputs: Inputs) -> Floats:
     """Seconds per step of summing the gradient of embeddings that the first and the last stage share.
 
     One all-reduce of the vocabulary shard's gradient between the two ranks, where the head is tied or multi-token
-    prediction embeds tokens on the last stage; nothing without a pipeline. plan: scalar or array (n,). Returns seconds.
+    prediction embeds tokens on the last stage; nothing where one rank holds both ends. plan: scalar or array (n,).
+    Returns seconds.
     Source: Megatron-LM, finalize_model_grads.py, _allreduce_word_embedding_grads.
     """
     shard = vocabulary_shard(plan, inputs) * inputs.model.hidden_size
     distance = stride(plan, "pp", inputs.runtime.rank_order) * np.maximum(plan.pp - 1, 1)
-    ends = group_of(np.minimum(plan.pp, 2), distance, inputs.cluster)
+    ends = group_of(np.where(ends_apart(plan), 2, 1), distance, inputs.cluster)
     size = 1.0 * inputs.gradient_bytes * shard * (inputs.model.tied_embeddings or inputs.mtp_layers > 0)
     return collective_time("all_reduce", size, ends, inputs.cluster)

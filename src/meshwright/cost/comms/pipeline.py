@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from meshwright.arrays import Floats
-from meshwright.cost.comms.collectives import collective_time, message_time
+from meshwright.cost.comms.collectives import collective_time, line_time, message_time, opposite_message_time
 from meshwright.cost.comms.group import pipeline_group, tensor_group
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import residual_tokens
+from meshwright.layout.placement import splits_backward
 from meshwright.layout.plan import Schedule
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -30,33 +33,50 @@ def message_bytes(plan: Layout, inputs: Inputs) -> Floats:
     return HALF_BYTES * residual_tokens(plan, inputs) * inputs.model.hidden_size / parts
 
 
+class _Messages(NamedTuple):
+    """Seconds of messages, with what gathers them where the runtime scatters them."""
+
+    sides: Floats
+    """One to either neighbour."""
+    one: Floats
+    """One to the neighbour that is farther."""
+    way: Floats
+    """From the first stage to the last."""
+
+
 def exposed_pipeline_time(plan: Layout, inputs: Inputs, work: Floats) -> Floats:
     """Exposed seconds of stage-to-stage messages on the slowest stage, per step.
 
-    Each micro-batch and chunk crosses a stage's borders twice (activation and gradient travel together in the steady
-    state), and filling and draining adds 2 (p - 1) hops that nothing hides: (2 m v + 2 (p - 1)) messages. Interleaved
-    schedules hide the steady messages beside the compute of another chunk.
+    For each micro-batch and chunk a stage exchanges an activation and a gradient with the stages on either side, both
+    directions at once: m v messages to the one and to the other, of which two stages without chunks have but one.
+    Filling and draining adds the way of one message through all stages and back, which nothing hides; the same where
+    chunks lie in the shape of a V or micro-batches enter at both ends. Schedules that interleave or split the backward
+    pass may hide the steady messages beside the compute of another chunk. Where the runtime waits for an exchange, its
+    host needs time for each: two a micro-batch of 1F1B, one for each chunk of its interleaved form.
 
     work: compute of one micro-batch on the stage, seconds, the window; plan: scalar or array (n,). Returns seconds.
-    Source: Narayanan et al., arXiv:2104.04473, section 2.2; Megatron-LM, overlap_p2p_communication.
+    Source: Narayanan et al., arXiv:2104.04473, section 2.2; Megatron-LM, pipeline_parallel/schedules.py
+    (send_forward_recv_backward, send_forward_backward_recv_forward_backward; overlap_p2p_comm).
     """
-    (message,) = on_shapes(lambda shapes: _message_time(shapes, inputs), plan, *MESSAGE_SHAPE)
-    crossings = 2.0 * plan.num_microbatches * plan.vpp
-    overlap = inputs.runtime.overlap
-    window = work * plan.num_microbatches
-    steady = np.where(
-        np.equal(plan.schedule, Schedule.INTERLEAVED),
-        exposed_time(crossings * message, window, overlap.interleaved_pipeline, 0.0, inputs),
-        exposed_time(crossings * message, window, overlap.pipeline, 0.0, inputs),
+    sides, one, way = on_shapes(lambda shapes: _messages(shapes, inputs), plan, *MESSAGE_SHAPE)
+    sides = np.where(np.greater(plan.pp, 2) | np.greater(plan.vpp, 1), sides, one)
+    window, overlap = work * plan.num_microbatches, inputs.runtime.overlap
+    interleaves, splits = np.equal(plan.schedule, Schedule.INTERLEAVED), splits_backward(plan.schedule)
+    exchanges = np.where(splits, 0, np.where(interleaves, plan.vpp, 2) * plan.num_microbatches)
+    waited = inputs.runtime.host_s_per_exchange * np.where(np.greater(plan.pp, 1), exchanges, 0)
+    plain, interleaved, split = (
+        exposed_time(plan.num_microbatches * plan.vpp * sides, window, share, 0.0, inputs)
+        for share in (overlap.pipeline, overlap.interleaved_pipeline, overlap.split_pipeline)
     )
-    return steady + 2.0 * (plan.pp - 1) * message
+    steady = np.where(splits, split, np.where(interleaves, interleaved, plain))
+    return steady + waited + 2.0 * way
 
 
-def _message_time(plan: Layout, inputs: Inputs) -> tuple[Floats]:
-    """Seconds of one message, and of gathering it where the runtime scatters it."""
-    size = message_bytes(plan, inputs)
-    message = message_time(size, pipeline_group(plan, inputs), inputs.cluster)
+def _messages(plan: Layout, inputs: Inputs) -> _Messages:
+    size, stages = message_bytes(plan, inputs), pipeline_group(plan, inputs)
+    one, other, way = (time(size, stages, inputs.cluster) for time in (message_time, opposite_message_time, line_time))
     if not inputs.runtime.scatters_messages:
-        return (message,)
+        return _Messages(one + other, one, way)
     whole = np.where(np.greater(plan.pp, 1), plan.tp * size, 0.0)
-    return (message + collective_time("all_gather", whole, tensor_group(plan, inputs), inputs.cluster),)
+    gathered = collective_time("all_gather", whole, tensor_group(plan, inputs), inputs.cluster)
+    return _Messages(one + other + 2 * gathered, one + 2 * gathered, way + (plan.pp - 1) * gathered)

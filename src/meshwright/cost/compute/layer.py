@@ -35,6 +35,8 @@ class LayerTime(NamedTuple):
     backward: Work
     recompute: Work
     """What the backward pass computes again, before it."""
+    weight_gradient: Floats
+    """Of the backward pass, the products that make gradients of weights."""
     columns: tuple[Gemm, Gemm]
     """Column-parallel products into the attention core and the feed-forward block: windows for overlap."""
 
@@ -62,7 +64,7 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     gemm, passes = _repeated_products(repeated, into, block, experts), elementwise_time(moved, accelerator)
     selective = Work(gemm, repeated.core * attention[0], passes)
     again = forward.where(plan.recompute == Recompute.FULL).plus(selective)
-    time = LayerTime(forward, backward, again, (into, block[0] if block else NO_GEMM))
+    time = LayerTime(forward, backward, again, products.weight_gradient, (into, block[0] if block else NO_GEMM))
     return combined(lambda seconds: seconds * inputs.cluster.site_derate, time)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from meshwright.arrays import Ints
 from meshwright.cost.shard import vocabulary_shard
+from meshwright.layout.placement import ends_apart
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
@@ -53,9 +54,9 @@ def end_parameters(plan: Layout, inputs: Inputs) -> EndParameters:
     model = inputs.model
     head = _on_rank(head_weights(model), plan, inputs)
     if model.tied_embeddings:
-        head = head + np.where(np.greater(plan.pp, 1), vocabulary_shard(plan, inputs) * model.hidden_size, 0)
+        head = head + np.where(ends_apart(plan), vocabulary_shard(plan, inputs) * model.hidden_size, 0)
     embedding = _on_rank(embedding_weights(model), plan, inputs)
-    return EndParameters(embedding, head + np.where(np.greater(plan.pp, 1) & (inputs.mtp_layers > 0), embedding, 0))
+    return EndParameters(embedding, head + np.where(ends_apart(plan) & (inputs.mtp_layers > 0), embedding, 0))
 
 
 def prediction_parameters(plan: Layout, inputs: Inputs) -> Ints:

@@ -14,6 +14,7 @@ from meshwright.cost.memory.device import communicator_bytes
 from meshwright.cost.memory.ends import head_memory, token_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters, prediction_parameters
 from meshwright.cost.memory.states import States, state_bytes
+from meshwright.cost.memory.waiting import waiting_bytes
 from meshwright.cost.pipelines import Pipelines
 from meshwright.cost.shapes import Shapes
 from meshwright.cost.tree import combined
@@ -154,6 +155,7 @@ def stage_memory(stages: Stages, pipelines: Pipelines, shapes: Shapes, inputs: I
         for layers in (pipelines.stages.live_layers, pipelines.stages.kept_live_layers)
     )
     peak = _peak(stages, live, kept, shapes.plans, shape, inputs)
+    activations = peak.activations + _waiting(stages, shapes.plans, shape, inputs)
     working, pipelined = peak.working + states.whole_gradients, pipelines.plans.pp[pipelines.stages.plan] > 1
     at_logits = peak.logits > working
     logits, temporaries = peak.logits * at_logits, working * ~at_logits
@@ -163,9 +165,9 @@ def stage_memory(stages: Stages, pipelines: Pipelines, shapes: Shapes, inputs: I
         parameters=states.parameters,
         gradients=states.gradients,
         optimizer_states=states.optimizer_states,
-        activations=peak.activations,
+        activations=activations,
         logits=logits,
-        temporaries=np.maximum(temporaries, states.updating - peak.activations - logits),
+        temporaries=np.maximum(temporaries, states.updating - activations - logits),
         workspaces=np.full(rows, memory.workspace_bytes),
         fragmentation=np.zeros(rows),
         context=np.full(rows, memory.context_bytes),
@@ -173,6 +175,14 @@ def stage_memory(stages: Stages, pipelines: Pipelines, shapes: Shapes, inputs: I
     )
     held = memory.fragmentation * components.allocated + states.pooled + np.where(at_logits, peak.unjoined, 0.0)
     return components._replace(fragmentation=held)
+
+
+def _waiting(stages: Stages, shapes: Plans, shape: IntColumn, inputs: Inputs) -> FloatColumn:
+    """What waits for weight gradients alone; shape: the row of `shapes` that every stage works on."""
+    waiting: FloatColumn = np.zeros(len(shape))
+    for kind, layer in enumerate(inputs.model.layer_kinds if stages.waiting_layers.any() else ()):
+        waiting = waiting + stages.waiting_layers[:, kind] * waiting_bytes(shapes, inputs, layer)[shape]
+    return waiting
 
 
 def _peak(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from meshwright.arrays import IntColumn
 from meshwright.errors import InvalidInput
 
 
@@ -13,10 +14,29 @@ from meshwright.errors import InvalidInput
 class Action:
     """One piece of work of a pipeline rank."""
 
-    kind: Literal["forward", "backward"]
+    kind: Literal["forward", "backward", "input_gradient", "weight_gradient"]
+    """`backward` is both gradients at once."""
     chunk: int
     """Which of the rank's chunks, 0 first."""
     micro_batch: int
+    joined: bool = False
+    """It runs as one with the action before it: neither is over before both are."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of one chunk on each rank."""
+
+    forward: Sequence[float]
+    input_gradient: Sequence[float]
+    weight_gradient: Sequence[float]
+
+    def of(self, kind: str, rank: int) -> float:
+        """Seconds of one action."""
+        if kind == "backward":
+            return self.input_gradient[rank] + self.weight_gradient[rank]
+        seconds: float = getattr(self, kind)[rank]
+        return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,53 +54,76 @@ class Played:
 
     makespan_s: float
     """From the first action's start to the last one's end, seconds."""
+    span_s: float
+    """The longest that one rank takes from its first action's start to its last one's end, seconds."""
     live_chunks: tuple[int, ...]
-    """The most chunk activations that each rank kept."""
+    """The most chunks that each rank has worked forward and not yet backward."""
+    kept_chunks: tuple[int, ...]
+    """The most that wait for one of their gradients, that of the weights included."""
     events: tuple[tuple[Event, ...], ...]
     """What each rank did, in its order."""
 
 
-def play(order: Sequence[Sequence[Action]], forward_s: Sequence[float], backward_s: Sequence[float]) -> Played:
+def play(order: Sequence[Sequence[Action]], times: Times, blocks: IntColumn) -> Played:
     """Run every rank's actions in its order, each as soon as what it needs has ended.
 
-    order: actions of each rank; forward_s, backward_s: seconds of one chunk on each rank. Messages take no time.
-    Raises `InvalidInput` when the order deadlocks.
+    order: actions of each rank; times: seconds of one chunk on each; blocks: which block of the model each chunk of
+    each rank holds, shape (chunks, ranks). Messages take no time. Raises `InvalidInput` when the order deadlocks.
     """
-    ranks = len(order)
-    chunks = 1 + max(action.chunk for actions in order for action in actions)
+    ranks, last = len(order), int(blocks.max())
     ended: dict[tuple[str, int, int], float] = {}
-    clock, position = [0.0] * ranks, [0] * ranks
+    clock, position, began = [0.0] * ranks, [0] * ranks, [-1.0] * ranks
     events: list[list[Event]] = [[] for _ in order]
     moved = True
     while moved:
         moved = False
         for rank, actions in enumerate(order):
             while position[rank] < len(actions):
-                action = actions[position[rank]]
-                link = action.chunk * ranks + rank
-                needed = _needed(action, link, ranks * chunks)
-                if needed is not None and needed not in ended:
+                together = _together(actions, position[rank])
+                needed = [_needed(action, int(blocks[action.chunk, rank]), last) for action in together]
+                if any(each is not None and each not in ended for each in needed):
                     break
-                start = max(clock[rank], ended[needed] if needed else 0.0)
-                clock[rank] = start + (forward_s if action.kind == "forward" else backward_s)[rank]
-                ended[action.kind, link, action.micro_batch] = clock[rank]
-                events[rank].append(Event(action, start, clock[rank]))
-                position[rank] += 1
+                start = max([clock[rank], *(ended[each] for each in needed if each)])
+                began[rank] = start if began[rank] < 0 else began[rank]
+                for action in together:
+                    ends = start + times.of(action.kind, rank)
+                    events[rank].append(Event(action, start, ends))
+                    clock[rank] = start = ends
+                for action in together:
+                    ended[_told(action.kind), int(blocks[action.chunk, rank]), action.micro_batch] = clock[rank]
+                position[rank] += len(together)
                 moved = True
     if any(done < len(actions) for done, actions in zip(position, order, strict=True)):
         raise InvalidInput(f"the order of {ranks} ranks deadlocks at positions {position}")
-    return Played(max(clock), tuple(_most_live(actions) for actions in order), tuple(map(tuple, events)))
+    span = max(end - start for end, start in zip(clock, began, strict=True))
+    live, kept = zip(*(_most_kept(actions) for actions in order), strict=True)
+    return Played(max(clock), span, live, kept, tuple(map(tuple, events)))
 
 
-def _needed(action: Action, link: int, links: int) -> tuple[str, int, int] | None:
+def _together(actions: Sequence[Action], first: int) -> list[Action]:
+    """The action at a position with those that are joined to it."""
+    end = first + 1
+    while end < len(actions) and actions[end].joined:
+        end += 1
+    return [*actions[first:end]]
+
+
+def _told(kind: str) -> str:
+    return "input_gradient" if kind == "backward" else kind
+
+
+def _needed(action: Action, block: int, last: int) -> tuple[str, int, int] | None:
     if action.kind == "forward":
-        return ("forward", link - 1, action.micro_batch) if link else None
-    return ("backward", link + 1, action.micro_batch) if link + 1 < links else ("forward", link, action.micro_batch)
+        return ("forward", block - 1, action.micro_batch) if block else None
+    if action.kind == "weight_gradient":
+        return ("input_gradient", block, action.micro_batch)
+    return ("input_gradient", block + 1, action.micro_batch) if block < last else ("forward", block, action.micro_batch)
 
 
-def _most_live(actions: Sequence[Action]) -> int:
-    live = most = 0
+def _most_kept(actions: Sequence[Action]) -> tuple[int, int]:
+    live = waiting = most_live = most_kept = 0
     for action in actions:
-        live += 1 if action.kind == "forward" else -1
-        most = max(most, live)
-    return most
+        live += {"forward": 1, "weight_gradient": 0}.get(action.kind, -1)
+        waiting += {"input_gradient": 1, "weight_gradient": -1}.get(action.kind, 0)
+        most_live, most_kept = max(most_live, live), max(most_kept, live + waiting)
+    return most_live, most_kept

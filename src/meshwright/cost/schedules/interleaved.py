@@ -6,6 +6,7 @@ import numpy as np
 
 from meshwright.arrays import Floats, Ints
 from meshwright.cost.schedules.action import Action
+from meshwright.cost.schedules.pipeline import Pipeline
 
 
 def live_chunks(stage: Ints, stages: Ints, chunks: Ints, micro_batches: Ints, microbatch_group: Ints) -> Ints:
@@ -21,17 +22,13 @@ def live_chunks(stage: Ints, stages: Ints, chunks: Ints, micro_batches: Ints, mi
     return np.minimum(micro_batches * chunks, 2 * (stages - stage - 1) + (chunks - 1) * microbatch_group + 1)
 
 
-def bubble_time(slowest: Floats, total: Floats, chunks: Ints) -> Floats:
+def bubble_time(pipeline: Pipeline) -> Floats:
     """Idle time of the slowest rank while the pipeline fills and drains: (sum of t_r less max t_r) / v.
 
-    slowest: max t_r; total: sum of t_r over the ranks; t_r is forward plus backward of one micro-batch through all
-    chunks of a rank, seconds; chunks: v, count; scalar or array (n,). Returns seconds. With equal ranks this is
-    (p - 1)(F + B) / v (Narayanan et al., arXiv:2104.04473, section 2.2).
-
-    >>> bubble_time(3.0, 12.0, 3)
-    3.0
+    pipeline: times t_r = forward plus backward of one micro-batch through all chunks of a rank, scalar or array (n,).
+    Returns seconds. With equal ranks this is (p - 1)(F + B) / v (Narayanan et al., arXiv:2104.04473, section 2.2).
     """
-    return (total - slowest) / chunks
+    return pipeline.others.total / pipeline.chunks
 
 
 def actions(stages: int, chunks: int, micro_batches: int, microbatch_group: int) -> list[list[Action]]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from meshwright.arrays import Floats, Ints
 from meshwright.cost.schedules.action import Action
+from meshwright.cost.schedules.pipeline import Pipeline
 
 
 def live_chunks(stage: Ints, stages: Ints, micro_batches: Ints) -> Ints:
@@ -20,16 +21,13 @@ def live_chunks(stage: Ints, stages: Ints, micro_batches: Ints) -> Ints:
     return np.minimum(micro_batches, stages - stage)
 
 
-def bubble_time(slowest: Floats, total: Floats) -> Floats:
+def bubble_time(pipeline: Pipeline) -> Floats:
     """Idle time of the slowest stage while the pipeline fills and drains: sum of t_r less max t_r.
 
-    slowest: max t_r; total: sum of t_r over the stages; t_r is forward plus backward of one micro-batch, seconds,
-    scalar or array (n,). Returns seconds. With equal stages this is (p - 1)(F + B) (arXiv:2104.04473, section 2.2).
-
-    >>> bubble_time(3.0, 12.0)
-    9.0
+    pipeline: times t_r = forward plus backward of one micro-batch, scalar or array (n,). Returns seconds. With equal
+    stages this is (p - 1)(F + B) (arXiv:2104.04473, section 2.2).
     """
-    return total - slowest
+    return pipeline.others.total
 
 
 def actions(stages: int, micro_batches: int) -> list[list[Action]]:

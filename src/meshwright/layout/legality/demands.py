@@ -5,8 +5,17 @@ from __future__ import annotations
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.layout.legality import demands_axes, demands_megatron, demands_pipeline, demands_switches
 from meshwright.layout.legality.demand import Demand
-from meshwright.layout.plan import Plan
+from meshwright.layout.plan import Plan, Schedule
 from meshwright.specs.inputs import Inputs
+
+TORCH_SCHEDULES = {
+    Schedule.INTERLEAVED: "Interleaved1F1B",
+    Schedule.GPIPE: "GPipe",
+    Schedule.INTERLEAVED_ZERO_BUBBLE: "InterleavedZeroBubble",
+    Schedule.ZERO_BUBBLE_V: "ZBVZeroBubble",
+    Schedule.DUALPIPE_V: "DualPipeV",
+}
+"""Names of torch.distributed.pipelining, but for its 1F1B."""
 
 
 def demands_of(inputs: Inputs) -> list[Demand]:
@@ -34,8 +43,20 @@ def _microbatches_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     return f"parallelism.num_pp_microbatches {plan.num_microbatches}: left out, it is 1, for pp {plan.pp}"
 
 
+def _alternates(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.pp > 1 and plan.schedule == Schedule.ONE_F_ONE_B
+
+
 def _engine_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     return f"parallelism.pp_engine 1f1b: left out, pp {plan.pp} runs all forwards before all backwards (afab)"
+
+
+def _schedule(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.pp > 1 and plan.schedule in TORCH_SCHEDULES
+
+
+def _schedule_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"parallelism.pipeline_parallel_schedule {TORCH_SCHEDULES[plan.schedule]}: left out, it is 1F1B"
 
 
 def _flex_attention(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
@@ -125,7 +146,8 @@ DEMANDS = {
         *demands_switches.DEMANDS,
         Demand("pipeline_without_graphs", _pipeline, _graphs_text),
         Demand("pipeline_microbatches", _pipeline, _microbatches_text),
-        Demand("pipeline_engine", _pipeline, _engine_text),
+        Demand("pipeline_schedule", _schedule, _schedule_text),
+        Demand("pipeline_engine", _alternates, _engine_text),
         Demand("flex_attention", _flex_attention, _flex_attention_text),
         Demand("layers_of_stages", _stage_modules, _stage_modules_text),
         Demand("less_layers", _less_layers, _less_layers_text),

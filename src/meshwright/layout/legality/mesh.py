@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from meshwright.arrays import Ints
 from meshwright.layout.legality.rule import Rule, divisors, multiples, nearest
 from meshwright.layout.plan import Plan
@@ -64,17 +62,7 @@ def _dp_of_world(plan: Plan, inputs: Inputs) -> int:
     return plan.dp if rest else dp
 
 
-def _schedule(plan: Layout, inputs: Inputs) -> Ints:  # noqa: ARG001
-    return np.equal(plan.schedule, np.greater(plan.vpp, 1))
-
-
-def _schedule_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
-    name = "interleaved" if plan.vpp > 1 else "1f1b"
-    return f"vpp {plan.vpp} runs the {name} schedule; set schedule to {name}"
-
-
 RULES = (
     Rule("world_size", _world_size, _world_size_reason),
     Rule("global_batch", _global_batch, _global_batch_reason),
-    Rule("schedule", _schedule, _schedule_reason),
 )

@@ -1,4 +1,4 @@
-"""Rules of pipeline schedules: the micro-batches that they need, and in which groups."""
+"""Rules of pipeline schedules: the chunks and micro-batches that they need, and in which groups."""
 
 from __future__ import annotations
 
@@ -6,13 +6,67 @@ import numpy as np
 
 from meshwright.arrays import Bools, Ints
 from meshwright.layout.legality.rule import Rule, change, changes
-from meshwright.layout.plan import Plan
+from meshwright.layout.placement import INTERLEAVES, V_SHAPED, one_of, splits_backward
+from meshwright.layout.plan import SCHEDULE_NAMES, Plan, Schedule
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
+TWO_WAYS = (Schedule.DUALPIPE, Schedule.DUALPIPE_V)
+"""Schedules that work on micro-batches from both ends of the model at once."""
+
+
+def _schedule(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
+    turns = np.where(one_of(plan.schedule, INTERLEAVES), np.greater(plan.vpp, 1), np.equal(plan.vpp, 1))
+    chunks = np.where(one_of(plan.schedule, V_SHAPED), np.equal(plan.vpp, 2), turns)
+    return chunks & (np.greater(plan.pp, 1) | np.less_equal(plan.schedule, Schedule.INTERLEAVED))
+
+
+def _schedule_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    given = SCHEDULE_NAMES[plan.schedule]
+    if plan.schedule in V_SHAPED and plan.pp > 1:
+        return f"{given} puts 2 chunks on every rank, but vpp is {plan.vpp}; nearest vpp: 2"
+    name = "interleaved" if plan.vpp > 1 else "1f1b"
+    where = f"vpp {plan.vpp}" if plan.schedule <= Schedule.INTERLEAVED else f"pp {plan.pp} with vpp {plan.vpp}"
+    what = "" if plan.schedule <= Schedule.INTERLEAVED else f", not {given}"
+    return f"{where} runs the {name} schedule{what}; set schedule to {name}"
+
+
+def _both_ways(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
+    enough = np.greater_equal(plan.num_microbatches, 2 * plan.pp)
+    even = np.equal(plan.pp % 2, 0) & np.equal(plan.num_microbatches % 2, 0)
+    halves = np.not_equal(plan.schedule, Schedule.DUALPIPE) | even
+    return np.logical_not(one_of(plan.schedule, TWO_WAYS)) | (enough & halves)
+
+
+def _both_ways_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    count, stages, name = plan.num_microbatches, plan.pp, SCHEDULE_NAMES[plan.schedule]
+    if plan.schedule == Schedule.DUALPIPE and stages % 2:
+        return f"{name} runs two copies of the model in opposite directions over pp {stages}, which is odd; " + change(
+            "pp", stages, [each for each in (stages - 1, stages + 1) if each > 1]
+        )
+    step = 2 if plan.schedule == Schedule.DUALPIPE else 1
+    counts = range(2 * stages, max(2 * stages, count) + 2 * step, step)
+    parity = ", an even number," if step == 2 else ""
+    return f"{name} needs two micro-batches{parity} for each of pp {stages} or more, but there are {count}; " + change(
+        "num_microbatches", count, counts
+    )
+
+
+def _uncompiled(plan: Layout, inputs: Inputs) -> Bools:
+    return np.logical_not(splits_backward(plan.schedule)) | (inputs.runtime.elementwise != "fused")
+
+
+def _uncompiled_reason(plan: Plan, inputs: Inputs) -> str:
+    name = "interleaved" if plan.vpp > 1 else "1f1b"
+    return (
+        f"{SCHEDULE_NAMES[plan.schedule]} with vpp {plan.vpp} splits the backward pass, which {inputs.runtime.id} "
+        f"cannot do with compiled layers; set schedule to {name}, or leave them uncompiled with elementwise=eager"
+    )
+
 
 def _fill(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    return np.greater(plan.vpp, 1) | np.greater_equal(plan.num_microbatches, plan.pp)
+    alternates = np.equal(plan.schedule, Schedule.ONE_F_ONE_B)
+    return np.logical_not(alternates) | np.greater_equal(plan.num_microbatches, plan.pp)
 
 
 def _fill_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
@@ -23,7 +77,8 @@ def _fill_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
 
 
 def _warm_up(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    return np.greater_equal(plan.num_microbatches, plan.pp - 1)
+    alternates = np.equal(plan.schedule, Schedule.ONE_F_ONE_B)
+    return np.logical_not(alternates) | np.greater_equal(plan.num_microbatches, plan.pp - 1)
 
 
 def _warm_up_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
@@ -35,7 +90,7 @@ def _warm_up_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
 
 def _rounds(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
     rounds = np.maximum(plan.num_microbatches // plan.pp, 1)
-    return np.equal(plan.vpp, 1) | (plan.num_microbatches % rounds == 0)
+    return np.logical_not(_in_turns(plan)) | (plan.num_microbatches % rounds == 0)
 
 
 def _rounds_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
@@ -49,7 +104,7 @@ def _rounds_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
 
 
 def _beyond_two(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    return np.equal(plan.vpp, 1) | np.greater(plan.pp, 2)
+    return np.logical_not(_in_turns(plan)) | np.greater(plan.pp, 2)
 
 
 def _beyond_two_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
@@ -71,7 +126,12 @@ def _microbatch_groups(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
     group, count = _group(plan), plan.num_microbatches
     held = np.greater_equal(group, plan.pp) & np.less_equal(group, count)
     last = np.equal(count % group, 0) | np.greater_equal(count % group, plan.pp)
-    return np.where(np.equal(plan.vpp, 1), np.equal(plan.microbatch_group, 0), held & last)
+    return np.where(_in_turns(plan), held & last, np.equal(plan.microbatch_group, 0))
+
+
+def _in_turns(plan: Layout) -> Bools:
+    """Whether every rank takes turns on looped chunks."""
+    return np.greater(plan.vpp, 1) & np.logical_not(one_of(plan.schedule, V_SHAPED))
 
 
 def _group(plan: Layout) -> Ints:
@@ -80,7 +140,7 @@ def _group(plan: Layout) -> Ints:
 
 
 def _microbatch_groups_reason(plan: Plan, inputs: Inputs) -> str:
-    if plan.vpp == 1:
+    if not _in_turns(plan):
         return f"microbatch_group {plan.microbatch_group} without interleaved chunks; nearest microbatch_group: 0"
     stages, group, count = plan.pp, int(_group(plan)), plan.num_microbatches
     fixed = any(rule.name == "no_microbatch_group" for rule in inputs.runtime.rules)
@@ -98,6 +158,9 @@ def _microbatch_groups_reason(plan: Plan, inputs: Inputs) -> str:
 
 
 RULES = (
+    Rule("schedule", _schedule, _schedule_reason),
+    Rule("schedule_both_ways", _both_ways, _both_ways_reason),
+    Rule("split_backward_uncompiled", _uncompiled, _uncompiled_reason),
     Rule("microbatches_fill_stages", _fill, _fill_reason),
     Rule("microbatches_warm_up", _warm_up, _warm_up_reason),
     Rule("microbatch_rounds", _rounds, _rounds_reason),

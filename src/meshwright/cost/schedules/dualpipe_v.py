@@ -1,0 +1,89 @@
+"""DualPipeV: DualPipe folded at its middle, two chunks in the shape of a V and one copy of the model."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from meshwright.arrays import Floats, Ints
+from meshwright.cost.schedules.action import Action
+from meshwright.cost.schedules.pipeline import Pipeline
+
+
+def live_chunks(stage: Ints, chunk: Ints, stages: Ints, micro_batches: Ints) -> Ints:
+    """Micro-batches whose activations one chunk keeps: min(m, 2p - r) of the first, min(m, r + 1) of the second; 2p + 1
+    chunks of half a rank's layers together.
+
+    stage: r, 0 is first; chunk: 0 or 1; stages: p; micro_batches: m; counts, scalar or array (n,). Returns a count.
+    Source: torch 2.13, pipelining/schedules.py, ScheduleDualPipeV, whose own tables keep as many.
+
+    >>> [[int(live_chunks(rank, chunk, 4, 16)) for chunk in (0, 1)] for rank in range(4)]
+    [[8, 1], [7, 2], [6, 3], [5, 4]]
+    """
+    return np.minimum(micro_batches, np.where(np.equal(chunk, 0), 2 * stages - stage, stage + 1))
+
+
+def bubble_time(pipeline: Pipeline) -> Floats:
+    """Idle time of the slowest rank: (F + B_i + max(F, B_i) - W) / 2 of the others.
+
+    pipeline: times of one micro-batch through both chunks, scalar or array (n,). Returns seconds. With p equal ranks
+    and B_i >= F this is (p - 1)(F&B + B - 3W) of a chunk's passes (deepseek-ai/DualPipe@3da1bbe, README.md, with 2p
+    stages on p ranks), where F&B = F + B.
+    """
+    return pipeline.at_least(folded_idle(pipeline) / 2)
+
+
+def folded_idle(pipeline: Pipeline) -> Floats:
+    """F + B_i + max(F, B_i) - W of the others, seconds, and no less than nothing.
+
+    pipeline: times of one micro-batch, scalar or array (n,). Returns seconds. Source: as `bubble_time`.
+    """
+    others = pipeline.others
+    longer = np.maximum(others.forward, others.input_gradient)
+    return np.maximum(others.forward + others.input_gradient + longer - others.weight_gradient, 0.0)
+
+
+def actions(stages: int, micro_batches: int) -> list[list[Action]]:
+    """For every rank, what it does in order. stages: p; micro_batches: m >= 2p; counts."""
+    return [rank_actions(rank, stages, micro_batches) for rank in range(stages)]
+
+
+def rank_actions(rank: int, stages: int, micro_batches: int) -> list[Action]:
+    """What one rank does in order.
+
+    A forward and the backward of the other chunk run as one. rank: r; stages: p; micro_batches: m >= 2p; counts.
+    Source: deepseek-ai/DualPipe@3da1bbe, dualpipe.py, step (with p half ranks and m chunks of either direction).
+    """
+    after = stages - rank - 1
+    turns = ["F0"] * (2 * after) + ["F0", "F1"] * (rank + 1) + ["I1", "W", "F1"] * after
+    for index in range(micro_batches - 2 * stages + rank + 1):
+        apart = index == 0 and after == 0
+        turns += ["F0", "B1" if apart else "+B1", "F1", "+B0"]
+    turns += ["B1", "F1", "+B0"] * after
+    late = (rank + 1) // 2
+    for index in range(rank + 1):
+        second = "I1" if index > late or (index == late and rank % 2 == 1) else "B1"
+        turns += [second, "I0" if index >= late else "B0"]
+    return _numbered(turns + ["W", "I0"] * after + ["W"] * (rank + 1))
+
+
+def _numbered(turns: list[str]) -> list[Action]:
+    """Each kind of turn on micro-batches 0, 1 and so on; weight gradients in the order of their input gradients."""
+    done: Counter[str] = Counter()
+    waiting: list[Action] = []
+    order: list[Action] = []
+    for turn in turns:
+        kind = turn.lstrip("+")
+        if kind == "W":
+            order += waiting[:1]
+            waiting = waiting[1:]
+            continue
+        chunk, pass_ = int(kind[1]), "forward" if kind[0] == "F" else "gradient"
+        index = done[f"{pass_} {chunk}"]
+        done[f"{pass_} {chunk}"] += 1
+        name = {"F": "forward", "I": "input_gradient", "B": "backward"}[kind[0]]
+        order.append(Action(name, chunk, index, turn.startswith("+")))  # type: ignore[arg-type]
+        if kind[0] == "I":
+            waiting.append(Action("weight_gradient", chunk, index))
+    return order

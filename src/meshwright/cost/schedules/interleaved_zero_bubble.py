@@ -1,0 +1,73 @@
+"""Interleaved zero bubble: 1F1B over chunks whose weight gradients wait until a rank is idle; ZB-H1 with one chunk."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.arrays import Floats, Ints
+from meshwright.cost.schedules.action import Action
+from meshwright.cost.schedules.pipeline import Pipeline
+
+
+def live_chunks(stage: Ints, stages: Ints, chunks: Ints, micro_batches: Ints, microbatch_group: Ints) -> Ints:
+    """Chunks that one rank has worked forward and not yet backward, at most: min(m v, (v - 1) g + p - r).
+
+    stage: r, 0 is first; stages: p; chunks: v per rank; micro_batches: m; microbatch_group: g; counts, scalar or array
+    (n,). Returns a count of chunks. Source: torch 2.13, pipelining/schedules.py, _get_warmup_ops.
+
+    >>> [int(live_chunks(rank, 4, 2, 16, 4)) for rank in range(4)]
+    [8, 7, 6, 5]
+    """
+    return np.minimum(micro_batches * chunks, (chunks - 1) * microbatch_group + stages - stage)
+
+
+def waiting_chunks(stage: Ints, live: Ints, chunks: Ints, micro_batches: Ints) -> Ints:
+    """Chunks that wait for their weight gradients beside the live ones, at most: r.
+
+    stage: r; live: `live_chunks` of it; chunks: v; micro_batches: m; counts, scalar or array (n,). Returns a count.
+    Source: torch 2.13, pipelining/schedules.py, ScheduleInterleavedZeroBubble (num_1f1b_microbatches).
+    """
+    return np.minimum(stage, micro_batches * chunks - live)
+
+
+def bubble_time(pipeline: Pipeline) -> Floats:
+    """Idle time of the slowest rank: the others' (F + B_i - W) / v, of which fewer micro-batches than p fill less of W.
+
+    pipeline: times of one micro-batch through all chunks of a rank, scalar or array (n,). Returns seconds. With equal
+    ranks this is (p - 1)(F + B_i - W) / v: arXiv:2401.10241, table 1 (ZB-H1; its B is B_i), which starts every step
+    together and so gains nothing where steps overlap.
+    """
+    others, most = pipeline.others, np.maximum(pipeline.stages - 1, 1)
+    filled = np.minimum((pipeline.micro_batches * pipeline.chunks - 1) / most, 1.0)
+    idle = others.forward + others.input_gradient - filled * others.weight_gradient
+    return pipeline.at_least(np.maximum(idle, 0.0) / pipeline.chunks)
+
+
+def actions(stages: int, chunks: int, micro_batches: int, microbatch_group: int, delay: int = 1) -> list[list[Action]]:
+    """For every rank, what it does in order.
+
+    stages: p; chunks: v a rank; micro_batches: m; microbatch_group: g of them that a chunk works on before the next one
+    does; delay: rank r starts with as many times (p - 1 - r) forwards more than the last one, and its weight gradients
+    come as many times r backwards late; counts.
+    """
+    turns = [
+        (chunk, first + offset)
+        for first in range(0, micro_batches, microbatch_group)
+        for chunk in range(chunks)
+        for offset in range(min(microbatch_group, micro_batches - first))
+    ]
+    return [_rank_actions(rank, stages, chunks, turns, microbatch_group, delay) for rank in range(stages)]
+
+
+def _rank_actions(
+    rank: int, stages: int, chunks: int, turns: list[tuple[int, int]], microbatch_group: int, delay: int
+) -> list[Action]:
+    forwards = [Action("forward", chunk, index) for chunk, index in turns]
+    inputs = [Action("input_gradient", chunks - 1 - chunk, index) for chunk, index in turns]
+    weights = [Action("weight_gradient", action.chunk, action.micro_batch) for action in inputs]
+    warm_up = min((chunks - 1) * microbatch_group + delay * (stages - 1 - rank) + delay - 1, len(turns))
+    order, late = forwards[:warm_up], delay * rank
+    for index, action in enumerate(inputs):
+        order += [*forwards[warm_up + index : warm_up + index + 1], action]
+        order += weights[index - late : index - late + 1] if index >= late else []
+    return order + weights[max(len(turns) - late, 0) :]

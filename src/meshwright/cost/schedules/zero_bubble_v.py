@@ -1,0 +1,70 @@
+"""ZB-V: zero bubble over two chunks in the shape of a V, with the memory of 1F1B on every rank (arXiv:2401.10241)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.arrays import Floats, Ints
+from meshwright.cost.schedules.action import Action
+from meshwright.cost.schedules.pipeline import Pipeline
+
+
+def live_chunks(stage: Ints, chunk: Ints, stages: Ints, micro_batches: Ints) -> Ints:
+    """Micro-batches whose activations one chunk keeps when its rank keeps the most: min(m, 2p - 1 - r) of the first,
+    min(m, r + 1) of the second; 2p chunks of half a rank's layers together.
+
+    stage: r, 0 is first; chunk: 0 or 1; stages: p; micro_batches: m; counts, scalar or array (n,). Returns a count.
+    Source: arXiv:2401.10241, section 6; torch 2.13, pipelining/schedules.py, ScheduleZBVZeroBubble, whose own tables
+    keep as many.
+
+    >>> [[int(live_chunks(rank, chunk, 4, 16)) for chunk in (0, 1)] for rank in range(4)]
+    [[7, 1], [6, 2], [5, 3], [4, 4]]
+    """
+    return np.minimum(micro_batches, np.where(np.equal(chunk, 0), 2 * stages - 1 - stage, stage + 1))
+
+
+def bubble_time(pipeline: Pipeline) -> Floats:
+    """Idle time of the slowest rank: what the longer of the others' F and B_i takes beyond W / w, and half of what the
+    three passes differ; where steps do not overlap also half of the first micro-batch's way to the last rank.
+
+    pipeline: times of one micro-batch through both chunks, and w, what a chunk keeps for its weight gradients; scalar
+    or array (n,). Returns seconds. With equal ranks and passes this is nothing, and (p - 1) F / 2 where steps do not
+    overlap. Source: the clock of torch's order (ScheduleZBVZeroBubble), which is exact for equal ranks where F, B_i >=
+    W.
+    """
+    others = pipeline.others
+    longer, shorter = (choose(others.forward, others.input_gradient) for choose in (np.maximum, np.minimum))
+    uneven = (np.maximum(longer, others.weight_gradient) - shorter) / 2
+    filled = np.minimum((pipeline.micro_batches - 1) / np.maximum(pipeline.stages - 1, 1), 1.0 / pipeline.waiting)
+    idle = np.maximum(longer - filled * others.weight_gradient, uneven)
+    start = np.where(pipeline.overlaps_steps, 0.0, others.forward / 2 + uneven)
+    return pipeline.at_least(np.maximum(idle, start))
+
+
+def actions(stages: int, micro_batches: int) -> list[list[Action]]:
+    """For every rank, what it does in order. stages: p; micro_batches: m; counts."""
+    return [_rank_actions(rank, stages, micro_batches) for rank in range(stages)]
+
+
+def _rank_actions(rank: int, stages: int, micro_batches: int) -> list[Action]:
+    enough = max(micro_batches, 2 * stages - 1)
+    back, also_back = ["F1", "I1", "W1"], ["I0", "W0"]
+    turns = ["F0"] * (2 * (stages - rank) - 1) + ["F1", "F0"] * rank + back * (stages - rank)
+    for index in range(enough - stages):
+        turns += (["F0"] if index < enough - (2 * stages - 1 - rank) else []) + also_back + back
+    turns += ["I0", "I1"] * rank + also_back * (stages - rank)
+    return _numbered(turns, enough, micro_batches)
+
+
+def _numbered(turns: list[str], enough: int, micro_batches: int) -> list[Action]:
+    """Each kind of turn on micro-batches 0, 1 and so on; weight gradients that are left come last."""
+    kinds = {"F": "forward", "I": "input_gradient", "W": "weight_gradient"}
+    left = ["W1"] * (enough - turns.count("W1")) + ["W0"] * (enough - turns.count("W0"))
+    done: dict[str, int] = {}
+    order = []
+    for turn in turns + left:
+        index = done.get(turn, 0)
+        done[turn] = index + 1
+        if index < micro_batches:
+            order.append(Action(kinds[turn[0]], int(turn[1]), index))  # type: ignore[arg-type]
+    return order
