@@ -129,7 +129,7 @@ def _signature(
         "layers": per_chunk.sum(axis=0),
         "live_layers": (per_chunk * kept[:, :, None]).sum(axis=0),
         "waiting_layers": (per_chunk * waiting[:, :, None]).sum(axis=0),
-        "live_micro_batches": kept.max(axis=0),
+        "live_micro_batches": kept.sum(axis=0) if copies(schedule) > 1 else kept.max(axis=0),
         "embedding": (held == 0).any(axis=0),
         "head": (held == stages * chunks - 1).any(axis=0),
         "copies": np.full(stages, copies(schedule)),
