@@ -162,6 +162,8 @@ def test_explain_fills_in_what_is_not_said() -> None:
         (["--tp", "2", "--no-sp"], {"sp": False}),
         (["--zero", "0"], {"zero": 0, "dp": 8}),
         (["--pp", "4", "--vpp", "4"], {"vpp": 4, "schedule": "interleaved"}),
+        (["--pp", "4", "--schedule", "zb-v", "--vpp", "2", "--runtime", "zero-bubble"], {"vpp": 2, "schedule": "zb-v"}),
+        (["--pp", "4", "--schedule", "gpipe", "--runtime", "nanotron"], {"vpp": 1, "schedule": "gpipe"}),
         (["--micro-batch", "2"], {"micro_batch": 2, "num_microbatches": 4}),
         (["--recompute", "selective"], {"recompute": "selective", "recompute_modules": ["core_attn"]}),
         (

@@ -65,6 +65,7 @@ def test_dualpipe_holds_the_model_twice_and_works_as_long_on_it() -> None:
         (stage.embedding, stage.head) == ((True, True) if stage.stage in (0, 3) else (False, False))
         for stage in twice.stages
     )
+    assert [stage.live_micro_batches for stage in twice.stages] == [5] * 4
     parameters = [sum(stage.memory.parameters for stage in each.stages) for each in (once, twice)]
     assert parameters[1] == pytest.approx(2 * parameters[0])
     seconds = [sum(stage.forward_s + stage.backward_s for stage in each.stages) for each in (once, twice)]

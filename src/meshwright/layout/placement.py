@@ -31,9 +31,9 @@ def ends_apart(plan: Layout) -> Bools:
 def splits_backward(schedule: Ints) -> Bools:
     """Whether the gradients of inputs come first, those of weights when there is time.
 
-    schedule: code of `Schedule`, of which those from INTERLEAVED_ZERO_BUBBLE on do; scalar or array (n,).
+    schedule: code of `Schedule`, of which those from INTERLEAVED_ZERO_BUBBLE to DUALPIPE_V do; scalar or array (n,).
     """
-    return np.greater(schedule, Schedule.GPIPE)
+    return np.greater_equal(schedule, Schedule.INTERLEAVED_ZERO_BUBBLE) & np.less_equal(schedule, Schedule.DUALPIPE_V)
 
 
 def blocks(schedule: int, stages: int, chunks: int) -> IntColumn:

@@ -141,7 +141,7 @@ def _signature(
         "kept_live_layers": (without * kept[:, :, None]).sum(axis=0),
         "kept_in_model": np.tile((kinds[ends] - kinds[first_kept]).sum(axis=0), (stages, 1)),
         "waiting_layers": (per_chunk * waiting[:, :, None]).sum(axis=0),
-        "live_micro_batches": kept.max(axis=0),
+        "live_micro_batches": kept.sum(axis=0) if copies(schedule) > 1 else kept.max(axis=0),
         "embedding": (held == 0).any(axis=0),
         "head": (held == stages * chunks - 1).any(axis=0),
         "copies": np.full(stages, copies(schedule)),

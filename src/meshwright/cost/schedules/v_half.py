@@ -12,13 +12,13 @@ from meshwright.cost.schedules.v_shaped import repeated
 
 def live_chunks(stage: Ints, chunk: Ints, stages: Ints, micro_batches: Ints) -> Ints:
     """Micro-batches whose activations one chunk keeps when its rank keeps the most: p + 2 chunks of half a rank's
-    layers together (p + 1 where p is odd), of which about (3r + 2) / 6 are the second's.
+    layers together (p + 1 where p is odd), of which about r / 2 + 1 are the second's.
 
     stage: r, 0 is first; chunk: 0 or 1; stages: p; micro_batches: m; counts, scalar or array (n,). Returns a count.
     Source: arXiv:2405.15362, table 1: p / 2 of a rank's micro-batches, for p without end; counted in the order below.
 
     >>> [[int(live_chunks(rank, chunk, 4, 16)) for chunk in (0, 1)] for rank in range(4)]
-    [[5, 1], [4, 2], [4, 2], [4, 2]]
+    [[5, 1], [4, 2], [4, 2], [3, 3]]
     """
     second = (3 * stage + 3 * (stages % 2 == 0) + 7) // 6
     first = stages + 2 - stages % 2 - second

@@ -12,7 +12,7 @@ from meshwright.cost.schedules.v_shaped import repeated
 
 def live_chunks(stage: Ints, chunk: Ints, stages: Ints, micro_batches: Ints) -> Ints:
     """Micro-batches whose activations one chunk keeps when its rank keeps the most: 2 ceil((p + 2) / 3) chunks of half
-    a rank's layers together, of which about (2r + 2) / 6 are the second's.
+    a rank's layers together, of which about r / 3 + 1 are the second's.
 
     stage: r, 0 is first; chunk: 0 or 1; stages: p; micro_batches: m; counts, scalar or array (n,). Returns a count.
     Source: arXiv:2405.15362, table 1: p / 3 of a rank's micro-batches, for p without end; counted in the order below.

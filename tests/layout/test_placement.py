@@ -1,0 +1,30 @@
+"""Placement: every block of the model lies on one rank, or on two with two copies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from meshwright.layout.placement import blocks, copies, ends_apart, splits_backward
+from meshwright.layout.plan import SCHEDULE_NAMES, Plan, Schedule
+from orders import CHUNKS
+
+
+@pytest.mark.parametrize("schedule", Schedule)
+@pytest.mark.parametrize("stages", [2, 3, 4, 8])
+def test_every_block_lies_on_as_many_ranks_as_there_are_copies(schedule: Schedule, stages: int) -> None:
+    chunks = CHUNKS.get(schedule, 1)
+    held = blocks(schedule, stages, chunks)
+    assert held.shape == (chunks * copies(schedule), stages)
+    assert np.bincount(held.ravel()).tolist() == [copies(schedule)] * stages * chunks
+
+
+def test_schedules_that_split_the_backward_pass() -> None:
+    split = {SCHEDULE_NAMES[schedule] for schedule in Schedule if splits_backward(schedule)}
+    assert split == set(SCHEDULE_NAMES.values()) - {"1f1b", "interleaved", "gpipe"}
+
+
+def test_a_v_and_a_single_rank_have_both_ends_together() -> None:
+    assert ends_apart(Plan(pp=2))
+    assert not ends_apart(Plan())
+    assert not ends_apart(Plan(pp=2, vpp=2, schedule=Schedule.DUALPIPE_V))
