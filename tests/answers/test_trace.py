@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from meshwright.answers.files import writable
 from meshwright.answers.trace import COMMUNICATION, ORDERS, PIPELINE, STEP, slices, trace_events, write_trace
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
-from meshwright.errors import InvalidInput, NotModelled
+from meshwright.errors import InvalidInput
 from meshwright.layout.named import plan_of
+from meshwright.layout.placement import V_SHAPED
+from meshwright.layout.plan import Plan, Schedule
 from meshwright.specs.inputs import Inputs
 from strategies import dense_model, llama_8b, llama_70b, mixture, question
 
@@ -153,7 +155,18 @@ def test_the_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_schedule_without_an_order_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "ORDERS", {})
-    with pytest.raises(NotModelled, match="1f1b"):
-        list(slices(*priced("1f1b")))
+def test_every_schedule_has_an_order() -> None:
+    assert set(trace.ORDERS) == set(Schedule)
+
+
+@pytest.mark.parametrize("schedule", [Schedule.ZERO_BUBBLE_1P, Schedule.ZERO_BUBBLE_V, Schedule.DUALPIPE_V])
+def test_a_schedule_that_puts_off_weight_gradients_shows_them(schedule: Schedule) -> None:
+    """Of each chunk and micro-batch on each of 4 ranks a forward, an input gradient and a weight gradient."""
+    inputs = question(llama_8b(), "1x4:h100", "zero-bubble", global_batch=16, precision="bf16")
+    chunks = 2 if schedule in V_SHAPED else 1
+    plan = Plan(pp=4, vpp=chunks, num_microbatches=16, schedule=schedule)
+    (estimate,) = estimate_each([plan], inputs)
+    drawn = Counter(each.category for each in slices(estimate, inputs) if each.process == trace.PIPELINE)
+    joined = drawn.pop("backward", 0)
+    assert drawn["forward"] == 4 * 16 * chunks
+    assert drawn["input_gradient"] + joined == drawn["weight_gradient"] + joined == 4 * 16 * chunks
