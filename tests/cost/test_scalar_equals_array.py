@@ -60,8 +60,14 @@ TABLES = {
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""
 OF_ONE_SCHEDULE = {f"{file.name}.actions" for file in pkgutil.iter_modules(schedules.__path__)}
-OF_ONE_SCHEDULE -= {"action.actions", "pipeline.actions", "v_shaped.actions"}
-OF_ONE_SCHEDULE |= {"action.play", "v_shaped.repeated", "dualpipe_v.rank_actions", "schedules.kept_chunks"}
+OF_ONE_SCHEDULE -= {"action.actions", "orders.actions", "pipeline.actions", "v_shaped.actions"}
+OF_ONE_SCHEDULE |= {
+    "action.play",
+    "orders.order",
+    "v_shaped.repeated",
+    "dualpipe_v.rank_actions",
+    "schedules.kept_chunks",
+}
 """They list or play the actions of one pipeline; see test_schedules.py."""
 OF_THE_QUESTION = {
     "tree.combined",

@@ -3,52 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from meshwright.answers.files import write_whole
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.schedules import (
-    dualpipe,
-    dualpipe_v,
-    gpipe,
-    interleaved,
-    interleaved_zero_bubble,
-    one_forward_one_backward,
-    v_half,
-    v_min,
-    zero_bubble,
-    zero_bubble_v,
-)
 from meshwright.cost.schedules.action import Action, Event, Played, Times, play
+from meshwright.cost.schedules.orders import order
 from meshwright.cost.step import estimate_plans
 from meshwright.cost.unit import Exposed
 from meshwright.layout.placement import blocks
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import microbatch_group
 from meshwright.search.rank import PART_NAMES
 from meshwright.specs.inputs import Inputs
 
-ORDERS: dict[Schedule, Callable[[Plan], list[list[Action]]]] = {
-    Schedule.ONE_F_ONE_B: lambda plan: one_forward_one_backward.actions(plan.pp, plan.num_microbatches),
-    Schedule.INTERLEAVED: lambda plan: interleaved.actions(
-        plan.pp, plan.vpp, plan.num_microbatches, int(microbatch_group(plan))
-    ),
-    Schedule.GPIPE: lambda plan: gpipe.actions(plan.pp, plan.num_microbatches),
-    Schedule.INTERLEAVED_ZERO_BUBBLE: lambda plan: interleaved_zero_bubble.actions(
-        plan.pp, plan.vpp, plan.num_microbatches, int(microbatch_group(plan))
-    ),
-    Schedule.ZERO_BUBBLE_1P: lambda plan: zero_bubble.actions(plan.pp, plan.num_microbatches, 1),
-    Schedule.ZERO_BUBBLE_2P: lambda plan: zero_bubble.actions(plan.pp, plan.num_microbatches, 2),
-    Schedule.ZERO_BUBBLE_V: lambda plan: zero_bubble_v.actions(plan.pp, plan.num_microbatches),
-    Schedule.V_HALF: lambda plan: v_half.actions(plan.pp, plan.num_microbatches),
-    Schedule.V_MIN: lambda plan: v_min.actions(plan.pp, plan.num_microbatches),
-    Schedule.DUALPIPE: lambda plan: dualpipe.actions(plan.pp, plan.num_microbatches),
-    Schedule.DUALPIPE_V: lambda plan: dualpipe_v.actions(plan.pp, plan.num_microbatches),
-}
-"""What every rank does in order, by the plan's schedule."""
 MOST_SLICES = 120_000
 """Beyond so many, which make some 15 MB, every stage shows its first and last actions, and one slice for the rest."""
 PIPELINE, COMMUNICATION, STEP = range(3)
@@ -124,13 +95,14 @@ def slices(estimate: Estimate, inputs: Inputs) -> Iterator[Slice]:
 def _clock(plan: Plan, inputs: Inputs) -> _Clock:
     time = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True).stage_time
     held = blocks(plan.schedule, plan.pp, plan.vpp)
+    actions = order(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, int(microbatch_group(plan)))
     share = 1 / len(held)
     times = Times(*([share * _at(seconds, stage) for stage in range(plan.pp)] for seconds in time.passes))
     exposed = (
         [Exposed(*(_at(part, stage) * share for part in each)) for stage in range(plan.pp)]
         for each in (time.exposed_forward, time.exposed_backward)
     )
-    return _Clock(play(ORDERS[plan.schedule](plan), times, held), *exposed)
+    return _Clock(play(actions, times, held), *exposed)
 
 
 def _at(column: Any, row: int) -> float:
