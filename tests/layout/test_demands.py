@@ -19,6 +19,7 @@ HALF = LLAMA.replace(job=LLAMA.job.replace(gradients="half"))
 EIGHT_BITS = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-blockwise"))
 BLACKWELL = question(llama_8b(), "8x8:b200", global_batch=256, precision="bf16")
 NARROW = question(dense_model(hidden_size=2880, heads=64, head_dim=64), "8x8:h100")
+DELAYED = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-delayed"))
 LATENT = LLAMA.replace(model=latent())
 FUSED = LLAMA.replace(runtime=LLAMA.runtime.replace(cross_entropy="fused"))
 FP16 = LLAMA.replace(job=LLAMA.job.replace(precision="fp16"))
@@ -87,6 +88,8 @@ RAISED_AND_NOT: dict[str, tuple[Asked, Asked, str]] = {
     "latent_attention": ((LATENT, {}), (LLAMA, {}), "--multi-latent-attention without --group-query-attention"),
     "fused_cross_entropy": ((FUSED, {}), (LLAMA, {}), "--cross-entropy-fusion-impl native"),
     "partial_offloading": ((LLAMA, {"zero": 2}), (LLAMA, {"zero": 3}), "ratio below 1"),
+    "quantised_end_layers": ((DELAYED, {}), (LLAMA, {}), "no --first-last-layers-bf16: fp8-delayed quantises all 32"),
+    "one_sequence_split": ((LLAMA, {"cp": 4}), (LLAMA, {}), "beside parallelism_config_cp_size 4"),
     "half_optimizer_states": ((LLAMA, {}), (FP16, {}), "bf16_master_weights_and_grads"),
     "context_exchange": ((LLAMA, {"cp": 2, "context_exchange": "all_to_all"}), (LLAMA, {}), "--cp-comm-type a2a,"),
     "sharding_replicas": (
@@ -111,7 +114,7 @@ RAISED_AND_NOT: dict[str, tuple[Asked, Asked, str]] = {
     "fully_sharded_version": ((LLAMA, {"zero": 3}), (LLAMA, {"dp": 8}), "fsdp_version 2"),
     "interleaved_overlap": ((LLAMA, {"pp": 4, "vpp": 2}), (LLAMA, {"pp": 4}), "interleaved_overlap True"),
 }
-ALWAYS = {"batch_triple", "weight_shards"}
+ALWAYS = {"batch_triple", "sequence_lengths", "weight_shards"}
 
 
 def test_every_demand_has_an_example() -> None:
@@ -151,6 +154,7 @@ def test_the_batch_is_told_as_three_numbers_that_agree() -> None:
         ("pipeline_layout", {"pp": 2, "chunk_layers": (20, 12)}, "'Et*20|t*12L', the plan's 2 chunks"),
         ("end_stage_layers", {"pp": 4, "first_stage_layers": 5, "last_stage_layers": 7}, "which leaves the other"),
         ("weight_shards", {"tp": 8, "dp": 8}, "which tp 8 x cp 1 x pp 1 x dp 8 fill"),
+        ("sequence_lengths", {"dp": 8}, "dataset.sequence_length 4096 like model.seq_length"),
     ],
 )
 def test_a_demand_follows_the_plan(name: str, fields: dict[str, object], said: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meshwright.layout.legality.demand import Demand
+from meshwright.layout.legality.recompute import DELAYED
 from meshwright.layout.plan import RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.specs.inputs import Inputs
 
@@ -76,6 +77,27 @@ def _half_states_text(plan: Plan, inputs: Inputs) -> str:
     )
 
 
+def _delayed_scaling(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return inputs.job.precision == DELAYED
+
+
+def _end_layers_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"no --first-last-layers-bf16: {inputs.job.precision} quantises all {inputs.model.num_layers} layers"
+
+
+def _sequence_lengths_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    length = inputs.job.sequence_length
+    return f"with Megatron-Bridge, dataset.sequence_length {length} like model.seq_length: it refuses two numbers"
+
+
+def _context_parallel(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.cp > 1
+
+
+def _one_split_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
+    return f"no parallelism_config_sp_size beside parallelism_config_cp_size {plan.cp}: one of both splits a sequence"
+
+
 DEMANDS = (
     Demand("activation_offloading", _kept_or_staged, _activation_offloading_text),
     Demand("saved_activations", _replicated_inputs, _saved_activations_text),
@@ -84,4 +106,7 @@ DEMANDS = (
     Demand("fused_cross_entropy", _fused_loss, _fused_loss_text),
     Demand("partial_offloading", _below_three, _partial_offloading_text),
     Demand("half_optimizer_states", _half_states, _half_states_text),
+    Demand("quantised_end_layers", _delayed_scaling, _end_layers_text),
+    Demand("sequence_lengths", _always, _sequence_lengths_text),
+    Demand("one_sequence_split", _context_parallel, _one_split_text),
 )
