@@ -41,8 +41,8 @@ def order(
 ) -> list[list[Action]]:
     """For every rank, what it does in order.
 
-    schedule: which one; stages: p; chunks: v a rank; micro_batches: m; microbatch_group: those that a looped chunk works on before the next
-    one does; counts.
+    schedule: which one; stages: p; chunks: v a rank; micro_batches: m; microbatch_group: those that a looped chunk works
+    on before the next one does; counts.
     """
     if schedule in LOOPED:
         return LOOPED[schedule](stages, chunks, micro_batches, microbatch_group)
