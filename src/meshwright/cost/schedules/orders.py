@@ -41,7 +41,7 @@ def order(
 ) -> list[list[Action]]:
     """For every rank, what it does in order.
 
-    schedule: which one; stages: p; chunks: v a rank; micro_batches: m; microbatch_group: those that a looped chunk works
+    schedule: which one; stages: p; chunks: v a rank; micro_batches: m; microbatch_group: those that a chunk works
     on before the next one does; counts.
     """
     if schedule in LOOPED:
