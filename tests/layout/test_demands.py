@@ -132,6 +132,25 @@ def test_a_demand_is_told_where_a_plan_asks_for_it_and_nowhere_else(name: str) -
     assert "\n" not in text
 
 
+@pytest.mark.parametrize(
+    ("precision", "gradients", "said"),
+    [
+        ("bf16", "half", "--grad-reduce-in-bf16,"),
+        ("bf16", "fp32", "--accumulate-allreduce-grads-in-fp32,"),
+        ("fp16", "half", "no --accumulate-allreduce-grads-in-fp32,"),
+        ("fp16", "fp32", "--accumulate-allreduce-grads-in-fp32,"),
+    ],
+)
+def test_gradients_are_summed_as_they_are_priced(precision: str, gradients: str, said: str) -> None:
+    given = LLAMA.replace(job=LLAMA.job.replace(precision=precision, gradients=gradients))
+    assert DEMANDS["gradient_type"].text(Plan(), given).startswith(said)
+
+
+def test_fp16_sums_gradients_in_two_bytes_unless_told() -> None:
+    assert FP16.gradient_bytes == 2
+    assert not DEMANDS["gradient_type"].applies(Plan(), FP16)
+
+
 def test_the_batch_is_told_as_three_numbers_that_agree() -> None:
     plan = Plan(dp=16, micro_batch=2, num_microbatches=8)
     text = DEMANDS["batch_triple"].text(plan, LLAMA)
@@ -154,6 +173,11 @@ def test_the_batch_is_told_as_three_numbers_that_agree() -> None:
         ("pipeline_layout", {"pp": 2, "chunk_layers": (20, 12)}, "'Et*20|t*12L', the plan's 2 chunks"),
         ("end_stage_layers", {"pp": 4, "first_stage_layers": 5, "last_stage_layers": 7}, "which leaves the other"),
         ("weight_shards", {"tp": 8, "dp": 8}, "which tp 8 x cp 1 x pp 1 x dp 8 fill"),
+        (
+            "less_layers",
+            {"pp": 4},
+            "first_stage_less_layers 0 and parallelism.pipeline_parallel_last_stage_less_layers 0:",
+        ),
         ("sequence_lengths", {"dp": 8}, "dataset.sequence_length 4096 like model.seq_length"),
     ],
 )

@@ -92,8 +92,8 @@ def _less_layers(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
 
 def _less_layers_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     ends = {"first": plan.embedding_as_layer, "last": plan.head_as_layer}
-    zero = " and ".join(f"{end}_stage_less_layers 0" for end, counts in ends.items() if not counts)
-    return f"parallelism.pipeline_parallel_{zero}: left out, it is 1, for pp {plan.pp}"
+    zero = [f"parallelism.pipeline_parallel_{end}_stage_less_layers 0" for end, counts in ends.items() if not counts]
+    return f"{' and '.join(zero)}: left out, it is 1, for pp {plan.pp}"
 
 
 def _sequence_parallel(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001

@@ -51,11 +51,17 @@ def _dispatcher_text(plan: Plan, inputs: Inputs) -> str:
 
 
 def _gradient_type(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
-    return inputs.job.gradients is not None or inputs.gradient_bytes == 2
+    halved = inputs.gradient_bytes == 2 and inputs.recipe.half == "bf16"
+    return inputs.job.gradients is not None or halved
 
 
 def _gradient_type_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
-    flag = "--grad-reduce-in-bf16" if inputs.gradient_bytes == 2 else "--accumulate-allreduce-grads-in-fp32"
+    if inputs.gradient_bytes == 4:
+        flag = "--accumulate-allreduce-grads-in-fp32"
+    elif inputs.recipe.half == "bf16":
+        flag = "--grad-reduce-in-bf16"
+    else:
+        flag = "no --accumulate-allreduce-grads-in-fp32"
     return f"{flag}, as gradients of {inputs.gradient_bytes} bytes are priced"
 
 

@@ -52,7 +52,7 @@ def _fused_loss(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
 def _fused_loss_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     return (
         "--cross-entropy-loss-fusion with --cross-entropy-fusion-impl native: the arguments refuse te, which "
-        f"Megatron-Bridge takes, for a vocabulary of {inputs.model.vocab_size}"
+        "Megatron-Bridge takes"
     )
 
 
@@ -70,10 +70,10 @@ def _half_states(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
     return inputs.recipe.half == "bf16"
 
 
-def _half_states_text(plan: Plan, inputs: Inputs) -> str:
+def _half_states_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     return (
-        f"no bf16.bf16_optimizer_states without bf16_master_weights_and_grads: with {inputs.job.precision} and zero "
-        f"{plan.zero} both are left out here"
+        f"no bf16.bf16_optimizer_states without bf16_master_weights_and_grads: with {inputs.job.precision} both are "
+        "left out here"
     )
 
 
