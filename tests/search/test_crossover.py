@@ -72,6 +72,16 @@ def test_at_its_own_bandwidth_the_fastest_is_the_plain_answer(name: str) -> None
     assert crossing.fastest.estimate.step_time_s == pytest.approx(plain.best[0].step_time_s, rel=1e-12)
 
 
+def test_a_plan_with_layers_chosen_by_cost_can_be_the_fastest() -> None:
+    """Recomputing some of the layers is a plan of the answer, of no space."""
+    model = dense_model(layers=29, hidden_size=16384, heads=128, kv_heads=8, ffn_size=53248, vocab_size=256000)
+    answer = find(question(model, "8x8:h100", "internevo", sequence_length=8192, global_batch=32), top=1)
+    assert answer.best[0].plan.recompute_layers
+    crossing = crossover([answer])
+    assert crossing
+    assert crossing.fastest.estimate.plan == answer.best[0].plan
+
+
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_both_families_are_the_best_of_all_plans_priced_one_by_one(name: str) -> None:
     crossing, times = crossed(name), best_times(name, 1.0)

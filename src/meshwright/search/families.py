@@ -74,7 +74,8 @@ def families_of(answers: Sequence[Found], progress: Progress | None = None) -> l
     """The families that have plans, each with those that could be its fastest at some bandwidth looked at.
 
     More bandwidth makes no step slower: a plan that is slower at the highest bandwidth than another at the lowest is
-    never the fastest. Of each runtime the plans that are as safe as its best one take part.
+    never the fastest. Of each runtime the plans that are as safe as its best one take part, those of
+    its space and those with layers chosen by cost.
 
     answers: to one question, of one runtime each, all with a plan that fits; progress: told (plans considered, plans
     in all).
@@ -82,8 +83,9 @@ def families_of(answers: Sequence[Found], progress: Progress | None = None) -> l
     pieces: dict[Family, list[list[_Piece]]] = {family: [] for family in Family}
     done, total = 0, sum(answer.considered for answer in answers)
     for answer in answers:
-        for of_family in pieces.values():
-            of_family.append([])
+        best = _as_safe_as_the_best(Plans.of(each.plan for each in answer.best), answer)
+        for family, of_family in pieces.items():
+            of_family.append(_piece(best.take(_members(best, family)), answer.inputs))
         for chunk in chunks(answer.inputs):
             plans = _as_safe_as_the_best(chunk, answer)
             for family, of_family in pieces.items():
