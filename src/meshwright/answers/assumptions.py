@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from meshwright.search.find import Found
 from meshwright.specs.inputs import Inputs
-
-
-def search_assumptions(found: Found) -> list[str]:
-    """Every assumption behind the answer of a search: what it could not consider, and what each plan rests on."""
-    return assumptions(found.inputs)
+from meshwright.specs.precision import FP32_BYTES
 
 
 def assumptions(inputs: Inputs) -> list[str]:
     """Every assumption behind the price of a plan, in the order model, job, cluster, runtime."""
     accelerator, runtime = inputs.cluster.accelerator, inputs.runtime
+    moments = "moments" if runtime.moment_bytes == FP32_BYTES else f"{runtime.moment_bytes}-byte moments"
     job = [
-        f"{_formats(inputs)}, {inputs.gradient_bytes}-byte gradients, Adam with fp32 master weights and moments",
+        f"{_formats(inputs)}, {inputs.gradient_bytes}-byte gradients, Adam with fp32 master weights and {moments}",
         f"every sequence is full ({inputs.job.sequence_length} tokens) and attends causally",
     ]
     site = [] if inputs.cluster.site_derate > 1 else ["kernels run at their published speed (site_derate 1)"]

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from meshwright.answers.assumptions import assumptions, search_assumptions
+from meshwright.answers.assumptions import assumptions
 from meshwright.answers.confidence import confidence_entry
 from meshwright.answers.context_report import context_entry
 from meshwright.answers.experts import expert_report, experts_entry
@@ -46,7 +46,7 @@ def plan_document(found: Found, front: Sequence[Estimate] = ()) -> dict[str, Any
             "other_splits": others,
         }
         | ({"pareto": [_ranked_entry(estimate, found) for estimate in front]} if front else {})
-        | {"assumptions": search_assumptions(found)}
+        | {"assumptions": assumptions(found.inputs)}
     )
 
 

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.answers.assumptions import search_assumptions
+from meshwright.answers.assumptions import assumptions
 from meshwright.answers.screen import STYLES, assumption_list, headline, memory_table, time_table, verdict_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.device import Verdict
@@ -50,7 +50,7 @@ def plan_screen(found: Found, front: Sequence[Estimate] = ()) -> RenderableType:
         "",
         search_line(found),
         "",
-        assumption_list(search_assumptions(found)),
+        assumption_list(assumptions(found.inputs)),
     )
 
 
