@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -34,6 +35,21 @@ class Footprints:
     worst: IntColumn
     """Row of the stage with the most memory, shape (n,)."""
 
+    @classmethod
+    def of(cls, plans: Plans, pipelines: Pipelines, stages: Stages, inputs: Inputs) -> Self:
+        """What plans hold whose stages are given, with the layers of multi-token prediction among them."""
+        shapes = micro_batch_shapes(plans, inputs)
+        memory = stage_memory(stages, pipelines, shapes, inputs)
+        return cls(
+            inputs=inputs,
+            plans=plans,
+            stages=stages,
+            pipelines=pipelines,
+            shapes=shapes,
+            memory=memory,
+            worst=first_largest(memory.device, stages),
+        )
+
     @cached_property
     def worst_memory(self) -> Components:
         """Bytes of the worst stage, shape (n,)."""
@@ -61,18 +77,7 @@ def footprints_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = False
     keep_all_stages: False leaves out stages that another one exceeds in everything; the worst ones are the same.
     """
     pipelines, stages = pipelines_of(plans, inputs, keep_all_stages=keep_all_stages)
-    shapes = micro_batch_shapes(plans, inputs)
-    memory = stage_memory(stages, pipelines, shapes, inputs)
-    worst = first_largest(memory.device, stages)
-    return Footprints(
-        inputs=inputs,
-        plans=plans,
-        stages=stages,
-        pipelines=pipelines,
-        shapes=shapes,
-        memory=memory,
-        worst=worst,
-    )
+    return Footprints.of(plans, pipelines, stages, inputs)
 
 
 def first_largest(values: FloatColumn, stages: Stages) -> IntColumn:

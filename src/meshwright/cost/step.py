@@ -28,12 +28,12 @@ from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
 from meshwright.cost.footprint import Footprints, first_largest, footprints_of
 from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
-from meshwright.cost.memory.stage import Components, stage_memory, stage_parameters
+from meshwright.cost.memory.stage import Components, stage_parameters
 from meshwright.cost.memory.waiting import waiting_share
 from meshwright.cost.pipelines import Pipelines
 from meshwright.cost.schedules.pipeline import Passes
 from meshwright.cost.tree import combined
-from meshwright.cost.unit import Units, UnitTime, micro_batch_shapes, unit_times
+from meshwright.cost.unit import Units, UnitTime, unit_times
 from meshwright.distinct import distinct_rows, gathered, on_distinct
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -94,20 +94,10 @@ def stage_costs(plan: Plan, stages: Stages, inputs: Inputs) -> tuple[FloatColumn
     stages: of that plan alone, as many for each pipeline rank as there are splits to compare.
     """
     plans = Plans.of([plan])
-    shapes, rows = micro_batch_shapes(plans, inputs), np.arange(len(stages.plan))
-    pipelines = Pipelines(filling(plans), stages, np.zeros(1, dtype=np.int64), rows)
-    memory = stage_memory(stages, pipelines, shapes, inputs)
-    held = Footprints(
-        inputs=inputs,
-        plans=plans,
-        stages=stages,
-        pipelines=pipelines,
-        shapes=shapes,
-        memory=memory,
-        worst=first_largest(memory.device, stages),
-    )
-    works = _works(held, unit_times(shapes.plans, inputs, some_kept=bool(stages.kept_layers.any())))
-    return works.each.total[works.row], memory
+    pipelines = Pipelines(filling(plans), stages, np.zeros(1, dtype=np.int64), np.arange(len(stages.plan)))
+    held = Footprints.of(plans, pipelines, stages, inputs)
+    works = _works(held, unit_times(held.shapes.plans, inputs, some_kept=bool(stages.kept_layers.any())))
+    return works.each.total[works.row], held.memory
 
 
 def _works(held: Footprints, units: Units) -> _Works:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from meshwright.layout.plan import Schedule
 from meshwright.layout.plans import Layout, Plans
 from meshwright.layout.splits import Pipeline, layers_of_chunks
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import Model
 
 KeptChunks = Callable[[int, IntColumn, int, int, int, int], tuple[IntColumn, IntColumn]]
 """(schedule, stage, stages, chunks, micro_batches, group) -> micro-batches that each chunk keeps, and those that wait
@@ -118,20 +119,35 @@ def microbatch_group(plan: Layout) -> Ints:
     return np.where(np.greater(plan.microbatch_group, 0), plan.microbatch_group, plan.num_microbatches // rounds)
 
 
+def group_sizes(stages: int, micro_batches: int) -> Iterator[int]:
+    """Sizes of groups in which interleaving can work, smallest first: pp or more micro-batches in each, the last one
+    too.
+
+    stages: pp; micro_batches: m; counts. None where m < pp. Source: Megatron-LM, schedules.py,
+    forward_backward_pipelining_with_interleaving, its checks of microbatch_group_size_per_vp_stage.
+    """
+    return (size for size in range(stages, micro_batches + 1) if not 0 < micro_batches % size < stages)
+
+
+def layers_before(model: Model) -> IntColumn:
+    """Layers of each kind before every layer, and in all of them, shape (L + 1, kinds)."""
+    kinds = np.zeros((model.num_layers + 1, len(model.layer_kinds)), dtype=np.int64)
+    kinds[1 + np.arange(model.num_layers), list(model.layer_pattern)] = 1
+    return kinds.cumsum(axis=0)
+
+
 def _signature(
     inputs: Inputs, pipeline: Pipeline, turns: list[int], kept_chunks: KeptChunks, keep_all: bool
 ) -> dict[str, IntColumn | BoolColumn]:
     model, stages, chunks = inputs.model, pipeline.pp, pipeline.vpp
     schedule, micro_batches, group, recomputed = turns
     stage = np.arange(stages)
-    kinds = np.zeros((1 + model.num_layers, len(model.layer_kinds)), dtype=np.int64)
-    kinds[1 + np.arange(model.num_layers), list(model.layer_pattern)] = 1
-    kinds = kinds.cumsum(axis=0)
+    before = layers_before(model)
     ends = np.cumsum(layers_of_chunks(model, inputs.runtime.stage_split, pipeline, inputs.mtp_layers))
     starts = np.concatenate([[0], ends[:-1]])
     first_kept = np.minimum(starts + recomputed, ends) if recomputed else ends
     held = blocks(schedule, stages, chunks)
-    per_chunk, without = ((kinds[ends] - kinds[begin])[held] for begin in (starts, first_kept))
+    per_chunk, without = ((before[ends] - before[begin])[held] for begin in (starts, first_kept))
     kept, waiting = kept_chunks(schedule, stage, stages, chunks, micro_batches, group)
     table = {
         "stage": stage,
@@ -139,7 +155,7 @@ def _signature(
         "live_layers": (per_chunk * kept[:, :, None]).sum(axis=0),
         "kept_layers": without.sum(axis=0),
         "kept_live_layers": (without * kept[:, :, None]).sum(axis=0),
-        "kept_in_model": np.tile((kinds[ends] - kinds[first_kept]).sum(axis=0), (stages, 1)),
+        "kept_in_model": np.tile((before[ends] - before[first_kept]).sum(axis=0), (stages, 1)),
         "waiting_layers": (per_chunk * waiting[:, :, None]).sum(axis=0),
         "live_micro_batches": kept.sum(axis=0) if copies(schedule) > 1 else kept.max(axis=0),
         "embedding": (held == 0).any(axis=0),

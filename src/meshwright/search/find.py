@@ -25,7 +25,7 @@ from meshwright.specs.inputs import Inputs
 
 CHUNK = 1 << 16
 RESOLVED = 8
-"""Plans whose stages are chosen by cost, of the best."""
+"""Of the best plans, those whose stages, or layers to recompute, are chosen by cost."""
 LEAST_GAIN = 0.005
 """Of the step time, for which numbers of layers are worth spelling out."""
 Progress = Callable[[int, int], None]

@@ -9,6 +9,7 @@ from typing import Any
 
 from meshwright.layout.named import usual_stage
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, Plan, Schedule
+from meshwright.layout.stages import group_sizes
 from meshwright.specs.inputs import Inputs
 
 NEIGHBOURS = 6
@@ -85,8 +86,7 @@ def _of_pipeline(plan: Plan, base: Plan, inputs: Inputs) -> dict[str, list[Any]]
         for name in ("embedding_as_layer", "head_as_layer"):
             choices[name] = [getattr(base, name), not getattr(base, name)]
     if base.vpp > 1:
-        count = base.num_microbatches
-        fitting = next((size for size in range(base.pp, count + 1) if not 0 < count % size < base.pp), 0)
+        fitting = next(group_sizes(base.pp, base.num_microbatches), 0)
         choices["microbatch_group"] = list(dict.fromkeys((base.microbatch_group, 0, fitting)))
     else:
         choices["microbatch_group"] = [0]

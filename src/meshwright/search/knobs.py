@@ -17,8 +17,6 @@ from meshwright.specs.inputs import Inputs
 
 AXES = ("tp", "cp", "pp", "dp")
 """Their product is the number of ranks, so that one grows only where another shrinks."""
-
-
 SPLIT = ("embedding_as_layer", "head_as_layer", "first_stage_layers", "last_stage_layers", "chunk_layers")
 """Fields that say which layers each stage holds."""
 

@@ -14,7 +14,7 @@ from meshwright.cost.step import stage_costs
 from meshwright.layout.plan import Plan, Recompute, Schedule
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_chunks, pipeline_of
-from meshwright.layout.stages import Stages
+from meshwright.layout.stages import Stages, layers_before
 from meshwright.specs.inputs import Inputs
 
 
@@ -31,7 +31,7 @@ def best_split(plan: Plan, inputs: Inputs) -> Plan:
     Returns the plan itself where it has no such pipeline, recomputes a part of the layers, or has a runtime that takes
     no numbers of layers.
     """
-    spelled = any(rule.name == "chunk_layers" for rule in inputs.runtime.rules)
+    spelled = inputs.runtime.enforces("chunk_layers")
     one_chunk = plan.pp > 1 and plan.vpp == 1 and plan.schedule == Schedule.ONE_F_ONE_B
     if not (one_chunk and spelled) or plan.recompute_layers:
         return plan
@@ -58,7 +58,7 @@ def least_recompute(plan: Plan, inputs: Inputs) -> Plan:
     More layers never need more memory: the fewest are found among all numbers of them, priced at once. Returns the plan
     itself where it does not recompute fully, does not fit or has a runtime that recomputes all layers or none.
     """
-    partial = any(rule.name == "recompute_layers" for rule in inputs.runtime.rules)
+    partial = inputs.runtime.enforces("recompute_layers")
     if plan.recompute != Recompute.FULL or plan.recompute_layers or not partial:
         return plan
     most = int(layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline_of(plan), inputs.mtp_layers).max())
@@ -91,11 +91,9 @@ def _tables(plan: Plan, inputs: Inputs) -> tuple[FloatColumn, FloatColumn, Float
     is no such stage. What a stage costs depends on its layers by kind alone: each number of them is priced once.
     """
     model, stage = inputs.model, np.arange(plan.pp)
-    kinds = np.zeros((model.num_layers + 1, len(model.layer_kinds)), dtype=np.int64)
-    kinds[1 + np.arange(model.num_layers), list(model.layer_pattern)] = 1
-    held = kinds.cumsum(axis=0)
+    before = layers_before(model)
     first, last = np.triu_indices(model.num_layers + 1)
-    counts, index = np.unique(held[last] - held[first], axis=0, return_inverse=True)
+    counts, index = np.unique(before[last] - before[first], axis=0, return_inverse=True)
     rows = _stages(plan, inputs, np.repeat(stage, len(counts)), np.tile(counts, (plan.pp, 1)))
     seconds, memory = stage_costs(plan, rows, inputs)
     judged = verdict(memory.allocated, memory.reserved, memory.communicators, inputs)
@@ -115,7 +113,7 @@ def _stages(plan: Plan, inputs: Inputs, stage: IntColumn, layers: IntColumn) -> 
     """
     head = stage == plan.pp - 1
     live = schedules.live_chunks(plan.schedule, stage, plan.pp, 1, plan.num_microbatches, 1)
-    predicted, kept = np.zeros_like(layers), np.zeros_like(layers)
+    predicted, none = np.zeros_like(layers), np.zeros_like(layers)
     predicted[:, inputs.model.layer_pattern[-1]] = inputs.mtp_layers * head
     return Stages(
         plan=np.zeros(len(stage), dtype=np.int64),
@@ -123,10 +121,10 @@ def _stages(plan: Plan, inputs: Inputs, stage: IntColumn, layers: IntColumn) -> 
         stage=stage,
         layers=layers + predicted,
         live_layers=layers * live[:, None] + predicted,
-        kept_layers=kept,
-        kept_live_layers=kept * live[:, None],
-        kept_in_model=np.zeros_like(layers),
-        waiting_layers=np.zeros_like(layers),
+        kept_layers=none,
+        kept_live_layers=none,
+        kept_in_model=none,
+        waiting_layers=none,
         live_micro_batches=live,
         embedding=stage == 0,
         head=head,

@@ -23,6 +23,7 @@ from meshwright.layout.plan import (
 )
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import RecomputeModules
+from meshwright.layout.stages import group_sizes
 from meshwright.search.modules import module_sets
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts
@@ -147,7 +148,7 @@ def _turns(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
     if split.pp == 1:
         return [(1, int(Schedule.ONE_F_ONE_B))]
     fewest = inputs.job.global_batch // (split.dp * _micro_batches(split, inputs)[-1])
-    refused = any(rule.name == "split_backward_uncompiled" for rule in runtime.rules)
+    refused = runtime.enforces("split_backward_uncompiled")
     turns: list[tuple[int, int]] = []
     for code, name in SCHEDULE_NAMES.items():
         compiled = splits_backward(code) and refused and runtime.elementwise == "fused"
@@ -166,7 +167,8 @@ def _micro_batches(split: _Split, inputs: Inputs) -> list[int]:
 
 def _chunks(split: _Split, inputs: Inputs) -> list[int]:
     """vpp of schedules that interleave: the divisors of a stage's layers; where these are unequal, the least for every
-    largest chunk."""
+    largest chunk.
+    """
     layers = inputs.model.num_layers + split.embedding_as_layer + split.head_as_layer
     if layers % split.pp == 0:
         return divisors(layers // split.pp)
@@ -180,9 +182,9 @@ def _microbatch_groups(pp: int, counts: IntColumn, inputs: Inputs) -> IntColumn:
     it does, where there is none or where the runtime chooses.
     """
     groups = np.zeros(int(counts.max()) + 1, dtype=np.int64)
-    if pp > 1 and not any(rule.name == "no_microbatch_group" for rule in inputs.runtime.rules):
+    if pp > 1 and not inputs.runtime.enforces("no_microbatch_group"):
         for count in set(counts[(counts > pp) & (counts % pp > 0)].tolist()):
-            groups[count] = next(size for size in range(pp, count + 1) if not 0 < count % size < pp)
+            groups[count] = next(group_sizes(pp, count))
     chosen: IntColumn = groups[counts]
     return chosen
 
@@ -211,7 +213,7 @@ def _sequence_parallel(split: _Split, inputs: Inputs) -> tuple[int, ...]:
     runtime = inputs.runtime
     if split.tp == 1 or not runtime.sequence_parallel:
         return (0,)
-    asked = any(rule.name == "expert_sequence_parallel" for rule in runtime.rules)
+    asked = runtime.enforces("expert_sequence_parallel")
     return (1,) if inputs.model.is_moe and asked else (0, 1)
 
 

@@ -246,6 +246,10 @@ class Runtime(Spec):
         """Of the element-wise kernels in use."""
         return self.elementwise_kernels[self.elementwise]
 
+    def enforces(self, rule: str) -> bool:
+        """Whether the rule of that name is among those of the runtime."""
+        return any(each.name == rule for each in self.rules)
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         faults = []

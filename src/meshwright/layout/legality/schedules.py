@@ -9,6 +9,7 @@ from meshwright.layout.legality.rule import Rule, change, changes
 from meshwright.layout.placement import INTERLEAVES, V_SHAPED, one_of, splits_backward
 from meshwright.layout.plan import SCHEDULE_NAMES, Plan, Schedule
 from meshwright.layout.plans import Layout
+from meshwright.layout.stages import group_sizes
 from meshwright.specs.inputs import Inputs
 
 TWO_WAYS = (Schedule.DUALPIPE, Schedule.DUALPIPE_V)
@@ -143,8 +144,8 @@ def _microbatch_groups_reason(plan: Plan, inputs: Inputs) -> str:
     if not _in_turns(plan):
         return f"microbatch_group {plan.microbatch_group} without interleaved chunks; nearest microbatch_group: 0"
     stages, group, count = plan.pp, int(_group(plan)), plan.num_microbatches
-    fixed = any(rule.name == "no_microbatch_group" for rule in inputs.runtime.rules)
-    groups = [] if fixed else [size for size in range(stages, count + 1) if not 0 < count % size < stages]
+    fixed = inputs.runtime.enforces("no_microbatch_group")
+    groups = [] if fixed else list(group_sizes(stages, count))
     counts = [size for size in range(group, count + 2 * group) if not 0 < size % group < stages]
     return (
         f"interleaving works on groups of {group} micro-batches, of which each, and the last one too, has pp "
