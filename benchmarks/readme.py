@@ -28,6 +28,8 @@ def main() -> None:
     page.write_text(filled(page.read_text("utf-8"), "excerpt", excerpt(), "json"), "utf-8")
     page = ROOT / "docs" / "explain.md"
     page.write_text(filled(page.read_text("utf-8"), "explain", explained()), "utf-8")
+    page = ROOT / "docs" / "limits.md"
+    page.write_text(filled(page.read_text("utf-8"), "limits", limited()), "utf-8")
 
 
 def answer() -> str:
@@ -46,6 +48,14 @@ def explained() -> str:
     above, rest = printed.partition(f"\n{ANSWER_LINES}")[::2]
     below = rest[rest.index("From peak") : rest.index("The plan keeps")]
     return f"$ meshwright {' '.join(words)}\n{above.rstrip()}\n...\n\n{below.rstrip()}"
+
+
+def limited() -> str:
+    """The command and its limits, without the question and the assumptions."""
+    words = ["limits", "--model", "llama-3.1-8b", "--cluster", "8x8:h100", "--seq-len", "8192", "--global-batch", "256"]
+    printed = run("-m", "meshwright.cli", *words)
+    shown = printed[printed.index("Longest sequence") : printed.index("Every plan here")]
+    return f"$ meshwright {' '.join(words)}\n...\n{shown.rstrip()}"
 
 
 def truth() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -152,5 +153,15 @@ def _degrees_table(model: Model) -> Table:
         table.add_row(f"{axis.replace('_', ' ')}, dividing", ", ".join(map(str, degrees)))
     for runtime in _runtimes_of(model):
         for axis, degrees in legal_degrees(model, runtime).items():
-            table.add_row(f"{axis}, {runtime}", ", ".join(map(str, degrees)))
+            table.add_row(f"{axis}, {runtime}", _runs(degrees))
     return table
+
+
+def _runs(degrees: Sequence[int]) -> str:
+    """Degrees with runs of three or more shortened: `1-80`, or `1-5, 8-10, 16`."""
+    runs: list[list[int]] = []
+    for degree in degrees:
+        if not runs or degree != runs[-1][-1] + 1:
+            runs.append([])
+        runs[-1].append(degree)
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
