@@ -30,7 +30,7 @@ def _code(chunks: int) -> Schedule:
 def _played(chunks: int, micro_batches: int, forward: np.ndarray, backward: np.ndarray) -> Played:
     schedule, stages = _code(chunks), len(forward)
     halves = list(backward / chunks / 2)
-    times = Times(list(forward / chunks), halves, halves)
+    times = Times.alike(chunks, list(forward / chunks), halves, halves)
     return play(order(schedule, stages, chunks, micro_batches), times, blocks(schedule, stages, chunks))
 
 
@@ -113,7 +113,7 @@ def test_groups_of_micro_batches_keep_more_chunks_and_take_no_longer(
 ) -> None:
     stages, chunks, micro_batches, group = drawn
     forward, backward = ([each / chunks] * stages for each in seconds)
-    times = Times(forward, [each / 2 for each in backward], [each / 2 for each in backward])
+    times = Times.alike(chunks, forward, *[[each / 2 for each in backward]] * 2)
     actions = interleaved.actions(stages, chunks, micro_batches, group)
     played = play(actions, times, blocks(Schedule.INTERLEAVED, stages, chunks))
     kept = interleaved.live_chunks(np.arange(stages), stages, chunks, micro_batches, group)
@@ -175,11 +175,11 @@ def test_with_heavier_ends_the_closed_form_is_never_short_and_at_most_8_percent_
 def test_an_order_that_waits_for_itself_is_refused() -> None:
     backward_first = [[Action("backward", 0, 0), Action("forward", 0, 0)]]
     with pytest.raises(InvalidInput, match="deadlocks"):
-        play(backward_first, Times([1.0], [1.0], [1.0]), blocks(Schedule.ONE_F_ONE_B, 1, 1))
+        play(backward_first, Times.alike(1, [1.0], [1.0], [1.0]), blocks(Schedule.ONE_F_ONE_B, 1, 1))
 
 
 def test_orders_of_all_sizes_run_to_their_end() -> None:
     for stages, micro_batches in itertools.product(range(1, 7), range(1, 14)):
         actions = one_forward_one_backward.actions(stages, micro_batches)
-        times = Times(*[[1.0] * stages] * 3)
+        times = Times.alike(2, *[[1.0] * stages] * 3)
         assert play(actions, times, blocks(Schedule.ONE_F_ONE_B, stages, 1)).makespan_s > 0

@@ -23,7 +23,7 @@ PIPELINES = [(2, 4), (2, 8), (4, 8), (4, 16), (6, 12), (8, 32)]
 
 def played_of(schedule: Schedule, micro_batches: int, passes: Passes) -> Played:
     stages, chunks = len(passes.forward), CHUNKS.get(schedule, 1)
-    times = Times(*(list(each / (1 if copies(schedule) == 2 else chunks)) for each in passes))
+    times = Times.alike(2, *(list(each / (1 if copies(schedule) == 2 else chunks)) for each in passes))
     return play(order(schedule, stages, chunks, micro_batches), times, blocks(schedule, stages, chunks))
 
 
@@ -217,5 +217,5 @@ def test_few_micro_batches_leave_their_way_through_the_ranks(
     """Less than 12 % from the clock of an order that is made for more."""
     passes = alike(stages, (1.0, 1.0, 0.6))
     actions = interleaved_zero_bubble.actions(stages, 1, micro_batches, micro_batches)
-    played = play(actions, Times(*(list(each) for each in passes)), blocks(schedule, stages, 1)).makespan_s
+    played = play(actions, Times.alike(1, *(list(each) for each in passes)), blocks(schedule, stages, 1)).makespan_s
     assert played == pytest.approx(closed(schedule, 1, micro_batches, passes), rel=0.12)

@@ -9,6 +9,7 @@ import pytest
 
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan
+from meshwright.layout.plans import Plans
 from meshwright.search import find as find_module
 from meshwright.search.crossover import TOLERANCE, Crossover, crossover
 from meshwright.search.families import HIGHEST, LOWEST, Family
@@ -51,11 +52,11 @@ def is_fully_sharded(plan: Plan) -> bool:
 
 
 def best_times(name: str, factor: float) -> dict[Family, float]:
-    """Step times of both families where every legal plan of every runtime is priced with other links."""
+    """Step times of both families where every plan that is legal or decided by cost is priced with other links."""
     times: dict[Family, list[float]] = {family: [] for family in Family}
     for answer in answered(name):
         inputs = answer.inputs.replace(cluster=with_network(answer.inputs.cluster, factor))
-        plans = legal_plans(inputs)
+        plans = Plans.join([legal_plans(inputs), Plans.of(each.plan for each in answer.best)])
         estimates = estimate_plans(plans, inputs)
         sharded = (plans.zero >= 2) & (plans.pp == 1)
         for family, rows in ((Family.FULLY_SHARDED, sharded), (Family.THREE_D, ~sharded)):

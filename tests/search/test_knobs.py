@@ -15,7 +15,7 @@ from meshwright.layout.named import plan_of
 from meshwright.layout.plan import Plan, in_runs
 from meshwright.search.followers import followed
 from meshwright.search.knobs import knobs
-from meshwright.search.resolve import best_split
+from meshwright.search.resolve.stages import best_split
 from meshwright.search.turn import Turned, Turns, cheapest_that_fit, turn
 from meshwright.specs.inputs import Inputs
 from strategies import gpt_like, latent, llama_8b, llama_70b, mixture, question

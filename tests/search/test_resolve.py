@@ -10,13 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshwright.arrays import IntColumn
 from meshwright.cost.memory.device import Verdict, verdict
+from meshwright.cost.schedules import interleaved
+from meshwright.cost.schedules.action import Times, play
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality import faults
-from meshwright.layout.plan import Plan
+from meshwright.layout.placement import blocks
+from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.plans import Plans
+from meshwright.layout.recompute_modules import modules_of
+from meshwright.layout.splits import layers_of_chunks, pipeline_of
 from meshwright.search.find import LEAST_GAIN, find
-from meshwright.search.resolve import best_split, least_recompute
+from meshwright.search.resolve import resolved
+from meshwright.search.resolve.chunks import chunk_times, lighter_ends
+from meshwright.search.resolve.recompute import recomputations
+from meshwright.search.resolve.stages import best_split
 from meshwright.specs.inputs import Inputs
 from strategies import alternating, dense_model, latent, llama_8b, question
 
@@ -101,6 +110,67 @@ def test_a_search_finds_the_stages_that_a_heavy_head_asks_for() -> None:
     assert piped[0].step_time_s < (1 - LEAST_GAIN) * estimate_plans(Plans.of([uniform]), inputs).step_time_s[0]
 
 
+def _played(plan: Plan, layers: IntColumn, inputs: Inputs) -> tuple[float, float]:
+    """Seconds of an interleaved pipeline on a clock, every chunk with its own time, and by its closed form."""
+    (times,) = chunk_times(plan, layers[None], inputs)
+    third = (times / 3).tolist()
+    order = interleaved.actions(plan.pp, plan.vpp, plan.num_microbatches, plan.pp)
+    clock = play(order, Times(third, third, third), blocks(Schedule.INTERLEAVED, plan.pp, plan.vpp))
+    slowest = times.sum(axis=0).max()
+    return clock.makespan_s, plan.num_microbatches * slowest + (times.sum() - slowest) / plan.vpp
+
+
+@st.composite
+def interleaved_plans(draw: st.DrawFn) -> tuple[Inputs, Plan]:
+    """An interleaved pipeline of a model with a light or a heavy head, with one kind of layer or two."""
+    pp, vpp = draw(st.integers(2, 8)), draw(st.integers(2, 4))
+    layers = draw(st.integers(pp * vpp, 5 * pp * vpp))
+    wide = dense_model(layers=layers, vocab_size=draw(st.sampled_from([8_000, 128_000, 500_000])))
+    experts = latent().replace(layer_pattern=(0, *(1,) * (layers - 1)))
+    model = draw(st.sampled_from([wide, experts]))
+    inputs = question(model, f"1x{2 * pp}:h100", global_batch=1024, sequence_length=4096, precision="bf16")
+    rounds = draw(st.integers(2, 6))
+    return inputs, Plan(pp=pp, vpp=vpp, dp=2, zero=1, num_microbatches=rounds * pp, schedule=Schedule.INTERLEAVED)
+
+
+@settings(max_examples=150)
+@given(interleaved_plans())
+def test_the_chunks_chosen_are_legal_and_keep_their_price_on_a_clock(drawn: tuple[Inputs, Plan]) -> None:
+    """With all micro-batches of the plan, at most 2.5 % above it, and not 1 % slower than the runtime's own."""
+    inputs, plan = drawn
+    own = layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline_of(plan))
+    for chosen in lighter_ends(plan, inputs):
+        assert sum(chosen.chunk_layers) == inputs.model.num_layers
+        assert not [fault for fault in faults(chosen, inputs) if fault.where == "chunk_layers"]
+        played, closed = _played(plan, np.array(chosen.chunk_layers), inputs)
+        assert played <= 1.025 * closed
+        assert played <= _played(plan, own, inputs)[0] * 1.01
+
+
+def test_a_heavy_head_takes_the_place_of_its_chunks_layers() -> None:
+    """Llama 3.1 8B, 32 layers in 16 chunks, the head as dear as one: 16 % faster than 2 layers in every chunk."""
+    inputs = question(llama_8b(), "2x8:h100", sequence_length=8192, global_batch=256, precision="bf16")
+    plan = Plan(pp=4, vpp=4, dp=4, zero=1, num_microbatches=64, schedule=Schedule.INTERLEAVED)
+    (chosen,) = resolved([plan], inputs)
+    assert chosen.chunk_layers[-1] == 0
+    assert _played(plan, np.array(chosen.chunk_layers), inputs)[0] < 0.9 * _played(plan, np.full(16, 2), inputs)[0]
+
+
+@pytest.mark.parametrize("length", [4096, 8192, 16384])
+def test_the_modules_recomputed_are_the_fastest_set_that_is_as_safe(length: int) -> None:
+    """Against every set of the runtime's modules, one by one."""
+    inputs = question(latent(), "1x8:h100", sequence_length=length, global_batch=64, precision="bf16")
+    plan = Plan(ep=8, dp=8, zero=1, num_microbatches=8, recompute="selective", recompute_modules=modules_of(["mlp"]))
+    (chosen,) = resolved([plan], inputs)
+    names = inputs.runtime.recompute_modules
+    sets = [modules_of(some) for count in range(1, 8) for some in itertools.combinations(names, count)]
+    legal = [each for each in (replace(plan, recompute_modules=some) for some in sets) if not faults(each, inputs)]
+    priced = estimate_plans(Plans.of([*legal, chosen]), inputs)
+    ranks = list(zip(priced.verdict.tolist(), priced.step_time_s.tolist(), strict=True))
+    assert len(legal) > 30
+    assert ranks[-1] == min(ranks)
+
+
 LONG = question(llama_8b(), "2x8:h100", sequence_length=8192, global_batch=64, precision="bf16")
 PIPED = Plan(tp=2, sp=True, pp=4, dp=2, zero=1, micro_batch=2, num_microbatches=16, recompute="full")
 
@@ -126,14 +196,15 @@ def test_every_recomputed_layer_more_takes_time_and_saves_memory() -> None:
 @pytest.mark.parametrize("length", [8192, 16384, 32768])
 def test_the_fewest_layers_that_make_a_plan_fit_are_recomputed(length: int) -> None:
     inputs = LONG.replace(job=LONG.job.replace(sequence_length=length))
-    plans, verdicts, _, _ = _each_number(PIPED, inputs)
+    (chosen,) = resolved([PIPED], inputs)
+    plans, verdicts, _, _ = _each_number(replace(PIPED, chunk_layers=chosen.chunk_layers), inputs)
     fewest = [plan for plan, judged in zip(plans[1:8], verdicts[1:8], strict=True) if judged <= verdicts[0]]
     fits = verdicts[0] < Verdict.OUT_OF_MEMORY
-    assert least_recompute(PIPED, inputs) == (fewest[0] if fits and fewest else PIPED)
+    assert chosen == (fewest[0] if fits and fewest else plans[0])
 
 
 @pytest.mark.parametrize(("runtime", "recompute"), [("torchtitan", "full"), ("megatron-core", "none")])
 def test_a_plan_that_recomputes_all_or_nothing_by_need_stays_as_it_is(runtime: str, recompute: str) -> None:
     inputs = question(llama_8b(), "2x8:h100", runtime, precision="bf16")
     plan = replace(PIPED, recompute=recompute, zero=inputs.runtime.zero_stages[-1])
-    assert least_recompute(plan, inputs) == plan
+    assert not recomputations(plan, inputs)

@@ -97,7 +97,8 @@ def _clock(plan: Plan, inputs: Inputs) -> _Clock:
     held = blocks(plan.schedule, plan.pp, plan.vpp)
     actions = order(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, int(microbatch_group(plan)))
     share = 1 / len(held)
-    times = Times(*([share * _at(seconds, stage) for stage in range(plan.pp)] for seconds in time.passes))
+    passes = ([share * _at(seconds, stage) for stage in range(plan.pp)] for seconds in time.passes)
+    times = Times.alike(len(held), *passes)
     exposed = (
         [Exposed(*(_at(part, stage) * share for part in each)) for stage in range(plan.pp)]
         for each in (time.exposed_forward, time.exposed_backward)

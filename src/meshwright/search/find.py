@@ -19,7 +19,7 @@ from meshwright.layout.legality import check, faults
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Plans, regrouped
 from meshwright.search.rank import order
-from meshwright.search.resolve import best_split, least_recompute
+from meshwright.search.resolve import resolved
 from meshwright.search.space import size, space
 from meshwright.specs.inputs import Inputs
 
@@ -79,9 +79,9 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Foun
     candidates = [_candidates(plans, inputs, top) for plans in fitting]
     if not tally.legal:
         raise _nothing_legal(tally, inputs)
-    resolved = _resolved(Plans.join([*candidates, *tally.leanest]), inputs)
-    finalists = estimate_plans(Plans.join([*candidates, resolved, *tally.leanest]), inputs, keep_all_stages=True)
-    ranked, first_lean = order(finalists), sum(map(len, candidates)) + len(resolved)
+    gaining = _gaining(Plans.join([*candidates, *tally.leanest]), inputs)
+    finalists = estimate_plans(Plans.join([*candidates, gaining, *tally.leanest]), inputs, keep_all_stages=True)
+    ranked, first_lean = order(finalists), sum(map(len, candidates)) + len(gaining)
     ranked, lean = ranked[ranked < first_lean], finalists.worst_memory.device[first_lean:]
     return Found(
         inputs=inputs,
@@ -133,25 +133,23 @@ def _candidates(fitting: Plans, inputs: Inputs, top: int) -> Plans:
     return fitting.take(chosen)
 
 
-def _resolvable(plans: Plans, ranked: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Of the ranked rows, the first with one chunk a stage, and the first that recompute every layer."""
-    piped = (plans.pp[ranked] > 1) & (plans.vpp[ranked] == 1)
-    whole = plans.recompute[ranked] == Recompute.FULL
-    return ranked[piped][:RESOLVED], ranked[whole][:RESOLVED]
+def _resolvable(plans: Plans, ranked: IntColumn) -> list[IntColumn]:
+    """Of the ranked rows, the first with one chunk a stage, with several, and with layers or modules recomputed."""
+    one, recompute = plans.vpp[ranked] == 1, plans.recompute[ranked]
+    kinds = (plans.pp[ranked] > 1) & one, ~one, recompute == Recompute.FULL, recompute == Recompute.SELECTIVE
+    return [ranked[kind][:RESOLVED] for kind in kinds]
 
 
-def _resolved(candidates: Plans, inputs: Inputs) -> Plans:
-    """The first of the candidates, fitting or not, with the stages and the layers to recompute that their cost decides,
-    where these gain.
-    """
+def _gaining(candidates: Plans, inputs: Inputs) -> Plans:
+    """The first of the candidates, fitting or not, with what their cost decides, where this gains."""
     estimates = estimate_plans(candidates, inputs)
     first = np.lexsort((estimates.step_time_s, estimates.verdict))
-    rows = np.concatenate(_resolvable(candidates, first))
-    plans = [least_recompute(best_split(candidates[row], inputs), inputs) for row in rows]
-    resolved = estimate_plans(Plans.of(plans), inputs)
-    faster = resolved.step_time_s < (1 - LEAST_GAIN) * estimates.step_time_s[rows]
-    safer = resolved.verdict < estimates.verdict[rows]
-    gains = safer | (faster & (resolved.verdict == estimates.verdict[rows]))
+    rows = np.unique(np.concatenate(_resolvable(candidates, first)))
+    plans = resolved([candidates[row] for row in rows], inputs)
+    after = estimate_plans(Plans.of(plans), inputs)
+    faster = after.step_time_s < (1 - LEAST_GAIN) * estimates.step_time_s[rows]
+    safer = after.verdict < estimates.verdict[rows]
+    gains = safer | (faster & (after.verdict == estimates.verdict[rows]))
     return Plans.of(dict.fromkeys(plan for plan, gained in zip(plans, gains, strict=True) if gained))
 
 

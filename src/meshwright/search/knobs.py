@@ -12,7 +12,7 @@ from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHE
 from meshwright.search.followers import followed
 from meshwright.search.modules import module_sets
 from meshwright.search.outside import outside_knobs
-from meshwright.search.resolve import best_split
+from meshwright.search.resolve.stages import best_split
 from meshwright.specs.inputs import Inputs
 
 AXES = ("tp", "cp", "pp", "dp")

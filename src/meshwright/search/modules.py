@@ -27,17 +27,18 @@ def module_sets(inputs: Inputs) -> list[RecomputeModules]:
     nothing, and stands alone only where there is nothing else, or where the runtime chooses for itself.
     """
     core, runtime = RecomputeModules.CORE_ATTENTION, inputs.runtime
-    usable = _effective(inputs) & modules_of(runtime.recompute_modules)
+    usable = usable_modules(inputs)
     always = core if runtime.attention_kernel == "eager" else NO_MODULES
     ladder = [always, *(always | step & usable for step in LADDER)]
     return list(dict.fromkeys(modules for modules in ladder if modules)) or [core]
 
 
-def _effective(inputs: Inputs) -> RecomputeModules:
-    """The modules of which some layer has a part that recomputing frees."""
+def usable_modules(inputs: Inputs) -> RecomputeModules:
+    """The runtime's modules of which some layer has a part that recomputing frees."""
     kinds = inputs.model.layer_kinds
     dense = RecomputeModules.MLP if any(not kind.is_moe for kind in kinds) else NO_MODULES
     separate = any(kind.is_moe or kind.attention.latent for kind in kinds)
     norms = RecomputeModules.LAYER_NORM if separate else NO_MODULES
     inner = ~(RecomputeModules.MLP | RecomputeModules.LAYER_NORM | absent_modules(inputs))
-    return (inner | dense | norms) & ~unscaled_modules(inputs)
+    effective = (inner | dense | norms) & ~unscaled_modules(inputs)
+    return effective & modules_of(inputs.runtime.recompute_modules)

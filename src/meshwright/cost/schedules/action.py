@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 from meshwright.arrays import IntColumn
 from meshwright.errors import InvalidInput
@@ -25,17 +25,22 @@ class Action:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of one chunk on each rank."""
+    """Seconds of every chunk of every rank, each of shape (chunks, ranks)."""
 
-    forward: Sequence[float]
-    input_gradient: Sequence[float]
-    weight_gradient: Sequence[float]
+    forward: Sequence[Sequence[float]]
+    input_gradient: Sequence[Sequence[float]]
+    weight_gradient: Sequence[Sequence[float]]
 
-    def of(self, kind: str, rank: int) -> float:
+    @classmethod
+    def alike(cls, chunks: int, *passes: Sequence[float]) -> Self:
+        """The chunks of a rank alike; passes: seconds of one of them on each rank: forward, and either gradient."""
+        return cls(*([seconds] * chunks for seconds in passes))
+
+    def of(self, action: Action, rank: int) -> float:
         """Seconds of one action."""
-        if kind == "backward":
-            return self.input_gradient[rank] + self.weight_gradient[rank]
-        seconds: float = getattr(self, kind)[rank]
+        if action.kind == "backward":
+            return self.input_gradient[action.chunk][rank] + self.weight_gradient[action.chunk][rank]
+        seconds: float = getattr(self, action.kind)[action.chunk][rank]
         return seconds
 
 
@@ -67,7 +72,7 @@ class Played:
 def play(order: Sequence[Sequence[Action]], times: Times, blocks: IntColumn) -> Played:
     """Run every rank's actions in its order, each as soon as what it needs has ended.
 
-    order: actions of each rank; times: seconds of one chunk on each; blocks: which block of the model each chunk of
+    order: actions of each rank; times: seconds of each chunk on each; blocks: which block of the model each chunk of
     each rank holds, shape (chunks, ranks). Messages take no time. Raises `InvalidInput` when the order deadlocks.
     """
     ranks, last = len(order), int(blocks.max())
@@ -86,7 +91,7 @@ def play(order: Sequence[Sequence[Action]], times: Times, blocks: IntColumn) -> 
                 start = max([clock[rank], *(ended[each] for each in needed if each)])
                 began[rank] = start if began[rank] < 0 else began[rank]
                 for action in together:
-                    ends = start + times.of(action.kind, rank)
+                    ends = start + times.of(action, rank)
                     events[rank].append(Event(action, start, ends))
                     clock[rank] = start = ends
                 for action in together:

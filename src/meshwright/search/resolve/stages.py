@@ -1,4 +1,4 @@
-"""Resolve: what of a plan depends on its cost: which layers each pipeline stage holds, how many recompute."""
+"""Stages: which layers each stage of a 1F1B pipeline holds, by what they cost."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost import schedules
-from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.device import Verdict, verdict
 from meshwright.cost.step import stage_costs
-from meshwright.layout.plan import Plan, Recompute, Schedule
-from meshwright.layout.plans import Plans
-from meshwright.layout.splits import layers_of_chunks, pipeline_of
+from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.stages import Stages, layers_before
 from meshwright.specs.inputs import Inputs
 
@@ -41,31 +38,20 @@ def best_split(plan: Plan, inputs: Inputs) -> Plan:
         slowest, _ = _partition(np.where(fits, times, np.inf))
         if np.isfinite(slowest):
             _, ends = _partition(np.where(fits & (times <= slowest), memory, np.inf))
-            return replace(
-                plan,
-                embedding_as_layer=False,
-                head_as_layer=False,
-                first_stage_layers=0,
-                last_stage_layers=0,
-                chunk_layers=tuple(np.diff(ends).tolist()),
-            )
+            return with_chunks(plan, np.diff(ends))
     return plan
 
 
-def least_recompute(plan: Plan, inputs: Inputs) -> Plan:
-    """Of a plan that recomputes every layer, the one that recomputes the fewest layers of every chunk and is as safe.
-
-    More layers never need more memory: the fewest are found among all numbers of them, priced at once. Returns the plan
-    itself where it does not recompute fully, does not fit or has a runtime that recomputes all layers or none.
-    """
-    partial = inputs.runtime.enforces("recompute_layers")
-    if plan.recompute != Recompute.FULL or plan.recompute_layers or not partial:
-        return plan
-    most = int(layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline_of(plan), inputs.mtp_layers).max())
-    plans = [plan, *(replace(plan, recompute_layers=count) for count in range(1, most))]
-    verdicts = footprints_of(Plans.of(plans), inputs).verdict
-    fits = (verdicts <= verdicts[0]) & (verdicts < Verdict.OUT_OF_MEMORY)
-    return plans[next((row for row in range(1, len(plans)) if fits[row]), 0)]
+def with_chunks(plan: Plan, layers: IntColumn) -> Plan:
+    """The plan with these layers in every chunk, shape (pp x vpp,), in place of whatever else told them."""
+    return replace(
+        plan,
+        embedding_as_layer=False,
+        head_as_layer=False,
+        first_stage_layers=0,
+        last_stage_layers=0,
+        chunk_layers=tuple(layers.tolist()),
+    )
 
 
 def _partition(costs: FloatColumn) -> tuple[float, IntColumn]:
@@ -94,7 +80,7 @@ def _tables(plan: Plan, inputs: Inputs) -> tuple[FloatColumn, FloatColumn, Float
     before = layers_before(model)
     first, last = np.triu_indices(model.num_layers + 1)
     counts, index = np.unique(before[last] - before[first], axis=0, return_inverse=True)
-    rows = _stages(plan, inputs, np.repeat(stage, len(counts)), np.tile(counts, (plan.pp, 1)))
+    rows = as_stages(plan, inputs, np.repeat(stage, len(counts)), np.tile(counts, (plan.pp, 1)))
     seconds, memory = stage_costs(plan, rows, inputs)
     judged = verdict(memory.allocated, memory.reserved, memory.communicators, inputs)
     between = (rows.stage > 0) & (rows.stage < plan.pp - 1)
@@ -107,12 +93,14 @@ def _tables(plan: Plan, inputs: Inputs) -> tuple[FloatColumn, FloatColumn, Float
     return tables[0], tables[1], tables[2]
 
 
-def _stages(plan: Plan, inputs: Inputs, stage: IntColumn, layers: IntColumn) -> Stages:
-    """The pipeline stages of these ranks with these layers of each kind, those of multi-token prediction with the
-    head.
+def as_stages(plan: Plan, inputs: Inputs, block: IntColumn, layers: IntColumn) -> Stages:
+    """These blocks of a pipeline, 0 first, each as if it were all of its rank's stage, with these layers of each kind;
+    those of multi-token prediction with the head.
+
+    block: shape (r,); layers: shape (r, kinds).
     """
-    head = stage == plan.pp - 1
-    live = schedules.live_chunks(plan.schedule, stage, plan.pp, 1, plan.num_microbatches, 1)
+    stage, head = block % plan.pp, block == plan.pp * plan.vpp - 1
+    live = schedules.live_chunks(plan.schedule, stage, plan.pp, plan.vpp, plan.num_microbatches, plan.pp)
     predicted, none = np.zeros_like(layers), np.zeros_like(layers)
     predicted[:, inputs.model.layer_pattern[-1]] = inputs.mtp_layers * head
     return Stages(
@@ -126,7 +114,7 @@ def _stages(plan: Plan, inputs: Inputs, stage: IntColumn, layers: IntColumn) -> 
         kept_in_model=none,
         waiting_layers=none,
         live_micro_batches=live,
-        embedding=stage == 0,
+        embedding=block == 0,
         head=head,
         copies=np.ones_like(stage),
     )

@@ -1,0 +1,85 @@
+"""Chunks: how many layers the last chunk of an interleaved pipeline gives up for the head."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.cost.schedules.action import Times, play
+from meshwright.cost.schedules.orders import order
+from meshwright.cost.step import stage_costs
+from meshwright.layout.placement import blocks
+from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.splits import front, layers_of_chunks, pipeline_of
+from meshwright.layout.stages import layers_before, microbatch_group
+from meshwright.search.resolve.stages import as_stages, with_chunks
+from meshwright.specs.inputs import Inputs
+
+LATE = 0.02
+"""Of the price of an interleaved pipeline, how much longer its order may take on a clock."""
+ROUNDS = 3
+"""Groups of micro-batches that the clock plays, where the plan has more."""
+
+
+def lighter_ends(plan: Plan, inputs: Inputs) -> list[Plan]:
+    """The plan with as many layers in the last chunk of its interleaved pipeline, which has the head, as make it
+    fastest; the others share the rest alike, where it does not divide the first ones one more (as ranks with few layers
+    to wait for), or the last ones (as ranks with few micro-batches in flight).
+
+    The price, m max_r sum_c t_cr + (sum_cr t_cr - max_r sum_c t_cr) / v with t_cr the time of chunk c of rank r, does
+    not know when a rank works on which chunk, and is not reached by every split: of the faster ones, the fastest whose
+    order, played with every chunk's own time, takes at most 2 % more than the price.
+
+    Returns none where none is faster, and for a plan that has no such pipeline, recomputes a part of the layers, or has
+    a runtime that takes no numbers of layers.
+    """
+    spelled = inputs.runtime.enforces("chunk_layers")
+    enough = inputs.model.num_layers >= plan.pp * plan.vpp - 1
+    if plan.schedule != Schedule.INTERLEAVED or not (spelled and enough) or plan.recompute_layers:
+        return []
+    own = layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline_of(plan), inputs.mtp_layers)
+    spreads = np.vstack([own, *_spreads(inputs.model.num_layers, plan.pp * plan.vpp)])
+    times = chunk_times(plan, spreads, inputs)
+    prices = _price(times, plan.num_microbatches)
+    faster = [row for row in np.argsort(prices) if prices[row] < prices[0]]
+    families = (range(family, len(spreads), 2) for family in (1, 2))
+    chosen = (next((row for row in faster if row in family and _on_time(times[row], plan)), 0) for family in families)
+    return [with_chunks(plan, spreads[row]) for row in chosen if row]
+
+
+def chunk_times(plan: Plan, spreads: IntColumn, inputs: Inputs) -> FloatColumn:
+    """Seconds of one micro-batch in every chunk, shape (n, vpp, pp).
+
+    spreads: layers of every chunk in the order of the model, of as many splits of the plan, shape (n, pp x vpp).
+    """
+    ends, before = spreads.cumsum(axis=1), layers_before(inputs.model)
+    layers = (before[ends] - before[ends - spreads]).reshape(spreads.size, -1)
+    block = np.tile(np.arange(plan.pp * plan.vpp), len(spreads))
+    seconds, _ = stage_costs(plan, as_stages(plan, inputs, block, layers), inputs)
+    return np.reshape(seconds, (-1, plan.vpp, plan.pp))
+
+
+def _spreads(layers: int, chunks: int) -> list[IntColumn]:
+    """Layers of every chunk with 0 to an equal share in the last one, each with the first others one more, then with
+    the last others; shape (chunks,) each.
+    """
+    most = min(-(-layers // chunks), layers - chunks + 1)
+    others = ((front(layers - last, chunks - 1), last) for last in range(most + 1))
+    return [np.append(each, last) for sizes, last in others for each in (sizes, sizes[::-1])]
+
+
+def _price(times: FloatColumn, micro_batches: int) -> FloatColumn:
+    """Seconds of interleaved pipelines by their closed form; times: shape (..., vpp, pp)."""
+    slowest = times.sum(axis=-2).max(axis=-1)
+    price: FloatColumn = micro_batches * slowest + (times.sum(axis=(-2, -1)) - slowest) / times.shape[-2]
+    return price
+
+
+def _on_time(times: FloatColumn, plan: Plan) -> bool:
+    """Whether a clock confirms the price of chunks; times: shape (vpp, pp), a third of them forward."""
+    group = int(microbatch_group(plan))
+    micro_batches = min(ROUNDS * group, plan.num_microbatches)
+    third = (times / 3).tolist()
+    actions = order(plan.schedule, plan.pp, plan.vpp, micro_batches, group)
+    played = play(actions, Times(third, third, third), blocks(plan.schedule, plan.pp, plan.vpp))
+    return bool(played.makespan_s <= (1 + LATE) * _price(times, micro_batches))
