@@ -69,7 +69,7 @@ def ranking_table(
     ranked: Sequence[Estimate], best: Estimate, numbering: str, against: str = "against the best"
 ) -> Table:
     """Plans, best first, and why each lost to the best, or to another one that `against` names; plans that differ from
-    the one above in vpp alone, and by less than the model can tell, share its row.
+    the one above in their chunks alone, and by less than the model can tell, share its row.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("#", justify="right")
@@ -103,15 +103,17 @@ def _folded(ranked: Sequence[Estimate]) -> list[tuple[Estimate, str]]:
 
 
 def _alike(first: Estimate, other: Estimate) -> bool:
-    same = replace(other.plan, vpp=first.plan.vpp, schedule=first.plan.schedule) == first.plan
-    return same and abs(other.step_time_s / first.step_time_s - 1) < INDISTINGUISHABLE
+    chunks = {name: getattr(first.plan, name) for name in ("vpp", "schedule", "chunk_layers")}
+    near = abs(other.step_time_s / first.step_time_s - 1) < INDISTINGUISHABLE
+    return near and replace(other.plan, **chunks) == first.plan
 
 
 def _also(first: Estimate, group: list[Estimate]) -> str:
     if not group:
         return ""
     furthest = max(abs(other.step_time_s / first.step_time_s - 1) for other in group)
-    return f"; vpp {', '.join(str(other.plan.vpp) for other in group)} within {furthest:.1%}"
+    told = [str(vpp) for vpp in dict.fromkeys(other.plan.vpp for other in group) if vpp != first.plan.vpp]
+    return f"; {'vpp ' + ', '.join(told) if told else 'other chunks'} within {furthest:.1%}"
 
 
 def search_line(found: Found) -> Text:
