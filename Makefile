@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXAMPLE := --model examples/llama-3.1-70b/config.json --cluster 8x8:h100 --seq-len 8192 --global-batch 256
 
-.PHONY: plan test test-clients lint types check bench truth readme docs clean
+.PHONY: plan test test-clients lint types check bench truth readme memos docs clean
 
 plan: $(VENV)/core ## build the environment and plan Llama-3.1 70B on 64 H100
 	$(BIN)/meshwright plan $(EXAMPLE)
@@ -32,6 +32,9 @@ truth: $(VENV)/core ## predicted against measured runs
 
 readme: $(VENV)/core ## write the answers that the README shows
 	$(BIN)/python benchmarks/readme.py
+
+memos: $(VENV)/core ## write the memos of examples/memos
+	$(BIN)/python benchmarks/memos.py
 
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

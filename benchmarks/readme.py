@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,10 @@ def main() -> None:
     page.write_text(filled(page.read_text("utf-8"), "explain", explained()), "utf-8")
     page = ROOT / "docs" / "limits.md"
     page.write_text(filled(page.read_text("utf-8"), "limits", limited()), "utf-8")
+    page = ROOT / "docs" / "compare.md"
+    for mark in ("clusters", "plans"):
+        text = page.read_text("utf-8")
+        page.write_text(filled(text, mark, compared(text, mark)), "utf-8")
 
 
 def answer() -> str:
@@ -56,6 +61,15 @@ def limited() -> str:
     printed = run("-m", "meshwright.cli", *words)
     shown = printed[printed.index("Longest sequence") : printed.index("Every plan here")]
     return f"$ meshwright {' '.join(words)}\n...\n{shown.rstrip()}"
+
+
+def compared(page: str, mark: str) -> str:
+    """The command that the page shows, and what it prints on a narrow screen, without the assumptions."""
+    shown = re.search(rf"<!-- {mark} -->\n```\n\$ meshwright (.*)", page)
+    if not shown:
+        raise SystemExit(f"docs/compare.md shows no command of {mark}")
+    printed = run("-m", "meshwright.cli", *shlex.split(shown[1]), columns=80)
+    return f"$ meshwright {shown[1]}\n" + printed.partition("\nAssumed")[0].rstrip()
 
 
 def truth() -> str:
@@ -90,8 +104,8 @@ def filled(text: str, mark: str, block: str, language: str = "") -> str:
     return re.sub(pattern, lambda found: f"{found[1]}```{language}\n{block}\n```\n{found[2]}", text, flags=re.DOTALL)
 
 
-def run(*words: str) -> str:
-    command, environment = [sys.executable, *words], {"COLUMNS": "100", "PYTHONPATH": str(ROOT / "src")}
+def run(*words: str, columns: int = 100) -> str:
+    command, environment = [sys.executable, *words], {"COLUMNS": str(columns), "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, env=environment)
     return "\n".join(line.rstrip() for line in done.stdout.splitlines())
 

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.errors import InvalidInput
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.quantities import LEAST_BANDWIDTH, MOST
 from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.scale import network_levels, with_network
+from meshwright.specs.scale import network_levels, with_gpus, with_network
 from strategies import clusters, three_levels
 
 
@@ -56,3 +57,29 @@ def test_a_link_is_never_scaled_beyond_what_a_link_may_be(bandwidth: float, fact
     domain, fabric = cluster.levels
     odd = cluster.replace(levels=(domain, fabric.replace(bandwidth=bandwidth)))
     assert with_network(odd, factor).levels[1].bandwidth == kept
+
+
+@given(st.integers(1, 7))
+def test_a_part_of_a_node_keeps_its_inner_links(gpus: int) -> None:
+    whole = read_cluster("4x8:h100")
+    part = with_gpus(whole, gpus)
+    assert (part.num_gpus, part.num_nodes) == (gpus, 1)
+    assert part.levels[0].bandwidth == whole.levels[0].bandwidth
+    assert part.levels[-1].size == gpus
+
+
+@given(st.integers(1, 16))
+def test_whole_nodes_keep_their_network(nodes: int) -> None:
+    whole = read_cluster("4x8:h100")
+    scaled = with_gpus(whole, 8 * nodes)
+    assert (scaled.num_gpus, scaled.gpus_per_node) == (8 * nodes, 8)
+    if nodes > 1:
+        assert scaled.levels[-1].effective_bandwidth == whole.levels[-1].effective_bandwidth
+
+
+@pytest.mark.parametrize(("gpus", "near"), [(12, "8 or 16"), (31, "24 or 32")])
+def test_what_is_between_nodes_is_refused_with_the_nearest(gpus: int, near: str) -> None:
+    with pytest.raises(
+        InvalidInput, match=f"{gpus} accelerators are no whole number of nodes of 8; the nearest: {near}"
+    ):
+        with_gpus(read_cluster("4x8:h100"), gpus)

@@ -38,7 +38,7 @@ def check_document(plan: Plan, inputs: Inputs) -> dict[str, Any]:
         "plan": plan.to_dict(),
         "legal": all(entry["kept"] for entry in rules),
         "rules": rules,
-        "demands": _demanded(plan, inputs),
+        "demands": demanded(plan, inputs),
     }
 
 
@@ -72,11 +72,11 @@ def _rules(entries: list[dict[str, Any]]) -> list[RenderableType]:
 
 def _launch(plan: Plan, inputs: Inputs) -> list[RenderableType]:
     """What the launch must set, one line each, under the rules."""
-    lines: list[RenderableType] = [Text(f"- {demand['text']}") for demand in _demanded(plan, inputs)]
+    lines: list[RenderableType] = [Text(f"- {demand['text']}") for demand in demanded(plan, inputs)]
     return ["", Text("The launch must set", style="bold"), *lines] if lines else []
 
 
-def _demanded(plan: Plan, inputs: Inputs) -> list[dict[str, str]]:
+def demanded(plan: Plan, inputs: Inputs) -> list[dict[str, str]]:
     """The demands that apply, of a plan that the runtime accepts."""
     if not is_legal(plan, inputs):
         return []

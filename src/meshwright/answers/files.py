@@ -29,15 +29,15 @@ def writable(output_file: str | Path, called: str = "output_file") -> Path:
     return path
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all: beside it first, then moved into its place.
 
     path: as `writable` returned it. Raises `InvalidInput` if the disk refuses; the old file is then untouched.
     """
     beside = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
     try:
-        with beside.open("x", encoding="utf-8") as file:
-            file.write(text)
+        with beside.open("xb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)

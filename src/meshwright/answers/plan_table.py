@@ -94,7 +94,7 @@ def ranking_table(
 def _folded(ranked: Sequence[Estimate]) -> list[tuple[Estimate, str]]:
     folded: list[tuple[Estimate, list[Estimate]]] = []
     for estimate in ranked:
-        twin = next((group for first, group in folded if _alike(first, estimate)), None)
+        twin = next((group for first, group in folded if indistinguishable(first, estimate)), None)
         if twin is None:
             folded.append((estimate, []))
         else:
@@ -102,7 +102,8 @@ def _folded(ranked: Sequence[Estimate]) -> list[tuple[Estimate, str]]:
     return [(first, _also(first, group)) for first, group in folded]
 
 
-def _alike(first: Estimate, other: Estimate) -> bool:
+def indistinguishable(first: Estimate, other: Estimate) -> bool:
+    """Whether two plans differ in their chunks alone, and in step time by less than anybody measures."""
     chunks = {name: getattr(first.plan, name) for name in ("vpp", "schedule", "chunk_layers")}
     near = abs(other.step_time_s / first.step_time_s - 1) < INDISTINGUISHABLE
     return near and replace(other.plan, **chunks) == first.plan

@@ -40,7 +40,7 @@ class Slice(NamedTuple):
     about: dict[str, Any]
 
 
-class _Clock(NamedTuple):
+class Clock(NamedTuple):
     """A played pipeline, and of each stage's chunk the exposed seconds in either pass."""
 
     played: Played
@@ -86,13 +86,14 @@ def slices(estimate: Estimate, inputs: Inputs) -> Iterator[Slice]:
     no time there, and stand behind the pipeline as in the price. With unequal stages the played pipeline can be shorter
     than the priced one.
     """
-    clock = _clock(estimate.plan, inputs)
+    clock = played_pipeline(estimate.plan, inputs)
     for stage, events in enumerate(clock.played.events):
         yield from _stage(stage, events, clock, len(clock.played.events))
     yield from _step(estimate, inputs)
 
 
-def _clock(plan: Plan, inputs: Inputs) -> _Clock:
+def played_pipeline(plan: Plan, inputs: Inputs) -> Clock:
+    """The order of a plan's pipeline played with its stages' seconds, a chunk taking its share of them."""
     time = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True).stage_time
     held = blocks(plan.schedule, plan.pp, plan.vpp)
     actions = order(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, int(microbatch_group(plan)))
@@ -103,14 +104,14 @@ def _clock(plan: Plan, inputs: Inputs) -> _Clock:
         [Exposed(*(_at(part, stage) * share for part in each)) for stage in range(plan.pp)]
         for each in (time.exposed_forward, time.exposed_backward)
     )
-    return _Clock(play(actions, times, held), *exposed)
+    return Clock(play(actions, times, held), *exposed)
 
 
 def _at(column: Any, row: int) -> float:
     return float(column[row]) if getattr(column, "ndim", 0) else float(column)
 
 
-def _stage(stage: int, events: Sequence[Event], clock: _Clock, stages: int) -> Iterator[Slice]:
+def _stage(stage: int, events: Sequence[Event], clock: Clock, stages: int) -> Iterator[Slice]:
     """The actions of one stage, its bubbles and its communication; the middle of too many as one slice."""
     most = MOST_SLICES // (stages * (2 + sum(1 for axis in clock.backward[stage] if axis)))
     cut = range(most // 2, len(events) - most // 2) if len(events) > most else range(0)
@@ -139,7 +140,7 @@ def _action(stage: int, start: int, end: int, action: Action) -> Slice:
     return Slice(PIPELINE, stage, start, end, action.kind, f"{action.kind} {action.micro_batch}", about)
 
 
-def _exposed(stage: int, end: int, action: Action, clock: _Clock) -> Iterator[Slice]:
+def _exposed(stage: int, end: int, action: Action, clock: Clock) -> Iterator[Slice]:
     """What of an action is communication that nothing hides, by axis, drawn at its end."""
     passes = {"forward": clock.forward, "backward": clock.backward, "input_gradient": clock.backward}
     exposed = passes[action.kind][stage] if action.kind in passes else Exposed()

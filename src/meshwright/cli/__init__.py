@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from meshwright import errors
+from meshwright.cli.compare import compare
+from meshwright.cli.memo import memo
 from meshwright.cli.one_plan import of_one_plan
 from meshwright.cli.options import AsJson, Cite, TextOnly
 from meshwright.cli.searches import limits, plan
@@ -83,6 +85,8 @@ def check(inputs: Inputs, plan: Plan, as_json: AsJson = False) -> None:
 
 
 app.command()(limits)
+app.command()(memo)
+app.command()(compare)
 
 
 @app.command(name="model")

@@ -21,14 +21,23 @@ def nothing_fits(found: Found) -> NothingFits:
     """
     inputs, leanest = found.inputs, found.leanest
     visible = inputs.cluster.accelerator.visible_memory_bytes
-    more = _full_node(inputs) or _more_nodes(inputs)
-    changes = [*_single_changes(found), *filter(None, (_shorter_sequence(inputs), more))]
-    would = "; ".join(changes) or "neither 32 times the nodes nor a sixteenth of the sequence length would fit"
+    would = (
+        "; ".join(what_would_fit(found))
+        or "neither 32 times the nodes nor a sixteenth of the sequence length would fit"
+    )
     return NothingFits(
         f"none of the {found.legal} legal plans of {inputs.model.name} fits on {inputs.cluster.name}: the leanest, "
         f"{leanest.plan}, needs {format_gib(leanest.memory.device)} of the {format_gib(visible)} that "
         f"{inputs.cluster.accelerator.id} has. What would fit: {would}"
     )
+
+
+def what_would_fit(found: Found) -> list[str]:
+    """Of a search without a fitting plan, the changes that would make one fit, in words, the cheapest first; none where
+    neither 32 times the nodes nor a sixteenth of the sequence length would.
+    """
+    more = _full_node(found.inputs) or _more_nodes(found.inputs)
+    return [*_single_changes(found), *filter(None, (_shorter_sequence(found.inputs), more))]
 
 
 def _single_changes(found: Found) -> list[str]:

@@ -84,6 +84,18 @@ class RuleReference(Spec):
     """With its arguments; only once it has started; or by doing something else without a word."""
 
 
+class LossScaling(Spec):
+    """How a runtime scales the loss in fp16 unless told."""
+
+    initial: Annotated[float, Field(gt=0, le=2**48)]
+    window: Annotated[int, Field(gt=0, le=10**6)]
+    """Steps without an overflow after which the scale doubles."""
+    hysteresis: Annotated[int, Field(gt=0, le=1000)]
+    """Overflows before the scale halves."""
+    least: Annotated[float, Field(ge=0, le=2**32)]
+    """The scale falls no further; 0: no limit."""
+
+
 class Runtime(Spec):
     """One framework at one version."""
 
@@ -113,6 +125,8 @@ class Runtime(Spec):
     remainder_weights: tuple[PrecisionName, ...]
     """Half weights: recipes under which the optimizer keeps of an fp32 weight the 2 bytes that the stored one lacks,
     and takes gradients as they are."""
+    loss_scaling: LossScaling
+    """In fp16 alone."""
     moment_bytes: Literal[2, 4]
     """Of each of Adam's two moments."""
     gather_copy_bytes: NonNegative

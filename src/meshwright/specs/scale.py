@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from meshwright.errors import InvalidInput
 from meshwright.specs.cluster import Cluster, Level
 from meshwright.specs.quantities import LEAST_BANDWIDTH, MOST
 from meshwright.specs.topology import fabric, usual_levels
@@ -23,6 +24,27 @@ def with_nodes(cluster: Cluster, num_nodes: int) -> Cluster:
         outermost = outermost.replace(size=-(-ranks // inner) * inner)
     return cluster.replace(
         name=f"{num_nodes} nodes of {cluster.name}", num_nodes=num_nodes, levels=(*levels, outermost)
+    )
+
+
+def with_gpus(cluster: Cluster, gpus: int) -> Cluster:
+    """The cluster shrunk or grown to `gpus` accelerators: whole nodes, or a part of one.
+
+    Raises `InvalidInput` for more than a node that are no whole nodes.
+    """
+    nodes, rest = divmod(gpus, cluster.gpus_per_node)
+    if not rest:
+        return with_nodes(cluster, nodes)
+    if nodes:
+        near = nodes * cluster.gpus_per_node, (nodes + 1) * cluster.gpus_per_node
+        raise InvalidInput(
+            f"{gpus} accelerators are no whole number of nodes of {cluster.gpus_per_node}; the nearest: "
+            f"{near[0]} or {near[1]}"
+        )
+    inner = [level for level in cluster.levels if level.size < gpus and gpus % level.size == 0]
+    outer = next(level for level in cluster.levels if level.size >= gpus)
+    return cluster.replace(
+        name=f"{gpus} of {cluster.name}", num_nodes=1, gpus_per_node=gpus, levels=(*inner, outer.replace(size=gpus))
     )
 
 

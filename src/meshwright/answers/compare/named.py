@@ -1,0 +1,198 @@
+"""Named plans: what users call a plan, from a line of its fields or from a plan file."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import islice
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+from meshwright.answers.plan_file import read_plan_file
+from meshwright.errors import InvalidInput, quoted
+from meshwright.layout.named import plan_of
+from meshwright.layout.plan import Plan
+from meshwright.search.turn import SHORT
+from meshwright.specs.inputs import Inputs
+
+FIELDS = {field.name: field.default for field in fields(Plan)}
+"""The fields of a plan, with what they are where nothing is said."""
+ALSO = {short: name for name, short in SHORT.items()} | {"m": "num_microbatches", "pipeline_layout": "chunk_layers"}
+"""Other names of fields, those that plans are written with among them."""
+SWITCHES = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
+FORM = 'write a plan as "tp=4,pp=2,zero=1" or "A:tp=4,pp=2,zero=1"'
+LONGEST = 12
+"""Characters of a name, which heads a column."""
+LABEL = rf"[\w. +-]{{1,{LONGEST}}}"
+PARTS = ("model", "cluster", "job", "runtime")
+"""Of a question."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A plan by the name that its column has."""
+
+    label: str
+    plan: Plan
+    file: str | None = None
+    """The plan file that it is from."""
+
+
+def named_plans(lines: Sequence[str], inputs: Inputs, from_files: Sequence[tuple[str, Plan]] = ()) -> list[Named]:
+    """The plans of files, then those of lines such as `A:tp=4,pp=2`; those without a name get the next letter.
+
+    from_files: each with its file. Raises `InvalidInput` for a line that is no plan, for fewer than two plans, and for
+    names or plans that are the same.
+    """
+    held: list[tuple[str | None, Plan, str | None]] = [(None, plan, file) for file, plan in from_files]
+    for line in lines:
+        label, told = _label_and_fields(line)
+        held.append((label, plan_of_fields(told, line, inputs), None))
+    labels = _labels([label for label, _, _ in held])
+    named = [Named(label, plan, file) for label, (_, plan, file) in zip(labels, held, strict=True)]
+    _require_two(named)
+    _require_different(named)
+    return named
+
+
+def plan_of_fields(told: str, line: str, inputs: Inputs) -> Plan:
+    """A plan from `tp=4,pp=2`: fields of `Plan`, what is left out filled in as `plan_of` does.
+
+    told: the fields; line: all that was written, for messages. A value goes on to the next name, as in
+    `chunk_layers=9,10,10`.
+    """
+    given: dict[str, Any] = {}
+    for name, text in _pairs(told, line):
+        if name in given:
+            raise InvalidInput(f"--plan {quoted(line)} names {name} twice; leave out one")
+        given[name] = _value(name, text, line)
+    count = given.pop("num_microbatches", None)
+    if "chunk_layers" in given:
+        given["pipeline_layout"] = given.pop("chunk_layers")
+    plan = plan_of(inputs, **given)
+    return plan if count is None else replace(plan, num_microbatches=count)
+
+
+def plans_of_files(paths: Sequence[str]) -> tuple[Inputs, list[tuple[str, Plan]]]:
+    """The question that all plan files share, and the plan of each: its first, or `FILE:RANK`.
+
+    Raises `InvalidInput` where two files hold different questions, or a rank is beyond the plans of its file.
+    """
+    read = [(path, *_from_file(path)) for path in paths]
+    first, inputs, _ = read[0]
+    for path, others, _ in read[1:]:
+        apart = [part for part in PARTS if getattr(others, part) != getattr(inputs, part)]
+        if apart:
+            told = ", ".join(f"{part} {_called(inputs, part)} and {_called(others, part)}" for part in apart)
+            raise InvalidInput(
+                f"{first!r} and {path!r} hold different questions: {told}; give plan files of one question, or their "
+                "plans with --plan"
+            )
+    return inputs, [(path, plan) for path, _, plan in read]
+
+
+def _from_file(path: str) -> tuple[Inputs, Plan]:
+    file, _, rank = path.rpartition(":")
+    if not (file and rank.isdecimal()) or Path(path).exists():
+        file, rank = path, "1"
+    inputs, plans = read_plan_file(file)
+    if not 1 <= int(rank) <= len(plans):
+        raise InvalidInput(
+            f"--plan-file {path}: {file!r} holds {len(plans)} plans; use {file}:1 to {file}:{len(plans)}"
+        )
+    return inputs, plans[int(rank) - 1]
+
+
+def _called(inputs: Inputs, part: str) -> str:
+    job = inputs.job
+    named = {
+        "model": inputs.model.name,
+        "cluster": inputs.cluster.name,
+        "job": f"of {job.global_batch} sequences of {job.sequence_length}, {job.precision},",
+        "runtime": inputs.runtime.id,
+    }
+    return named[part]
+
+
+def _labels(given: Sequence[str | None]) -> list[str]:
+    """The names of plans; those without one get the letter of their place, or the next that is free."""
+    labels: list[str] = []
+    for place, label in enumerate(given):
+        letters = (letter + end for end in ("", *map(str, range(1, 100))) for letter in ascii_uppercase)
+        free = (letter for letter in islice(letters, place, None) if letter not in (*given, *labels))
+        labels.append(label or next(free))
+    return labels
+
+
+def _label_and_fields(line: str) -> tuple[str | None, str]:
+    name, colon, told = line.partition(":")
+    if not colon or "=" in name:
+        return None, line
+    if not re.fullmatch(LABEL, name.strip()):
+        raise InvalidInput(
+            f"--plan {quoted(line)}: {quoted(name.strip())} is no name for a plan, which has 1 to {LONGEST} letters, "
+            f"digits, dots, dashes or blanks; {FORM}"
+        )
+    return name.strip(), told
+
+
+def _pairs(told: str, line: str) -> list[tuple[str, str]]:
+    """Names with their values; a piece without `=` belongs to the value before it."""
+    pairs: list[tuple[str, str]] = []
+    for piece in told.split(","):
+        name, equals, value = (part.strip() for part in piece.partition("="))
+        if equals and name and value:
+            pairs.append((_field(name, line), value))
+        elif pairs and name and not equals:
+            pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]},{name}")
+        else:
+            raise InvalidInput(f"--plan {quoted(line)}: {quoted(piece.strip())} is no field with its value; {FORM}")
+    return pairs
+
+
+def _field(name: str, line: str) -> str:
+    key = name.lower().replace("-", "_")
+    field = ALSO.get(key, key)
+    if field in FIELDS:
+        return field
+    near = difflib.get_close_matches(key, [*FIELDS, *ALSO], n=3)
+    hint = f"nearest: {', '.join(near)}" if near else f"its fields: {', '.join(FIELDS)}"
+    raise InvalidInput(f"--plan {quoted(line)}: {quoted(name)} is no field of a plan; {hint}")
+
+
+def _value(name: str, text: str, line: str) -> Any:
+    """The value of a field, as `plan_of` takes it: a switch, a whole number or a name."""
+    default = FIELDS[name]
+    if isinstance(default, bool):
+        if text.lower() not in SWITCHES:
+            raise InvalidInput(f"--plan {quoted(line)}: {name} is {quoted(text)}; it is on or off")
+        return SWITCHES[text.lower()]
+    if type(default) is not int:
+        return text
+    if not text.isdecimal() or len(text) > 9 or int(text) < default:
+        raise InvalidInput(
+            f"--plan {quoted(line)}: {name} is {quoted(text)}; it must be a whole number of {default} or more"
+        )
+    return int(text)
+
+
+def _require_two(named: Sequence[Named]) -> None:
+    if len(named) < 2:
+        raise InvalidInput(
+            "one plan is named, and two or more are compared: add another --plan or --plan-file; meshwright explain "
+            "prices one plan"
+        )
+
+
+def _require_different(named: Sequence[Named]) -> None:
+    labels: dict[str, Plan] = {}
+    for each in named:
+        if each.label in labels:
+            raise InvalidInput(f"two plans are called {quoted(each.label)}; give each a name of its own")
+        twin = next((label for label, plan in labels.items() if plan == each.plan), None)
+        if twin:
+            raise InvalidInput(f"{twin} and {each.label} are the same plan, {each.plan}; leave out one")
+        labels[each.label] = each.plan

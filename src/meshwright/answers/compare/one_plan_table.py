@@ -1,0 +1,110 @@
+"""The one layout for all clusters: its step on each, what it loses there, or who excludes it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meshwright.answers.compare.clusters import Comparison
+from meshwright.answers.screen import STYLES
+from meshwright.cost.memory.device import Verdict
+from meshwright.layout.plan import Plan
+from meshwright.search.min_max import Excluded, OnePlan
+from meshwright.units import GIB, format_gib, format_seconds
+
+OF_THE_CLUSTER = re.compile(r"(dp|m|group|replicate)\d+")
+"""Words of a plan that follow the cluster."""
+
+
+def one_plan_section(comparison: Comparison) -> list[RenderableType]:
+    """The layout with its table; or which cluster excludes the nearest one, and why; nothing where none was wished."""
+    if not comparison.wishes.one_plan:
+        return []
+    found = comparison.one_plan
+    if isinstance(found, OnePlan):
+        return ["", *_chosen(found, comparison)]
+    title = Text("No layout is safe on all of them", style="bold")
+    return ["", title, Text(excluded_sentence(found, comparison))]
+
+
+def one_plan_entry(comparison: Comparison) -> dict[str, Any] | None:
+    """The same as it stands in a document: the layout on every cluster, or what excludes the nearest one."""
+    found = comparison.one_plan
+    if isinstance(found, OnePlan):
+        each = zip(comparison.rows, found.estimates, found.regrets, strict=True)
+        return {
+            "worst_regret": max(found.regrets),
+            "clusters": [
+                {
+                    "cluster": row.cluster.name,
+                    "plan": estimate.plan.to_dict(),
+                    "step_time_s": estimate.step_time_s,
+                    "regret": regret,
+                    "device_bytes": estimate.memory.device,
+                    "verdict": str(estimate.verdict),
+                }
+                for row, estimate, regret in each
+            ],
+        }
+    if not comparison.wishes.one_plan:
+        return None
+    nearest = found and {
+        "cluster": comparison.rows[found.cluster].cluster.name,
+        "plan": found.plan.to_dict(),
+        "rules": [vars(fault) for fault in found.faults],
+        "device_bytes": found.estimate.memory.device if found.estimate else None,
+        "verdict": str(found.estimate.verdict) if found.estimate else None,
+    }
+    return {"excluded": excluded_sentence(found, comparison), "nearest": nearest}
+
+
+def excluded_sentence(found: Excluded | None, comparison: Comparison) -> str:
+    """Which cluster excludes the nearest layout, and why."""
+    if found is None:
+        refusing = next(row for row in comparison.rows if row.found is None)
+        return f"{refusing.cluster.name} has no plan at all: {refusing.refusal}"
+    cluster = comparison.rows[found.cluster].cluster
+    if found.estimate is None:
+        broken = "; ".join(map(str, found.faults))
+        return f"The nearest, {layout_words(found.plan)}, is refused on {cluster.name}: {broken}"
+    needs, has = format_gib(found.estimate.memory.device), format_gib(cluster.accelerator.visible_memory_bytes)
+    verdict = "" if found.estimate.verdict == Verdict.SAFE else f", and is {found.estimate.verdict}"
+    return f"The nearest, {layout_words(found.plan)}, needs {needs} of {has} on {cluster.name}{verdict}"
+
+
+def layout_words(plan: Plan) -> str:
+    """A plan without what follows the cluster: `tp8 sp pp2 vpp8 zero1 mbs1`."""
+    return " ".join(word for word in str(plan).split() if not OF_THE_CLUSTER.fullmatch(word))
+
+
+def _chosen(found: OnePlan, comparison: Comparison) -> list[RenderableType]:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("cluster", overflow="fold")
+    for name in ("dp", "m", "step", "its best", "regret", "GiB"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    for row, estimate, regret in zip(comparison.rows, found.estimates, found.regrets, strict=True):
+        table.add_row(
+            row.cluster.name,
+            str(estimate.plan.dp),
+            str(estimate.plan.num_microbatches),
+            format_seconds(estimate.step_time_s),
+            format_seconds(row.best.step_time_s) if row.best else "-",
+            f"{regret:.1%}",
+            f"{estimate.memory.device / GIB:.1f}",
+            Text(str(estimate.verdict), style=STYLES[estimate.verdict]),
+        )
+    title = Text("One layout for all: ").append(layout_words(_whole(found)), style="bold")
+    worst = max(zip(found.regrets, comparison.rows, strict=True), key=lambda each: each[0])
+    told = f"It loses most on {worst[1].cluster.name}: {worst[0]:.1%} to the best plan there."
+    told = told if worst[0] else "It is as fast as the best plan of each."
+    return [title, table, Text(told, style="dim")]
+
+
+def _whole(found: OnePlan) -> Plan:
+    """The layout where it has the most data-parallel ranks, so that its ZeRO stage is told."""
+    return max((estimate.plan for estimate in found.estimates), key=lambda plan: plan.dp * plan.cp)

@@ -1,0 +1,131 @@
+"""Named plans side by side: what each costs, which rules it breaks, and which is better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from meshwright.answers.compare.named import Named
+from meshwright.answers.compare.premises import Contradiction, plan_premise
+from meshwright.answers.compare.training import Training, training_of
+from meshwright.answers.waterfall import from_peak
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.step import estimate_each
+from meshwright.errors import Fault, IllegalPlan, NotModelled
+from meshwright.layout.legality import require_legal, unmodelled
+from meshwright.search.rank import why_lost
+from meshwright.specs.inputs import Inputs
+from meshwright.units import format_gib
+
+PRICED_ANYWAY = frozenset(
+    {
+        "zero_without_pipeline",
+        "zero_without_experts",
+        "zero_untied",
+        "zero_without_fp16",
+        "context_parallel_alone",
+        "expert_sequence_parallel",
+        "microbatches_fill_stages",
+        "microbatches_warm_up",
+        "interleaving_beyond_two",
+        "split_backward_uncompiled",
+        "recompute_modules_scaling",
+    }
+)
+"""Rules of frameworks alone: the shapes of a plan that breaks them stay whole numbers, so that its price holds."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One plan."""
+
+    named: Named
+    broken: tuple[Fault, ...]
+    """The rules of the runtime that it breaks."""
+    estimate: Estimate | None
+    """None where it breaks a rule that its price rests on."""
+    parts: dict[str, float]
+    """Seconds of every part of its step, from the peak on, which add up to it; none where it has no price."""
+    premise: Contradiction | None
+    training: Training | None
+
+    @property
+    def label(self) -> str:
+        """What its column is called."""
+        return self.named.label
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Plans side by side, in the order named."""
+
+    inputs: Inputs
+    columns: tuple[Column, ...]
+    best: Column | None
+    """The best legal one: what fits first, then the fastest; None where all break rules."""
+    told: tuple[str, ...]
+    """Which is better, and for each of the others mainly why."""
+
+    @property
+    def reference(self) -> Column:
+        """The first plan that has a price, which the others are compared with; the first where none has."""
+        return next((column for column in self.columns if column.estimate), self.columns[0])
+
+    @property
+    def others(self) -> tuple[Column, ...]:
+        """All but the reference."""
+        return tuple(column for column in self.columns if column is not self.reference)
+
+
+def compare_plans(named: Sequence[Named], inputs: Inputs) -> Comparison:
+    """Price every named plan as the planner does, legal or, where its price holds all the same, not."""
+    columns = tuple(_column(each, inputs) for each in named)
+    legal = [(column, column.estimate) for column in columns if column.estimate and not column.broken]
+    best = min(legal, key=lambda each: _rank(each[1]))[0] if legal else None
+    return Comparison(inputs, columns, best, _told(columns, best, inputs))
+
+
+def _column(named: Named, inputs: Inputs) -> Column:
+    broken, unpriced = _broken(named, inputs)
+    if unpriced or any(fault.where not in PRICED_ANYWAY for fault in broken):
+        return Column(named, broken, None, {}, None, None)
+    estimate = estimate_each([named.plan], inputs)[0]
+    parts, premise = from_peak(estimate, inputs), plan_premise(estimate, inputs)
+    return Column(named, broken, estimate, parts, premise, training_of(estimate, inputs))
+
+
+def _broken(named: Named, inputs: Inputs) -> tuple[tuple[Fault, ...], bool]:
+    """What the runtime refuses a plan for, and whether this is something that nobody prices."""
+    try:
+        require_legal(named.plan, inputs)
+    except IllegalPlan as refusal:
+        return refusal.faults, False
+    except NotModelled:
+        return tuple(unmodelled(named.plan, inputs)), True
+    return (), False
+
+
+def _rank(estimate: Estimate) -> tuple[int, float, float]:
+    """Safe before at risk, then the fastest; of what does not fit, the leanest."""
+    fits, memory = estimate.verdict.fits, float(estimate.memory.device)
+    return int(estimate.verdict), estimate.step_time_s if fits else memory, memory
+
+
+def _told(columns: Sequence[Column], best: Column | None, inputs: Inputs) -> tuple[str, ...]:
+    """The sentences at the end."""
+    if best is None or best.estimate is None:
+        return (f"None of them is legal for {inputs.runtime.id}; meshwright check shows every rule.",)
+    head = f"{best.label} is {'better' if len(columns) == 2 else 'the best'}:"
+    if not best.estimate.verdict.fits:
+        visible = format_gib(inputs.cluster.accelerator.visible_memory_bytes)
+        head = f"No legal one fits in {visible}; {best.label} lacks least:"
+    return head, *(f"{each.label} {_loss(each, best.estimate)}." for each in columns if each is not best)
+
+
+def _loss(column: Column, best: Estimate) -> str:
+    """Why a plan is not the best: the rules that it breaks, or what it loses."""
+    lost = f"is {why_lost(column.estimate, best)}" if column.estimate else ""
+    if not column.broken:
+        return lost
+    rules = ", ".join(fault.where for fault in column.broken)
+    return f"is not legal ({rules})" + (f"; if it were, it {lost}" if lost else "")

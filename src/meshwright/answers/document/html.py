@@ -1,0 +1,57 @@
+"""HTML: a document as one page that holds all it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.resources import files
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from meshwright.answers.document.blocks import Block, Document, Heading
+from meshwright.answers.document.inline import pieces, plain
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+TAGS = {"strong": "strong", "code": "code"}
+
+
+class Section(NamedTuple):
+    """A heading of the second level, or none, with the blocks up to the next."""
+
+    id: str
+    heading: Heading | None
+    blocks: tuple[Block, ...]
+
+
+def html(document: Document) -> str:
+    """A document as one self-contained page: no script, no network, the pictures inside."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    house = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    house.filters |= {"marked": _marked, "plain": plain, "svg": Markup, "kind": lambda block: type(block).__name__}
+    template = files(__package__).joinpath("page.html.j2").read_text("utf-8")
+    page = house.from_string(template)
+    return page.render(document=document, sections=sections(document.blocks)) + "\n"
+
+
+def sections(blocks: Iterable[Block]) -> list[Section]:
+    """Blocks under the headings of the second level that they follow; those before the first have none."""
+    number, found = count(1), [Section("start", None, ())]
+    for block in blocks:
+        if isinstance(block, Heading) and block.level == 2:
+            found.append(Section(f"part-{next(number)}", block, ()))
+        else:
+            found[-1] = found[-1]._replace(blocks=(*found[-1].blocks, block))
+    return [section for section in found if section.heading or section.blocks]
+
+
+def _marked(text: str) -> Markup:
+    """Text with its marks as elements, everything else escaped."""
+    from markupsafe import Markup, escape
+
+    return Markup("").join(
+        Markup("<{0}>{1}</{0}>").format(Markup(TAGS[each.kind]), each.text) if each.kind in TAGS else escape(each.text)
+        for each in pieces(text)
+    )

@@ -1,0 +1,134 @@
+"""Typst: a document as the source that its compiler typesets.
+
+Every text stands as a string literal, so that none of its characters can be markup.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import singledispatch
+
+from meshwright.answers.document.blocks import Bullets, Callout, Document, Figure, Heading, Paragraph, Table
+from meshwright.answers.document.inline import Piece, pieces, plain
+
+PREAMBLE = """\
+#set page(paper: "a4", margin: (x: 24mm, top: 24mm, bottom: 26mm), numbering: "1 / 1")
+#set text(font: "Libertinus Serif", size: 10.5pt, lang: "en", fill: rgb("#1c2733"), number-width: "tabular")
+#set par(leading: 0.68em, spacing: 1em)
+#set list(indent: 0.2em, spacing: 0.7em)
+#set enum(indent: 0.2em, spacing: 0.7em)
+#set table(stroke: none, inset: (x: 4.5pt, y: 3.6pt))
+#show raw: set text(font: "DejaVu Sans Mono", size: 1em)
+#show heading: set block(above: 1.7em, below: 0.8em)
+#show heading.where(level: 2): set text(size: 14pt)
+#show heading.where(level: 3): set text(size: 11.5pt)
+#let quiet(body) = text(size: 9pt, fill: rgb("#57636f"), body)
+#let callout(tone, tint, title, body) = block(
+  width: 100%, inset: (x: 10pt, y: 8pt), fill: tint, stroke: (left: 2.5pt + tone), breakable: false, above: 1.3em,
+  below: 1.3em, [#text(fill: tone, strong(title)) #parbreak() #body],
+)
+#let together(breakable, ..parts) = block(
+  width: 100%, breakable: breakable, above: 1.4em, below: 1.4em, stack(spacing: 0.7em, ..parts),
+)
+"""
+TONES = {
+    "good": ("#1d6b4f", "#f0f7f3"),
+    "warning": ("#8a5a00", "#fcf7ea"),
+    "bad": ("#a23b22", "#fbf1ee"),
+}
+"""Colour of the rule and of the ground of a callout."""
+MOST_ROWS_ON_A_PAGE = 25
+"""A table of more may go over to the next page."""
+RULE = 'table.hline(stroke: 0.4pt + rgb("#d5dade"))'
+LONG_WORD = re.compile(r"\S{20,}")
+BREAKABLE = re.compile(r"[,()/_=:-]")
+"""Characters behind which a long word of code may be broken."""
+
+
+def source(document: Document) -> str:
+    """A document as Typst source, its pictures inside."""
+    title = f"#text(size: 20pt, {_content([Piece('strong', plain(document.title))])})"
+    head = [
+        f"#set document(title: {_string(plain(document.title))}, date: none)",
+        PREAMBLE,
+        f"#block(below: 0.9em)[{title}]",
+    ]
+    head += [f'#text(fill: rgb("#57636f"), {_marked(document.subtitle)})'] if document.subtitle else []
+    head.append('#line(length: 100%, stroke: 0.6pt + rgb("#d5dade"))')
+    return "\n\n".join([*head, *map(_block, document.blocks)]) + "\n"
+
+
+@singledispatch
+def _block(block: object) -> str:
+    raise TypeError(f"{type(block).__name__} is no block")
+
+
+@_block.register
+def _(heading: Heading) -> str:
+    return f"#heading(level: {heading.level}, {_marked(heading.text)})"
+
+
+@_block.register
+def _(paragraph: Paragraph) -> str:
+    return f"#par({_marked(paragraph.text)})"
+
+
+@_block.register
+def _(bullets: Bullets) -> str:
+    return f"#{'enum' if bullets.numbered else 'list'}({', '.join(map(_marked, bullets.items))})"
+
+
+@_block.register
+def _(callout: Callout) -> str:
+    tone, tint = (f'rgb("{colour}")' for colour in TONES[callout.tone])
+    return f"#callout({tone}, {tint}, {_marked(callout.title)}, {_marked(callout.text)})"
+
+
+@_block.register
+def _(figure: Figure) -> str:
+    image = f'image(bytes({_string(figure.svg)}), format: "svg", width: 100%, alt: {_string(plain(figure.caption))})'
+    return f"#together(false, {image}{_caption(figure.caption)})"
+
+
+@_block.register
+def _(table: Table) -> str:
+    sides = ", ".join("right" if side == "r" else "left" for side in table.alignment)
+    names = ", ".join(f"quiet(strong({_marked(name)}))" for name in table.columns)
+    parts = [
+        f"columns: {len(table.columns)}",
+        f"align: ({sides},)",
+        f"table.header({names}, table.hline(stroke: 0.8pt))",
+    ]
+    for number, row in enumerate(table.rows):
+        if table.is_total(number):
+            parts += ["table.hline(stroke: 0.8pt)", *(f"strong({_marked(cell)})" for cell in row)]
+        else:
+            parts += [*([RULE] if number else []), *map(_marked, row)]
+    breakable = "true" if len(table.rows) > MOST_ROWS_ON_A_PAGE else "false"
+    return f"#together({breakable}{_caption(table.caption)}, table({', '.join(parts)}))"
+
+
+def _caption(text: str) -> str:
+    return f", quiet({_marked(text)})" if text else ""
+
+
+def _marked(text: str) -> str:
+    return _content(pieces(text))
+
+
+def _content(marked: Iterable[Piece]) -> str:
+    return "[" + "".join(f"#{_piece(piece)};" for piece in marked) + "]"
+
+
+def _piece(piece: Piece) -> str:
+    if piece.kind == "code":
+        broken = LONG_WORD.sub(lambda word: BREAKABLE.sub("\\g<0>\u200b", word[0]), piece.text)
+        return f"raw({_string(broken)})"
+    return f"strong({_string(piece.text)})" if piece.kind == "strong" else _string(piece.text)
+
+
+def _string(text: str) -> str:
+    """A literal of Typst."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

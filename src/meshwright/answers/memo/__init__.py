@@ -1,0 +1,1 @@
+"""Memo: the recommendation that a team reads before it spends a cluster."""

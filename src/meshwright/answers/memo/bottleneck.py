@@ -1,0 +1,93 @@
+"""Bottleneck: which part of the step keeps the job from scaling, decided from its prices here and at the baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meshwright.answers.memo.scaling import Point, Scaling
+from meshwright.answers.waterfall import COMPUTED_NAMES, from_peak
+from meshwright.cost.estimate import Estimate
+from meshwright.search.rank import PART_NAMES
+from meshwright.specs.inputs import Inputs
+
+GROWS = 0.003
+"""Of the target's accelerator-seconds: a part that grows by less is not what stops scaling."""
+LOCAL = ("kernels_s", "elementwise_s", "optimizer_s")
+"""Parts that one accelerator alone would have too: named only where no other part costs a hundredth of the step."""
+LEAST_SHARE = 0.01
+NAMES = COMPUTED_NAMES | PART_NAMES
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """One part of the step beyond the model's FLOPs at peak."""
+
+    part: str
+    """As `answers.waterfall.from_peak` names it."""
+    before: float
+    """Accelerator-seconds at the reference for the tokens of the target's step; the ideal keeps these alike."""
+    after: float
+    """Accelerator-seconds of the target's step."""
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return NAMES[self.part]
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """The part of the step that is named, and how it was found."""
+
+    reference: Point | None
+    """What the target is compared with; None where there is nothing smaller."""
+    overheads: tuple[Overhead, ...]
+    """All parts, that with the largest growth first."""
+    chosen: Overhead
+    grows: bool
+    """Whether it is named for its growth from the reference; else for its size."""
+    total_before: float
+    """Accelerator-seconds of the reference for the target's tokens."""
+    total_after: float
+
+
+def bottleneck(estimate: Estimate, inputs: Inputs, scaled: Scaling, smaller: Point | None) -> Bottleneck:
+    """The one part that most likely keeps the plan from perfect scaling.
+
+    Perfect scaling keeps the accelerator-seconds of a token. The part that adds most of them between the reference and
+    the target is the bottleneck; where none adds 0.3 %, the largest part of the target's step that one accelerator
+    alone would not have. The reference is the same layout on the baseline, else the best plan there, else the same
+    layout on the fewest accelerators that hold it.
+
+    scaled: the layout on fewer accelerators; smaller: the best plan on the baseline, None where none fits.
+    """
+    reference = _reference(scaled, smaller, inputs.cluster.num_gpus)
+    after = _spent(estimate, inputs, inputs)
+    before = _spent(reference.estimate, reference.inputs, inputs) if reference else after
+    overheads = sorted(
+        (Overhead(part, before[part], after[part]) for part in after if part != "ideal_s"),
+        key=lambda each: each.before - each.after,
+    )
+    total = sum(after.values())
+    grows = overheads[0].after - overheads[0].before >= GROWS * total
+    chosen = overheads[0] if grows else _largest(overheads, total)
+    return Bottleneck(reference, tuple(overheads), chosen, grows, sum(before.values()), total)
+
+
+def _reference(scaled: Scaling, smaller: Point | None, total: int) -> Point | None:
+    fewer = [point for point in scaled.strong if point.gpus < total]
+    at_baseline = [point for point in fewer if point.gpus == scaled.baseline]
+    candidates = (*at_baseline, smaller if smaller and smaller.gpus < total else None, *fewer)
+    return next(filter(None, candidates), None)
+
+
+def _spent(estimate: Estimate, inputs: Inputs, target: Inputs) -> dict[str, float]:
+    """Accelerator-seconds of every part, for the tokens of the target's step."""
+    scale = inputs.cluster.num_gpus * target.job.tokens_per_step / inputs.job.tokens_per_step
+    return {part: seconds * scale for part, seconds in from_peak(estimate, inputs).items()}
+
+
+def _largest(overheads: list[Overhead], total: float) -> Overhead:
+    between = [each for each in overheads if each.part not in LOCAL]
+    largest = max(between, key=lambda each: each.after)
+    return largest if largest.after >= LEAST_SHARE * total else max(overheads, key=lambda each: each.after)

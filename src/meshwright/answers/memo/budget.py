@@ -1,0 +1,62 @@
+"""Budget: the memory of a model before and after its weights, states and activations are split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.step import estimate_each
+from meshwright.layout.plan import Plan, Recompute, Schedule
+from meshwright.search.best_where import best_where
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.scale import with_gpus
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """The same model in several layouts; each estimate is of the worst stage."""
+
+    one: Estimate
+    """All of it on one accelerator."""
+    replicated: Estimate
+    """A copy on every accelerator: data parallelism alone."""
+    chosen: Estimate
+    without_zero: Estimate | None
+    """The chosen plan with states that data-parallel ranks do not divide; None where it divides none."""
+    without_recompute: Estimate | None
+    """The chosen plan keeping every activation; None where it does."""
+    fully_sharded: Estimate | None
+    """The best plan that divides weights, gradients and states over all ranks without a pipeline (ZeRO 3); None where
+    the runtime has none."""
+
+
+def budgets(estimate: Estimate, inputs: Inputs) -> Budgets:
+    """The memory of a priced plan beside what it would be without its splits."""
+    plan = estimate.plan
+    alone = inputs.replace(cluster=with_gpus(inputs.cluster, 1))
+    return Budgets(
+        one=one_plan(Plan(micro_batch=plan.micro_batch, num_microbatches=1), alone),
+        replicated=one_plan(replicated(inputs, plan.micro_batch), inputs),
+        chosen=estimate,
+        without_zero=one_plan(replace(plan, zero=0, dp_replicate=1), inputs) if _divides(plan) else None,
+        without_recompute=one_plan(replace(plan, recompute=Recompute.NONE, recompute_layers=0), inputs)
+        if plan.recompute
+        else None,
+        fully_sharded=best_where(inputs, lambda plans: (plans.zero == 3) & (plans.pp == 1)),
+    )
+
+
+def replicated(inputs: Inputs, micro_batch: int) -> Plan:
+    """A whole copy of the model on every accelerator, and as many micro-batches as the batch leaves each."""
+    ranks = inputs.cluster.num_gpus
+    count = max(inputs.job.global_batch // (ranks * micro_batch), 1)
+    return Plan(dp=ranks, micro_batch=micro_batch, num_microbatches=count, schedule=Schedule.ONE_F_ONE_B)
+
+
+def one_plan(plan: Plan, inputs: Inputs) -> Estimate:
+    """The estimate of one plan, legal or not."""
+    return estimate_each([plan], inputs)[0]
+
+
+def _divides(plan: Plan) -> bool:
+    return plan.zero in (1, 2) and plan.dp * plan.cp > 1

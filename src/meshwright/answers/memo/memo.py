@@ -1,0 +1,95 @@
+"""Memo: every figure of the recommendation, computed from the question; the text is written from these alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meshwright.answers.memo.bottleneck import Bottleneck, bottleneck
+from meshwright.answers.memo.budget import Budgets, budgets
+from meshwright.answers.memo.exchange import Exchange
+from meshwright.answers.memo.exchanges import exchanges
+from meshwright.answers.memo.micro_batching import MicroBatching, micro_batching
+from meshwright.answers.memo.mitigation import Mitigation, mitigation
+from meshwright.answers.memo.scaling import Point, Scaling, scaling
+from meshwright.answers.plan_table import indistinguishable
+from meshwright.cost.estimate import Estimate
+from meshwright.errors import IllegalPlan
+from meshwright.search.find import Found, find
+from meshwright.search.turn import Turns, turn
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.scale import with_gpus
+
+
+@dataclass(frozen=True)
+class Memo:
+    """A recommendation for a question that a plan fits."""
+
+    found: Found
+    best: Estimate
+    """The recommended plan."""
+    assumed: tuple[str, ...]
+    """Options that were left to their defaults, in words."""
+    budgets: Budgets
+    exchanges: tuple[Exchange, ...]
+    scaling: Scaling
+    smaller: Point | None
+    """The best plan on the baseline; None where none fits."""
+    micro_batching: MicroBatching | None
+    turns: Turns
+    bottleneck: Bottleneck
+    mitigation: Mitigation | None
+
+    @property
+    def inputs(self) -> Inputs:
+        """The question."""
+        return self.found.inputs
+
+
+def usual_baseline(inputs: Inputs) -> int:
+    """Accelerators from which scaling is told where nobody says: one node of several, else one accelerator."""
+    cluster = inputs.cluster
+    return cluster.gpus_per_node if cluster.num_nodes > 1 else 1
+
+
+def memo(found: Found, baseline: int, assumed: tuple[str, ...] = ()) -> Memo:
+    """The figures of a recommendation for a search that found plans.
+
+    baseline: accelerators from which scaling is told; assumed: options left to their defaults. Raises `InvalidInput`
+    for a baseline that the cluster cannot have.
+    """
+    best, inputs = recommended(found), found.inputs
+    scaled = scaling(best, inputs, baseline)
+    smaller = best_on(inputs, baseline)
+    named = bottleneck(best, inputs, scaled, smaller)
+    return Memo(
+        found=found,
+        best=best,
+        assumed=assumed,
+        budgets=budgets(best, inputs),
+        exchanges=exchanges(best, inputs),
+        scaling=scaled,
+        smaller=smaller,
+        micro_batching=micro_batching(best, inputs),
+        turns=turn(best, inputs),
+        bottleneck=named,
+        mitigation=mitigation(best, inputs, named),
+    )
+
+
+def recommended(found: Found) -> Estimate:
+    """Of the best plans of a search those that differ from the first in their chunks alone, and by less than a
+    measurement tells: the one with the fewest chunks, and the fewest messages between stages.
+    """
+    first = found.best[0]
+    alike = [each for each in found.best if indistinguishable(first, each) and each.verdict == first.verdict]
+    return min(alike, key=lambda each: (each.plan.vpp, each.step_time_s))
+
+
+def best_on(inputs: Inputs, gpus: int) -> Point | None:
+    """The best plan for the same batch on fewer accelerators; None where none fits or is legal."""
+    there = inputs.replace(cluster=with_gpus(inputs.cluster, gpus))
+    try:
+        found = find(there, top=1)
+    except IllegalPlan:
+        return None
+    return Point(gpus, there, found.best[0]) if found.best else None

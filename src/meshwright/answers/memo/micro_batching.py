@@ -1,0 +1,100 @@
+"""Micro-batching: how busy the stages of a pipeline are with more or fewer micro-batches, and with none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from meshwright.answers.trace import played_pipeline
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.schedules.action import Played, Times, play
+from meshwright.cost.schedules.gpipe import actions
+from meshwright.cost.step import estimate_each, estimate_plans
+from meshwright.layout.placement import blocks
+from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plans import Plans
+from meshwright.layout.stages import group_sizes
+from meshwright.specs.inputs import Inputs
+
+DRAWN = 2
+"""Micro-batches in a picture, over the stages."""
+COUNTS = (1, 2, 4, 8, 16, 32)
+"""Micro-batches in the table, over the stages."""
+
+
+@dataclass(frozen=True)
+class Bubble:
+    """The plan with another number of micro-batches, and the batch that it takes."""
+
+    micro_batches: int
+    global_batch: int
+    textbook: float
+    """(p - 1) / (v m + p - 1), idle over the step, equal stages."""
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class MicroBatching:
+    """The pipeline of one plan; of a plan without one, nothing."""
+
+    stages: int
+    chunks: int
+    naive_busy: float
+    """Share of the time that a stage works where the layers are split and nothing else: 1 / p."""
+    bubbles: tuple[Bubble, ...]
+    chosen: Played
+    """The order of the plan, of few micro-batches."""
+    naive: Played
+    """The same work as one batch that goes from stage to stage."""
+    drawn: int
+    """Micro-batches in both."""
+
+
+def micro_batching(estimate: Estimate, inputs: Inputs) -> MicroBatching | None:
+    """What micro-batches do for a priced plan; None where it has no pipeline."""
+    plan = estimate.plan
+    if plan.pp == 1:
+        return None
+    drawn = _drawn(plan)
+    few = replace(plan, num_microbatches=drawn, microbatch_group=0)
+    return MicroBatching(
+        stages=plan.pp,
+        chunks=plan.vpp,
+        naive_busy=1 / plan.pp,
+        bubbles=tuple(_bubbles(plan, inputs)),
+        chosen=played_pipeline(few, inputs).played,
+        naive=_naive(plan, inputs, drawn),
+        drawn=drawn,
+    )
+
+
+def idle_share(played: Played) -> float:
+    """Of all ranks' time, from the first action to the last, what none of theirs takes."""
+    busy = sum(event.end_s - event.start_s for events in played.events for event in events)
+    return 1 - busy / (len(played.events) * played.makespan_s)
+
+
+def _drawn(plan: Plan) -> int:
+    """Few micro-batches, as many as the schedule takes."""
+    most = min(DRAWN * plan.pp, plan.num_microbatches)
+    if plan.schedule not in (Schedule.INTERLEAVED, Schedule.INTERLEAVED_ZERO_BUBBLE):
+        return most
+    return most if next(group_sizes(plan.pp, most), 0) else plan.num_microbatches
+
+
+def _bubbles(plan: Plan, inputs: Inputs) -> Iterator[Bubble]:
+    counts = sorted({each * plan.pp for each in COUNTS} | {plan.num_microbatches})
+    for count in counts:
+        batch = count * plan.dp * plan.micro_batch
+        job = inputs.job.replace(global_batch=batch, assumptions=())
+        there = replace(plan, num_microbatches=count, microbatch_group=0)
+        textbook = (plan.pp - 1) / (plan.vpp * count + plan.pp - 1)
+        yield Bubble(count, batch, textbook, estimate_each([there], inputs.replace(job=job))[0])
+
+
+def _naive(plan: Plan, inputs: Inputs, micro_batches: int) -> Played:
+    """The batch whole from the first stage to the last and back: GPipe with one micro-batch of all the work."""
+    time = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True).stage_time
+    passes = ([float(each) * micro_batches for each in seconds] for seconds in time.passes)
+    order = actions(plan.pp, 1)
+    return play(order, Times.alike(1, *passes), blocks(Schedule.GPIPE, plan.pp, 1))

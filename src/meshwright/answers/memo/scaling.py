@@ -1,0 +1,91 @@
+"""Scaling: the same job from few accelerators to many, with one batch for all and with one that grows with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.step import estimate_each
+from meshwright.errors import InvalidInput
+from meshwright.layout.legality import faults, unmodelled
+from meshwright.layout.plan import Plan
+from meshwright.search.followers import followed
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.scale import with_gpus
+
+
+@dataclass(frozen=True)
+class Point:
+    """The layout on some accelerators."""
+
+    gpus: int
+    inputs: Inputs
+    """The question there: its cluster and its batch."""
+    estimate: Estimate
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Of all accelerators together."""
+        return self.estimate.tokens_per_s_per_gpu * self.gpus
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """One layout of tp, cp, pp and the rest on more and more accelerators: dp alone grows."""
+
+    baseline: int
+    """Accelerators that the question starts from."""
+    strong: tuple[Point, ...]
+    """With the global batch of the job; from the fewest accelerators, the baseline's or more, that hold the layout."""
+    weak: tuple[Point, ...]
+    """With a batch that grows as the accelerators do, the job's at the target."""
+
+
+def scaling(estimate: Estimate, inputs: Inputs, baseline: int) -> Scaling:
+    """The plan's layout from the baseline to the cluster, doubling.
+
+    A point is priced wherever the layout is legal, whether it fits or not. baseline: accelerators. Raises
+    `InvalidInput` for a baseline that is no whole nodes, or more than the cluster has.
+    """
+    total = inputs.cluster.num_gpus
+    if baseline > total:
+        raise InvalidInput(
+            f"the baseline of {baseline} accelerators exceeds the cluster's {total}; use {total} or fewer"
+        )
+    with_gpus(inputs.cluster, baseline)
+    counts = [*_doublings(baseline, total), total]
+    strong = [_point(estimate.plan, inputs, count, inputs.job.global_batch) for count in counts]
+    weak = [_point(estimate.plan, inputs, count, inputs.job.global_batch * count // total) for count in counts]
+    return Scaling(baseline, tuple(filter(None, strong)), tuple(filter(None, weak)))
+
+
+def same_layout(plan: Plan, inputs: Inputs) -> Plan | None:
+    """The plan on another cluster or batch: its layout, with dp and what follows; None where that is illegal."""
+    dp, rest = divmod(inputs.cluster.num_gpus, plan.tp * plan.cp * plan.pp)
+    if rest or not dp:
+        return None
+    if (dp, inputs.job.global_batch) == (plan.dp, plan.dp * plan.micro_batch * plan.num_microbatches):
+        return plan
+    ways = (each for each in followed(plan, inputs, {"dp": dp}) if not faults(each, inputs))
+    return next((each for each in ways if not unmodelled(each, inputs)), None)
+
+
+def _doublings(baseline: int, total: int) -> Iterator[int]:
+    count = baseline
+    while count < total:
+        yield count
+        count *= 2
+
+
+def _point(plan: Plan, inputs: Inputs, gpus: int, batch: int) -> Point | None:
+    if not batch:
+        return None
+    try:
+        given = inputs.replace(
+            cluster=with_gpus(inputs.cluster, gpus), job=inputs.job.replace(global_batch=batch, assumptions=())
+        )
+    except InvalidInput:
+        return None
+    there = same_layout(plan, given)
+    return Point(gpus, given, estimate_each([there], given)[0]) if there else None

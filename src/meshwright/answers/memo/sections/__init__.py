@@ -1,0 +1,1 @@
+"""Sections: the parts of the memo, each written from its figures."""

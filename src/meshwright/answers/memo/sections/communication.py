@@ -1,0 +1,116 @@
+"""Communication: where, why and how much ranks exchange, and what it does to scaling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from meshwright.answers.document.blocks import Block, Heading, Paragraph, Table
+from meshwright.answers.memo.memo import Memo
+from meshwright.answers.memo.sections.scaling import scaling_section
+from meshwright.answers.memo.words import percent, plural
+from meshwright.layout.groups import sharding_ranks
+from meshwright.units import format_bandwidth, format_bytes, format_seconds
+
+GRADIENTS = "data parallel"
+
+
+def communication_section(memo: Memo) -> Iterator[Block]:
+    """The table of exchanges, why gradients are summed, how much that is, and strong and weak scaling."""
+    yield Heading("2. Communication: where gradients and activations travel", 2)
+    yield Paragraph(_summary(memo))
+    if memo.exchanges:
+        yield _table(memo)
+    yield Heading("Why gradients are summed, and what that costs", 3)
+    yield Paragraph(_gradients(memo))
+    yield Paragraph(_inside(memo))
+    yield Heading("Scaling", 3)
+    yield from scaling_section(memo)
+
+
+def _summary(memo: Memo) -> str:
+    step, waited = memo.best.step_time_s, sum(each.exposed_s for each in memo.exchanges)
+    if not memo.exchanges:
+        return f"One rank exchanges with none: 0 s of {format_seconds(step)} a step are communication."
+    whole = sum(each.seconds for each in memo.exchanges)
+    dearest = max(memo.exchanges, key=lambda each: each.exposed_s)
+    return (
+        f"A rank of the slowest stage exchanges for {format_seconds(whole)} in a step of {format_seconds(step)}; "
+        f"compute hides all but {format_seconds(waited)}, {percent(waited / step)} of the step. Most of that is "
+        f"{dearest.axis}, {dearest.what}: {format_seconds(dearest.exposed_s)}."
+    )
+
+
+def _table(memo: Memo) -> Table:
+    rows: list[tuple[str, ...]] = [
+        (
+            each.axis,
+            each.what,
+            f"{each.ranks} in {plural(each.domains, 'domain')}",
+            f"{each.link.name}, {format_bandwidth(each.link.effective_bandwidth)}",
+            format_bytes(each.sent_bytes),
+            f"{each.times:,.0f}",
+            format_seconds(each.seconds),
+            format_seconds(each.exposed_s),
+        )
+        for each in memo.exchanges
+    ]
+    sums = (format_seconds(sum(getattr(each, name) for each in memo.exchanges)) for name in ("seconds", "exposed_s"))
+    rows.append(("all", "", "", "", "", "", *sums))
+    columns = ("axis", "collective", "ranks", "link", "sent each time", "times a step", "seconds", "exposed")
+    caption = (
+        "One rank in one step. Tensor, context and expert exchanges come once for every layer and micro-batch; seconds "
+        "as if nothing ran beside them; exposed is what the step waits for and adds up to its price"
+    )
+    return Table(columns, tuple(rows), "llllrrrr", caption, total=True)
+
+
+def _gradients(memo: Memo) -> str:
+    best, plan, inputs = memo.best, memo.best.plan, memo.inputs
+    summed = [each for each in memo.exchanges if each.axis == GRADIENTS]
+    if not summed:
+        return f"There is {plural(plan.dp, 'replica')}, so no gradients are summed between replicas: 0 bytes."
+    ranks = plan.dp * plan.cp
+    holding = f"The {ranks} ranks that hold the same shard of the weights"
+    why = (
+        f"{holding} have each seen other {'sequences' if plan.cp == 1 else 'tokens'}; only the mean of their "
+        f"gradients, over {inputs.job.global_batch} sequences, is the gradient of the batch, and without it their "
+        "weights drift apart from the first step on."
+    )
+    sent = sum(each.sent_bytes * each.times for each in summed)
+    exposed = sum(each.exposed_s for each in summed)
+    if plan.zero >= 3 or any("layer by layer" in each.what for each in summed):
+        when = "Weights are gathered before every layer and gradients scattered behind it, prefetched beside compute"
+    elif plan.zero == 2:
+        when = f"ZeRO 2 sums them after each of the {plan.num_microbatches} micro-batches, in buckets beside backward"
+    else:
+        when = (
+            f"They are summed once a step, in buckets beside the backward of the last of {plan.num_microbatches} "
+            "micro-batches"
+        )
+    link = summed[0].link
+    divided = f"; ZeRO {plan.zero} divides over {int(sharding_ranks(plan))} of them" if plan.zero else ""
+    return (
+        f"{why} {when}{divided}. A rank sends {format_bytes(sent)} for it, over {link.name} at "
+        f"{format_bandwidth(link.effective_bandwidth)}: {format_seconds(sum(each.seconds for each in summed))}, of "
+        f"which {format_seconds(exposed)} are exposed, {percent(exposed / best.step_time_s)} of the step. What a ring "
+        "sends tends to twice the shard and hardly grows with the replicas, while the work of each falls with them."
+    )
+
+
+def _inside(memo: Memo) -> str:
+    tensor = [each for each in memo.exchanges if each.axis.startswith("tensor")]
+    if not tensor:
+        return "Without tensor parallelism no layer waits for another rank's part of a matrix: 0 bytes."
+    slower = memo.inputs.cluster.levels[-1]
+    link, seconds = tensor[0].link, sum(each.seconds for each in tensor)
+    told = (
+        f"Tensor parallelism exchanges in every layer, {format_seconds(seconds)} a step over {link.name} at "
+        f"{format_bandwidth(link.effective_bandwidth)}"
+    )
+    if link is slower or tensor[0].domains > 1:
+        return f"{told}; it crosses {plural(tensor[0].domains, 'domain')}, for want of a layout that fits and does not."
+    longer = seconds * link.effective_bandwidth / slower.effective_bandwidth
+    return (
+        f"{told}, and stays there: over {slower.name} at {format_bandwidth(slower.effective_bandwidth)} the same bytes "
+        f"would take about {format_seconds(longer)}."
+    )

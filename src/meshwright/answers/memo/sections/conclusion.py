@@ -1,0 +1,143 @@
+"""Conclusion: one bottleneck and one mitigation, with their numbers, and how to confirm them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from meshwright.answers.document.blocks import Block, Callout, Figure, Heading, Paragraph, Table
+from meshwright.answers.memo.bottleneck import NAMES, Bottleneck
+from meshwright.answers.memo.memo import Memo
+from meshwright.answers.memo.mitigation import KINDS
+from meshwright.answers.memo.scaling import Point
+from meshwright.answers.memo.words import percent, times
+from meshwright.answers.pictures.waterfall import waterfall_picture
+from meshwright.answers.waterfall import from_peak
+from meshwright.cost.memory.device import Verdict
+from meshwright.units import format_count, format_seconds
+
+WHERE = {
+    "exposed_dp_s": "what of the gradient collectives runs while no product does, behind the last backward and before "
+    "the first forward of a step",
+    "bubble_s": "the time in which a rank of the slowest stage runs no kernel, at the beginning and the end of a step",
+    "exposed_tp_s": "the collectives between the products of one layer, summed over layers and micro-batches",
+    "exposed_cp_s": "what of the exchange of keys and values runs while no product does, summed over layers and "
+    "micro-batches",
+    "exposed_ep_s": "dispatch and combine of one layer of experts, summed over layers and micro-batches",
+    "exposed_pp_s": "the waits for messages between stages in the middle of a step",
+    "host_s": "the gaps between kernels while the host issues them",
+    "uneven_s": "the busy time of the slowest stage less the mean of all stages",
+    "recompute_s": "the forward kernels inside of backward",
+    "kernels_s": "the seconds of all matrix products and attention beyond their FLOPs at peak",
+    "elementwise_s": "the seconds of all kernels that are no products",
+    "optimizer_s": "the time between the gradient norm and the next forward",
+}
+"""How each part of a step is measured."""
+SHOWN = 5
+"""Parts in the table."""
+
+
+def conclusion_section(memo: Memo) -> Iterator[Block]:
+    """The parts that grow, the bottleneck, the mitigation, and what perfect scaling would mean."""
+    yield Heading("Conclusion: what will limit it, and what to try first", 2)
+    title = "From peak to the predicted step"
+    parts = [(NAMES.get(name, name), seconds) for name, seconds in _parts(memo) if abs(seconds) > 0]
+    yield Figure("waterfall", waterfall_picture(parts, title), title)
+    if memo.bottleneck.reference:
+        yield _growth(memo.bottleneck, memo.bottleneck.reference, memo)
+    yield Callout(*_bottleneck(memo), "warning")
+    yield Callout(*_mitigation(memo), "good")
+    yield Paragraph(_perfect(memo))
+
+
+def _parts(memo: Memo) -> list[tuple[str, float]]:
+    return [*from_peak(memo.best, memo.inputs).items()]
+
+
+def _growth(named: Bottleneck, reference: Point, memo: Memo) -> Table:
+    total = memo.inputs.cluster.num_gpus
+    shown = sorted(named.overheads, key=lambda each: -max(each.after, each.before))
+    rows = tuple(
+        (
+            each.name,
+            percent(each.before / named.total_before),
+            percent(each.after / named.total_after),
+            percent((each.after - each.before) / named.total_after),
+        )
+        for each in (*shown[:SHOWN], *(each for each in shown[SHOWN:] if each is named.chosen))
+        if each.after or each.before
+    )
+    columns = ("part of the step", f"on {reference.gpus}", f"on {total}", "added")
+    caption = (
+        f"What is there on {reference.gpus} accelerators already costs MFU; what is added on the way to {total} costs "
+        "scaling. Added: accelerator-seconds for the same tokens, as a share of the step"
+    )
+    return Table(columns, rows, "lrrr", caption)
+
+
+def _bottleneck(memo: Memo) -> tuple[str, str]:
+    named, total = memo.bottleneck, memo.inputs.cluster.num_gpus
+    chosen, step = named.chosen, memo.best.step_time_s
+    seconds = chosen.after / total
+    told = f"{format_seconds(seconds)} of a step of {format_seconds(step)}, {percent(seconds / step)}."
+    if named.grows and named.reference:
+        told += (
+            f" On {named.reference.gpus} accelerators it takes {percent(chosen.before / named.total_before)}; of all "
+            f"parts it grows most on the way to {total}."
+        )
+    elif named.reference:
+        told += (
+            f" No part grows by as much as {percent(0.003)} of the step between {named.reference.gpus} and {total} "
+            "accelerators; this is the largest that a single accelerator would not have."
+        )
+    else:
+        told += " It is the largest part that a single accelerator would not have."
+    told += f" To confirm, profile one step and add up {WHERE[chosen.part]}: {format_seconds(seconds)} are predicted."
+    return f"Most likely bottleneck: {chosen.name}", told
+
+
+def _mitigation(memo: Memo) -> tuple[str, str]:
+    tried, chosen, step = memo.mitigation, memo.bottleneck.chosen, memo.best.step_time_s
+    if tried is None:
+        return (
+            "First mitigation: none is needed",
+            f"No single change of the plan, the runtime's switches, the batch or the network makes the step of "
+            f"{format_seconds(step)} 0.1 % faster by way of the {chosen.name}. Measure it first.",
+        )
+    after = (1 - tried.gain) * step
+    risk = "" if tried.estimate.verdict == Verdict.SAFE else f" Memory: {tried.estimate.verdict}."
+    return (
+        f"First mitigation: {tried.change}",
+        f"Priced again, it takes {chosen.name} from {format_seconds(tried.part_before_s)} to "
+        f"{format_seconds(tried.part_after_s)} and the time of the same tokens from {format_seconds(step)} to "
+        f"{format_seconds(after)}, {percent(tried.gain)} less. Its price: {KINDS[tried.kind]}{risk} To "
+        f"confirm, run twenty steps with it and compare tokens a second: "
+        f"{format_count(memo.inputs.job.tokens_per_step / step)} before, "
+        f"{format_count(memo.inputs.job.tokens_per_step / after)} after.",
+    )
+
+
+def _perfect(memo: Memo) -> str:
+    total, named, best = memo.inputs.cluster.num_gpus, memo.bottleneck, memo.best
+    one = memo.budgets.one
+    alone = (
+        f"A perfect {total} times cannot be measured: the model does not run on one accelerator, which would need "
+        f"{times(one.memory.device / memo.inputs.cluster.accelerator.visible_memory_bytes)} its memory. Report two "
+        "numbers in its place: "
+        if one.verdict == Verdict.OUT_OF_MEMORY
+        else f"A perfect {total} times is measured against one accelerator, on which the model runs. Report beside it: "
+    )
+    told = f"MFU, predicted {percent(best.mfu)}"
+    if named.reference:
+        perfect = total / named.reference.gpus
+        reached = perfect * named.total_before / named.total_after
+        told += (
+            f", and the speed-up from {named.reference.gpus} to {total} accelerators, predicted {reached:.2f} of "
+            f"{perfect:.3g} ({percent(reached / perfect)})"
+        )
+        if reached > perfect:
+            lost = min(named.overheads, key=lambda each: each.after - each.before)
+            told += (
+                f"; more than perfect, because {percent((lost.before - lost.after) / named.total_after)} of the step "
+                f"is {lost.name} that the plan on {named.reference.gpus} pays beyond this one"
+            )
+    return f"{alone}{told}."

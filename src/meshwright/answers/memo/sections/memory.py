@@ -1,0 +1,168 @@
+"""Memory: how the plan resolves what does not fit on one accelerator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from meshwright.answers.confidence import confidence_line
+from meshwright.answers.document.blocks import Block, Figure, Heading, Paragraph, Table
+from meshwright.answers.memo.budget import Budgets
+from meshwright.answers.memo.memo import Memo
+from meshwright.answers.memo.sections.activations import activations
+from meshwright.answers.memo.sections.sharding import sharding_rows
+from meshwright.answers.memo.words import percent, plural, times
+from meshwright.answers.pictures.memory import MemoryBar, memory_picture
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.stage import Components
+from meshwright.layout.plan import RECOMPUTE_NAMES
+from meshwright.specs.inputs import Inputs
+from meshwright.units import GIB, GIGA, format_gib, format_seconds
+
+PARTS = (
+    ("parameters", ("parameters",)),
+    ("gradients", ("gradients",)),
+    ("optimizer states", ("optimizer_states",)),
+    ("activations", ("activations",)),
+    ("logits and temporaries", ("logits", "temporaries", "workspaces")),
+    ("fragmentation", ("fragmentation",)),
+    ("context and communicators", ("context", "communicators")),
+)
+"""Rows of the budget, and the components in each."""
+
+
+def memory_section(memo: Memo) -> Iterator[Block]:
+    """The budget before and after, who shards what, activations, the worst stage, the margin and the alternative."""
+    inputs, held = memo.inputs, memo.budgets
+    yield Heading("1. Memory: how it comes to fit", 2)
+    yield Paragraph(_before(held, inputs))
+    yield from budget_blocks(held, inputs)
+    yield Heading("Who divides what", 3)
+    yield Table(
+        ("axis", "weights", "gradients", "optimizer states", "activations"),
+        tuple(sharding_rows(held.chosen.plan, inputs)),
+        "lllll",
+        "What each axis divides each part of the memory by",
+    )
+    yield Paragraph(_saved(held))
+    yield Heading("Activations, and the fullest stage", 3)
+    yield from activations(memo)
+    yield Heading("Margin", 3)
+    yield Paragraph(_margin(held.chosen, inputs))
+    yield Heading("The alternative: full sharding", 3)
+    yield Paragraph(_alternative(held, inputs))
+
+
+def budget_blocks(held: Budgets, inputs: Inputs, called: str = "the plan") -> Iterator[Block]:
+    """Memory by component in the layouts that are compared, as a table and as a picture; called: the chosen one."""
+    columns = _columns(held, inputs, called)
+    yield _budget(columns)
+    yield _picture(columns, inputs)
+
+
+def _before(held: Budgets, inputs: Inputs) -> str:
+    visible, name = inputs.cluster.accelerator.visible_memory_bytes, inputs.cluster.accelerator.id
+    one, copy = held.one.memory, held.replicated.memory
+    told = (
+        f"On one {name} the weights, gradients and optimizer states of {inputs.model.name} alone take "
+        f"{format_gib(one.states)}; with {plural(held.one.plan.micro_batch, 'sequence')} at work it would need "
+        f"{format_gib(one.device)}, and {format_gib(visible)} are there"
+    )
+    if held.one.verdict < Verdict.OUT_OF_MEMORY:
+        return f"{told}: it fits, so that every split below is for speed. {_copies(held, inputs)}"
+    return f"{told}: {times(one.device / visible)} what it has. {_copies(held, inputs)}" + (
+        f" No number of replicas changes that: data parallelism divides the work of a step, not the "
+        f"{format_gib(copy.states)} of states."
+    )
+
+
+def _copies(held: Budgets, inputs: Inputs) -> str:
+    ranks, size = inputs.cluster.num_gpus, format_gib(held.replicated.memory.device)
+    if ranks == 1:
+        return ""
+    return f"Data parallelism alone on all {ranks} puts a whole copy on each, {size}."
+
+
+def _columns(held: Budgets, inputs: Inputs, called: str) -> list[tuple[str, Components]]:
+    """The layouts that the budget compares."""
+    ranks, chosen = inputs.cluster.num_gpus, held.chosen
+    columns = [("one accelerator", held.one.memory), (f"copies on all {ranks}", held.replicated.memory)]
+    if held.without_zero:
+        columns.append((f"{called} without ZeRO", held.without_zero.memory))
+    if held.without_recompute:
+        columns.append((f"{called} keeping all", held.without_recompute.memory))
+    columns.append((f"{called}, stage {chosen.worst_stage}", chosen.memory))
+    if held.fully_sharded and held.fully_sharded.plan != chosen.plan:
+        columns.append((f"full sharding over {ranks}", held.fully_sharded.memory))
+    return columns
+
+
+def _budget(columns: Sequence[tuple[str, Components]]) -> Table:
+    rows = [(name, *(f"{_size(memory, names):.1f}" for _, memory in columns)) for name, names in PARTS]
+    rows.append(("sum", *(f"{memory.device / GIB:.1f}" for _, memory in columns)))
+    return Table(("GiB", *(name for name, _ in columns)), tuple(rows), caption="Memory by component", total=True)
+
+
+def _size(memory: Components, names: Sequence[str]) -> float:
+    return sum(float(getattr(memory, name)) for name in names) / GIB
+
+
+def _picture(columns: Sequence[tuple[str, Components]], inputs: Inputs) -> Figure:
+    visible = inputs.cluster.accelerator.visible_memory_bytes
+    bars = [
+        MemoryBar(name, tuple((part, _size(memory, names) * GIB) for part, names in PARTS)) for name, memory in columns
+    ]
+    title = f"Memory of the fullest rank against the {format_gib(visible)} of {inputs.cluster.accelerator.id}"
+    return Figure("memory", memory_picture(bars, visible, f"{format_gib(visible)} visible", title), title)
+
+
+def _saved(held: Budgets) -> str:
+    chosen, told = held.chosen.memory, []
+    if held.without_zero:
+        whole = held.without_zero.memory
+        fits = "which still fits" if held.without_zero.verdict.fits else "which does not fit"
+        told.append(
+            f"ZeRO {held.chosen.plan.zero} is worth {format_gib(whole.device - chosen.device)} on the fullest rank: "
+            f"without it the plan needs {format_gib(whole.device)}, {fits}."
+        )
+    if held.without_recompute:
+        kept = held.without_recompute.memory
+        told.append(
+            f"Recomputation ({RECOMPUTE_NAMES[held.chosen.plan.recompute]}) is worth "
+            f"{format_gib(kept.device - chosen.device)}: keeping every activation needs {format_gib(kept.device)}."
+        )
+    states = f"Of {format_gib(held.one.memory.states)} of states the fullest rank keeps {format_gib(chosen.states)}"
+    return " ".join([f"{states}, {percent(chosen.states / held.one.memory.states)}.", *told])
+
+
+def _margin(best: Estimate, inputs: Inputs) -> str:
+    visible, memory = inputs.cluster.accelerator.visible_memory_bytes, best.memory
+    label = inputs.cluster.accelerator.memory_bytes / GIGA
+    return (
+        f"The plan leaves {format_gib(visible - memory.device)} of the fullest rank free, after "
+        f"{format_gib(memory.fragmentation)} of fragmentation and "
+        f"{format_gib(memory.context + memory.communicators)} of CUDA context and communicators. "
+        f"{confidence_line(best, inputs).plain} By the 80% rule (states and activations alone, arXiv:2411.06465) it "
+        f"uses {percent(best.eighty_percent_usage)} of the {label:.0f} GB on the label: {best.eighty_percent_verdict}."
+    )
+
+
+def _alternative(held: Budgets, inputs: Inputs) -> str:
+    ranks, sharded, chosen = inputs.cluster.num_gpus, held.fully_sharded, held.chosen
+    if sharded is None:
+        return (
+            f"`{inputs.runtime.id}` has no ZeRO 3 for this model and cluster, so that full sharding over {ranks} ranks "
+            "is no choice here; other runtimes have it (`meshwright plan --runtime all`)."
+        )
+    if sharded.plan == chosen.plan:
+        return f"This plan is it: ZeRO 3 divides weights, gradients and states over {ranks} ranks."
+    pace = sharded.step_time_s / chosen.step_time_s - 1
+    speed = f"{percent(abs(pace))} {'slower' if pace >= 0 else 'faster'} than the recommendation"
+    held_by = (
+        f"{format_gib(sharded.memory.states)} of states and {format_gib(sharded.memory.activations)} of activations"
+    )
+    return (
+        f"ZeRO 3 without a pipeline (`{sharded.plan}`) keeps {held_by}, {format_gib(sharded.memory.device)} in all: "
+        f"{sharded.verdict}, {format_seconds(sharded.step_time_s)} a step, {speed}. It exchanges weights for every "
+        f"layer, {format_seconds(sharded.time.exposed_dp_s)} a step of which nothing hides."
+    )

@@ -1,0 +1,146 @@
+"""Pipeline: what micro-batching changes against splitting the layers and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from meshwright.answers.document.blocks import Block, Figure, Heading, Paragraph, Table
+from meshwright.answers.memo.memo import Memo
+from meshwright.answers.memo.micro_batching import MicroBatching, idle_share
+from meshwright.answers.memo.words import percent, plural
+from meshwright.answers.pictures.pipeline import PipelineChart, pipeline_picture
+from meshwright.cost.estimate import Estimate
+from meshwright.layout.plan import SCHEDULE_NAMES
+from meshwright.units import GIB, format_bytes, format_seconds
+
+MANY = "micro-batches"
+NAIVE = 4
+"""Stages of the split that a plan without a pipeline is compared with."""
+RULE = 4
+"""Micro-batches over stages by the usual rule, which keeps the textbook's bubble below a fifth."""
+
+
+def pipeline_section(memo: Memo) -> Iterator[Block]:
+    """Utilisation of a naive split, the bubble for several m, activations in flight, balance, and both timelines."""
+    yield Heading("3. Micro-batching: how busy the accelerators are", 2)
+    piped = memo.micro_batching
+    if piped is None:
+        yield from _without(memo)
+        return
+    best, plan = memo.best, memo.best.plan
+    yield Paragraph(
+        f"Splitting the layers over {plan.pp} stages and nothing else keeps one stage busy while the others wait: each "
+        f"works {percent(piped.naive_busy)} of the time and idles {percent(1 - piped.naive_busy)}. Cut into "
+        f"{plan.num_microbatches} micro-batches, the batch keeps all stages at work but while the pipeline fills and "
+        f"drains: {format_seconds(best.time.bubble_s)} of {format_seconds(best.step_time_s)} here, a bubble of "
+        f"{percent(best.time.bubble_s / best.step_time_s)} of the step, or "
+        f"{percent(_over_ideal(best))} of the busy time, the ratio that some papers print."
+    )
+    yield _bubbles(piped, best)
+    yield Paragraph(_rule(piped, best))
+    yield _timelines(piped, best)
+    yield Paragraph(_in_flight(memo, best))
+    yield Paragraph(_balance(best))
+
+
+def _over_ideal(best: Estimate) -> float:
+    bubble = float(best.time.bubble_s)
+    return bubble / (best.step_time_s - bubble)
+
+
+def _without(memo: Memo) -> Iterator[Block]:
+    plan, inputs = memo.best.plan, memo.inputs
+    stages, count = min(NAIVE, inputs.model.num_layers), plan.num_microbatches
+    yield Paragraph(
+        f"The recommendation has no pipeline (pp 1): every rank works on all {inputs.model.num_layers} layers, so "
+        f"none waits for another stage and the bubble is 0 s. Splitting the layers over {stages} accelerators and "
+        f"nothing else would keep each busy {percent(1 / stages)} of the time; with "
+        f"{plural(count, 'micro-batch', MANY)} in flight that becomes {percent(count / (count + stages - 1))}. "
+        f"Micro-batches remain as accumulation: {count} of {plural(plan.micro_batch, 'sequence')} on each replica, "
+        "whose gradients add up before the optimizer works once."
+    )
+    piped = [each for each in (*memo.found.other_splits, *memo.found.best) if each.plan.pp > 1]
+    if piped:
+        other = piped[0]
+        slower, bubble = other.step_time_s / memo.best.step_time_s - 1, other.time.bubble_s / other.step_time_s
+        yield Paragraph(
+            f"The best plan with a pipeline, `{other.plan}`, is {percent(abs(slower))} "
+            f"{'slower' if slower >= 0 else 'faster'}; its bubble is {percent(bubble)} of the step."
+        )
+
+
+def _bubbles(piped: MicroBatching, best: Estimate) -> Table:
+    rows = tuple(
+        (
+            f"{each.micro_batches}{' (the plan)' if each.micro_batches == best.plan.num_microbatches else ''}",
+            f"{each.global_batch}",
+            percent(each.textbook),
+            percent(each.estimate.time.bubble_s / each.estimate.step_time_s),
+            percent(each.estimate.mfu),
+            f"{each.estimate.memory.device / GIB:.1f}",
+        )
+        for each in piped.bubbles
+    )
+    chunks = "" if piped.chunks == 1 else f"{piped.chunks} "
+    textbook = f"({piped.stages} - 1) / ({chunks}m + {piped.stages} - 1)"
+    columns = ("m", "global batch", "equal stages", "bubble", "MFU", "GiB")
+    return Table(columns, rows, "rrrrrr", f"Share of a step that is bubble; equal stages: {textbook}")
+
+
+def _rule(piped: MicroBatching, best: Estimate) -> str:
+    plan = best.plan
+    enough = "keeps to it" if plan.num_microbatches >= RULE * plan.pp else "breaks it, for want of a larger batch"
+    chunks = (
+        f"Its {plan.vpp} chunks on each stage divide the bubble by {plan.vpp}, for {plan.vpp} times as many messages. "
+        if plan.vpp > 1
+        else ""
+    )
+    return (
+        f"The usual rule is m of {RULE} pp or more, {RULE * plan.pp} here; the plan has {plan.num_microbatches} and "
+        f"{enough}. {chunks}More micro-batches mean a larger batch, or smaller ones that keep the matrix units less "
+        f"busy: {plan.micro_batch * piped.stages} sequences are the least that {piped.stages} stages need at once."
+    )
+
+
+def _timelines(piped: MicroBatching, best: Estimate) -> Figure:
+    schedule = SCHEDULE_NAMES[best.plan.schedule]
+    charts = [
+        PipelineChart(
+            f"Layers split, one batch: {percent(idle_share(piped.naive))} idle",
+            piped.naive.events,
+            piped.naive.makespan_s,
+        ),
+        PipelineChart(
+            f"{schedule}, {piped.drawn} micro-batches: {percent(idle_share(piped.chosen))} idle",
+            piped.chosen.events,
+            piped.chosen.makespan_s,
+        ),
+    ]
+    more = best.plan.num_microbatches
+    caption = (
+        f"The same work of {piped.drawn} micro-batches, on one scale; the plan has {more}, with which the bubble is "
+        f"{percent(best.time.bubble_s / best.step_time_s)} of the step"
+    )
+    return Figure("pipeline", pipeline_picture(charts, "The pipeline, naive and as planned"), caption)
+
+
+def _in_flight(memo: Memo, best: Estimate) -> str:
+    first, last = best.stages[0], best.stages[-1]
+    messages = [each for each in memo.exchanges if each.axis.startswith("pipeline")]
+    size = f", {format_bytes(messages[0].sent_bytes)} each" if messages else ""
+    count = best.plan.num_microbatches
+    return (
+        f"The schedule bounds what is in flight: {first.live_micro_batches} of {count} micro-batches on stage 0 and "
+        f"{last.live_micro_batches} on stage {last.stage}, where working all forwards first would keep {count}. "
+        f"Neighbours exchange {2 * count * best.plan.vpp:,} messages a step{size}."
+    )
+
+
+def _balance(best: Estimate) -> str:
+    times = [stage.forward_s + stage.backward_s for stage in best.stages]
+    slowest, fastest = max(times), min(times)
+    return (
+        f"The slowest stage sets the clock: stage {times.index(slowest)} takes {format_seconds(slowest)} for a "
+        f"micro-batch, stage {times.index(fastest)} {format_seconds(fastest)}, {percent(1 - fastest / slowest)} less. "
+        "The first stage has the embedding, the last the head and the loss."
+    )

@@ -1,0 +1,172 @@
+"""Precision: what is kept in which number format, what that saves, and what keeps training stable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log2
+
+from meshwright.answers.document.blocks import Block, Bullets, Heading, Paragraph, Table
+from meshwright.answers.memo.memo import Memo
+from meshwright.answers.memo.words import plural, times
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.number_format import BF16, FORMATS, FP16, FP32
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
+from meshwright.specs.weights import parameter_count
+from meshwright.units import format_bytes, format_count, format_gib
+
+
+def precision_section(memo: Memo) -> Iterator[Block]:
+    """The table of formats, what they save and do not save, and the recipe of a stable step."""
+    inputs = memo.inputs
+    yield Heading(f"4. Mixed precision: {inputs.job.precision}", 2)
+    columns = ("what", "format", "bytes an element", "why")
+    yield Table(columns, tuple(_formats(inputs)), "llrl", f"Number formats of {inputs.runtime.id} here")
+    yield Heading("What it saves, and what it does not", 3)
+    yield Paragraph(_saves(memo))
+    yield Paragraph(_states(inputs))
+    if inputs.recipe.quantises:
+        yield Paragraph(_copies(inputs))
+    yield Heading("What keeps it stable", 3)
+    yield Paragraph(_range(inputs))
+    yield Bullets(tuple(_step(memo)), numbered=True)
+    yield Paragraph(_master(inputs))
+
+
+def _formats(inputs: Inputs) -> Iterator[tuple[str, str, str, str]]:
+    half, recipe, runtime = inputs.recipe.half, inputs.recipe, inputs.runtime
+    if recipe.quantises:
+        yield (
+            "operands of matrix products",
+            recipe.number_format,
+            f"{recipe.operand_bytes:g}",
+            f"the {recipe.peak} peak, {_speed_up(inputs)} that of {half}; sums in fp32 inside the matrix units",
+        )
+    else:
+        why = "read by matrix units, which sum in fp32 inside"
+        yield "operands of matrix products", half, f"{HALF_BYTES}", why
+    if runtime.weights == "full":
+        yield "weights at rest", "fp32", f"{FP32_BYTES}", f"sharded, and cast to {half} for use"
+    else:
+        yield "weights", half, f"{inputs.gathered_bytes:g}", "what the passes read and replicas gather"
+        kept = inputs.optimizer_bytes - 2 * runtime.moment_bytes
+        yield "master weights", "fp32", f"{kept}", "small updates must not round away"
+    yield (
+        "Adam's two moments",
+        _named(runtime.moment_bytes, half),
+        f"{runtime.moment_bytes} each",
+        "squares of gradients span decades",
+    )
+    yield (
+        "gradients summed",
+        _named(inputs.gradient_bytes, half),
+        f"{inputs.gradient_bytes}",
+        "over micro-batches and replicas: thousands of small terms",
+    )
+    yield "activations and their messages", half, f"{HALF_BYTES}", "half the memory and half the traffic of fp32"
+    yield "norm statistics, softmax, loss", "fp32", f"{FP32_BYTES}", "sums over a row, and exponentials"
+    yield "gradient norm, loss, learning rate", "fp32", f"{FP32_BYTES}", "one number each"
+
+
+def _named(size: int, half: str) -> str:
+    return "fp32" if size == FP32_BYTES else half
+
+
+def _speed_up(inputs: Inputs) -> str:
+    return times(inputs.peak_flops / inputs.half_peak_flops)
+
+
+def _saves(memo: Memo) -> str:
+    inputs, held = memo.inputs, memo.best.memory
+    peaks = inputs.cluster.accelerator.peak_flops
+    half = inputs.recipe.half
+    faster = ""
+    if "fp32" in peaks:
+        ratio = times(inputs.half_peak_flops / peaks["fp32"])
+        faster = f"The matrix units' dense peak in {half} is {ratio} that of fp32 on this accelerator. "
+    sent = sum(each.sent_bytes * each.times for each in memo.exchanges if not each.axis.startswith("data"))
+    traffic = f", and the {format_bytes(sent)} that a rank sends in a step's passes twice as many" if sent else ""
+    return (
+        f"{faster}In fp32 the {format_gib(held.activations)} of activations on the fullest rank would be "
+        f"{format_gib(held.activations * FP32_BYTES / HALF_BYTES)}{traffic}."
+    )
+
+
+def _states(inputs: Inputs) -> str:
+    runtime = inputs.runtime
+    gradients = inputs.gradient_bytes if runtime.weights == "half" else FP32_BYTES
+    weights = HALF_BYTES if runtime.weights == "half" else 0
+    mixed = weights + gradients + inputs.optimizer_bytes
+    plain = 4 * FP32_BYTES
+    count = parameter_count(inputs.model)
+    compared = {True: "no more than", False: f"{mixed - plain:+g} bytes against"}[mixed == plain]
+    return (
+        f"It does not save optimizer memory: weights {weights}, gradients {gradients}, master weights and moments "
+        f"{inputs.optimizer_bytes} are {mixed} bytes a parameter, {compared} the {plain} of plain fp32 (4 + 4 + 8). "
+        f"For {format_count(count)} parameters that is {format_gib(count * mixed)} against "
+        f"{format_gib(count * plain)} before anything is divided; sharding divides it, precision does not."
+    )
+
+
+def _copies(inputs: Inputs) -> str:
+    accelerator, recipe = inputs.cluster.accelerator, inputs.recipe
+    copies, size = recipe.copies(accelerator), recipe.quantised_bytes(accelerator)
+    if inputs.stores_quantised:
+        return (
+            f"Weights are stored and gathered in {recipe.number_format} alone, {inputs.gathered_bytes:g} bytes each; "
+            "the fp32 master weights make them anew every step."
+        )
+    return (
+        f"Weights are quantised from {recipe.half} and kept beside it in {copies} "
+        f"{'copy' if copies == 1 else 'copies'}, {size:g} bytes a parameter more: {recipe.number_format} speeds up "
+        f"products and can cost memory. Embedding, head and the attention core stay in {recipe.half}."
+    )
+
+
+def _range(inputs: Inputs) -> str:
+    half = FORMATS[inputs.recipe.half]
+    if half is FP16:
+        scaler = inputs.runtime.loss_scaling
+        least = f", never below {scaler.least:g}" if scaler.least else ""
+        return (
+            f"fp16 ends at {FP16.largest:g}, is fully accurate down to {FP16.least_normal:.1e} and knows nothing below "
+            f"{FP16.least:.1e}: gradients underflow, so that the loss is scaled dynamically. `{inputs.runtime.id}` "
+            f"begins at 2^{log2(scaler.initial):g}, doubles after {scaler.window} good steps and halves after "
+            f"{plural(scaler.hysteresis, 'overflow')}{least}. The order of a step matters:"
+        )
+    return (
+        f"bf16 has the range of fp32 (to {BF16.largest:.2g}, where fp16 ends at {FP16.largest:g}), so gradients "
+        f"neither overflow nor vanish and the loss is used as it is; its steps are coarse, {BF16.spacing:g} next to "
+        f"1, where fp16 has {FP16.spacing:.2g} and fp32 {FP32.spacing:.1e}. The order of a step:"
+    )
+
+
+def _step(memo: Memo) -> Iterator[str]:
+    inputs, plan, plan_axes = memo.inputs, memo.best.plan, "data, tensor and pipeline ranks"
+    share = f"m {plan.num_microbatches} x dp {plan.dp} = {plan.num_microbatches * plan.dp}"
+    if FORMATS[inputs.recipe.half] is FP16:
+        yield f"Scale the loss, divide it by micro-batches times replicas ({share}) exactly once, and run backward."
+        yield f"Sum the gradients over the replicas in {inputs.gradient_bytes} bytes, then unscale them in fp32."
+        yield f"All-reduce found-inf over all ranks ({plan_axes}), so that either all of them step or none does."
+        yield "Clip by the global norm (1.0 is usual), computed in fp32 over all shards."
+        yield "On an overflow skip the step and lower the scale; else update the fp32 weights and cast them."
+        return
+    yield f"Divide the loss by micro-batches times replicas ({share}) exactly once, and run backward."
+    yield f"Sum the gradients over micro-batches and replicas in {inputs.gradient_bytes} bytes."
+    yield f"Take the global norm in fp32 over all {plan_axes}; on a NaN or a spike skip the step on all of them alike."
+    yield "Clip by that norm (1.0 is usual), update the fp32 weights and cast them."
+
+
+def _master(inputs: Inputs) -> str:
+    half = FORMATS[inputs.recipe.half]
+    lost = half.spacing * 0.4
+    return (
+        f"Why fp32 beside {half.name}: 1 + {lost:.1g} is 1 again in {half.name}, so updates smaller than half of "
+        f"{half.spacing:.2g} of a weight would be lost without master weights; and a running sum of ones in "
+        f"{half.name} stops at {half.counts_to}, so sums over many micro-batches and replicas belong in fp32"
+        + (
+            "."
+            if inputs.gradient_bytes == FP32_BYTES
+            else f", which this runtime's {inputs.gradient_bytes}-byte sums risk (`--gradients fp32`)."
+        )
+        + " Warm the learning rate up, watch the gradient norm, and keep a checkpoint to go back to when it spikes."
+    )

@@ -1,0 +1,201 @@
+"""Recommendation: the plan first, why it is the best, and what it rests on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from meshwright.answers.assumptions import assumptions
+from meshwright.answers.check_table import demanded
+from meshwright.answers.compare.training import training_of
+from meshwright.answers.document.blocks import Block, Bullets, Callout, Heading, Paragraph, Table, Tone
+from meshwright.answers.memo.memo import Memo
+from meshwright.answers.memo.words import percent, plural
+from meshwright.answers.placed import placement_words
+from meshwright.answers.placement import axes
+from meshwright.answers.plan_table import indistinguishable
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.memory.device import Verdict
+from meshwright.layout.groups import sharding_ranks
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan, Recompute, in_runs
+from meshwright.layout.recompute_modules import names_of
+from meshwright.search.rank import why_lost
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.weights import parameter_count
+from meshwright.units import GIB, format_count, format_gib, format_seconds
+
+FLAG = re.compile(r"(--[a-z0-9-]+(?: '[^']*')?|[A-Z_]{8,}=\S+\b)")
+"""An option of a launch, or a variable of its environment."""
+SHOWN = 6
+"""Runners-up."""
+ALIKE = 1e-3
+"""Step times and bytes that differ by less, as a share, are the same."""
+TONES: dict[Verdict, Tone] = {Verdict.SAFE: "good", Verdict.AT_RISK: "warning", Verdict.OUT_OF_MEMORY: "bad"}
+DIVIDED = {
+    0: "nothing is divided",
+    1: "optimizer states divided",
+    2: "optimizer states and gradients divided",
+    3: "optimizer states, gradients and weights divided",
+}
+
+
+def recommendation(memo: Memo) -> Iterator[Block]:
+    """The plan, its runners-up, what to measure first, and what was given and assumed."""
+    best, inputs = memo.best, memo.inputs
+    yield Heading("Recommendation", 2)
+    yield Callout("Train with this plan", _verdict(best, inputs), TONES[best.verdict])
+    yield Table(("", "value", "which means"), tuple(_fields(best.plan, inputs)), "lll", "The configuration")
+    yield Paragraph(_placed(best, inputs))
+    launch = [FLAG.sub(r"`\1`", demand["text"]) for demand in demanded(best.plan, inputs)]
+    if launch:
+        yield Paragraph(f"Beside the degrees, the launch of `{inputs.runtime.id}` must set:")
+        yield Bullets(tuple(launch))
+    yield Heading("Runners-up, and why they lost", 3)
+    yield from _runners_up(memo)
+    yield Heading("What to measure first", 3)
+    yield Bullets(tuple(_measure(best, inputs)), numbered=True)
+    yield Heading("What this rests on", 3)
+    yield Paragraph("Given:")
+    yield Bullets(tuple(_given(inputs, memo.assumed)))
+    yield Paragraph("Assumed; tell the planner where one of these is wrong:")
+    yield Bullets((*memo.assumed, *assumptions(inputs)))
+
+
+def _verdict(best: Estimate, inputs: Inputs) -> str:
+    visible, needed = inputs.cluster.accelerator.visible_memory_bytes, best.memory.device
+    whole = best.tokens_per_s_per_gpu * inputs.cluster.num_gpus
+    told = (
+        f"`{best.plan}`: {format_seconds(best.step_time_s)} a step, {format_count(whole)} tokens/s on "
+        f"{inputs.cluster.num_gpus} accelerators, MFU {percent(best.mfu)}. The fullest stage, {best.worst_stage}, "
+        f"needs {format_gib(needed)} of the {format_gib(visible)} that an accelerator shows "
+        f"({percent(needed / visible)}): **{best.verdict}**."
+    )
+    if (training := training_of(best, inputs)) and inputs.job.tokens:
+        told += f" {format_count(inputs.job.tokens)} tokens take {training.days:,.1f} days without interruptions."
+    return told
+
+
+def _fields(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str]]:
+    job, ranks = inputs.job, inputs.cluster.num_gpus
+    degrees = [("tp", plan.tp), ("cp", plan.cp), ("pp", plan.pp), ("dp", plan.dp)]
+    sequence = ", and norms and residuals split along the sequence" if plan.sp else ""
+    matrices = f"every layer's matrices split over {plan.tp} ranks{sequence}" if plan.tp > 1 else "matrices stay whole"
+    yield "tensor parallel", f"tp {plan.tp}", matrices
+    if plan.cp > 1:
+        name = CONTEXT_EXCHANGE_NAMES[plan.context_exchange].replace("_", "-")
+        yield "context parallel", f"cp {plan.cp}", f"every sequence split over {plan.cp} ranks; exchange: {name}"
+    yield "pipeline parallel", f"pp {plan.pp}", _pipeline(plan, inputs)
+    yield "data parallel", f"dp {plan.dp}", f"{plural(plan.dp, 'replica')}; {_product(degrees)} = {ranks} accelerators"
+    if inputs.model.is_moe:
+        split = f", each split over {plan.etp}" if plan.etp > 1 else ""
+        yield "expert parallel", f"ep {plan.ep}", f"the experts of a layer spread over {plural(plan.ep, 'rank')}{split}"
+    yield "micro-batch", plural(plan.micro_batch, "sequence"), f"{plan.micro_batch * job.sequence_length} tokens"
+    batch = f"dp {plan.dp} x micro-batch {plan.micro_batch} x m {plan.num_microbatches} = {job.global_batch} sequences"
+    yield "micro-batches a step", f"m {plan.num_microbatches}", f"{batch}, the global batch"
+    over = f" over {plural(int(sharding_ranks(plan)), 'rank')}" if plan.zero else ""
+    yield "ZeRO stage", f"{plan.zero}", f"{DIVIDED[plan.zero]}{over}"
+    yield "recompute", RECOMPUTE_NAMES[plan.recompute], _recompute(plan)
+    yield "precision", job.precision, f"gradients summed in {inputs.gradient_bytes} bytes"
+
+
+def _product(degrees: list[tuple[str, int]]) -> str:
+    return " x ".join(f"{name} {degree}" for name, degree in degrees)
+
+
+def _pipeline(plan: Plan, inputs: Inputs) -> str:
+    if plan.pp == 1:
+        return f"every rank works on all {inputs.model.num_layers} layers; no pipeline"
+    chunks = f"; {plan.vpp} chunks on each" if plan.vpp > 1 else ""
+    layers = f"; layers of the chunks `{in_runs(plan.chunk_layers)}`" if plan.chunk_layers else ""
+    ends = [name for name, there in (("embedding", plan.embedding_as_layer), ("head", plan.head_as_layer)) if there]
+    counted = f"; {' and '.join(ends)} counted as a layer" if ends else ""
+    schedule = SCHEDULE_NAMES[plan.schedule]
+    return f"{inputs.model.num_layers} layers over {plan.pp} stages, schedule {schedule}{chunks}{layers}{counted}"
+
+
+def _recompute(plan: Plan) -> str:
+    if plan.recompute == Recompute.NONE:
+        return "every activation is kept"
+    if plan.recompute == Recompute.FULL:
+        which = f"{plan.recompute_layers} layers of every chunk" if plan.recompute_layers else "every layer"
+        return f"{which} computed again from its input"
+    return f"computed again: {', '.join(names_of(plan.recompute_modules))}"
+
+
+def _placed(best: Estimate, inputs: Inputs) -> str:
+    order = ", ".join(axis for axis in inputs.runtime.rank_order if axis != "ep" or inputs.model.is_moe)
+    placed = [placement_words(axis.name, axis.group, inputs.cluster) for axis in axes(best, inputs)]
+    told = "; ".join(placed) or "a single rank exchanges with none"
+    return f"**Rank placement.** Ranks are numbered along {order}, the first fastest: {told}."
+
+
+def _runners_up(memo: Memo) -> Iterator[Block]:
+    best, found = memo.best, memo.found
+    others = _others(memo)
+    if not others:
+        yield Paragraph(f"None: of {found.legal} legal plans {found.fitting} fit, and this is the only layout of them.")
+        return
+    rows = tuple(_row(each, best) for each in others)
+    counted = f"{found.considered:,} plans considered, {found.legal:,} legal, {found.fitting:,} fit"
+    yield Table(("plan", "step", "MFU", "GiB", "against the recommendation"), rows, "lrrrl", counted)
+    if found.at_risk and best.verdict == Verdict.SAFE and found.at_risk.step_time_s < best.step_time_s:
+        yield Paragraph(f"Not recommended: `{found.at_risk.plan}` is {why_lost(found.at_risk, best)}.")
+
+
+def _others(memo: Memo) -> list[Estimate]:
+    """The best plan of every other split, and of the recommended one the best that can be told apart."""
+    ranked = sorted({*memo.found.other_splits, *memo.found.best}, key=lambda each: (each.verdict, each.step_time_s))
+    first: dict[tuple[int, int, int], Estimate] = {}
+    for each in ranked:
+        if not _same(each, memo.best):
+            first.setdefault((each.plan.tp, each.plan.cp, each.plan.pp), each)
+    return list(first.values())[:SHOWN]
+
+
+def _same(each: Estimate, best: Estimate) -> bool:
+    """Whether nobody could tell the plans apart: their chunks alone differ, or neither time nor memory does."""
+    pace, size = each.step_time_s / best.step_time_s, each.memory.device / best.memory.device
+    return indistinguishable(best, each) or (abs(pace - 1) < ALIKE and abs(size - 1) < ALIKE)
+
+
+def _row(each: Estimate, best: Estimate) -> tuple[str, ...]:
+    size = f"{each.memory.device / GIB:.1f}"
+    return f"`{each.plan}`", format_seconds(each.step_time_s), percent(each.mfu), size, why_lost(each, best)
+
+
+def _measure(best: Estimate, inputs: Inputs) -> Iterator[str]:
+    memory = best.memory
+    yield (
+        f"Memory of stage {best.worst_stage} after three steps: {format_gib(memory.allocated)} allocated at the peak, "
+        f"{format_gib(memory.reserved)} reserved, {format_gib(memory.device)} as the driver shows it. More than "
+        f"{format_gib(inputs.cluster.accelerator.visible_memory_bytes)} and the plan is wrong."
+    )
+    yield (
+        f"The time of a step, the median of twenty after ten: {format_seconds(best.step_time_s)}. A tenth more on all "
+        "ranks alike is the site's kernels; on some ranks, stragglers."
+    )
+    worst = max(best.stages, key=lambda stage: stage.forward_s + stage.backward_s)
+    both = format_seconds(worst.forward_s + worst.backward_s)
+    yield f"Forward and backward of one micro-batch on stage {worst.stage}, the slowest: {both}."
+
+
+def _given(inputs: Inputs, assumed: tuple[str, ...]) -> Iterator[str]:
+    model, cluster, job = inputs.model, inputs.cluster, inputs.job
+    told = " ".join(assumed)
+    links = ", ".join(f"{level.name} {level.effective_bandwidth / 1e9:.4g} GB/s" for level in cluster.levels)
+    yield (
+        f"model `{model.name}`: {model.num_layers} layers, hidden size {model.hidden_size}, vocabulary "
+        f"{model.vocab_size}, {format_count(parameter_count(model))} parameters"
+    )
+    yield (
+        f"cluster: {plural(cluster.num_nodes, 'node')} of {cluster.gpus_per_node} `{cluster.accelerator.id}`; links of "
+        f"one accelerator, one direction: {links}"
+    )
+    yield (
+        f"job: {job.global_batch} sequences of {job.sequence_length} tokens in one step "
+        f"({format_count(job.tokens_per_step)} tokens)"
+    )
+    if "precision" not in told:
+        yield f"precision: {job.precision}"
+    if "runtime" not in told:
+        yield f"runtime: {inputs.runtime.id}"

@@ -1,0 +1,127 @@
+"""Unfit: the memo of a question that no plan fits; it is about what would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from meshwright.answers.assumptions import assumptions
+from meshwright.answers.compare.premises import whole_states
+from meshwright.answers.document.blocks import Block, Bullets, Callout, Document, Heading, Paragraph
+from meshwright.answers.memo.budget import Budgets, budgets
+from meshwright.answers.memo.entry import SCHEMA
+from meshwright.answers.memo.sections.memory import budget_blocks
+from meshwright.answers.memo.text import subtitle
+from meshwright.answers.memo.words import percent, plural
+from meshwright.answers.plan_file import plan_entry
+from meshwright.search.find import Found
+from meshwright.search.rescue import what_would_fit
+from meshwright.specs.inputs import Inputs
+from meshwright.units import format_gib
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """A question that no plan fits."""
+
+    found: Found
+    budgets: Budgets
+    """Of the leanest plan."""
+    would: tuple[str, ...]
+    """Changes that would make a plan fit, in words, the cheapest first."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """The question."""
+        return self.found.inputs
+
+    @property
+    def least_gpus(self) -> int:
+        """Accelerators whose memory holds the states alone, divided over all of them."""
+        visible = self.inputs.cluster.accelerator.visible_memory_bytes
+        return ceil(whole_states(self.inputs) / visible)
+
+
+def unfit(found: Found) -> Unfit:
+    """The figures of a memo for a search that found no plan that fits."""
+    return Unfit(found, budgets(found.leanest, found.inputs), tuple(what_would_fit(found)))
+
+
+def unfit_document(memo: Unfit) -> Document:
+    """What is missing, why, and what would fit."""
+    inputs = memo.inputs
+    title = f"{inputs.model.name} does not fit on {inputs.cluster.num_gpus} {inputs.cluster.accelerator.id}"
+    return Document(title, subtitle(inputs), tuple(_blocks(memo)))
+
+
+def unfit_entry(memo: Unfit) -> dict[str, Any]:
+    """The figures as JSON."""
+    inputs, found = memo.inputs, memo.found
+    return {
+        "schema": SCHEMA,
+        "inputs": inputs.model_dump(mode="json"),
+        "fits": False,
+        "legal": found.legal,
+        "leanest": plan_entry(found.leanest, inputs),
+        "budgets": {name: plan_entry(each, inputs) if each else None for name, each in vars(memo.budgets).items()},
+        "least_accelerators_for_states": memo.least_gpus,
+        "what_would_fit": list(memo.would),
+        "assumptions": assumptions(inputs),
+    }
+
+
+def _blocks(memo: Unfit) -> Iterator[Block]:
+    inputs, leanest = memo.inputs, memo.found.leanest
+    visible, needed = inputs.cluster.accelerator.visible_memory_bytes, leanest.memory.device
+    yield Heading("Verdict", 2)
+    yield Callout(
+        "No plan fits: do not start this job",
+        f"None of the {memo.found.legal:,} legal plans of {inputs.runtime.id} fits. The one with the least memory, "
+        f"`{leanest.plan}`, needs {format_gib(needed)} of the {format_gib(visible)} that an accelerator shows, "
+        f"{format_gib(needed - visible)} too much on stage {leanest.worst_stage}.",
+        "bad",
+    )
+    yield Heading("Why", 2)
+    yield Paragraph(_bound(memo))
+    yield from budget_blocks(memo.budgets, inputs, "the leanest plan")
+    yield Paragraph(_largest(memo))
+    yield Heading("What would fit", 2)
+    yield from _would(memo)
+    yield Heading("What this rests on", 2)
+    yield Bullets(tuple(assumptions(inputs)))
+
+
+def _bound(memo: Unfit) -> str:
+    inputs, ranks = memo.inputs, memo.inputs.cluster.num_gpus
+    states, visible = memo.budgets.one.memory.states, inputs.cluster.accelerator.visible_memory_bytes
+    told = (
+        f"Weights, gradients and optimizer states of {inputs.model.name} take {format_gib(states)}. Data parallelism "
+        f"alone puts all of it on each of the {ranks} accelerators; divided over all of them it is "
+        f"{format_gib(states / ranks)} on each, {percent(states / ranks / visible)} of the {format_gib(visible)} there"
+    )
+    if memo.least_gpus > ranks:
+        return f"{told}: no layout whatever can hold it. The states alone need {memo.least_gpus} accelerators."
+    return f"{told}. What else is needed, activations before all, does not fit beside it in any legal layout."
+
+
+def _largest(memo: Unfit) -> str:
+    memory = memo.found.leanest.memory
+    parts = {name: size for name, size in memory._asdict().items() if size}
+    name = max(parts, key=lambda each: parts[each])
+    return (
+        f"**The bottleneck is memory, and most of it {name.replace('_', ' ')}**: {format_gib(parts[name])} of the "
+        f"{format_gib(memory.device)} that the leanest plan needs."
+    )
+
+
+def _would(memo: Unfit) -> Iterator[Block]:
+    if not memo.would:
+        yield Paragraph("Neither 32 times the nodes nor a sixteenth of the sequence length would make a plan fit.")
+        return
+    first, *others = memo.would
+    yield Callout("First thing to try", f"{first[0].upper()}{first[1:]}. Priced by the planner.", "good")
+    if others:
+        yield Paragraph(f"Or, each by itself, {plural(len(others), 'other change')}, dearer from one to the next:")
+        yield Bullets(tuple(others))

@@ -1,0 +1,1 @@
+"""Pictures: SVG drawn by hand, the same for the same figures."""

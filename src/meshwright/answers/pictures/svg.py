@@ -1,0 +1,82 @@
+"""SVG: the few shapes that pictures are made of, and the colours that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+
+WIDTH = 760
+"""Units across every picture."""
+MARGIN = 12
+LINE = 18
+"""Units from one line of text to the next."""
+INK, QUIET, RULE, PALE = "#1f2933", "#57636f", "#c3cad1", "#e9edf0"
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a6d3b")
+"""Told apart by colour-blind people, and most of them in grey (Okabe and Ito, 2008)."""
+CHARACTER = 6.4
+"""Units that a character of small text takes, at most."""
+
+
+def picture(height: float, title: str, description: str, shapes: Iterable[str]) -> str:
+    """A whole picture of `WIDTH` units across."""
+    body = "\n".join(shapes)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {number(height)}" role="img" '
+        f'font-family="system-ui, sans-serif" font-size="12">\n'
+        f"<title>{escape(title)}</title>\n<desc>{escape(description)}</desc>\n{body}\n</svg>\n"
+    )
+
+
+def number(value: float) -> str:
+    """A coordinate, to a tenth of a unit."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def text(
+    x: float, y: float, words: str, anchor: str = "start", fill: str = INK, weight: str = "normal", halo: bool = False
+) -> str:
+    """A line of text with its base line at y; halo: white around it, where lines run below."""
+    around = ' stroke="#ffffff" stroke-width="4" paint-order="stroke"' if halo else ""
+    return (
+        f'<text x="{number(x)}" y="{number(y)}" text-anchor="{anchor}" fill="{fill}" font-weight="{weight}"{around}>'
+        f"{escape(words)}</text>"
+    )
+
+
+def box(x: float, y: float, width: float, height: float, fill: str) -> str:
+    """A filled rectangle."""
+    sides = f'width="{number(max(width, 0))}" height="{number(height)}"'
+    return f'<rect x="{number(x)}" y="{number(y)}" {sides} fill="{fill}"/>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float, stroke: str = RULE, dash: str = "") -> str:
+    """A straight line."""
+    ends = f'x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}"'
+    return f'<line {ends} stroke="{stroke}"' + (f' stroke-dasharray="{dash}"' if dash else "") + "/>"
+
+
+def legend(y: float, entries: Iterable[tuple[str, str]]) -> tuple[list[str], float]:
+    """Names behind their colours, in as many lines as they need from y on, and where the next line would be."""
+    shapes: list[str] = []
+    x = float(MARGIN)
+    for name, colour in entries:
+        width = 18 + CHARACTER * len(name) + 14
+        if x > MARGIN and x + width > WIDTH - MARGIN:
+            x, y = float(MARGIN), y + LINE
+        shapes += [box(x, y - 9, 11, 11, colour), text(x + 16, y, name, fill=QUIET)]
+        x += width
+    return shapes, y + LINE
+
+
+def round_step(span: float, most: int) -> float:
+    """The least of 1, 2 and 5 times a power of ten of which at most `most` fit into a span.
+
+    >>> round_step(23.7, 6), round_step(0.9, 5)
+    (5.0, 0.2)
+    """
+    power = 10.0**-12
+    while True:
+        for factor in (1.0, 2.0, 5.0):
+            if span / (factor * power) <= most:
+                return float(f"{factor * power:.1g}")
+        power *= 10

@@ -1,0 +1,203 @@
+"""The command `compare`: clusters side by side, or plans."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshwright.cli.options import (
+    AsJson,
+    Behaviours,
+    ExpertCapacity,
+    ExpertImbalance,
+    GlobalBatch,
+    GlobalBatchTokens,
+    Gradients,
+    LengthIfAny,
+    MtpLayers,
+    Precision,
+    RuntimeName,
+    TextOnly,
+    Tokens,
+    inputs_of,
+    ratio,
+)
+from meshwright.cli.show import show
+from meshwright.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from meshwright.answers.compare.clusters import Wishes
+    from meshwright.layout.plan import Plan
+    from meshwright.specs.cluster import Cluster
+    from meshwright.specs.inputs import Inputs
+
+OF_CLUSTERS = ("price", "deadline_days", "one_plan")
+"""Options that say nothing about plans on one cluster."""
+BESIDE_FILES = (
+    *("model", "cluster", "seq_len", "global_batch", "global_batch_tokens", "precision", "gradients", "tokens"),
+    *("runtime", "behaviours", "expert_imbalance", "expert_capacity", "mtp_layers", "text_only"),
+)
+"""Options that a plan file answers."""
+
+
+def compare(
+    context: typer.Context,
+    model: Annotated[str | None, typer.Option(help="as in plan")] = None,
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CLUSTER", help="as in plan; two or more, or one with plans to compare on it"),
+    ] = None,
+    seq_len: LengthIfAny = None,
+    global_batch: GlobalBatch = None,
+    global_batch_tokens: GlobalBatchTokens = None,
+    precision: Precision = "bf16",
+    gradients: Gradients = None,
+    tokens: Tokens = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=PRICE", help="of an hour of one accelerator, by its name or its cluster; repeatable"),
+    ] = None,
+    deadline_days: Annotated[
+        float | None, typer.Option(parser=ratio, metavar="DAYS", help="in which all tokens should be trained on")
+    ] = None,
+    one_plan: Annotated[
+        bool, typer.Option("--one-plan", help="add the one layout that loses least on the clusters")
+    ] = False,
+    plan: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME:]FIELD=VALUE,...", help="a plan by its fields, as A:tp=4,pp=2,zero=1; repeatable"),
+    ] = None,
+    plan_file: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE[:RANK]", help="a plan file, of which the first plan or that rank; repeatable"),
+    ] = None,
+    runtime: RuntimeName = "megatron-core",
+    behaviours: Behaviours = None,
+    expert_imbalance: ExpertImbalance = None,
+    expert_capacity: ExpertCapacity = None,
+    mtp_layers: MtpLayers = None,
+    text_only: TextOnly = False,
+    as_json: AsJson = False,
+) -> None:
+    """Set clusters side by side, each with its best plan, or plans on one cluster, with every difference."""
+    named, clusters = bool(plan or plan_file), cluster or []
+    if named:
+        _refuse(context, OF_CLUSTERS, "compares clusters, not plans; leave it out, or --plan and --plan-file")
+    if plan_file:
+        _refuse(context, BESIDE_FILES, "cannot stand beside a plan file, which holds the whole question; leave it out")
+        _show_plans(None, plan or [], plan_file, as_json)
+        return
+    _require_clusters(named, clusters)
+    of_model, length = _required(model, seq_len)
+    batch, experts = (global_batch, global_batch_tokens), (expert_imbalance, expert_capacity)
+    job = (length, batch, precision, gradients, tokens)
+
+    def asked(where: str) -> Inputs:
+        return inputs_of(of_model, where, *job, runtime, text_only, behaviours, experts, mtp_layers)
+
+    if named:
+        _show_plans(asked(clusters[0]), plan or [], [], as_json)
+        return
+    by_text = _different(clusters)
+    wishes = _wishes(price or [], deadline_days, one_plan, tokens, by_text)
+    _show_clusters([(each, _question(asked, text)) for text, each in by_text.items()], wishes, as_json)
+
+
+def _show_plans(inputs: Inputs | None, lines: list[str], files: list[str], as_json: bool) -> None:
+    """inputs: of the options; None where plan files hold the question."""
+    from meshwright.answers.compare.named import named_plans, plans_of_files
+    from meshwright.answers.compare.plans import compare_plans
+    from meshwright.answers.compare.plans_document import plans_document
+    from meshwright.answers.compare.plans_table import plans_screen
+
+    held: list[tuple[str, Plan]] = []
+    if inputs is None:
+        inputs, held = plans_of_files(files)
+    comparison = compare_plans(named_plans(lines, inputs, held), inputs)
+    show(plans_document(comparison) if as_json else plans_screen(comparison), as_json)
+
+
+def _show_clusters(questions: list[tuple[Cluster, Inputs | InvalidInput]], wishes: Wishes, as_json: bool) -> None:
+    from meshwright.answers.compare.clusters import compare_clusters
+    from meshwright.answers.compare.clusters_document import clusters_document
+    from meshwright.answers.compare.clusters_table import clusters_screen
+    from meshwright.answers.progress import shown_progress
+
+    refusals = [question for _, question in questions if isinstance(question, InvalidInput)]
+    if len(refusals) == len(questions):
+        raise refusals[0]
+    with shown_progress() as progress:
+        comparison = compare_clusters(questions, wishes, progress)
+    show(clusters_document(comparison) if as_json else clusters_screen(comparison), as_json)
+
+
+def _question(asked: Callable[[str], Inputs], cluster: str) -> Inputs | InvalidInput:
+    """The question on a cluster, or why it makes none."""
+    try:
+        return asked(cluster)
+    except InvalidInput as refusal:
+        return refusal
+
+
+def _require_clusters(named: bool, clusters: list[str]) -> None:
+    """Two clusters or more, or one with plans to compare on it."""
+    if named and len(clusters) > 1:
+        raise InvalidInput(
+            f"plans are compared on one cluster, and {len(clusters)} are given: keep one --cluster, or leave out "
+            "--plan; --one-plan then finds the layout that serves all of them"
+        )
+    if not named and len(clusters) < 2:
+        given = f"one cluster is given, {clusters[0]}" if clusters else "no cluster is given"
+        raise InvalidInput(
+            f"compare sets two things or more side by side, and {given}: add another --cluster, or two plans with "
+            "--plan or --plan-file"
+        )
+
+
+def _required(model: str | None, seq_len: int | None) -> tuple[str, int]:
+    """What a question cannot do without; a cluster is asked for before."""
+    if model is None or seq_len is None:
+        missing = [name for name, value in (("--model", model), ("--seq-len", seq_len)) if value is None]
+        raise InvalidInput(f"compare needs {', '.join(missing)}, or plan files: meshwright compare --plan-file A.json")
+    return model, seq_len
+
+
+def _different(clusters: list[str]) -> dict[str, Cluster]:
+    """The clusters by the text that asks for them, which may ask for none twice."""
+    from meshwright.specs.read_cluster import read_cluster
+
+    by_text: dict[str, Cluster] = {}
+    for text in clusters:
+        cluster = read_cluster(text)
+        twin = next((before for before, each in by_text.items() if each.name == cluster.name), None)
+        if twin:
+            same = "are the same cluster" if by_text[twin] == cluster else f"are both called {cluster.name}"
+            raise InvalidInput(f"--cluster {twin} and --cluster {text} {same}; leave out one, or name it apart")
+        by_text[text] = cluster
+    return by_text
+
+
+def _wishes(
+    price: list[str], deadline_days: float | None, one_plan: bool, tokens: str | None, clusters: dict[str, Cluster]
+) -> Wishes:
+    from meshwright.answers.compare.clusters import Wishes
+    from meshwright.answers.compare.prices import prices_of
+
+    for name, given in (("--price", bool(price)), ("--deadline-days", deadline_days is not None)):
+        if given and tokens is None:
+            raise InvalidInput(f"{name} is about a whole training, and no --tokens are given; add them, as --tokens 1T")
+    if deadline_days is not None and not 0 < deadline_days < math.inf:
+        raise InvalidInput(f"--deadline-days is {deadline_days:g}; it must be more than 0, as 60")
+    return Wishes(prices_of(price, clusters), deadline_days, one_plan)
+
+
+def _refuse(context: typer.Context, names: Iterable[str], why: str) -> None:
+    """Refuse options of these names where the command line gives them."""
+    sources = {name: context.get_parameter_source(name) for name in names}
+    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    if given:
+        options = {param.name: param.opts[0] for param in context.command.params}
+        raise InvalidInput(f"{', '.join(options[name] for name in given)} {why}")

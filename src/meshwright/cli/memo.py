@@ -1,0 +1,120 @@
+"""The command that writes the recommendation memo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshwright.cli.options import (
+    AsJson,
+    Behaviours,
+    ClusterName,
+    ExpertCapacity,
+    ExpertImbalance,
+    GlobalBatch,
+    GlobalBatchTokens,
+    Gradients,
+    ModelName,
+    MtpLayers,
+    Precision,
+    RuntimeName,
+    SequenceLength,
+    TextOnly,
+    Tokens,
+    inputs_of,
+    positive,
+)
+from meshwright.cli.show import show
+from meshwright.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from meshwright.answers.document.blocks import Document
+    from meshwright.search.find import Found
+
+LOOKED_AT = 20
+"""Of the best plans, those among which the recommendation and its runners-up are chosen."""
+
+
+def memo(
+    context: typer.Context,
+    model: ModelName,
+    cluster: ClusterName,
+    seq_len: SequenceLength,
+    global_batch: GlobalBatch = None,
+    global_batch_tokens: GlobalBatchTokens = None,
+    precision: Precision = "bf16",
+    gradients: Gradients = None,
+    tokens: Tokens = None,
+    runtime: RuntimeName = "megatron-core",
+    behaviours: Behaviours = None,
+    expert_imbalance: ExpertImbalance = None,
+    expert_capacity: ExpertCapacity = None,
+    mtp_layers: MtpLayers = None,
+    baseline_gpus: Annotated[
+        int | None,
+        typer.Option(parser=positive, metavar="COUNT", help="scaling is told from so many; default: one node"),
+    ] = None,
+    out: Annotated[
+        list[Path] | None,
+        typer.Option("--out", metavar="FILE", help=".md, .html or .pdf; repeatable; else Markdown is printed"),
+    ] = None,
+    text_only: TextOnly = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the recommendation memo: which plan, why, and what could go wrong; exit code 3 if nothing fits."""
+    from meshwright.answers.memo.write import memo_files, write_memo
+    from meshwright.answers.progress import shown_progress
+    from meshwright.search.find import find
+
+    if runtime == "all":
+        raise InvalidInput("a memo recommends a plan of one runtime; plan --runtime all compares them")
+    paths = memo_files(out or [])
+    batch, experts = (global_batch, global_batch_tokens), (expert_imbalance, expert_capacity)
+    job = (seq_len, batch, precision, gradients, tokens)
+    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts, mtp_layers)
+    with shown_progress() as progress:
+        found = find(inputs, top=LOOKED_AT, progress=progress)
+        document, entry = _written(found, baseline_gpus, _defaults(context, precision, runtime, baseline_gpus))
+    write_memo(document, paths)
+    if as_json:
+        show(entry, as_json)
+    elif not paths:
+        _print(document)
+    if not found.best:
+        raise typer.Exit(3)
+
+
+def _written(found: Found, baseline: int | None, assumed: tuple[str, ...]) -> tuple[Document, dict[str, object]]:
+    """The memo as a document and as figures."""
+    from meshwright.answers.memo.entry import memo_entry
+    from meshwright.answers.memo.memo import memo, usual_baseline
+    from meshwright.answers.memo.text import memo_document
+    from meshwright.answers.memo.unfit import unfit, unfit_document, unfit_entry
+
+    if not found.best:
+        missing = unfit(found)
+        return unfit_document(missing), unfit_entry(missing)
+    figures = memo(found, baseline or usual_baseline(found.inputs), assumed)
+    return memo_document(figures), memo_entry(figures)
+
+
+def _defaults(context: typer.Context, precision: str, runtime: str, baseline: int | None) -> tuple[str, ...]:
+    """What nobody said, in words."""
+    unsaid = []
+    for name, value in (("precision", precision), ("runtime", runtime)):
+        source = context.get_parameter_source(name)
+        if source and source.name == "DEFAULT":
+            unsaid.append(f"{name} {value}: nobody named another")
+    if baseline is None:
+        unsaid.append("scaling is told from one node, or from one accelerator where there is one node")
+    return tuple(unsaid)
+
+
+def _print(document: Document) -> None:
+    """The memo as Markdown, its pictures left out."""
+    from meshwright.answers.document.markdown import markdown
+
+    text, _ = markdown(document, "memo")
+    print("\n\n".join(block for block in text.rstrip().split("\n\n") if not block.startswith("![")))

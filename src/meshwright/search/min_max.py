@@ -1,0 +1,179 @@
+"""Min-max: the one layout that serves several clusters, by what it loses at most to the best plan of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.footprint import Footprints, footprints_of
+from meshwright.cost.memory.device import Verdict
+from meshwright.cost.step import estimate_each, estimate_plans
+from meshwright.distinct import distinct_rows
+from meshwright.errors import Fault
+from meshwright.layout.groups import sharding_ranks
+from meshwright.layout.legality import check, faults
+from meshwright.layout.plan import Plan
+from meshwright.layout.plans import COLUMNS, Plans
+from meshwright.search.find import Found, Progress, chunks
+from meshwright.search.followers import followed
+from meshwright.search.rank import TIE_DIGITS
+from meshwright.specs.inputs import Inputs
+
+FOLLOWING = ("dp", "num_microbatches", "microbatch_group", "dp_replicate", "zero")
+"""Fields that follow the cluster: dp takes the ranks that are left, micro-batches and their groups follow from the
+batch, replicas from the size of the sharding group, and ZeRO means nothing on a single rank."""
+ALIKE = tuple(name for name in COLUMNS if name not in FOLLOWING)
+
+
+@dataclass(frozen=True)
+class OnePlan:
+    """The layout that is safe on every cluster and loses least where it loses most."""
+
+    estimates: tuple[Estimate, ...]
+    """Of the layout on each cluster, with its dp there."""
+    regrets: tuple[float, ...]
+    """Its step time over that of the cluster's best plan, less one; a share."""
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """No layout is safe on every cluster: the one that comes nearest, on the cluster that excludes it."""
+
+    cluster: int
+    """Which of the clusters, 0 first."""
+    plan: Plan
+    estimate: Estimate | None
+    """Of the plan there; None where it is not legal."""
+    faults: tuple[Fault, ...]
+    """The rules that it breaks there."""
+
+
+class _Table(NamedTuple):
+    """Plans of one cluster, with a value each, shape (n,)."""
+
+    plans: Plans
+    value: FloatColumn
+
+
+def one_plan(answers: Sequence[Found], progress: Progress | None = None) -> OnePlan | Excluded:
+    """The layout with the least largest regret, among equals the least sum of them.
+
+    Two plans have the same layout if they agree in everything that does not follow the cluster (`FOLLOWING`); a
+    sharding group of its own size keeps it. Of every cluster the plans of `chunks` that are safe take part.
+
+    answers: of one question on each cluster; progress: told (plans considered, plans of all clusters).
+    """
+    tables = list(_safe_tables(answers, progress))
+    rows = shared_rows([table.plans for table in tables], answers[0].inputs.runtime.zero_stages)
+    if not len(rows):
+        return _nearest(answers)
+    steps = np.stack([table.value[column] for table, column in zip(tables, rows.T, strict=True)], axis=1)
+    regrets = np.maximum(steps / [answer.best[0].step_time_s for answer in answers] - 1, 0.0)
+    first = int(np.lexsort((regrets.sum(axis=1), regrets.max(axis=1).round(TIE_DIGITS)))[0])
+    plans = [table.plans[int(row)] for table, row in zip(tables, rows[first], strict=True)]
+    return OnePlan(
+        estimates=tuple(estimate_each([plan], answer.inputs)[0] for plan, answer in zip(plans, answers, strict=True)),
+        regrets=tuple(regrets[first].tolist()),
+    )
+
+
+def shared_rows(tables: Sequence[Plans], zero_stages: Sequence[int]) -> IntColumn:
+    """Rows of the plans whose layout stands in every table, shape (layouts, tables).
+
+    zero_stages: of the runtime, for each of which a plan without ranks to divide over stands.
+    """
+    held = [_standing(plans, zero_stages) for plans in tables]
+    columns = [np.concatenate(column) for column in zip(*(columns for _, columns in held), strict=True)]
+    ends = np.cumsum([len(rows) for rows, _ in held])
+    codes = np.split(distinct_rows(*columns)[1], ends[:-1])
+    common = reduce(np.intersect1d, codes)
+    found = []
+    for code, (rows, _) in zip(codes, held, strict=True):
+        present, first = np.unique(code, return_index=True)
+        found.append(rows[first[np.searchsorted(present, common)]])
+    return np.stack(found, axis=1)
+
+
+def _standing(plans: Plans, zero_stages: Sequence[int]) -> tuple[IntColumn, list[IntColumn]]:
+    """Rows of plans, those on a single rank once for every ZeRO stage, and the columns that make their layout."""
+    alone = np.flatnonzero(plans.dp * plans.cp == 1)
+    others = [stage for stage in zero_stages if stage]
+    rows = np.concatenate([np.arange(len(plans)), *(alone for _ in others)])
+    zero = np.concatenate([plans.zero, *(np.full(len(alone), stage) for stage in others)])
+    group = np.where(plans.dp_replicate > 1, sharding_ranks(plans), 0)
+    return rows, [zero, group[rows], *(getattr(plans, name)[rows] for name in ALIKE)]
+
+
+def _safe_tables(answers: Sequence[Found], progress: Progress | None) -> Iterator[_Table]:
+    """The safe plans of every cluster, with the seconds of their steps."""
+    done, total = 0, sum(answer.considered for answer in answers)
+    for answer in answers:
+        parts = []
+        for chunk in chunks(answer.inputs):
+            held = _held(chunk, answer.inputs)
+            safe = held.plans.take(held.verdict == Verdict.SAFE) if held else chunk.take(slice(0))
+            parts.append(_Table(safe, estimate_plans(safe, answer.inputs).step_time_s if len(safe) else np.zeros(0)))
+            done += len(chunk)
+            if progress:
+                progress(done, total)
+        yield _joined(parts)
+
+
+def _held(chunk: Plans, inputs: Inputs) -> Footprints | None:
+    """The memory of the legal plans of a chunk, if there are any."""
+    legal = chunk.take(check(chunk, inputs).legal)
+    return footprints_of(legal, inputs) if len(legal) else None
+
+
+def _joined(parts: Sequence[_Table]) -> _Table:
+    return _Table(Plans.join(part.plans for part in parts), np.concatenate([part.value for part in parts]))
+
+
+def _nearest(answers: Sequence[Found]) -> Excluded:
+    """Of the layouts that every cluster's runtime accepts, the one that lacks least memory where it lacks most; where
+    there are none, the best plan of a cluster that breaks the fewest rules on another.
+    """
+    tables = [_legal_table(answer.inputs) for answer in answers]
+    rows = shared_rows([table.plans for table in tables], answers[0].inputs.runtime.zero_stages)
+    if not len(rows):
+        return _refused(answers)
+    lacks = np.stack([table.value[column] for table, column in zip(tables, rows.T, strict=True)], axis=1)
+    first = int(lacks.max(axis=1).argmin())
+    cluster = int(lacks[first].argmax())
+    plan = tables[cluster].plans[int(rows[first, cluster])]
+    return Excluded(cluster, plan, estimate_each([plan], answers[cluster].inputs)[0], ())
+
+
+def _legal_table(inputs: Inputs) -> _Table:
+    """The legal plans of a question with how far each is from safe: its verdict, then its share of the memory."""
+    visible, parts = inputs.cluster.accelerator.visible_memory_bytes, []
+    for chunk in chunks(inputs):
+        if held := _held(chunk, inputs):
+            share = np.asarray(held.worst_memory.device) / visible
+            parts.append(_Table(held.plans, np.where(held.verdict == Verdict.SAFE, 0.0, held.verdict + share)))
+    return _joined(parts)
+
+
+def _refused(answers: Sequence[Found]) -> Excluded:
+    """The best plan of a cluster, or its leanest where none fits, on the other one where it breaks the fewest rules."""
+    tried = []
+    for index, answer in enumerate(answers):
+        best = (*answer.best, answer.leanest)[0].plan
+        for other, asked in enumerate(answers):
+            if other != index:
+                plan = _moved(best, asked.inputs)
+                broken = tuple(faults(plan, asked.inputs))
+                tried.append(Excluded(other, plan, None if broken else estimate_each([plan], asked.inputs)[0], broken))
+    return min(tried, key=lambda excluded: (not excluded.faults, len(excluded.faults)))
+
+
+def _moved(plan: Plan, inputs: Inputs) -> Plan:
+    """The layout of a plan on another cluster: dp takes what the other degrees leave."""
+    dp = max(inputs.cluster.num_gpus // (plan.tp * plan.cp * plan.pp), 1)
+    return next(followed(plan, inputs, {"dp": dp}))
