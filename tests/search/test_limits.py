@@ -12,8 +12,9 @@ from meshwright.errors import InvalidInput
 from meshwright.layout.legality import check
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plans import Plans
+from meshwright.search.fewest import fewest_nodes
 from meshwright.search.find import chunks, find
-from meshwright.search.limits import GRAIN, Limits, fewest_nodes, limits, longest_sequence
+from meshwright.search.limits import GRAIN, Limits, limits, longest_sequence
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_nodes
 from strategies import gpt_like, llama_8b, llama_70b, mixture, question
@@ -89,7 +90,8 @@ def test_one_node_fewer_is_not_safe(name: str) -> None:
     limit, inputs = found(name).nodes, asked(name)
     assert limit
     nodes = limit.inputs.cluster.num_nodes
-    assert limit.inputs == inputs.replace(cluster=with_nodes(inputs.cluster, nodes))
+    scaled = inputs.replace(cluster=with_nodes(inputs.cluster, nodes))
+    assert limit.inputs == (inputs if nodes == inputs.cluster.num_nodes else scaled)
     assert not any(is_safe(inputs, fewer) for fewer in range(1, nodes))
 
 
@@ -123,6 +125,6 @@ def test_a_batch_larger_than_asked_serves_a_runtime_that_only_replicates() -> No
 
 def test_progress_is_told_of_every_search() -> None:
     calls: list[tuple[int, int]] = []
-    fewest_nodes(asked("llama 70b"), lambda done, total: calls.append((done, total)))
+    fewest_nodes(asked("llama 70b"), progress=lambda done, total: calls.append((done, total)))
     assert len(calls) > 2
     assert all(done <= total for done, total in calls)

@@ -12,7 +12,8 @@ from meshwright.answers.assumptions import assumptions
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.screen import STYLES, assumption_list, headline
 from meshwright.cost.estimate import Estimate
-from meshwright.search.limits import GRAIN, MOST_TIMES_THE_NODES, Limit, Limits
+from meshwright.search.fewest import MOST_TIMES_THE_NODES, Limit
+from meshwright.search.limits import GRAIN, Limits
 from meshwright.units import GIB, format_count, format_seconds
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from meshwright.cost.estimate import Estimate
 from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.device import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
@@ -13,27 +12,15 @@ from meshwright.errors import InvalidInput
 from meshwright.layout.legality import check
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import Plan
+from meshwright.search.fewest import Limit, fewest_nodes
 from meshwright.search.find import Found, Progress, chunks, find
 from meshwright.search.rank import order
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.scale import with_nodes
 
 GRAIN = 1024
 """Lengths are looked at in multiples of this, tokens."""
-MOST_TIMES_THE_NODES = 32
 MOST_TIMES_THE_TOKENS = 2
 """A batch of more tokens, over those asked for, is tried only where none of fewer is legal."""
-EVERY_ONE = 8
-"""Between two numbers of nodes that are no further apart, every one is tried: which are legal follows no order."""
-
-
-@dataclass(frozen=True)
-class Limit:
-    """The fastest plan that fits safely at a limit."""
-
-    inputs: Inputs
-    """The question at the limit: as asked, but for its length and batch or its nodes."""
-    estimate: Estimate
 
 
 @dataclass(frozen=True)
@@ -61,7 +48,7 @@ def limits(inputs: Inputs, progress: Progress | None = None) -> Limits:
     return Limits(
         asked=asked,
         sequence=longest_sequence(inputs, progress),
-        nodes=fewest_nodes(inputs, progress),
+        nodes=fewest_nodes(inputs, progress=progress),
         micro_batch=largest_micro_batch(inputs),
         elapsed_s=time.perf_counter() - started,
     )
@@ -91,32 +78,6 @@ def longest_sequence(inputs: Inputs, progress: Progress | None = None) -> Limit 
         limit = priced(middle)
         low, high, found = (middle, high, limit) if limit else (low, middle, found)
     return found
-
-
-def fewest_nodes(inputs: Inputs, progress: Progress | None = None) -> Limit | None:
-    """The fewest nodes with a plan that fits safely: doublings from 1, then bisection, at last one by one.
-
-    progress: told as by `find`. Returns None where 32 times the asked nodes are too few.
-    """
-
-    def priced(nodes: int) -> Limit | None:
-        try:
-            bigger = inputs.replace(cluster=with_nodes(inputs.cluster, nodes))
-            return _safe(find(bigger, top=1, progress=progress))
-        except InvalidInput:
-            return None
-
-    most = MOST_TIMES_THE_NODES * inputs.cluster.num_nodes
-    low, high = 0, 1
-    while (found := priced(high)) is None:
-        if high == most:
-            return None
-        low, high = high, min(2 * high, most)
-    while high - low > EVERY_ONE:
-        middle = (low + high) // 2
-        limit = priced(middle)
-        low, high, found = (low, middle, limit) if limit else (middle, high, found)
-    return next(filter(None, map(priced, range(low + 1, high))), found)
 
 
 def largest_micro_batch(inputs: Inputs) -> Limit | None:

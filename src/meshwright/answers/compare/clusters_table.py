@@ -14,7 +14,7 @@ from meshwright.answers.compare.one_plan_table import one_plan_section
 from meshwright.answers.compare.training import Deadline
 from meshwright.answers.screen import STYLES, assumption_list, headline
 from meshwright.answers.waterfall import COMPUTED_NAMES
-from meshwright.search.limits import MOST_TIMES_THE_NODES
+from meshwright.search.fewest import MOST_TIMES_THE_NODES
 from meshwright.search.rank import PART_NAMES
 from meshwright.specs.cluster import Cluster
 from meshwright.units import GIB, format_bandwidth, format_count, format_seconds

@@ -7,9 +7,8 @@ from typing import Any
 
 from meshwright.answers.plan_file import plan_entry
 from meshwright.cost.estimate import Estimate
-from meshwright.search.deadline import fewest_nodes_in_time
+from meshwright.search.fewest import Limit, fewest_nodes
 from meshwright.search.find import Progress
-from meshwright.search.limits import Limit
 from meshwright.specs.inputs import Inputs
 
 SECONDS_A_DAY = 86400
@@ -69,7 +68,8 @@ def deadline_of(
     step_s = days * SECONDS_A_DAY / steps
     if estimate is not None and estimate.step_time_s <= step_s:
         return Deadline(days, True, None, None)
-    limit = fewest_nodes_in_time(inputs, step_s, progress)
+    asked = inputs.cluster.num_nodes
+    limit = fewest_nodes(inputs, lambda best: best.step_time_s <= step_s, asked, progress)
     return Deadline(days, False, limit, training_of(limit.estimate, limit.inputs, price) if limit else None)
 
 

@@ -20,6 +20,8 @@ def activations(memo: Memo) -> Iterator[Block]:
     if plan.tp > 1:
         split = "all of them" if plan.sp else "what lies between the matrices, not norms and residuals,"
         told += f" Tensor parallelism divides {split} by {plan.tp}."
+    if plan.cp > 1:
+        told += f" Context parallelism divides them by {plan.cp}."
     if plan.pp > 1:
         told += (
             f" The pipeline does not divide them: stage 0 holds {first.layers} of {memo.inputs.model.num_layers} "

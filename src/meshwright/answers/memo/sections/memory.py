@@ -164,5 +164,5 @@ def _alternative(held: Budgets, inputs: Inputs) -> str:
     return (
         f"ZeRO 3 without a pipeline (`{sharded.plan}`) keeps {held_by}, {format_gib(sharded.memory.device)} in all: "
         f"{sharded.verdict}, {format_seconds(sharded.step_time_s)} a step, {speed}. It exchanges weights for every "
-        f"layer, {format_seconds(sharded.time.exposed_dp_s)} a step of which nothing hides."
+        f"layer, and {format_seconds(sharded.time.exposed_dp_s)} of that a step stay exposed."
     )

@@ -1,4 +1,4 @@
-"""Deadline: the fewest nodes make a step in time, and one node fewer does not."""
+"""Fewest: the fewest nodes make a step in time, and one node fewer does not."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import pytest
 
 from meshwright.cost.memory.device import Verdict
 from meshwright.errors import InvalidInput
-from meshwright.search.deadline import fewest_nodes_in_time
-from meshwright.search.find import find
-from meshwright.search.limits import MOST_TIMES_THE_NODES
+from meshwright.search.fewest import MOST_TIMES_THE_NODES, Limit, fewest_nodes
+from meshwright.search.find import Progress, find
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_nodes
 from strategies import dense_model, gpt_like, llama_70b, mixture, question
@@ -19,6 +18,11 @@ QUESTIONS = {
     "mixture": question(mixture(), "1x4:h100", global_batch=32, sequence_length=2048),
     "torchtitan": question(dense_model(layers=2), "1x4:h100", "torchtitan", global_batch=48, precision="bf16"),
 }
+
+
+def fewest_nodes_in_time(inputs: Inputs, step_s: float, progress: Progress | None = None) -> Limit | None:
+    """From the asked nodes on, those that make a step in time."""
+    return fewest_nodes(inputs, lambda best: best.step_time_s <= step_s, inputs.cluster.num_nodes, progress)
 
 
 def step_s(inputs: Inputs, nodes: int) -> float:
