@@ -13,6 +13,8 @@ from meshwright.answers.document.inline import pieces, plain
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+LONG = 40
+"""Characters of a cell that wraps, but not into a column of single words."""
 TAGS = {"strong": "strong", "code": "code"}
 
 
@@ -31,6 +33,7 @@ def html(document: Document) -> str:
 
     house = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     house.filters |= {"marked": _marked, "plain": plain, "svg": Markup, "kind": lambda block: type(block).__name__}
+    house.globals["LONG"] = LONG
     template = files(__package__).joinpath("page.html.j2").read_text("utf-8")
     page = house.from_string(template)
     return page.render(document=document, sections=sections(document.blocks)) + "\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.units import format_gib, format_seconds
+ACCELERATOR = "accelerator"
 
 
 def percent(share: float) -> str:
@@ -41,6 +41,3 @@ def listed(words: list[str]) -> str:
     ('a', 'a and b', 'a, b and c')
     """
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-
-
-__all__ = ["format_gib", "format_seconds", "listed", "percent", "plural", "times"]

@@ -9,7 +9,7 @@ from meshwright.answers.memo.bottleneck import NAMES, Bottleneck
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.mitigation import KINDS
 from meshwright.answers.memo.scaling import Point
-from meshwright.answers.memo.words import percent, times
+from meshwright.answers.memo.words import ACCELERATOR, percent, plural, times
 from meshwright.answers.pictures.waterfall import waterfall_picture
 from meshwright.answers.waterfall import from_peak
 from meshwright.cost.memory.device import Verdict
@@ -68,8 +68,8 @@ def _growth(named: Bottleneck, reference: Point, memo: Memo) -> Table:
     )
     columns = ("part of the step", f"on {reference.gpus}", f"on {total}", "added")
     caption = (
-        f"What is there on {reference.gpus} accelerators already costs MFU; what is added on the way to {total} costs "
-        "scaling. Added: accelerator-seconds for the same tokens, as a share of the step"
+        f"What is there on {plural(reference.gpus, ACCELERATOR)} already costs MFU; what is added on the way to "
+        f"{total} costs scaling. Added: accelerator-seconds for the same tokens, as a share of the step"
     )
     return Table(columns, rows, "lrrr", caption)
 
@@ -81,8 +81,8 @@ def _bottleneck(memo: Memo) -> tuple[str, str]:
     told = f"{format_seconds(seconds)} of a step of {format_seconds(step)}, {percent(seconds / step)}."
     if named.grows and named.reference:
         told += (
-            f" On {named.reference.gpus} accelerators it takes {percent(chosen.before / named.total_before)}; of all "
-            f"parts it grows most on the way to {total}."
+            f" On {plural(named.reference.gpus, ACCELERATOR)} it takes {percent(chosen.before / named.total_before)}; "
+            f"of all parts it grows most on the way to {total}."
         )
     elif named.reference:
         told += (
@@ -119,6 +119,8 @@ def _mitigation(memo: Memo) -> tuple[str, str]:
 def _perfect(memo: Memo) -> str:
     total, named, best = memo.inputs.cluster.num_gpus, memo.bottleneck, memo.best
     one = memo.budgets.one
+    if total == 1:
+        return f"One accelerator has nothing to scale to; report its MFU, predicted {percent(best.mfu)}."
     alone = (
         f"A perfect {total} times cannot be measured: the model does not run on one accelerator, which would need "
         f"{times(one.memory.device / memo.inputs.cluster.accelerator.visible_memory_bytes)} its memory. Report two "

@@ -10,7 +10,7 @@ from meshwright.answers.check_table import demanded
 from meshwright.answers.compare.training import training_of
 from meshwright.answers.document.blocks import Block, Bullets, Callout, Heading, Paragraph, Table, Tone
 from meshwright.answers.memo.memo import Memo
-from meshwright.answers.memo.words import percent, plural
+from meshwright.answers.memo.words import ACCELERATOR, percent, plural
 from meshwright.answers.placed import placement_words
 from meshwright.answers.placement import axes
 from meshwright.answers.plan_table import indistinguishable
@@ -66,8 +66,8 @@ def _verdict(best: Estimate, inputs: Inputs) -> str:
     whole = best.tokens_per_s_per_gpu * inputs.cluster.num_gpus
     told = (
         f"`{best.plan}`: {format_seconds(best.step_time_s)} a step, {format_count(whole)} tokens/s on "
-        f"{inputs.cluster.num_gpus} accelerators, MFU {percent(best.mfu)}. The fullest stage, {best.worst_stage}, "
-        f"needs {format_gib(needed)} of the {format_gib(visible)} that an accelerator shows "
+        f"{plural(inputs.cluster.num_gpus, ACCELERATOR)}, MFU {percent(best.mfu)}. The fullest stage, "
+        f"{best.worst_stage}, needs {format_gib(needed)} of the {format_gib(visible)} that an accelerator shows "
         f"({percent(needed / visible)}): **{best.verdict}**."
     )
     if (training := training_of(best, inputs)) and inputs.job.tokens:
@@ -85,7 +85,11 @@ def _fields(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str]]:
         name = CONTEXT_EXCHANGE_NAMES[plan.context_exchange].replace("_", "-")
         yield "context parallel", f"cp {plan.cp}", f"every sequence split over {plan.cp} ranks; exchange: {name}"
     yield "pipeline parallel", f"pp {plan.pp}", _pipeline(plan, inputs)
-    yield "data parallel", f"dp {plan.dp}", f"{plural(plan.dp, 'replica')}; {_product(degrees)} = {ranks} accelerators"
+    yield (
+        "data parallel",
+        f"dp {plan.dp}",
+        f"{plural(plan.dp, 'replica')}; {_product(degrees)} = {plural(ranks, ACCELERATOR)}",
+    )
     if inputs.model.is_moe:
         split = f", each split over {plan.etp}" if plan.etp > 1 else ""
         yield "expert parallel", f"ep {plan.ep}", f"the experts of a layer spread over {plural(plan.ep, 'rank')}{split}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from meshwright.answers.document.blocks import Block, Figure, Paragraph, Table
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.scaling import Point
-from meshwright.answers.memo.words import listed, percent, times
+from meshwright.answers.memo.words import ACCELERATOR, listed, percent, plural, times
 from meshwright.answers.pictures.scaling import ScalingPoint, scaling_picture
 from meshwright.units import GIB, format_count, format_seconds
 
@@ -32,13 +32,13 @@ def scaling_section(memo: Memo) -> Iterator[Block]:
 def _from(memo: Memo) -> str:
     baseline, total, strong = memo.scaling.baseline, memo.inputs.cluster.num_gpus, memo.scaling.strong
     if baseline == total:
-        return f"The baseline is the cluster itself, {total} accelerators: there is nothing to scale from."
+        return f"The baseline is the cluster itself, {plural(total, ACCELERATOR)}: there is nothing to scale from."
     smaller = memo.smaller
     there = (
-        f"On {baseline} accelerators the best plan for the same batch is `{smaller.estimate.plan}`: "
+        f"On {plural(baseline, ACCELERATOR)} the best plan for the same batch is `{smaller.estimate.plan}`: "
         f"{format_count(smaller.tokens_per_s)} tokens/s, {format_seconds(smaller.estimate.step_time_s)} a step."
         if smaller
-        else f"On {baseline} accelerators no plan for the same batch fits."
+        else f"On {plural(baseline, ACCELERATOR)} no plan for the same batch fits."
     )
     whole = memo.best.tokens_per_s_per_gpu * total
     if smaller:
@@ -95,7 +95,11 @@ def _strong(points: tuple[Point, ...]) -> str:
             f"the same batch leaves each replica {after.plan.num_microbatches} micro-batches in place of "
             f"{before.plan.num_microbatches}, beside which one exchange of gradients must hide"
         )
-    tail = [f"{point.gpus} accelerators do not fit it" for point in points if not point.estimate.verdict.fits]
+    tail = [
+        f"{plural(point.gpus, ACCELERATOR)} {'does' if point.gpus == 1 else 'do'} not fit it"
+        for point in points
+        if not point.estimate.verdict.fits
+    ]
     note = f" ({listed(tail)}; priced as if they did.)" if tail else ""
     return (
         f"From {first.gpus} to {last.gpus} accelerators dp grows {times(after.plan.dp / before.plan.dp)}: {moved}. The "
