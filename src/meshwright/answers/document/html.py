@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 LONG = 40
 """Characters of a cell that wraps, but not into a column of single words."""
+WIDE = 8
+"""Columns of a table that reaches beyond the text where the window has room."""
 TAGS = {"strong": "strong", "code": "code"}
 
 
@@ -33,7 +35,7 @@ def html(document: Document) -> str:
 
     house = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     house.filters |= {"marked": _marked, "plain": plain, "svg": Markup, "kind": lambda block: type(block).__name__}
-    house.globals["LONG"] = LONG
+    house.globals |= {"LONG": LONG, "WIDE": WIDE}
     template = files(__package__).joinpath("page.html.j2").read_text("utf-8")
     page = house.from_string(template)
     return page.render(document=document, sections=sections(document.blocks)) + "\n"

@@ -12,6 +12,9 @@ from meshwright.layout.groups import sharding_ranks
 from meshwright.units import format_bandwidth, format_bytes, format_seconds
 
 GRADIENTS = "data parallel"
+SHORT = {"tensor parallel": "tp", "context parallel": "cp", "expert parallel": "ep", "pipeline parallel": "pp"}
+SHORT |= {GRADIENTS: "dp"}
+"""Axes as the table names them."""
 
 
 def communication_section(memo: Memo) -> Iterator[Block]:
@@ -43,7 +46,7 @@ def _summary(memo: Memo) -> str:
 def _table(memo: Memo) -> Table:
     rows: list[tuple[str, ...]] = [
         (
-            each.axis,
+            SHORT.get(each.axis, each.axis),
             each.what,
             f"{each.ranks} in {plural(each.domains, 'domain')}",
             f"{each.link.name}, {format_bandwidth(each.link.effective_bandwidth)}",

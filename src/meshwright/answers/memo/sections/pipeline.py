@@ -38,7 +38,7 @@ def pipeline_section(memo: Memo) -> Iterator[Block]:
     )
     yield _bubbles(piped, best)
     yield Paragraph(_rule(piped, best))
-    yield _timelines(piped, best)
+    yield from _timelines(piped, best)
     yield Paragraph(_in_flight(memo, best))
     yield Paragraph(_balance(best))
 
@@ -102,26 +102,27 @@ def _rule(piped: MicroBatching, best: Estimate) -> str:
     )
 
 
-def _timelines(piped: MicroBatching, best: Estimate) -> Figure:
-    schedule = SCHEDULE_NAMES[best.plan.schedule]
-    charts = [
-        PipelineChart(
-            f"Layers split, one batch: {percent(idle_share(piped.naive))} idle",
-            piped.naive.events,
-            piped.naive.makespan_s,
-        ),
-        PipelineChart(
-            f"{schedule}, {piped.drawn} micro-batches: {percent(idle_share(piped.chosen))} idle",
-            piped.chosen.events,
-            piped.chosen.makespan_s,
-        ),
-    ]
-    more = best.plan.num_microbatches
-    caption = (
-        f"The same work of {piped.drawn} micro-batches, on one scale; the plan has {more}, with which the bubble is "
-        f"{percent(best.time.bubble_s / best.step_time_s)} of the step"
+def _timelines(piped: MicroBatching, best: Estimate) -> Iterator[Figure]:
+    """The plan's schedule by itself, then beside the naive one on the scale of that."""
+    schedule, more = SCHEDULE_NAMES[best.plan.schedule], best.plan.num_microbatches
+    naive, planned = (
+        PipelineChart(f"{name}: {percent(idle_share(played))} idle", played.events, played.makespan_s)
+        for name, played in (
+            ("Layers split, one batch", piped.naive),
+            (f"{schedule}, {piped.drawn} micro-batches", piped.chosen),
+        )
     )
-    return Figure("pipeline", pipeline_picture(charts, "The pipeline, naive and as planned"), caption)
+    bubble = percent(best.time.bubble_s / best.step_time_s)
+    paler = "; paler boxes are of every other chunk" if piped.chunks > 1 else ""
+    alone = (
+        f"{piped.drawn} micro-batches by the plan's schedule, every box with the number of its own; with the plan's "
+        f"{more} the bubble is {bubble} of the step{paler}"
+    )
+    yield Figure("schedule", pipeline_picture([planned], "The pipeline as planned"), alone)
+    beside = (
+        f"The same work of {piped.drawn} micro-batches on one scale: the layers split and nothing else, and the plan"
+    )
+    yield Figure("pipeline", pipeline_picture([naive, planned], "The pipeline, naive and as planned"), beside)
 
 
 def _in_flight(memo: Memo, best: Estimate) -> str:
