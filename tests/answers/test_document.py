@@ -21,7 +21,7 @@ from meshwright.answers.document.blocks import (
     Paragraph,
     Table,
 )
-from meshwright.answers.document.html import html, sections
+from meshwright.answers.document.html import LONG, html, sections
 from meshwright.answers.document.inline import pieces, plain, printable
 from meshwright.answers.document.markdown import markdown
 from meshwright.answers.document.pdf import pdf
@@ -128,6 +128,18 @@ def test_a_page_holds_all_it_needs() -> None:
     assert read.tags.count("h1") == 1
     assert 'lang="en"' in page
     assert "@media print" in page
+
+
+def test_long_cells_keep_room_for_more_than_a_word() -> None:
+    page = html(of(Table(("plan", "GiB"), (("x" * (LONG + 1), "1.0"), ("short", "2.0")))))
+    assert page.count('class="l long"') == 1
+
+
+def test_long_tables_of_a_pdf_may_go_over_to_the_next_page() -> None:
+    row = ("a plan of some length, and why it lost", "1.0")
+    short, long = (source(of(Table(("plan", "GiB"), (row,) * count))) for count in (3, 30))
+    assert "#together(table(" in short
+    assert "#flowing(table(" in long
 
 
 def test_blocks_before_the_first_heading_are_a_section() -> None:

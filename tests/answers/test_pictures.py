@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations
 from math import isfinite
 from xml.etree import ElementTree
 
@@ -10,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.answers.document.inline import printable
 from meshwright.answers.pictures.memory import MOST, MemoryBar, memory_picture
-from meshwright.answers.pictures.pipeline import MOST_ROWS, PipelineChart, pipeline_picture
+from meshwright.answers.pictures.pipeline import FILLS, MOST_ROWS, SECOND_CHUNKS, PipelineChart, pipeline_picture
 from meshwright.answers.pictures.scaling import ScalingPoint, scaling_picture
 from meshwright.answers.pictures.svg import WIDTH, round_step
 from meshwright.answers.pictures.waterfall import waterfall_picture
@@ -114,6 +116,46 @@ def test_charts_share_one_scale() -> None:
     rects = [each for each in drawn(pipeline_picture(parts, "P")).iter(f"{NS}rect") if each.attrib["fill"] == "#e9edf0"]
     rows = [float(each.attrib["width"]) for each in rects if float(each.attrib["height"]) == 18]
     assert rows[2] == pytest.approx(2 * rows[0], abs=0.2)
+
+
+def _lightness(colour: str) -> float:
+    """CIE 1976 L*, 0 for black and 100 for white."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return float(116 * sum(w * part for w, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True)) ** (1 / 3) - 16)
+
+
+def test_kinds_of_work_are_told_apart_in_grey() -> None:
+    """Both shades of forward are lighter than both of backward, and no two kinds are alike."""
+    kinds = {kind: _lightness(colour) for kind, (_, colour) in FILLS.items()}
+    assert all(abs(a - b) > 10 for a, b in combinations(kinds.values(), 2))
+    forward, backward = FILLS["forward"][1], FILLS["backward"][1]
+    lightest = max(_lightness(colour) for colour in (backward, SECOND_CHUNKS[backward]))
+    assert min(_lightness(colour) for colour in (forward, SECOND_CHUNKS[forward])) > lightest + 10
+
+
+def test_every_shade_of_a_pipeline_is_in_its_legend() -> None:
+    played = play(actions(2, 2, 4, 2), Times.alike(2, *[[0.01] * 2] * 3), blocks(Schedule.INTERLEAVED, 2, 2))
+    root = drawn(pipeline_picture([PipelineChart("p", played.events, played.makespan_s)], "P"))
+    rects = list(root.iter(f"{NS}rect"))
+    keys = {each.attrib["fill"] for each in rects if each.attrib["height"] == "11"}
+    assert keys == {each.attrib["fill"] for each in rects if each.attrib["height"] == "18"}
+
+
+@given(st.text(max_size=20))
+def test_any_name_leaves_a_picture_well_formed(name: str) -> None:
+    root = ElementTree.fromstring(memory_picture([MemoryBar(name, (("p", GIB),))], GIB, name, name))
+    assert printable(name) in [shape.text or "" for shape in root.iter(f"{NS}text")]
+
+
+def test_sizes_have_four_digits_at_most() -> None:
+    svg = memory_picture([MemoryBar("all on one", (("parameters", 1428.4 * GIB),))], 79.1 * GIB, "visible", "Memory")
+    assert "1,428 GiB" in svg
+
+
+def test_curves_may_be_more_than_colours() -> None:
+    points = (ScalingPoint(8, 1e5, 1e5), ScalingPoint(16, 1.9e5, 2e5))
+    assert scaling_picture({f"series {index}": points for index in range(9)}, "Scaling").count("95.0% of perfect") == 9
 
 
 @given(st.floats(1e-6, 1e6), st.integers(2, 12))

@@ -28,9 +28,14 @@ PREAMBLE = """\
   width: 100%, inset: (x: 10pt, y: 8pt), fill: tint, stroke: (left: 2.5pt + tone), breakable: false, above: 1.3em,
   below: 1.3em, [#text(fill: tone, strong(title)) #parbreak() #body],
 )
-#let together(breakable, ..parts) = block(
-  width: 100%, breakable: breakable, above: 1.4em, below: 1.4em, stack(spacing: 0.7em, ..parts),
+#show table: set text(size: 9.2pt)
+#let together(..parts) = block(
+  width: 100%, breakable: false, above: 1.4em, below: 1.4em, stack(spacing: 0.7em, ..parts),
 )
+#let flowing(..parts) = {
+  for part in parts.pos().slice(0, -1) { block(sticky: true, above: 1.4em, below: 0.7em, part) }
+  block(width: 100%, above: 0.7em, below: 1.4em, parts.pos().last())
+}
 """
 TONES = {
     "good": ("#1d6b4f", "#f0f7f3"),
@@ -38,8 +43,8 @@ TONES = {
     "bad": ("#a23b22", "#fbf1ee"),
 }
 """Colour of the rule and of the ground of a callout."""
-MOST_ROWS_ON_A_PAGE = 25
-"""A table of more may go over to the next page."""
+MOST_KEPT = 500
+"""Characters of a table that stays on one page; a longer one may go over to the next, under the same header."""
 RULE = 'table.hline(stroke: 0.4pt + rgb("#d5dade"))'
 LONG_WORD = re.compile(r"\S{20,}")
 BREAKABLE = re.compile(r"[,()/_=:-]")
@@ -88,7 +93,7 @@ def _(callout: Callout) -> str:
 @_block.register
 def _(figure: Figure) -> str:
     image = f'image(bytes({_string(figure.svg)}), format: "svg", width: 100%, alt: {_string(plain(figure.caption))})'
-    return f"#together(false, {image}{_caption(figure.caption)})"
+    return f"#together({', '.join([image, *_caption(figure.caption)])})"
 
 
 @_block.register
@@ -105,12 +110,13 @@ def _(table: Table) -> str:
             parts += ["table.hline(stroke: 0.8pt)", *(f"strong({_marked(cell)})" for cell in row)]
         else:
             parts += [*([RULE] if number else []), *map(_marked, row)]
-    breakable = "true" if len(table.rows) > MOST_ROWS_ON_A_PAGE else "false"
-    return f"#together({breakable}{_caption(table.caption)}, table({', '.join(parts)}))"
+    written = f"table({', '.join(parts)})"
+    kept = "flowing" if sum(len(cell) for row in table.rows for cell in row) > MOST_KEPT else "together"
+    return f"#{kept}({', '.join([*_caption(table.caption), written])})"
 
 
-def _caption(text: str) -> str:
-    return f", quiet({_marked(text)})" if text else ""
+def _caption(text: str) -> list[str]:
+    return [f"quiet({_marked(text)})"] if text else []
 
 
 def _marked(text: str) -> str:

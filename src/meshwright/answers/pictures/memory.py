@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from meshwright.answers.pictures.svg import COLOURS, INK, LINE, MARGIN, QUIET, WIDTH, box, legend, line, picture, text
-from meshwright.units import format_gib
+from meshwright.answers.pictures.svg import (
+    COLOURS,
+    INK,
+    LINE,
+    MARGIN,
+    QUIET,
+    WIDTH,
+    box,
+    gib,
+    legend,
+    line,
+    picture,
+    text,
+)
 
 LABELS, ENDS = 190, 90
 """Units for names before the bars, and for sums behind them."""
@@ -40,10 +52,10 @@ def memory_picture(bars: Sequence[MemoryBar], limit_bytes: float, limit_label: s
         *drawn, told = _bar(bar, top + index * (BAR + GAP), longest, scale, colours)
         shapes += drawn
         sums.append(told)
-    shapes += [line(at, top - 8, at, bottom - GAP + 6, INK, "4 3"), text(at, top - 12, limit_label, "middle", INK)]
+    shapes += [line(at, top - 8, at, bottom - GAP + 6, INK, "4 3"), text(at, top - 14, limit_label, "middle", INK)]
     shapes += sums
     named, end = legend(bottom + LINE, colours.items())
-    listed = "; ".join(f"{bar.label}: {format_gib(bar.total)}" for bar in bars)
+    listed = "; ".join(f"{bar.label}: {gib(bar.total)}" for bar in bars)
     return picture(end, title, f"{limit_label}. {listed}.", [*shapes, *named])
 
 
@@ -58,4 +70,4 @@ def _bar(bar: MemoryBar, y: float, longest: float, scale: float, colours: dict[s
     end = start + begun * scale
     if bar.total > longest:
         shapes += [line(end - 12 + shift, y - 3, end - 18 + shift, y + BAR + 3, "#ffffff") for shift in (0, 2, 4)]
-    return [*shapes, text(end + 6, y + 15, format_gib(bar.total), fill=QUIET, halo=True)]
+    return [*shapes, text(end + 6, y + 15, gib(bar.total), fill=QUIET, halo=True)]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from meshwright.answers.pictures.svg import (
     CHARACTER,
     COLOURS,
+    INK,
     LINE,
     MARGIN,
     PALE,
@@ -31,11 +32,14 @@ MOST_ROWS = 16
 FILLS = {
     "forward": ("forward", COLOURS[4]),
     "backward": ("backward", COLOURS[0]),
-    "input_gradient": ("backward of inputs", COLOURS[0]),
-    "weight_gradient": ("gradients of weights", COLOURS[2]),
+    "input_gradient": ("backward of inputs", COLOURS[2]),
+    "weight_gradient": ("gradients of weights", "#e8d935"),
 }
-SECOND_CHUNKS = {COLOURS[4]: "#9ad0ef", COLOURS[0]: "#4d9cc9", COLOURS[2]: "#4dbb9d"}
+"""Of any two kinds, one is clearly darker."""
+SECOND_CHUNKS = {COLOURS[4]: "#9ad0ef", COLOURS[0]: "#00517f", COLOURS[2]: "#007a59", "#e8d935": "#cbbb28"}
 """The same of every other chunk, so that neighbours are told apart."""
+DARK = (COLOURS[0], "#00517f", "#007a59")
+"""Fills that a number stands on in white."""
 
 
 class PipelineChart(NamedTuple):
@@ -56,11 +60,18 @@ def pipeline_picture(charts: Sequence[PipelineChart], title: str) -> str:
         drawn, y = _chart(chart, y + LINE, scale)
         shapes += drawn
     axis, y = _axis(span, scale, y)
-    kinds = dict.fromkeys(event.action.kind for chart in charts for row in chart.events for event in row)
-    entries = [*(FILLS[kind] for kind in kinds), ("idle", PALE)]
-    named, end = legend(y + LINE, entries)
+    named, end = legend(y + LINE, [*_kinds(charts), ("idle", PALE)])
     told = "; ".join(f"{chart.title}: {format_seconds(chart.span_s)}" for chart in charts)
     return picture(end, title, f"{told}.", [*shapes, *axis, *named])
+
+
+def _kinds(charts: Sequence[PipelineChart]) -> list[tuple[str, str]]:
+    """Names and colours of what is drawn, those of every other chunk last."""
+    actions = (event.action for chart in charts for row in chart.events for event in row)
+    drawn = dict.fromkeys((action.chunk % 2, *FILLS[action.kind]) for action in actions)
+    plain = [(name, colour) for second, name, colour in drawn if not second]
+    shaded = [(f"{name}, every other chunk", SECOND_CHUNKS[colour]) for second, name, colour in drawn if second]
+    return [*plain, *shaded]
 
 
 def _chart(chart: PipelineChart, y: float, scale: float) -> tuple[list[str], float]:
@@ -84,7 +95,7 @@ def _event(event: Event, start: float, y: float, scale: float) -> Iterator[str]:
     yield box(x, y, max(width - 0.5, 0.3), ROW, fill)
     name = f"{event.action.micro_batch}"
     if width > CHARACTER * (len(name) + 0.6):
-        yield text(x + width / 2, y + 13, name, "middle", "#1f2933" if fill != COLOURS[0] else "#ffffff")
+        yield text(x + width / 2, y + 13, name, "middle", "#ffffff" if fill in DARK else INK)
 
 
 def _axis(span: float, scale: float, y: float) -> tuple[list[str], float]:

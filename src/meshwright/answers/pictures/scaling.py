@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from math import log2
 from typing import NamedTuple
 
@@ -57,7 +58,7 @@ def scaling_picture(series: Mapping[str, Sequence[ScalingPoint]], title: str) ->
     speeds = [speed for point in points for speed in (point.tokens_per_s, point.ideal_tokens_per_s)]
     field = _Field((counts[0], counts[-1]), (min(speeds) / 1.15, max(speeds) * 1.15))
     shapes = [box(LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT, "#fbfcfd"), *_grid(field, counts, points)]
-    colours = dict(zip(series, COLOURS, strict=False))
+    colours = dict(zip(series, cycle(COLOURS), strict=False))
     lowest = float(TOP)
     for name in sorted(series, key=lambda name: -series[name][-1].tokens_per_s):
         drawn, lowest = _series(series[name], field, colours[name], lowest)
@@ -91,8 +92,9 @@ def _series(points: Sequence[ScalingPoint], field: _Field, colour: str, lowest: 
     shapes += [box(x - MARK / 2, y - MARK / 2, MARK, MARK, colour) for x, y in real]
     x, y = real[-1]
     y = max(y + 4, lowest)
+    mark = box(x + 10, y - 9, 3, 11, colour)
     efficiency = points[-1].tokens_per_s / points[-1].ideal_tokens_per_s
-    return [*shapes, text(x + 10, y, f"{efficiency:.1%} of perfect", fill=colour)], y + LINE
+    return [*shapes, mark, text(x + 17, y, f"{efficiency:.1%} of perfect")], y + LINE
 
 
 def _way(points: Sequence[tuple[float, float]], stroke: str, dash: str = "") -> str:

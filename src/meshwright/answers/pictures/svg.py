@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+from meshwright.answers.document.inline import printable
+from meshwright.units import GIB, format_gib
+
 WIDTH = 760
 """Units across every picture."""
 MARGIN = 12
@@ -22,14 +25,24 @@ def picture(height: float, title: str, description: str, shapes: Iterable[str]) 
     body = "\n".join(shapes)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {number(height)}" role="img" '
-        f'font-family="system-ui, sans-serif" font-size="12">\n'
-        f"<title>{escape(title)}</title>\n<desc>{escape(description)}</desc>\n{body}\n</svg>\n"
+        f'font-family="system-ui, sans-serif" font-size="12" style="background:#fff">\n'
+        f"<title>{_escaped(title)}</title>\n<desc>{_escaped(description)}</desc>\n{body}\n</svg>\n"
     )
 
 
 def number(value: float) -> str:
     """A coordinate, to a tenth of a unit."""
     return f"{value:.1f}".removesuffix(".0")
+
+
+def gib(size: float) -> str:
+    """Bytes as GiB, four digits at most.
+
+    >>> gib(1428.4 * GIB), gib(70.63 * GIB)
+    ('1,428 GiB', '70.6 GiB')
+    """
+    rounded = float(f"{size / GIB:.4g}")
+    return f"{rounded:,.0f} GiB" if rounded >= 1000 else format_gib(rounded * GIB)
 
 
 def text(
@@ -39,7 +52,7 @@ def text(
     around = ' stroke="#ffffff" stroke-width="4" paint-order="stroke"' if halo else ""
     return (
         f'<text x="{number(x)}" y="{number(y)}" text-anchor="{anchor}" fill="{fill}" font-weight="{weight}"{around}>'
-        f"{escape(words)}</text>"
+        f"{_escaped(words)}</text>"
     )
 
 
@@ -66,6 +79,10 @@ def legend(y: float, entries: Iterable[tuple[str, str]]) -> tuple[list[str], flo
         shapes += [box(x, y - 9, 11, 11, colour), text(x + 16, y, name, fill=QUIET)]
         x += width
     return shapes, y + LINE
+
+
+def _escaped(words: str) -> str:
+    return escape(printable(words))
 
 
 def round_step(span: float, most: int) -> float:

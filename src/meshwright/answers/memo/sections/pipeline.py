@@ -113,10 +113,9 @@ def _timelines(piped: MicroBatching, best: Estimate) -> Iterator[Figure]:
         )
     )
     bubble = percent(best.time.bubble_s / best.step_time_s)
-    paler = "; paler boxes are of every other chunk" if piped.chunks > 1 else ""
     alone = (
         f"{piped.drawn} micro-batches by the plan's schedule, every box with the number of its own; with the plan's "
-        f"{more} the bubble is {bubble} of the step{paler}"
+        f"{more} the bubble is {bubble} of the step"
     )
     yield Figure("schedule", pipeline_picture([planned], "The pipeline as planned"), alone)
     beside = (
