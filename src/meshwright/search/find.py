@@ -18,7 +18,7 @@ from meshwright.errors import IllegalPlan
 from meshwright.layout.legality import check, faults
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Plans, regrouped
-from meshwright.search.rank import order
+from meshwright.search.rank import LEAST_GAIN, order
 from meshwright.search.resolve import resolved
 from meshwright.search.space import size, space
 from meshwright.specs.inputs import Inputs
@@ -26,8 +26,6 @@ from meshwright.specs.inputs import Inputs
 CHUNK = 1 << 16
 RESOLVED = 8
 """Of the best plans, those whose stages, or layers to recompute, are chosen by cost."""
-LEAST_GAIN = 0.005
-"""Of the step time, for which numbers of layers are worth spelling out."""
 Progress = Callable[[int, int], None]
 """Told after every chunk: (plans considered so far, plans in the space)."""
 

@@ -11,6 +11,8 @@ from meshwright.units import format_gib, format_seconds
 
 UNNAMED_SHARE = 0.2
 """Of a difference in step time, what may stay without a name."""
+LEAST_GAIN = 0.005
+"""Of the step time, for which numbers of layers are worth spelling out."""
 TIE_DIGITS = 9
 """Step times that agree to so many digits are equal, and the leaner plan wins."""
 PART_NAMES = {

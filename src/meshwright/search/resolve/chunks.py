@@ -12,6 +12,7 @@ from meshwright.layout.placement import blocks
 from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.splits import front, layers_of_chunks, pipeline_of
 from meshwright.layout.stages import layers_before, microbatch_group
+from meshwright.search.rank import LEAST_GAIN
 from meshwright.search.resolve.stages import as_stages, with_chunks
 from meshwright.specs.inputs import Inputs
 
@@ -19,6 +20,10 @@ LATE = 0.02
 """Of the price of an interleaved pipeline, how much longer its order may take on a clock."""
 ROUNDS = 3
 """Groups of micro-batches that the clock plays, where the plan has more."""
+MOST_ACTIONS = 6144
+"""On a clock, which takes some 30 ms; a pipeline that has more in two groups of micro-batches is not played."""
+TRIED = 2
+"""Splits of a kind that are played, the fastest first."""
 
 
 def lighter_ends(plan: Plan, inputs: Inputs) -> list[Plan]:
@@ -30,8 +35,8 @@ def lighter_ends(plan: Plan, inputs: Inputs) -> list[Plan]:
     not know when a rank works on which chunk, and is not reached by every split: of the faster ones, the fastest whose
     order, played with every chunk's own time, takes at most 2 % more than the price.
 
-    Returns none where none is faster, and for a plan that has no such pipeline, recomputes a part of the layers, or has
-    a runtime that takes no numbers of layers.
+    Returns none where none is faster by half a percent, and for a plan that has no such pipeline, or one too long to be
+    played, recomputes a part of the layers, or has a runtime that takes no numbers of layers.
     """
     spelled = inputs.runtime.enforces("chunk_layers")
     enough = inputs.model.num_layers >= plan.pp * plan.vpp - 1
@@ -41,9 +46,9 @@ def lighter_ends(plan: Plan, inputs: Inputs) -> list[Plan]:
     spreads = np.vstack([own, *_spreads(inputs.model.num_layers, plan.pp * plan.vpp)])
     times = chunk_times(plan, spreads, inputs)
     prices = _price(times, plan.num_microbatches)
-    faster = [row for row in np.argsort(prices) if prices[row] < prices[0]]
-    families = (range(family, len(spreads), 2) for family in (1, 2))
-    chosen = (next((row for row in faster if row in family and _on_time(times[row], plan)), 0) for family in families)
+    faster = [row for row in np.argsort(prices) if prices[row] < (1 - LEAST_GAIN) * prices[0]]
+    families = ([row for row in faster if row % 2 == family % 2][:TRIED] for family in (1, 2))
+    chosen = (next((row for row in family if _on_time(times[row], plan)), 0) for family in families)
     return [with_chunks(plan, spreads[row]) for row in chosen if row]
 
 
@@ -78,7 +83,10 @@ def _price(times: FloatColumn, micro_batches: int) -> FloatColumn:
 def _on_time(times: FloatColumn, plan: Plan) -> bool:
     """Whether a clock confirms the price of chunks; times: shape (vpp, pp), a third of them forward."""
     group = int(microbatch_group(plan))
-    micro_batches = min(ROUNDS * group, plan.num_microbatches)
+    rounds = min(MOST_ACTIONS // (2 * plan.pp * plan.vpp * group), ROUNDS)
+    if rounds < 2 and rounds * group < plan.num_microbatches:
+        return False
+    micro_batches = min(rounds * group, plan.num_microbatches)
     third = (times / 3).tolist()
     actions = order(plan.schedule, plan.pp, plan.vpp, micro_batches, group)
     played = play(actions, Times(third, third, third), blocks(plan.schedule, plan.pp, plan.vpp))
