@@ -112,7 +112,7 @@ def test_a_search_finds_the_stages_that_a_heavy_head_asks_for() -> None:
 
 def _played(plan: Plan, layers: IntColumn, inputs: Inputs) -> tuple[float, float]:
     """Seconds of an interleaved pipeline on a clock, every chunk with its own time, and by its closed form."""
-    (times,) = chunk_times(plan, layers[None], inputs)
+    times = chunk_times(plan, layers[None], inputs).reshape(plan.vpp, plan.pp)
     third = (times / 3).tolist()
     order = interleaved.actions(plan.pp, plan.vpp, plan.num_microbatches, plan.pp)
     clock = play(order, Times(third, third, third), blocks(Schedule.INTERLEAVED, plan.pp, plan.vpp))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from meshwright.answers.files import write_whole
+from meshwright.arrays import FloatColumn
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.schedules.action import Action, Event, Played, Times, play
 from meshwright.cost.schedules.orders import order
@@ -16,8 +17,10 @@ from meshwright.cost.unit import Exposed
 from meshwright.layout.placement import blocks
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.layout.splits import layers_of_chunks, pipeline_of
 from meshwright.layout.stages import microbatch_group
 from meshwright.search.rank import PART_NAMES
+from meshwright.search.resolve.chunks import chunk_times
 from meshwright.specs.inputs import Inputs
 
 MOST_SLICES = 120_000
@@ -41,10 +44,13 @@ class Slice(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """A played pipeline, and of each stage's chunk the exposed seconds in either pass."""
+    """A played pipeline."""
 
     played: Played
+    shares: FloatColumn
+    """Of a stage's seconds, what each of its chunks takes, shape (chunks, stages)."""
     forward: list[Exposed]
+    """Exposed seconds of one micro-batch on each stage."""
     backward: list[Exposed]
 
 
@@ -97,14 +103,15 @@ def played_pipeline(plan: Plan, inputs: Inputs) -> Clock:
     time = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True).stage_time
     held = blocks(plan.schedule, plan.pp, plan.vpp)
     actions = order(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, int(microbatch_group(plan)))
-    share = 1 / len(held)
-    passes = ([share * _at(seconds, stage) for stage in range(plan.pp)] for seconds in time.passes)
-    times = Times.alike(len(held), *passes)
+    layers = layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline_of(plan), inputs.mtp_layers)
+    chunks = chunk_times(plan, layers[None], inputs)[0][held]
+    shares = chunks / chunks.sum(axis=0)
+    times = Times(*((shares * [_at(seconds, stage) for stage in range(plan.pp)]).tolist() for seconds in time.passes))
     exposed = (
-        [Exposed(*(_at(part, stage) * share for part in each)) for stage in range(plan.pp)]
+        [Exposed(*(_at(part, stage) for part in each)) for stage in range(plan.pp)]
         for each in (time.exposed_forward, time.exposed_backward)
     )
-    return Clock(play(actions, times, held), *exposed)
+    return Clock(play(actions, times, held), shares, *exposed)
 
 
 def _at(column: Any, row: int) -> float:
@@ -143,7 +150,8 @@ def _action(stage: int, start: int, end: int, action: Action) -> Slice:
 def _exposed(stage: int, end: int, action: Action, clock: Clock) -> Iterator[Slice]:
     """What of an action is communication that nothing hides, by axis, drawn at its end."""
     passes = {"forward": clock.forward, "backward": clock.backward, "input_gradient": clock.backward}
-    exposed = passes[action.kind][stage] if action.kind in passes else Exposed()
+    whole = passes[action.kind][stage] if action.kind in passes else Exposed()
+    exposed = Exposed(*(float(clock.shares[action.chunk, stage]) * part for part in whole))
     start = end - _nanoseconds(exposed.total)
     for axis, seconds in exposed._asdict().items():
         if seconds:

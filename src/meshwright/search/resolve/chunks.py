@@ -44,7 +44,7 @@ def lighter_ends(plan: Plan, inputs: Inputs) -> list[Plan]:
         return []
     own = layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline_of(plan), inputs.mtp_layers)
     spreads = np.vstack([own, *_spreads(inputs.model.num_layers, plan.pp * plan.vpp)])
-    times = chunk_times(plan, spreads, inputs)
+    times = chunk_times(plan, spreads, inputs).reshape(-1, plan.vpp, plan.pp)
     prices = _price(times, plan.num_microbatches)
     faster = [row for row in np.argsort(prices) if prices[row] < (1 - LEAST_GAIN) * prices[0]]
     families = ([row for row in faster if row % 2 == family % 2][:TRIED] for family in (1, 2))
@@ -53,7 +53,7 @@ def lighter_ends(plan: Plan, inputs: Inputs) -> list[Plan]:
 
 
 def chunk_times(plan: Plan, spreads: IntColumn, inputs: Inputs) -> FloatColumn:
-    """Seconds of one micro-batch in every chunk, shape (n, vpp, pp).
+    """Seconds of one micro-batch in every chunk, in the order of the model, shape (n, pp x vpp).
 
     spreads: layers of every chunk in the order of the model, of as many splits of the plan, shape (n, pp x vpp).
     """
@@ -61,7 +61,7 @@ def chunk_times(plan: Plan, spreads: IntColumn, inputs: Inputs) -> FloatColumn:
     layers = (before[ends] - before[ends - spreads]).reshape(spreads.size, -1)
     block = np.tile(np.arange(plan.pp * plan.vpp), len(spreads))
     seconds, _ = stage_costs(plan, as_stages(plan, inputs, block, layers), inputs)
-    return np.reshape(seconds, (-1, plan.vpp, plan.pp))
+    return np.reshape(seconds, spreads.shape)
 
 
 def _spreads(layers: int, chunks: int) -> list[IntColumn]:
