@@ -288,3 +288,10 @@ def test_shares_are_told_with_the_digits_that_they_need(share: float, said: str)
 def test_the_usual_baseline_is_a_node_of_several() -> None:
     assert usual_baseline(given(figures("own-adapters"))) == 8
     assert isclose(figures("own-adapters")["scaling"]["baseline"], 8)
+
+
+def test_where_no_change_would_fit_other_runtimes_are_named() -> None:
+    wide = ("--model", "llama-3.1-8b", "--cluster", "2x8:a100-80gb", "--seq-len", "4096", "--global-batch", "64")
+    answer = asked("memo", *wide, "--runtime", "pytorch-ddp")
+    assert answer.code == 3
+    assert "With `pytorch-ddp` neither 32 times the nodes" in answer.out

@@ -118,7 +118,10 @@ def _largest(memo: Unfit) -> str:
 
 def _would(memo: Unfit) -> Iterator[Block]:
     if not memo.would:
-        yield Paragraph("Neither 32 times the nodes nor a sixteenth of the sequence length would make a plan fit.")
+        yield Paragraph(
+            f"With `{memo.inputs.runtime.id}` neither 32 times the nodes nor a sixteenth of the sequence length would "
+            "make a plan fit; `meshwright plan --runtime all` prices what other runtimes divide."
+        )
         return
     first, *others = memo.would
     yield Callout("First thing to try", f"{first[0].upper()}{first[1:]}. Priced by the planner.", "good")
