@@ -9,7 +9,11 @@ from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.scaling import Point
 from meshwright.answers.memo.words import ACCELERATOR, listed, percent, plural, times
 from meshwright.answers.pictures.scaling import ScalingPoint, scaling_picture
+from meshwright.cost.memory.device import Verdict
 from meshwright.units import GIB, format_count, format_seconds
+
+
+FITS = {Verdict.SAFE: "", Verdict.AT_RISK: ", at risk", Verdict.OUT_OF_MEMORY: ", does not fit"}
 
 
 def scaling_section(memo: Memo) -> Iterator[Block]:
@@ -70,7 +74,7 @@ def _points(points: tuple[Point, ...], caption: str) -> Table:
                 percent(speed * first.gpus / point.gpus),
                 percent(estimate.time.bubble_s / estimate.step_time_s),
                 percent(estimate.time.exposed_dp_s / estimate.step_time_s),
-                f"{estimate.memory.device / GIB:.1f}{'' if estimate.verdict.fits else ', does not fit'}",
+                f"{estimate.memory.device / GIB:.1f}{FITS[estimate.verdict]}",
             )
         )
     columns = (
