@@ -12,7 +12,6 @@ from meshwright.answers.pictures.scaling import ScalingPoint, scaling_picture
 from meshwright.cost.memory.device import Verdict
 from meshwright.units import GIB, format_count, format_seconds
 
-
 FITS = {Verdict.SAFE: "", Verdict.AT_RISK: ", at risk", Verdict.OUT_OF_MEMORY: ", does not fit"}
 
 
