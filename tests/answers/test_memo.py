@@ -295,3 +295,10 @@ def test_where_no_change_would_fit_other_runtimes_are_named() -> None:
     answer = asked("memo", *wide, "--runtime", "pytorch-ddp")
     assert answer.code == 3
     assert "With `pytorch-ddp` neither 32 times the nodes" in answer.out
+
+
+def test_tensor_parallelism_on_one_node_crosses_nothing() -> None:
+    answer = asked("memo", *LLAMA, "--runtime", "megatron-lm")
+    assert answer.code == 0
+    assert "it crosses" not in answer.out
+    assert "the cluster has no slower links" in answer.out

@@ -8,12 +8,12 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.memory.device import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.find import chunks
+from meshwright.search.rank import preference
 from meshwright.specs.inputs import Inputs
 
 
@@ -32,7 +32,4 @@ def best_where(inputs: Inputs, wanted: Callable[[Plans], BoolColumn]) -> Estimat
 
 
 def _first(plans: Plans, inputs: Inputs) -> Plan:
-    estimates = estimate_plans(plans, inputs)
-    fits = estimates.verdict < Verdict.OUT_OF_MEMORY
-    keys = estimates.worst_memory.device, np.where(fits, estimates.step_time_s, 0.0), estimates.verdict
-    return plans[int(np.lexsort(keys)[0])]
+    return plans[int(np.lexsort(preference(estimate_plans(plans, inputs)))[0])]

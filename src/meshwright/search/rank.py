@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import IntColumn
+from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.memory.device import Verdict
 from meshwright.units import format_gib, format_seconds
@@ -34,6 +34,15 @@ def order(estimates: Estimates) -> IntColumn:
     pace = np.round(estimates.step_time_s / estimates.step_time_s.min(initial=np.inf), TIE_DIGITS)
     ranked: IntColumn = np.lexsort((leanness, pace, estimates.verdict))
     return ranked[estimates.verdict[ranked] < Verdict.OUT_OF_MEMORY]
+
+
+def preference(estimates: Estimates) -> tuple[FloatColumn, FloatColumn, IntColumn]:
+    """Keys for `np.lexsort` by which the safest plan comes first, then the fastest, then the leanest; of those that do
+    not fit, the leanest.
+    """
+    fits = estimates.verdict < Verdict.OUT_OF_MEMORY
+    memory: FloatColumn = np.asarray(estimates.worst_memory.device)
+    return memory, np.where(fits, estimates.step_time_s, 0.0), estimates.verdict
 
 
 def why_lost(plan: Estimate, best: Estimate) -> str:

@@ -77,7 +77,7 @@ def bottleneck(estimate: Estimate, inputs: Inputs, scaled: Scaling, smaller: Poi
 def _reference(scaled: Scaling, smaller: Point | None, total: int) -> Point | None:
     fewer = [point for point in scaled.strong if point.gpus < total]
     at_baseline = [point for point in fewer if point.gpus == scaled.baseline]
-    candidates = (*at_baseline, smaller if smaller and smaller.gpus < total else None, *fewer)
+    candidates = (*at_baseline, smaller, *fewer)
     return next(filter(None, candidates), None)
 
 

@@ -65,7 +65,7 @@ def _once(estimate: Estimate, inputs: Inputs) -> Iterator[Exchange]:
         summed[stage],
     )
     if plan.zero:
-        size = _sent("all_gather", plan, inputs, held, HALF_BYTES)
+        size = _gathered(plan, inputs, held)
         seconds = float(np.asarray(whole.gathered)[stage])
         yield exchange(
             "data parallel", "all-gather of updated weights", group, inputs, size, 1, seconds, gathered[stage]
@@ -80,7 +80,7 @@ def _sharded(estimate: Estimate, inputs: Inputs, tied: float) -> Iterator[Exchan
     parameters, times = stage_parameters(priced.plans, priced.stages, inputs), gathers_per_step(plan, inputs)
     held = StageParameters(*(column.max(keepdims=True) for column in parameters))
     gathers, scatters = int(times.forward + times.backward), int(times.scatters)
-    sent = gathers * _sent("all_gather", plan, inputs, held, inputs.gathered_bytes)
+    sent = gathers * _gathered(plan, inputs, held)
     sent += scatters * _sent("reduce_scatter", plan, inputs, held, inputs.gradient_bytes)
     units = int(priced.stages.layers.sum(axis=1).max()) + 1
     yield exchange(
@@ -101,6 +101,13 @@ def _summing(plan: Plan, inputs: Inputs, held: StageParameters) -> tuple[str, fl
         return "all-reduce of gradients", _sent("all_reduce", plan, inputs, held, inputs.gradient_bytes)
     name = "reduce-scatter of gradients" + (", all-reduce between replicas" if plan.dp_replicate > 1 else "")
     return name, _sent("reduce_scatter", plan, inputs, held, inputs.gradient_bytes)
+
+
+def _gathered(plan: Plan, inputs: Inputs, held: StageParameters) -> float:
+    """Bytes that one rank sends of weights, those of the ends in 2 bytes, as `shard_times` prices them."""
+    ends = (HALF_BYTES - inputs.gathered_bytes) * float(held.ends[0])
+    sent = _sent("all_gather", plan, inputs, held, inputs.gathered_bytes)
+    return sent + _sent_of("all_gather", ends, holders(plan, inputs))
 
 
 def _sent(operation: str, plan: Plan, inputs: Inputs, held: StageParameters, element_bytes: float) -> float:

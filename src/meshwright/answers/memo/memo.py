@@ -59,8 +59,8 @@ def memo(found: Found, baseline: int, assumed: tuple[str, ...] = ()) -> Memo:
     """
     best, inputs = recommended(found), found.inputs
     scaled = scaling(best, inputs, baseline)
-    smaller = best_on(inputs, baseline)
-    named = bottleneck(best, inputs, scaled, smaller)
+    smaller = best_on(inputs, baseline) if baseline < inputs.cluster.num_gpus else None
+    named, turns = bottleneck(best, inputs, scaled, smaller), turn(best, inputs)
     return Memo(
         found=found,
         best=best,
@@ -70,9 +70,9 @@ def memo(found: Found, baseline: int, assumed: tuple[str, ...] = ()) -> Memo:
         scaling=scaled,
         smaller=smaller,
         micro_batching=micro_batching(best, inputs),
-        turns=turn(best, inputs),
+        turns=turns,
         bottleneck=named,
-        mitigation=mitigation(best, inputs, named),
+        mitigation=mitigation(best, inputs, named, turns),
     )
 
 

@@ -10,7 +10,7 @@ from meshwright.answers.waterfall import from_peak
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.layout.legality import faults
-from meshwright.search.turn import turn
+from meshwright.search.turn import Turns
 from meshwright.specs.inputs import Inputs
 
 RECOVERS = 0.25
@@ -27,6 +27,8 @@ KINDS = (
 """What changes cost, the cheapest kind first."""
 OFFERED = {"overlap.tensor_parallel": "tensor_overlap", "overlap.expert": "expert_exchange_overlap"}
 """Overlaps that a runtime can be launched with, and the demand of a runtime that has them."""
+Before = tuple[Estimate, Inputs, str, float]
+"""What is changed: a priced plan, its question, the part of its step that is the bottleneck, and its seconds."""
 NUMBERS, BATCH, HARDWARE = ("precision", "gradients"), ("global_batch",), ("network",)
 
 
@@ -48,13 +50,14 @@ class Mitigation:
     part_after_s: float
 
 
-def mitigation(estimate: Estimate, inputs: Inputs, bottleneck: Bottleneck) -> Mitigation | None:
+def mitigation(estimate: Estimate, inputs: Inputs, bottleneck: Bottleneck, turns: Turns) -> Mitigation | None:
     """Of every single change that fits as safely, and of a batch twice as large: the cheapest kind that takes a
     quarter of the bottleneck's seconds from it and from the step, the one of it that gains most; else the one that
-    takes most. None where none saves a thousandth of the step.
+    takes most. None where none saves a thousandth of the step. turns: every single change of the plan, priced.
     """
     part = bottleneck.chosen.part
-    priced = [each for each in _changes(estimate, inputs, part) if each.gain >= LEAST_GAIN]
+    before = estimate, inputs, part, from_peak(estimate, inputs)[part]
+    priced = [each for each in _changes(before, turns) if each.gain >= LEAST_GAIN]
     helping = [each for each in priced if each.part_after_s < each.part_before_s]
     enough = [each for each in helping if _recovered(each, estimate) >= RECOVERS]
     if enough:
@@ -68,16 +71,17 @@ def _recovered(each: Mitigation, estimate: Estimate) -> float:
     return min(each.part_before_s - each.part_after_s, shorter) / each.part_before_s
 
 
-def _changes(estimate: Estimate, inputs: Inputs, part: str) -> Iterator[Mitigation]:
-    for each in turn(estimate, inputs).turned:
+def _changes(before: Before, turns: Turns) -> Iterator[Mitigation]:
+    estimate, inputs, *_ = before
+    for each in turns.turned:
         if _possible(each.knob, inputs) and each.estimate.verdict <= estimate.verdict:
-            yield _priced(each.knob, each.change, each.inputs, each.estimate, (estimate, inputs, part))
+            yield _priced(each.knob, each.change, each.inputs, each.estimate, before)
     plan, job = estimate.plan, inputs.job
     larger = inputs.replace(job=job.replace(global_batch=2 * job.global_batch, assumptions=()))
     doubled = replace(plan, num_microbatches=2 * plan.num_microbatches)
     if not faults(doubled, larger):
         told = f"global batch {job.global_batch} -> {2 * job.global_batch}"
-        yield _priced("global_batch", told, larger, estimate_each([doubled], larger)[0], (estimate, inputs, part))
+        yield _priced("global_batch", told, larger, estimate_each([doubled], larger)[0], before)
 
 
 def _possible(knob: str, inputs: Inputs) -> bool:
@@ -87,8 +91,8 @@ def _possible(knob: str, inputs: Inputs) -> bool:
     return knob != "nodes"
 
 
-def _priced(knob: str, change: str, given: Inputs, after: Estimate, before: tuple[Estimate, Inputs, str]) -> Mitigation:
-    estimate, inputs, part = before
+def _priced(knob: str, change: str, given: Inputs, after: Estimate, before: Before) -> Mitigation:
+    estimate, inputs, part, seconds = before
     tokens = given.job.tokens_per_step / inputs.job.tokens_per_step
     kind = next((row for row, names in enumerate((NUMBERS, BATCH, HARDWARE), 1) if knob in names), 0)
     return Mitigation(
@@ -98,6 +102,6 @@ def _priced(knob: str, change: str, given: Inputs, after: Estimate, before: tupl
         given,
         after,
         gain=1 - after.step_time_s / tokens / estimate.step_time_s,
-        part_before_s=from_peak(estimate, inputs)[part],
+        part_before_s=seconds,
         part_after_s=from_peak(after, given)[part] / tokens,
     )

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from meshwright.cost.memory.device import Verdict
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.search.rank import preference
 from meshwright.search.resolve.chunks import lighter_ends
 from meshwright.search.resolve.recompute import recomputations
 from meshwright.search.resolve.stages import best_split
@@ -27,8 +27,7 @@ def resolved(plans: Sequence[Plan], inputs: Inputs) -> list[Plan]:
 def _best_of(alternatives: Sequence[Sequence[Plan]], inputs: Inputs) -> list[Plan]:
     """Of every row its best plan, the first of equals."""
     estimates = estimate_plans(Plans.of(plan for row in alternatives for plan in row), inputs)
-    fits = estimates.verdict < Verdict.OUT_OF_MEMORY
-    keys = estimates.worst_memory.device, np.where(fits, estimates.step_time_s, 0.0), estimates.verdict
+    keys = preference(estimates)
     ends = np.cumsum([len(row) for row in alternatives])
     first = [
         np.lexsort([key[end - len(row) : end] for key in keys])[0] for row, end in zip(alternatives, ends, strict=True)

@@ -110,7 +110,9 @@ def _inside(memo: Memo) -> str:
         f"Tensor parallelism exchanges in every layer, {format_seconds(seconds)} a step over {link.name} at "
         f"{format_bandwidth(link.effective_bandwidth)}"
     )
-    if link is slower or tensor[0].domains > 1:
+    if link is slower and tensor[0].domains == 1:
+        return f"{told}; the cluster has no slower links."
+    if tensor[0].domains > 1:
         return f"{told}; it crosses {plural(tensor[0].domains, 'domain')}, for want of a layout that fits and does not."
     longer = seconds * link.effective_bandwidth / slower.effective_bandwidth
     return (

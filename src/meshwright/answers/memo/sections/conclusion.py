@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from meshwright.answers.document.blocks import Block, Callout, Figure, Heading, Paragraph, Table
-from meshwright.answers.memo.bottleneck import NAMES, Bottleneck
+from meshwright.answers.memo.bottleneck import GROWS, NAMES, Bottleneck
 from meshwright.answers.memo.memo import Memo
-from meshwright.answers.memo.mitigation import KINDS
+from meshwright.answers.memo.mitigation import KINDS, LEAST_GAIN
 from meshwright.answers.memo.scaling import Point
 from meshwright.answers.memo.words import ACCELERATOR, percent, plural, times
 from meshwright.answers.pictures.waterfall import waterfall_picture
@@ -86,7 +86,7 @@ def _bottleneck(memo: Memo) -> tuple[str, str]:
         )
     elif named.reference:
         told += (
-            f" No part grows by as much as {percent(0.003)} of the step between {named.reference.gpus} and {total} "
+            f" No part grows by as much as {percent(GROWS)} of the step between {named.reference.gpus} and {total} "
             "accelerators; this is the largest that a single accelerator would not have."
         )
     else:
@@ -101,7 +101,7 @@ def _mitigation(memo: Memo) -> tuple[str, str]:
         return (
             "First mitigation: none is needed",
             f"No single change of the plan, the runtime's switches, the batch or the network makes the step of "
-            f"{format_seconds(step)} 0.1 % faster by way of the {chosen.name}. Measure it first.",
+            f"{format_seconds(step)} {percent(LEAST_GAIN)} faster by way of the {chosen.name}. Measure it first.",
         )
     after = (1 - tried.gain) * step
     risk = "" if tried.estimate.verdict == Verdict.SAFE else f" Memory: {tried.estimate.verdict}."
