@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.memory.stage import Components
+from meshwright.cost.memory.components import Components
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.units import GIB

@@ -5,7 +5,8 @@ MeshwrightError
  │    ├── InvalidSpec        a file or a value breaks its own rules; lists every fault
  │    ├── UnknownName        a name that no catalogue holds; names the nearest
  │    ├── NotModelled        understood, but outside what is priced; says what
- │    └── IllegalPlan        a plan that the runtime refuses; lists every broken rule
+ │    ├── IllegalPlan        a plan that the runtime refuses; lists every broken rule
+ │    └── CannotVerify       PyTorch is missing, of another version, or could not run the plan; says what to do
  └── NothingFits                            exit code 3
 """
 
@@ -85,6 +86,10 @@ class IllegalPlan(InvalidInput):
         self.faults = tuple(faults)
         listed = "".join(f"\n  - {fault}" for fault in self.faults)
         super().__init__(f"{subject} is not legal:{listed}")
+
+
+class CannotVerify(InvalidInput):
+    """A plan could not be run on PyTorch; the message says why and what to install or change."""
 
 
 class NothingFits(MeshwrightError):

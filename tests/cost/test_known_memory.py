@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meshwright.cost.memory.activations import layer_memory
-from meshwright.cost.memory.stage import Components
+from meshwright.cost.memory.components import Components
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans

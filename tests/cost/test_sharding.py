@@ -314,8 +314,8 @@ def test_more_replicas_never_hold_less_and_nothing_is_negative(runtime: str) -> 
 def test_exchange_counts_hold_for_columns() -> None:
     inputs = question(llama_8b(), "2x8:h100", "torchtitan", global_batch=16)
     plans = legal_plans(inputs)
-    counts = gathers_per_step(plans, inputs)
-    assert (counts.backward <= counts.forward).all()
+    counts = gathers_per_step(plans, inputs, 1)
+    assert (counts.backward <= plans.num_microbatches).all()
     assert (counts.scatters <= plans.num_microbatches).all()
     gather, scatter = sharded_exchange_time(plans, inputs, COUNT)
     assert (gather <= scatter).all()

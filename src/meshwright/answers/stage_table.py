@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.cost.estimate import Estimate, StageEstimate
-from meshwright.cost.memory.stage import Components
+from meshwright.cost.memory.components import Components
 from meshwright.specs.inputs import Inputs
 from meshwright.units import GIB, format_seconds
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.memory.device import eighty_percent_verdict, verdict
-from meshwright.cost.memory.stage import Components, stage_memory
+from meshwright.cost.memory.components import Components
+from meshwright.cost.memory.stage import stage_memory
 from meshwright.cost.pipelines import Pipelines, pipelines_of
 from meshwright.cost.shapes import Shapes
 from meshwright.cost.unit import micro_batch_shapes
@@ -39,7 +40,7 @@ class Footprints:
     def of(cls, plans: Plans, pipelines: Pipelines, stages: Stages, inputs: Inputs) -> Self:
         """What plans hold whose stages are given, with the layers of multi-token prediction among them."""
         shapes = micro_batch_shapes(plans, inputs)
-        memory = stage_memory(stages, pipelines, shapes, inputs)
+        memory = stage_memory(stages, pipelines, shapes, plans, inputs)
         return cls(
             inputs=inputs,
             plans=plans,

@@ -28,7 +28,8 @@ from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
 from meshwright.cost.footprint import Footprints, first_largest, footprints_of
 from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
-from meshwright.cost.memory.stage import Components, stage_parameters
+from meshwright.cost.memory.components import Components
+from meshwright.cost.memory.stage import stage_parameters
 from meshwright.cost.memory.waiting import waiting_share
 from meshwright.cost.pipelines import Pipelines
 from meshwright.cost.schedules.pipeline import Passes
@@ -192,15 +193,17 @@ def _exchanged(held: Footprints, units: Units, works: _Works, exchange: DataExch
 def _sharded(held: Footprints, units: Units, chosen: IntColumn) -> FloatColumn:
     """Exposed seconds per step of the chosen stages: layers beside their passes, the ends before and after them."""
     inputs, plan = held.inputs, held.stages.plan[chosen]
-    rows = held.plans.take(plan)
-    exposed = _exposed_ends(held, rows, held.pipelines.of_stage[chosen])
+    rows, live = held.plans.take(plan), held.stages.live_micro_batches[chosen]
+    exposed = _exposed_ends(held, rows, held.pipelines.of_stage[chosen], live)
     for index, (kind, unit) in enumerate(zip(inputs.model.layer_kinds, units.layers, strict=True)):
-        exposed = exposed + held.stages.layers[chosen, index] * _exposed_layer(held, rows, plan, kind, unit)
+        exposed = exposed + held.stages.layers[chosen, index] * _exposed_layer(held, rows, plan, live, kind, unit)
     return exposed
 
 
-def _exposed_ends(held: Footprints, rows: Plans, stage: IntColumn) -> FloatColumn:
-    """Of embedding, final norm and head; stage: the row of every stage among those of the pipelines."""
+def _exposed_ends(held: Footprints, rows: Plans, stage: IntColumn, live: IntColumn) -> FloatColumn:
+    """Of embedding, final norm and head; stage: the row of every stage among those of the pipelines; live: micro-batches
+    in flight on it.
+    """
     inputs, keeps = held.inputs, held.inputs.runtime.keeps_ends_gathered
     pipelines, stages, *_ = held.pipelines
     ends = stage_parameters(pipelines, stages, inputs).ends
@@ -208,15 +211,17 @@ def _exposed_ends(held: Footprints, rows: Plans, stage: IntColumn) -> FloatColum
         lambda some: sharded_exchange_time(pipelines.take(stages.plan[some]), inputs, ends[some], ends=ends[some]),
         stage,
     )
-    times = gathers_per_step(rows, inputs)
+    times = gathers_per_step(rows, inputs, live)
     again = 0.0 if keeps else times.backward * exchange.gathered
     exposed = times.forward * exchange.gathered + again + times.scatters * exchange.scattered
-    whole: FloatColumn = exposed + gather_copies_time(rows, inputs, ends[stage], 1.0 * keeps)
+    whole: FloatColumn = exposed + gather_copies_time(rows, inputs, ends[stage], 1.0 * keeps, live)
     return whole
 
 
-def _exposed_layer(held: Footprints, rows: Plans, plan: IntColumn, kind: LayerKind, unit: UnitTime) -> FloatColumn:
-    """Of one layer of a kind; plan: of every row."""
+def _exposed_layer(
+    held: Footprints, rows: Plans, plan: IntColumn, live: IntColumn, kind: LayerKind, unit: UnitTime
+) -> FloatColumn:
+    """Of one layer of a kind; plan: of every row; live: micro-batches in flight on its stage."""
     inputs, pipelines, shape = held.inputs, held.pipelines.plans, held.shapes.of_plan[plan]
     dense, experts = layer_parameters(pipelines, inputs, kind), expert_parameters(pipelines, inputs, kind)
     pipeline = held.pipelines.of_plan[plan]
@@ -226,5 +231,6 @@ def _exposed_layer(held: Footprints, rows: Plans, plan: IntColumn, kind: LayerKi
     forward, backward = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
     kept = inputs.runtime.keeps_last_layer_gathered * rows.pp / inputs.model.num_layers
     passes = forward[shape], backward[shape]
-    exposed: FloatColumn = exposed_sharded_time(rows, inputs, exchange, (dense + experts)[pipeline], *passes, kept)
+    weights = (dense + experts)[pipeline]
+    exposed: FloatColumn = exposed_sharded_time(rows, inputs, exchange, weights, *passes, kept, live)
     return exposed

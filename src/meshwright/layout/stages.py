@@ -45,6 +45,13 @@ class Stages:
     """Layers of each kind times the micro-batches that wait for their weight gradients alone, shape (r, kinds)."""
     live_micro_batches: IntColumn
     """Micro-batches of which the stage keeps at least one chunk at the peak, shape (r,)."""
+    live_chunks: IntColumn
+    """The same micro-batches summed over the stage's chunks, shape (r,)."""
+    live_at_head: IntColumn
+    """Of them, those that the chunk with the head keeps, shape (r,)."""
+    receives: IntColumn
+    """Where buffers stand for all that will be received: the messages of one micro-batch, activations and gradients of
+    all chunks; else 0; shape (r,)."""
     embedding: BoolColumn
     """Whether the stage holds the token embedding, shape (r,)."""
     head: BoolColumn
@@ -158,6 +165,9 @@ def _signature(
         "kept_in_model": np.tile((before[ends] - before[first_kept]).sum(axis=0), (stages, 1)),
         "waiting_layers": (per_chunk * waiting[:, :, None]).sum(axis=0),
         "live_micro_batches": kept.sum(axis=0) if copies(schedule) > 1 else kept.max(axis=0),
+        "live_chunks": kept.sum(axis=0),
+        "live_at_head": (kept * (held == stages * chunks - 1)).sum(axis=0),
+        "receives": inputs.runtime.receives_ahead * ((held > 0) * 1 + (held < stages * chunks - 1)).sum(axis=0),
         "embedding": (held == 0).any(axis=0),
         "head": (held == stages * chunks - 1).any(axis=0),
         "copies": np.full(stages, copies(schedule)),

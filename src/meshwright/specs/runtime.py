@@ -147,6 +147,12 @@ class Runtime(Spec):
     """ZeRO 3: the last layer is not resharded between forward and backward."""
     ends_apart: bool
     """ZeRO 3: embedding and head are gathered one after the other, as units of their own."""
+    shards_rows: bool
+    """Full weights: each is divided along its first dimension, the first ranks hold the part that is rounded up; else
+    the weights of a unit are laid flat and divided evenly."""
+    receives_ahead: bool
+    """Buffers for the messages of all micro-batches are allocated before the first one arrives, and a stage keeps what
+    it has sent (torch.distributed.pipelining)."""
     exchange_pools: bool
     """Exchanges allocate on streams of their own, whose memory no other stream uses again (FSDP2)."""
     hybrid_sharding: bool

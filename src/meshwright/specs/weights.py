@@ -1,4 +1,4 @@
-"""Weights: every weight tensor of a model, by part, and along which dimension tensor parallelism splits it."""
+"""Weights: every weight tensor of a model, by part, its shape, and which dimension tensor parallelism splits."""
 
 from __future__ import annotations
 
@@ -26,31 +26,37 @@ class Weight:
     """The dimension that tensor parallelism divides; `none`: every rank holds all of it."""
     active: int | None = None
     """Parameters that one token passes through; None: all."""
+    tensors: int = 1
+    """How many of one shape there are."""
+    rows: int | None = None
+    """First dimension of each; None: each is a vector."""
+    split_rows: bool = True
+    """Tensor parallelism divides the first dimension; else another one."""
 
 
 def layer_weights(model: Model, kind: LayerKind) -> list[Weight]:
     """The weights of one layer of a kind."""
-    norm = model.hidden_size * (2 if model.norm == "layer" else 1)
     return [
         *_attention(model.hidden_size, kind.attention),
         *_feed_forward(model.hidden_size, kind.feed_forward),
-        Weight("norms", "layer norms", kind.norms * norm),
+        _norms("layer norms", model, kind.norms),
     ]
 
 
 def embedding_weights(model: Model) -> list[Weight]:
     """The weights in front of the first layer."""
-    weights = [Weight("embedding", "token embedding", model.vocab_size * model.hidden_size, "vocab")]
-    if model.learned_positions:
-        weights.append(Weight("positions", "positions", model.learned_positions * model.hidden_size))
+    hidden, rows = model.hidden_size, model.vocab_size
+    weights = [Weight("embedding", "token embedding", rows * hidden, "vocab", rows=rows)]
+    if rows := model.learned_positions:
+        weights.append(Weight("positions", "positions", rows * hidden, rows=rows))
     return weights
 
 
 def head_weights(model: Model) -> list[Weight]:
     """The weights behind the last layer; a tied head adds none of its own."""
-    weights = [Weight("norms", "final norm", model.hidden_size * (2 if model.norm == "layer" else 1))]
+    weights, rows = [_norms("final norm", model, 1)], model.vocab_size
     if not model.tied_embeddings:
-        weights.append(Weight("head", "output head", model.vocab_size * model.hidden_size, "vocab"))
+        weights.append(Weight("head", "output head", rows * model.hidden_size, "vocab", rows=rows))
     if model.head_bias:
         weights.append(Weight("head", "output head bias", model.vocab_size, "vocab"))
     return weights
@@ -63,9 +69,9 @@ def mtp_weights(model: Model) -> list[Weight]:
     Embedding and head are those of the model. Source: DeepSeek-V3, arXiv:2412.19437, section 2.2; Megatron-LM,
     core/transformer/multi_token_prediction.py.
     """
-    norm = model.hidden_size * (2 if model.norm == "layer" else 1)
-    projection = Weight("prediction", "projection", 2 * model.hidden_size * model.hidden_size, "hidden")
-    return [projection, Weight("norms", "norms of multi-token prediction", 3 * norm)]
+    hidden = model.hidden_size
+    projection = Weight("prediction", "projection", 2 * hidden * hidden, "hidden", rows=hidden)
+    return [projection, _norms("norms of multi-token prediction", model, 3)]
 
 
 def model_weights(model: Model) -> Iterator[tuple[int, Weight]]:
@@ -97,6 +103,11 @@ def active_parameter_count(model: Model) -> int:
     )
 
 
+def _norms(name: str, model: Model, count: int) -> Weight:
+    vectors = count * (2 if model.norm == "layer" else 1)
+    return Weight("norms", name, vectors * model.hidden_size, tensors=vectors)
+
+
 def _attention(hidden: int, attention: Attention) -> Iterator[Weight]:
     heads, kv_heads = attention.heads, attention.kv_heads
     query, key, value = heads * attention.head_dim, kv_heads * attention.head_dim, kv_heads * attention.value_head_dim
@@ -105,16 +116,16 @@ def _attention(hidden: int, attention: Attention) -> Iterator[Weight]:
         yield from _latent_projections(hidden, attention, attention.latent)
     else:
         bias = 1 if attention.qkv_bias else 0
-        yield Weight("attention", "query", query * (hidden + bias), "heads")
-        yield Weight("attention", "key and value", (key + value) * (hidden + bias), "kv_heads")
+        yield Weight("attention", "query", query * (hidden + bias), "heads", rows=query)
+        yield Weight("attention", "key and value", (key + value) * (hidden + bias), "kv_heads", tensors=2, rows=key)
         if attention.qk_norm == "head":
-            yield Weight("attention", "query and key norms", 2 * attention.head_dim)
+            yield Weight("attention", "query and key norms", 2 * attention.head_dim, tensors=2)
         if attention.qk_norm == "width":
             yield Weight("attention", "query norm", query, "heads")
             yield Weight("attention", "key norm", key, "kv_heads")
     if attention.sinks:
         yield Weight("attention", "sinks", heads, "heads")
-    yield Weight("attention", "output", output * hidden, "heads")
+    yield Weight("attention", "output", output * hidden, "heads", rows=hidden, split_rows=False)
     if attention.output_bias:
         yield Weight("attention", "output bias", hidden)
 
@@ -124,14 +135,16 @@ def _latent_projections(hidden: int, attention: Attention, latent: LatentAttenti
     key_and_value = attention.heads * (attention.head_dim - latent.rope_head_dim + attention.value_head_dim)
     bias = 1 if attention.qkv_bias else 0
     if latent.query_rank is None:
-        yield Weight("attention", "query", query * hidden, "heads")
+        yield Weight("attention", "query", query * hidden, "heads", rows=query)
     else:
-        yield Weight("attention", "query down", latent.query_rank * (hidden + bias))
-        yield Weight("attention", "query norm", latent.query_rank)
-        yield Weight("attention", "query up", query * latent.query_rank, "heads")
-    yield Weight("attention", "key and value down", (latent.kv_rank + latent.rope_head_dim) * (hidden + bias))
+        rank = latent.query_rank
+        yield Weight("attention", "query down", rank * (hidden + bias), rows=rank)
+        yield Weight("attention", "query norm", rank)
+        yield Weight("attention", "query up", query * rank, "heads", rows=query)
+    width = latent.kv_rank + latent.rope_head_dim
+    yield Weight("attention", "key and value down", width * (hidden + bias), rows=width)
     yield Weight("attention", "key and value norm", latent.kv_rank)
-    yield Weight("attention", "key and value up", key_and_value * latent.kv_rank, "heads")
+    yield Weight("attention", "key and value up", key_and_value * latent.kv_rank, "heads", rows=key_and_value)
 
 
 def _feed_forward(hidden: int, block: Mlp | Experts) -> Iterator[Weight]:
@@ -139,17 +152,18 @@ def _feed_forward(hidden: int, block: Mlp | Experts) -> Iterator[Weight]:
         yield from _mlp("mlp", hidden, block.ffn_size, block.gated, block.bias)
         return
     expert = sum(weight.elements for weight in _mlp("mlp", hidden, block.ffn_size, block.gated, block.bias))
-    yield Weight("router", "router", block.count * (hidden + (1 if block.router_bias else 0)))
-    yield Weight("experts", "routed experts", block.count * expert, "ffn", active=block.active * expert)
+    yield Weight("router", "router", block.count * (hidden + (1 if block.router_bias else 0)), rows=block.count)
+    active = block.active * expert
+    yield Weight("experts", "routed experts", block.count * expert, "ffn", active=active, rows=block.count)
     if block.shared_ffn_size:
         yield from _mlp("shared_experts", hidden, block.shared_ffn_size, block.gated, bias=False)
     if block.shared_gate:
-        yield Weight("shared_experts", "shared expert gate", hidden)
+        yield Weight("shared_experts", "shared expert gate", hidden, rows=1)
 
 
 def _mlp(part: Part, hidden: int, ffn: int, gated: bool, bias: bool) -> Iterator[Weight]:
     inputs = 2 if gated else 1
-    yield Weight(part, "up", inputs * ffn * (hidden + (1 if bias else 0)), "ffn")
-    yield Weight(part, "down", ffn * hidden, "ffn")
+    yield Weight(part, "up", inputs * ffn * (hidden + (1 if bias else 0)), "ffn", tensors=inputs, rows=ffn)
+    yield Weight(part, "down", ffn * hidden, "ffn", rows=hidden, split_rows=False)
     if bias:
         yield Weight(part, "down bias", hidden)

@@ -40,20 +40,23 @@ def gathers_weights(plan: Layout, inputs: Inputs) -> Bools:
     return np.greater_equal(plan.zero, 3 if inputs.runtime.weights == "half" else 2)
 
 
-def gathers_per_step(plan: Layout, inputs: Inputs) -> Gathers:
+def gathers_per_step(plan: Layout, inputs: Inputs, live: Ints) -> Gathers:
     """How often one layer exchanges its weights and gradients in a step of m micro-batches.
 
     Resharded after forward (ZeRO 3), weights are gathered for every forward and every backward; kept (ZeRO 2), once
     per micro-batch, or under a pipeline once per step. Gradients are scattered after every micro-batch, or once where
-    a pipeline defers it. plan: scalar or array (n,). Returns counts.
-    Source: torch.distributed.fsdp and torch.distributed.pipelining 2.13 (stage.py, set_requires_gradient_sync).
+    a pipeline defers it: weights then also stay gathered after a backward, so that they are gathered for the first
+    forwards, as many as micro-batches are in flight, and for each backward behind a forward: live and m - live + 1.
+    plan: scalar or array (n,); live: micro-batches in flight on the stage, a count. Returns counts.
+    Source: torch.distributed.fsdp and torch.distributed.pipelining 2.13 (stage.py, backward_maybe_with_nosync: neither
+    set_requires_gradient_sync nor set_reshard_after_backward before the last backward), counted on a fake process group.
     """
     count, pipelined = plan.num_microbatches, np.greater(plan.pp, 1)
     resharded = np.equal(plan.zero, 3)
     deferred = pipelined & inputs.runtime.defers_reduction
     return Gathers(
-        np.where(resharded | np.logical_not(pipelined), count, 1),
-        np.where(resharded, count, 0),
+        np.where(resharded, np.where(deferred, live, count), np.where(pipelined, 1, count)),
+        np.where(resharded, np.where(deferred, count - live + 1, count), 0),
         np.where(deferred, 1, count),
     )
 
@@ -64,7 +67,7 @@ def sharded_collectives(plan: Layout, inputs: Inputs) -> Gathers:
     L + 1 all-gathers for every forward, L + 1 for every backward less what stays gathered, L + 1 reduce-scatters for
     every reduction. plan: scalar or array (n,). Returns counts.
     """
-    runtime, units, times = inputs.runtime, inputs.model.num_layers + 1, gathers_per_step(plan, inputs)
+    runtime, units, times = inputs.runtime, inputs.model.num_layers + 1, gathers_per_step(plan, inputs, 1)
     kept = runtime.keeps_ends_gathered + runtime.keeps_last_layer_gathered
     return Gathers(units * times.forward, (units - kept) * times.backward, units * times.scatters)
 
@@ -77,6 +80,7 @@ def exposed_sharded_time(
     forward: Floats,
     backward: Floats,
     kept: Numbers,
+    live: Ints,
 ) -> Floats:
     """Exposed seconds per step of the exchange of one layer's weights and gradients.
 
@@ -87,12 +91,13 @@ def exposed_sharded_time(
 
     plan: scalar or array (n,); exchange: of `sharded_exchange_time`, of the layer; parameters: P of the layer on the
     rank before data parallelism; forward, backward: its passes of one micro-batch, seconds; kept: share of such layers
-    that stay gathered until their backward, 0 to 1. Returns seconds.
+    that stay gathered until their backward, 0 to 1; live: micro-batches in flight on the stage, a count. Returns
+    seconds.
     Source: Zhao et al., arXiv:2304.11277, section 3.3.
     """
     gathered, scattered = exchange
-    copied = gather_copies_time(plan, inputs, parameters, kept)
-    times, share = gathers_per_step(plan, inputs), inputs.runtime.overlap.data_parallel
+    copied = gather_copies_time(plan, inputs, parameters, kept, live)
+    times, share = gathers_per_step(plan, inputs, live), inputs.runtime.overlap.data_parallel
     again = np.where(np.greater(times.backward, 0), gathered * (1 - kept), 0.0)
     alone = np.maximum(times.backward - times.scatters, 0)
     ahead = times.forward * exposed_time(gathered, forward, share, 0.0, inputs)
@@ -100,14 +105,14 @@ def exposed_sharded_time(
     return copied + ahead + times.scatters * exposed_time(again + scattered, backward, share, 0.0, inputs)
 
 
-def gather_copies_time(plan: Layout, inputs: Inputs, parameters: Numbers, kept: Numbers) -> Floats:
+def gather_copies_time(plan: Layout, inputs: Inputs, parameters: Numbers, kept: Numbers, live: Ints) -> Floats:
     """Seconds per step of copying weights out of what was gathered, and gradients into what is scattered.
 
     plan: scalar or array (n,); parameters: on the rank before data parallelism; kept: share of layers that stay
-    gathered until their backward. Returns seconds. Source: torch.distributed.fsdp 2.13 (split_with_sizes_copy and
+    gathered until their backward; live: micro-batches in flight on the stage, a count. Returns seconds. Source: torch.distributed.fsdp 2.13 (split_with_sizes_copy and
     chunk_cat on the compute stream), operators and bytes counted on a fake process group.
     """
-    times, runtime = gathers_per_step(plan, inputs), inputs.runtime
+    times, runtime = gathers_per_step(plan, inputs, live), inputs.runtime
     moved = runtime.gather_copy_bytes * (times.forward + times.backward * (1 - kept))
     moved = moved + runtime.scatter_copy_bytes * times.scatters
     return elementwise_time(moved * parameters, inputs.cluster.accelerator) * inputs.cluster.site_derate

@@ -17,6 +17,7 @@ from meshwright.cost.memory.saved import (
     expert_bytes,
     feed_forward_bytes,
     norm_bytes,
+    table_bytes,
 )
 from meshwright.cost.shard import Shard, dense_block, layer_shard
 from meshwright.layout.plan import ContextExchange, Recompute
@@ -30,8 +31,14 @@ class LayerMemory(NamedTuple):
 
     saved: Floats
     """Kept from forward to backward."""
+    again: Floats
+    """What recomputation makes alive again while the layer's backward runs."""
     working: Floats
-    """Alive for a moment while the layer's backward runs, beyond what is saved."""
+    """Alive for a moment while the layer's backward runs, beyond all of these."""
+    ending: Floats
+    """Alive for a moment when the layer's forward ends, beyond what is saved."""
+    tables: Floats
+    """Of what is saved, the rotary table, which stands once for all micro-batches."""
 
 
 def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
@@ -45,7 +52,7 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     attention keeps its compressed widths before and after their norms; experts the router's scores, and of every routed
     row its input, gate and up, and product. Full recomputation keeps the layer's input and has one layer's saved
     tensors alive again while it works; selective keeps all but `discarded_bytes`, or what the runtime's kind of it
-    keeps.
+    keeps. Recomputation leaves the rotary table out, as a buffer that stands anyway.
 
     plan: scalar or array (n,). Returns bytes. Source: Korthikanti et al., arXiv:2205.05198, table 2; the saved tensors
     of Transformer Engine's modules; PyTorch 2.13's, counted on fake tensors and equal to the byte.
@@ -58,15 +65,17 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
         feed_forward_bytes(inputs, kind, shard),
         expert_bytes(plan, inputs, kind),
     )
-    everything = sum(saved)
+    tables = table_bytes(plan, inputs, kind)
+    everything = sum(saved) + tables
     layer_input = 1.0 * HALF_BYTES * shard.residual_tokens * inputs.model.hidden_size
     kept = everything - discarded_bytes(plan, inputs, kind, shard, saved)
     if inputs.runtime.selective_recompute == "every_second_product":
         kept = _every_second_product(plan, inputs, kind, shard) + saved.core
     full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
     held = np.where(full, layer_input, np.where(selective, kept, everything))
-    working = _backward_bytes(plan, inputs, kind, shard) + _context_bytes(plan, inputs, shard)
-    return LayerMemory(held, everything - held + working)
+    backward = _backward_bytes if inputs.runtime.weights == "half" else _unit_backward_bytes
+    working = backward(plan, inputs, kind, shard) + _context_bytes(plan, inputs, shard)
+    return LayerMemory(held, everything - held, working, _ending_bytes(plan, inputs, shard), tables * ~(full | selective))
 
 
 def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
@@ -97,6 +106,28 @@ def _context_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
     pieces = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), plan.cp, 2)
     both = 1 + inputs.runtime.context_gradient_bytes / HALF_BYTES
     return np.where(np.greater(plan.cp, 1), both * pieces * local, 0.0)
+
+
+def _unit_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
+    """Alive in the feed-forward block's backward beyond what is saved, where weights have 2-byte gradients of their
+    own: the gradient of the layer's output, that of the down weight, and either the gathered gradient with the
+    product's, or, the product freed, the gradients of gate and up.
+    """
+    hidden, block = inputs.model.hidden_size, dense_block(kind)
+    gathered = np.where(plan.sp, 1.0 * shard.tokens * hidden, 0.0)
+    inner = 1.0 * shard.tokens * shard.ffn
+    products = np.maximum(gathered + inner, (2 if block and block.gated else 1) * inner)
+    return HALF_BYTES * (shard.residual_tokens * hidden + hidden * shard.ffn + products)
+
+
+def _ending_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
+    """Alive when the down product has just been reduced: its part of the sum whole, with sequence parallelism a second
+    time in the order of the scatter, and what is received; then the sum with the residual.
+    """
+    whole = 1.0 * shard.tokens * inputs.model.hidden_size
+    residual = 1.0 * shard.residual_tokens * inputs.model.hidden_size
+    parts = np.where(plan.sp, 2.0 * whole + 2.0 * residual, np.where(np.greater(plan.tp, 1), 2.0 * whole, residual))
+    return HALF_BYTES * parts
 
 
 def _backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:

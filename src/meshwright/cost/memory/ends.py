@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats
-from meshwright.cost.element import HALF_BYTES
+from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_shard
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
@@ -25,6 +25,10 @@ class HeadMemory(NamedTuple):
     """Alive for a moment while the cross-entropy's backward runs, beyond what is saved."""
     unjoined: Floats
     """Free at that moment, in pieces too small for what is alive."""
+    waiting: Floats
+    """Of the cross-entropy of a micro-batch that waits for its backward: fp32 log-probabilities."""
+    output: Floats
+    """2-byte logits."""
 
 
 def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
@@ -48,7 +52,13 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     kept = residual + (residual if again else whole)
     joined = 2 * inputs.recipe.saved_bytes / HALF_BYTES * residual
     predicted = kept + residual + np.where(np.equal(plan.recompute, Recompute.FULL), 0.0, joined)
-    return HeadMemory(kept + layers * predicted, alive + gathered, entropy.unjoined_bytes * logits)
+    return HeadMemory(
+        kept + layers * predicted,
+        alive + gathered,
+        entropy.unjoined_bytes * logits,
+        1.0 * FP32_BYTES * logits,
+        1.0 * HALF_BYTES * logits,
+    )
 
 
 def token_bytes(plan: Layout, inputs: Inputs) -> Floats:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Ints
+from meshwright.cost.expert_rows import routed_experts
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.layout.placement import ends_apart
 from meshwright.layout.plans import Layout
@@ -65,6 +66,64 @@ def prediction_parameters(plan: Layout, inputs: Inputs) -> Ints:
     plan: scalar or array (n,). Returns a count.
     """
     return inputs.mtp_layers * _on_rank(mtp_weights(inputs.model), plan, inputs)
+
+
+def sharded_layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -> Ints:
+    """Parameters of one layer of a kind on the fullest of the ranks that divide it, without routed experts.
+
+    Each weight is divided along its first dimension, and the first ranks hold the part that is rounded up:
+    sum of ceil(rows / n) x columns; or, where the runtime lays them flat, their sum over n.
+    plan: scalar or array (n,); ranks: n, a count. Returns a count.
+    Source: torch.distributed.fsdp 2.13, _fully_shard/_fsdp_param.py (_init_sharded_param: chunks of dim 0, padded).
+    """
+    weights = (weight for weight in layer_weights(inputs.model, kind) if weight.part != "experts")
+    return _sharded(weights, plan, inputs, ranks)
+
+
+def sharded_expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -> Ints:
+    """Parameters of the routed experts of one layer on the fullest of the ranks that divide those of one ep rank.
+
+    Whole experts are dealt out; where ep times the ranks exceed their number, rows of every expert are.
+    plan: scalar or array (n,); ranks: that hold the same experts, a count. Returns a count; 0 for a dense layer.
+    Source: torchtitan 0.3.0, distributed/fsdp.py L209-308.
+    """
+    held = expert_parameters(plan, inputs, kind)
+    if not kind.is_moe or not inputs.runtime.shards_rows:
+        return held / ranks
+    block, hidden = routed_experts(kind), inputs.model.hidden_size
+    here = np.maximum(block.count // plan.ep, 1)
+    dealt = -(-here // ranks) * (held // here)
+    rows = (1 + block.gated) * -(-(block.ffn_size // plan.etp) // ranks) * hidden
+    rows = here * (rows + -(-hidden // ranks) * (block.ffn_size // plan.etp))
+    return np.where(np.greater(plan.ep * ranks, block.count), rows, dealt)
+
+
+def sharded_end_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> EndParameters:
+    """Parameters of both ends on the fullest of the ranks that divide them, as `sharded_layer_parameters` says.
+
+    plan: scalar or array (n,); ranks: n, a count. Returns counts.
+    """
+    head = _sharded(head_weights(inputs.model), plan, inputs, ranks)
+    embedding = _sharded(embedding_weights(inputs.model), plan, inputs, ranks)
+    copies = np.where(ends_apart(plan) & inputs.model.tied_embeddings, embedding, 0)
+    return EndParameters(embedding, head + copies + np.where(ends_apart(plan) & (inputs.mtp_layers > 0), embedding, 0))
+
+
+def _sharded(weights: Iterable[Weight], plan: Layout, inputs: Inputs, ranks: Ints) -> Ints:
+    if not inputs.runtime.shards_rows:
+        return _on_rank(weights, plan, inputs) / ranks
+    count: Ints = 0 * plan.tp
+    for weight in weights:
+        rows = weight.elements // weight.tensors if weight.rows is None else weight.rows
+        columns = weight.elements // (weight.tensors * rows)
+        if weight.split == "vocab":
+            rows = vocabulary_shard(plan, inputs)
+        elif weight.split != "none" and weight.split_rows:
+            rows = rows // plan.tp
+        elif weight.split != "none":
+            columns = columns // plan.tp
+        count = count + weight.tensors * -(-rows // ranks) * columns
+    return count
 
 
 def _on_rank(weights: Iterable[Weight], plan: Layout, inputs: Inputs) -> Ints:

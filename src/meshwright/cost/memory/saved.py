@@ -149,7 +149,18 @@ def _inner_bytes(inputs: Inputs, gated: bool) -> float:
     return HALF_BYTES * (2 if gated else 1) + product_bytes(inputs, gated)
 
 
+def table_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
+    """The rotary table of one layer, where the runtime keeps one with each: 4 s d / c.
+
+    It stands once, whatever is in flight. plan: scalar or array (n,). Returns bytes.
+    Source: torchtitan 0.3.0, models/common/rope.py (a buffer of every attention layer).
+    """
+    kept = inputs.runtime.keeps_statistics and not inputs.model.learned_positions
+    return FP32_BYTES * kept * (inputs.job.sequence_length // plan.cp) * kind.attention.head_dim
+
+
 def _statistic_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
-    """Reciprocal deviations of the norms, and the rotary tables of one sequence."""
-    tables = 0 if inputs.model.learned_positions else inputs.job.sequence_length * kind.attention.head_dim
-    return 1.0 * FP32_BYTES * (kind.norms * shard.residual_tokens + tables)
+    """Reciprocal deviations of the norms over the hidden size and over heads."""
+    heads = shard.heads + shard.key // kind.attention.head_dim
+    of_heads = shard.tokens * heads if kind.attention.qk_norm == "head" else 0
+    return 1.0 * FP32_BYTES * (kind.norms * shard.residual_tokens + of_heads)

@@ -7,65 +7,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints
-from meshwright.cost.comms.pipeline import message_bytes
-from meshwright.cost.memory.activations import layer_memory
+from meshwright.arrays import FloatColumn, Ints
+from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.device import communicator_bytes
-from meshwright.cost.memory.ends import head_memory, token_bytes
+from meshwright.cost.memory.kept import Kept, kept_bytes
+from meshwright.cost.memory.moments import highest_moment, pooled_bytes, stored_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters, prediction_parameters
 from meshwright.cost.memory.states import States, state_bytes
-from meshwright.cost.memory.waiting import waiting_bytes
+from meshwright.cost.memory.units import stage_units
 from meshwright.cost.pipelines import Pipelines
 from meshwright.cost.shapes import Shapes
 from meshwright.cost.tree import combined
 from meshwright.distinct import gathered
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
-from meshwright.layout.plans import Plans, without_recompute
+from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
-
-
-class Components(NamedTuple):
-    """Bytes on one rank of each stage; every field scalar or of shape (r,)."""
-
-    parameters: Floats
-    gradients: Floats
-    optimizer_states: Floats
-    activations: Floats
-    """Saved for backward, of all micro-batches in flight."""
-    logits: Floats
-    """Logits and cross-entropy working set, where they make the peak."""
-    temporaries: Floats
-    """Working set of one layer's backward, where it makes the peak, and message buffers; or what the optimizer needs
-    beyond activations and logits, which are gone when it works."""
-    workspaces: Floats
-    fragmentation: Floats
-    context: Floats
-    communicators: Floats
-
-    @property
-    def allocated(self) -> Floats:
-        """Live tensors at the peak, bytes."""
-        return self.states + self.activations + self.logits + self.temporaries + self.workspaces
-
-    @property
-    def reserved(self) -> Floats:
-        """What the allocator holds, bytes."""
-        return self.allocated + self.fragmentation
-
-    @property
-    def device(self) -> Floats:
-        """What the driver shows, bytes."""
-        return self.reserved + self.context + self.communicators
-
-    @property
-    def states(self) -> Floats:
-        """Parameters, gradients and optimizer states, bytes."""
-        return self.parameters + self.gradients + self.optimizer_states
-
-    def rows(self, index: Ints) -> Components:
-        """The chosen rows of every component."""
-        return Components(*(part[index] for part in self))
 
 
 class StageParameters(NamedTuple):
@@ -120,90 +77,76 @@ def _largest(stages: Stages, counts: list[Ints]) -> FloatColumn:
     return largest
 
 
-def _share_on_device(stages: Stages, inputs: Inputs) -> FloatColumn:
-    """Of a stage's layers, the share whose saved activations stay on the device or are on their way, shape (r,)."""
-    layers, away = stages.layers.sum(axis=1), max(inputs.runtime.offloaded_layers - 1, 0)
-    share: FloatColumn = np.maximum(layers - away, 1) / np.maximum(layers, 1)
-    return share
-
-
-class _Peak(NamedTuple):
-    """Bytes that the micro-batches of every stage keep, and of a moment in the backward of one; shape (r,)."""
-
-    activations: FloatColumn
-    working: FloatColumn
-    logits: FloatColumn
-    unjoined: FloatColumn
-    """Free while the logits are alive, in pieces too small for them."""
-
-
-def stage_memory(stages: Stages, pipelines: Pipelines, shapes: Shapes, inputs: Inputs) -> Components:
+def stage_memory(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Plans, inputs: Inputs) -> Components:
     """Bytes of every stage by component.
 
-    States as `state_bytes` has them; activations of all micro-batches in flight, of offloaded layers those of the one
-    that is on its way to the host or back; at the peak either the working set of one layer's backward, with its whole
-    gradients, or, on the last stage, the logits, whichever is larger; what the optimizer needs for itself only where it
-    exceeds all of these.
-    stages: of plans, shape (r,); pipelines, shapes: theirs. Returns bytes, shape (r,).
+    States and what the micro-batches in flight keep, at the moment with the most of it. Of 2-byte weights: either the
+    working set of one layer's backward, with its whole gradients, or, on the last stage, the logits, whichever is
+    larger; what the optimizer needs for itself only where it exceeds all of these. Of fp32 weights that are cast for
+    use: `highest_moment`.
+    stages: of plans, shape (r,); pipelines, shapes: theirs; plans: themselves, shape (n,). Returns bytes, shape (r,).
     Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
     """
-    memory, rows, shape = inputs.runtime.memory, len(stages.plan), shapes.of_plan[stages.plan]
-    states = gathered(stage_states(pipelines.plans, pipelines.stages, inputs), pipelines.of_stage)
-    share = _share_on_device(pipelines.stages, inputs)[:, None]
-    live, kept = (
-        (share * layers).take(pipelines.of_stage, axis=0)
-        for layers in (pipelines.stages.live_layers, pipelines.stages.kept_live_layers)
-    )
-    peak = _peak(stages, live, kept, shapes.plans, shape, inputs)
-    activations = peak.activations + _waiting(stages, shapes.plans, shape, inputs)
-    working, pipelined = peak.working + states.whole_gradients, pipelines.plans.pp[pipelines.stages.plan] > 1
-    at_logits = peak.logits > working
-    logits, temporaries = peak.logits * at_logits, working * ~at_logits
-    temporaries = temporaries + pipelined[pipelines.of_stage] * (2 * message_bytes(shapes.plans, inputs))[shape]
-    communicators = communicator_bytes(pipelines.plans, inputs)[pipelines.stages.plan]
-    components = Components(
-        parameters=states.parameters,
-        gradients=states.gradients,
-        optimizer_states=states.optimizer_states,
-        activations=activations,
-        logits=logits,
-        temporaries=np.maximum(temporaries, states.updating - activations - logits),
-        workspaces=np.full(rows, memory.workspace_bytes),
-        fragmentation=np.zeros(rows),
-        context=np.full(rows, memory.context_bytes),
-        communicators=communicators[pipelines.of_stage],
-    )
-    held = memory.fragmentation * components.allocated + states.pooled + np.where(at_logits, peak.unjoined, 0.0)
+    kept = kept_bytes(stages, pipelines, shapes, plans.num_microbatches, inputs)
+    build = _of_half_weights if inputs.runtime.weights == "half" else _of_full_weights
+    components, beside = build(stages, pipelines, plans, kept, inputs)
+    held = inputs.runtime.memory.fragmentation * components.allocated + beside
     return components._replace(fragmentation=held)
 
 
-def _waiting(stages: Stages, shapes: Plans, shape: IntColumn, inputs: Inputs) -> FloatColumn:
-    """What waits for weight gradients alone; shape: the row of `shapes` that every stage works on."""
-    waiting: FloatColumn = np.zeros(len(shape))
-    for kind, layer in enumerate(inputs.model.layer_kinds if stages.waiting_layers.any() else ()):
-        waiting = waiting + stages.waiting_layers[:, kind] * waiting_bytes(shapes, inputs, layer)[shape]
-    return waiting
-
-
-def _peak(
+def _of_half_weights(
     stages: Stages,
-    live_layers: FloatColumn,
-    kept_layers: FloatColumn,
-    shapes: Plans,
-    shape: IntColumn,
+    pipelines: Pipelines,
+    plans: Plans,  # noqa: ARG001
+    kept: Kept,
     inputs: Inputs,
-) -> _Peak:
-    """live_layers: of each kind those whose activations stay; kept_layers: of these, those that full recomputation
-    leaves out; shape: the row of `shapes` that every stage works on.
-    """
-    end, whole = head_memory(shapes, inputs), without_recompute(shapes)
-    activations = stages.live_micro_batches * token_bytes(shapes, inputs)[shape] + stages.head * end.saved[shape]
-    working: FloatColumn = np.zeros(len(shape))
-    for kind, layer_kind in enumerate(inputs.model.layer_kinds):
-        layer = layer_memory(shapes, inputs, layer_kind)
-        activations = activations + live_layers[:, kind] * layer.saved[shape]
-        working = np.maximum(working, (stages.layers[:, kind] > 0) * layer.working[shape])
-        if kept_layers.any():
-            kept = layer_memory(whole, inputs, layer_kind).saved - layer.saved
-            activations = activations + kept_layers[:, kind] * kept[shape]
-    return _Peak(activations, working, *(stages.head * part[shape] for part in (end.working, end.unjoined)))
+) -> tuple[Components, FloatColumn]:
+    """Components, and what the allocator holds beside a share of them."""
+    states = gathered(stage_states(pipelines.plans, pipelines.stages, inputs), pipelines.of_stage)
+    working = kept.working + states.whole_gradients
+    at_logits = kept.logits > working
+    logits, temporaries = kept.logits * at_logits, working * ~at_logits + kept.messages
+    components = _components(stages, pipelines, inputs)._replace(
+        parameters=states.parameters,
+        gradients=states.gradients,
+        optimizer_states=states.optimizer_states,
+        activations=kept.activations,
+        logits=logits,
+        temporaries=np.maximum(temporaries, states.updating - kept.activations - logits),
+    )
+    return components, np.where(at_logits, kept.unjoined, 0.0)
+
+
+def _of_full_weights(
+    stages: Stages, pipelines: Pipelines, plans: Plans, kept: Kept, inputs: Inputs
+) -> tuple[Components, FloatColumn]:
+    """Components, and what the allocator holds beside a share of them."""
+    units = stage_units(pipelines.plans, pipelines.stages, inputs)
+    whole, stored = (gathered(unit, pipelines.of_stage) for unit in units)
+    weights, moments = stored_bytes(stored, inputs)
+    rows = plans.take(stages.plan)
+    moment = highest_moment(rows, whole, stored, kept, inputs)
+    components = _components(stages, pipelines, inputs)._replace(
+        parameters=weights + moment.gathered,
+        gradients=moment.gradients,
+        optimizer_states=moments,
+        activations=moment.activations,
+        logits=moment.logits,
+        temporaries=moment.temporaries + kept.messages,
+    )
+    unjoined = np.where(moment.logits > 0, kept.unjoined, 0.0)
+    return components, unjoined + pooled_bytes(rows, whole, stored, inputs)
+
+
+def _components(stages: Stages, pipelines: Pipelines, inputs: Inputs) -> Components:
+    """What stands beside the training itself; all else 0."""
+    memory, rows = inputs.runtime.memory, len(stages.plan)
+    communicators = communicator_bytes(pipelines.plans, inputs)[pipelines.stages.plan]
+    nothing = np.zeros(rows)
+    return Components(
+        *[nothing] * len(Components._fields),
+    )._replace(
+        workspaces=np.full(rows, memory.workspace_bytes),
+        context=np.full(rows, memory.context_bytes),
+        communicators=communicators[pipelines.of_stage],
+    )

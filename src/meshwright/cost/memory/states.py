@@ -1,4 +1,4 @@
-"""States: weights, gradients and optimizer states of one rank, by how data parallelism holds them."""
+"""States: 2-byte weights, gradients and optimizer states of one rank, by how data parallelism holds them."""
 
 from __future__ import annotations
 
@@ -25,60 +25,46 @@ class States(NamedTuple):
     """Of one layer or bucket before its reduce-scatter, alive during its backward."""
     updating: Floats
     """fp32 copies of 2-byte gradients that are alive only while the optimizer works, when no activations are."""
-    pooled: Floats
-    """Not alive at the peak, yet kept for the streams of the exchanges alone."""
 
 
 def state_bytes(
     plan: Layout, inputs: Inputs, parameters: Numbers, layer: Numbers, ends: Numbers, ranks: Ints
 ) -> States:
-    """Bytes of weights, gradients and Adam states on one rank, for P parameters that ZeRO divides over n ranks.
+    """Bytes of 2-byte weights, gradients and Adam states on one rank, for P parameters that ZeRO divides over n ranks.
 
-    Half weights: 2 P bytes of weights beside the copies that the recipe's products take, or of the layers these copies
-    alone (ZeRO 3: divided by n, and what is gathered), gradients as the runtime keeps them (ZeRO 2: divided by n;
-    2-byte ones with an fp32 copy of what the rank updates, of which in ZeRO 3 only the copy counts, or with one that
+    2 P bytes of weights beside the copies that the recipe's products take, or of the layers these copies alone (ZeRO 3:
+    divided by n, and what is gathered: two layers, or the ends), gradients as the runtime keeps them (ZeRO 2: divided by
+    n; 2-byte ones with an fp32 copy of what the rank updates, of which in ZeRO 3 only the copy counts, or with one that
     lives only while the optimizer works; fp32 ones with the 2-byte ones that stay beside them), and of fp32 weights and
     moments 12 bytes or as many as the runtime keeps, divided by n from ZeRO 1 on. Megatron's distributed optimizer:
-    6 + 12/n; DeepSpeed's ZeRO 2 and 3: 2 + 18/n and 18/n.
-    Full weights: 4 P of weights, 8 P of moments and, between micro-batches, 4 P of gradients, divided by n from ZeRO 2
-    on; beside them 2-byte weights, all of them (ZeRO 0 and 2) or what is gathered (ZeRO 3). Under a pipeline that
-    defers their reduction gradients stay whole.
-    Gathered are two layers and the ends. One layer's whole gradients, or a full bucket of them, wait for their
-    reduce-scatter. Where exchanges allocate on streams of their own, these keep the largest that they ever held: the
-    ends and one layer as they were gathered, the shard of the ends that was sent, and 4 P / n of reduced gradients.
+    6 + 12/n; DeepSpeed's ZeRO 2 and 3: 2 + 18/n and 18/n. One layer's whole gradients, or a full bucket of them, wait
+    for their reduce-scatter.
 
     plan: scalar or array (n,); parameters: P, on the rank before data parallelism; layer: of its largest layer; ends:
     of embedding, final norm and head; ranks: n, counts. Returns bytes.
     Source: Rajbhandari et al., arXiv:1910.02054; Megatron-LM, dist_optimizer.md and distrib_optimizer.py
     (_copy_model_grads_to_main_grads casts the shard before the step, zero_grad drops the cast); DeepSpeed, estimators
-    of stage_1_and_2.py and stage3.py; torch.distributed.fsdp 2.13, _fully_shard/_fsdp_collectives.py L336-365, L611-635
-    and _fsdp_param_group.py L475-489.
+    of stage_1_and_2.py and stage3.py.
     """
-    build = _half_states if inputs.runtime.weights == "half" else _full_states
-    return build(plan, inputs, 1.0 * parameters, 1.0 * layer, 1.0 * ends, ranks)
-
-
-def _half_states(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats, ends: Floats, ranks: Ints) -> States:
     gradient, kept = inputs.gradient_bytes, inputs.runtime.keeps_gradient_copy
 
     def shard(stage: int) -> Floats:
-        return parameters / np.where(np.greater_equal(plan.zero, stage), ranks, 1)
+        return 1.0 * parameters / np.where(np.greater_equal(plan.zero, stage), ranks, 1)
 
     copies = FP32_BYTES if inputs.casts_gradients else 0
     copied = np.where(np.equal(plan.zero, 3), FP32_BYTES - gradient, copies) if kept else 0.0
     beside = inputs.runtime.half_gradient_bytes if gradient == FP32_BYTES else 0
     bucket = gradient * np.minimum(np.maximum(inputs.runtime.gradient_bucket, layer), parameters)
     return States(
-        _half_weights(plan, inputs, parameters, layer, ends, ranks),
+        _weights(plan, inputs, parameters, layer, ends, ranks),
         gradient * shard(2) + copied * shard(1) + beside * parameters,
         inputs.optimizer_bytes * shard(1),
         np.where(np.greater(plan.zero, 1), bucket, 0.0),
         (0.0 if kept else copies) * shard(1),
-        0.0 * parameters,
     )
 
 
-def _half_weights(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats, ends: Floats, ranks: Ints) -> Floats:
+def _weights(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats, ends: Floats, ranks: Ints) -> Floats:
     """Bytes of 2-byte weights with their quantised copies, or of these alone for the layers and 2 for the ends."""
     quantised = inputs.recipe.quantised_bytes(inputs.cluster.accelerator)
     stored, beside = (quantised, 0.0) if inputs.stores_quantised else (HALF_BYTES, quantised)
@@ -88,31 +74,8 @@ def _half_weights(plan: Layout, inputs: Inputs, parameters: Floats, layer: Float
     return np.where(sharded, weights / ranks + gathered, weights) + beside * layers
 
 
-def _full_states(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats, ends: Floats, ranks: Ints) -> States:
-    runtime, whole = inputs.runtime, np.greater(plan.zero, 1)
-    sharded = parameters / np.where(whole, ranks, 1)
-    gathered = np.where(np.equal(plan.zero, 3), _gathered(inputs, parameters, layer, ends), parameters)
-    deferred = runtime.defers_reduction & np.greater(plan.pp, 1)
-    summed = np.where(deferred, parameters, sharded)
-    several = np.greater(plan.num_microbatches, 1)
-    accumulated = np.where(several, summed, 0.0)
-    kept = np.where(several & np.logical_not(deferred), sharded, 0.0)
-    exchanged = np.where(np.greater(ranks, 1), HALF_BYTES * (ends + layer + ends / ranks), 0.0)
-    buckets = 1 + runtime.gradient_copies
-    cast = FP32_BYTES if inputs.gradient_bytes == FP32_BYTES else 0
-    return States(
-        FP32_BYTES * sharded + HALF_BYTES * gathered,
-        FP32_BYTES * np.where(whole, accumulated, buckets * parameters),
-        2 * inputs.runtime.moment_bytes * sharded,
-        np.where(whole, (HALF_BYTES + cast) * layer, 0.0),
-        0.0 * sharded,
-        np.where(whole & runtime.exchange_pools, exchanged + FP32_BYTES * (sharded - kept), 0.0),
-    )
-
-
 def _gathered(inputs: Inputs, whole: Floats, layer: Floats, ends: Floats) -> Floats:
     """What is gathered at once of all weights, in the unit that they are given in."""
     layers = GATHERED_LAYERS * layer
-    beside = inputs.runtime.keeps_ends_gathered and not inputs.runtime.ends_apart
-    together = layers + ends if beside else np.maximum(layers, ends)
+    together = layers + ends if inputs.runtime.keeps_ends_gathered else np.maximum(layers, ends)
     return np.minimum(together, whole)

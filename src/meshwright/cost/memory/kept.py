@@ -1,0 +1,119 @@
+"""Kept: what the micro-batches in flight keep on every stage, and what one layer's passes need beside it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.cost.comms.pipeline import message_bytes
+from meshwright.cost.memory.activations import layer_memory
+from meshwright.cost.memory.ends import head_memory, token_bytes
+from meshwright.cost.memory.saved import table_bytes
+from meshwright.cost.memory.waiting import waiting_bytes
+from meshwright.cost.pipelines import Pipelines
+from meshwright.cost.shapes import Shapes
+from meshwright.layout.plans import Plans, without_recompute
+from meshwright.layout.stages import Stages
+from meshwright.specs.inputs import Inputs
+
+
+class Kept(NamedTuple):
+    """Bytes on one rank of every stage; shape (r,)."""
+
+    activations: FloatColumn
+    """Of all micro-batches in flight, the one in progress whole."""
+    layer: FloatColumn
+    """Of these, what the backward pass of the largest layer frees."""
+    head: FloatColumn
+    """Of these, what lies behind the last layer for one micro-batch."""
+    working: FloatColumn
+    """Alive for a moment in one layer's backward, with what it computes again."""
+    ending: FloatColumn
+    """Alive for a moment when one layer's forward ends."""
+    logits: FloatColumn
+    """Of one micro-batch, while the cross-entropy works backward."""
+    unjoined: FloatColumn
+    """Free while the logits are alive, in pieces too small for them."""
+    residual: FloatColumn
+    """One tensor between layers."""
+    messages: FloatColumn
+    """Buffers for messages of other stages, and what was sent and is kept."""
+
+
+def kept_bytes(stages: Stages, pipelines: Pipelines, shapes: Shapes, num_microbatches: IntColumn, inputs: Inputs) -> Kept:
+    """What micro-batches keep on every stage.
+
+    Of offloaded layers only the one is counted that is on its way to the host or back. Rotary tables stand once for
+    every layer, whatever is in flight. Where buffers stand for all that a stage receives, the inputs of the chunks in
+    flight lie in them.
+    stages: of plans, shape (r,); pipelines, shapes: theirs; num_microbatches: of every plan, a count, shape (n,).
+    Returns bytes, shape (r,).
+    """
+    shape = shapes.of_plan[stages.plan]
+    share = _share_on_device(pipelines.stages, inputs)[:, None]
+    live, without = (
+        (share * layers).take(pipelines.of_stage, axis=0)
+        for layers in (pipelines.stages.live_layers, pipelines.stages.kept_live_layers)
+    )
+    end, whole = head_memory(shapes.plans, inputs), without_recompute(shapes.plans)
+    head = stages.head * end.saved[shape]
+    activations = stages.live_micro_batches * token_bytes(shapes.plans, inputs)[shape]
+    activations = activations + np.maximum(stages.live_at_head, stages.head) * end.saved[shape]
+    layer, working, ending = np.zeros((3, len(shape)))
+    for kind, layer_kind in enumerate(inputs.model.layer_kinds):
+        memory, held = layer_memory(shapes.plans, inputs, layer_kind), stages.layers[:, kind]
+        saved, table = memory.saved - memory.tables, table_bytes(shapes.plans, inputs, layer_kind)
+        activations = activations + live[:, kind] * saved[shape] + held * table[shape]
+        layer = np.maximum(layer, (held > 0) * saved[shape])
+        working = np.maximum(working, (held > 0) * (memory.again + memory.working)[shape])
+        ending = np.maximum(ending, (held > 0) * memory.ending[shape])
+        if without.any():
+            others = layer_memory(whole, inputs, layer_kind)
+            more = others.saved - others.tables - saved
+            activations = activations + without[:, kind] * more[shape]
+    residual = message_bytes(shapes.plans, inputs)[shape]
+    logits = stages.head * end.working[shape] + np.maximum(stages.live_at_head - 1, 0) * end.waiting[shape]
+    pipelined = (pipelines.plans.pp > 1)[pipelines.stages.plan][pipelines.of_stage]
+    return Kept(
+        activations + _waiting(stages, shapes.plans, shape, inputs),
+        layer,
+        head,
+        working,
+        ending,
+        logits + pipelined * inputs.runtime.receives_ahead * stages.live_at_head * end.output[shape],
+        stages.head * end.unjoined[shape],
+        residual,
+        pipelined * _messages(stages, num_microbatches[stages.plan], inputs) * residual,
+    )
+
+
+def _messages(stages: Stages, num_microbatches: IntColumn, inputs: Inputs) -> FloatColumn:
+    """How many messages a stage of a pipeline has buffers for, beside those that are counted as activations.
+
+    Two; or, allocated ahead, all that it receives, and each output until its backward, less the inputs that layers
+    keep. num_microbatches: of every stage's plan, a count, shape (r,).
+    """
+    if not inputs.runtime.receives_ahead:
+        return np.full(len(stages.plan), 2.0)
+    first = stages.embedding * stages.live_micro_batches
+    received = stages.receives * num_microbatches - (stages.live_chunks - first)
+    return np.maximum(1.0 * received + stages.live_chunks - stages.live_at_head, 0.0)
+
+
+def _share_on_device(stages: Stages, inputs: Inputs) -> FloatColumn:
+    """Of a stage's layers, the share whose saved activations stay on the device or are on their way, shape (r,)."""
+    layers, away = stages.layers.sum(axis=1), max(inputs.runtime.offloaded_layers - 1, 0)
+    share: FloatColumn = np.maximum(layers - away, 1) / np.maximum(layers, 1)
+    return share
+
+
+def _waiting(stages: Stages, shapes: Plans, shape: IntColumn, inputs: Inputs) -> FloatColumn:
+    """What waits for weight gradients alone; shape: the row of `shapes` that every stage works on."""
+    waiting: FloatColumn = np.zeros(len(shape))
+    for kind, layer in enumerate(inputs.model.layer_kinds if stages.waiting_layers.any() else ()):
+        waiting = waiting + stages.waiting_layers[:, kind] * waiting_bytes(shapes, inputs, layer)[shape]
+    return waiting
+
+

@@ -1,0 +1,70 @@
+"""Units: the parameters that are gathered and reduced together, whole and as the fullest rank stores them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import FloatColumn, Ints
+from meshwright.cost.memory.parameters import (
+    EndParameters,
+    end_parameters,
+    expert_parameters,
+    layer_parameters,
+    prediction_parameters,
+    sharded_end_parameters,
+    sharded_expert_parameters,
+    sharded_layer_parameters,
+)
+from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
+from meshwright.layout.plans import Plans
+from meshwright.layout.stages import Stages
+from meshwright.specs.inputs import Inputs
+
+
+class Units(NamedTuple):
+    """Parameters on one rank of every stage; counts, shape (r,)."""
+
+    all: FloatColumn
+    layer: FloatColumn
+    """Of the largest layer that the stage holds."""
+    embedding: FloatColumn
+    head: FloatColumn
+    """Final norm and head."""
+
+    @property
+    def ends(self) -> FloatColumn:
+        """Of both ends, counts, shape (r,)."""
+        return self.embedding + self.head
+
+
+def stage_units(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[Units, Units]:
+    """The units of every stage, whole and as the fullest rank stores them.
+
+    Routed experts are divided over the ranks that hold the same ones, all else over the sharding group; nothing is
+    where a plan shards no weights. stages: of the plans, shape (r,). Returns counts, shape (r,).
+    """
+    shards = np.where(plans.zero > 1, sharding_ranks(plans), 1)
+    holders = np.where(plans.zero > 1, expert_sharding_ranks(plans), 1)
+    kinds, predicted = inputs.model.layer_kinds, prediction_parameters(plans, inputs)
+    whole = [layer_parameters(plans, inputs, kind) + expert_parameters(plans, inputs, kind) for kind in kinds]
+    stored = [
+        sharded_layer_parameters(plans, inputs, kind, shards) + sharded_expert_parameters(plans, inputs, kind, holders)
+        for kind in kinds
+    ]
+    return (
+        _units(stages, whole, end_parameters(plans, inputs), predicted),
+        _units(stages, stored, sharded_end_parameters(plans, inputs, shards), predicted / shards),
+    )
+
+
+def _units(stages: Stages, layers: list[Ints], ends: EndParameters, predicted: Ints) -> Units:
+    plan = stages.plan
+    embedding: FloatColumn = stages.embedding * ends.embedding[plan] * 1.0
+    head: FloatColumn = stages.head * (ends.head + predicted)[plan] * 1.0
+    every, largest = embedding + head, np.zeros(len(plan))
+    for kind, count in enumerate(layers):
+        every = every + stages.layers[:, kind] * count[plan]
+        largest = np.maximum(largest, (stages.layers[:, kind] > 0) * count[plan])
+    return Units(every, largest, embedding, head)

@@ -1,0 +1,136 @@
+"""Cuts: which ranks are trained, with how many micro-batches and layers, and how the whole follows from the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from meshwright.errors import IllegalPlan
+from meshwright.layout.legality import require_legal
+from meshwright.layout.placement import blocks
+from meshwright.layout.plan import Plan
+from meshwright.layout.plans import Plans
+from meshwright.layout.splits import Pipeline, layers_of_chunks
+from meshwright.layout.stages import filling
+from meshwright.pytorch.observed import Observed, Peak
+from meshwright.pytorch.request import Request
+from meshwright.specs.inputs import Inputs
+
+FEWEST, MORE = 2, 4
+"""Layers of each kind that a chunk is cut to."""
+
+K = TypeVar("K")
+
+Layers = tuple[int, ...]
+"""The kind of every layer of a chunk."""
+
+
+class Rank(NamedTuple):
+    """The requests that tell what one stage's first rank does, and its layers."""
+
+    whole: Request
+    cuts: tuple[Request, ...]
+    """The first has the fewest layers of each kind, every other one more of one kind; or the whole alone."""
+
+
+def fewer_micro_batches(plan: Plan, inputs: Inputs) -> tuple[Plan, Inputs]:
+    """The plan with no more micro-batches than show all that a stage does: two, or those that fill its pipeline."""
+    enough = max(int(filling(Plans.of([plan])).num_microbatches[0]), 2) if plan.pp > 1 else 2
+    for count in range(min(enough, plan.num_microbatches), plan.num_microbatches):
+        fewer = replace(plan, num_microbatches=count)
+        job = inputs.job.model_copy(update={"global_batch": plan.dp * plan.micro_batch * count})
+        asked = inputs.model_copy(update={"job": job})
+        try:
+            require_legal(fewer, asked)
+        except IllegalPlan:
+            continue
+        return fewer, asked
+    return plan, inputs
+
+
+def ranks(plan: Plan, inputs: Inputs, *, full: bool) -> list[Rank]:
+    """The first rank of every stage, cut to two and four layers of each kind a chunk unless all are asked for."""
+    shape = Pipeline(*(getattr(plan, name) for name in Pipeline._fields))
+    sizes = layers_of_chunks(inputs.model, inputs.runtime.stage_split, shape, inputs.mtp_layers)
+    ends = np.cumsum(sizes)
+    kinds = [tuple(inputs.model.layer_pattern[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+    held = blocks(plan.schedule, plan.pp, plan.vpp)
+    return [_rank(plan, inputs, stage, held[:, stage].tolist(), kinds, full) for stage in range(plan.pp)]
+
+
+def _rank(plan: Plan, inputs: Inputs, stage: int, positions: list[int], kinds: list[Layers], full: bool) -> Rank:
+    chunks = tuple(kinds[position] for position in positions)
+    whole = Request(inputs=inputs, plan=plan, stage=stage, chunks=chunks, positions=tuple(positions))
+    alike = len({tuple(sorted(chunk)) for chunk in chunks}) == 1
+    if full or not alike or plan.recompute_layers:
+        return Rank(whole, (whole,))
+    present = sorted(set(chunks[0]))
+    fewest = {kind: min(FEWEST, chunks[0].count(kind)) for kind in present}
+    sizes = [fewest] + [
+        fewest | {kind: MORE} for kind in present if chunks[0].count(kind) > FEWEST and chunks[0].count(kind) >= MORE
+    ]
+    if any(chunks[0].count(kind) == FEWEST + 1 for kind in present):
+        return Rank(whole, (whole,))
+    return Rank(whole, tuple(whole.with_chunks(tuple(_cut(chunk, size) for chunk in chunks)) for size in sizes))
+
+
+def _cut(chunk: Layers, counts: Mapping[int, int]) -> Layers:
+    """A chunk's first layers of each kind."""
+    seen = dict.fromkeys(counts, 0)
+    kept = []
+    for kind in chunk:
+        seen[kind] += 1
+        if seen[kind] <= counts[kind]:
+            kept.append(kind)
+    return tuple(kept)
+
+
+def extrapolated(rank: Rank, seen: Sequence[Observed]) -> Observed:
+    """What the whole rank does, every quantity linear in the layers of each kind."""
+    base, whole = seen[0], rank.whole.chunks[0]
+    fewest = rank.cuts[0].chunks[0]
+    total = base
+    for cut, more in zip(rank.cuts[1:], seen[1:], strict=True):
+        kind = next(kind for kind in set(whole) if cut.chunks[0].count(kind) > fewest.count(kind))
+        step = cut.chunks[0].count(kind) - fewest.count(kind)
+        times = (whole.count(kind) - fewest.count(kind)) / step
+        total = _further(total, base, more, times)
+    return total
+
+
+def _further(total: Observed, base: Observed, more: Observed, times: float) -> Observed:
+    """total + times (more - base), field by field."""
+    moved: dict[str, Any] = {}
+    for field in fields(Observed):
+        at, start, end = (getattr(each, field.name) for each in (total, base, more))
+        if field.name == "peaks":
+            moved["peaks"] = _moved_peaks(at, start, end, times)
+        elif isinstance(at, Mapping):
+            moved[field.name] = _moved(at, start, end, times)
+        elif isinstance(at, int):
+            moved[field.name] = round(at + times * (end - start))
+    return replace(total, **moved)
+
+
+Peaks = Mapping[str, Peak]
+
+
+def _moved_peaks(at: Peaks, start: Peaks, end: Peaks, times: float) -> dict[str, Peak]:
+    """The peak of every moment; the layer before the last one, which two layers do not have, moves as the last does."""
+    moved = {
+        moment: Peak(_moved(at[moment].parts, start[moment].parts, end[moment].parts, times), end[moment].where)
+        for moment in at
+    }
+    if "next layer" in end and "next layer" not in at:
+        before, after = start["last layer"].parts, end["last layer"].parts
+        parts = _moved(end["next layer"].parts, before, after, times - 1)
+        moved["next layer"] = Peak(parts, end["next layer"].where)
+    return moved
+
+
+def _moved(at: Mapping[K, int], start: Mapping[K, int], end: Mapping[K, int], times: float) -> dict[K, int]:
+    keys = {**at, **start, **end}
+    return {key: round(at.get(key, 0) + times * (end.get(key, 0) - start.get(key, 0))) for key in keys}

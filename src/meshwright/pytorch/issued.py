@@ -1,0 +1,194 @@
+"""Issued: every collective and message that one rank of a stage issues in a step, by the counts that price them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from meshwright.cost.comms.context import context_bytes
+from meshwright.cost.comms.pipeline import message_bytes
+from meshwright.cost.comms.sharded import gathers_per_step
+from meshwright.cost.comms.tensor import ENTROPY_REDUCTIONS, layer_collectives
+from meshwright.cost.element import FP32_BYTES, HALF_BYTES
+from meshwright.cost.expert_rows import routed_rows
+from meshwright.cost.memory.parameters import (
+    sharded_end_parameters,
+    sharded_expert_parameters,
+    sharded_layer_parameters,
+)
+from meshwright.cost.shard import residual_tokens, tokens
+from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
+from meshwright.layout.plan import ContextExchange, Plan, Recompute
+from meshwright.pytorch.observed import Collective
+from meshwright.pytorch.predicted import PredictedStage
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind
+
+Issued = tuple[Collective, float]
+REDUCTION = {True: "reduce_scatter", False: "all_reduce"}
+FORMATS = {2: "bf16", 4: "fp32"}
+
+
+def issued(plan: Plan, inputs: Inputs, stage: PredictedStage) -> dict[Collective, int]:
+    """How often a rank of a stage issues each collective in one step."""
+    counted: Counter[Collective] = Counter()
+    for part in (_tensor, _sharded, _replicas, _context, _experts, _pipeline):
+        for collective, count in part(plan, inputs, stage):
+            counted[collective] += round(count)
+    return {collective: count for collective, count in counted.items() if count and collective.bytes}
+
+
+def _half(inputs: Inputs) -> str:
+    return inputs.recipe.half
+
+
+def _tensor(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
+    """Over tp: X at the entry and exit of every region, the cross-entropy's sums, and with sequence parallelism the
+    gradients of weights that see a part of the sequence each.
+    """
+    if plan.tp == 1:
+        return
+    size, half = HALF_BYTES * int(tokens(plan, inputs)) * inputs.model.hidden_size, _half(inputs)
+    times, reduction = plan.num_microbatches, REDUCTION[bool(plan.sp)]
+
+    def of_region(kind: str, phase: str, count: float) -> Issued:
+        return Collective("tp", kind, half, size, phase), times * count
+
+    for count, kind in zip(stage.layers, inputs.model.layer_kinds, strict=True):
+        layer = layer_collectives(plan, inputs, kind)
+        yield of_region("all_gather", "forward", count * int(layer.forward.gathers))
+        yield of_region(reduction, "forward", count * int(layer.forward.reductions))
+        again, back = layer.recompute, layer.backward
+        yield of_region("all_gather", "backward", count * int(back.gathers + layer.regathers + again.gathers))
+        yield of_region(reduction, "backward", count * int(back.reductions + again.reductions))
+        yield from _partial_gradients(plan, inputs, kind, count)
+    if stage.embedding:
+        yield of_region(reduction, "forward", 1)
+        yield of_region("all_gather", "backward", plan.sp)
+    if stage.head:
+        yield of_region("all_gather", "forward", plan.sp)
+        yield of_region(reduction, "backward", 1)
+        sums = FP32_BYTES * int(tokens(plan, inputs))
+        yield Collective("tp", "all_reduce", "fp32", sums, "forward"), times * ENTROPY_REDUCTIONS
+        yield from _partial(plan, inputs, inputs.model.hidden_size, 1)
+
+
+def _partial_gradients(plan: Plan, inputs: Inputs, kind: LayerKind, layers: int) -> Iterator[Issued]:
+    """Of norms over the hidden size, of query and key norms, and of routers."""
+    yield from _partial(plan, inputs, inputs.model.hidden_size, kind.norms * layers)
+    if kind.attention.qk_norm == "head":
+        yield from _partial(plan, inputs, kind.attention.head_dim, 2 * layers)
+    if kind.is_moe:
+        count = kind.feed_forward.count  # type: ignore[union-attr]
+        yield from _partial(plan, inputs, count * inputs.model.hidden_size, layers)
+
+
+def _partial(plan: Plan, inputs: Inputs, elements: int, weights: int) -> Iterator[Issued]:
+    """Summed over tp before each reduction, in 2 bytes, or in fp32 where a pipeline defers it."""
+    if not plan.sp:
+        return
+    deferred = plan.pp > 1 and inputs.runtime.defers_reduction and plan.num_microbatches > 1
+    width, phase = (FP32_BYTES, "pipeline") if deferred else (HALF_BYTES, "backward")
+    written = "fp32" if deferred else _half(inputs)
+    times = 1 if plan.pp > 1 and inputs.runtime.defers_reduction else plan.num_microbatches
+    yield Collective("tp", "all_reduce", written, width * elements, phase), weights * times
+
+
+def _sharded(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
+    """Over the sharding groups: weights of every unit gathered, gradients scattered."""
+    ranks, holders = int(sharding_ranks(plan)), int(expert_sharding_ranks(plan))
+    times = gathers_per_step(plan, inputs, stage.live_micro_batches)
+    forward, backward, scatters = (int(count) for count in times)
+    for count, kind in zip(stage.layers, inputs.model.layer_kinds, strict=True):
+        dense = ranks * sharded_layer_parameters(plan, inputs, kind, ranks)
+        routed = holders * sharded_expert_parameters(plan, inputs, kind, holders)
+        apart = plan.ep > 1
+        parts = [("dp", dense), ("edp", routed)] if apart else [("dp", dense + routed)]
+        kept = inputs.runtime.keeps_last_layer_gathered and kind is inputs.model.layer_kinds[-1]
+        for axis, parameters in parts:
+            yield from _unit(plan, inputs, axis, parameters, (count * forward, (count - kept) * backward))
+            yield _scattered(plan, inputs, axis, parameters, count * scatters)
+    for parameters, kept in _end_units(plan, inputs, stage, ranks):
+        yield from _unit(plan, inputs, "dp", parameters, (1 if kept and plan.pp > 1 else forward, (not kept) * backward))
+        yield _scattered(plan, inputs, "dp", parameters, scatters)
+
+
+def _end_units(plan: Plan, inputs: Inputs, stage: PredictedStage, ranks: int) -> list[tuple[float, bool]]:
+    """Parameters of the units that the ends make, as they are gathered, and whether they stay so until backward."""
+    ends, runtime = sharded_end_parameters(plan, inputs, ranks), inputs.runtime
+    embedding, head = ranks * ends.embedding * stage.embedding, ranks * ends.head * stage.head
+    if not runtime.ends_apart or (inputs.model.tied_embeddings and stage.embedding and stage.head):
+        return [(embedding + head, runtime.keeps_ends_gathered)] if embedding + head else []
+    units = [(embedding, False), (head, runtime.keeps_ends_gathered)]
+    return [unit for unit in units if unit[0]]
+
+
+def _unit(plan: Plan, inputs: Inputs, axis: str, parameters: float, counts: tuple[int, int]) -> Iterator[Issued]:
+    if _ranks(plan, axis) == 1:
+        return
+    for phase, count in zip(("forward", "backward"), counts, strict=True):
+        yield Collective(axis, "all_gather", _half(inputs), int(HALF_BYTES * parameters), phase), count
+
+
+def _scattered(plan: Plan, inputs: Inputs, axis: str, parameters: float, count: int) -> Issued:
+    width = inputs.gradient_bytes
+    written, phase = FORMATS[width] if width == FP32_BYTES else _half(inputs), _reducing(plan, inputs)
+    size = int(width * parameters) if _ranks(plan, axis) > 1 else 0
+    return Collective(axis, "reduce_scatter", written, size, phase), count
+
+
+def _reducing(plan: Plan, inputs: Inputs) -> str:
+    return "pipeline" if plan.pp > 1 and inputs.runtime.defers_reduction else "backward"
+
+
+def _ranks(plan: Plan, axis: str) -> int:
+    return int(sharding_ranks(plan) if axis == "dp" else expert_sharding_ranks(plan))
+
+
+def _replicas(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
+    """Over replicas of the sharding group: the scattered shards, summed."""
+    if plan.dp_replicate == 1:
+        return
+    for collective, count in _sharded(plan, inputs, stage):
+        if collective.kind == "reduce_scatter":
+            size = collective.bytes // _ranks(plan, collective.axis)
+            yield collective._replace(axis="dp_replicate", kind="all_reduce", bytes=size), count
+
+
+def _context(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
+    """Over cp: keys and values round a ring or gathered, in backward again, and their gradients round it."""
+    if plan.cp == 1:
+        return
+    half, again = _half(inputs), 2 if plan.recompute == Recompute.FULL else 1
+    gathers = plan.context_exchange == ContextExchange.ALL_GATHER
+    for count, kind in zip(stage.layers, inputs.model.layer_kinds, strict=True):
+        sizes, times = context_bytes(plan, inputs, kind), count * plan.num_microbatches
+        local = round(float(sizes.gathered) / plan.cp)
+        passed = ("all_gather", local * plan.cp, 1) if gathers else ("all_to_all", local, plan.cp - 1)
+        operation, size, steps = passed
+        yield Collective("cp", operation, half, size, "forward"), times * steps
+        yield Collective("cp", operation, half, size, "backward"), times * steps * again
+        yield Collective("cp", "all_to_all", "fp32", 2 * local, "backward"), times * plan.cp
+
+
+def _experts(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
+    """Over ep: rows to their experts and back, in both directions."""
+    if plan.ep == 1:
+        return
+    half, again = _half(inputs), 2 if plan.recompute == Recompute.FULL else 1
+    for count, kind in zip(stage.layers, inputs.model.layer_kinds, strict=True):
+        if kind.is_moe:
+            rows = routed_rows(plan, inputs, kind, residual_tokens(plan, inputs)).mean
+            size, times = int(HALF_BYTES * rows * inputs.model.hidden_size), 2 * count * plan.num_microbatches
+            yield Collective("ep", "all_to_all", half, size, "forward"), times
+            yield Collective("ep", "all_to_all", half, size, "backward"), times * again
+
+
+def _pipeline(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
+    """Over pp: activations and gradients of every chunk, sent and received."""
+    if plan.pp == 1:
+        return
+    size = int(message_bytes(plan, inputs))
+    messages = plan.num_microbatches * (2 * plan.vpp - stage.embedding - stage.head)
+    for kind in ("receive", "send"):
+        yield Collective("pp", kind, _half(inputs), size, "pipeline"), messages

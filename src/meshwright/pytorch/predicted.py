@@ -1,0 +1,61 @@
+"""Predicted: what the planner says that one rank holds, allocates and sends, in the terms of `Observed`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meshwright.cost.memory.components import Components
+from meshwright.cost.memory.units import Units, stage_units
+from meshwright.cost.step import estimate_plans
+from meshwright.layout.plan import Plan
+from meshwright.layout.plans import Plans
+from meshwright.specs.inputs import Inputs
+
+
+@dataclass(frozen=True)
+class PredictedStage:
+    """One pipeline stage; bytes and counts."""
+
+    stage: int
+    layers: tuple[int, ...]
+    """Of each kind."""
+    embedding: bool
+    head: bool
+    live_micro_batches: int
+    live_chunks: int
+    whole: Units
+    """Parameters on the rank before they are sharded."""
+    stored: Units
+    memory: Components
+
+    @property
+    def allocated(self) -> float:
+        """Bytes at the peak, without library workspaces."""
+        return float(self.memory.allocated - self.memory.workspaces)
+
+
+def predicted_stages(plan: Plan, inputs: Inputs) -> list[PredictedStage]:
+    """Every stage of one plan, first one first."""
+    priced = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True)
+    stages = priced.stages
+    whole, stored = stage_units(priced.plans, stages, inputs)
+    return [
+        PredictedStage(
+            stage=int(stages.stage[row]),
+            layers=tuple(int(count) for count in stages.layers[row]),
+            embedding=bool(stages.embedding[row]),
+            head=bool(stages.head[row]),
+            live_micro_batches=int(stages.live_micro_batches[row]),
+            live_chunks=int(stages.live_chunks[row]),
+            whole=_row(whole, row),
+            stored=_row(stored, row),
+            memory=priced.memory.rows(np.array(row)),
+        )
+        for row in range(len(stages.stage))
+    ]
+
+
+def _row(units: Units, row: int) -> Units:
+    return Units(*(column[row] for column in units))

@@ -1,0 +1,165 @@
+"""Shrink: a plan with fewer ranks on its axes, and a model that one laptop trains in a second."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from meshwright.errors import CannotVerify, InvalidInput
+from meshwright.layout.legality import require_legal
+from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.splits import layers_of_chunks, pipeline_of
+from meshwright.pytorch.small_model import small_model
+from meshwright.specs.cluster import Cluster
+from meshwright.specs.inputs import Inputs
+
+LEAST, MOST = 2, 4
+"""Processes."""
+SEQUENCE = 64
+MICRO_BATCHES, IN_A_PIPELINE = 2, 4
+MORE = 24
+"""Layers and micro-batches beyond the usual ones that a legal plan is sought with."""
+AXES = ("pp", "tp", "cp", "shard", "replicate")
+"""In the order in which they get ranks: what is hardest to get right in training stands first. `shard` and `replicate`
+make up dp; ep takes its ranks from tp, cp and shard."""
+THREE = ("pp", "shard", "replicate")
+"""The axes that can be 3; heads and sequences are split by powers of two."""
+NAMES = {"shard": "dp", "replicate": "dp_replicate"}
+
+
+class Shrunken(NamedTuple):
+    """What can be run on few processes."""
+
+    plan: Plan
+    inputs: Inputs
+    left_out: tuple[str, ...]
+    """What of the plan is not run, in words."""
+
+
+def shrunken(plan: Plan, inputs: Inputs, processes: int) -> Shrunken:
+    """The plan on 2 to 4 ranks, with the same kinds of layers at a 64th of their width and less.
+
+    Axes that the plan splits get 2 ranks each, in the order of `AXES`, as long as there are processes; where fewer axes
+    are split than could be, they get 4. Three processes are one axis, of `THREE`. Everything else stays: schedule,
+    recomputation, ZeRO stage, and more than one sequence or chunk where the plan has more. Raises `CannotVerify` where
+    the processes are too few or too many for the axes, or where nothing legal is left.
+    """
+    if not LEAST <= processes <= MOST:
+        raise CannotVerify(f"--real {processes}: a plan is trained with {LEAST} to {MOST} processes")
+    given = _degrees(plan)
+    kept = _filled(given, processes)
+    small = _on_fewer_ranks(plan, kept)
+    return Shrunken(*_legal(small, inputs, processes), tuple(_left_out(plan, small, given, kept, processes)))
+
+
+def _degrees(plan: Plan) -> dict[str, int]:
+    shards = plan.dp // plan.dp_replicate
+    return {"pp": plan.pp, "tp": plan.tp, "cp": plan.cp, "shard": shards, "replicate": plan.dp_replicate}
+
+
+def _filled(given: dict[str, int], processes: int) -> dict[str, int]:
+    """A degree for every axis; their product is the number of processes."""
+    kept = dict.fromkeys(AXES, 1)
+    if processes == 3:
+        axis = next((axis for axis in THREE if given[axis] >= 3), None)
+        if axis is None:
+            raise CannotVerify(f"--real 3 needs pp or dp of 3 or more, and {_split(given)}; use --real 2")
+        return kept | {axis: 3}
+    for degree in (2, 4):
+        for axis in AXES:
+            if given[axis] >= degree and math.prod(kept.values()) < processes:
+                kept[axis] = degree
+    filled = math.prod(kept.values())
+    if filled == 1:
+        raise CannotVerify("the plan has one rank: there is nothing to compare with one process")
+    if filled < processes:
+        raise CannotVerify(f"--real {processes}: {_split(given)}, which takes {filled} processes; use --real {filled}")
+    return kept
+
+
+def _split(given: dict[str, int]) -> str:
+    split = [f"{NAMES.get(axis, axis)} {degree}" for axis, degree in given.items() if degree > 1]
+    return f"the plan has {', '.join(split) or 'one rank'}"
+
+
+def _on_fewer_ranks(plan: Plan, kept: dict[str, int]) -> Plan:
+    """The plan with these degrees, and without what names layers or groups of the larger one."""
+    pipelined, dp = kept["pp"] > 1, kept["shard"] * kept["replicate"]
+    lends = kept["tp"] * kept["cp"] * kept["shard"] % 2 == 0
+    return replace(
+        plan,
+        tp=kept["tp"],
+        sp=plan.sp and kept["tp"] > 1,
+        cp=kept["cp"],
+        pp=kept["pp"],
+        vpp=min(plan.vpp, 2) if pipelined else 1,
+        schedule=plan.schedule if pipelined else Schedule.ONE_F_ONE_B,
+        embedding_as_layer=plan.embedding_as_layer and pipelined,
+        head_as_layer=plan.head_as_layer and pipelined,
+        dp=dp,
+        dp_replicate=kept["replicate"],
+        ep=2 if plan.ep > 1 and lends else 1,
+        etp=1,
+        micro_batch=min(plan.micro_batch, 2),
+        num_microbatches=IN_A_PIPELINE if pipelined else MICRO_BATCHES,
+        first_stage_layers=0,
+        last_stage_layers=0,
+        chunk_layers=(),
+        microbatch_group=0,
+        recompute_layers=min(plan.recompute_layers, 1),
+    )
+
+
+def _left_out(
+    plan: Plan, small: Plan, given: dict[str, int], kept: dict[str, int], processes: int
+) -> Iterator[str]:
+    for axis in AXES:
+        if given[axis] > 1 == kept[axis]:
+            yield f"{NAMES.get(axis, axis)} {given[axis]}: not run with {processes} processes"
+    for name in ("ep", "etp"):
+        if getattr(plan, name) > 1 == getattr(small, name):
+            yield f"{name} {getattr(plan, name)}: not run with {processes} processes"
+    if plan.chunk_layers or plan.first_stage_layers or plan.last_stage_layers:
+        yield "numbers of layers that the plan names: split as the runtime does"
+    if plan.microbatch_group:
+        yield f"microbatch_group {plan.microbatch_group}: groups as the runtime makes them"
+
+
+def _legal(plan: Plan, inputs: Inputs, processes: int) -> tuple[Plan, Inputs]:
+    """The plan with the fewest layers that give every chunk one, and the fewest micro-batches, that the runtime takes."""
+    chunks, told = plan.pp * plan.vpp, ""
+    fewest = max(len(set(inputs.model.layer_pattern)), 4, chunks)
+    for layers in range(fewest, fewest + MORE):
+        for count in range(plan.num_microbatches, plan.num_microbatches + MORE if plan.pp > 1 else 3):
+            small = replace(plan, num_microbatches=count)
+            try:
+                asked = _asked(small, inputs, processes, layers)
+                require_legal(small, asked)
+            except InvalidInput as error:
+                told = told or str(error)
+                continue
+            sizes = layers_of_chunks(asked.model, asked.runtime.stage_split, pipeline_of(small), asked.mtp_layers)
+            if sizes.min() >= 1:
+                return small, asked
+            break
+    raise CannotVerify(f"the plan cannot be trained with {processes} processes: {told}")
+
+
+def _asked(plan: Plan, inputs: Inputs, processes: int, layers: int) -> Inputs:
+    batch = plan.dp * plan.micro_batch * plan.num_microbatches
+    job = {"sequence_length": SEQUENCE, "global_batch": batch, "tokens": None, "mtp_layers": None}
+    even = {"expert_imbalance": 1.0, "expert_capacity": None}
+    return Inputs(
+        model=small_model(inputs.model, layers, plan.tp),
+        cluster=_one_node(inputs.cluster, processes),
+        job=inputs.job.replace(**job, **even),
+        runtime=inputs.runtime,
+    )
+
+
+def _one_node(cluster: Cluster, ranks: int) -> Cluster:
+    """So many of its accelerators behind its innermost links."""
+    level = cluster.levels[0].replace(size=ranks)
+    return cluster.replace(name=f"{ranks} processes", num_nodes=1, gpus_per_node=ranks, levels=(level,))

@@ -1,0 +1,38 @@
+"""One process of a check: reads a request as JSON, trains, and writes what it saw."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from meshwright.errors import InvalidInput
+from meshwright.pytorch.request import Request
+
+
+def main() -> None:
+    """Train as the one argument says, `fake` or `real`, and write what was seen as the last line."""
+    kinds = {"fake": fake, "real": real}
+    if sys.argv[1:2] == [] or sys.argv[1] not in kinds:
+        raise InvalidInput(f"one argument is needed: {' or '.join(kinds)}")
+    kinds[sys.argv[1]]()
+
+
+def fake() -> None:
+    """Answer every request of the list on stdin, in order; all are of one rank of one plan."""
+    from meshwright.pytorch.trainer.step import observe
+
+    requests = [Request.from_json(given) for given in json.load(sys.stdin)]
+    seen = [observed.to_json() for observed in observe(requests)]
+    json.dump(seen, sys.stdout)
+
+
+def real() -> None:
+    """Train what stdin asks as one process of a few."""
+    from meshwright.pytorch.trainer.real import train
+
+    seen = [trained.to_json() for trained in train(json.load(sys.stdin))]
+    json.dump(seen, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

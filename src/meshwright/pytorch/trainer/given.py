@@ -1,0 +1,90 @@
+"""Given: the weights and the tokens that every process of a run starts from, and which of them are a rank's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from meshwright.layout.plan import Plan
+from meshwright.layout.splits import layers_of_chunks, pipeline_of
+from meshwright.pytorch.request import Request
+from meshwright.pytorch.trainer.mesh import Meshes
+from meshwright.pytorch.trainer.model import Attention, Decoder, rotary_table
+
+SEED = 20240731
+SPREAD = 0.1
+"""Of weights around zero, and of those of norms around one, so that no gradient is zero for symmetry."""
+
+
+def whole_decoder(request: Request) -> Decoder:
+    """All layers in one, with weights that depend on nothing but the model."""
+    model = request.inputs.model
+    whole = Decoder(model, model.layer_pattern, request.inputs.job.sequence_length, embedding=True, head=True)
+    random = torch.Generator().manual_seed(SEED)
+    with torch.no_grad():
+        for name, weight in whole.named_parameters():
+            around = 1.0 if "norm" in name else 0.0
+            weight.copy_(around + SPREAD * torch.randn(weight.shape, generator=random))
+    return whole
+
+
+def set_weights(chunks: Sequence[Decoder], request: Request) -> None:
+    """Give each chunk its layers' weights of the whole decoder; the chunks are not split yet."""
+    weights = whole_decoder(request).state_dict()
+    plan, inputs = request.plan, request.inputs
+    sizes = layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline_of(plan), inputs.mtp_layers)
+    starts = [0, *accumulate(sizes.tolist())]
+    for chunk, position in zip(chunks, request.positions, strict=True):
+        chunk.load_state_dict({name: weights[_in_whole(name, starts[position])] for name in chunk.state_dict()})
+
+
+def _in_whole(name: str, before: int) -> str:
+    """What a weight of a chunk, before which there are so many layers, is called in the whole decoder."""
+    part, _, rest = name.partition(".")
+    if part != "layers":
+        return name
+    index, _, inner = rest.partition(".")
+    return f"layers.{int(index) + before}.{inner}"
+
+
+def global_batch(request: Request) -> tuple[Tensor, Tensor]:
+    """Token ids and the ones that follow them, (sequences, tokens) each."""
+    job, random = request.inputs.job, torch.Generator().manual_seed(SEED + 1)
+    shape = job.global_batch, job.sequence_length + 1
+    tokens = torch.randint(request.inputs.model.vocab_size, shape, generator=random)
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+def own_part(batch: Tensor, plan: Plan, meshes: Meshes) -> Tensor:
+    """This rank's sequences of the batch, and of each the tokens that it attends from."""
+    sequences = batch.chunk(plan.dp)[data_rank(plan, meshes)]
+    return sequences[:, own_positions(batch.shape[1], plan, meshes)].contiguous()
+
+
+def data_rank(plan: Plan, meshes: Meshes) -> int:
+    """Which of the dp ranks this one is; the ranks of cp stand within it."""
+    shards = plan.dp * plan.cp // plan.dp_replicate
+    rank = meshes.dense.get_local_rank("dp_replicate") * shards + meshes.dense.get_local_rank("fsdp")
+    return rank // plan.cp
+
+
+def own_positions(length: int, plan: Plan, meshes: Meshes) -> Tensor:
+    """Positions in the sequence of this rank's tokens: with context parallelism a piece from the front and its mirror
+    image from the back, so that causal attention is as much work on each.
+    """
+    if plan.cp == 1:
+        return torch.arange(length)
+    rank = meshes.sequence.get_local_rank("cp")  # type: ignore[union-attr]
+    pieces = torch.arange(length).chunk(2 * plan.cp)
+    return torch.cat([pieces[rank], pieces[-1 - rank]])
+
+
+def turn_rotary(chunks: Sequence[Decoder], request: Request, meshes: Meshes) -> None:
+    """Rotary positions follow the tokens of this rank."""
+    length = request.inputs.job.sequence_length
+    positions = own_positions(length, request.plan, meshes)
+    for module in [module for chunk in chunks for module in chunk.modules() if isinstance(module, Attention)]:
+        module.rotary = rotary_table(length, module.width)[positions]

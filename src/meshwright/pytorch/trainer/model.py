@@ -1,0 +1,152 @@
+"""The decoder: modules of a transformer in the form that torchtitan gives them, at the shapes of a `Model`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Partial, Placement
+from torch.nn import functional
+
+from meshwright.pytorch.trainer.experts import MixtureOfExperts
+from meshwright.pytorch.trainer.kernels import flash_attention, rms_norm
+from meshwright.specs.model import LayerKind, Mlp, Model
+from meshwright.specs.model import Attention as AttentionShape
+
+ACTIVATIONS = {"silu": functional.silu, "gelu": functional.gelu, "relu": functional.relu}
+
+
+class RmsNorm(nn.Module):
+    """One weight vector."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The normed x."""
+        return rms_norm(x, self.weight)
+
+
+class Embedding(nn.Embedding):
+    """Token embedding; where its rows are split over ranks, each looks up its own and their sum is redistributed.
+
+    placements: of the sum, over the ranks that split the rows.
+    """
+
+    placements: tuple[Placement, ...] = ()
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(batch, tokens) to (batch, tokens, hidden)."""
+        if not isinstance(self.weight, DTensor):
+            return super().forward(tokens)
+        mesh, rows = self.weight.device_mesh, self.weight.to_local()
+        first = mesh.get_local_rank() * -(-self.num_embeddings // mesh.size())
+        held = (tokens >= first) & (tokens < first + rows.shape[0])
+        found = functional.embedding((tokens - first).clamp(0, rows.shape[0] - 1), rows)
+        whole = DTensor.from_local(found * held.unsqueeze(-1).to(found.dtype), mesh, [Partial()], run_check=False)
+        return whole.redistribute(placements=self.placements).to_local()
+
+
+class Core(nn.Module):
+    """The attention core; context parallelism puts another in its place."""
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """(batch, heads, tokens, width) each."""
+        return flash_attention(query, key, value)
+
+
+class Attention(nn.Module):
+    """Query, key and value projections apart, rotary positions, the core and the output projection."""
+
+    def __init__(self, hidden: int, shape: AttentionShape, length: int) -> None:
+        super().__init__()
+        self.width, bias = shape.head_dim, shape.qkv_bias
+        self.query = nn.Linear(hidden, shape.heads * shape.head_dim, bias=bias)
+        self.key = nn.Linear(hidden, shape.kv_heads * shape.head_dim, bias=bias)
+        self.value = nn.Linear(hidden, shape.kv_heads * shape.head_dim, bias=bias)
+        self.output = nn.Linear(shape.heads * shape.head_dim, hidden, bias=shape.output_bias)
+        normed = shape.qk_norm == "head"
+        self.query_norm = RmsNorm(self.width) if normed else None
+        self.key_norm = RmsNorm(self.width) if normed else None
+        self.core = Core()
+        self.register_buffer("rotary", rotary_table(length, self.width), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, tokens, hidden) both."""
+        batch, tokens = x.shape[:2]
+        query, key, value = (
+            part(x).view(batch, tokens, -1, self.width) for part in (self.query, self.key, self.value)
+        )
+        if self.query_norm is not None:
+            query, key = self.query_norm(query), self.key_norm(key)
+        query, key = (rotated(part, self.rotary) for part in (query, key))
+        attended = self.core(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
+        return self.output(attended.transpose(1, 2).contiguous().view(batch, tokens, -1))
+
+
+def rotary_table(length: int, width: int) -> Tensor:
+    """One complex number for every position and pair of a head's width, 8 bytes each."""
+    frequencies = 1.0 / 10_000.0 ** (torch.arange(0, width, 2).float() / width)
+    angles = torch.outer(torch.arange(length).float(), frequencies)
+    return torch.polar(torch.ones_like(angles), angles)
+
+
+def rotated(x: Tensor, table: Tensor) -> Tensor:
+    """x (batch, tokens, heads, width), every pair turned by its position's angle."""
+    pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * table[None, :, None]).flatten(3).type_as(x)
+
+
+class FeedForward(nn.Module):
+    """Gate, up and down, or up and down alone."""
+
+    def __init__(self, hidden: int, shape: Mlp) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[shape.activation]
+        self.gate = nn.Linear(hidden, shape.ffn_size, bias=shape.bias)
+        self.up = nn.Linear(hidden, shape.ffn_size, bias=shape.bias) if shape.gated else None
+        self.down = nn.Linear(shape.ffn_size, hidden, bias=shape.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, tokens, hidden) both."""
+        inner = self.activation(self.gate(x))
+        return self.down(inner if self.up is None else inner * self.up(x))
+
+
+class Layer(nn.Module):
+    """One transformer layer."""
+
+    def __init__(self, model: Model, kind: LayerKind, length: int) -> None:
+        super().__init__()
+        hidden, block = model.hidden_size, kind.feed_forward
+        self.attention_norm, self.feed_forward_norm = RmsNorm(hidden), RmsNorm(hidden)
+        self.attention = Attention(hidden, kind.attention, length)
+        self.feed_forward = FeedForward(hidden, block) if isinstance(block, Mlp) else MixtureOfExperts(hidden, block)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, tokens, hidden) both."""
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.feed_forward(self.feed_forward_norm(x))
+
+
+class Decoder(nn.Module):
+    """Some layers of a model, with the embedding in front and the head behind where they belong to it."""
+
+    def __init__(self, model: Model, kinds: Sequence[int], length: int, *, embedding: bool, head: bool) -> None:
+        super().__init__()
+        self.embedding = Embedding(model.vocab_size, model.hidden_size) if embedding else None
+        self.layers = nn.ModuleList(Layer(model, model.layer_kinds[kind], length) for kind in kinds)
+        self.norm = RmsNorm(model.hidden_size) if head else None
+        self.head = nn.Linear(model.hidden_size, model.vocab_size, bias=model.head_bias) if head else None
+        if model.tied_embeddings and self.embedding is not None and self.head is not None:
+            self.embedding.weight = self.head.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Token ids, or what the stage before sends; logits, or what the next one needs."""
+        if self.embedding is not None:
+            x = self.embedding(x)
+        for layer in self.layers:
+            x = layer(x)
+        return x if self.norm is None else self.head(self.norm(x))

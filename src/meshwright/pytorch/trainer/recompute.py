@@ -1,0 +1,57 @@
+"""Recomputation: whole layers, or every second product of a layer with all that is element-wise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch._functorch.partitioners import get_default_op_list
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+
+from meshwright.layout.plan import Plan, Recompute
+from meshwright.pytorch.trainer.kernels import ATTEND
+from meshwright.pytorch.trainer.model import Decoder
+from meshwright.specs.runtime import Runtime
+
+PRODUCT = torch.ops.aten.mm.default
+KEPT = {operator.default for operator in get_default_op_list().compute_intensive_ops} | {
+    ATTEND,
+    torch.ops.aten.topk.default,
+    torch.ops._c10d_functional.reduce_scatter_tensor.default,
+    torch.ops._c10d_functional.all_to_all_single.default,
+}
+
+
+def recompute(decoder: Decoder, plan: Plan, runtime: Runtime) -> None:
+    """Wrap the layers that the plan computes again in backward."""
+    if plan.recompute == Recompute.NONE:
+        return
+    for index, layer in enumerate(decoder.layers):
+        if plan.recompute == Recompute.SELECTIVE and runtime.selective_recompute == "attention_core":
+            layer.attention.core = checkpoint_wrapper(layer.attention.core, early_stop=runtime.checkpoint_stops_early)
+        elif plan.recompute == Recompute.SELECTIVE:
+            decoder.layers[index] = checkpoint_wrapper(
+                layer, context_fn=lambda: create_selective_checkpoint_contexts(_every_second_product()), early_stop=False
+            )
+        elif not plan.recompute_layers or index < plan.recompute_layers:
+            decoder.layers[index] = checkpoint_wrapper(layer, early_stop=runtime.checkpoint_stops_early)
+
+
+def _every_second_product() -> Any:
+    """A policy that keeps what is expensive, but every second matrix product, counted in each pass."""
+    products = {False: 0, True: 0}
+
+    def policy(context: Any, function: Any, *arguments: Any, **_: Any) -> CheckpointPolicy:  # noqa: ARG001
+        if function == PRODUCT:
+            products[context.is_recompute] += 1
+        second = function == PRODUCT and products[context.is_recompute] % 2 == 0
+        return CheckpointPolicy.MUST_SAVE if function in KEPT and not second else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return policy
+
+
+def inner(layer: nn.Module) -> nn.Module:
+    """The layer itself, where it is wrapped."""
+    return getattr(layer, "_checkpoint_wrapped_module", layer)

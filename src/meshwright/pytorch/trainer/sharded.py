@@ -1,0 +1,83 @@
+"""Fully sharded data parallelism: which modules are units of their own, as the runtime wraps them."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import Shard
+
+from meshwright.layout.plan import Plan
+from meshwright.pytorch.request import Request
+from meshwright.pytorch.trainer.experts import MixtureOfExperts
+from meshwright.pytorch.trainer.mesh import Meshes
+from meshwright.pytorch.trainer.model import Decoder
+from meshwright.specs.runtime import Runtime
+
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def number_format(request: Request) -> torch.dtype:
+    """Of weights, activations and messages."""
+    return torch.float32 if request.full_precision else HALF[request.inputs.recipe.half]
+
+
+def shard(decoder: Decoder, request: Request, meshes: Meshes) -> None:
+    """Wrap every layer, the ends where the runtime has them apart, and the rest as the root."""
+    plan, runtime = request.plan, request.inputs.runtime
+    resharded = plan.zero == 3
+    names = ("dp_replicate", "fsdp") if plan.dp_replicate > 1 else ("fsdp",)
+    settings = {"mesh": meshes.sharding(names), "mp_policy": precision(request)}
+    for index, layer in enumerate(decoder.layers):
+        kept = runtime.keeps_last_layer_gathered and index == len(decoder.layers) - 1
+        placed = _experts_apart(layer, plan, meshes, names)
+        fully_shard(layer, reshard_after_forward=resharded and not kept, **settings, **placed)
+    for unit, kept in _ends(decoder, runtime):
+        fully_shard(unit, reshard_after_forward=resharded and not kept, **settings)
+    fully_shard(decoder, reshard_after_forward=resharded and not runtime.keeps_ends_gathered, **settings)
+
+
+def precision(request: Request) -> MixedPrecisionPolicy:
+    """Weights in the format of the request, gradients summed as the runtime does."""
+    half = number_format(request)
+    return MixedPrecisionPolicy(
+        param_dtype=half,
+        reduce_dtype=torch.float32 if request.inputs.gradient_bytes == 4 else half,
+        cast_forward_inputs=False,
+    )
+
+
+def _ends(decoder: Decoder, runtime: Runtime) -> list[tuple[nn.Module | list[nn.Module], bool]]:
+    """Units of the two ends, and whether each stays gathered from forward to backward."""
+    if not runtime.ends_apart:
+        return []
+    head = [module for module in (decoder.norm, decoder.head) if module is not None]
+    if decoder.embedding is not None and head and decoder.embedding.weight is decoder.head.weight:
+        return [([decoder.embedding, *head], runtime.keeps_ends_gathered)]
+    units = [(decoder.embedding, False)] if decoder.embedding is not None else []
+    return [*units, (head, runtime.keeps_ends_gathered)] if head else units
+
+
+def _experts_apart(layer: nn.Module, plan: Plan, meshes: Meshes, names: tuple[str, ...]) -> dict[str, object]:
+    """Where the routed experts of a layer are sharded: over the ranks that hold the same ones."""
+    block = layer.feed_forward
+    if not isinstance(block, MixtureOfExperts):
+        return {}
+    routed = {*block.experts.parameters()}
+    ranks = meshes.sharding((names[-1].replace("fsdp", "efsdp"),), experts=True).size() if plan.ep > 1 else 0
+    holders = ranks * plan.ep if plan.ep > 1 else meshes.sharding(("fsdp",)).size()
+    dimension = Shard(1 if holders > block.shape.count else 0)
+    if plan.ep == 1:
+        return {"shard_placement_fn": lambda weight: dimension if weight in routed else None}
+    from torch.distributed.fsdp._fully_shard._fsdp_common import ShardPlacementResult
+    from torch.distributed.fsdp._fully_shard._fsdp_init import _get_mesh_info
+
+    apart = _get_mesh_info(meshes.sharding(tuple(name.replace("fsdp", "efsdp") for name in names), experts=True), None)
+    usual = _get_mesh_info(meshes.sharding(names), None)
+
+    def place(weight: nn.Parameter) -> ShardPlacementResult:
+        if weight in routed:
+            return ShardPlacementResult(placement=dimension, mesh_info=apart)
+        return ShardPlacementResult(placement=Shard(0), mesh_info=usual)
+
+    return {"shard_placement_fn": place}

@@ -1,0 +1,67 @@
+"""Tensor and sequence parallelism: the parallel styles of torch.distributed.tensor on every module of a decoder."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import Replicate, Shard, distribute_module, distribute_tensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+
+from meshwright.pytorch.trainer.experts import MixtureOfExperts
+from meshwright.pytorch.trainer.model import Decoder, Layer
+
+COLUMNS = ("attention.query", "attention.key", "attention.value", "feed_forward.gate", "feed_forward.up")
+ROWS = ("attention.output", "feed_forward.down")
+
+
+def split_tensors(decoder: Decoder, mesh: DeviceMesh, *, sequence: bool) -> None:
+    """Split a decoder's weights over the tensor-parallel ranks, and its residual stream where `sequence` says so."""
+    residual = Shard(1) if sequence else Replicate()
+    ends: dict[str, ParallelStyle] = {
+        "head": ColwiseParallel(input_layouts=residual, output_layouts=Shard(-1), use_local_output=False),
+    }
+    if decoder.embedding is not None:
+        distribute_module(decoder.embedding, mesh, _split_rows)
+        decoder.embedding.placements = (residual,)
+    if sequence:
+        ends["norm"] = SequenceParallel()
+    _parallelize(decoder, mesh, ends)
+    for layer in decoder.layers:
+        _parallelize(layer, mesh, _styles(layer, sequence=sequence))
+
+
+def _split_rows(_: str, module: nn.Module, mesh: DeviceMesh) -> None:
+    module.weight = nn.Parameter(distribute_tensor(module.weight, mesh, [Shard(0)]))
+
+
+def _styles(layer: nn.Module, *, sequence: bool) -> dict[str, ParallelStyle]:
+    styles: dict[str, ParallelStyle] = {name: ColwiseParallel() for name in COLUMNS}
+    if not sequence:
+        return styles | {name: RowwiseParallel() for name in ROWS}
+    gathers = PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),))
+    styles |= {name: RowwiseParallel(output_layouts=Shard(1)) for name in ROWS}
+    styles |= {name: SequenceParallel() for name in ("attention_norm", "feed_forward_norm")}
+    head_norm = SequenceParallel(sequence_dim=2, use_local_output=True)
+    styles |= {"attention.query_norm": head_norm, "attention.key_norm": head_norm, "attention": gathers}
+    assert isinstance(layer, Layer)
+    return styles if isinstance(layer.feed_forward, MixtureOfExperts) else styles | {"feed_forward": gathers}
+
+
+def _parallelize(module: nn.Module, mesh: DeviceMesh, styles: dict[str, ParallelStyle]) -> None:
+    present = {name: style for name, style in styles.items() if _has(module, name)}
+    parallelize_module(module, mesh, present)
+
+
+def _has(module: nn.Module, name: str) -> bool:
+    for part in name.split("."):
+        module = getattr(module, part, None)  # type: ignore[assignment]
+        if module is None:
+            return False
+    return True
