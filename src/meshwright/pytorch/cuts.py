@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple, TypeVar
@@ -119,11 +120,18 @@ Peaks = Mapping[str, Peak]
 
 
 def _moved_peaks(at: Peaks, start: Peaks, end: Peaks, times: float) -> dict[str, Peak]:
-    """The peak of every moment; the layer before the last one, which two layers do not have, moves as the last does."""
+    """The peak of every moment. The layer before the last one, which two layers do not have, moves as the last does; the
+    first one, whose neighbour two layers do not have, as the embedding does.
+    """
     moved = {
         moment: Peak(_moved(at[moment].parts, start[moment].parts, end[moment].parts, times), end[moment].where)
         for moment in at
     }
+    if "first layer" in end and "embedding" in end:
+        before, after = start["embedding"].parts, end["embedding"].parts
+        more = sum(after.values()) - sum(before.values())
+        parts = Counter(end["first layer"].parts) + Counter({"further layers": round(more * (times - 1))})
+        moved["first layer"] = Peak(dict(parts), end["first layer"].where)
     if "next layer" in end and "next layer" not in at:
         before, after = start["last layer"].parts, end["last layer"].parts
         parts = _moved(end["next layer"].parts, before, after, times - 1)

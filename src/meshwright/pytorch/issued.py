@@ -159,8 +159,9 @@ def _context(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issu
     """Over cp: keys and values round a ring or gathered, in backward again, and their gradients round it."""
     if plan.cp == 1:
         return
-    half, again = _half(inputs), 2 if plan.recompute == Recompute.FULL else 1
     gathers = plan.context_exchange == ContextExchange.ALL_GATHER
+    repeats = plan.recompute == Recompute.FULL or (gathers and plan.recompute == Recompute.SELECTIVE)
+    half, again = _half(inputs), 2 if repeats else 1
     for count, kind in zip(stage.layers, inputs.model.layer_kinds, strict=True):
         sizes, times = context_bytes(plan, inputs, kind), count * plan.num_microbatches
         local = round(float(sizes.gathered) / plan.cp)

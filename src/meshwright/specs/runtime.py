@@ -193,6 +193,8 @@ class Runtime(Spec):
     dispatcher: Literal["all_to_all", "all_gather", "fused"]
     """How tokens reach their experts: a permuted all-to-all; a gathering of every token of the group; or one kernel
     that sends a token once to every node and rank (DeepEP, HybridEP)."""
+    weighs_expert_outputs: bool
+    """Routing works in fp32 and weighs the experts' outputs in it, which are kept; else scores act inside of them."""
     quantised_dispatch: Literal["none", "forward", "both"]
     """Which dispatches carry the operands of an 8-bit recipe: none, so that all are bf16; that of tokens in forward; or
     that of gradients in backward too. Combines never do."""
@@ -225,6 +227,8 @@ class Runtime(Spec):
     """How it can split a sequence over cp; none: it cannot."""
     context_gradient_bytes: Literal[2, 4]
     """Bytes per element in which a ring passes on the gradients of keys and values."""
+    copies_context_output: bool
+    """Under context parallelism attention leaves its output in an order of its own, so that the projection keeps a copy."""
     schedules: tuple[
         Literal[
             "1f1b",

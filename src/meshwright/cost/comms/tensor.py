@@ -61,8 +61,8 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     backward where the runtime keeps inputs sharded. Without, two all-reduces forward and in backward one for every
     column-parallel product: two where projections are fused, else one each for q, k, v, gate and up. Layers of experts
     without a shared one have the attention's half of these alone. Full recomputation repeats the forward, in some
-    runtimes without its last reduction; selective of a feed-forward block enters and leaves it once more, and of latent
-    attention's expansion gathers its input.
+    runtimes without its last reduction; selective of a feed-forward block enters and leaves it once more, of latent
+    attention's expansion gathers its input, and by products repeats all but reduce-scatters, whose outputs it keeps.
     plan: scalar or array (n,). Returns counts. Source: Megatron-LM, tensor_parallel/layers.py; torch.distributed.tensor
     2.13, counted on fake processes.
     """
@@ -71,14 +71,18 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     halves, separate = 1 + (block is not None), 3 + (1 + block.gated if block else 0)
     products = halves if runtime.fused_projections else separate
     full, parts = np.equal(plan.recompute, Recompute.FULL), repeated_parts(plan, kind)
+    by_product = inputs.runtime.selective_recompute == "every_second_product"
+    entered = by_product & np.equal(plan.recompute, Recompute.SELECTIVE)
     forward = Collectives(np.where(sequence, halves, 0), halves + 0 * plan.tp)
     return LayerCollectives(
         forward,
         Collectives(np.where(sequence, halves, 0), np.where(sequence, halves, products)),
         np.where(sequence & runtime.regathers_inputs, halves, 0),
         Collectives(
-            full * forward.gathers + np.where(sequence, parts.block, 0),
-            full * (forward.reductions - runtime.checkpoint_stops_early) + parts.block,
+            (full | entered) * forward.gathers + np.where(sequence, parts.block, 0),
+            full * (forward.reductions - runtime.checkpoint_stops_early)
+            + parts.block
+            + np.where(sequence, 0, entered * forward.reductions),
         ),
         np.where(sequence, parts.expansion, 0),
     )

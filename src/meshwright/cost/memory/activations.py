@@ -7,10 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats
-from meshwright.cost.compute.experts import ExpertShard, expert_shard
-from meshwright.cost.element import HALF_BYTES
+from meshwright.cost.compute.experts import expert_shard
+from meshwright.cost.element import FP32_BYTES, HALF_BYTES
+from meshwright.cost.expert_rows import routed_experts
 from meshwright.cost.memory.discarded import discarded_bytes
 from meshwright.cost.memory.saved import (
+    CHOICE_BYTES,
     Saved,
     attention_bytes,
     core_bytes,
@@ -66,7 +68,8 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
         expert_bytes(plan, inputs, kind),
     )
     tables = table_bytes(plan, inputs, kind)
-    everything = sum(saved) + tables
+    copied = inputs.runtime.copies_context_output * np.greater(plan.cp, 1) * HALF_BYTES * shard.tokens * shard.core
+    everything = sum(saved) + tables + copied
     layer_input = 1.0 * HALF_BYTES * shard.residual_tokens * inputs.model.hidden_size
     kept = everything - discarded_bytes(plan, inputs, kind, shard, saved)
     if inputs.runtime.selective_recompute == "every_second_product":
@@ -82,9 +85,8 @@ def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: 
     """Saved bytes of one layer where every second matrix product is computed again, and everything element-wise.
 
     Kept: the layer's input; of the products in order (q, k, v, output, gate, up, down) the first, third and so on; the
-    attention core's output; with sequence parallelism the outputs of both reduce-scatters. The down product's output is
-    whole on every rank; a compiler keeps it only where backward reads it, which a plain residual does not. Of routed
-    experts the products of their own rows.
+    attention core's output; with sequence parallelism the outputs of its reduce-scatters. The down product's output is
+    whole on every rank; a compiler keeps it only where backward reads it, which a plain residual does not.
     Source: torchtitan's per-operator selective checkpointing, counted with PyTorch 2.13 on fake tensors, and compiled
     (aot_eager and inductor) by its saved-tensor hooks.
     """
@@ -93,11 +95,30 @@ def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: 
     if block:
         read = 1.0 * inputs.runtime.keeps_unread_products
         products += [rows * shard.ffn] * (2 if block.gated else 1) + [read * rows * hidden]
-    if kind.is_moe:
-        experts: ExpertShard = expert_shard(plan, inputs, kind)
-        products += [experts.rows * experts.ffn] * (2 if kind.feed_forward.gated else 1) + [experts.rows * hidden]
-    reduced = np.where(plan.sp, 2.0 * shard.residual_tokens * hidden, 0.0)
-    return HALF_BYTES * (shard.residual_tokens * hidden + reduced + sum(products[::2]) + rows * shard.core)
+    regions = 1 + (block is not None)
+    reduced = np.where(plan.sp, 1.0 * regions * shard.residual_tokens * hidden, 0.0)
+    kept = HALF_BYTES * (shard.residual_tokens * hidden + reduced + sum(products[::2]) + rows * shard.core)
+    return kept + _of_other_pieces(plan, inputs, shard) + _of_exchanges(plan, inputs, kind)
+
+
+def _of_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
+    """Kept of routed experts, whose grouped products are computed again: what both exchanges bring, and the choices."""
+    if not kind.is_moe:
+        return 0.0 * plan.tp
+    experts, hidden, active = expert_shard(plan, inputs, kind), inputs.model.hidden_size, routed_experts(kind).active
+    exchanged = np.where(np.greater(plan.ep, 1), HALF_BYTES * hidden * (experts.rows + experts.tokens * active), 0.0)
+    return exchanged + CHOICE_BYTES * experts.tokens * active
+
+
+def _of_other_pieces(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
+    """Kept of the attention of every other rank's piece, on the rank that sees all of them whole: its output and
+    log-sum-exp, and in a ring the keys and values that arrived.
+    """
+    if not inputs.runtime.copies_context_output:
+        return 0.0 * plan.cp
+    arrived = np.where(np.equal(plan.context_exchange, ContextExchange.RING), shard.key + shard.value, 0)
+    width = HALF_BYTES * (shard.core + arrived) + FP32_BYTES * shard.heads
+    return (plan.cp - 1.0) * shard.tokens * width
 
 
 def _context_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
@@ -111,13 +132,22 @@ def _context_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
 def _unit_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """Alive in the feed-forward block's backward beyond what is saved, where weights have 2-byte gradients of their
     own: the gradient of the layer's output, that of the down weight, and either the gathered gradient with the
-    product's, or, the product freed, the gradients of gate and up.
+    product's, or, the product freed, the gradients of gate and up. Of experts the same, or before it the fp32 gradients
+    of their weighed outputs and of the outputs, and these in 2 bytes.
     """
     hidden, block = inputs.model.hidden_size, dense_block(kind)
+    residual = 1.0 * shard.residual_tokens * hidden
     gathered = np.where(plan.sp, 1.0 * shard.tokens * hidden, 0.0)
     inner = 1.0 * shard.tokens * shard.ffn
     products = np.maximum(gathered + inner, (2 if block and block.gated else 1) * inner)
-    return HALF_BYTES * (shard.residual_tokens * hidden + hidden * shard.ffn + products)
+    dense = HALF_BYTES * (residual + hidden * shard.ffn + products)
+    if not kind.is_moe:
+        return dense
+    experts, routed = expert_shard(plan, inputs, kind), routed_experts(kind)
+    inner = experts.rows * experts.ffn
+    products = HALF_BYTES * (experts.experts * hidden * experts.ffn + (2 if routed.gated else 1) * inner)
+    weighed = (2 * FP32_BYTES + HALF_BYTES) * experts.tokens * routed.active * hidden * inputs.runtime.weighs_expert_outputs
+    return np.maximum(dense, HALF_BYTES * residual + np.maximum(products, weighed))
 
 
 def _ending_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:

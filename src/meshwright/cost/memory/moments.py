@@ -13,7 +13,17 @@ from meshwright.cost.memory.units import Units
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
 
-MOMENTS = ("forward", "forward begins", "head", "head reduced", "layers", "next layer", "layers end", "embedding")
+MOMENTS = (
+    "forward",
+    "forward begins",
+    "head",
+    "head reduced",
+    "last layer",
+    "next layer",
+    "gathering",
+    "first layer",
+    "embedding",
+)
 
 
 class Moment(NamedTuple):
@@ -106,7 +116,20 @@ def _moments(plans: Plans, whole: Units, stored: Units, kept: Kept, inputs: Inpu
         ),
         Moment(in_layers + two, lasting, passed, nothing, of_head + kept.working),
         Moment(in_layers + two, later_shards, passed - kept.layer, nothing, later + kept.working),
-        Moment(all_gathered, lasting, behind * (all_gathered > 0), nothing, kept.working),
+        Moment(
+            in_layers + two + HALF_BYTES * whole.split_experts * resharded,
+            later_shards,
+            passed - kept.layer,
+            nothing,
+            later + kept.residual,
+        ),
+        Moment(
+            np.where(reduced, in_layers + one, all_gathered),
+            lasting + shard * np.maximum(stored.all - stored.layer - stored.embedding, 0.0),
+            np.where(reduced, kept.layer, behind * (all_gathered > 0)),
+            nothing,
+            later + kept.working,
+        ),
         Moment(
             all_gathered,
             lasting + shard * stored.all,

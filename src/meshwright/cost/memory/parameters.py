@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Ints
+from meshwright.arrays import Bools, Ints
 from meshwright.cost.expert_rows import routed_experts
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.layout.placement import ends_apart
@@ -95,7 +95,18 @@ def sharded_expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ran
     dealt = -(-here // ranks) * (held // here)
     rows = (1 + block.gated) * -(-(block.ffn_size // plan.etp) // ranks) * hidden
     rows = here * (rows + -(-hidden // ranks) * (block.ffn_size // plan.etp))
-    return np.where(np.greater(plan.ep * ranks, block.count), rows, dealt)
+    return np.where(splits_experts(plan, inputs, kind, ranks), rows, dealt)
+
+
+def splits_experts(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -> Bools:
+    """Whether the ranks that hold the same experts divide each by rows, as there are fewer experts than ranks.
+
+    plan: scalar or array (n,); ranks: that hold the same experts, a count. Returns truth. Source: torchtitan 0.3.0,
+    distributed/fsdp.py L209-308.
+    """
+    if not kind.is_moe or not inputs.runtime.shards_rows:
+        return np.equal(plan.ep, 0)
+    return np.greater(plan.ep * ranks, routed_experts(kind).count) & np.greater(ranks, 1)
 
 
 def sharded_end_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> EndParameters:

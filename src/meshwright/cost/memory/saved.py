@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from meshwright.arrays import Floats
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
@@ -16,7 +18,8 @@ from meshwright.specs.model import LayerKind
 DROPOUT_MASKS = 2
 ROUTER_BYTES = 2 * FP32_BYTES + 1
 """Per token and expert: logits and scores in fp32, and the map of who goes where."""
-CHOICE_BYTES = FP32_BYTES + 8
+INDEX_BYTES = 8
+CHOICE_BYTES = FP32_BYTES + INDEX_BYTES
 """Per token and chosen expert: its weight and its index."""
 
 
@@ -42,7 +45,7 @@ class NormOutputs(NamedTuple):
     block: Floats
     """The first product of the dense block, or of the shared one where it keeps a copy in the recipe's format."""
     router: Floats
-    """The router, in 2 bytes an element."""
+    """The router, in 2 bytes an element, or in the fp32 that it works in."""
 
 
 def norm_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
@@ -71,8 +74,10 @@ def norm_outputs(inputs: Inputs, kind: LayerKind, shard: Shard) -> NormOutputs:
     read, second = recipe.saved_bytes * hidden * tokens, min(kind.norms, 2) - 1
     if not kind.is_moe:
         return NormOutputs(read, second * read, 0.0)
-    copied = recipe.quantises and dense_block(kind) is not None
-    return NormOutputs(second * read, copied * read, 1.0 * HALF_BYTES * hidden * shard.residual_tokens)
+    in_fp32 = inputs.runtime.weighs_expert_outputs
+    copied = dense_block(kind) is not None and (recipe.quantises or in_fp32)
+    width = FP32_BYTES if in_fp32 else HALF_BYTES
+    return NormOutputs(second * read, copied * read, 1.0 * width * hidden * shard.residual_tokens)
 
 
 def attention_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
@@ -129,10 +134,29 @@ def expert_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     """
     if not kind.is_moe:
         return 0.0 * plan.tp
-    block, shard = routed_experts(kind), expert_shard(plan, inputs, kind)
+    block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
+    row = inputs.recipe.saved_bytes * hidden + _inner_bytes(inputs, block.gated) * shard.ffn
+    if inputs.runtime.weighs_expert_outputs:
+        return weighing_bytes(plan, inputs, kind) + shard.rows * row
     router = shard.tokens * (ROUTER_BYTES * block.count + CHOICE_BYTES * block.active)
-    row = inputs.recipe.saved_bytes * inputs.model.hidden_size + _inner_bytes(inputs, block.gated) * shard.ffn
     return router + shard.rows * row
+
+
+def weighing_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
+    """What routing keeps where scores weigh the experts' outputs in fp32.
+
+    The router's weight in fp32; of every token its scores and their sum; of every choice its index and score, its place
+    among the sorted ones, the token that it comes from, its sorted score and the experts' output, 4 bytes an element;
+    with ep, of every row that has arrived its place among the experts.
+    plan: scalar or array (n,). Returns bytes. Source: torchtitan 0.3.0, models/common/moe.py L200-330 and
+    token_dispatcher.py L84-190, L478-560, counted with PyTorch 2.13 on fake tensors.
+    """
+    block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
+    choices = shard.tokens * block.active
+    router = FP32_BYTES * (block.count * hidden + shard.tokens * (block.count + 1))
+    sorting = (3 * INDEX_BYTES + 2 * FP32_BYTES) * choices
+    placing = np.where(np.greater(plan.ep, 1), INDEX_BYTES * shard.rows, 0.0)
+    return router + sorting + placing + FP32_BYTES * hidden * choices
 
 
 def product_bytes(inputs: Inputs, gated: bool) -> float:

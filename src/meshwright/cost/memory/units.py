@@ -16,6 +16,7 @@ from meshwright.cost.memory.parameters import (
     sharded_end_parameters,
     sharded_expert_parameters,
     sharded_layer_parameters,
+    splits_experts,
 )
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Plans
@@ -32,6 +33,8 @@ class Units(NamedTuple):
     embedding: FloatColumn
     head: FloatColumn
     """Final norm and head."""
+    split_experts: FloatColumn
+    """Of the largest layer's routed experts, those that are divided by rows, not dealt out whole."""
 
     @property
     def ends(self) -> FloatColumn:
@@ -53,18 +56,22 @@ def stage_units(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[Units, Un
         sharded_layer_parameters(plans, inputs, kind, shards) + sharded_expert_parameters(plans, inputs, kind, holders)
         for kind in kinds
     ]
+    split = [
+        expert_parameters(plans, inputs, kind) * splits_experts(plans, inputs, kind, holders) * 1.0 for kind in kinds
+    ]
     return (
-        _units(stages, whole, end_parameters(plans, inputs), predicted),
-        _units(stages, stored, sharded_end_parameters(plans, inputs, shards), predicted / shards),
+        _units(stages, whole, end_parameters(plans, inputs), predicted, split),
+        _units(stages, stored, sharded_end_parameters(plans, inputs, shards), predicted / shards, split),
     )
 
 
-def _units(stages: Stages, layers: list[Ints], ends: EndParameters, predicted: Ints) -> Units:
+def _units(stages: Stages, layers: list[Ints], ends: EndParameters, predicted: Ints, split: list[Ints]) -> Units:
     plan = stages.plan
     embedding: FloatColumn = stages.embedding * ends.embedding[plan] * 1.0
     head: FloatColumn = stages.head * (ends.head + predicted)[plan] * 1.0
-    every, largest = embedding + head, np.zeros(len(plan))
+    every, largest, by_rows = embedding + head, np.zeros(len(plan)), np.zeros(len(plan))
     for kind, count in enumerate(layers):
         every = every + stages.layers[:, kind] * count[plan]
         largest = np.maximum(largest, (stages.layers[:, kind] > 0) * count[plan])
-    return Units(every, largest, embedding, head)
+        by_rows = np.maximum(by_rows, (stages.layers[:, kind] > 0) * split[kind][plan])
+    return Units(every, largest, embedding, head, by_rows)

@@ -6,10 +6,12 @@ data, and every process of a run routes alike.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Partial
 from torch.nn import functional
 
 from meshwright.specs.model import Experts
@@ -22,11 +24,14 @@ class Router(nn.Module):
         super().__init__()
         self.gate = nn.Linear(hidden, shape.count, bias=shape.router_bias)
         self.count, self.active = shape.count, shape.active
+        self.sees_a_part = False
+        """Of the tokens of each sequence, so that the gradient of its weight is one of several to sum."""
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Scores and indices of the chosen experts, (tokens, active) each; x (tokens, hidden)."""
-        bias = None if self.gate.bias is None else _local(self.gate.bias).float()
-        scores = functional.linear(x.float(), _local(self.gate.weight).float(), bias).softmax(-1)
+        weight, bias = (_whole(each, self.sees_a_part) for each in (self.gate.weight, self.gate.bias))
+        weight, bias = weight.float(), None if bias is None else bias.float()
+        scores = functional.linear(x.float(), weight, bias).softmax(-1)
         chosen = torch.topk(scores, self.active, dim=-1, sorted=False).indices
         dealt = torch.arange(x.shape[0] * self.active, device=x.device).view(-1, self.active) % self.count
         chosen = dealt.to(chosen.dtype)
@@ -44,10 +49,13 @@ class GroupedExperts(nn.Module):
         self.up = nn.Parameter(torch.empty(shape.count, shape.ffn_size, hidden))
         for weight in self.parameters():
             nn.init.normal_(weight, std=0.02)
+        self.sees_a_part = False
+        """As of a router; of weights that no other rank holds it says nothing."""
 
     def forward(self, rows: Tensor, offsets: Tensor) -> Tensor:
         """Rows in the order of their experts; offsets: where those of each expert end."""
-        gate, down, up = (_local(weight).transpose(-2, -1) for weight in (self.gate, self.down, self.up))
+        held = (_whole(weight, self.sees_a_part) for weight in (self.gate, self.down, self.up))
+        gate, down, up = (weight.transpose(-2, -1) for weight in held)
         inner = functional.silu(torch._grouped_mm(rows, gate, offs=offsets))
         inner = inner * torch._grouped_mm(rows, up, offs=offsets)
         return torch._grouped_mm(inner, down, offs=offsets)
@@ -66,7 +74,7 @@ class MixtureOfExperts(nn.Module):
         self.group, self.ranks = group, group.size()
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, tokens, hidden) both."""
+        """(batch, tokens, hidden) both, of this rank's tokens."""
         rows = _local(x).reshape(-1, x.shape[-1])
         weights, chosen = self.router(rows)
         order = chosen.view(-1).argsort(stable=True)
@@ -75,10 +83,7 @@ class MixtureOfExperts(nn.Module):
         answered = self._returned(self._computed(rows[source]))
         answered = (answered.float() * sorted_weights[:, None]).to(rows.dtype)
         index = source[:, None].expand(-1, rows.shape[-1])
-        summed = torch.zeros_like(rows).scatter_add(0, index, answered).view(_local(x).shape)
-        if not isinstance(x, DTensor):
-            return summed
-        return DTensor.from_local(summed, x.device_mesh, x.placements, run_check=False)
+        return torch.zeros_like(rows).scatter_add(0, index, answered).view(_local(x).shape)
 
     def _computed(self, rows: Tensor) -> Tensor:
         """What the experts answer to rows of this rank, before they are sent back."""
@@ -98,6 +103,14 @@ class MixtureOfExperts(nn.Module):
 
     def _returned(self, rows: Tensor) -> Tensor:
         return rows if self.group is None else all_to_all_single_autograd(rows, None, None, self.group)
+
+
+def _whole(weight: Tensor | None, sees_a_part: bool) -> Any:
+    """What a rank holds of a weight; its gradient is partial where other ranks hold the same and see other tokens."""
+    if not isinstance(weight, DTensor):
+        return weight
+    placed = [Partial() if sees_a_part and each.is_replicate() else each for each in weight.placements]
+    return weight.to_local(grad_placements=placed)
 
 
 def _local(tensor: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from meshwright.layout.plan import Plan
+from meshwright.layout.plan import Plan, Recompute
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,10 @@ def _mesh(sizes: dict[str, int]) -> DeviceMesh:
 
 
 def stage_rank(plan: Plan, stage: int) -> int:
-    """The first rank of a pipeline stage: 0 on every other axis."""
-    return stage * (plan.num_gpus // plan.pp)
+    """The rank of a pipeline stage that keeps the most: 0 on every axis, of cp the last under selective recomputation.
 
-
+    The last rank of a ring sees every piece whole, and keeps the attention of each; the others join halves, and copy
+    the output for it.
+    """
+    last = plan.cp - 1 if plan.recompute == Recompute.SELECTIVE else 0
+    return stage * (plan.num_gpus // plan.pp) + last * plan.tp

@@ -11,6 +11,7 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 from meshwright.layout.plan import Plan, Recompute
+from meshwright.pytorch.trainer.experts import Router
 from meshwright.pytorch.trainer.kernels import ATTEND
 from meshwright.pytorch.trainer.model import Decoder
 from meshwright.specs.runtime import Runtime
@@ -28,22 +29,29 @@ def recompute(decoder: Decoder, plan: Plan, runtime: Runtime) -> None:
     """Wrap the layers that the plan computes again in backward."""
     if plan.recompute == Recompute.NONE:
         return
+    routers = [module for module in decoder.modules() if isinstance(module, Router)]
+    gates = {torch.Size((router.gate.in_features, router.gate.out_features)) for router in routers}
     for index, layer in enumerate(decoder.layers):
         if plan.recompute == Recompute.SELECTIVE and runtime.selective_recompute == "attention_core":
             layer.attention.core = checkpoint_wrapper(layer.attention.core, early_stop=runtime.checkpoint_stops_early)
         elif plan.recompute == Recompute.SELECTIVE:
             decoder.layers[index] = checkpoint_wrapper(
-                layer, context_fn=lambda: create_selective_checkpoint_contexts(_every_second_product()), early_stop=False
+                layer, context_fn=lambda: create_selective_checkpoint_contexts(_every_second_product(gates)), early_stop=False
             )
         elif not plan.recompute_layers or index < plan.recompute_layers:
             decoder.layers[index] = checkpoint_wrapper(layer, early_stop=runtime.checkpoint_stops_early)
 
 
-def _every_second_product() -> Any:
-    """A policy that keeps what is expensive, but every second matrix product, counted in each pass."""
+def _every_second_product(gates: set[torch.Size]) -> Any:
+    """A policy that keeps what is expensive, but every second matrix product, counted in each pass, and those of routers.
+
+    gates: shapes of the routers' weights, as products take them.
+    """
     products = {False: 0, True: 0}
 
-    def policy(context: Any, function: Any, *arguments: Any, **_: Any) -> CheckpointPolicy:  # noqa: ARG001
+    def policy(context: Any, function: Any, *arguments: Any, **_: Any) -> CheckpointPolicy:
+        if function == PRODUCT and arguments[1].shape in gates:
+            return CheckpointPolicy.PREFER_RECOMPUTE
         if function == PRODUCT:
             products[context.is_recompute] += 1
         second = function == PRODUCT and products[context.is_recompute] % 2 == 0

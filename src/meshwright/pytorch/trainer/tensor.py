@@ -15,7 +15,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from meshwright.pytorch.trainer.experts import MixtureOfExperts
-from meshwright.pytorch.trainer.model import Decoder, Layer
+from meshwright.pytorch.trainer.model import Decoder
 
 COLUMNS = ("attention.query", "attention.key", "attention.value", "feed_forward.gate", "feed_forward.up")
 ROWS = ("attention.output", "feed_forward.down")
@@ -27,12 +27,15 @@ def split_tensors(decoder: Decoder, mesh: DeviceMesh, *, sequence: bool) -> None
     ends: dict[str, ParallelStyle] = {
         "head": ColwiseParallel(input_layouts=residual, output_layouts=Shard(-1), use_local_output=False),
     }
+    tied = decoder.embedding is not None and decoder.head is not None and decoder.head.weight is decoder.embedding.weight
     if decoder.embedding is not None:
         distribute_module(decoder.embedding, mesh, _split_rows)
         decoder.embedding.placements = (residual,)
     if sequence:
         ends["norm"] = SequenceParallel()
     _parallelize(decoder, mesh, ends)
+    if tied:
+        decoder.embedding.weight = decoder.head.weight  # type: ignore[union-attr]
     for layer in decoder.layers:
         _parallelize(layer, mesh, _styles(layer, sequence=sequence))
 
@@ -43,14 +46,14 @@ def _split_rows(_: str, module: nn.Module, mesh: DeviceMesh) -> None:
 
 def _styles(layer: nn.Module, *, sequence: bool) -> dict[str, ParallelStyle]:
     styles: dict[str, ParallelStyle] = {name: ColwiseParallel() for name in COLUMNS}
+    head_norm = SequenceParallel(sequence_dim=2, use_local_output=True)
+    styles |= {"attention.query_norm": head_norm, "attention.key_norm": head_norm}
     if not sequence:
         return styles | {name: RowwiseParallel() for name in ROWS}
     gathers = PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),))
     styles |= {name: RowwiseParallel(output_layouts=Shard(1)) for name in ROWS}
     styles |= {name: SequenceParallel() for name in ("attention_norm", "feed_forward_norm")}
-    head_norm = SequenceParallel(sequence_dim=2, use_local_output=True)
-    styles |= {"attention.query_norm": head_norm, "attention.key_norm": head_norm, "attention": gathers}
-    assert isinstance(layer, Layer)
+    styles["attention"] = gathers
     return styles if isinstance(layer.feed_forward, MixtureOfExperts) else styles | {"feed_forward": gathers}
 
 

@@ -59,7 +59,7 @@ class TrafficWatch(TorchDispatchMode):
 
     def _note(self, func: Any, args: Any) -> None:
         name = func._schema.name.split("::")[1]
-        if name in ("wait_tensor", "monitored_barrier_", "barrier"):
+        if name in ("wait_tensor", "_wrap_tensor_autograd", "monitored_barrier_", "barrier"):
             return
         kind = KINDS.get(name, name)
         tensor, group = _buffer(args), _group(func.namespace, args)
