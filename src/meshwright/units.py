@@ -11,6 +11,7 @@ from decimal import Decimal
 from meshwright.errors import InvalidInput, quoted
 
 GIB = 2**30
+MIB = 2**20
 GIGA = 1e9
 
 _POWER = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "B": 9, "T": 12, "P": 15}
@@ -122,7 +123,7 @@ def format_bytes(value: float) -> str:
     >>> format_bytes(3 * 2**20)
     '3.0 MiB'
     """
-    return f"{value / 2**20:,.1f} MiB" if value < GIB else format_gib(value)
+    return f"{value / MIB:,.1f} MiB" if value < GIB else format_gib(value)
 
 
 def format_seconds(value: float) -> str:

@@ -126,7 +126,7 @@ def test_full_recomputation_keeps_less_than_selective_and_selective_less_than_no
         for kind in model.layer_kinds:
             none, selective, full = (layer_memory(replace(plan, recompute=each), inputs, kind) for each in RECOMPUTE)
             assert full.saved < selective.saved < none.saved
-            alive = {round(float(each.saved + each.working)) for each in (none, selective, full)}
+            alive = {round(float(each.saved + each.again)) for each in (none, selective, full)}
             assert len(alive) == 1, "while one layer's backward works, all of it is alive"
 
 

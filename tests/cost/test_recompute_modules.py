@@ -158,7 +158,7 @@ def test_one_more_module_never_keeps_more_and_never_computes_less(given: tuple[I
     memory, again = layer_memory(plans, inputs, kind), layer_time(plans, inputs, kind).recompute.total
     none, full = (layer_memory(Plan(tp=2, sp=True, recompute=each), inputs, kind) for each in (0, 2))
     assert (memory.saved >= full.saved).all()
-    np.testing.assert_allclose(memory.saved + memory.working, none.saved + none.working)
+    np.testing.assert_allclose(memory.saved + memory.again, none.saved + none.again)
     for bits in EVERY_SET:
         for module in RecomputeModules:
             fewer = bits & ~module

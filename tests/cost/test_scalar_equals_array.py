@@ -57,6 +57,11 @@ TABLES = {
     "stage.stage_parameters",
     "stage.stage_states",
     "stage.stage_memory",
+    "kept.kept_bytes",
+    "units.stage_units",
+    "moments.stored_bytes",
+    "moments.highest_moment",
+    "moments.pooled_bytes",
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""
 OF_ONE_SCHEDULE = {f"{file.name}.actions" for file in pkgutil.iter_modules(schedules.__path__)}
@@ -183,6 +188,7 @@ EXPERT_FUNCTIONS += (
     "expert_rows.routed_rows",
     "expert_rows.hottest_over_mean",
 )
+EXPERT_FUNCTIONS += ("saved.weighing_bytes",)
 EXPERT_FUNCTIONS += ("group.expert_group", "group.expert_tensor_group", "group.expert_set_group")
 EXPERT_FUNCTIONS += ("group.expert_data_group", "groups.expert_data_ranks", "groups.expert_stride")
 SPECIAL |= {f"{name}.{argument}": f"expert_{argument}" for name in EXPERT_FUNCTIONS for argument in ("plan", "kind")}

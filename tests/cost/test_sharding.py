@@ -16,9 +16,11 @@ from meshwright.cost.comms.group import data_group, holders, replica_group, shar
 from meshwright.cost.comms.sharded import gathers_per_step, sharded_collectives, sharded_exchange_time
 from meshwright.cost.comms.tensor import layer_collectives
 from meshwright.cost.memory.states import States, state_bytes
+from meshwright.cost.memory.units import stage_units
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
 from strategies import legal_plans, llama_8b, question
 
@@ -48,15 +50,13 @@ def _per_parameter(states: States) -> float:
         ("nanotron", 1, None, 8, 12),
         ("nanotron", 1, "half", 4, 16),
         ("megatron-deepspeed", 1, None, 8, 12),
-        ("pytorch-ddp", 0, None, 4 + 2 + 8 + 8, 0),
     ],
 )
 def test_bytes_per_parameter_as_documented(
     runtime: str, zero: int, gradients: str | None, whole: int, divided: int
 ) -> None:
     """Megatron-LM, dist_optimizer.md: 18, 6 + 12/n, 20, 4 + 16/n, with what the step alone needs; DeepSpeed's
-    estimator: 2 + 18/n; DDP copies gradients into its buckets and keeps autocast's 2-byte weights; nanotron and
-    Megatron-DeepSpeed keep 2-byte gradients beside the fp32 ones.
+    estimator: 2 + 18/n; nanotron and Megatron-DeepSpeed keep 2-byte gradients beside the fp32 ones.
     """
     states = _states(runtime, Plan(dp=64, zero=zero), gradients=gradients)
     assert _per_parameter(states) + states.updating / COUNT == pytest.approx(float(whole + Fraction(divided, 64)))
@@ -144,20 +144,37 @@ def test_deepspeed_zero_3_divides_18_bytes_and_gathers_two_layers() -> None:
     assert states.whole_gradients == 2 * 500_000_000
 
 
-def test_fsdp2_divides_16_bytes_and_gathers_two_layers_and_the_ends() -> None:
-    states = _states("torchtitan", Plan(dp=64, zero=3, num_microbatches=2))
-    assert _per_parameter(states) * COUNT == pytest.approx(16 * COUNT / 64 + 2 * (2 * LAYER + ENDS))
-    kept = _states("torchtitan", Plan(dp=64, zero=2, num_microbatches=2))
-    assert _per_parameter(kept) == pytest.approx(16 / 64 + 2)
+def _of_full_weights(runtime: str, plan: Plan, stage: int = 0) -> tuple[float, float]:
+    """States of one stage of 8B at the peak, bytes, and its parameters before they are sharded."""
+    batch = plan.dp * plan.num_microbatches
+    inputs = question(llama_8b(), "8x8:h100", runtime, sequence_length=8192, global_batch=batch)
+    priced = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True)
+    whole, _ = stage_units(priced.plans, priced.stages, inputs)
+    return float(priced.memory.states[stage]), float(whole.all[stage])
 
 
-def test_a_pipeline_of_fsdp2_holds_six_more_bytes_of_its_stage() -> None:
+def test_fsdp2_divides_16_bytes_and_keeps_what_is_gathered() -> None:
+    """At the loss: ZeRO 3 embedding and head, ZeRO 2 every weight."""
+    states, count = _of_full_weights("torchtitan", Plan(dp=64, zero=3, num_microbatches=2))
+    assert states == pytest.approx(16 * count / 64 + 2 * (2 * 128256 * 4096 + 4096))
+    states, count = _of_full_weights("torchtitan", Plan(dp=64, zero=2, num_microbatches=2))
+    assert states == pytest.approx((16 / 64 + 2) * count)
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_a_pipeline_of_fsdp2_holds_six_more_bytes_of_its_stage(stage: int) -> None:
     """Weights gathered for the step and gradients whole in fp32: 6 + 12/n bytes, whatever the micro-batches."""
-    states = _states("torchtitan", Plan(dp=32, pp=2, zero=2, num_microbatches=8))
-    assert _per_parameter(states) == pytest.approx(6 + 12 / 32)
+    states, count = _of_full_weights("torchtitan", Plan(dp=32, pp=2, zero=2, num_microbatches=8), stage)
+    assert states == pytest.approx((6 + 12 / 32) * count)
 
 
-@pytest.mark.parametrize("runtime", ["megatron-core", "torchtitan", "deepspeed"])
+def test_replicas_hold_22_bytes() -> None:
+    """DDP copies gradients into its buckets and keeps autocast's 2-byte weights."""
+    states, count = _of_full_weights("pytorch-ddp", Plan(dp=64, zero=0))
+    assert states == pytest.approx((4 + 2 + 8 + 8) * count)
+
+
+@pytest.mark.parametrize("runtime", ["megatron-core", "deepspeed"])
 def test_smaller_sharding_groups_hold_more(runtime: str) -> None:
     stage = question(llama_8b(), "8x8:h100", runtime).runtime.zero_stages[-1]
     held = [_per_parameter(_states(runtime, Plan(dp=64, zero=stage, dp_replicate=each))) for each in (1, 2, 8, 32)]
@@ -220,11 +237,13 @@ def test_gradients_are_reduced_once_or_every_micro_batch() -> None:
         (Plan(dp=64, zero=2), (33, 0, 33)),
         (Plan(dp=64, zero=3, num_microbatches=4), (4 * 33, 4 * 32, 4 * 33)),
         (Plan(dp=32, pp=2, zero=2, num_microbatches=4), (33, 0, 33)),
-        (Plan(dp=32, pp=2, zero=3, num_microbatches=4), (4 * 33, 4 * 32, 33)),
+        (Plan(dp=32, pp=2, zero=3, num_microbatches=4), (33, 4 * 32, 33)),
     ],
 )
 def test_collectives_of_fsdp2(plan: Plan, counts: tuple[int, ...]) -> None:
-    """L + 1 all-gathers forward, L backward (the ends stay), L + 1 reduce-scatters."""
+    """L + 1 all-gathers forward, L backward (the ends stay), L + 1 reduce-scatters; under a pipeline, on the last stage,
+    weights stay gathered from a backward to the next forward.
+    """
     inputs = question(llama_8b(), "8x8:h100", "torchtitan")
     assert tuple(map(int, sharded_collectives(plan, inputs))) == counts
 

@@ -17,6 +17,7 @@ from meshwright.cli.one_plan import of_one_plan
 from meshwright.cli.options import AsJson, Cite, TextOnly
 from meshwright.cli.searches import limits, plan
 from meshwright.cli.show import show
+from meshwright.cli.verify import verify
 from meshwright.textbook.cli import app as textbook
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def check(inputs: Inputs, plan: Plan, as_json: AsJson = False) -> None:
         raise typer.Exit(2)
 
 
+app.command()(of_one_plan(verify))
 app.command()(limits)
 app.command()(memo)
 app.command()(compare)

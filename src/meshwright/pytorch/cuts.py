@@ -12,12 +12,13 @@ import numpy as np
 from meshwright.errors import IllegalPlan
 from meshwright.layout.legality import require_legal
 from meshwright.layout.placement import blocks
-from meshwright.layout.plan import Plan
+from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import Pipeline, layers_of_chunks
 from meshwright.layout.stages import filling
 from meshwright.pytorch.observed import Observed, Peak
 from meshwright.pytorch.request import Request
+from meshwright.pytorch.scope import Scope
 from meshwright.specs.inputs import Inputs
 
 FEWEST, MORE = 2, 4
@@ -38,8 +39,11 @@ class Rank(NamedTuple):
 
 
 def fewer_micro_batches(plan: Plan, inputs: Inputs) -> tuple[Plan, Inputs]:
-    """The plan with no more micro-batches than show all that a stage does: two, or those that fill its pipeline."""
-    enough = max(int(filling(Plans.of([plan])).num_microbatches[0]), 2) if plan.pp > 1 else 2
+    """The plan with no more micro-batches than show all that a stage does: two; of 1F1B one more than it keeps; of other
+    pipelines those that fill them.
+    """
+    enough = 2 if plan.pp == 1 else int(filling(Plans.of([plan])).num_microbatches[0])
+    enough = plan.pp + 1 if plan.pp > 1 and plan.schedule == Schedule.ONE_F_ONE_B else enough
     for count in range(min(enough, plan.num_microbatches), plan.num_microbatches):
         fewer = replace(plan, num_microbatches=count)
         job = inputs.job.model_copy(update={"global_batch": plan.dp * plan.micro_batch * count})
@@ -52,29 +56,26 @@ def fewer_micro_batches(plan: Plan, inputs: Inputs) -> tuple[Plan, Inputs]:
     return plan, inputs
 
 
-def ranks(plan: Plan, inputs: Inputs, *, full: bool) -> list[Rank]:
-    """The first rank of every stage, cut to two and four layers of each kind a chunk unless all are asked for."""
+def ranks(scope: Scope, *, full: bool) -> list[Rank]:
+    """One rank of every stage, cut to two and four layers of each kind a chunk unless all are asked for."""
+    plan, inputs = scope.plan, scope.inputs
     shape = Pipeline(*(getattr(plan, name) for name in Pipeline._fields))
     sizes = layers_of_chunks(inputs.model, inputs.runtime.stage_split, shape, inputs.mtp_layers)
     ends = np.cumsum(sizes)
     kinds = [tuple(inputs.model.layer_pattern[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
     held = blocks(plan.schedule, plan.pp, plan.vpp)
-    return [_rank(plan, inputs, stage, held[:, stage].tolist(), kinds, full) for stage in range(plan.pp)]
+    return [_rank(scope, stage, held[:, stage].tolist(), kinds, full) for stage in range(plan.pp)]
 
 
-def _rank(plan: Plan, inputs: Inputs, stage: int, positions: list[int], kinds: list[Layers], full: bool) -> Rank:
-    chunks = tuple(kinds[position] for position in positions)
-    whole = Request(inputs=inputs, plan=plan, stage=stage, chunks=chunks, positions=tuple(positions))
-    alike = len({tuple(sorted(chunk)) for chunk in chunks}) == 1
-    if full or not alike or plan.recompute_layers:
+def _rank(scope: Scope, stage: int, positions: list[int], kinds: list[Layers], full: bool) -> Rank:
+    chunks, plan = tuple(kinds[position] for position in positions), scope.run_plan
+    whole = Request(inputs=scope.run_inputs, plan=plan, stage=stage, chunks=chunks, positions=tuple(positions))
+    counts = Counter(chunks[0])
+    alike = all(Counter(chunk) == counts for chunk in chunks)
+    if full or not alike or plan.recompute_layers or any(FEWEST < count < MORE for count in counts.values()):
         return Rank(whole, (whole,))
-    present = sorted(set(chunks[0]))
-    fewest = {kind: min(FEWEST, chunks[0].count(kind)) for kind in present}
-    sizes = [fewest] + [
-        fewest | {kind: MORE} for kind in present if chunks[0].count(kind) > FEWEST and chunks[0].count(kind) >= MORE
-    ]
-    if any(chunks[0].count(kind) == FEWEST + 1 for kind in present):
-        return Rank(whole, (whole,))
+    fewest = {kind: min(FEWEST, count) for kind, count in counts.items()}
+    sizes = [fewest, *(fewest | {kind: MORE} for kind, count in sorted(counts.items()) if count >= MORE)]
     return Rank(whole, tuple(whole.with_chunks(tuple(_cut(chunk, size) for chunk in chunks)) for size in sizes))
 
 

@@ -49,6 +49,8 @@ def layer_moments(layers: int) -> list[str]:
 class Observed:
     """One rank over one step; bytes and counts."""
 
+    whole_parameters: int
+    """Parameters that it holds before they are sharded."""
     parameters: int
     """Bytes of the weights that it stores."""
     gathered: int

@@ -47,17 +47,21 @@ def _observe(requests: Sequence[Request]) -> list[Observed]:
 
 def run_trainer(kind: str, question: object) -> list[dict[str, object]]:
     """The JSON that one process of the trainer answers; raises `CannotVerify` where it fails or is killed."""
-    command = [sys.executable, "-W", "ignore", "-m", "meshwright.pytorch.trainer", kind]
     done = subprocess.run(
-        command, input=json.dumps(question), capture_output=True, text=True, env=os.environ | THREADS, check=False
+        command(kind), input=json.dumps(question), capture_output=True, text=True, env=os.environ | THREADS, check=False
     )
     if done.returncode:
-        raise CannotVerify(_reason(done))
+        raise CannotVerify(reason(done))
     answer: list[dict[str, object]] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
-def _reason(done: subprocess.CompletedProcess[str]) -> str:
+def command(kind: str) -> list[str]:
+    """What starts a process that trains; kind: `fake` or `real`."""
+    return [sys.executable, "-W", "ignore", "-m", "meshwright.pytorch.trainer", kind]
+
+
+def reason(done: subprocess.CompletedProcess[str]) -> str:
     """Why a process failed: killed for memory, aborted by torch, or the last line that it wrote."""
     if done.returncode == -signal.SIGKILL:
         return "the process that trains was killed, most likely for want of memory: verify fewer layers, or free memory"

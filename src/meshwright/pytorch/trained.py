@@ -15,8 +15,8 @@ class Trained:
 
     losses: tuple[float, ...]
     """Of every step, the rank's part of the mean over all tokens of the global batch; the ranks' parts add up to it."""
-    squares: tuple[float, ...]
-    """Of every step, the rank's part of the squared norm of all gradients."""
+    squares: Mapping[str, tuple[float, ...]]
+    """Of every weight, by its name in the whole model, and every step: the rank's part of its gradient's squared norm."""
     order: tuple[str, ...]
     """Actions of the pipeline stage as they were executed in the last step; none without a pipeline."""
     collectives: Mapping[Collective, int]
@@ -31,7 +31,7 @@ class Trained:
         """The inverse of `to_json`."""
         return cls(
             losses=tuple(given["losses"]),
-            squares=tuple(given["squares"]),
+            squares={name: tuple(squares) for name, squares in given["squares"].items()},
             order=tuple(given["order"]),
             collectives={Collective(*row[:-1]): row[-1] for row in given["collectives"]},
         )

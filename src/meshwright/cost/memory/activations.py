@@ -78,7 +78,7 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     held = np.where(full, layer_input, np.where(selective, kept, everything))
     backward = _backward_bytes if inputs.runtime.weights == "half" else _unit_backward_bytes
     working = backward(plan, inputs, kind, shard) + _context_bytes(plan, inputs, shard)
-    return LayerMemory(held, everything - held, working, _ending_bytes(plan, inputs, shard), tables * ~(full | selective))
+    return LayerMemory(held, everything - held, working, _ending_bytes(plan, inputs, shard), np.where(full | selective, 0, tables))
 
 
 def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:

@@ -26,6 +26,8 @@ class Kept(NamedTuple):
     """Of all micro-batches in flight, the one in progress whole."""
     layer: FloatColumn
     """Of these, what the backward pass of the largest layer frees."""
+    chunk: FloatColumn
+    """Of these, what one backward pass of a chunk frees, all its layers together."""
     head: FloatColumn
     """Of these, what lies behind the last layer for one micro-batch."""
     working: FloatColumn
@@ -61,12 +63,13 @@ def kept_bytes(stages: Stages, pipelines: Pipelines, shapes: Shapes, num_microba
     head = stages.head * end.saved[shape]
     activations = stages.live_micro_batches * token_bytes(shapes.plans, inputs)[shape]
     activations = activations + np.maximum(stages.live_at_head, stages.head) * end.saved[shape]
-    layer, working, ending = np.zeros((3, len(shape)))
+    layer, chunk, working, ending = np.zeros((4, len(shape)))
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
         memory, held = layer_memory(shapes.plans, inputs, layer_kind), stages.layers[:, kind]
         saved, table = memory.saved - memory.tables, table_bytes(shapes.plans, inputs, layer_kind)
         activations = activations + live[:, kind] * saved[shape] + held * table[shape]
         layer = np.maximum(layer, (held > 0) * saved[shape])
+        chunk = chunk + held * saved[shape] / pipelines.plans.vpp[pipelines.stages.plan][pipelines.of_stage]
         working = np.maximum(working, (held > 0) * (memory.again + memory.working)[shape])
         ending = np.maximum(ending, (held > 0) * memory.ending[shape])
         if without.any():
@@ -79,6 +82,7 @@ def kept_bytes(stages: Stages, pipelines: Pipelines, shapes: Shapes, num_microba
     return Kept(
         activations + _waiting(stages, shapes.plans, shape, inputs),
         layer,
+        chunk,
         head,
         working,
         ending,

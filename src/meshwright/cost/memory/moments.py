@@ -101,7 +101,7 @@ def _moments(plans: Plans, whole: Units, stored: Units, kept: Kept, inputs: Inpu
     joined = (HALF_BYTES + sent) * reduced
     last = whole.embedding if apart else whole.ends
     unit = np.maximum(last, whole.layer)
-    behind = kept.activations - kept.layer - kept.head
+    behind = kept.activations - kept.chunk - kept.head
     all_gathered = HALF_BYTES * whole.all * (deferred & resharded)
     return [
         Moment(through + two, lasting, kept.activations, nothing, kept.ending),
@@ -126,7 +126,7 @@ def _moments(plans: Plans, whole: Units, stored: Units, kept: Kept, inputs: Inpu
         Moment(
             np.where(reduced, in_layers + one, all_gathered),
             lasting + shard * np.maximum(stored.all - stored.layer - stored.embedding, 0.0),
-            np.where(reduced, kept.layer, behind * (all_gathered > 0)),
+            np.where(reduced, kept.layer, (behind + kept.layer) * (all_gathered > 0)),
             nothing,
             later + kept.working,
         ),

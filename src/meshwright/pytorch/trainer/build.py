@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch.distributed.tensor import DTensor
+
 from meshwright.pytorch.request import Request
 from meshwright.pytorch.trainer.context import split_sequence
 from meshwright.pytorch.trainer.experts import MixtureOfExperts
@@ -23,8 +25,11 @@ def bare_chunks(request: Request) -> list[Decoder]:
     ]
 
 
-def parallelize(decoder: Decoder, request: Request, meshes: Meshes) -> None:
-    """Split one chunk by every axis of the plan but pp, in the order that torchtitan does."""
+def parallelize(decoder: Decoder, request: Request, meshes: Meshes) -> int:
+    """Split one chunk by every axis of the plan but pp, in the order that torchtitan does.
+
+    Returns how many parameters the rank holds before they are sharded.
+    """
     plan = request.plan
     if plan.cp > 1:
         split_sequence(decoder, plan, meshes)
@@ -32,5 +37,7 @@ def parallelize(decoder: Decoder, request: Request, meshes: Meshes) -> None:
         split_tensors(decoder, meshes.dense["tp"], sequence=plan.sp)
     for module in [each for each in decoder.modules() if isinstance(each, MixtureOfExperts)]:
         split_experts(module, plan, meshes)
+    held = sum(weight.to_local().numel() if isinstance(weight, DTensor) else weight.numel() for weight in decoder.parameters())
     recompute(decoder, plan, request.inputs.runtime)
     shard(decoder, request, meshes)
+    return held

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from meshwright.layout.plan import Plan
 from meshwright.layout.splits import layers_of_chunks, pipeline_of
@@ -14,9 +14,10 @@ from meshwright.pytorch.request import Request
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Attention, Decoder, rotary_table
 
-SEED = 20240731
+SEED = 0
 SPREAD = 0.1
-"""Of weights around zero, and of those of norms around one, so that no gradient is zero for symmetry."""
+"""Of weights around zero, and of those of norms around one, so that no two are alike."""
+WRAPPED = "_checkpoint_wrapped_module."
 
 
 def whole_decoder(request: Request) -> Decoder:
@@ -34,11 +35,23 @@ def whole_decoder(request: Request) -> Decoder:
 def set_weights(chunks: Sequence[Decoder], request: Request) -> None:
     """Give each chunk its layers' weights of the whole decoder; the chunks are not split yet."""
     weights = whole_decoder(request).state_dict()
+    for chunk, start in zip(chunks, _first_layers(request), strict=True):
+        chunk.load_state_dict({name: weights[_in_whole(name, start)] for name in chunk.state_dict()})
+
+
+def named_weights(chunks: Sequence[nn.Module], request: Request) -> Iterator[tuple[str, nn.Parameter]]:
+    """Every weight of the rank with its name in the whole decoder."""
+    for chunk, start in zip(chunks, _first_layers(request), strict=True):
+        for name, weight in chunk.named_parameters():
+            yield _in_whole(name.replace(WRAPPED, ""), start), weight
+
+
+def _first_layers(request: Request) -> list[int]:
+    """Which layer of the model is the first of each of the rank's chunks."""
     plan, inputs = request.plan, request.inputs
     sizes = layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline_of(plan), inputs.mtp_layers)
     starts = [0, *accumulate(sizes.tolist())]
-    for chunk, position in zip(chunks, request.positions, strict=True):
-        chunk.load_state_dict({name: weights[_in_whole(name, starts[position])] for name in chunk.state_dict()})
+    return [starts[position] for position in request.positions]
 
 
 def _in_whole(name: str, before: int) -> str:
@@ -52,28 +65,28 @@ def _in_whole(name: str, before: int) -> str:
 
 def global_batch(request: Request) -> tuple[Tensor, Tensor]:
     """Token ids and the ones that follow them, (sequences, tokens) each."""
-    job, random = request.inputs.job, torch.Generator().manual_seed(SEED + 1)
+    job, random = request.inputs.job, torch.Generator().manual_seed(SEED)
     shape = job.global_batch, job.sequence_length + 1
     tokens = torch.randint(request.inputs.model.vocab_size, shape, generator=random)
     return tokens[:, :-1], tokens[:, 1:]
 
 
 def own_part(batch: Tensor, plan: Plan, meshes: Meshes) -> Tensor:
-    """This rank's sequences of the batch, and of each the tokens that it attends from."""
-    sequences = batch.chunk(plan.dp)[data_rank(plan, meshes)]
-    return sequences[:, own_positions(batch.shape[1], plan, meshes)].contiguous()
+    """This rank's sequences of the batch, and of each its own tokens."""
+    sequences = batch.chunk(plan.dp)[_data_rank(plan, meshes)]
+    return sequences[:, _own_positions(batch.shape[1], plan, meshes)].contiguous()
 
 
-def data_rank(plan: Plan, meshes: Meshes) -> int:
-    """Which of the dp ranks this one is; the ranks of cp stand within it."""
+def _data_rank(plan: Plan, meshes: Meshes) -> int:
+    """Which of the dp ranks this one is; those of cp stand within it."""
     shards = plan.dp * plan.cp // plan.dp_replicate
     rank = meshes.dense.get_local_rank("dp_replicate") * shards + meshes.dense.get_local_rank("fsdp")
     return rank // plan.cp
 
 
-def own_positions(length: int, plan: Plan, meshes: Meshes) -> Tensor:
-    """Positions in the sequence of this rank's tokens: with context parallelism a piece from the front and its mirror
-    image from the back, so that causal attention is as much work on each.
+def _own_positions(length: int, plan: Plan, meshes: Meshes) -> Tensor:
+    """Where this rank's tokens stand in their sequence: with context parallelism a piece from the front and its mirror
+    image from the back, so that causal attention is as much work for all.
     """
     if plan.cp == 1:
         return torch.arange(length)
@@ -85,6 +98,6 @@ def own_positions(length: int, plan: Plan, meshes: Meshes) -> Tensor:
 def turn_rotary(chunks: Sequence[Decoder], request: Request, meshes: Meshes) -> None:
     """Rotary positions follow the tokens of this rank."""
     length = request.inputs.job.sequence_length
-    positions = own_positions(length, request.plan, meshes)
+    positions = _own_positions(length, request.plan, meshes)
     for module in [module for chunk in chunks for module in chunk.modules() if isinstance(module, Attention)]:
         module.rotary = rotary_table(length, module.width)[positions]

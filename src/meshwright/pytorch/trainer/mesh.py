@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torch.distributed import get_process_group_ranks
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from meshwright.layout.plan import Plan, Recompute
+from meshwright.pytorch.spans import joined_names
+
+UNUSED = ("dp_ranks", "tp_ranks")
+"""Dimensions over which nothing is sent: the ranks of dp and tp beside cp."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +31,17 @@ class Meshes:
         return mesh[names if len(names) > 1 else names[0]]  # type: ignore[index]
 
     def axes(self) -> dict[str, str]:
-        """The axis of the plan that each process group belongs to, by the group's name."""
+        """The axis of the plan that each process group belongs to, by the group's name; several where they share one."""
         named = {"fsdp": "dp", "efsdp": "edp"}
         meshes = [mesh for mesh in (self.dense, self.sequence, self.experts) if mesh is not None]
-        groups = [(mesh.get_group(name).group_name, named.get(name, name)) for mesh in meshes for name in names(mesh)]
-        return dict(groups)
+        groups = {
+            named.get(name, name): mesh.get_group(name)
+            for mesh in meshes
+            for name in names(mesh)
+            if name not in UNUSED and mesh[name].size() > 1
+        }
+        called = joined_names({axis: tuple(get_process_group_ranks(group)) for axis, group in groups.items()})
+        return {group.group_name: called[axis] for axis, group in groups.items()}
 
 
 def names(mesh: DeviceMesh) -> tuple[str, ...]:
@@ -42,7 +53,7 @@ def build_meshes(plan: Plan) -> Meshes:
     """The meshes of a plan over all ranks of the world."""
     shards = plan.dp * plan.cp // plan.dp_replicate
     dense = {"pp": plan.pp, "dp_replicate": plan.dp_replicate, "fsdp": shards, "tp": plan.tp}
-    sequence = {"pp": plan.pp, "dp_ranks": plan.dp, "cp": plan.cp, "tp_ranks": plan.tp}
+    sequence = {"pp": plan.pp, UNUSED[0]: plan.dp, "cp": plan.cp, UNUSED[1]: plan.tp}
     holders = shards * plan.tp // plan.ep
     experts = {"pp": plan.pp, "dp_replicate": plan.dp_replicate, "efsdp": holders, "ep": plan.ep}
     return Meshes(

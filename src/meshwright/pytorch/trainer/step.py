@@ -29,8 +29,8 @@ PHASES = {"F": "forward", "B": "backward", "W": "backward"}
 class _Watched:
     """What a step leaves behind as it goes."""
 
-    def __init__(self, memory: MemoryWatch, traffic: TrafficWatch, chunks: Sequence[Decoder]) -> None:
-        self.memory, self.traffic = memory, traffic
+    def __init__(self, memory: MemoryWatch, traffic: TrafficWatch, chunks: Sequence[Decoder], held: int) -> None:
+        self.memory, self.traffic, self.held = memory, traffic, held
         self.begins = "head" if any(chunk.head is not None for chunk in chunks) else "last layer"
         for chunk in chunks:
             names = ["embedding", *layer_moments(len(chunk.layers))]
@@ -64,8 +64,8 @@ class _Watched:
 def observe(requests: Sequence[Request]) -> Iterator[Observed]:
     """Train one step of each request on fake tensors, all by the same rank of the same plan in a world of full size.
 
-    A process does it once: DTensor remembers the groups of a world beyond its end. Two steps are run, the second is
-    watched: optimizer states exist then from the start.
+    A process does it once: DTensor remembers the groups of a world beyond its end. The optimizer's states exist from
+    the start.
     """
     plan = requests[0].plan
     with fake_world(stage_rank(plan, requests[0].stage), plan.num_gpus):
@@ -78,11 +78,10 @@ def _watched(request: Request, meshes: Meshes) -> Observed:
     fake = FakeTensorMode()
     with fake:
         chunks = bare_chunks(request)
-    for chunk in chunks:
-        parallelize(chunk, request, meshes)
+    held = sum(parallelize(chunk, request, meshes) for chunk in chunks)
     memory, traffic = MemoryWatch(), TrafficWatch(meshes.axes())
     with fake, traffic, memory:
-        return _observed(request, chunks, meshes, _Watched(memory, traffic, chunks))
+        return _observed(request, chunks, meshes, _Watched(memory, traffic, chunks, held))
 
 
 def _observed(request: Request, chunks: list[Decoder], meshes: Meshes, watched: _Watched) -> Observed:
@@ -93,14 +92,14 @@ def _observed(request: Request, chunks: list[Decoder], meshes: Meshes, watched: 
     with memory.labelled("batch"):
         tokens, labels = _batch(request)
     step = _pipelined(request, chunks, meshes, watched) if request.plan.pp > 1 else _accumulated(request, chunks[0])
-    _optimize(step, optimizer, tokens, labels, watched)
-    watched.after_first_forward, watched.order[:] = {}, []
-    watched.traffic.seen.clear()
+    with memory.labelled("optimizer"):
+        _begin(optimizer)
     memory.forget_peaks()
     _optimize(step, optimizer, tokens, labels, watched)
     moments = [value for state in optimizer.state.values() for value in state.values() if value.dim() > 0]
     first = watched.after_first_forward
     return Observed(
+        whole_parameters=watched.held,
         parameters=memory.now["parameters"],
         gathered=first.get("gathered", 0),
         gradients=watched.gradients,
@@ -113,6 +112,15 @@ def _observed(request: Request, chunks: list[Decoder], meshes: Meshes, watched: 
         collectives=watched.traffic.seen,
         order=tuple(watched.order),
     )
+
+
+def _begin(optimizer: torch.optim.Optimizer) -> None:
+    """Make the states that the optimizer keeps, by a step with gradients of zero."""
+    for group in optimizer.param_groups:
+        for weight in group["params"]:
+            weight.grad = torch.zeros_like(weight)
+    optimizer.step()
+    optimizer.zero_grad()
 
 
 def _optimize(step: Any, optimizer: torch.optim.Optimizer, tokens: Any, labels: Any, watched: _Watched) -> None:

@@ -1,0 +1,168 @@
+"""Compare: every quantity of one stage, as the planner says and as PyTorch did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from meshwright.cost.element import FP32_BYTES
+from meshwright.cost.memory.activations import layer_memory
+from meshwright.cost.schedules.orders import order
+from meshwright.layout.plan import Plan
+from meshwright.layout.stages import microbatch_group
+from meshwright.pytorch.cuts import Rank
+from meshwright.pytorch.issued import issued
+from meshwright.pytorch.observed import Collective, Observed
+from meshwright.pytorch.predicted import PredictedStage
+from meshwright.pytorch.scope import Scope
+from meshwright.specs.inputs import Inputs
+
+LETTERS = {"forward": "F", "backward": "B", "input_gradient": "I", "weight_gradient": "W"}
+PEAK_TOLERANCE = 0.02
+
+
+class Quantity(NamedTuple):
+    """One figure, twice."""
+
+    name: str
+    predicted: float
+    observed: float
+    unit: str
+    """bytes or count."""
+    tolerance: float = 0.0
+    """How far off it may be, as a share; 0: not at all."""
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over observed; 1 where both are nothing."""
+        if self.observed:
+            return self.predicted / self.observed
+        return 1.0 if not self.predicted else float("inf")
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is as close as it must be."""
+        if not self.tolerance:
+            return round(self.predicted) == round(self.observed)
+        return abs(self.ratio - 1) <= self.tolerance
+
+
+class Traffic(NamedTuple):
+    """One kind of collective or message, and how often it is issued."""
+
+    collective: Collective
+    predicted: int
+    observed: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is issued as often as predicted."""
+        return self.predicted == self.observed
+
+
+@dataclass(frozen=True)
+class StageCheck:
+    """One pipeline stage."""
+
+    stages: tuple[int, ...]
+    """Those that are alike, of which the first was run."""
+    quantities: tuple[Quantity, ...]
+    traffic: tuple[Traffic, ...]
+    peak_at: str
+    """Moment, what ran and the operator."""
+    order_holds: bool
+    order: tuple[str, ...]
+    """As PyTorch executed it."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything that was compared is as close as it must be."""
+        return self.order_holds and all(each.holds for each in (*self.quantities, *self.traffic))
+
+
+def stage_check(
+    stages: tuple[int, ...], stage: PredictedStage, rank: Rank, cuts: Sequence[Observed], seen: Observed, scope: Scope
+) -> StageCheck:
+    """Hold one stage against what its rank was seen to do.
+
+    cuts: what was seen of every cut; seen: what follows from them for all layers.
+    """
+    request, compare = rank.whole, _native if scope.native else _shared
+    quantities = [*compare(stage, seen, scope.plan, scope.inputs)]
+    if scope.native:
+        quantities += _per_layer(rank, cuts, scope.plan, scope.inputs)
+    live = _most_live(seen.order)
+    if scope.plan.pp > 1:
+        quantities.append(Quantity("live micro-batches", stage.live_chunks, live, "count"))
+    return StageCheck(
+        stages=stages,
+        quantities=tuple(quantities),
+        traffic=tuple(_traffic(stage, seen, scope)),
+        peak_at=f"{seen.highest}: {seen.peak.where}" if scope.native else "",
+        order_holds=scope.plan.pp == 1 or seen.order == planned_order(request.plan, request.stage),
+        order=seen.order,
+    )
+
+
+def _native(stage: PredictedStage, seen: Observed, plan: Plan, inputs: Inputs) -> Iterator[Quantity]:
+    stored = float(stage.stored.all)
+    yield Quantity("parameters", FP32_BYTES * stored, seen.parameters, "bytes")
+    yield Quantity("gradients", FP32_BYTES * stored, seen.gradients, "bytes")
+    yield Quantity("optimizer states", 2 * inputs.runtime.moment_bytes * stored, seen.optimizer_states, "bytes")
+    yield Quantity("peak allocated", stage.allocated, seen.peak.total, "bytes", PEAK_TOLERANCE)
+
+
+def _shared(stage: PredictedStage, seen: Observed, plan: Plan, inputs: Inputs) -> Iterator[Quantity]:
+    yield Quantity("parameters before sharding", float(stage.whole.all), seen.whole_parameters, "count")
+
+
+def _per_layer(rank: Rank, cuts: Sequence[Observed], plan: Plan, inputs: Inputs) -> Iterator[Quantity]:
+    """Saved activations of one layer and micro-batch, from the difference of two cuts."""
+    fewest = rank.cuts[0].chunks[0]
+    for cut, seen in zip(rank.cuts[1:], cuts[1:], strict=True):
+        kind = next(index for index in set(cut.chunks[0]) if cut.chunks[0].count(index) > fewest.count(index))
+        more = cut.chunks[0].count(kind) - fewest.count(kind)
+        memory = layer_memory(plan, inputs, inputs.model.layer_kinds[kind])
+        name = "activations per layer"
+        if len(inputs.model.layer_kinds) > 1:
+            name = f"{name} ({inputs.model.layer_kinds[kind].name})"
+        saved = float(memory.saved - memory.tables)
+        yield Quantity(name, saved, (seen.activations - cuts[0].activations) / more, "bytes")
+
+
+def _traffic(stage: PredictedStage, seen: Observed, scope: Scope) -> Iterator[Traffic]:
+    wanted = issued(scope.plan, scope.inputs, stage)
+    scatters = scope.inputs.runtime.scatters_messages and scope.plan.tp > 1
+    for collective in sorted({**wanted, **seen.collectives}):
+        if scope.native or _is_shared(collective, scatters):
+            yield Traffic(collective, wanted.get(collective, 0), seen.collectives.get(collective, 0))
+
+
+def _is_shared(collective: Collective, scatters: bool) -> bool:
+    """Whether another runtime issues it as PyTorch does; scatters: it splits messages over tp."""
+    if collective.axis == "pp":
+        return not scatters
+    return collective.phase == "forward" and collective.axis in ("tp", "cp", "ep")
+
+
+def planned_order(plan: Plan, stage: int) -> tuple[str, ...]:
+    """The actions of a stage as the planner's schedule lays them out, written as the trainer notes them."""
+    group = int(microbatch_group(plan))
+    actions = order(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, group)[stage]
+    return tuple(f"{LETTERS[action.kind]}{action.chunk}:{action.micro_batch}" for action in actions)
+
+
+def _most_live(executed: Sequence[str]) -> int:
+    """The most chunks that had been worked forward and not yet backward."""
+    live = most = 0
+    for action in executed:
+        live += {"F": 1, "B": -1, "I": -1}.get(action[0], 0)
+        most = max(most, live)
+    return most
+
+
+def readable(where: str) -> str:
+    """A moment and operator without the operator's overload."""
+    return re.sub(r"\.(default|Tensor|memory_format)$", "", where)

@@ -1,0 +1,113 @@
+"""Real: a shrunken plan is trained by a few processes, and by one alone, and both are held against each other."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from meshwright.cost.element import FP32_BYTES, HALF_BYTES
+from meshwright.layout.legality import require_legal
+from meshwright.layout.plan import Plan
+from meshwright.pytorch.compare import planned_order
+from meshwright.pytorch.cuts import ranks
+from meshwright.pytorch.issued import issued
+from meshwright.pytorch.observed import Collective
+from meshwright.pytorch.predicted import predicted_stages
+from meshwright.pytorch.process import require_torch
+from meshwright.pytorch.real_run import RealRun
+from meshwright.pytorch.request import Request
+from meshwright.pytorch.scope import scope_of
+from meshwright.pytorch.shrink import Shrunken, shrunken
+from meshwright.pytorch.spans import names_of_groups
+from meshwright.pytorch.trained import Trained
+from meshwright.pytorch.world import answers_of
+from meshwright.specs.inputs import Inputs
+
+STEPS = 3
+TIMEOUT_S = 120.0
+
+
+def run_for_real(plan: Plan, inputs: Inputs, processes: int, *, timeout_s: float = TIMEOUT_S) -> RealRun:
+    """Train a plan's axes for 3 steps with a few processes over gloo, on a small model, and compare with one process.
+
+    processes: 2 to 4; timeout_s: seconds after which all are killed. Raises `IllegalPlan` or `NotModelled` for a plan
+    that is not priced, and `CannotVerify` where PyTorch or its gloo is missing, the axes do not fit the processes, a
+    process fails or they hang.
+    """
+    require_legal(plan, inputs)
+    scope = scope_of(plan, inputs)
+    small = shrunken(scope.run_plan, scope.run_inputs, processes)
+    return run_shrunken([small], processes, timeout_s=timeout_s)[0]
+
+
+def run_shrunken(plans: Sequence[Shrunken], processes: int, *, timeout_s: float = TIMEOUT_S) -> list[RealRun]:
+    """Train several plans for that many processes, one after the other in one world of them."""
+    require_torch()
+    started = time.perf_counter()
+    stages = [_requests(small) for small in plans]
+    with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
+        store = str(Path(folder) / "store")
+
+        def question(rank: int, size: int) -> dict[str, Any]:
+            asked = [requests[rank * len(requests) // size].to_json() for requests in stages]
+            world = {"rank": rank, "ranks": size, "store": store, "timeout_s": timeout_s, "steps": STEPS}
+            return world | {"requests": asked}
+
+        questions = [question(0, 1), *(question(rank, processes) for rank in range(processes))]
+        answers = answers_of(questions, Path(folder), timeout_s)
+    elapsed = (time.perf_counter() - started) / len(plans)
+    trained = [[Trained.from_json(each) for each in answer] for answer in answers]
+    return [_run(small, *seen, elapsed_s=elapsed) for small, *seen in zip(plans, *trained, strict=True)]
+
+
+def _requests(small: Shrunken) -> list[Request]:
+    """What each pipeline rank is asked to train."""
+    scope = scope_of(small.plan, small.inputs)
+    return [replace(rank.whole, full_precision=True) for rank in ranks(scope, full=True)]
+
+
+def _run(small: Shrunken, alone: Trained, *trained: Trained, elapsed_s: float) -> RealRun:
+    plan, inputs = small.plan, small.inputs
+    stages, each = predicted_stages(plan, inputs), plan.num_gpus // plan.pp
+    pipelined = plan.pp > 1
+    counted = [_as_logged(issued(plan, inputs, stage), plan, inputs) for stage in stages]
+    return RealRun(
+        plan=plan,
+        inputs=inputs,
+        left_out=small.left_out,
+        losses=tuple(sum(parts) for parts in zip(*(rank.losses for rank in trained), strict=True)),
+        reference_losses=alone.losses,
+        gradients=_norms(trained),
+        reference_gradients=_norms([alone]),
+        executed=tuple(rank.order for rank in trained),
+        planned=tuple(planned_order(plan, rank // each) if pipelined else () for rank in range(len(trained))),
+        traffic=tuple(rank.collectives for rank in trained),
+        counted=tuple(counted[rank // each] for rank in range(len(trained))),
+        elapsed_s=elapsed_s,
+    )
+
+
+def _norms(trained: Sequence[Trained]) -> dict[str, tuple[float, ...]]:
+    """Of every weight's gradient in every step; each rank holds a part of some."""
+    parts: dict[str, list[tuple[float, ...]]] = {}
+    for rank in trained:
+        for name, squares in rank.squares.items():
+            parts.setdefault(name, []).append(squares)
+    return {name: tuple(math.sqrt(sum(step)) for step in zip(*each, strict=True)) for name, each in parts.items()}
+
+
+def _as_logged(counts: Mapping[Collective, int], plan: Plan, inputs: Inputs) -> dict[Collective, int]:
+    """The same collectives where everything is fp32, and axes over the same ranks go by one name."""
+    names, logged = names_of_groups(plan), Counter[Collective]()
+    for collective, count in counts.items():
+        axis, kind, written, size, phase = collective
+        wide = FP32_BYTES // HALF_BYTES if written == inputs.recipe.half else 1
+        written = "fp32" if wide > 1 else written
+        logged[Collective(names.get(axis, axis), kind, written, size * wide, phase)] += count
+    return dict(logged)

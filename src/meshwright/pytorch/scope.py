@@ -1,0 +1,138 @@
+"""Scope: what of a plan PyTorch can be made to run here, and what of another framework's plan it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from meshwright.cost.shard import vocabulary_shard
+from meshwright.errors import CannotVerify
+from meshwright.layout.plan import (
+    CONTEXT_EXCHANGE_NAMES,
+    SCHEDULE_NAMES,
+    ContextExchange,
+    Plan,
+    Recompute,
+    Schedule,
+)
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import Experts, LayerKind, Mlp
+from meshwright.specs.runtime import read_runtime
+
+RUN_SCHEDULES = (
+    Schedule.ONE_F_ONE_B,
+    Schedule.INTERLEAVED,
+    Schedule.GPIPE,
+    Schedule.INTERLEAVED_ZERO_BUBBLE,
+    Schedule.ZERO_BUBBLE_V,
+    Schedule.DUALPIPE_V,
+)
+"""That torch.distributed.pipelining has."""
+RUN_EXCHANGES = (ContextExchange.RING, ContextExchange.ALL_GATHER)
+ACTIVATIONS = ("silu", "gelu", "relu")
+NATIVE = "torchtitan"
+"""The runtime whose way the trainer follows."""
+
+
+class Scope(NamedTuple):
+    """What of a plan is run."""
+
+    plan: Plan
+    """Of which predictions are made."""
+    inputs: Inputs
+    run_plan: Plan
+    """That is run: the same, or what another runtime's plan has in common with torchtitan."""
+    run_inputs: Inputs
+    unchecked: tuple[str, ...]
+
+    @property
+    def native(self) -> bool:
+        """Whether the plan is run as it is, by the runtime's own way."""
+        return not self.unchecked
+
+
+def scope_of(plan: Plan, inputs: Inputs) -> Scope:
+    """What to run for a plan; raises `CannotVerify` with every reason why it cannot be, and what to change."""
+    reasons = [*_model_reasons(inputs), *_plan_reasons(plan, inputs), *_job_reasons(inputs)]
+    if reasons:
+        raise CannotVerify("verify cannot run this plan on PyTorch:" + "".join(f"\n  - {reason}" for reason in reasons))
+    if is_native(inputs):
+        return Scope(plan, inputs, plan, inputs, ())
+    model = inputs.model.replace(vocab_size=plan.tp * int(vocabulary_shard(plan, inputs)))
+    shared = replace(plan, zero=2, dp_replicate=1, recompute=Recompute.NONE, recompute_layers=0)
+    carried = inputs.replace(model=model, runtime=read_runtime(NATIVE))
+    unchecked = (
+        f"{inputs.runtime.id} is no PyTorch-native runtime: the plan was run as {NATIVE} would, without recomputation,"
+        " and only what both share is compared",
+        "not checked: gradients, optimizer states, saved activations, the peak, backward and data-parallel traffic, and"
+        " messages where tensor-parallel ranks scatter them",
+    )
+    return Scope(plan, inputs, shared, carried, unchecked)
+
+
+def is_native(inputs: Inputs) -> bool:
+    """Whether the runtime shards fp32 weights by fully_shard."""
+    return inputs.runtime.weights == "full" and inputs.runtime.shards_rows
+
+
+def _model_reasons(inputs: Inputs) -> Iterator[str]:
+    model = inputs.model
+    if model.norm != "rms":
+        yield f"{model.name} has layer norms; the trainer has RMS norms alone"
+    if model.learned_positions:
+        yield f"{model.name} has learned positions; the trainer has rotary ones alone"
+    if inputs.mtp_layers:
+        yield f"{inputs.mtp_layers} layers of multi-token prediction are not built; leave them out with --mtp-layers 0"
+    for kind in model.layer_kinds:
+        yield from (f"layers of kind {kind.name!r} have {what}" for what in _kind_reasons(kind))
+
+
+def _kind_reasons(kind: LayerKind) -> Iterator[str]:
+    attention, block = kind.attention, kind.feed_forward
+    if attention.latent:
+        yield "latent attention, which the trainer has not"
+    if attention.qk_norm == "width" or attention.sinks or attention.value_head_dim != attention.head_dim:
+        yield "norms over the whole query width, attention sinks or values of another width, which the trainer has not"
+    if kind.norms != 2 or kind.parallel_residual:
+        yield "another order of norms and residuals than the trainer"
+    if block.activation not in ACTIVATIONS:
+        yield f"the activation {block.activation}, which the trainer has not"
+    if isinstance(block, Experts) and (block.shared_ffn_size or block.bias or not block.gated or block.router_bias):
+        yield "shared, biased or ungated experts, which the trainer has not"
+    if isinstance(block, Mlp) and block.bias and not block.gated:
+        yield "biases on an ungated feed-forward block, which the trainer has not"
+
+
+def _plan_reasons(plan: Plan, inputs: Inputs) -> Iterator[str]:
+    if plan.schedule not in RUN_SCHEDULES:
+        known = ", ".join(SCHEDULE_NAMES[each] for each in RUN_SCHEDULES)
+        yield f"torch.distributed.pipelining has no schedule {SCHEDULE_NAMES[plan.schedule]}; use {known}"
+    if plan.cp > 1 and plan.context_exchange not in RUN_EXCHANGES:
+        known = ", ".join(CONTEXT_EXCHANGE_NAMES[each] for each in RUN_EXCHANGES)
+        yield f"PyTorch has no context exchange {CONTEXT_EXCHANGE_NAMES[plan.context_exchange]}; use {known}"
+    if plan.etp > 1:
+        yield f"etp {plan.etp}: the trainer keeps experts whole; use etp 1"
+    if inputs.model.is_moe and plan.tp > 1 and (plan.ep == 1 or not plan.sp):
+        yield f"tp {plan.tp} of a model with experts needs sp and ep of 2 or more: else torchtitan splits experts over tp"
+    if plan.zero == 0 and plan.dp * plan.cp > 1 and is_native(inputs):
+        yield "ZeRO 0: replicas are run as dp_replicate with ZeRO 2 or 3"
+    native = read_runtime(NATIVE)
+    if inputs.runtime.rank_order != native.rank_order:
+        yield f"{inputs.runtime.id} orders ranks as {', '.join(inputs.runtime.rank_order)}; the trainer as {NATIVE}"
+
+
+def _job_reasons(inputs: Inputs) -> Iterator[str]:
+    runtime = inputs.runtime
+    if inputs.recipe.quantises:
+        yield f"{inputs.job.precision}: quantised products need an accelerator; use bf16 or fp16"
+    if is_native(inputs) and runtime.cross_entropy != "eager":
+        yield f"the cross-entropy {runtime.cross_entropy} needs a compiler; use --with cross_entropy=eager"
+    if is_native(inputs) and (runtime.attention_kernel == "eager" or runtime.fused_activation or runtime.dropout):
+        yield "the trainer has flash attention, an activation apart from its product, and no dropout"
+    if is_native(inputs) and runtime.elementwise == "transformers":
+        yield "norms as transformers writes them keep fp32 copies, the trainer's do not; use --runtime torchtitan"
+    if inputs.job.expert_capacity is not None or inputs.job.expert_imbalance != 1:
+        yield "tokens are dealt evenly to experts here; leave out --expert-imbalance and --expert-capacity"
+    if runtime.weights == "full" and not runtime.shards_rows:
+        yield f"{runtime.id} shards weights in another way than fully_shard; use --runtime {NATIVE}"

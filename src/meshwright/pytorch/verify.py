@@ -1,0 +1,66 @@
+"""Verify: run a plan on PyTorch in a fake world of its full size, and hold every quantity against it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from meshwright.layout.legality import require_legal
+from meshwright.layout.plan import Plan
+from meshwright.pytorch.compare import StageCheck, stage_check
+from meshwright.pytorch.cuts import extrapolated, fewer_micro_batches, ranks
+from meshwright.pytorch.predicted import PredictedStage, predicted_stages
+from meshwright.pytorch.process import observe_ranks, require_torch
+from meshwright.pytorch.scope import Scope, scope_of
+from meshwright.specs.inputs import Inputs
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was held against PyTorch."""
+
+    plan: Plan
+    """As it was asked."""
+    inputs: Inputs
+    scope: Scope
+    """As it was run, with fewer micro-batches."""
+    full: bool
+    """Every layer was run; else two and four of each kind."""
+    stages: tuple[StageCheck, ...]
+    elapsed_s: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether every quantity is as close as it must be."""
+        return all(stage.holds for stage in self.stages)
+
+
+def verify(plan: Plan, inputs: Inputs, *, full: bool = False) -> Verification:
+    """Run one rank of every distinct stage of a plan on PyTorch, and compare.
+
+    full: with all layers. Raises `IllegalPlan` or `NotModelled` for a plan that is not priced, `CannotVerify` where
+    PyTorch is missing, of another version, or cannot run it.
+    """
+    require_legal(plan, inputs)
+    scope = scope_of(*fewer_micro_batches(plan, inputs))
+    require_torch()
+    started = time.perf_counter()
+    predicted = predicted_stages(scope.plan, scope.inputs)
+    alike = _alike(predicted)
+    chosen = [rank for rank in ranks(scope, full=full) if rank.whole.stage in alike]
+    seen = observe_ranks([rank.cuts for rank in chosen])
+    checks = []
+    for rank, cuts in zip(chosen, seen, strict=True):
+        stage, whole = rank.whole.stage, extrapolated(rank, cuts)
+        checks.append(stage_check(alike[stage], predicted[stage], rank, cuts, whole, scope))
+    return Verification(plan, inputs, scope, full, tuple(checks), time.perf_counter() - started)
+
+
+def _alike(stages: Sequence[PredictedStage]) -> dict[int, tuple[int, ...]]:
+    """The first of the stages that hold, keep and receive as much, and all of them."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for stage in stages:
+        key = (stage.layers, stage.embedding, stage.head, stage.live_micro_batches, stage.live_chunks)
+        groups.setdefault(key, []).append(stage.stage)
+    return {group[0]: tuple(group) for group in groups.values()}
