@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -133,11 +134,20 @@ def _per_layer(rank: Rank, cuts: Sequence[Observed], plan: Plan, inputs: Inputs)
 
 
 def _traffic(stage: PredictedStage, seen: Observed, scope: Scope) -> Iterator[Traffic]:
-    wanted = issued(scope.plan, scope.inputs, stage)
+    wanted = _as_grouped(issued(scope.plan, scope.inputs, stage), seen)
     scatters = scope.inputs.runtime.scatters_messages and scope.plan.tp > 1
     for collective in sorted({**wanted, **seen.collectives}):
         if scope.native or _is_shared(collective, scatters):
             yield Traffic(collective, wanted.get(collective, 0), seen.collectives.get(collective, 0))
+
+
+def _as_grouped(wanted: Mapping[Collective, int], seen: Observed) -> dict[Collective, int]:
+    """The same where axes over the same ranks share a process group, and go by one name."""
+    joined = {part: axis for axis in {each.axis for each in seen.collectives} for part in axis.split("/")}
+    grouped: Counter[Collective] = Counter()
+    for collective, count in wanted.items():
+        grouped[collective._replace(axis=joined.get(collective.axis, collective.axis))] += count
+    return dict(grouped)
 
 
 def _is_shared(collective: Collective, scatters: bool) -> bool:

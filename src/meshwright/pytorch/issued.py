@@ -18,6 +18,7 @@ from meshwright.cost.memory.parameters import (
 )
 from meshwright.cost.shard import residual_tokens, tokens
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
+from meshwright.layout.placement import V_SHAPED
 from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.pytorch.observed import Collective
 from meshwright.pytorch.predicted import PredictedStage
@@ -77,15 +78,18 @@ def _partial_gradients(plan: Plan, inputs: Inputs, kind: LayerKind, layers: int)
     """Of norms over the hidden size, of query and key norms, and of routers."""
     yield from _partial(plan, inputs, inputs.model.hidden_size, kind.norms * layers)
     if kind.attention.qk_norm == "head":
-        yield from _partial(plan, inputs, kind.attention.head_dim, 2 * layers)
+        yield from _partial(plan, inputs, kind.attention.head_dim, 2 * layers, of_heads=True)
     if kind.is_moe:
         count = kind.feed_forward.count  # type: ignore[union-attr]
         yield from _partial(plan, inputs, count * inputs.model.hidden_size, layers)
 
 
-def _partial(plan: Plan, inputs: Inputs, elements: int, weights: int) -> Iterator[Issued]:
-    """Summed over tp before each reduction, in 2 bytes, or in fp32 where a pipeline defers it."""
-    if not plan.sp:
+def _partial(plan: Plan, inputs: Inputs, elements: int, weights: int, *, of_heads: bool = False) -> Iterator[Issued]:
+    """Summed over tp before each reduction, in 2 bytes, or in fp32 where a pipeline defers it.
+
+    of_heads: each rank's part is of its heads, with or without sequence parallelism.
+    """
+    if not plan.sp and not of_heads:
         return
     deferred = plan.pp > 1 and inputs.runtime.defers_reduction and plan.num_microbatches > 1
     width, phase = (FP32_BYTES, "pipeline") if deferred else (HALF_BYTES, "backward")
@@ -94,8 +98,11 @@ def _partial(plan: Plan, inputs: Inputs, elements: int, weights: int) -> Iterato
     yield Collective("tp", "all_reduce", written, width * elements, phase), weights * times
 
 
-def _sharded(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
-    """Over the sharding groups: weights of every unit gathered, gradients scattered."""
+def _sharded(plan: Plan, inputs: Inputs, stage: PredictedStage, *, alone: bool = False) -> Iterator[Issued]:
+    """Over the sharding groups: weights of every unit gathered, gradients scattered.
+
+    alone: also what a group of one rank would scatter.
+    """
     ranks, holders = int(sharding_ranks(plan)), int(expert_sharding_ranks(plan))
     times = gathers_per_step(plan, inputs, stage.live_micro_batches)
     forward, backward, scatters = (int(count) for count in times)
@@ -107,10 +114,12 @@ def _sharded(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issu
         kept = inputs.runtime.keeps_last_layer_gathered and kind is inputs.model.layer_kinds[-1]
         for axis, parameters in parts:
             yield from _unit(plan, inputs, axis, parameters, (count * forward, (count - kept) * backward))
-            yield _scattered(plan, inputs, axis, parameters, count * scatters)
+            yield _scattered(plan, inputs, axis, parameters, count * scatters, alone)
     for parameters, kept in _end_units(plan, inputs, stage, ranks):
-        yield from _unit(plan, inputs, "dp", parameters, (1 if kept and plan.pp > 1 else forward, (not kept) * backward))
-        yield _scattered(plan, inputs, "dp", parameters, scatters)
+        yield from _unit(
+            plan, inputs, "dp", parameters, (1 if kept and plan.pp > 1 else forward, (not kept) * backward)
+        )
+        yield _scattered(plan, inputs, "dp", parameters, scatters, alone)
 
 
 def _end_units(plan: Plan, inputs: Inputs, stage: PredictedStage, ranks: int) -> list[tuple[float, bool]]:
@@ -126,14 +135,15 @@ def _end_units(plan: Plan, inputs: Inputs, stage: PredictedStage, ranks: int) ->
 def _unit(plan: Plan, inputs: Inputs, axis: str, parameters: float, counts: tuple[int, int]) -> Iterator[Issued]:
     if _ranks(plan, axis) == 1:
         return
-    for phase, count in zip(("forward", "backward"), counts, strict=True):
+    ahead = "pipeline" if plan.vpp > 1 and plan.zero < 3 else "forward"
+    for phase, count in zip((ahead, "backward"), counts, strict=True):
         yield Collective(axis, "all_gather", _half(inputs), int(HALF_BYTES * parameters), phase), count
 
 
-def _scattered(plan: Plan, inputs: Inputs, axis: str, parameters: float, count: int) -> Issued:
+def _scattered(plan: Plan, inputs: Inputs, axis: str, parameters: float, count: int, alone: bool) -> Issued:
     width = inputs.gradient_bytes
     written, phase = FORMATS[width] if width == FP32_BYTES else _half(inputs), _reducing(plan, inputs)
-    size = int(width * parameters) if _ranks(plan, axis) > 1 else 0
+    size = int(width * parameters) if alone or _ranks(plan, axis) > 1 else 0
     return Collective(axis, "reduce_scatter", written, size, phase), count
 
 
@@ -149,7 +159,7 @@ def _replicas(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Iss
     """Over replicas of the sharding group: the scattered shards, summed."""
     if plan.dp_replicate == 1:
         return
-    for collective, count in _sharded(plan, inputs, stage):
+    for collective, count in _sharded(plan, inputs, stage, alone=True):
         if collective.kind == "reduce_scatter":
             size = collective.bytes // _ranks(plan, collective.axis)
             yield collective._replace(axis="dp_replicate", kind="all_reduce", bytes=size), count
@@ -186,10 +196,10 @@ def _experts(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issu
 
 
 def _pipeline(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
-    """Over pp: activations and gradients of every chunk, sent and received."""
+    """Over pp: activations and gradients of every chunk, sent and received; where a V turns they stay on the rank."""
     if plan.pp == 1:
         return
-    size = int(message_bytes(plan, inputs))
-    messages = plan.num_microbatches * (2 * plan.vpp - stage.embedding - stage.head)
+    size, turns = int(message_bytes(plan, inputs)), plan.schedule in V_SHAPED and stage.stage == plan.pp - 1
+    messages = plan.num_microbatches * (2 * plan.vpp - stage.embedding - stage.head - 2 * turns)
     for kind in ("receive", "send"):
         yield Collective("pp", kind, _half(inputs), size, "pipeline"), messages

@@ -43,11 +43,16 @@ def run_for_real(plan: Plan, inputs: Inputs, processes: int, *, timeout_s: float
     require_legal(plan, inputs)
     scope = scope_of(plan, inputs)
     small = shrunken(scope.run_plan, scope.run_inputs, processes)
+    small = small._replace(left_out=(*scope.unchecked[:1], *small.left_out))
     return run_shrunken([small], processes, timeout_s=timeout_s)[0]
 
 
 def run_shrunken(plans: Sequence[Shrunken], processes: int, *, timeout_s: float = TIMEOUT_S) -> list[RealRun]:
-    """Train several plans for that many processes, one after the other in one world of them."""
+    """Train several plans, one after the other in one world of as many processes, and beside it by one alone.
+
+    processes: 2 to 4; timeout_s: seconds after which all are killed. Raises `CannotVerify` where PyTorch or its gloo is
+    missing, a process fails or they hang.
+    """
     require_torch()
     started = time.perf_counter()
     stages = [_requests(small) for small in plans]
@@ -76,7 +81,7 @@ def _run(small: Shrunken, alone: Trained, *trained: Trained, elapsed_s: float) -
     plan, inputs = small.plan, small.inputs
     stages, each = predicted_stages(plan, inputs), plan.num_gpus // plan.pp
     pipelined = plan.pp > 1
-    counted = [_as_logged(issued(plan, inputs, stage), plan, inputs) for stage in stages]
+    counted = [_without_phase(_as_logged(issued(plan, inputs, stage), plan, inputs)) for stage in stages]
     return RealRun(
         plan=plan,
         inputs=inputs,
@@ -87,7 +92,7 @@ def _run(small: Shrunken, alone: Trained, *trained: Trained, elapsed_s: float) -
         reference_gradients=_norms([alone]),
         executed=tuple(rank.order for rank in trained),
         planned=tuple(planned_order(plan, rank // each) if pipelined else () for rank in range(len(trained))),
-        traffic=tuple(rank.collectives for rank in trained),
+        traffic=tuple(_without_phase(rank.collectives) for rank in trained),
         counted=tuple(counted[rank // each] for rank in range(len(trained))),
         elapsed_s=elapsed_s,
     )
@@ -111,3 +116,11 @@ def _as_logged(counts: Mapping[Collective, int], plan: Plan, inputs: Inputs) -> 
         written = "fp32" if wide > 1 else written
         logged[Collective(names.get(axis, axis), kind, written, size * wide, phase)] += count
     return dict(logged)
+
+
+def _without_phase(counts: Mapping[Collective, int]) -> dict[Collective, int]:
+    """Of all phases together: what a pipeline gathers ahead is of none."""
+    summed: Counter[Collective] = Counter()
+    for collective, count in counts.items():
+        summed[collective._replace(phase="")] += count
+    return dict(summed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ class RealRun:
     """What every rank of the pipeline did in the last step; empty orders without a pipeline."""
     planned: tuple[Order, ...]
     traffic: tuple[Mapping[Collective, int], ...]
-    """What every rank issued in the last step, and how often."""
+    """What every rank issued in the last step, and how often; of all phases together, their phase left empty."""
     counted: tuple[Mapping[Collective, int], ...]
     """The same as the planner counts it."""
     elapsed_s: float
@@ -87,6 +88,16 @@ class RealRun:
             yield name, max(abs(a - b) / c for a, b, c in zip(seen, wanted, whole, strict=True))
 
     @property
+    def logged_bytes(self) -> tuple[Mapping[tuple[str, str], int], ...]:
+        """Of every rank, the bytes of all collectives and messages of the last step, by axis and kind."""
+        return tuple(map(_bytes, self.traffic))
+
+    @property
+    def counted_bytes(self) -> tuple[Mapping[tuple[str, str], int], ...]:
+        """The same as the planner counts them."""
+        return tuple(map(_bytes, self.counted))
+
+    @property
     def same_loss(self) -> bool:
         """Whether every step's loss is that of one process."""
         return self.loss_difference <= LOSS_TOLERANCE
@@ -114,6 +125,13 @@ class RealRun:
 
 def _norms(gradients: Mapping[str, tuple[float, ...]]) -> tuple[float, ...]:
     return tuple(math.hypot(*step) for step in zip(*gradients.values(), strict=True))
+
+
+def _bytes(traffic: Mapping[Collective, int]) -> dict[tuple[str, str], int]:
+    summed: Counter[tuple[str, str]] = Counter()
+    for collective, count in traffic.items():
+        summed[collective.axis, collective.kind] += count * collective.bytes
+    return dict(summed)
 
 
 def _largest(seen: Sequence[float], wanted: Sequence[float]) -> float:

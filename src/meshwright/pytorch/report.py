@@ -20,7 +20,12 @@ STYLES = {True: "green", False: "bold red"}
 
 def verification_screen(done: Verification) -> RenderableType:
     """The verdict, every stage's quantities, its peak and its traffic, and what was not compared."""
-    parts: list[RenderableType] = [headline(done.inputs), Text(f"Plan: {done.plan}\n"), _verdict(done), _quantities(done)]
+    parts: list[RenderableType] = [
+        headline(done.inputs),
+        Text(f"Plan: {done.plan}\n"),
+        _verdict(done),
+        _quantities(done),
+    ]
     parts += [_traffic(done)]
     if done.scope.plan.pp > 1:
         parts.append(_orders(done))

@@ -19,7 +19,7 @@ LEAST, MOST = 2, 4
 """Processes."""
 SEQUENCE = 64
 MICRO_BATCHES, IN_A_PIPELINE = 2, 4
-MORE = 24
+MORE = 8
 """Layers and micro-batches beyond the usual ones that a legal plan is sought with."""
 AXES = ("pp", "tp", "cp", "shard", "replicate")
 """In the order in which they get ranks: what is hardest to get right in training stands first. `shard` and `replicate`
@@ -41,10 +41,12 @@ class Shrunken(NamedTuple):
 def shrunken(plan: Plan, inputs: Inputs, processes: int) -> Shrunken:
     """The plan on 2 to 4 ranks, with the same kinds of layers at a 64th of their width and less.
 
-    Axes that the plan splits get 2 ranks each, in the order of `AXES`, as long as there are processes; where fewer axes
-    are split than could be, they get 4. Three processes are one axis, of `THREE`. Everything else stays: schedule,
-    recomputation, ZeRO stage, and more than one sequence or chunk where the plan has more. Raises `CannotVerify` where
-    the processes are too few or too many for the axes, or where nothing legal is left.
+    Axes that the plan splits get 2 ranks each, in the order of `AXES`, as long as there are processes; where only one
+    is split, it gets 4. Three processes are one axis, of `THREE`. Everything else stays: schedule, recomputation, ZeRO
+    stage, and more than one sequence or chunk where the plan has more.
+
+    processes: 2 to 4, a count. Raises `CannotVerify` where they are other than that or more than the axes fill, or
+    where nothing legal is left.
     """
     if not LEAST <= processes <= MOST:
         raise CannotVerify(f"--real {processes}: a plan is trained with {LEAST} to {MOST} processes")
@@ -62,26 +64,26 @@ def _degrees(plan: Plan) -> dict[str, int]:
 def _filled(given: dict[str, int], processes: int) -> dict[str, int]:
     """A degree for every axis; their product is the number of processes."""
     kept = dict.fromkeys(AXES, 1)
+    if math.prod(given.values()) == 1:
+        raise CannotVerify("the plan has one rank: there is nothing to compare with one process")
     if processes == 3:
         axis = next((axis for axis in THREE if given[axis] >= 3), None)
         if axis is None:
-            raise CannotVerify(f"--real 3 needs pp or dp of 3 or more, and {_split(given)}; use --real 2")
+            raise CannotVerify(f"--real 3 needs pp or dp of 3 or more, but {_split(given)}; use --real 2")
         return kept | {axis: 3}
     for degree in (2, 4):
         for axis in AXES:
             if given[axis] >= degree and math.prod(kept.values()) < processes:
                 kept[axis] = degree
     filled = math.prod(kept.values())
-    if filled == 1:
-        raise CannotVerify("the plan has one rank: there is nothing to compare with one process")
     if filled < processes:
-        raise CannotVerify(f"--real {processes}: {_split(given)}, which takes {filled} processes; use --real {filled}")
+        raise CannotVerify(f"--real {processes}: {_split(given)}, which fills {filled} processes; use --real {filled}")
     return kept
 
 
 def _split(given: dict[str, int]) -> str:
     split = [f"{NAMES.get(axis, axis)} {degree}" for axis, degree in given.items() if degree > 1]
-    return f"the plan has {', '.join(split) or 'one rank'}"
+    return f"the plan has {' and '.join(split)}"
 
 
 def _on_fewer_ranks(plan: Plan, kept: dict[str, int]) -> Plan:
@@ -112,9 +114,7 @@ def _on_fewer_ranks(plan: Plan, kept: dict[str, int]) -> Plan:
     )
 
 
-def _left_out(
-    plan: Plan, small: Plan, given: dict[str, int], kept: dict[str, int], processes: int
-) -> Iterator[str]:
+def _left_out(plan: Plan, small: Plan, given: dict[str, int], kept: dict[str, int], processes: int) -> Iterator[str]:
     for axis in AXES:
         if given[axis] > 1 == kept[axis]:
             yield f"{NAMES.get(axis, axis)} {given[axis]}: not run with {processes} processes"
@@ -128,7 +128,7 @@ def _left_out(
 
 
 def _legal(plan: Plan, inputs: Inputs, processes: int) -> tuple[Plan, Inputs]:
-    """The plan with the fewest layers that give every chunk one, and the fewest micro-batches, that the runtime takes."""
+    """The plan with the fewest layers, one a chunk at least, and the fewest micro-batches that the runtime takes."""
     chunks, told = plan.pp * plan.vpp, ""
     fewest = max(len(set(inputs.model.layer_pattern)), 4, chunks)
     for layers in range(fewest, fewest + MORE):

@@ -1,34 +1,43 @@
-"""Spans: axes of a plan over the same ranks share one process group in PyTorch, and go by one name here."""
+"""Spans: which ranks an axis of a plan is split over, and one name for axes that are split over the same."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
-
 from meshwright.layout.plan import Plan
 
-S = TypeVar("S")
 
+def ranks_of_axes(plan: Plan, rank: int) -> dict[str, tuple[int, ...]]:
+    """The ranks of one rank's group on each axis that has two or more; dp with those of cp, edp: the same experts.
 
-def names_of_groups(plan: Plan) -> dict[str, str]:
-    """What the group of each axis that splits something is called: by the axis, or by all that span its ranks.
+    rank: in the world, 0 first; ranks are in the order pp, dp, cp, tp, the fastest last.
 
-    >>> names_of_groups(Plan(tp=2, sp=True, cp=4))
-    {'dp': 'dp/cp', 'tp': 'tp', 'cp': 'dp/cp'}
+    >>> ranks_of_axes(Plan(pp=2, tp=2), 1)
+    {'pp': (1, 3), 'tp': (0, 1)}
     """
     shards = plan.dp * plan.cp // plan.dp_replicate
-    spans = {
+    steps = {
         "pp": (plan.num_gpus // plan.pp, plan.pp),
         "dp_replicate": (shards * plan.tp, plan.dp_replicate),
         "dp": (plan.tp, shards),
         "tp": (1, plan.tp),
         "cp": (plan.tp, plan.cp),
+        "edp": (plan.ep, shards * plan.tp // plan.ep if plan.ep > 1 else 1),
+        "ep": (1, plan.ep),
     }
-    if plan.ep > 1:
-        spans |= {"edp": (plan.ep, shards * plan.tp // plan.ep), "ep": (1, plan.ep)}
-    return joined_names({axis: span for axis, span in spans.items() if span[1] > 1})
+    return {axis: _ranks(rank, step, size) for axis, (step, size) in steps.items() if size > 1}
 
 
-def joined_names(spans: Mapping[str, S]) -> dict[str, str]:
-    """The name of each axis, or of all that have the same span."""
+def _ranks(rank: int, step: int, size: int) -> tuple[int, ...]:
+    first = rank - rank // step % size * step
+    return tuple(range(first, first + step * size, step))
+
+
+def names_of_groups(plan: Plan, rank: int = 0) -> dict[str, str]:
+    """What each axis is called where axes over the same ranks go by one name; the same for every rank.
+
+    rank: in the world, 0 first.
+
+    >>> names_of_groups(Plan(tp=2, sp=True, cp=4))
+    {'dp': 'dp/cp', 'tp': 'tp', 'cp': 'dp/cp'}
+    """
+    spans = ranks_of_axes(plan, rank)
     return {axis: "/".join(other for other in spans if spans[other] == span) for axis, span in spans.items()}

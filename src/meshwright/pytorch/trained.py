@@ -16,7 +16,7 @@ class Trained:
     losses: tuple[float, ...]
     """Of every step, the rank's part of the mean over all tokens of the global batch; the ranks' parts add up to it."""
     squares: Mapping[str, tuple[float, ...]]
-    """Of every weight, by its name in the whole model, and every step: the rank's part of its gradient's squared norm."""
+    """Of every weight, by its name in the whole model, and every step: the rank's part of its squared gradient."""
     order: tuple[str, ...]
     """Actions of the pipeline stage as they were executed in the last step; none without a pipeline."""
     collectives: Mapping[Collective, int]

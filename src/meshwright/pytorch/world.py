@@ -85,5 +85,3 @@ def _why(code: int, errors: str) -> str:
     told = [line for line in errors.splitlines() if ERROR.match(line)][-1:] or errors.splitlines()
     refused = told[-1].partition("CannotVerify: ")[2] if told else ""
     return refused or reason(subprocess.CompletedProcess([], code, "", "\n".join(told)))
-
-

@@ -78,7 +78,9 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     held = np.where(full, layer_input, np.where(selective, kept, everything))
     backward = _backward_bytes if inputs.runtime.weights == "half" else _unit_backward_bytes
     working = backward(plan, inputs, kind, shard) + _context_bytes(plan, inputs, shard)
-    return LayerMemory(held, everything - held, working, _ending_bytes(plan, inputs, shard), np.where(full | selective, 0, tables))
+    return LayerMemory(
+        held, everything - held, working, _ending_bytes(plan, inputs, shard), np.where(full | selective, 0, tables)
+    )
 
 
 def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
@@ -146,7 +148,9 @@ def _unit_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: S
     experts, routed = expert_shard(plan, inputs, kind), routed_experts(kind)
     inner = experts.rows * experts.ffn
     products = HALF_BYTES * (experts.experts * hidden * experts.ffn + (2 if routed.gated else 1) * inner)
-    weighed = (2 * FP32_BYTES + HALF_BYTES) * experts.tokens * routed.active * hidden * inputs.runtime.weighs_expert_outputs
+    weighed = (
+        (2 * FP32_BYTES + HALF_BYTES) * experts.tokens * routed.active * hidden * inputs.runtime.weighs_expert_outputs
+    )
     return np.maximum(dense, HALF_BYTES * residual + np.maximum(products, weighed))
 
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.arrays import BoolColumn, FloatColumn, IntColumn
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.memory.activations import layer_memory
-from meshwright.cost.memory.ends import head_memory, token_bytes
+from meshwright.cost.memory.ends import HeadMemory, head_memory, token_bytes
 from meshwright.cost.memory.saved import table_bytes
 from meshwright.cost.memory.waiting import waiting_bytes
 from meshwright.cost.pipelines import Pipelines
@@ -28,6 +28,8 @@ class Kept(NamedTuple):
     """Of these, what the backward pass of the largest layer frees."""
     chunk: FloatColumn
     """Of these, what one backward pass of a chunk frees, all its layers together."""
+    later: FloatColumn
+    """Of these, what is left for the second of several backward passes in a row; 0: none follow each other."""
     head: FloatColumn
     """Of these, what lies behind the last layer for one micro-batch."""
     working: FloatColumn
@@ -35,7 +37,9 @@ class Kept(NamedTuple):
     ending: FloatColumn
     """Alive for a moment when one layer's forward ends."""
     logits: FloatColumn
-    """Of one micro-batch, while the cross-entropy works backward."""
+    """While the cross-entropy works backward on one micro-batch, with what others in flight keep of theirs."""
+    later_logits: FloatColumn
+    """The same in the second of several backward passes in a row."""
     unjoined: FloatColumn
     """Free while the logits are alive, in pieces too small for them."""
     residual: FloatColumn
@@ -44,7 +48,9 @@ class Kept(NamedTuple):
     """Buffers for messages of other stages, and what was sent and is kept."""
 
 
-def kept_bytes(stages: Stages, pipelines: Pipelines, shapes: Shapes, num_microbatches: IntColumn, inputs: Inputs) -> Kept:
+def kept_bytes(
+    stages: Stages, pipelines: Pipelines, shapes: Shapes, num_microbatches: IntColumn, inputs: Inputs
+) -> Kept:
     """What micro-batches keep on every stage.
 
     Of offloaded layers only the one is counted that is on its way to the host or back. Rotary tables stand once for
@@ -77,20 +83,31 @@ def kept_bytes(stages: Stages, pipelines: Pipelines, shapes: Shapes, num_microba
             more = others.saved - others.tables - saved
             activations = activations + without[:, kind] * more[shape]
     residual = message_bytes(shapes.plans, inputs)[shape]
-    logits = stages.head * end.working[shape] + np.maximum(stages.live_at_head - 1, 0) * end.waiting[shape]
     pipelined = (pipelines.plans.pp > 1)[pipelines.stages.plan][pipelines.of_stage]
+    activations = activations + _waiting(stages, shapes.plans, shape, inputs)
+    several = stages.live_at_head > 1
     return Kept(
-        activations + _waiting(stages, shapes.plans, shape, inputs),
-        layer,
-        chunk,
-        head,
-        working,
-        ending,
-        logits + pipelined * inputs.runtime.receives_ahead * stages.live_at_head * end.output[shape],
-        stages.head * end.unjoined[shape],
-        residual,
-        pipelined * _messages(stages, num_microbatches[stages.plan], inputs) * residual,
+        activations=activations,
+        layer=layer,
+        chunk=chunk,
+        later=np.where(stages.live_chunks > 1, activations - chunk - head * several, 0.0),
+        head=head,
+        working=working,
+        ending=ending,
+        logits=_logits(stages, stages.live_at_head, end, shape, pipelined, inputs),
+        later_logits=several * _logits(stages, stages.live_at_head - 1, end, shape, pipelined, inputs),
+        unjoined=stages.head * end.unjoined[shape],
+        residual=residual,
+        messages=pipelined * _messages(stages, num_microbatches[stages.plan], inputs) * residual,
     )
+
+
+def _logits(
+    stages: Stages, live: IntColumn, end: HeadMemory, shape: IntColumn, pipelined: BoolColumn, inputs: Inputs
+) -> FloatColumn:
+    """Of one micro-batch at work and the others that are live; stages keep what they have put out."""
+    logits = stages.head * end.working[shape] + np.maximum(live - 1, 0) * end.waiting[shape]
+    return logits + pipelined * inputs.runtime.receives_ahead * live * end.output[shape]
 
 
 def _messages(stages: Stages, num_microbatches: IntColumn, inputs: Inputs) -> FloatColumn:
@@ -119,5 +136,3 @@ def _waiting(stages: Stages, shapes: Plans, shape: IntColumn, inputs: Inputs) ->
     for kind, layer in enumerate(inputs.model.layer_kinds if stages.waiting_layers.any() else ()):
         waiting = waiting + stages.waiting_layers[:, kind] * waiting_bytes(shapes, inputs, layer)[shape]
     return waiting
-
-

@@ -1,29 +1,20 @@
-"""Moments: what is allocated at each stage of a step where weights are gathered and gradients reduced unit by unit."""
+"""Moments: what is allocated at each moment of a step where weights are gathered and gradients reduced unit by unit."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, FloatColumn
+from meshwright.arrays import BoolColumn, FloatColumn, IntColumn
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.kept import Kept
 from meshwright.cost.memory.units import Units
 from meshwright.layout.plans import Plans
+from meshwright.layout.stages import microbatch_group
 from meshwright.specs.inputs import Inputs
-
-MOMENTS = (
-    "forward",
-    "forward begins",
-    "head",
-    "head reduced",
-    "last layer",
-    "next layer",
-    "gathering",
-    "first layer",
-    "embedding",
-)
 
 
 class Moment(NamedTuple):
@@ -39,24 +30,6 @@ class Moment(NamedTuple):
 def stored_bytes(stored: Units, inputs: Inputs) -> tuple[FloatColumn, FloatColumn]:
     """fp32 weights, and the two moments of Adam, of the parameters that a rank stores; bytes, shape (r,)."""
     return FP32_BYTES * stored.all, 2 * inputs.runtime.moment_bytes * stored.all
-
-
-def highest_moment(plans: Plans, whole: Units, stored: Units, kept: Kept, inputs: Inputs) -> Moment:
-    """What is allocated at the moment of a step with the most.
-
-    Forward gathers a layer after the other in 2 bytes, the next one ahead; the ends stay gathered where the runtime
-    says so, with ZeRO 2 everything does. The cross-entropy works backward before any layer is gathered again. In
-    backward a unit's 2-byte gradients are joined in the format of the sum, sent, and kept on the rank in fp32; what is
-    sent stays until the next unit's is. Under a pipeline that defers it gradients stay whole, and weights gathered
-    after a backward. plans: of every stage, shape (r,); whole, stored: their units. Returns bytes, shape (r,).
-    Source: torch.distributed.fsdp 2.13, _fully_shard/_fsdp_param_group.py (unshard, wait_for_unshard, post_backward),
-    _fsdp_collectives.py (foreach_reduce), _fsdp_param.py (to_accumulated_grad_if_needed); peaks counted on fake
-    tensors, moment by moment.
-    """
-    moments = _moments(plans, whole, stored, kept, inputs)
-    totals = np.array([sum(moment) for moment in moments])
-    chosen = totals.argmax(axis=0)[None]
-    return Moment(*(np.take_along_axis(np.array(part), chosen, axis=0)[0] for part in zip(*moments, strict=True)))
 
 
 def pooled_bytes(plans: Plans, whole: Units, stored: Units, inputs: Inputs) -> FloatColumn:
@@ -79,91 +52,234 @@ def pooled_bytes(plans: Plans, whole: Units, stored: Units, inputs: Inputs) -> F
     return pools
 
 
-def _moments(plans: Plans, whole: Units, stored: Units, kept: Kept, inputs: Inputs) -> list[Moment]:
-    """In the order of `MOMENTS`."""
-    runtime, nothing = inputs.runtime, np.zeros(len(whole.all))
-    sharded, resharded, apart = plans.zero > 1, plans.zero == 3, runtime.ends_apart
-    deferred = runtime.defers_reduction & (plans.pp > 1) & sharded
-    reduced = sharded & ~deferred
-    first, again = reduced & (plans.num_microbatches == 1), reduced & (plans.num_microbatches > 1)
-    sent = inputs.gradient_bytes
-    kept_gathered = (whole.head if apart else whole.ends) * runtime.keeps_ends_gathered
-    kept_gathered = kept_gathered + whole.layer * runtime.keeps_last_layer_gathered
-    through = np.where(resharded, kept_gathered, whole.all) * HALF_BYTES
-    in_layers = through - HALF_BYTES * whole.head * (apart & resharded & reduced)
-    two, one = _prefetched(resharded, whole, 2, inputs), _prefetched(resharded, whole, 1, inputs)
-    lasting = _lasting_gradients(plans, whole, stored, inputs, sharded, deferred, again)
-    shard = FP32_BYTES * first
-    of_head = np.where(apart, sent * whole.head * reduced + shard * stored.head, HALF_BYTES * whole.head * sharded)
-    passed = kept.activations - kept.head
-    later = sent * whole.layer * reduced + HALF_BYTES * whole.head * (sharded & (not apart))
-    later_shards = lasting + shard * (stored.layer + stored.head * apart)
-    joined = (HALF_BYTES + sent) * reduced
-    last = whole.embedding if apart else whole.ends
-    unit = np.maximum(last, whole.layer)
-    behind = kept.activations - kept.chunk - kept.head
-    all_gathered = HALF_BYTES * whole.all * (deferred & resharded)
-    return [
-        Moment(through + two, lasting, kept.activations, nothing, kept.ending),
-        Moment(all_gathered, lasting, behind * (all_gathered > 0), nothing, nothing),
-        Moment(through, lasting, kept.activations, kept.logits, nothing),
-        Moment(
-            in_layers + one,
-            lasting + shard * stored.head,
-            passed,
-            nothing,
-            (joined * whole.head + kept.residual) * (apart & (whole.head > 0)),
-        ),
-        Moment(in_layers + two, lasting, passed, nothing, of_head + kept.working),
-        Moment(in_layers + two, later_shards, passed - kept.layer, nothing, later + kept.working),
-        Moment(
-            in_layers + two + HALF_BYTES * whole.split_experts * resharded,
-            later_shards,
-            passed - kept.layer,
-            nothing,
-            later + kept.residual,
-        ),
-        Moment(
-            np.where(reduced, in_layers + one, all_gathered),
-            lasting + shard * np.maximum(stored.all - stored.layer - stored.embedding, 0.0),
-            np.where(reduced, kept.layer, (behind + kept.layer) * (all_gathered > 0)),
-            nothing,
-            later + kept.working,
-        ),
-        Moment(
-            all_gathered,
-            lasting + shard * stored.all,
-            nothing,
-            nothing,
-            np.where(reduced, (HALF_BYTES + sent) * last, sent * unit * sharded),
-        ),
-    ]
+def highest_moment(
+    plans: Plans, whole: Units, stored: Units, kept: Kept, backwards: IntColumn, inputs: Inputs
+) -> Moment:
+    """What is allocated at the moment of a step with the most.
 
-
-def _prefetched(resharded: BoolColumn, whole: Units, layers: int, inputs: Inputs) -> FloatColumn:
-    """Layers gathered at once where they are resharded, beside one that stays gathered, bytes."""
-    beside = layers - inputs.runtime.keeps_last_layer_gathered
-    held = np.minimum(beside * whole.layer, np.maximum(whole.all - whole.ends, 0.0))
-    gathered: FloatColumn = HALF_BYTES * held * resharded
-    return gathered
-
-
-def _lasting_gradients(
-    plans: Plans,
-    whole: Units,
-    stored: Units,
-    inputs: Inputs,
-    sharded: BoolColumn,
-    deferred: BoolColumn,
-    again: BoolColumn,
-) -> FloatColumn:
-    """Gradients that stand from micro-batch to micro-batch: of replicas all, with the buckets' copies; deferred ones
-    whole; else the fp32 shards, once there is more than one micro-batch. Bytes, shape (r,).
+    Forward gathers a layer after the other in 2 bytes, the next one ahead; the ends stay gathered where the runtime
+    says so, with ZeRO 2 everything does. The cross-entropy works backward before any layer is gathered again. In
+    backward a unit's 2-byte gradients are joined in the format of the sum, sent, and kept on the rank in fp32; what is
+    sent stays until the next unit's is. Under a pipeline that defers it gradients stay whole, and weights gathered
+    after a backward. plans: of every stage, shape (r,); whole, stored: their units; backwards: of chunks, that
+    come before the last forward, a count: they tell whose gradients stand beside all activations. Returns bytes, shape
+    (r,).
+    Source: torch.distributed.fsdp 2.13, _fully_shard/_fsdp_param_group.py (unshard, wait_for_unshard, post_backward),
+    _fsdp_collectives.py (foreach_all_gather_copy_out, foreach_reduce), _fsdp_param.py (to_accumulated_grad_if_needed);
+    peaks counted on fake tensors, moment by moment.
     """
-    buckets = 1 + inputs.runtime.gradient_copies
-    lasting = np.where(sharded, 0.0, FP32_BYTES * buckets * whole.all)
-    waits = deferred & (plans.num_microbatches > 1)
-    gradients: FloatColumn = (
-        lasting + inputs.gradient_bytes * whole.all * waits + FP32_BYTES * stored.all * again
-    )
-    return gradients
+    moments = _Step(plans, whole, stored, kept, backwards, inputs).moments()
+    chosen = np.array([sum(moment) for moment in moments]).argmax(axis=0)[None]
+    return Moment(*(np.take_along_axis(np.array(part), chosen, axis=0)[0] for part in zip(*moments, strict=True)))
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The step of every stage, shape (r,)."""
+
+    plans: Plans
+    whole: Units
+    stored: Units
+    kept: Kept
+    backwards: IntColumn
+    inputs: Inputs
+
+    def moments(self) -> list[Moment]:
+        """All that may be the highest."""
+        every = np.maximum((self.plans.vpp - 1) * microbatch_group(self.plans) + 1 - self.backwards, 1)
+        return [
+            *self._passes(self.beside_all, self.kept.activations, self.kept.logits, 0.0 * self.left_gathered),
+            *self._passes(self._after(1), self._left(1), self.kept.later_logits, self.left_gathered),
+            *self._passes(self._after(every), self._left(every), self.kept.later_logits, self.left_gathered),
+            self._between_passes(),
+            self._head_reduced(),
+            self._next_layer(),
+            self._next_gathered(),
+            self._first_layer(),
+            self._embedding(),
+        ]
+
+    def _passes(
+        self, gradients: FloatColumn, activations: FloatColumn, logits: FloatColumn, left: FloatColumn
+    ) -> list[Moment]:
+        """Forward's end, the cross-entropy and the last layer's backward, beside these gradients, activations and
+        weights that stayed gathered.
+        """
+        kept, nothing, there = self.kept, 0.0 * gradients, activations > 0
+        passed = np.maximum(activations - kept.head, 0.0)
+        ending, through = self.through + self._ahead(2), np.maximum(self.through, left)
+        in_layers = np.maximum(self.in_layers + self._ahead(2), left)
+        return [
+            Moment(ending, gradients, activations, nothing, kept.ending * there),
+            Moment(through, gradients, activations, logits * there, nothing),
+            Moment(in_layers, gradients, passed, nothing, (self.of_head + kept.working) * there),
+        ]
+
+    def _after(self, backwards: int | IntColumn) -> FloatColumn:
+        """Gradients once so many chunks more have been worked backward; nothing where no pipeline defers them."""
+        return self._accumulated(self.backwards + backwards) * self.deferred
+
+    def _left(self, backwards: int | IntColumn) -> FloatColumn:
+        """Activations then."""
+        return np.maximum(self.kept.later - (backwards - 1) * self.kept.chunk, 0.0) * self.deferred
+
+    def _accumulated(self, backwards: IntColumn) -> FloatColumn:
+        """Lasting gradients after some backward passes of chunks: under a pipeline that defers them, those of the chunks
+        that have been worked on, which take turns by groups of micro-batches.
+        """
+        chunks = np.minimum(np.ceil(backwards / microbatch_group(self.plans)), self.plans.vpp)
+        return self.lasting * np.where(self.deferred, chunks / self.plans.vpp, 1.0)
+
+    @cached_property
+    def beside_all(self) -> FloatColumn:
+        """Gradients while the most micro-batches are in flight."""
+        return self._accumulated(self.backwards)
+
+    def _between_passes(self) -> Moment:
+        """Before a forward that follows a backward, where all weights are still gathered."""
+        nothing = 0.0 * self.lasting
+        return Moment(self.left_gathered, self.beside_all, self.behind * self.leaves_gathered, nothing, nothing)
+
+    def _head_reduced(self) -> Moment:
+        """The head a unit of its own: its gradients joined and sent, the last layer on its way."""
+        apart = self.inputs.runtime.ends_apart & (self.whole.head > 0)
+        joined = self.reduced * (HALF_BYTES + self.inputs.gradient_bytes) * self.whole.head + self.kept.residual
+        passed = np.maximum(self.kept.activations - self.kept.head, 0.0)
+        gradients = self.beside_all + self.new_shards * self.stored.head
+        return Moment(self.in_layers + self._ahead(1), gradients, passed, 0.0 * passed, joined * apart)
+
+    def _next_layer(self) -> Moment:
+        """The layer before the last one works, the last one's gradients are being sent."""
+        kept, several = self.kept, self.whole.all - self.whole.ends > self.whole.layer
+        passed = np.maximum(kept.activations - kept.head - kept.layer, 0.0)
+        gathered, gradients = self.in_layers + self._ahead(2), self.one_layer_reduced
+        return Moment(
+            *(part * several for part in (gathered, gradients, passed, 0.0 * passed, self.later + kept.working))
+        )
+
+    def _next_gathered(self) -> Moment:
+        """The same before it works: experts that are divided by rows are put together in a copy."""
+        kept = self.kept
+        passed = np.maximum(kept.activations - kept.head - kept.layer, 0.0)
+        copied = HALF_BYTES * self.whole.split_experts * self.resharded
+        gathered = self.in_layers + self._ahead(2) + copied
+        return Moment(gathered, self.one_layer_reduced, passed, 0.0 * passed, self.later + kept.residual)
+
+    def _first_layer(self) -> Moment:
+        """The first layer works backward, the gradients of all others have been reduced."""
+        kept, stored = self.kept, self.stored
+        others = np.maximum(stored.all - stored.layer - stored.embedding, 0.0)
+        activations = np.where(self.reduced, kept.layer, (self.behind + kept.layer) * self.leaves_gathered)
+        return Moment(
+            np.where(self.reduced, self.in_layers + self._ahead(1), self.left_gathered),
+            self._accumulated(self.backwards + 1) + self.new_shards * others,
+            activations,
+            0.0 * activations,
+            self.later + kept.working,
+        )
+
+    def _embedding(self) -> Moment:
+        """The last unit's gradients joined; or, deferred, one unit's after the other."""
+        whole, sent, nothing = self.whole, self.inputs.gradient_bytes, 0.0 * self.lasting
+        last = whole.embedding if self.inputs.runtime.ends_apart else whole.ends
+        largest = sent * np.maximum(last, whole.layer) * self.deferred
+        joined = np.where(self.reduced, (HALF_BYTES + sent) * last, largest)
+        return Moment(self.left_gathered, self.lasting + self.new_shards * self.stored.all, nothing, nothing, joined)
+
+    @cached_property
+    def sharded(self) -> BoolColumn:
+        """Whether weights are gathered at all."""
+        return self.plans.zero > 1
+
+    @cached_property
+    def resharded(self) -> BoolColumn:
+        """Whether weights are given back after forward."""
+        return self.plans.zero == 3
+
+    @cached_property
+    def deferred(self) -> BoolColumn:
+        """Whether gradients stay whole until the last micro-batch."""
+        deferred: BoolColumn = self.inputs.runtime.defers_reduction & (self.plans.pp > 1) & self.sharded
+        return deferred
+
+    @cached_property
+    def reduced(self) -> BoolColumn:
+        """Whether gradients are reduced in every backward."""
+        return self.sharded & ~self.deferred
+
+    @cached_property
+    def new_shards(self) -> FloatColumn:
+        """Bytes per stored parameter of gradients that appear as they are reduced."""
+        shards: FloatColumn = FP32_BYTES * (self.reduced & (self.plans.num_microbatches == 1))
+        return shards
+
+    @cached_property
+    def lasting(self) -> FloatColumn:
+        """Gradients that stand from micro-batch to micro-batch: of replicas all, with the buckets' copies; deferred
+        ones whole; else the fp32 shards.
+        """
+        several = self.plans.num_microbatches > 1
+        replicas = np.where(self.sharded, 0.0, FP32_BYTES * (1 + self.inputs.runtime.gradient_copies) * self.whole.all)
+        whole = self.inputs.gradient_bytes * self.whole.all * (self.deferred & several)
+        gradients: FloatColumn = replicas + whole + FP32_BYTES * self.stored.all * (self.reduced & several)
+        return gradients
+
+    @cached_property
+    def through(self) -> FloatColumn:
+        """Gathered from forward to backward."""
+        runtime, whole = self.inputs.runtime, self.whole
+        ends = (whole.head if runtime.ends_apart else whole.ends) * runtime.keeps_ends_gathered
+        kept: FloatColumn = np.where(self.resharded, ends + whole.layer * runtime.keeps_last_layer_gathered, whole.all)
+        return kept * HALF_BYTES
+
+    @cached_property
+    def in_layers(self) -> FloatColumn:
+        """Gathered while layers work backward, beside them: not a head that is a unit of its own and done."""
+        done = self.inputs.runtime.ends_apart & self.resharded & self.reduced
+        gathered: FloatColumn = (
+            self.through - HALF_BYTES * self.whole.head * self.inputs.runtime.keeps_ends_gathered * done
+        )
+        return gathered
+
+    def _ahead(self, layers: int) -> FloatColumn:
+        """Layers gathered at once where they are resharded, beside one that stays gathered."""
+        beside = layers - self.inputs.runtime.keeps_last_layer_gathered
+        held = np.minimum(beside * self.whole.layer, np.maximum(self.whole.all - self.whole.ends, 0.0))
+        gathered: FloatColumn = HALF_BYTES * held * self.resharded
+        return gathered
+
+    @cached_property
+    def of_head(self) -> FloatColumn:
+        """Of the head's gradients while the last layer works: what is sent and kept, or the 2-byte ones of one root."""
+        if not self.inputs.runtime.ends_apart:
+            return HALF_BYTES * self.whole.head * self.sharded
+        sent = self.inputs.gradient_bytes * self.whole.head * self.reduced
+        return sent + self.new_shards * self.stored.head
+
+    @cached_property
+    def later(self) -> FloatColumn:
+        """Of gradients while other layers work: one layer's that is sent, and the head's of one root."""
+        root = HALF_BYTES * self.whole.head * (self.sharded & (not self.inputs.runtime.ends_apart))
+        return self.inputs.gradient_bytes * self.whole.layer * self.reduced + root
+
+    @cached_property
+    def one_layer_reduced(self) -> FloatColumn:
+        """Gradients once the last layer's, and those of a head apart, have been reduced."""
+        head = self.stored.head * self.inputs.runtime.ends_apart
+        return self.beside_all + self.new_shards * (self.stored.layer + head)
+
+    @cached_property
+    def leaves_gathered(self) -> BoolColumn:
+        """Whether weights that forward gives back stay gathered after a backward."""
+        return self.deferred & self.resharded
+
+    @cached_property
+    def left_gathered(self) -> FloatColumn:
+        """All weights, where they stay gathered after a backward."""
+        gathered: FloatColumn = HALF_BYTES * self.whole.all * self.leaves_gathered
+        return gathered
+
+    @cached_property
+    def behind(self) -> FloatColumn:
+        """Activations once one micro-batch has been worked backward through a chunk."""
+        return np.maximum(self.kept.activations - self.kept.chunk - self.kept.head, 0.0)

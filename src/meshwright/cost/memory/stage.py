@@ -125,7 +125,8 @@ def _of_full_weights(
     whole, stored = (gathered(unit, pipelines.of_stage) for unit in units)
     weights, moments = stored_bytes(stored, inputs)
     rows = plans.take(stages.plan)
-    moment = highest_moment(rows, whole, stored, kept, inputs)
+    backwards = np.maximum(rows.num_microbatches * rows.vpp - stages.live_chunks, 0)
+    moment = highest_moment(rows, whole, stored, kept, backwards, inputs)
     components = _components(stages, pipelines, inputs)._replace(
         parameters=weights + moment.gathered,
         gradients=moment.gradients,

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import sys
 
-from meshwright.errors import InvalidInput
+from meshwright.errors import InvalidInput, quoted
 from meshwright.pytorch.request import Request
 
 
 def main() -> None:
     """Train as the one argument says, `fake` or `real`, and write what was seen as the last line."""
     kinds = {"fake": fake, "real": real}
-    if sys.argv[1:2] == [] or sys.argv[1] not in kinds:
-        raise InvalidInput(f"one argument is needed: {' or '.join(kinds)}")
-    kinds[sys.argv[1]]()
+    asked = sys.argv[1] if len(sys.argv) > 1 else ""
+    if asked not in kinds:
+        raise InvalidInput(f"the trainer runs as {' or '.join(kinds)}, not as {quoted(asked)}")
+    kinds[asked]()
 
 
 def fake() -> None:

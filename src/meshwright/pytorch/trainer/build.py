@@ -37,7 +37,9 @@ def parallelize(decoder: Decoder, request: Request, meshes: Meshes) -> int:
         split_tensors(decoder, meshes.dense["tp"], sequence=plan.sp)
     for module in [each for each in decoder.modules() if isinstance(each, MixtureOfExperts)]:
         split_experts(module, plan, meshes)
-    held = sum(weight.to_local().numel() if isinstance(weight, DTensor) else weight.numel() for weight in decoder.parameters())
+    held = sum(
+        weight.to_local().numel() if isinstance(weight, DTensor) else weight.numel() for weight in decoder.parameters()
+    )
     recompute(decoder, plan, request.inputs.runtime)
     shard(decoder, request, meshes)
     return held

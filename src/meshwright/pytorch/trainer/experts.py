@@ -6,8 +6,6 @@ data, and every process of a run routes alike.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
@@ -29,14 +27,18 @@ class Router(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Scores and indices of the chosen experts, (tokens, active) each; x (tokens, hidden)."""
-        weight, bias = (_whole(each, self.sees_a_part) for each in (self.gate.weight, self.gate.bias))
-        weight, bias = weight.float(), None if bias is None else bias.float()
+        weight, bias = (None if each is None else self._whole(each) for each in (self.gate.weight, self.gate.bias))
         scores = functional.linear(x.float(), weight, bias).softmax(-1)
         chosen = torch.topk(scores, self.active, dim=-1, sorted=False).indices
         dealt = torch.arange(x.shape[0] * self.active, device=x.device).view(-1, self.active) % self.count
         chosen = dealt.to(chosen.dtype)
         weights = scores.gather(-1, chosen)
         return weights / (weights.sum(-1, keepdim=True) + 1e-20), chosen
+
+    def _whole(self, weight: Tensor) -> Tensor:
+        if not isinstance(weight, DTensor):
+            return weight.float()
+        return weight.to_local(grad_placements=[Partial()] if self.sees_a_part else None).float()
 
 
 class GroupedExperts(nn.Module):
@@ -49,13 +51,10 @@ class GroupedExperts(nn.Module):
         self.up = nn.Parameter(torch.empty(shape.count, shape.ffn_size, hidden))
         for weight in self.parameters():
             nn.init.normal_(weight, std=0.02)
-        self.sees_a_part = False
-        """As of a router; of weights that no other rank holds it says nothing."""
 
     def forward(self, rows: Tensor, offsets: Tensor) -> Tensor:
         """Rows in the order of their experts; offsets: where those of each expert end."""
-        held = (_whole(weight, self.sees_a_part) for weight in (self.gate, self.down, self.up))
-        gate, down, up = (weight.transpose(-2, -1) for weight in held)
+        gate, down, up = (_local(weight).transpose(-2, -1) for weight in (self.gate, self.down, self.up))
         inner = functional.silu(torch._grouped_mm(rows, gate, offs=offsets))
         inner = inner * torch._grouped_mm(rows, up, offs=offsets)
         return torch._grouped_mm(inner, down, offs=offsets)
@@ -103,14 +102,6 @@ class MixtureOfExperts(nn.Module):
 
     def _returned(self, rows: Tensor) -> Tensor:
         return rows if self.group is None else all_to_all_single_autograd(rows, None, None, self.group)
-
-
-def _whole(weight: Tensor | None, sees_a_part: bool) -> Any:
-    """What a rank holds of a weight; its gradient is partial where other ranks hold the same and see other tokens."""
-    if not isinstance(weight, DTensor):
-        return weight
-    placed = [Partial() if sees_a_part and each.is_replicate() else each for each in weight.placements]
-    return weight.to_local(grad_placements=placed)
 
 
 def _local(tensor: Tensor) -> Tensor:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch.distributed import get_process_group_ranks
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from meshwright.layout.plan import Plan, Recompute
-from meshwright.pytorch.spans import joined_names
 
 UNUSED = ("dp_ranks", "tp_ranks")
-"""Dimensions over which nothing is sent: the ranks of dp and tp beside cp."""
+"""Dimensions of the mesh for context parallelism that no group is taken from."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +29,15 @@ class Meshes:
         return mesh[names if len(names) > 1 else names[0]]  # type: ignore[index]
 
     def axes(self) -> dict[str, str]:
-        """The axis of the plan that each process group belongs to, by the group's name; several where they share one."""
+        """The axis of the plan that each process group belongs to, by the group's name; `dp/cp` where two share one."""
         named = {"fsdp": "dp", "efsdp": "edp"}
-        meshes = [mesh for mesh in (self.dense, self.sequence, self.experts) if mesh is not None]
-        groups = {
-            named.get(name, name): mesh.get_group(name)
-            for mesh in meshes
-            for name in names(mesh)
-            if name not in UNUSED and mesh[name].size() > 1
-        }
-        called = joined_names({axis: tuple(get_process_group_ranks(group)) for axis, group in groups.items()})
-        return {group.group_name: called[axis] for axis, group in groups.items()}
+        called: dict[str, str] = {}
+        for mesh in (mesh for mesh in (self.dense, self.sequence, self.experts) if mesh is not None):
+            for name in (name for name in names(mesh) if name not in UNUSED and mesh[name].size() > 1):
+                group, axis = mesh.get_group(name).group_name, named.get(name, name)
+                joined = called.get(group, axis)
+                called[group] = joined if axis in joined.split("/") else f"{joined}/{axis}"
+        return called
 
 
 def names(mesh: DeviceMesh) -> tuple[str, ...]:
@@ -53,12 +49,10 @@ def build_meshes(plan: Plan) -> Meshes:
     """The meshes of a plan over all ranks of the world."""
     shards = plan.dp * plan.cp // plan.dp_replicate
     dense = {"pp": plan.pp, "dp_replicate": plan.dp_replicate, "fsdp": shards, "tp": plan.tp}
-    sequence = {"pp": plan.pp, UNUSED[0]: plan.dp, "cp": plan.cp, UNUSED[1]: plan.tp}
+    sequence = {"pp": plan.pp, "dp_ranks": plan.dp, "cp": plan.cp, "tp_ranks": plan.tp}
     holders = shards * plan.tp // plan.ep
     experts = {"pp": plan.pp, "dp_replicate": plan.dp_replicate, "efsdp": holders, "ep": plan.ep}
-    return Meshes(
-        _mesh(dense), _mesh(sequence) if plan.cp > 1 else None, _mesh(experts) if plan.ep > 1 else None
-    )
+    return Meshes(_mesh(dense), _mesh(sequence) if plan.cp > 1 else None, _mesh(experts) if plan.ep > 1 else None)
 
 
 def _mesh(sizes: dict[str, int]) -> DeviceMesh:

@@ -76,9 +76,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(batch, tokens, hidden) both."""
         batch, tokens = x.shape[:2]
-        query, key, value = (
-            part(x).view(batch, tokens, -1, self.width) for part in (self.query, self.key, self.value)
-        )
+        query, key, value = (part(x).view(batch, tokens, -1, self.width) for part in (self.query, self.key, self.value))
         if self.query_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
         query, key = (rotated(part, self.rotary) for part in (query, key))

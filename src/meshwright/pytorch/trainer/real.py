@@ -25,6 +25,7 @@ from meshwright.pytorch.trainer.given import (
     turn_rotary,
     whole_decoder,
 )
+from meshwright.pytorch.trainer.groups import axes_of_groups
 from meshwright.pytorch.trainer.loss import cross_entropy
 from meshwright.pytorch.trainer.mesh import build_meshes
 from meshwright.pytorch.trainer.passes import Passes, Step, local
@@ -36,8 +37,8 @@ LEARNING_RATE = 1e-3
 def train(given: Mapping[str, Any]) -> Iterator[Trained]:
     """Train each of the requests that a process of a world is given, one after the other.
 
-    given: `rank`, `ranks`, `store` (a file that all processes share), `timeout_s`, `steps` and `requests`. A world of one
-    trains the whole model without any axis. Raises `CannotVerify` where torch has no gloo.
+    given: `rank`, `ranks`, `store` (a file that all processes share), `timeout_s`, `steps` and `requests`. A world of
+    one trains the whole model without any axis. Raises `CannotVerify` where torch has no gloo.
     """
     requests, steps = [Request.from_json(each) for each in given["requests"]], given["steps"]
     if given["ranks"] == 1:
@@ -90,7 +91,7 @@ def _as_rank(request: Request, steps: int) -> Trained:
         parallelize(chunk, request, meshes)
         _sum_gradients(chunk)
     tokens, labels = (own_part(part, request.plan, meshes) for part in global_batch(request))
-    passes = Passes(request, meshes, TrafficWatch(meshes.axes()))
+    passes = Passes(request, meshes, TrafficWatch(axes_of_groups(request.plan)))
     step = passes.step_of(chunks, tokens, labels)
     holders = request.plan.num_gpus // request.plan.pp
     with passes.traffic:

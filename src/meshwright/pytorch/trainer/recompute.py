@@ -36,7 +36,9 @@ def recompute(decoder: Decoder, plan: Plan, runtime: Runtime) -> None:
             layer.attention.core = checkpoint_wrapper(layer.attention.core, early_stop=runtime.checkpoint_stops_early)
         elif plan.recompute == Recompute.SELECTIVE:
             decoder.layers[index] = checkpoint_wrapper(
-                layer, context_fn=lambda: create_selective_checkpoint_contexts(_every_second_product(gates)), early_stop=False
+                layer,
+                context_fn=lambda: create_selective_checkpoint_contexts(_every_second_product(gates)),
+                early_stop=False,
             )
         elif not plan.recompute_layers or index < plan.recompute_layers:
             decoder.layers[index] = checkpoint_wrapper(layer, early_stop=runtime.checkpoint_stops_early)

@@ -183,5 +183,3 @@ def _storage_bytes(tensors: Iterable[Tensor]) -> int:
 
 def _local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-

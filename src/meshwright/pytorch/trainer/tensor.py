@@ -27,7 +27,9 @@ def split_tensors(decoder: Decoder, mesh: DeviceMesh, *, sequence: bool) -> None
     ends: dict[str, ParallelStyle] = {
         "head": ColwiseParallel(input_layouts=residual, output_layouts=Shard(-1), use_local_output=False),
     }
-    tied = decoder.embedding is not None and decoder.head is not None and decoder.head.weight is decoder.embedding.weight
+    tied = (
+        decoder.embedding is not None and decoder.head is not None and decoder.head.weight is decoder.embedding.weight
+    )
     if decoder.embedding is not None:
         distribute_module(decoder.embedding, mesh, _split_rows)
         decoder.embedding.placements = (residual,)

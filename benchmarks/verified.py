@@ -1,0 +1,122 @@
+"""Plans of torchtitan over models and axes, drawn by lot, each held against PyTorch; `python benchmarks/verified.py`.
+
+Every figure but the peak must be exact, the peak within 2 %. `--only N` runs the first N of every model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Iterator
+
+from meshwright.errors import CannotVerify, IllegalPlan, InvalidSpec, NotModelled
+from meshwright.layout.legality import require_legal
+from meshwright.layout.plan import ContextExchange, Plan, Recompute, Schedule
+from meshwright.pytorch.scope import scope_of
+from meshwright.pytorch.verify import Verification, verify
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import Job
+from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.read_model import read_model
+from meshwright.specs.runtime import read_runtime
+
+MODELS = ("llama-3.1-8b", "llama-3.1-70b", "qwen3-0.6b", "qwen3-32b", "mixtral-8x7b", "qwen3-30b-a3b")
+PLANS_PER_MODEL = 12
+
+Case = tuple[Plan, Inputs]
+
+
+def cases(model: str, count: int = PLANS_PER_MODEL) -> Iterator[Case]:
+    """Plans that torchtitan can run, the same ones every time."""
+    lot = random.Random(model)
+    seen: set[Plan] = set()
+    while len(seen) < count:
+        plan, sequence = _drawn(lot), lot.choice((2048, 4096, 8192))
+        if plan in seen or (case := _legal(model, plan, sequence)) is None:
+            continue
+        seen.add(plan)
+        yield case
+
+
+def _drawn(lot: random.Random) -> Plan:
+    tp, cp, pp = lot.choice((1, 1, 2, 4, 8)), lot.choice((1, 1, 1, 2, 4)), lot.choice((1, 1, 1, 2, 4))
+    dp, ep = lot.choice((1, 2, 4, 8, 16)), lot.choice((1, 2, 4, 8))
+    schedule = lot.choice((Schedule.ONE_F_ONE_B, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED, Schedule.GPIPE))
+    interleaved = pp > 1 and schedule == Schedule.INTERLEAVED
+    return Plan(
+        tp=tp,
+        sp=tp > 1 and lot.random() < 0.75,
+        cp=cp,
+        context_exchange=lot.choice((ContextExchange.RING, ContextExchange.ALL_GATHER)) if cp > 1 else 0,
+        pp=pp,
+        vpp=2 if interleaved else 1,
+        schedule=schedule if pp > 1 else Schedule.ONE_F_ONE_B,
+        dp=dp,
+        ep=ep,
+        zero=2 if interleaved else lot.choice((2, 3)),
+        dp_replicate=lot.choice((1, 1, 2)) if dp > 1 else 1,
+        micro_batch=lot.choice((1, 1, 2)),
+        num_microbatches=pp * lot.choice((1, 2)) if pp > 1 else lot.choice((1, 2, 4)),
+        embedding_as_layer=pp > 1,
+        head_as_layer=pp > 1,
+        recompute=lot.choice((Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)),
+    )
+
+
+def _legal(model: str, plan: Plan, sequence: int) -> Case | None:
+    try:
+        inputs = Inputs(
+            model=read_model(model),
+            cluster=read_cluster(f"{max(plan.num_gpus // 8, 1)}x{min(plan.num_gpus, 8)}:h100"),
+            job=Job(sequence_length=sequence, global_batch=plan.dp * plan.micro_batch * plan.num_microbatches),
+            runtime=read_runtime("torchtitan"),
+        )
+        require_legal(plan, inputs)
+        scope_of(plan, inputs)
+    except (CannotVerify, IllegalPlan, InvalidSpec, NotModelled):
+        return None
+    return plan, inputs
+
+
+def told(done: Verification) -> str:
+    """One line of what was off, and how far the peak was."""
+    peaks = [each.ratio for stage in done.stages for each in stage.quantities if each.name == "peak allocated"]
+    off = [
+        f"stage {stage.stages[0]} {each.name} {each.predicted:.0f} for {each.observed:.0f}"
+        for stage in done.stages
+        for each in stage.quantities
+        if not each.holds
+    ]
+    off += [
+        f"stage {stage.stages[0]} {' '.join(map(str, each.collective))} {each.predicted} for {each.observed}"
+        for stage in done.stages
+        for each in stage.traffic
+        if not each.holds
+    ]
+    off += [f"stage {stage.stages[0]} order" for stage in done.stages if not stage.order_holds]
+    furthest = max(peaks, key=lambda ratio: abs(ratio - 1))
+    return f"peak {furthest:.4f}  {'; '.join(off) or 'exact'}"
+
+
+def main() -> None:
+    """Print one line a plan; exit with 1 if any figure is off."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", type=int, default=PLANS_PER_MODEL, metavar="N")
+    parser.add_argument("models", nargs="*", default=MODELS)
+    asked = parser.parse_args()
+    wrong = 0
+    for model in asked.models:
+        for plan, inputs in cases(model, asked.only):
+            done = verify(plan, inputs)
+            wrong += not done.holds
+            length = inputs.job.sequence_length
+            print(
+                f"{'ok ' if done.holds else 'OFF'} {model} s{length} {plan} ({done.elapsed_s:.0f} s)  {told(done)}",
+                flush=True,
+            )
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
