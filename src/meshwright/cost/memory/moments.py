@@ -96,6 +96,7 @@ class _Step:
             self._next_layer(),
             self._next_gathered(),
             self._first_layer(),
+            self._first_gathered(),
             self._embedding(),
         ]
 
@@ -125,10 +126,18 @@ class _Step:
 
     def _accumulated(self, backwards: IntColumn) -> FloatColumn:
         """Lasting gradients after some backward passes of chunks: under a pipeline that defers them, those of the chunks
-        that have been worked on, which take turns by groups of micro-batches.
+        that have been worked on, the one with the head first, which take turns by groups of micro-batches. Each reduces
+        its own after its last micro-batch, so that with one group they are whole one after the other.
         """
-        chunks = np.minimum(np.ceil(backwards / microbatch_group(self.plans)), self.plans.vpp)
-        return self.lasting * np.where(self.deferred, chunks / self.plans.vpp, 1.0)
+        group, chunks, whole = microbatch_group(self.plans), self.plans.vpp, self.whole
+        worked = np.minimum(np.ceil(backwards / group), chunks)
+        several = (self.plans.num_microbatches > group) | (chunks == 1)
+        layers = (whole.all - whole.ends) / chunks * np.where(several, worked, np.minimum(worked, 1))
+        head = whole.head * np.where(several, worked >= 1, worked == 1)
+        parameters = layers + head + whole.embedding * (worked >= chunks)
+        shards = np.where(several, 0.0, FP32_BYTES * self.stored.all * np.maximum(worked - 1, 0) / chunks)
+        lasts = self.deferred & (self.plans.num_microbatches > 1)
+        return np.where(self.deferred, (self.inputs.gradient_bytes * parameters + shards) * lasts, self.lasting)
 
     @cached_property
     def beside_all(self) -> FloatColumn:
@@ -168,15 +177,23 @@ class _Step:
     def _first_layer(self) -> Moment:
         """The first layer works backward, the gradients of all others have been reduced."""
         kept, stored = self.kept, self.stored
+        root = 0.0 if self.inputs.runtime.ends_apart else self.whole.ends
         others = np.maximum(stored.all - stored.layer - stored.embedding, 0.0)
         activations = np.where(self.reduced, kept.layer, (self.behind + kept.layer) * self.leaves_gathered)
         return Moment(
-            np.where(self.reduced, self.in_layers + self._ahead(1), self.left_gathered),
+            np.where(self.reduced, HALF_BYTES * (root + self.whole.layer), self.left_gathered),
             self._accumulated(self.backwards + 1) + self.new_shards * others,
             activations,
             0.0 * activations,
             self.later + kept.working,
         )
+
+    def _first_gathered(self) -> Moment:
+        """Before the first layer works: all others have stayed gathered, and it is put together in a copy."""
+        flat = HALF_BYTES * (self.whole.layer + self.whole.split_experts) * self.leaves_gathered
+        activations = (self.behind + self.kept.layer) * self.leaves_gathered
+        gradients = self._accumulated(self.backwards + 1)
+        return Moment(self.left_gathered + flat, gradients, activations, 0.0 * flat, self.kept.residual)
 
     def _embedding(self) -> Moment:
         """The last unit's gradients joined; or, deferred, one unit's after the other."""

@@ -19,6 +19,7 @@ DROPOUT_MASKS = 2
 ROUTER_BYTES = 2 * FP32_BYTES + 1
 """Per token and expert: logits and scores in fp32, and the map of who goes where."""
 INDEX_BYTES = 8
+OFFSET_BYTES = 4
 CHOICE_BYTES = FP32_BYTES + INDEX_BYTES
 """Per token and chosen expert: its weight and its index."""
 
@@ -147,7 +148,7 @@ def weighing_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
 
     The router's weight in fp32; of every token its scores and their sum; of every choice its index and score, its place
     among the sorted ones, the token that it comes from, its sorted score and the experts' output, 4 bytes an element;
-    with ep, of every row that has arrived its place among the experts.
+    with ep, of every row that has arrived its place among the experts; and where the rows of each expert end.
     plan: scalar or array (n,). Returns bytes. Source: torchtitan 0.3.0, models/common/moe.py L200-330 and
     token_dispatcher.py L84-190, L478-560, counted with PyTorch 2.13 on fake tensors.
     """
@@ -155,7 +156,7 @@ def weighing_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     choices = shard.tokens * block.active
     router = FP32_BYTES * (block.count * hidden + shard.tokens * (block.count + 1))
     sorting = (3 * INDEX_BYTES + 2 * FP32_BYTES) * choices
-    placing = np.where(np.greater(plan.ep, 1), INDEX_BYTES * shard.rows, 0.0)
+    placing = np.where(np.greater(plan.ep, 1), INDEX_BYTES * shard.rows, 0.0) + OFFSET_BYTES * shard.experts
     return router + sorting + placing + FP32_BYTES * hidden * choices
 
 
