@@ -22,8 +22,8 @@ from meshwright.answers.plan_file import SCHEMA, explain_document, json_schema, 
 from meshwright.answers.waterfall import Computed
 from meshwright.cost.compute.work import Work
 from meshwright.cost.estimate import StageEstimate, Waterfall
-from meshwright.cost.memory.device import Verdict
 from meshwright.cost.memory.components import Components
+from meshwright.cost.memory.device import Verdict
 from meshwright.layout.plan import RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
 from meshwright.search.pareto import pareto

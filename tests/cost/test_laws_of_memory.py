@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.cost.memory.activations import layer_memory
+from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.device import Verdict, communicator_bytes, eighty_percent_verdict, verdict
 from meshwright.cost.memory.ends import head_memory
 from meshwright.cost.memory.parameters import layer_parameters
-from meshwright.cost.memory.components import Components
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import Plan, Recompute

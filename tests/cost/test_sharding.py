@@ -241,8 +241,8 @@ def test_gradients_are_reduced_once_or_every_micro_batch() -> None:
     ],
 )
 def test_collectives_of_fsdp2(plan: Plan, counts: tuple[int, ...]) -> None:
-    """L + 1 all-gathers forward, L backward (the ends stay), L + 1 reduce-scatters; under a pipeline, on the last stage,
-    weights stay gathered from a backward to the next forward.
+    """L + 1 all-gathers forward, L backward (the ends stay), L + 1 reduce-scatters; under a pipeline, on the last
+    stage, weights stay gathered from a backward to the next forward.
     """
     inputs = question(llama_8b(), "8x8:h100", "torchtitan")
     assert tuple(map(int, sharded_collectives(plan, inputs))) == counts

@@ -11,10 +11,10 @@ import pytest
 
 from meshwright.errors import CannotVerify
 from meshwright.layout.plan import Plan
-from meshwright.pytorch.real import run_for_real, run_shrunken
-from meshwright.pytorch.real_run import RealRun
-from meshwright.pytorch.shrink import shrunken
-from meshwright.pytorch.world import answers_of
+from meshwright.pytorch.processes.world import answers_of
+from meshwright.pytorch.real_world.real import run_for_real, run_shrunken
+from meshwright.pytorch.real_world.real_run import RealRun
+from meshwright.pytorch.real_world.shrink import shrunken
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from strategies import dense_model, llama_8b, mixture, question

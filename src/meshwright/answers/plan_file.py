@@ -17,8 +17,8 @@ from meshwright.answers.neighbours import neighbours_entry
 from meshwright.answers.placement import placement_entry
 from meshwright.answers.waterfall import from_peak
 from meshwright.cost.estimate import Estimate, StageEstimate
-from meshwright.cost.memory.device import Verdict
 from meshwright.cost.memory.components import Components
+from meshwright.cost.memory.device import Verdict
 from meshwright.errors import Fault, InvalidInput, InvalidSpec, quoted
 from meshwright.layout.plan import RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan
 from meshwright.layout.plans import COLUMNS

@@ -8,6 +8,7 @@ import typer
 
 from meshwright.cli.options import AsJson
 from meshwright.cli.show import show
+from meshwright.errors import InvalidInput
 
 if TYPE_CHECKING:
     from meshwright.layout.plan import Plan
@@ -18,13 +19,32 @@ def verify(
     inputs: Inputs,
     plan: Plan,
     full: Annotated[bool, typer.Option("--full", help="run every layer, not two and four of each kind")] = False,
+    real: Annotated[
+        int | None, typer.Option(metavar="N", help="instead train a shrunken model with N processes, 2 to 4")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run one plan on PyTorch, on fake tensors in a world of full size, and compare; exit code 1 if a figure is off."""
+    if real is not None and full:
+        raise InvalidInput("--full is about fake tensors, and --real trains a small model; leave out one or the other")
+    holds = _fake(inputs, plan, full, as_json) if real is None else _real(inputs, plan, real, as_json)
+    if not holds:
+        raise typer.Exit(1)
+
+
+def _fake(inputs: Inputs, plan: Plan, full: bool, as_json: bool) -> bool:
+    from meshwright.pytorch.fake_world.verify import verify as run
     from meshwright.pytorch.report import verification_document, verification_screen
-    from meshwright.pytorch.verify import verify as run
 
     done = run(plan, inputs, full=full)
     show(verification_document(done) if as_json else verification_screen(done), as_json)
-    if not done.holds:
-        raise typer.Exit(1)
+    return done.holds
+
+
+def _real(inputs: Inputs, plan: Plan, processes: int, as_json: bool) -> bool:
+    from meshwright.pytorch.real_report import real_document, real_screen
+    from meshwright.pytorch.real_world.real import run_for_real
+
+    run = run_for_real(plan, inputs, processes)
+    show(real_document(run) if as_json else real_screen(run), as_json)
+    return run.holds

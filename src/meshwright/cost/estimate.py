@@ -12,8 +12,8 @@ from meshwright.arrays import FloatColumn, Floats, IntColumn
 from meshwright.cost.compute.work import Work
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.footprint import Footprints
-from meshwright.cost.memory.device import Verdict, eighty_percent_usage
 from meshwright.cost.memory.components import Components
+from meshwright.cost.memory.device import Verdict, eighty_percent_usage
 from meshwright.cost.unit import UnitTime
 from meshwright.layout.plan import Plan
 

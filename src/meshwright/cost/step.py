@@ -27,8 +27,8 @@ from meshwright.cost.comms.sharded import (
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
 from meshwright.cost.footprint import Footprints, first_largest, footprints_of
-from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
 from meshwright.cost.memory.components import Components
+from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
 from meshwright.cost.memory.stage import stage_parameters
 from meshwright.cost.memory.waiting import waiting_share
 from meshwright.cost.pipelines import Pipelines
@@ -201,8 +201,8 @@ def _sharded(held: Footprints, units: Units, chosen: IntColumn) -> FloatColumn:
 
 
 def _exposed_ends(held: Footprints, rows: Plans, stage: IntColumn, live: IntColumn) -> FloatColumn:
-    """Of embedding, final norm and head; stage: the row of every stage among those of the pipelines; live: micro-batches
-    in flight on it.
+    """Of embedding, final norm and head; stage: the row of every stage among those of the pipelines; live:
+    micro-batches in flight on it.
     """
     inputs, keeps = held.inputs, held.inputs.runtime.keeps_ends_gathered
     pipelines, stages, *_ = held.pipelines

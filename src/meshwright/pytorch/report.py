@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.answers.screen import headline
-from meshwright.pytorch.compare import Quantity, StageCheck, Traffic, readable
-from meshwright.pytorch.verify import Verification
+from meshwright.pytorch.fake_world.compare import Quantity, StageCheck, Traffic, readable
+from meshwright.pytorch.fake_world.verify import Verification
 from meshwright.units import GIB, MIB
 
 SCHEMA = "meshwright.verification/1"
@@ -46,8 +46,7 @@ def notes(done: Verification) -> list[str]:
 
 
 def _verdict(done: Verification) -> Text:
-    wrong = sum(not each.holds for stage in done.stages for each in (*stage.quantities, *stage.traffic))
-    wrong += sum(not stage.order_holds for stage in done.stages)
+    wrong = sum(stage.wrong + (not stage.order_holds) for stage in done.stages)
     told = "PyTorch agrees with every figure" if done.holds else f"PyTorch disagrees with {wrong} of the figures below"
     return Text(f"{told} ({done.elapsed_s:.0f} s).", style=STYLES[done.holds])
 

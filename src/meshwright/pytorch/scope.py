@@ -92,7 +92,7 @@ def _kind_reasons(kind: LayerKind) -> Iterator[str]:
     attention, block = kind.attention, kind.feed_forward
     if attention.latent:
         yield "latent attention, which the trainer has not"
-    if attention.qk_norm == "width" or attention.sinks or attention.value_head_dim != attention.head_dim:
+    elif attention.qk_norm == "width" or attention.sinks or attention.value_head_dim != attention.head_dim:
         yield "norms over the whole query width, attention sinks or values of another width, which the trainer has not"
     if kind.norms != 2 or kind.parallel_residual:
         yield "another order of norms and residuals than the trainer"
@@ -114,7 +114,7 @@ def _plan_reasons(plan: Plan, inputs: Inputs) -> Iterator[str]:
     if plan.etp > 1:
         yield f"etp {plan.etp}: the trainer keeps experts whole; use etp 1"
     if inputs.model.is_moe and plan.tp > 1 and (plan.ep == 1 or not plan.sp):
-        yield f"tp {plan.tp} of a model with experts needs sp and ep of 2 or more: else torchtitan splits experts over tp"
+        yield f"tp {plan.tp} of a model with experts needs sp and an ep of 2: else torchtitan splits experts over tp"
     if plan.zero == 0 and plan.dp * plan.cp > 1 and is_native(inputs):
         yield "ZeRO 0: replicas are run as dp_replicate with ZeRO 2 or 3"
     native = read_runtime(NATIVE)

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, get_args
 from meshwright.errors import InvalidSpec
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.runtime import Overlap, Runtime
+from meshwright.specs.runtime import Runtime
+from meshwright.specs.runtime_parts import Overlap
 from meshwright.specs.scale import network_levels, with_network, with_nodes
 
 NETWORK_FACTOR = 2.0

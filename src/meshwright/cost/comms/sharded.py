@@ -49,7 +49,8 @@ def gathers_per_step(plan: Layout, inputs: Inputs, live: Ints) -> Gathers:
     forwards, as many as micro-batches are in flight, and for each backward behind a forward: live and m - live + 1.
     plan: scalar or array (n,); live: micro-batches in flight on the stage, a count. Returns counts.
     Source: torch.distributed.fsdp and torch.distributed.pipelining 2.13 (stage.py, backward_maybe_with_nosync: neither
-    set_requires_gradient_sync nor set_reshard_after_backward before the last backward), counted on a fake process group.
+    set_requires_gradient_sync nor set_reshard_after_backward before the last backward), counted on a fake process
+    group.
     """
     count, pipelined = plan.num_microbatches, np.greater(plan.pp, 1)
     resharded = np.equal(plan.zero, 3)
@@ -109,8 +110,9 @@ def gather_copies_time(plan: Layout, inputs: Inputs, parameters: Numbers, kept: 
     """Seconds per step of copying weights out of what was gathered, and gradients into what is scattered.
 
     plan: scalar or array (n,); parameters: on the rank before data parallelism; kept: share of layers that stay
-    gathered until their backward; live: micro-batches in flight on the stage, a count. Returns seconds. Source: torch.distributed.fsdp 2.13 (split_with_sizes_copy and
-    chunk_cat on the compute stream), operators and bytes counted on a fake process group.
+    gathered until their backward; live: micro-batches in flight on the stage, a count. Returns seconds. Source:
+    torch.distributed.fsdp 2.13 (split_with_sizes_copy and chunk_cat on the compute stream), operators and bytes counted
+    on a fake process group.
     """
     times, runtime = gathers_per_step(plan, inputs, live), inputs.runtime
     moved = runtime.gather_copy_bytes * (times.forward + times.backward * (1 - kept))

@@ -61,8 +61,9 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     backward where the runtime keeps inputs sharded. Without, two all-reduces forward and in backward one for every
     column-parallel product: two where projections are fused, else one each for q, k, v, gate and up. Layers of experts
     without a shared one have the attention's half of these alone. Full recomputation repeats the forward, in some
-    runtimes without the reduction that ends a dense layer; selective of a feed-forward block enters and leaves it once more, of latent
-    attention's expansion gathers its input, and by products repeats all but reduce-scatters, whose outputs it keeps.
+    runtimes without the reduction that ends a dense layer; selective of a feed-forward block enters and leaves it once
+    more, of latent attention's expansion gathers its input, and by products repeats all but reduce-scatters, whose
+    outputs it keeps.
     plan: scalar or array (n,). Returns counts. Source: Megatron-LM, tensor_parallel/layers.py; torch.distributed.tensor
     2.13, counted on fake processes.
     """

@@ -107,7 +107,8 @@ def _logits(
 ) -> FloatColumn:
     """Of one micro-batch at work and the others that are live; stages keep what they have put out."""
     logits = stages.head * end.working[shape] + np.maximum(live - 1, 0) * end.waiting[shape]
-    return logits + pipelined * inputs.runtime.receives_ahead * live * end.output[shape]
+    whole: FloatColumn = logits + pipelined * inputs.runtime.receives_ahead * live * end.output[shape]
+    return whole
 
 
 def _messages(stages: Stages, num_microbatches: IntColumn, inputs: Inputs) -> FloatColumn:

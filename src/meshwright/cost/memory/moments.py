@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, FloatColumn, IntColumn
+from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.kept import Kept
+from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.cost.memory.units import Units
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import microbatch_group
@@ -28,7 +27,7 @@ class Moment(NamedTuple):
 
 
 def stored_bytes(stored: Units, inputs: Inputs) -> tuple[FloatColumn, FloatColumn]:
-    """fp32 weights, and the two moments of Adam, of the parameters that a rank stores; bytes, shape (r,)."""
+    """fp32 weights, and the two moments of Adam; stored: the parameters that a rank stores. Bytes, shape (r,)."""
     return FP32_BYTES * stored.all, 2 * inputs.runtime.moment_bytes * stored.all
 
 
@@ -73,24 +72,16 @@ def highest_moment(
     return Moment(*(np.take_along_axis(np.array(part), chosen, axis=0)[0] for part in zip(*moments, strict=True)))
 
 
-@dataclass(frozen=True)
-class _Step:
-    """The step of every stage, shape (r,)."""
-
-    plans: Plans
-    whole: Units
-    stored: Units
-    kept: Kept
-    backwards: IntColumn
-    inputs: Inputs
+class _Step(UnitStep):
+    """The moments of the step of every stage."""
 
     def moments(self) -> list[Moment]:
         """All that may be the highest."""
         every = np.maximum((self.plans.vpp - 1) * microbatch_group(self.plans) + 1 - self.backwards, 1)
         return [
             *self._passes(self.beside_all, self.kept.activations, self.kept.logits, 0.0 * self.left_gathered),
-            *self._passes(self._after(1), self._left(1), self.kept.later_logits, self.left_gathered),
-            *self._passes(self._after(every), self._left(every), self.kept.later_logits, self.left_gathered),
+            *self._passes(self.after(1), self.left(1), self.kept.later_logits, self.left_gathered),
+            *self._passes(self.after(every), self.left(every), self.kept.later_logits, self.left_gathered),
             self._between_passes(),
             self._head_reduced(),
             self._next_layer(),
@@ -108,41 +99,13 @@ class _Step:
         """
         kept, nothing, there = self.kept, 0.0 * gradients, activations > 0
         passed = np.maximum(activations - kept.head, 0.0)
-        ending, through = self.through + self._ahead(2), np.maximum(self.through, left)
-        in_layers = np.maximum(self.in_layers + self._ahead(2), left)
+        ending, through = self.through + self.ahead(2), np.maximum(self.through, left)
+        in_layers = np.maximum(self.in_layers + self.ahead(2), left)
         return [
             Moment(ending, gradients, activations, nothing, kept.ending * there),
             Moment(through, gradients, activations, logits * there, nothing),
             Moment(in_layers, gradients, passed, nothing, (self.of_head + kept.working) * there),
         ]
-
-    def _after(self, backwards: int | IntColumn) -> FloatColumn:
-        """Gradients once so many chunks more have been worked backward; nothing where no pipeline defers them."""
-        return self._accumulated(self.backwards + backwards) * self.deferred
-
-    def _left(self, backwards: int | IntColumn) -> FloatColumn:
-        """Activations then."""
-        return np.maximum(self.kept.later - (backwards - 1) * self.kept.chunk, 0.0) * self.deferred
-
-    def _accumulated(self, backwards: IntColumn) -> FloatColumn:
-        """Lasting gradients after some backward passes of chunks: under a pipeline that defers them, those of the chunks
-        that have been worked on, the one with the head first, which take turns by groups of micro-batches. Each reduces
-        its own after its last micro-batch, so that with one group they are whole one after the other.
-        """
-        group, chunks, whole = microbatch_group(self.plans), self.plans.vpp, self.whole
-        worked = np.minimum(np.ceil(backwards / group), chunks)
-        several = (self.plans.num_microbatches > group) | (chunks == 1)
-        layers = (whole.all - whole.ends) / chunks * np.where(several, worked, np.minimum(worked, 1))
-        head = whole.head * np.where(several, worked >= 1, worked == 1)
-        parameters = layers + head + whole.embedding * (worked >= chunks)
-        shards = np.where(several, 0.0, FP32_BYTES * self.stored.all * np.maximum(worked - 1, 0) / chunks)
-        lasts = self.deferred & (self.plans.num_microbatches > 1)
-        return np.where(self.deferred, (self.inputs.gradient_bytes * parameters + shards) * lasts, self.lasting)
-
-    @cached_property
-    def beside_all(self) -> FloatColumn:
-        """Gradients while the most micro-batches are in flight."""
-        return self._accumulated(self.backwards)
 
     def _between_passes(self) -> Moment:
         """Before a forward that follows a backward, where all weights are still gathered."""
@@ -155,13 +118,13 @@ class _Step:
         joined = self.reduced * (HALF_BYTES + self.inputs.gradient_bytes) * self.whole.head + self.kept.residual
         passed = np.maximum(self.kept.activations - self.kept.head, 0.0)
         gradients = self.beside_all + self.new_shards * self.stored.head
-        return Moment(self.in_layers + self._ahead(1), gradients, passed, 0.0 * passed, joined * apart)
+        return Moment(self.in_layers + self.ahead(1), gradients, passed, 0.0 * passed, joined * apart)
 
     def _next_layer(self) -> Moment:
         """The layer before the last one works, the last one's gradients are being sent."""
         kept, several = self.kept, self.whole.all - self.whole.ends > self.whole.layer
         passed = np.maximum(kept.activations - kept.head - kept.layer, 0.0)
-        gathered, gradients = self.in_layers + self._ahead(2), self.one_layer_reduced
+        gathered, gradients = self.in_layers + self.ahead(2), self.one_layer_reduced
         return Moment(
             *(part * several for part in (gathered, gradients, passed, 0.0 * passed, self.later + kept.working))
         )
@@ -171,7 +134,7 @@ class _Step:
         kept = self.kept
         passed = np.maximum(kept.activations - kept.head - kept.layer, 0.0)
         copied = HALF_BYTES * self.whole.split_experts * self.resharded
-        gathered = self.in_layers + self._ahead(2) + copied
+        gathered = self.in_layers + self.ahead(2) + copied
         return Moment(gathered, self.one_layer_reduced, passed, 0.0 * passed, self.later + kept.residual)
 
     def _first_layer(self) -> Moment:
@@ -182,7 +145,7 @@ class _Step:
         activations = np.where(self.reduced, kept.layer, (self.behind + kept.layer) * self.leaves_gathered)
         return Moment(
             np.where(self.reduced, HALF_BYTES * (root + self.whole.layer), self.left_gathered),
-            self._accumulated(self.backwards + 1) + self.new_shards * others,
+            self.accumulated(self.backwards + 1) + self.new_shards * others,
             activations,
             0.0 * activations,
             self.later + kept.working,
@@ -192,7 +155,7 @@ class _Step:
         """Before the first layer works: all others have stayed gathered, and it is put together in a copy."""
         flat = HALF_BYTES * (self.whole.layer + self.whole.split_experts) * self.leaves_gathered
         activations = (self.behind + self.kept.layer) * self.leaves_gathered
-        gradients = self._accumulated(self.backwards + 1)
+        gradients = self.accumulated(self.backwards + 1)
         return Moment(self.left_gathered + flat, gradients, activations, 0.0 * flat, self.kept.residual)
 
     def _embedding(self) -> Moment:
@@ -202,101 +165,3 @@ class _Step:
         largest = sent * np.maximum(last, whole.layer) * self.deferred
         joined = np.where(self.reduced, (HALF_BYTES + sent) * last, largest)
         return Moment(self.left_gathered, self.lasting + self.new_shards * self.stored.all, nothing, nothing, joined)
-
-    @cached_property
-    def sharded(self) -> BoolColumn:
-        """Whether weights are gathered at all."""
-        return self.plans.zero > 1
-
-    @cached_property
-    def resharded(self) -> BoolColumn:
-        """Whether weights are given back after forward."""
-        return self.plans.zero == 3
-
-    @cached_property
-    def deferred(self) -> BoolColumn:
-        """Whether gradients stay whole until the last micro-batch."""
-        deferred: BoolColumn = self.inputs.runtime.defers_reduction & (self.plans.pp > 1) & self.sharded
-        return deferred
-
-    @cached_property
-    def reduced(self) -> BoolColumn:
-        """Whether gradients are reduced in every backward."""
-        return self.sharded & ~self.deferred
-
-    @cached_property
-    def new_shards(self) -> FloatColumn:
-        """Bytes per stored parameter of gradients that appear as they are reduced."""
-        shards: FloatColumn = FP32_BYTES * (self.reduced & (self.plans.num_microbatches == 1))
-        return shards
-
-    @cached_property
-    def lasting(self) -> FloatColumn:
-        """Gradients that stand from micro-batch to micro-batch: of replicas all, with the buckets' copies; deferred
-        ones whole; else the fp32 shards.
-        """
-        several = self.plans.num_microbatches > 1
-        replicas = np.where(self.sharded, 0.0, FP32_BYTES * (1 + self.inputs.runtime.gradient_copies) * self.whole.all)
-        whole = self.inputs.gradient_bytes * self.whole.all * (self.deferred & several)
-        gradients: FloatColumn = replicas + whole + FP32_BYTES * self.stored.all * (self.reduced & several)
-        return gradients
-
-    @cached_property
-    def through(self) -> FloatColumn:
-        """Gathered from forward to backward."""
-        runtime, whole = self.inputs.runtime, self.whole
-        ends = (whole.head if runtime.ends_apart else whole.ends) * runtime.keeps_ends_gathered
-        kept: FloatColumn = np.where(self.resharded, ends + whole.layer * runtime.keeps_last_layer_gathered, whole.all)
-        return kept * HALF_BYTES
-
-    @cached_property
-    def in_layers(self) -> FloatColumn:
-        """Gathered while layers work backward, beside them: not a head that is a unit of its own and done."""
-        done = self.inputs.runtime.ends_apart & self.resharded & self.reduced
-        gathered: FloatColumn = (
-            self.through - HALF_BYTES * self.whole.head * self.inputs.runtime.keeps_ends_gathered * done
-        )
-        return gathered
-
-    def _ahead(self, layers: int) -> FloatColumn:
-        """Layers gathered at once where they are resharded, beside one that stays gathered."""
-        beside = layers - self.inputs.runtime.keeps_last_layer_gathered
-        held = np.minimum(beside * self.whole.layer, np.maximum(self.whole.all - self.whole.ends, 0.0))
-        gathered: FloatColumn = HALF_BYTES * held * self.resharded
-        return gathered
-
-    @cached_property
-    def of_head(self) -> FloatColumn:
-        """Of the head's gradients while the last layer works: what is sent and kept, or the 2-byte ones of one root."""
-        if not self.inputs.runtime.ends_apart:
-            return HALF_BYTES * self.whole.head * self.sharded
-        sent = self.inputs.gradient_bytes * self.whole.head * self.reduced
-        return sent + self.new_shards * self.stored.head
-
-    @cached_property
-    def later(self) -> FloatColumn:
-        """Of gradients while other layers work: one layer's that is sent, and the head's of one root."""
-        root = HALF_BYTES * self.whole.head * (self.sharded & (not self.inputs.runtime.ends_apart))
-        return self.inputs.gradient_bytes * self.whole.layer * self.reduced + root
-
-    @cached_property
-    def one_layer_reduced(self) -> FloatColumn:
-        """Gradients once the last layer's, and those of a head apart, have been reduced."""
-        head = self.stored.head * self.inputs.runtime.ends_apart
-        return self.beside_all + self.new_shards * (self.stored.layer + head)
-
-    @cached_property
-    def leaves_gathered(self) -> BoolColumn:
-        """Whether weights that forward gives back stay gathered after a backward."""
-        return self.deferred & self.resharded
-
-    @cached_property
-    def left_gathered(self) -> FloatColumn:
-        """All weights, where they stay gathered after a backward."""
-        gathered: FloatColumn = HALF_BYTES * self.whole.all * self.leaves_gathered
-        return gathered
-
-    @cached_property
-    def behind(self) -> FloatColumn:
-        """Activations once one micro-batch has been worked backward through a chunk."""
-        return np.maximum(self.kept.activations - self.kept.chunk - self.kept.head, 0.0)

@@ -125,8 +125,8 @@ def _sharded(weights: Iterable[Weight], plan: Layout, inputs: Inputs, ranks: Int
         return _on_rank(weights, plan, inputs) / ranks
     count: Ints = 0 * plan.tp
     for weight in weights:
-        rows = weight.elements // weight.tensors if weight.rows is None else weight.rows
-        columns = weight.elements // (weight.tensors * rows)
+        rows: Ints = weight.elements // weight.tensors if weight.rows is None else weight.rows
+        columns: Ints = weight.elements // (weight.tensors * rows)
         if weight.split == "vocab":
             rows = vocabulary_shard(plan, inputs)
         elif weight.split != "none" and weight.split_rows:

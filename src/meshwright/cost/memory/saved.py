@@ -61,7 +61,7 @@ def norm_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
         kept = kept + DROPOUT_MASKS * hidden * shard.residual_tokens
     if inputs.model.norm == "rms":
         kept = kept + runtime.traffic.rms_norm_kept * hidden * kind.norms * shard.residual_tokens
-    return kept + (_statistic_bytes(inputs, kind, shard) if runtime.keeps_statistics else 0.0)
+    return kept + (_statistic_bytes(kind, shard) if runtime.keeps_statistics else 0.0)
 
 
 def norm_outputs(inputs: Inputs, kind: LayerKind, shard: Shard) -> NormOutputs:
@@ -184,7 +184,7 @@ def table_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     return FP32_BYTES * kept * (inputs.job.sequence_length // plan.cp) * kind.attention.head_dim
 
 
-def _statistic_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
+def _statistic_bytes(kind: LayerKind, shard: Shard) -> Floats:
     """Reciprocal deviations of the norms over the hidden size and over heads."""
     heads = shard.heads + shard.key // kind.attention.head_dim
     of_heads = shard.tokens * heads if kind.attention.qk_norm == "head" else 0

@@ -33,12 +33,12 @@ def state_bytes(
     """Bytes of 2-byte weights, gradients and Adam states on one rank, for P parameters that ZeRO divides over n ranks.
 
     2 P bytes of weights beside the copies that the recipe's products take, or of the layers these copies alone (ZeRO 3:
-    divided by n, and what is gathered: two layers, or the ends), gradients as the runtime keeps them (ZeRO 2: divided by
-    n; 2-byte ones with an fp32 copy of what the rank updates, of which in ZeRO 3 only the copy counts, or with one that
-    lives only while the optimizer works; fp32 ones with the 2-byte ones that stay beside them), and of fp32 weights and
-    moments 12 bytes or as many as the runtime keeps, divided by n from ZeRO 1 on. Megatron's distributed optimizer:
-    6 + 12/n; DeepSpeed's ZeRO 2 and 3: 2 + 18/n and 18/n. One layer's whole gradients, or a full bucket of them, wait
-    for their reduce-scatter.
+    divided by n, and what is gathered: two layers, or the ends), gradients as the runtime keeps them (ZeRO 2: divided
+    by n; 2-byte ones with an fp32 copy of what the rank updates, of which in ZeRO 3 only the copy counts, or with one
+    that lives only while the optimizer works; fp32 ones with the 2-byte ones that stay beside them), and of fp32
+    weights and moments 12 bytes or as many as the runtime keeps, divided by n from ZeRO 1 on. Megatron's distributed
+    optimizer: 6 + 12/n; DeepSpeed's ZeRO 2 and 3: 2 + 18/n and 18/n. One layer's whole gradients, or a full bucket of
+    them, wait for their reduce-scatter.
 
     plan: scalar or array (n,); parameters: P, on the rank before data parallelism; layer: of its largest layer; ends:
     of embedding, final norm and head; ranks: n, counts. Returns bytes.

@@ -6,7 +6,7 @@ import json
 import sys
 
 from meshwright.errors import InvalidInput, quoted
-from meshwright.pytorch.request import Request
+from meshwright.pytorch.processes.request import Request
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch.distributed.tensor import DTensor
 
-from meshwright.pytorch.request import Request
+from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.trainer.context import split_sequence
 from meshwright.pytorch.trainer.experts import MixtureOfExperts
 from meshwright.pytorch.trainer.mesh import Meshes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
@@ -18,7 +20,7 @@ HEADS, SEQUENCE = 1, 2
 
 class _Ring(torch.autograd.Function):
     @staticmethod
-    def forward(context, query, key, value, group):
+    def forward(context: Any, query: Tensor, key: Tensor, value: Tensor, group: ProcessGroup) -> Tensor:
         out, sums = _attention._templated_ring_attention(
             group, SEQUENCE, attend, query=query, key=key, value=value, is_causal=True
         )
@@ -27,7 +29,7 @@ class _Ring(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(context, gradient):
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, out, sums = context.saved_tensors
         gradients = _attention._templated_ring_attention_backward(
             context.group,

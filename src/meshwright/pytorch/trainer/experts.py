@@ -1,7 +1,7 @@
 """Experts: a router, the exchange of tokens with the ranks that hold their experts, and grouped products.
 
-Tokens are dealt to experts in turn, so that every rank and expert has as many as any other: sizes are then known without
-data, and every process of a run routes alike.
+Tokens are dealt to experts in turn, so that every rank and expert has as many as any other: sizes are then known
+without data, and every process of a run routes alike.
 """
 
 from __future__ import annotations

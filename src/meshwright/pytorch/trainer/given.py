@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from meshwright.layout.plan import Plan
 from meshwright.layout.splits import layers_of_chunks, pipeline_of
-from meshwright.pytorch.request import Request
+from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Attention, Decoder, rotary_table
 

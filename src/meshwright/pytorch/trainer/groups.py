@@ -6,7 +6,7 @@ from torch.distributed import get_process_group_ranks, get_rank
 from torch.distributed.distributed_c10d import _world
 
 from meshwright.layout.plan import Plan
-from meshwright.pytorch.spans import names_of_groups, ranks_of_axes
+from meshwright.pytorch.planned.spans import names_of_groups, ranks_of_axes
 
 
 def axes_of_groups(plan: Plan) -> dict[str, str]:

@@ -1,12 +1,13 @@
 """Kernels: stand-ins for what CUDA has fused and a CPU build decomposes, with the same outputs and saved tensors.
 
-Each is one operator, so that a fake tensor allocates what the CUDA kernel would and nothing beside it; its body computes
-the real thing, for processes that train.
+Each is one operator, so that a fake tensor allocates what the CUDA kernel would and nothing beside it; its body
+computes the real thing, for processes that train.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,13 +42,13 @@ def _(gradient: Tensor, x: Tensor, weight: Tensor, rstd: Tensor) -> tuple[Tensor
 
 class _RmsNorm(torch.autograd.Function):
     @staticmethod
-    def forward(context, x, weight):
+    def forward(context: Any, x: Tensor, weight: Tensor) -> Tensor:
         y, rstd = _norm(x, weight)
         context.save_for_backward(x, weight, rstd)
         return y
 
     @staticmethod
-    def backward(context, gradient):
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         return _norm_backward(gradient.contiguous(), *context.saved_tensors)
 
 
@@ -129,13 +130,13 @@ def _summed(gradient: Tensor, part: Tensor) -> Tensor:
 
 class _Flash(torch.autograd.Function):
     @staticmethod
-    def forward(context, query, key, value):
+    def forward(context: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         out, sums = _attend(query, key, value, True)
         context.save_for_backward(query, key, value, out, sums)
         return out
 
     @staticmethod
-    def backward(context, gradient):
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return _attend_backward(gradient, *context.saved_tensors, True)
 
 

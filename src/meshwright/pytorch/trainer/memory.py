@@ -18,14 +18,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
-from meshwright.pytorch.observed import Peak
+from meshwright.pytorch.processes.observed import Peak
 
 
 class MemoryWatch(TorchDispatchMode):
     """Counts the bytes of every storage that an operator makes, until it is gone.
 
-    Sharding propagation of DTensor runs operators on global shapes, which are no part of the rank's memory: the watch is
-    paused around it, and a fake mode is switched off. FSDP allocates and frees by resizing storages.
+    Sharding propagation of DTensor runs operators on global shapes, which are no part of the rank's memory: the watch
+    is paused around it, and a fake mode is switched off. FSDP allocates and frees by resizing storages.
     """
 
     def __init__(self) -> None:

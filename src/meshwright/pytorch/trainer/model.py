@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +11,14 @@ from torch.nn import functional
 
 from meshwright.pytorch.trainer.experts import MixtureOfExperts
 from meshwright.pytorch.trainer.kernels import flash_attention, rms_norm
-from meshwright.specs.model import LayerKind, Mlp, Model
 from meshwright.specs.model import Attention as AttentionShape
+from meshwright.specs.model import LayerKind, Mlp, Model
 
-ACTIVATIONS = {"silu": functional.silu, "gelu": functional.gelu, "relu": functional.relu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": functional.silu,
+    "gelu": functional.gelu,
+    "relu": functional.relu,
+}
 
 
 class RmsNorm(nn.Module):
@@ -77,7 +81,7 @@ class Attention(nn.Module):
         """(batch, tokens, hidden) both."""
         batch, tokens = x.shape[:2]
         query, key, value = (part(x).view(batch, tokens, -1, self.width) for part in (self.query, self.key, self.value))
-        if self.query_norm is not None:
+        if self.query_norm is not None and self.key_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
         query, key = (rotated(part, self.rotary) for part in (query, key))
         attended = self.core(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
@@ -147,4 +151,4 @@ class Decoder(nn.Module):
             x = self.embedding(x)
         for layer in self.layers:
             x = layer(x)
-        return x if self.norm is None else self.head(self.norm(x))
+        return x if self.norm is None or self.head is None else self.head(self.norm(x))

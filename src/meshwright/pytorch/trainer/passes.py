@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from meshwright.pytorch.request import Request
+from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.trainer.loss import cross_entropy, over_split_vocabulary
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Decoder

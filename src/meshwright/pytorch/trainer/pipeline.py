@@ -1,4 +1,4 @@
-"""Pipeline: one rank's stages under a schedule of torch.distributed.pipelining, with shapes that are known beforehand."""
+"""Pipeline: one rank's stages under a schedule of torch.distributed.pipelining, with shapes known beforehand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.distributed.pipelining.schedules import get_schedule_class
 from torch.distributed.tensor import DTensor, Shard
 
 from meshwright.layout.plan import Schedule
-from meshwright.pytorch.request import Request
+from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Decoder
 from meshwright.pytorch.trainer.sharded import number_format
@@ -89,8 +89,8 @@ def schedule_of(request: Request, stages: list[PipelineStage], loss: Callable[[T
 def _knowing_shapes(kind: type[Any]) -> type[Any]:
     """The schedule without the messages in which ranks agree that all shapes are known: a fake world answers none."""
 
-    class Knowing(kind):  # type: ignore[misc]
-        def _warmup_p2p(self, stages: list[PipelineStage], has_backward: bool, p2p_done: bool) -> None:
+    class Knowing(kind):
+        def _warmup_p2p(self, stages: list[PipelineStage], *_: bool) -> None:
             for stage in stages:
                 stage._inference_mode = InferenceMode.STATIC
 

@@ -14,8 +14,8 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from meshwright.errors import CannotVerify
-from meshwright.pytorch.request import Request
-from meshwright.pytorch.trained import Trained
+from meshwright.pytorch.processes.request import Request
+from meshwright.pytorch.processes.trained import Trained
 from meshwright.pytorch.trainer.build import bare_chunks, parallelize
 from meshwright.pytorch.trainer.given import (
     global_batch,

@@ -45,7 +45,7 @@ def recompute(decoder: Decoder, plan: Plan, runtime: Runtime) -> None:
 
 
 def _every_second_product(gates: set[torch.Size]) -> Any:
-    """A policy that keeps what is expensive, but every second matrix product, counted in each pass, and those of routers.
+    """A policy that keeps what is expensive, but every second matrix product, counted in each pass, and routers' ones.
 
     gates: shapes of the routers' weights, as products take them.
     """

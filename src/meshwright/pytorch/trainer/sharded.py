@@ -8,7 +8,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Shard
 
 from meshwright.layout.plan import Plan
-from meshwright.pytorch.request import Request
+from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.trainer.experts import MixtureOfExperts
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Decoder
@@ -51,11 +51,14 @@ def _ends(decoder: Decoder, runtime: Runtime) -> list[tuple[nn.Module | list[nn.
     """Units of the two ends, and whether each stays gathered from forward to backward."""
     if not runtime.ends_apart:
         return []
-    head = [module for module in (decoder.norm, decoder.head) if module is not None]
-    if decoder.embedding is not None and head and decoder.embedding.weight is decoder.head.weight:
-        return [([decoder.embedding, *head], runtime.keeps_ends_gathered)]
-    units = [(decoder.embedding, False)] if decoder.embedding is not None else []
-    return [*units, (head, runtime.keeps_ends_gathered)] if head else units
+    embedding, norm, head = decoder.embedding, decoder.norm, decoder.head
+    units: list[tuple[nn.Module | list[nn.Module], bool]] = []
+    tied = embedding is not None and head is not None and embedding.weight is head.weight
+    if embedding is not None and not tied:
+        units.append((embedding, False))
+    if norm is not None and head is not None:
+        units.append(([embedding, norm, head] if tied else [norm, head], runtime.keeps_ends_gathered))
+    return units
 
 
 def _experts_apart(layer: nn.Module, plan: Plan, meshes: Meshes, names: tuple[str, ...]) -> dict[str, object]:

@@ -12,8 +12,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.tensor import DTensor
 
 from meshwright.layout.plan import Plan
-from meshwright.pytorch.observed import Observed, layer_moments
-from meshwright.pytorch.request import Request
+from meshwright.pytorch.processes.observed import Observed, layer_moments
+from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.trainer.build import bare_chunks, parallelize
 from meshwright.pytorch.trainer.fake import fake_world
 from meshwright.pytorch.trainer.loss import cross_entropy, over_split_vocabulary

@@ -66,7 +66,7 @@ def _parallelize(module: nn.Module, mesh: DeviceMesh, styles: dict[str, Parallel
 
 def _has(module: nn.Module, name: str) -> bool:
     for part in name.split("."):
-        module = getattr(module, part, None)  # type: ignore[assignment]
+        module = getattr(module, part, None)
         if module is None:
             return False
     return True

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from meshwright.pytorch.observed import Collective
+from meshwright.pytorch.processes.observed import Collective
 
 KINDS = {
     "all_gather_into_tensor": "all_gather",
@@ -30,7 +30,7 @@ FUNCTIONAL, DIRECT = "_c10d_functional", "c10d"
 
 
 class TrafficWatch(TorchDispatchMode):
-    """Counts what passes, while a phase is on; bytes are those of the whole buffer: gathered, or before it is scattered.
+    """Counts what passes while a phase is on; bytes are those of the whole buffer: gathered, or before it is scattered.
 
     axes: the axis that each process group belongs to, by the group's name.
     """

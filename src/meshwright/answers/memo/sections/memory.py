@@ -13,8 +13,8 @@ from meshwright.answers.memo.sections.sharding import sharding_rows
 from meshwright.answers.memo.words import percent, plural, times
 from meshwright.answers.pictures.memory import MemoryBar, memory_picture
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.memory.device import Verdict
 from meshwright.cost.memory.components import Components
+from meshwright.cost.memory.device import Verdict
 from meshwright.layout.plan import RECOMPUTE_NAMES
 from meshwright.specs.inputs import Inputs
 from meshwright.units import GIB, GIGA, format_gib, format_seconds

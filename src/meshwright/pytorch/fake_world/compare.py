@@ -13,10 +13,10 @@ from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.schedules.orders import order
 from meshwright.layout.plan import Plan
 from meshwright.layout.stages import microbatch_group
-from meshwright.pytorch.cuts import Rank
-from meshwright.pytorch.issued import issued
-from meshwright.pytorch.observed import Collective, Observed
-from meshwright.pytorch.predicted import PredictedStage
+from meshwright.pytorch.fake_world.cuts import Rank
+from meshwright.pytorch.planned.issued import issued
+from meshwright.pytorch.planned.predicted import PredictedStage
+from meshwright.pytorch.processes.observed import Collective, Observed
 from meshwright.pytorch.scope import Scope
 from meshwright.specs.inputs import Inputs
 
@@ -80,7 +80,13 @@ class StageCheck:
     @property
     def holds(self) -> bool:
         """Whether everything that was compared is as close as it must be."""
-        return self.order_holds and all(each.holds for each in (*self.quantities, *self.traffic))
+        return self.order_holds and not self.wrong
+
+    @property
+    def wrong(self) -> int:
+        """How many figures are farther off than they may be."""
+        off = sum(not each.holds for each in self.quantities)
+        return off + sum(not each.holds for each in self.traffic)
 
 
 def stage_check(
@@ -90,10 +96,11 @@ def stage_check(
 
     cuts: what was seen of every cut; seen: what follows from them for all layers.
     """
-    request, compare = rank.whole, _native if scope.native else _shared
-    quantities = [*compare(stage, seen, scope.plan, scope.inputs)]
+    request = rank.whole
     if scope.native:
-        quantities += _per_layer(rank, cuts, scope.plan, scope.inputs)
+        quantities = [*_native(stage, seen, scope.inputs), *_per_layer(rank, cuts, scope.plan, scope.inputs)]
+    else:
+        quantities = [Quantity("parameters before sharding", float(stage.whole.all), seen.whole_parameters, "count")]
     live = _most_live(seen.order)
     if scope.plan.pp > 1:
         quantities.append(Quantity("live micro-batches", stage.live_chunks, live, "count"))
@@ -107,16 +114,12 @@ def stage_check(
     )
 
 
-def _native(stage: PredictedStage, seen: Observed, plan: Plan, inputs: Inputs) -> Iterator[Quantity]:
+def _native(stage: PredictedStage, seen: Observed, inputs: Inputs) -> Iterator[Quantity]:
     stored = float(stage.stored.all)
     yield Quantity("parameters", FP32_BYTES * stored, seen.parameters, "bytes")
     yield Quantity("gradients", FP32_BYTES * stored, seen.gradients, "bytes")
     yield Quantity("optimizer states", 2 * inputs.runtime.moment_bytes * stored, seen.optimizer_states, "bytes")
     yield Quantity("peak allocated", stage.allocated, seen.peak.total, "bytes", PEAK_TOLERANCE)
-
-
-def _shared(stage: PredictedStage, seen: Observed, plan: Plan, inputs: Inputs) -> Iterator[Quantity]:
-    yield Quantity("parameters before sharding", float(stage.whole.all), seen.whole_parameters, "count")
 
 
 def _per_layer(rank: Rank, cuts: Sequence[Observed], plan: Plan, inputs: Inputs) -> Iterator[Quantity]:

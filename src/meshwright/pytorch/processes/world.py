@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.errors import CannotVerify
-from meshwright.pytorch.process import THREADS, command, reason
+from meshwright.pytorch.processes.process import THREADS, command, reason
 
 LOOPBACK = ("lo", "lo0")
 """What the interface is called on Linux and on macOS; others look the machine's own name up."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
-from meshwright.pytorch.compare import StageCheck, stage_check
-from meshwright.pytorch.cuts import extrapolated, fewer_micro_batches, ranks
-from meshwright.pytorch.predicted import PredictedStage, predicted_stages
-from meshwright.pytorch.process import observe_ranks, require_torch
+from meshwright.pytorch.fake_world.compare import StageCheck, stage_check
+from meshwright.pytorch.fake_world.cuts import extrapolated, fewer_micro_batches, ranks
+from meshwright.pytorch.planned.predicted import PredictedStage, predicted_stages
+from meshwright.pytorch.processes.process import observe_ranks, require_torch
 from meshwright.pytorch.scope import Scope, scope_of
 from meshwright.specs.inputs import Inputs
 

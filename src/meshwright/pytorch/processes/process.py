@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 
 from meshwright.errors import CannotVerify
-from meshwright.pytorch.observed import Observed
-from meshwright.pytorch.request import Request
+from meshwright.pytorch.processes.observed import Observed
+from meshwright.pytorch.processes.request import Request
 
 TORCH = "2.13"
 INSTALL = "pip install 'meshwright[torch]'"

@@ -11,7 +11,7 @@ from meshwright.errors import CannotVerify, InvalidInput
 from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.splits import layers_of_chunks, pipeline_of
-from meshwright.pytorch.small_model import small_model
+from meshwright.pytorch.real_world.small_model import small_model
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 

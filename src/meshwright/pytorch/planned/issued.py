@@ -20,8 +20,8 @@ from meshwright.cost.shard import residual_tokens, tokens
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.placement import V_SHAPED
 from meshwright.layout.plan import ContextExchange, Plan, Recompute
-from meshwright.pytorch.observed import Collective
-from meshwright.pytorch.predicted import PredictedStage
+from meshwright.pytorch.planned.predicted import PredictedStage
+from meshwright.pytorch.processes.observed import Collective
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 

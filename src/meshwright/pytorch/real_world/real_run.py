@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.layout.plan import Plan
-from meshwright.pytorch.observed import Collective
+from meshwright.pytorch.processes.observed import Collective
 from meshwright.specs.inputs import Inputs
 
 LOSS_TOLERANCE = 1e-5

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from meshwright.pytorch.observed import Collective
+from meshwright.pytorch.processes.observed import Collective
 
 
 @dataclass(frozen=True, kw_only=True)

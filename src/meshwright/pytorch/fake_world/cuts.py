@@ -16,8 +16,8 @@ from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import Pipeline, layers_of_chunks
 from meshwright.layout.stages import filling
-from meshwright.pytorch.observed import Observed, Peak
-from meshwright.pytorch.request import Request
+from meshwright.pytorch.processes.observed import Observed, Peak
+from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.scope import Scope
 from meshwright.specs.inputs import Inputs
 
@@ -39,8 +39,8 @@ class Rank(NamedTuple):
 
 
 def fewer_micro_batches(plan: Plan, inputs: Inputs) -> tuple[Plan, Inputs]:
-    """The plan with no more micro-batches than show all that a stage does: two; of 1F1B one more than it keeps; of other
-    pipelines those that fill them.
+    """The plan with no more micro-batches than show all that a stage does: two; of 1F1B one more than it keeps; of
+    other pipelines those that fill them.
     """
     enough = 2 if plan.pp == 1 else int(filling(Plans.of([plan])).num_microbatches[0])
     enough = plan.pp + 1 if plan.pp > 1 and plan.schedule == Schedule.ONE_F_ONE_B else enough
@@ -121,8 +121,8 @@ Peaks = Mapping[str, Peak]
 
 
 def _moved_peaks(at: Peaks, start: Peaks, end: Peaks, times: float) -> dict[str, Peak]:
-    """The peak of every moment. The layer before the last one, which two layers do not have, moves as the last does; the
-    first one, whose neighbour two layers do not have, as the embedding does.
+    """The peak of every moment. The layer before the last one, which two layers do not have, moves as the last does;
+    the first one, whose neighbour two layers do not have, as the embedding does.
     """
     moved = {
         moment: Peak(_moved(at[moment].parts, start[moment].parts, end[moment].parts, times), end[moment].where)
@@ -131,8 +131,8 @@ def _moved_peaks(at: Peaks, start: Peaks, end: Peaks, times: float) -> dict[str,
     if "first layer" in end and "embedding" in end:
         before, after = start["embedding"].parts, end["embedding"].parts
         more = sum(after.values()) - sum(before.values())
-        parts = Counter(end["first layer"].parts) + Counter({"further layers": round(more * (times - 1))})
-        moved["first layer"] = Peak(dict(parts), end["first layer"].where)
+        whole = {**end["first layer"].parts, "further layers": round(more * (times - 1))}
+        moved["first layer"] = Peak(whole, end["first layer"].where)
     if "next layer" in end and "next layer" not in at:
         before, after = start["last layer"].parts, end["last layer"].parts
         parts = _moved(end["next layer"].parts, before, after, times - 1)

@@ -14,19 +14,19 @@ from typing import Any
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
-from meshwright.pytorch.compare import planned_order
-from meshwright.pytorch.cuts import ranks
-from meshwright.pytorch.issued import issued
-from meshwright.pytorch.observed import Collective
-from meshwright.pytorch.predicted import predicted_stages
-from meshwright.pytorch.process import require_torch
-from meshwright.pytorch.real_run import RealRun
-from meshwright.pytorch.request import Request
+from meshwright.pytorch.fake_world.compare import planned_order
+from meshwright.pytorch.fake_world.cuts import ranks
+from meshwright.pytorch.planned.issued import issued
+from meshwright.pytorch.planned.predicted import predicted_stages
+from meshwright.pytorch.planned.spans import names_of_groups
+from meshwright.pytorch.processes.observed import Collective
+from meshwright.pytorch.processes.process import require_torch
+from meshwright.pytorch.processes.request import Request
+from meshwright.pytorch.processes.trained import Trained
+from meshwright.pytorch.processes.world import answers_of
+from meshwright.pytorch.real_world.real_run import RealRun
+from meshwright.pytorch.real_world.shrink import Shrunken, shrunken
 from meshwright.pytorch.scope import scope_of
-from meshwright.pytorch.shrink import Shrunken, shrunken
-from meshwright.pytorch.spans import names_of_groups
-from meshwright.pytorch.trained import Trained
-from meshwright.pytorch.world import answers_of
 from meshwright.specs.inputs import Inputs
 
 STEPS = 3

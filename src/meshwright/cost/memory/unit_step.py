@@ -1,0 +1,160 @@
+"""UnitStep: which weights are gathered, and which gradients stand, at any time of a step of units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from meshwright.arrays import BoolColumn, FloatColumn, IntColumn
+from meshwright.cost.element import FP32_BYTES, HALF_BYTES
+from meshwright.cost.memory.kept import Kept
+from meshwright.cost.memory.units import Units
+from meshwright.layout.plans import Plans
+from meshwright.layout.stages import microbatch_group
+from meshwright.specs.inputs import Inputs
+
+
+@dataclass(frozen=True)
+class UnitStep:
+    """The step of every stage; bytes, shape (r,)."""
+
+    plans: Plans
+    """Of every stage."""
+    whole: Units
+    stored: Units
+    kept: Kept
+    backwards: IntColumn
+    """Of chunks, that come before the last forward."""
+    inputs: Inputs
+
+    def after(self, backwards: int | IntColumn) -> FloatColumn:
+        """Gradients once so many chunks more have been worked backward; nothing where no pipeline defers them."""
+        return self.accumulated(self.backwards + backwards) * self.deferred
+
+    def left(self, backwards: int | IntColumn) -> FloatColumn:
+        """Activations then."""
+        return np.maximum(self.kept.later - (backwards - 1) * self.kept.chunk, 0.0) * self.deferred
+
+    def accumulated(self, backwards: IntColumn) -> FloatColumn:
+        """Lasting gradients after some backward passes of chunks: under a pipeline that defers them, those of the
+        chunks that have been worked on, the one with the head first, which take turns by groups of micro-batches. Each
+        reduces its own after its last micro-batch, so that with one group they are whole one after the other.
+        """
+        group, chunks, whole = microbatch_group(self.plans), self.plans.vpp, self.whole
+        worked = np.minimum(np.ceil(backwards / group), chunks)
+        several = (self.plans.num_microbatches > group) | (chunks == 1)
+        layers = (whole.all - whole.ends) / chunks * np.where(several, worked, np.minimum(worked, 1))
+        head = whole.head * np.where(several, worked >= 1, worked == 1)
+        parameters = layers + head + whole.embedding * (worked >= chunks)
+        shards = np.where(several, 0.0, FP32_BYTES * self.stored.all * np.maximum(worked - 1, 0) / chunks)
+        lasts = self.deferred & (self.plans.num_microbatches > 1)
+        return np.where(self.deferred, (self.inputs.gradient_bytes * parameters + shards) * lasts, self.lasting)
+
+    @cached_property
+    def beside_all(self) -> FloatColumn:
+        """Gradients while the most micro-batches are in flight."""
+        return self.accumulated(self.backwards)
+
+    @cached_property
+    def sharded(self) -> BoolColumn:
+        """Whether weights are gathered at all."""
+        sharded: BoolColumn = self.plans.zero > 1
+        return sharded
+
+    @cached_property
+    def resharded(self) -> BoolColumn:
+        """Whether weights are given back after forward."""
+        resharded: BoolColumn = self.plans.zero == 3
+        return resharded
+
+    @cached_property
+    def deferred(self) -> BoolColumn:
+        """Whether gradients stay whole until the last micro-batch."""
+        deferred: BoolColumn = self.inputs.runtime.defers_reduction & (self.plans.pp > 1) & self.sharded
+        return deferred
+
+    @cached_property
+    def reduced(self) -> BoolColumn:
+        """Whether gradients are reduced in every backward."""
+        reduced: BoolColumn = self.sharded & ~self.deferred
+        return reduced
+
+    @cached_property
+    def new_shards(self) -> FloatColumn:
+        """Bytes per stored parameter of gradients that appear as they are reduced."""
+        shards: FloatColumn = FP32_BYTES * (self.reduced & (self.plans.num_microbatches == 1))
+        return shards
+
+    @cached_property
+    def lasting(self) -> FloatColumn:
+        """Gradients that stand from micro-batch to micro-batch: of replicas all, with the buckets' copies; deferred
+        ones whole; else the fp32 shards.
+        """
+        several = self.plans.num_microbatches > 1
+        replicas = np.where(self.sharded, 0.0, FP32_BYTES * (1 + self.inputs.runtime.gradient_copies) * self.whole.all)
+        whole = self.inputs.gradient_bytes * self.whole.all * (self.deferred & several)
+        gradients: FloatColumn = replicas + whole + FP32_BYTES * self.stored.all * (self.reduced & several)
+        return gradients
+
+    @cached_property
+    def through(self) -> FloatColumn:
+        """Gathered from forward to backward."""
+        runtime, whole = self.inputs.runtime, self.whole
+        ends = (whole.head if runtime.ends_apart else whole.ends) * runtime.keeps_ends_gathered
+        kept: FloatColumn = np.where(self.resharded, ends + whole.layer * runtime.keeps_last_layer_gathered, whole.all)
+        return kept * HALF_BYTES
+
+    @cached_property
+    def in_layers(self) -> FloatColumn:
+        """Gathered while layers work backward, beside them: not a head that is a unit of its own and done."""
+        done = self.inputs.runtime.ends_apart & self.resharded & self.reduced
+        gathered: FloatColumn = (
+            self.through - HALF_BYTES * self.whole.head * self.inputs.runtime.keeps_ends_gathered * done
+        )
+        return gathered
+
+    def ahead(self, layers: int) -> FloatColumn:
+        """Layers gathered at once where they are resharded, beside one that stays gathered."""
+        beside = layers - self.inputs.runtime.keeps_last_layer_gathered
+        held = np.minimum(beside * self.whole.layer, np.maximum(self.whole.all - self.whole.ends, 0.0))
+        gathered: FloatColumn = HALF_BYTES * held * self.resharded
+        return gathered
+
+    @cached_property
+    def of_head(self) -> FloatColumn:
+        """Of the head's gradients while the last layer works: what is sent and kept, or the 2-byte ones of one root."""
+        if not self.inputs.runtime.ends_apart:
+            return HALF_BYTES * self.whole.head * self.sharded
+        sent = self.inputs.gradient_bytes * self.whole.head * self.reduced
+        return sent + self.new_shards * self.stored.head
+
+    @cached_property
+    def later(self) -> FloatColumn:
+        """Of gradients while other layers work: one layer's that is sent, and the head's of one root."""
+        root = HALF_BYTES * self.whole.head * (self.sharded & (not self.inputs.runtime.ends_apart))
+        return self.inputs.gradient_bytes * self.whole.layer * self.reduced + root
+
+    @cached_property
+    def one_layer_reduced(self) -> FloatColumn:
+        """Gradients once the last layer's, and those of a head apart, have been reduced."""
+        head = self.stored.head * self.inputs.runtime.ends_apart
+        return self.beside_all + self.new_shards * (self.stored.layer + head)
+
+    @cached_property
+    def leaves_gathered(self) -> BoolColumn:
+        """Whether weights that forward gives back stay gathered after a backward."""
+        stays: BoolColumn = self.deferred & self.resharded
+        return stays
+
+    @cached_property
+    def left_gathered(self) -> FloatColumn:
+        """All weights, where they stay gathered after a backward."""
+        gathered: FloatColumn = HALF_BYTES * self.whole.all * self.leaves_gathered
+        return gathered
+
+    @cached_property
+    def behind(self) -> FloatColumn:
+        """Activations once one micro-batch has been worked backward through a chunk."""
+        return np.maximum(self.kept.activations - self.kept.chunk - self.kept.head, 0.0)

@@ -1,0 +1,1 @@
+"""What the planner says, in the terms of what is observed."""

@@ -1,0 +1,1 @@
+"""What processes of the trainer are asked and answer, and how they are started; without torch."""
