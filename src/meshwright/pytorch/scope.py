@@ -59,6 +59,7 @@ def scope_of(plan: Plan, inputs: Inputs) -> Scope:
         raise CannotVerify("verify cannot run this plan on PyTorch:" + "".join(f"\n  - {reason}" for reason in reasons))
     if is_native(inputs):
         return Scope(plan, inputs, plan, inputs, ())
+    inputs = inputs.replace(job=inputs.job.replace(precision="bf16"))
     model = inputs.model.replace(vocab_size=plan.tp * int(vocabulary_shard(plan, inputs)))
     shared = replace(plan, zero=2, dp_replicate=1, recompute=Recompute.NONE, recompute_layers=0)
     carried = inputs.replace(model=model, runtime=read_runtime(NATIVE))

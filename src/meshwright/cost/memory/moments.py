@@ -86,6 +86,7 @@ class _Step(UnitStep):
             self._head_reduced(),
             self._next_layer(),
             self._next_gathered(),
+            *self._second_layer(),
             self._first_layer(),
             self._first_gathered(),
             self._embedding(),
@@ -137,14 +138,30 @@ class _Step(UnitStep):
         gathered = self.in_layers + self.ahead(2) + copied
         return Moment(gathered, self.one_layer_reduced, passed, 0.0 * passed, self.later + kept.residual)
 
+    def _second_layer(self) -> list[Moment]:
+        """The second layer works backward, the gradients of those above it have been reduced; then the first one is put
+        together.
+        """
+        kept, stored = self.kept, self.stored
+        there = self.reduced & (self.whole.all - self.whole.ends > self.whole.layer)
+        moments = []
+        for layers, copied, working in (
+            (2, 0.0, kept.working),
+            (1, HALF_BYTES * self.whole.split_experts * self.resharded, kept.residual),
+        ):
+            above = np.maximum(stored.all - layers * stored.layer - stored.embedding, 0.0)
+            gathered, gradients = self.two_layers + copied, self.lasting + self.new_shards * above
+            parts = gathered, gradients, layers * kept.layer, 0.0 * gathered, self.later + working
+            moments.append(Moment(*(part * there for part in parts)))
+        return moments
+
     def _first_layer(self) -> Moment:
         """The first layer works backward, the gradients of all others have been reduced."""
         kept, stored = self.kept, self.stored
-        root = 0.0 if self.inputs.runtime.ends_apart else self.whole.ends
         others = np.maximum(stored.all - stored.layer - stored.embedding, 0.0)
         activations = np.where(self.reduced, kept.layer, (self.behind + kept.layer) * self.leaves_gathered)
         return Moment(
-            np.where(self.reduced, HALF_BYTES * (root + self.whole.layer), self.left_gathered),
+            np.where(self.reduced, self.two_layers - HALF_BYTES * self.whole.layer, self.left_gathered),
             self.accumulated(self.backwards + 1) + self.new_shards * others,
             activations,
             0.0 * activations,
@@ -161,7 +178,9 @@ class _Step(UnitStep):
     def _embedding(self) -> Moment:
         """The last unit's gradients joined; or, deferred, one unit's after the other."""
         whole, sent, nothing = self.whole, self.inputs.gradient_bytes, 0.0 * self.lasting
-        last = whole.embedding if self.inputs.runtime.ends_apart else whole.ends
+        apart = self.inputs.runtime.ends_apart
+        last, done = (whole.embedding, self.stored.embedding) if apart else (whole.ends, self.stored.ends)
         largest = sent * np.maximum(last, whole.layer) * self.deferred
         joined = np.where(self.reduced, (HALF_BYTES + sent) * last, largest)
-        return Moment(self.left_gathered, self.lasting + self.new_shards * self.stored.all, nothing, nothing, joined)
+        gradients = self.lasting + self.new_shards * (self.stored.all - done)
+        return Moment(self.left_gathered, gradients, nothing, nothing, joined)

@@ -115,6 +115,14 @@ class UnitStep:
         )
         return gathered
 
+    @cached_property
+    def two_layers(self) -> FloatColumn:
+        """Gathered while the second layer works backward: all others have been given back."""
+        root = 0.0 if self.inputs.runtime.ends_apart else self.whole.ends
+        held = np.minimum(2 * self.whole.layer, np.maximum(self.whole.all - self.whole.ends, 0.0))
+        gathered: FloatColumn = HALF_BYTES * (root + held) * self.sharded
+        return gathered
+
     def ahead(self, layers: int) -> FloatColumn:
         """Layers gathered at once where they are resharded, beside one that stays gathered."""
         beside = layers - self.inputs.runtime.keeps_last_layer_gathered

@@ -1,0 +1,74 @@
+"""Plans that are run on PyTorch once for all tests that look at them; two at a time, as each takes one core."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import Any, NamedTuple
+
+from meshwright.layout.plan import ContextExchange, Plan, Recompute, Schedule
+from meshwright.pytorch.fake_world.verify import Verification, verify
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.read_model import read_model
+from strategies import question
+
+ENDS = {"embedding_as_layer": True, "head_as_layer": True}
+
+
+class Case(NamedTuple):
+    """A plan of torchtitan, or of another runtime."""
+
+    model: str
+    plan: Plan
+    length: int = 2048
+    runtime: str = "torchtitan"
+    changes: dict[str, Any] = {}
+
+
+CASES = {
+    "zero 3": Case("llama-3.1-8b", Plan(dp=8, zero=3, num_microbatches=2)),
+    "zero 2 full": Case("llama-3.1-8b", Plan(dp=8, zero=2, recompute=Recompute.FULL)),
+    "ends apart": Case("llama-3.1-8b", Plan(dp=8, zero=3), changes={"ends_apart": True}),
+    "tp with sp": Case("llama-3.1-8b", Plan(tp=8, sp=True, dp=8, zero=3), 8192),
+    "tp full": Case("llama-3.1-8b", Plan(tp=4, sp=True, dp=2, zero=3, recompute=Recompute.FULL)),
+    "tp selective": Case("qwen3-32b", Plan(tp=8, sp=True, dp=4, zero=3, recompute=Recompute.SELECTIVE)),
+    "tp without sp": Case("llama-3.1-8b", Plan(tp=4, dp=2, zero=2)),
+    "replicas, tied": Case("qwen3-0.6b", Plan(tp=2, sp=True, dp=8, zero=3, dp_replicate=2, num_microbatches=2)),
+    "ring": Case("llama-3.1-8b", Plan(cp=4, dp=2, zero=3), 8192),
+    "all-gather": Case(
+        "llama-3.1-8b",
+        Plan(cp=2, dp=2, zero=3, recompute=Recompute.SELECTIVE, context_exchange=ContextExchange.ALL_GATHER),
+    ),
+    "experts": Case("mixtral-8x7b", Plan(dp=16, zero=3, micro_batch=2, recompute=Recompute.FULL)),
+    "ep in tp": Case("qwen3-30b-a3b", Plan(tp=2, sp=True, dp=8, ep=4, zero=3)),
+    "1f1b": Case("llama-3.1-8b", Plan(pp=2, tp=4, sp=True, dp=2, zero=2, num_microbatches=8, **ENDS)),
+    "1f1b zero 3": Case("llama-3.1-8b", Plan(pp=2, dp=4, zero=3, num_microbatches=4, **ENDS)),
+    "gpipe": Case("llama-3.1-8b", Plan(pp=2, dp=4, zero=2, num_microbatches=4, schedule=Schedule.GPIPE, **ENDS)),
+    "interleaved": Case(
+        "llama-3.1-8b",
+        Plan(pp=2, vpp=2, dp=4, zero=2, num_microbatches=4, schedule=Schedule.INTERLEAVED, **ENDS),
+    ),
+    "megatron": Case(
+        "llama-3.1-8b", Plan(pp=2, tp=4, sp=True, dp=2, zero=1, num_microbatches=8), 2048, "megatron-core"
+    ),
+}
+
+
+def asked(name: str) -> tuple[Plan, Inputs]:
+    """The plan and the question of a case."""
+    model, plan, length, runtime, changes = CASES[name]
+    cluster = f"{max(plan.num_gpus // 8, 1)}x{min(plan.num_gpus, 8)}:h100"
+    batch = plan.dp * plan.micro_batch * plan.num_microbatches
+    inputs = question(read_model(model), cluster, runtime, sequence_length=length, global_batch=batch)
+    return plan, inputs.replace(runtime=inputs.runtime.replace(**changes))
+
+
+@cache
+def _all() -> dict[str, Future[Verification]]:
+    with ThreadPoolExecutor(max_workers=2) as threads:
+        return {name: threads.submit(verify, *asked(name)) for name in CASES}
+
+
+def run(name: str) -> Verification:
+    """What PyTorch did with a case."""
+    return _all()[name].result()
