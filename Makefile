@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXAMPLE := --model examples/llama-3.1-70b/config.json --cluster 8x8:h100 --seq-len 8192 --global-batch 256
 
-.PHONY: plan test test-clients lint types check bench truth readme memos docs clean
+.PHONY: plan test test-clients lint types check bench truth verified readme memos docs clean
 
 plan: $(VENV)/core ## build the environment and plan Llama-3.1 70B on 64 H100
 	$(BIN)/meshwright plan $(EXAMPLE)
@@ -12,7 +12,7 @@ plan: $(VENV)/core ## build the environment and plan Llama-3.1 70B on 64 H100
 test: $(VENV)/dev ## run every test
 	$(BIN)/python -m pytest
 
-test-clients: $(VENV)/clients ## the same with the comparisons against transformers
+test-clients: $(VENV)/clients ## the same with the comparisons against PyTorch, transformers and megatron-core
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/dev
@@ -30,7 +30,10 @@ bench: $(VENV)/core ## how fast the planner is
 truth: $(VENV)/core ## predicted against measured runs
 	$(BIN)/python -m benchmarks.truth
 
-readme: $(VENV)/core ## write the answers that the README shows
+verified: $(VENV)/clients ## 72 plans held against PyTorch
+	$(BIN)/python benchmarks/verified.py
+
+readme: $(VENV)/clients ## write the answers that the README and the pages show
 	$(BIN)/python benchmarks/readme.py
 
 memos: $(VENV)/core ## write the memos of examples/memos

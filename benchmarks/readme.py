@@ -31,6 +31,8 @@ def main() -> None:
     page.write_text(filled(page.read_text("utf-8"), "explain", explained()), "utf-8")
     page = ROOT / "docs" / "limits.md"
     page.write_text(filled(page.read_text("utf-8"), "limits", limited()), "utf-8")
+    page = ROOT / "docs" / "verify.md"
+    page.write_text(filled(page.read_text("utf-8"), "verified", verified()), "utf-8")
     page = ROOT / "docs" / "compare.md"
     for mark in ("clusters", "plans"):
         text = page.read_text("utf-8")
@@ -53,6 +55,14 @@ def explained() -> str:
     above, rest = printed.partition(f"\n{ANSWER_LINES}")[::2]
     below = rest[rest.index("From peak") : rest.index("The plan keeps")]
     return f"$ meshwright {' '.join(words)}\n{above.rstrip()}\n...\n\n{below.rstrip()}"
+
+
+def verified() -> str:
+    """The command and its answer, without how long it took."""
+    words = ["verify", "--model", "llama-3.1-8b", "--cluster", "8x8:h100", "--seq-len", "8192", "--global-batch", "64"]
+    words += ["--runtime", "torchtitan", "--tp", "4", "--pp", "2", "--zero", "2"]
+    printed = re.sub(r" \(\d+ s\)", "", run("-m", "meshwright.cli", *words))
+    return f"$ meshwright {' '.join(words)}\n" + "\n".join(line.rstrip() for line in printed.splitlines())
 
 
 def limited() -> str:

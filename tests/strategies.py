@@ -301,6 +301,12 @@ def with_experts(given: Inputs, count: int = 12) -> Inputs:
     return given.replace(runtime=runtime, model=_with_blocks(given.model, block))
 
 
+def with_biases(given: Inputs) -> Inputs:
+    """The same question about experts that have biases."""
+    kind = given.model.layer_kinds[0]
+    return given.replace(model=_with_blocks(given.model, kind.feed_forward.replace(bias=True)))
+
+
 @st.composite
 def ruled(draw: st.DrawFn) -> Inputs:
     """A random question for rules alone: with experts or without, in either order of the slow axes."""

@@ -13,7 +13,7 @@ from meshwright.layout.legality import RULES
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
-from strategies import dense_model, gemma_like, llama_8b, question, with_experts
+from strategies import dense_model, gemma_like, llama_8b, question, with_biases, with_experts
 
 RINGS = {"rank_order": ("tp", "cp", "ep", "pp", "dp")}
 
@@ -29,6 +29,7 @@ def asked(name: str) -> Inputs:
         "tied": lambda: llama.replace(model=gemma_like()),
         "uneven": lambda: llama.replace(model=dense_model(heads=24, kv_heads=12, ffn_size=9216, layers=24)),
         "experts": lambda: with_experts(llama, 64),
+        "biased": lambda: with_biases(with_experts(llama, 64)),
         "pp before dp": lambda: with_experts(llama, 64).replace(runtime=llama.runtime.replace(**RINGS)),
         "delayed": lambda: with_experts(llama, 64).replace(job=llama.job.replace(precision="fp8-delayed")),
         "no ends": lambda: llama.replace(runtime=llama.runtime.replace(ends_as_layers=(False,))),
@@ -50,6 +51,11 @@ KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
         "llama",
         {"pp": 4, "num_microbatches": 8},
         {"pp": 4, "num_microbatches": 8, "schedule": "zb-1p"},
+    ),
+    "split_backward_keeps_weights": (
+        "llama",
+        {"pp": 4, "num_microbatches": 8, "schedule": "zb-1p", "zero": 2},
+        {"pp": 4, "num_microbatches": 8, "schedule": "zb-1p", "zero": 3},
     ),
     "query_heads": ("llama", {"tp": 32}, {"tp": 3}),
     "kv_heads": ("uneven", {"tp": 24}, {"tp": 8}),
@@ -91,6 +97,7 @@ KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
     "expert_sequence_parallel": ("experts", {"tp": 2, "sp": True}, {"tp": 2}),
     "expert_rank_order": ("pp before dp", {"tp": 2, "dp": 8, "pp": 4, "ep": 2}, {"tp": 2, "dp": 8, "pp": 4}),
     "expert_tensor_whole": ("experts", {"tp": 4, "etp": 4}, {"tp": 4, "etp": 2}),
+    "expert_biases_whole": ("biased", {"ep": 4}, {"etp": 2}),
     "expert_ffn_size": ("experts", {"etp": 4}, {"etp": 3}),
     "expert_replicas": ("experts", {"dp": 64, "ep": 8, "dp_replicate": 8}, {"dp": 64, "ep": 8, "dp_replicate": 16}),
     "zero_stage": ("llama", {"zero": 3}, {"zero": 4}),

@@ -7,11 +7,11 @@ import subprocess
 from unittest import mock
 
 import pytest
+from plans_run import run
 
 from meshwright.errors import CannotVerify
 from meshwright.pytorch.fake_world.compare import StageCheck, planned_order
 from meshwright.pytorch.processes import process
-from plans_run import run
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: make test-clients"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
+from plans_run import CASES, run
 
 from meshwright.pytorch.fake_world.compare import StageCheck
-from plans_run import CASES, run
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: make test-clients"

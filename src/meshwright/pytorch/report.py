@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from typing import Any
 
@@ -10,11 +11,21 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.answers.screen import headline
-from meshwright.pytorch.fake_world.compare import Quantity, StageCheck, Traffic, readable
+from meshwright.pytorch.fake_world.compare import Quantity, StageCheck, Traffic
 from meshwright.pytorch.fake_world.verify import Verification
 from meshwright.units import GIB, MIB
 
 SCHEMA = "meshwright.verification/1"
+MOMENTS = {
+    "forward": "in the forward pass",
+    "head": "in the backward pass of the loss and the head",
+    "last layer": "in the backward pass of the last layer",
+    "next layer": "in the backward pass of the layer before the last",
+    "between": "in the backward pass of a layer between",
+    "first layer": "in the backward pass of the first layer",
+    "embedding": "in the backward pass of the embedding, or as gradients are reduced",
+    "optimizer": "in the optimizer's step",
+}
 STYLES = {True: "green", False: "bold red"}
 
 
@@ -26,7 +37,7 @@ def verification_screen(done: Verification) -> RenderableType:
         _verdict(done),
         _quantities(done),
     ]
-    parts += [_traffic(done)]
+    parts += [Text("\n".join(_peaks(done))), _traffic(done)]
     if done.scope.plan.pp > 1:
         parts.append(_orders(done))
     parts += [Text(note) for note in notes(done)]
@@ -62,9 +73,19 @@ def _quantities(done: Verification) -> Table:
             stage = _stages(check) if index == 0 else ""
             figures = (_written(each, each.predicted), _written(each, each.observed), f"{each.ratio:.4f}")
             table.add_row(stage, each.name, *figures, style="" if each.holds else STYLES[False])
-        if check.peak_at:
-            table.add_row("", Text(f"  peak at {readable(check.peak_at)}", style="dim"))
     return table
+
+
+def _peaks(done: Verification) -> list[str]:
+    """Where every stage's peak is."""
+    lines = []
+    for check in done.stages:
+        if check.peak_at:
+            moment, where = check.peak_at.split(": ", 1)
+            operator = re.sub(r"^.*, ", "", where).split(".")
+            name = ".".join(operator[:2]) if len(operator) > 1 else operator[0]
+            lines.append(f"Stage {_stages(check)} peaks {MOMENTS[moment]}, at {name}.")
+    return [*lines, ""]
 
 
 def _written(quantity: Quantity, value: float) -> str:

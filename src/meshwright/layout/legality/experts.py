@@ -111,6 +111,17 @@ def _tensor_whole_reason(plan: Plan, inputs: Inputs) -> str:
     return f"etp {plan.etp}: {inputs.runtime.id} splits experts by 1 or by tp {plan.tp}; nearest etp: {near}"
 
 
+def _biases_whole(plan: Layout, inputs: Inputs) -> Bools:
+    return np.equal(plan.etp, 1) | (not any(block.bias for block in _expert_blocks(inputs)))
+
+
+def _biases_whole_reason(plan: Plan, inputs: Inputs) -> str:
+    return (
+        f"the experts of {inputs.model.name} have biases, which {inputs.runtime.id} does not split by etp {plan.etp}; "
+        f"{change('etp', plan.etp, [1])}"
+    )
+
+
 def _ffn_size(plan: Layout, inputs: Inputs) -> Bools:
     return np.logical_and.reduce([size % plan.etp == 0 for size in _expert_ffn_sizes(inputs)])
 
@@ -150,5 +161,6 @@ RULES = (
     Rule("expert_rank_order", _rank_order, _rank_order_reason),
     Rule("expert_tensor_whole", _tensor_whole, _tensor_whole_reason),
     Rule("expert_ffn_size", _ffn_size, _ffn_size_reason),
+    Rule("expert_biases_whole", _biases_whole, _biases_whole_reason),
     Rule("expert_replicas", _replicas, _replicas_reason),
 )

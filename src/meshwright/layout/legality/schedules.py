@@ -65,6 +65,17 @@ def _uncompiled_reason(plan: Plan, inputs: Inputs) -> str:
     )
 
 
+def _weights_stay(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
+    return np.logical_not(splits_backward(plan.schedule)) | np.not_equal(plan.zero, 3)
+
+
+def _weights_stay_reason(plan: Plan, inputs: Inputs) -> str:
+    return (
+        f"{SCHEDULE_NAMES[plan.schedule]} splits the backward pass, in which {inputs.runtime.id} loses gradients of "
+        f"weights that ZeRO 3 has given back; {change('zero', plan.zero, [2])}"
+    )
+
+
 def _fill(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
     alternates = np.equal(plan.schedule, Schedule.ONE_F_ONE_B)
     return np.logical_not(alternates) | np.greater_equal(plan.num_microbatches, plan.pp)
@@ -162,6 +173,7 @@ RULES = (
     Rule("schedule", _schedule, _schedule_reason),
     Rule("schedule_both_ways", _both_ways, _both_ways_reason),
     Rule("split_backward_uncompiled", _uncompiled, _uncompiled_reason),
+    Rule("split_backward_keeps_weights", _weights_stay, _weights_stay_reason),
     Rule("microbatches_fill_stages", _fill, _fill_reason),
     Rule("microbatches_warm_up", _warm_up, _warm_up_reason),
     Rule("microbatch_rounds", _rounds, _rounds_reason),

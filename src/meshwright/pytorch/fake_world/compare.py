@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -174,8 +173,3 @@ def _most_live(executed: Sequence[str]) -> int:
         live += {"F": 1, "B": -1, "I": -1}.get(action[0], 0)
         most = max(most, live)
     return most
-
-
-def readable(where: str) -> str:
-    """A moment and operator without the operator's overload."""
-    return re.sub(r"\.(default|Tensor|memory_format)$", "", where)
