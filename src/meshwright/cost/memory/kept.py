@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, FloatColumn, IntColumn
+from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.memory.activations import layer_memory
-from meshwright.cost.memory.ends import HeadMemory, head_memory, token_bytes
+from meshwright.cost.memory.ends import head_memory, token_bytes
 from meshwright.cost.memory.saved import table_bytes
 from meshwright.cost.memory.waiting import waiting_bytes
 from meshwright.cost.pipelines import Pipelines
@@ -45,7 +45,7 @@ class Kept(NamedTuple):
     residual: FloatColumn
     """One tensor between layers."""
     messages: FloatColumn
-    """Buffers for messages of other stages, and what was sent and is kept."""
+    """Buffers for messages of other stages, and what was sent or put out and is kept until its backward is done."""
 
 
 def kept_bytes(
@@ -85,7 +85,8 @@ def kept_bytes(
     residual = message_bytes(shapes.plans, inputs)[shape]
     pipelined = (pipelines.plans.pp > 1)[pipelines.stages.plan][pipelines.of_stage]
     activations = activations + _waiting(stages, shapes.plans, shape, inputs)
-    several = stages.live_at_head > 1
+    put_out = pipelined * inputs.runtime.receives_ahead * end.output[shape]
+    waiting, several = end.waiting[shape] + put_out, stages.live_at_head > 1
     return Kept(
         activations=activations,
         layer=layer,
@@ -94,21 +95,13 @@ def kept_bytes(
         head=head,
         working=working,
         ending=ending,
-        logits=_logits(stages, stages.live_at_head, end, shape, pipelined, inputs),
-        later_logits=several * _logits(stages, stages.live_at_head - 1, end, shape, pipelined, inputs),
+        logits=stages.head * end.working[shape] + np.maximum(stages.live_at_head - 1, 0) * waiting,
+        later_logits=several * (end.working[shape] + np.maximum(stages.live_at_head - 2, 0) * waiting),
         unjoined=stages.head * end.unjoined[shape],
         residual=residual,
-        messages=pipelined * _messages(stages, num_microbatches[stages.plan], inputs) * residual,
+        messages=pipelined
+        * (_messages(stages, num_microbatches[stages.plan], inputs) * residual + stages.head * put_out),
     )
-
-
-def _logits(
-    stages: Stages, live: IntColumn, end: HeadMemory, shape: IntColumn, pipelined: BoolColumn, inputs: Inputs
-) -> FloatColumn:
-    """Of one micro-batch at work and the others that are live; stages keep what they have put out."""
-    logits = stages.head * end.working[shape] + np.maximum(live - 1, 0) * end.waiting[shape]
-    whole: FloatColumn = logits + pipelined * inputs.runtime.receives_ahead * live * end.output[shape]
-    return whole
 
 
 def _messages(stages: Stages, num_microbatches: IntColumn, inputs: Inputs) -> FloatColumn:

@@ -83,8 +83,11 @@ class UnitStep:
 
     @cached_property
     def new_shards(self) -> FloatColumn:
-        """Bytes per stored parameter of gradients that appear as they are reduced."""
-        shards: FloatColumn = FP32_BYTES * (self.reduced & (self.plans.num_microbatches == 1))
+        """Bytes per stored parameter of gradients that appear as they are reduced: those of the first micro-batch, and
+        what is summed over replicas, which stays until the backward is done.
+        """
+        appear = (self.plans.num_microbatches == 1) | (self.plans.dp_replicate > 1)
+        shards: FloatColumn = FP32_BYTES * (self.reduced & appear)
         return shards
 
     @cached_property
