@@ -81,7 +81,9 @@ class _Step(UnitStep):
         return [
             *self._passes(self.beside_all, self.kept.activations, self.kept.logits, 0.0 * self.left_gathered),
             *self._passes(self.after(1), self.left(1), self.kept.later_logits, self.left_gathered),
-            *self._passes(self.after(every), self.left(every), self.kept.later_logits, self.left_gathered),
+            *self._passes(
+                self.after(every), self.left(every), self.kept.later_logits, self.left_gathered, self.given_back(every)
+            ),
             self._between_passes(),
             self._head_reduced(),
             self._next_layer(),
@@ -93,15 +95,20 @@ class _Step(UnitStep):
         ]
 
     def _passes(
-        self, gradients: FloatColumn, activations: FloatColumn, logits: FloatColumn, left: FloatColumn
+        self,
+        gradients: FloatColumn,
+        activations: FloatColumn,
+        logits: FloatColumn,
+        left: FloatColumn,
+        back: FloatColumn | float = 0.0,
     ) -> list[Moment]:
         """Forward's end, the cross-entropy and the last layer's backward, beside these gradients, activations and
-        weights that stayed gathered.
+        weights that stayed gathered, less those that were given back.
         """
         kept, nothing, there = self.kept, 0.0 * gradients, activations > 0
         passed = np.maximum(activations - kept.head, 0.0)
-        ending, through = self.through + self.ahead(2), np.maximum(self.through, left)
-        in_layers = np.maximum(self.in_layers + self.ahead(2), left)
+        ending, through = self.through + self.ahead(2) - back, np.maximum(self.through, left) - back
+        in_layers = np.maximum(self.in_layers + self.ahead(2), left) - back
         return [
             Moment(ending, gradients, activations, nothing, kept.ending * there),
             Moment(through, gradients, activations, logits * there, nothing),

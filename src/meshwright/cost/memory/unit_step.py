@@ -48,9 +48,21 @@ class UnitStep:
         layers = (whole.all - whole.ends) / chunks * np.where(several, worked, np.minimum(worked, 1))
         head = whole.head * np.where(several, worked >= 1, worked == 1)
         parameters = layers + head + whole.embedding * (worked >= chunks)
-        shards = np.where(several, 0.0, FP32_BYTES * self.stored.all * np.maximum(worked - 1, 0) / chunks)
+        shards = FP32_BYTES * self._done(self.stored, backwards)
         lasts = self.deferred & (self.plans.num_microbatches > 1)
         return np.where(self.deferred, (self.inputs.gradient_bytes * parameters + shards) * lasts, self.lasting)
+
+    def _done(self, units: Units, backwards: IntColumn) -> FloatColumn:
+        """Parameters of the chunks that have had their last micro-batch, where there is but one group of these."""
+        group, chunks = microbatch_group(self.plans), self.plans.vpp
+        worked = np.minimum(np.ceil(backwards / group), chunks)
+        alone = self.deferred & (self.plans.num_microbatches <= group) & (worked > 1)
+        done: FloatColumn = ((units.all - units.ends) * (worked - 1) / chunks + units.head) * alone
+        return done
+
+    def given_back(self, backwards: int | IntColumn) -> FloatColumn:
+        """Of gathered weights those of such chunks, once so many more have been worked backward."""
+        return HALF_BYTES * self._done(self.whole, self.backwards + backwards)
 
     @cached_property
     def beside_all(self) -> FloatColumn:
