@@ -14,7 +14,7 @@ from meshwright.layout.legality import require_legal
 from meshwright.layout.placement import blocks
 from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.plans import Plans
-from meshwright.layout.splits import Pipeline, layers_of_chunks
+from meshwright.layout.splits import layers_of_chunks, pipeline_of
 from meshwright.layout.stages import filling
 from meshwright.pytorch.processes.observed import Observed, Peak
 from meshwright.pytorch.processes.request import Request
@@ -46,8 +46,8 @@ def fewer_micro_batches(plan: Plan, inputs: Inputs) -> tuple[Plan, Inputs]:
     enough = plan.pp + 1 if plan.pp > 1 and plan.schedule == Schedule.ONE_F_ONE_B else enough
     for count in range(min(enough, plan.num_microbatches), plan.num_microbatches):
         fewer = replace(plan, num_microbatches=count)
-        job = inputs.job.model_copy(update={"global_batch": plan.dp * plan.micro_batch * count})
-        asked = inputs.model_copy(update={"job": job})
+        job = inputs.job.replace(global_batch=plan.dp * plan.micro_batch * count)
+        asked = inputs.replace(job=job)
         try:
             require_legal(fewer, asked)
         except IllegalPlan:
@@ -59,7 +59,7 @@ def fewer_micro_batches(plan: Plan, inputs: Inputs) -> tuple[Plan, Inputs]:
 def ranks(scope: Scope, *, full: bool) -> list[Rank]:
     """One rank of every stage, cut to two and four layers of each kind a chunk unless all are asked for."""
     plan, inputs = scope.plan, scope.inputs
-    shape = Pipeline(*(getattr(plan, name) for name in Pipeline._fields))
+    shape = pipeline_of(plan)
     sizes = layers_of_chunks(inputs.model, inputs.runtime.stage_split, shape, inputs.mtp_layers)
     ends = np.cumsum(sizes)
     kinds = [tuple(inputs.model.layer_pattern[end - size : end]) for size, end in zip(sizes, ends, strict=True)]

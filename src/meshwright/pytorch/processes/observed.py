@@ -16,7 +16,7 @@ class Collective(NamedTuple):
     bytes: int
     """Of the whole buffer: gathered, or before it is scattered; of a message its own."""
     phase: str
-    """forward, backward or optimizer."""
+    """forward or backward; pipeline, where stages take turns with both."""
 
 
 class Peak(NamedTuple):
@@ -53,20 +53,12 @@ class Observed:
     """Parameters that it holds before they are sharded."""
     parameters: int
     """Bytes of the weights that it stores."""
-    gathered: int
-    """Bytes of weights gathered when the last forward before a backward ended."""
     gradients: int
     """Bytes of gradients when the last backward ended."""
     optimizer_states: int
     """Bytes of moments."""
     activations: int
     """Bytes of saved tensors when the first forward ended."""
-    buffers: int
-    """Bytes of what the model holds beside weights."""
-    messages: int
-    """Bytes of buffers for messages of other stages."""
-    batch: int
-    """Bytes of token ids and labels."""
     peaks: Mapping[str, Peak]
     """Of every moment of the step: forward; backward through the loss and the head, each of `layer_moments` and the
     embedding; the optimizer."""

@@ -97,17 +97,12 @@ def _observed(request: Request, chunks: list[Decoder], meshes: Meshes, watched: 
     memory.forget_peaks()
     _optimize(step, optimizer, tokens, labels, watched)
     moments = [value for state in optimizer.state.values() for value in state.values() if value.dim() > 0]
-    first = watched.after_first_forward
     return Observed(
         whole_parameters=watched.held,
         parameters=memory.now["parameters"],
-        gathered=first.get("gathered", 0),
         gradients=watched.gradients,
         optimizer_states=_storage_bytes(moments),
-        activations=first.get("forward", 0),
-        buffers=memory.now["buffers"],
-        messages=memory.now["messages"],
-        batch=memory.now["batch"],
+        activations=watched.after_first_forward.get("forward", 0),
         peaks=memory.peaks,
         collectives=watched.traffic.seen,
         order=tuple(watched.order),
