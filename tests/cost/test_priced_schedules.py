@@ -78,7 +78,8 @@ def test_a_priced_stage_keeps_what_its_schedule_says(schedule: Schedule) -> None
     plan = plan_of(schedule)
     stages = split_stages(GIVEN, Plans.of([plan]), schedules.kept_chunks, keep_all=True)
     chunks = 1 if schedule == Schedule.DUALPIPE else plan.vpp
-    kept, waiting = schedules.kept_chunks(schedule, np.arange(4), 4, plan.vpp, 32, 4)
+    layers = np.full((plan.vpp, 4), 8 // chunks)
+    kept, waiting = schedules.kept_chunks(schedule, np.arange(4), 4, plan.vpp, 32, 4, layers, all_worked=False)
     assert stages.live_layers[:, 0].tolist() == (kept.sum(axis=0) * 8 // chunks).tolist()
     assert stages.waiting_layers[:, 0].tolist() == (waiting.sum(axis=0) * 8 // chunks).tolist()
 

@@ -115,7 +115,10 @@ def test_the_played_order_keeps_as_many_chunks_as_the_closed_form(
     chunks, ranks = CHUNKS.get(schedule, 1), np.arange(stages)
     played = played_of(schedule, micro_batches, alike(stages, (1.0, 1.0, 1.0)))
     live = schedules.live_chunks(schedule, ranks, stages, chunks, micro_batches, stages)
-    kept, waiting = schedules.kept_chunks(schedule, ranks, stages, chunks, micro_batches, stages)
+    alike_chunks = np.ones((chunks, stages), dtype=np.int64)
+    kept, waiting = schedules.kept_chunks(
+        schedule, ranks, stages, chunks, micro_batches, stages, alike_chunks, all_worked=False
+    )
     assert played.kept_chunks == tuple(kept.sum(axis=0) + waiting.sum(axis=0))
     assert tuple(live) == tuple(kept.sum(axis=0))
     assert schedule == Schedule.V_HALF or played.live_chunks == tuple(live)
@@ -154,7 +157,10 @@ def test_chunks_kept_are_those_of_pytorchs_own_tables(
     forward and not backward, and those with one gradient still to come.
     """
     ranks = np.arange(stages)
-    held, waiting = schedules.kept_chunks(schedule, ranks, stages, chunks, 4 * stages, stages)
+    alike_chunks = np.ones((chunks, stages), dtype=np.int64)
+    held, waiting = schedules.kept_chunks(
+        schedule, ranks, stages, chunks, 4 * stages, stages, alike_chunks, all_worked=False
+    )
     assert held.sum(axis=0).tolist() == live
     assert (held.sum(axis=0) + waiting.sum(axis=0)).tolist() == kept
 

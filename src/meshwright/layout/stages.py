@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -16,9 +17,23 @@ from meshwright.layout.splits import Pipeline, layers_of_chunks
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 
-KeptChunks = Callable[[int, IntColumn, int, int, int, int], tuple[IntColumn, IntColumn]]
-"""(schedule, stage, stages, chunks, micro_batches, group) -> micro-batches that each chunk keeps, and those that wait
-for their weight gradients; `cost.schedules.kept_chunks`."""
+
+class KeptChunks(Protocol):
+    """`cost.schedules.kept_chunks`, of one schedule and all ranks."""
+
+    def __call__(
+        self,
+        schedule: int,
+        stage: IntColumn,
+        stages: int,
+        chunks: int,
+        micro_batches: int,
+        microbatch_group: int,
+        layers: IntColumn,
+        *,
+        all_worked: bool,
+    ) -> tuple[IntColumn, IntColumn]:
+        """Micro-batches that each chunk keeps, and those that wait for their weight gradients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +48,8 @@ class Stages:
     """Pipeline rank, 0 first, shape (r,)."""
     layers: IntColumn
     """Layers of each kind on the stage, shape (r, kinds)."""
+    last_chunk_layers: IntColumn
+    """Of `layers`, those of the chunk that works backward first, shape (r, kinds)."""
     live_layers: IntColumn
     """Layers of each kind times the micro-batches whose activations they keep at the peak, shape (r, kinds)."""
     kept_layers: IntColumn
@@ -155,10 +172,15 @@ def _signature(
     first_kept = np.minimum(starts + recomputed, ends) if recomputed else ends
     held = blocks(schedule, stages, chunks)
     per_chunk, without = ((before[ends] - before[begin])[held] for begin in (starts, first_kept))
-    kept, waiting = kept_chunks(schedule, stage, stages, chunks, micro_batches, group)
+    with_head = held == stages * chunks - 1
+    sizes = per_chunk.sum(axis=2)
+    weights = sizes + with_head * sizes.max(axis=0)
+    defers = inputs.runtime.defers_reduction
+    kept, waiting = kept_chunks(schedule, stage, stages, chunks, micro_batches, group, weights, all_worked=defers)
     table = {
         "stage": stage,
         "layers": per_chunk.sum(axis=0),
+        "last_chunk_layers": per_chunk[-1],
         "live_layers": (per_chunk * kept[:, :, None]).sum(axis=0),
         "kept_layers": without.sum(axis=0),
         "kept_live_layers": (without * kept[:, :, None]).sum(axis=0),
@@ -166,10 +188,10 @@ def _signature(
         "waiting_layers": (per_chunk * waiting[:, :, None]).sum(axis=0),
         "live_micro_batches": kept.sum(axis=0) if copies(schedule) > 1 else kept.max(axis=0),
         "live_chunks": kept.sum(axis=0),
-        "live_at_head": (kept * (held == stages * chunks - 1)).sum(axis=0),
-        "receives": inputs.runtime.receives_ahead * ((held > 0) * 1 + (held < stages * chunks - 1)).sum(axis=0),
+        "live_at_head": (kept * with_head).sum(axis=0),
+        "receives": inputs.runtime.receives_ahead * ((held > 0) * 1 + ~with_head).sum(axis=0),
         "embedding": (held == 0).any(axis=0),
-        "head": (held == stages * chunks - 1).any(axis=0),
+        "head": with_head.any(axis=0),
         "copies": np.full(stages, copies(schedule)),
     }
     if keep_all:

@@ -91,6 +91,7 @@ class _Step(UnitStep):
             *self._second_layer(),
             self._first_layer(),
             self._first_gathered(),
+            self._embedding_added(),
             self._embedding(),
         ]
 
@@ -102,17 +103,19 @@ class _Step(UnitStep):
         left: FloatColumn,
         back: FloatColumn | float = 0.0,
     ) -> list[Moment]:
-        """Forward's end, the cross-entropy and the last layer's backward, beside these gradients, activations and
-        weights that stayed gathered, less those that were given back.
+        """Forward's end, the cross-entropy, the last layer's backward and its end, beside these gradients, activations
+        and weights that stayed gathered, less those that were given back.
         """
         kept, nothing, there = self.kept, 0.0 * gradients, activations > 0
         passed = np.maximum(activations - kept.head, 0.0)
         ending, through = self.through + self.ahead(2) - back, np.maximum(self.through, left) - back
         in_layers = np.maximum(self.in_layers + self.ahead(2), left) - back
+        added = (HALF_BYTES * self.whole.layer + self.of_head + kept.residual) * (there & self.deferred)
         return [
             Moment(ending, gradients, activations, nothing, kept.ending * there),
             Moment(through, gradients, activations, logits * there, nothing),
             Moment(in_layers, gradients, passed, nothing, (self.of_head + kept.working) * there),
+            Moment(in_layers, gradients, np.maximum(passed - kept.layer, 0.0), nothing, added),
         ]
 
     def _between_passes(self) -> Moment:
@@ -169,7 +172,7 @@ class _Step(UnitStep):
         activations = np.where(self.reduced, kept.layer, (self.behind + kept.layer) * self.leaves_gathered)
         return Moment(
             np.where(self.reduced, self.two_layers - HALF_BYTES * self.whole.layer, self.left_gathered),
-            self.accumulated(self.backwards + 1) + self.new_shards * others,
+            self.before_first_layer + self.new_shards * others,
             activations,
             0.0 * activations,
             self.later + kept.working,
@@ -179,8 +182,13 @@ class _Step(UnitStep):
         """Before the first layer works: all others have stayed gathered, and it is put together in a copy."""
         flat = HALF_BYTES * (self.whole.layer + self.whole.split_experts) * self.leaves_gathered
         activations = (self.behind + self.kept.layer) * self.leaves_gathered
-        gradients = self.accumulated(self.backwards + 1)
-        return Moment(self.left_gathered + flat, gradients, activations, 0.0 * flat, self.kept.residual)
+        return Moment(self.left_gathered + flat, self.before_first_layer, activations, 0.0 * flat, self.kept.residual)
+
+    def _embedding_added(self) -> Moment:
+        """Deferred: the embedding's gradients are there, and are about to be added to the others'."""
+        gradients, own = self.accumulated(self.backwards + 1), HALF_BYTES * self.whole.embedding
+        activations = self.behind * self.leaves_gathered
+        return Moment(self.left_gathered, gradients, activations, 0.0 * own, own * self.leaves_gathered)
 
     def _embedding(self) -> Moment:
         """The last unit's gradients joined; or, deferred, one unit's after the other."""

@@ -45,7 +45,7 @@ class UnitStep:
         group, chunks, whole = microbatch_group(self.plans), self.plans.vpp, self.whole
         worked = np.minimum(np.ceil(backwards / group), chunks)
         several = (self.plans.num_microbatches > group) | (chunks == 1)
-        layers = (whole.all - whole.ends) / chunks * np.where(several, worked, np.minimum(worked, 1))
+        layers = whole.of_chunks(worked, chunks) - whole.of_chunks(worked - 1, chunks) * ~several
         head = whole.head * np.where(several, worked >= 1, worked == 1)
         parameters = layers + head + whole.embedding * (worked >= chunks)
         shards = FP32_BYTES * self._done(self.stored, backwards)
@@ -57,8 +57,18 @@ class UnitStep:
         group, chunks = microbatch_group(self.plans), self.plans.vpp
         worked = np.minimum(np.ceil(backwards / group), chunks)
         alone = self.deferred & (self.plans.num_microbatches <= group) & (worked > 1)
-        done: FloatColumn = ((units.all - units.ends) * (worked - 1) / chunks + units.head) * alone
+        done: FloatColumn = (units.of_chunks(worked - 1, chunks) + units.head) * alone
         return done
+
+    @cached_property
+    def before_first_layer(self) -> FloatColumn:
+        """Gradients before the first layer's: in a chunk's first backward without its own and the embedding's."""
+        group, chunks = microbatch_group(self.plans), self.plans.vpp
+        first = (self.backwards % group == 0) & (self.backwards < group * chunks)
+        own = self.whole.layer + self.whole.embedding * (self.backwards >= group * (chunks - 1))
+        lasting = self.deferred & (self.plans.num_microbatches > 1)
+        missing: FloatColumn = self.inputs.gradient_bytes * own * (first & lasting)
+        return self.accumulated(self.backwards + 1) - missing
 
     def given_back(self, backwards: int | IntColumn) -> FloatColumn:
         """Of gathered weights those of such chunks, once so many more have been worked backward."""

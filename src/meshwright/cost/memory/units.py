@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Ints
+from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints
 from meshwright.cost.memory.parameters import (
     EndParameters,
     end_parameters,
@@ -30,11 +30,19 @@ class Units(NamedTuple):
     all: FloatColumn
     layer: FloatColumn
     """Of the largest layer that the stage holds."""
+    last_chunk: FloatColumn
+    """Of the layers of the chunk that works backward first."""
     embedding: FloatColumn
     head: FloatColumn
     """Final norm and head."""
     split_experts: FloatColumn
     """Of the largest layer's routed experts, those that are divided by rows, not dealt out whole."""
+
+    def of_chunks(self, count: Floats, chunks: IntColumn) -> FloatColumn:
+        """Of the layers of some chunks, the last one first, of which the others are taken as alike; shape (r,)."""
+        others = (self.all - self.ends - self.last_chunk) / np.maximum(chunks - 1, 1)
+        held: FloatColumn = np.clip(count, 0, 1) * self.last_chunk + np.maximum(count - 1, 0) * others
+        return held
 
     @property
     def ends(self) -> FloatColumn:
@@ -69,9 +77,11 @@ def _units(stages: Stages, layers: list[Ints], ends: EndParameters, predicted: I
     plan = stages.plan
     embedding: FloatColumn = stages.embedding * ends.embedding[plan] * 1.0
     head: FloatColumn = stages.head * (ends.head + predicted)[plan] * 1.0
-    every, largest, by_rows = embedding + head, np.zeros(len(plan)), np.zeros(len(plan))
+    every = embedding + head
+    largest, last_chunk, by_rows = np.zeros((3, len(plan)))
     for kind, count in enumerate(layers):
         every = every + stages.layers[:, kind] * count[plan]
         largest = np.maximum(largest, (stages.layers[:, kind] > 0) * count[plan])
+        last_chunk = last_chunk + stages.last_chunk_layers[:, kind] * count[plan]
         by_rows = np.maximum(by_rows, (stages.layers[:, kind] > 0) * split[kind][plan])
-    return Units(every, largest, embedding, head, by_rows)
+    return Units(every, largest, last_chunk, embedding, head, by_rows)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints
+from meshwright.arrays import Floats, IntColumn, Ints
 from meshwright.cost.schedules import (
     dualpipe,
     dualpipe_v,
@@ -93,24 +93,47 @@ def waiting_chunks(schedule: Ints, stage: Ints, live: Ints, chunks: Ints, micro_
 
 
 def kept_chunks(
-    schedule: int, stage: Ints, stages: int, chunks: int, micro_batches: int, microbatch_group: int
-) -> tuple[Ints, Ints]:
+    schedule: int,
+    stage: IntColumn,
+    stages: int,
+    chunks: int,
+    micro_batches: int,
+    microbatch_group: int,
+    layers: IntColumn,
+    *,
+    all_worked: bool,
+) -> tuple[IntColumn, IntColumn]:
     """Micro-batches that each chunk of each rank keeps when the rank keeps the most: live ones, and those that wait for
     their weight gradients.
 
     schedule: code of `Schedule`; stage: ranks, shape (p,); stages: p; chunks: v; micro_batches: m; microbatch_group: g;
-    counts. Returns two counts of shape (chunks held, p). Looped chunks take turns on groups of micro-batches, so that
-    the first ones keep most when their number is largest; the last one works backward first.
-    Sources: the schedule's own file.
+    layers: of each chunk, shape (chunks held, p); counts. Returns two counts of shape (chunks held, p). Looped chunks
+    take turns on groups of micro-batches, the last one works backward first: once full, a rank keeps as many chunks
+    after every forward, and of these moments the one with the most layers counts. all_worked: of those alone by which
+    every chunk has worked backward, if there are such. Sources: the schedule's own file.
     """
     live = live_chunks(schedule, stage, stages, chunks, micro_batches, microbatch_group)
     if schedule in TWO_CHUNKS:
         kept = np.stack([TWO_CHUNKS[schedule](stage, chunk, stages, micro_batches) for chunk in (0, 1)])
         return kept, np.zeros_like(kept)
-    turn, each = microbatch_group * chunks, np.arange(chunks)[:, None]
-    kept = live // turn * microbatch_group + np.clip(live % turn - microbatch_group * each, 0, microbatch_group)
+    backwards = np.arange(2 * microbatch_group * chunks)[:, None]
+    forwards = np.minimum(live + backwards, micro_batches * chunks)
+    backwards = forwards - live
+    done = _in_turns(forwards, chunks, microbatch_group) - _in_turns(backwards, chunks, microbatch_group)[:, ::-1]
+    counted = (done * layers).sum(axis=1)
+    if all_worked:
+        counted = np.where(backwards > microbatch_group * (chunks - 1), counted + layers.sum(), counted)
+    most = counted.argmax(axis=0)
     waiting = waiting_chunks(schedule, stage, live, chunks, micro_batches)
-    return kept, np.where(each == chunks - 1, waiting, 0)
+    held: IntColumn = np.take_along_axis(done, most[None, None], axis=0)[0]
+    return held, np.where(np.arange(chunks)[:, None] == chunks - 1, waiting, 0)
+
+
+def _in_turns(passes: IntColumn, chunks: int, group: int) -> IntColumn:
+    """How many of so many passes each chunk has had, the first one first; passes: shape (k, p); returns (k, v, p)."""
+    turns, rest = np.divmod(passes[:, None], group * chunks)
+    had: IntColumn = turns * group + np.clip(rest - group * np.arange(chunks)[:, None], 0, group)
+    return had
 
 
 def bubble_time(schedule: Ints, pipeline: Pipeline) -> Floats:
