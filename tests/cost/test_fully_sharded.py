@@ -57,8 +57,8 @@ def test_one_rank_holds_the_parameters_that_torchtitan_gives_it() -> None:
 @pytest.mark.parametrize(("ranks", "peak"), [(8, 68.76), (128, 58.24)])
 def test_the_peak_of_8b_is_pytorchs(ranks: int, peak: float) -> None:
     """GiB allocated of 8B on 8 and 128 shards as torchtitan 0.1 wraps it: micro-batch 2 of 8192 tokens, per-operator
-    selective. That count held two tensors of the residual stream, 0.25 GiB, more than the trainer of `verify` does, which
-    agrees with the prediction to 1e-6; beside them it is met to 0.02 %.
+    selective. That count held two tensors of the residual stream, 0.25 GiB, more than the trainer of `verify` does,
+    which agrees with the prediction to 1e-6; beside them it is met to 0.02 %.
     """
     inputs = question(llama_8b(), f"{ranks // 8}x8:h100", "torchtitan", sequence_length=8192, global_batch=2 * ranks)
     inputs = inputs.replace(runtime=inputs.runtime.replace(keeps_last_layer_gathered=True))

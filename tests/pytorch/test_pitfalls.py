@@ -58,10 +58,12 @@ def test_a_pipeline_needs_no_handshake_and_forwards_repeat() -> None:
 
 
 def test_the_last_stage_keeps_no_logits_that_nobody_reads() -> None:
-    """Returned outputs of all micro-batches would be 2 bytes a logit each."""
-    last = run("1f1b").stages[-1]
-    (peak,) = (each for each in last.quantities if each.name == "peak allocated")
-    assert peak.holds
+    """Returned outputs of earlier micro-batches would be 2 bytes a logit each: the peak is off by less than one's."""
+    done = run("1f1b")
+    plan, inputs = done.scope.plan, done.scope.inputs
+    logits = 2 * inputs.job.sequence_length * inputs.model.vocab_size / plan.tp
+    (peak,) = (each for each in done.stages[-1].quantities if each.name == "peak allocated")
+    assert abs(peak.predicted - peak.observed) < logits / 2
 
 
 def test_the_last_ranks_forwards_are_numbered_from_0() -> None:

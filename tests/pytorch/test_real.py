@@ -6,6 +6,7 @@ import importlib.util
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -116,3 +117,16 @@ def test_a_process_that_fails_says_why(tmp_path: Path) -> None:
 def test_processes_that_take_too_long_are_ended() -> None:
     with pytest.raises(CannotVerify, match=r"3 of 3 processes that train did not end within 0.2 s"):
         run_for_real(Plan(dp=64, zero=3), _asked(llama_8b()), 2, timeout_s=0.2)
+
+
+def test_a_torch_without_gloo_is_told() -> None:
+    from torch import distributed
+
+    from meshwright.pytorch.trainer.real import train
+
+    given = {"requests": [], "steps": 1, "rank": 0, "ranks": 2, "store": "unused", "timeout_s": 1}
+    with (
+        mock.patch.object(distributed, "is_gloo_available", return_value=False),
+        pytest.raises(CannotVerify, match="has no gloo, over which processes would talk: install one that has"),
+    ):
+        list(train(given))

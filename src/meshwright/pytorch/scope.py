@@ -20,15 +20,15 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind, Mlp
 from meshwright.specs.runtime import read_runtime
 
-RUN_SCHEDULES = (
-    Schedule.ONE_F_ONE_B,
-    Schedule.INTERLEAVED,
-    Schedule.GPIPE,
-    Schedule.INTERLEAVED_ZERO_BUBBLE,
-    Schedule.ZERO_BUBBLE_V,
-    Schedule.DUALPIPE_V,
-)
-"""That torch.distributed.pipelining has."""
+SCHEDULE_CLASSES = {
+    Schedule.ONE_F_ONE_B: "1F1B",
+    Schedule.INTERLEAVED: "Interleaved1F1B",
+    Schedule.GPIPE: "GPipe",
+    Schedule.INTERLEAVED_ZERO_BUBBLE: "InterleavedZeroBubble",
+    Schedule.ZERO_BUBBLE_V: "ZBVZeroBubble",
+    Schedule.DUALPIPE_V: "DualPipeV",
+}
+"""What torch.distributed.pipelining calls the schedules that it has."""
 RUN_EXCHANGES = (ContextExchange.RING, ContextExchange.ALL_GATHER)
 ACTIVATIONS = ("silu", "gelu", "relu")
 NATIVE = "torchtitan"
@@ -106,8 +106,8 @@ def _kind_reasons(kind: LayerKind) -> Iterator[str]:
 
 
 def _plan_reasons(plan: Plan, inputs: Inputs) -> Iterator[str]:
-    if plan.schedule not in RUN_SCHEDULES:
-        known = ", ".join(SCHEDULE_NAMES[each] for each in RUN_SCHEDULES)
+    if plan.schedule not in SCHEDULE_CLASSES:
+        known = ", ".join(SCHEDULE_NAMES[each] for each in SCHEDULE_CLASSES)
         yield f"torch.distributed.pipelining has no schedule {SCHEDULE_NAMES[plan.schedule]}; use {known}"
     if plan.cp > 1 and plan.context_exchange not in RUN_EXCHANGES:
         known = ", ".join(CONTEXT_EXCHANGE_NAMES[each] for each in RUN_EXCHANGES)

@@ -15,6 +15,7 @@ from meshwright.layout.stages import microbatch_group
 from meshwright.pytorch.fake_world.cuts import Rank
 from meshwright.pytorch.planned.issued import issued
 from meshwright.pytorch.planned.predicted import PredictedStage
+from meshwright.pytorch.planned.spans import names_of_groups
 from meshwright.pytorch.processes.observed import Collective, Observed
 from meshwright.pytorch.scope import Scope
 from meshwright.specs.inputs import Inputs
@@ -136,19 +137,18 @@ def _per_layer(rank: Rank, cuts: Sequence[Observed], plan: Plan, inputs: Inputs)
 
 
 def _traffic(stage: PredictedStage, seen: Observed, scope: Scope) -> Iterator[Traffic]:
-    wanted = _as_grouped(issued(scope.plan, scope.inputs, stage), seen)
+    wanted = _as_grouped(issued(scope.plan, scope.inputs, stage), scope.run_plan)
     scatters = scope.inputs.runtime.scatters_messages and scope.plan.tp > 1
     for collective in sorted({**wanted, **seen.collectives}):
         if scope.native or _is_shared(collective, scatters):
             yield Traffic(collective, wanted.get(collective, 0), seen.collectives.get(collective, 0))
 
 
-def _as_grouped(wanted: Mapping[Collective, int], seen: Observed) -> dict[Collective, int]:
+def _as_grouped(wanted: Mapping[Collective, int], plan: Plan) -> dict[Collective, int]:
     """The same where axes over the same ranks share a process group, and go by one name."""
-    joined = {part: axis for axis in {each.axis for each in seen.collectives} for part in axis.split("/")}
-    grouped: Counter[Collective] = Counter()
+    names, grouped = names_of_groups(plan), Counter[Collective]()
     for collective, count in wanted.items():
-        grouped[collective._replace(axis=joined.get(collective.axis, collective.axis))] += count
+        grouped[collective._replace(axis=names.get(collective.axis, collective.axis))] += count
     return dict(grouped)
 
 

@@ -12,6 +12,7 @@ from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.tensor import DTensor, Partial
 from torch.nn import functional
 
+from meshwright.pytorch.trainer.local import local
 from meshwright.specs.model import Experts
 
 
@@ -54,7 +55,7 @@ class GroupedExperts(nn.Module):
 
     def forward(self, rows: Tensor, offsets: Tensor) -> Tensor:
         """Rows in the order of their experts; offsets: where those of each expert end."""
-        gate, down, up = (_local(weight).transpose(-2, -1) for weight in (self.gate, self.down, self.up))
+        gate, down, up = (local(weight).transpose(-2, -1) for weight in (self.gate, self.down, self.up))
         inner = functional.silu(torch._grouped_mm(rows, gate, offs=offsets))
         inner = inner * torch._grouped_mm(rows, up, offs=offsets)
         return torch._grouped_mm(inner, down, offs=offsets)
@@ -74,7 +75,7 @@ class MixtureOfExperts(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, tokens, hidden) both, of this rank's tokens."""
-        rows = _local(x).reshape(-1, x.shape[-1])
+        rows = local(x).reshape(-1, x.shape[-1])
         weights, chosen = self.router(rows)
         order = chosen.view(-1).argsort(stable=True)
         sorted_weights = weights.view(-1)[order]
@@ -82,7 +83,7 @@ class MixtureOfExperts(nn.Module):
         answered = self._returned(self._computed(rows[source]))
         answered = (answered.float() * sorted_weights[:, None]).to(rows.dtype)
         index = source[:, None].expand(-1, rows.shape[-1])
-        return torch.zeros_like(rows).scatter_add(0, index, answered).view(_local(x).shape)
+        return torch.zeros_like(rows).scatter_add(0, index, answered).view(local(x).shape)
 
     def _computed(self, rows: Tensor) -> Tensor:
         """What the experts answer to rows of this rank, before they are sent back."""
@@ -102,7 +103,3 @@ class MixtureOfExperts(nn.Module):
 
     def _returned(self, rows: Tensor) -> Tensor:
         return rows if self.group is None else all_to_all_single_autograd(rows, None, None, self.group)
-
-
-def _local(tensor: Tensor) -> Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

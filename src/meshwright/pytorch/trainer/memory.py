@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from meshwright.pytorch.processes.observed import Peak
+from meshwright.pytorch.trainer.local import local
 
 
 class MemoryWatch(TorchDispatchMode):
@@ -62,9 +63,8 @@ class MemoryWatch(TorchDispatchMode):
     def relabel(self, tensors: Any, label: str) -> None:
         """What these tensors hold is for that, whoever made it; storages that were not seen are counted from now on."""
         for tensor in tree_leaves(tensors):
-            local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-            if isinstance(local, torch.Tensor):
-                self._add(local.untyped_storage(), label, "")
+            if isinstance(tensor, torch.Tensor):
+                self._add(local(tensor).untyped_storage(), label, "")
 
     def _add(self, storage: Any, label: str, what: str) -> None:
         known = self._storages.get(storage)

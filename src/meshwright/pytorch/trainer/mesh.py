@@ -8,9 +8,6 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from meshwright.layout.plan import Plan, Recompute
 
-UNUSED = ("dp_ranks", "tp_ranks")
-"""Dimensions of the mesh for context parallelism that no group is taken from."""
-
 
 @dataclass(frozen=True)
 class Meshes:
@@ -27,22 +24,6 @@ class Meshes:
         """The dimensions that fully_shard takes."""
         mesh = self.experts if experts else self.dense
         return mesh[names if len(names) > 1 else names[0]]  # type: ignore[index]
-
-    def axes(self) -> dict[str, str]:
-        """The axis of the plan that each process group belongs to, by the group's name; `dp/cp` where two share one."""
-        named = {"fsdp": "dp", "efsdp": "edp"}
-        called: dict[str, str] = {}
-        for mesh in (mesh for mesh in (self.dense, self.sequence, self.experts) if mesh is not None):
-            for name in (name for name in names(mesh) if name not in UNUSED and mesh[name].size() > 1):
-                group, axis = mesh.get_group(name).group_name, named.get(name, name)
-                joined = called.get(group, axis)
-                called[group] = joined if axis in joined.split("/") else f"{joined}/{axis}"
-        return called
-
-
-def names(mesh: DeviceMesh) -> tuple[str, ...]:
-    """Of its dimensions."""
-    return mesh.mesh_dim_names or ()
 
 
 def build_meshes(plan: Plan) -> Meshes:

@@ -16,18 +16,11 @@ from torch.distributed.tensor import DTensor, Shard
 
 from meshwright.layout.plan import Schedule
 from meshwright.pytorch.processes.request import Request
+from meshwright.pytorch.scope import SCHEDULE_CLASSES
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Decoder
 from meshwright.pytorch.trainer.sharded import number_format
 
-SCHEDULES = {
-    Schedule.ONE_F_ONE_B: "1F1B",
-    Schedule.INTERLEAVED: "Interleaved1F1B",
-    Schedule.GPIPE: "GPipe",
-    Schedule.INTERLEAVED_ZERO_BUBBLE: "InterleavedZeroBubble",
-    Schedule.ZERO_BUBBLE_V: "ZBVZeroBubble",
-    Schedule.DUALPIPE_V: "DualPipeV",
-}
 ACTIONS = {"forward_one_chunk": "F", "backward_one_chunk": "B", "backward_weight_one_chunk": "W"}
 
 
@@ -76,7 +69,7 @@ def _logits(request: Request, meshes: Meshes, half: torch.dtype) -> Tensor:
 
 def schedule_of(request: Request, stages: list[PipelineStage], loss: Callable[[Tensor, Tensor], Tensor]) -> Any:
     """PyTorch's schedule of the plan over these stages."""
-    kind = _knowing_shapes(get_schedule_class(SCHEDULES[request.plan.schedule]))
+    kind = _knowing_shapes(get_schedule_class(SCHEDULE_CLASSES[request.plan.schedule]))
     single = request.plan.schedule in (Schedule.ONE_F_ONE_B, Schedule.GPIPE)
     return kind(
         stages[0] if single else stages,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -26,12 +26,17 @@ from meshwright.pytorch.trainer.given import (
     whole_decoder,
 )
 from meshwright.pytorch.trainer.groups import axes_of_groups
+from meshwright.pytorch.trainer.local import local
 from meshwright.pytorch.trainer.loss import cross_entropy
-from meshwright.pytorch.trainer.mesh import build_meshes
-from meshwright.pytorch.trainer.passes import Passes, Step, local
+from meshwright.pytorch.trainer.mesh import Meshes, build_meshes
+from meshwright.pytorch.trainer.model import Decoder
+from meshwright.pytorch.trainer.passes import passes_of
 from meshwright.pytorch.trainer.traffic import TrafficWatch
 
 LEARNING_RATE = 1e-3
+
+Step = Callable[[], float]
+"""Forward and backward through a rank's batch; returns the rank's part of the loss."""
 
 
 def train(given: Mapping[str, Any]) -> Iterator[Trained]:
@@ -90,13 +95,37 @@ def _as_rank(request: Request, steps: int) -> Trained:
     for chunk in chunks:
         parallelize(chunk, request, meshes)
         _sum_gradients(chunk)
-    tokens, labels = (own_part(part, request.plan, meshes) for part in global_batch(request))
-    passes = Passes(request, meshes, TrafficWatch(axes_of_groups(request.plan)))
-    step = passes.step_of(chunks, tokens, labels)
+    order: list[str] = []
+    traffic = TrafficWatch(axes_of_groups(request.plan))
+    step = _step_of(request, chunks, meshes, traffic, order)
     holders = request.plan.num_gpus // request.plan.pp
-    with passes.traffic:
+    with traffic:
         seen = list(_steps(step, dict(named_weights(chunks, request)), steps, holders))
-    return _trained(seen, tuple(passes.order), passes.traffic.seen)
+    return _trained(seen, tuple(order), traffic.seen)
+
+
+def _step_of(
+    request: Request, chunks: Sequence[Decoder], meshes: Meshes, traffic: TrafficWatch, order: list[str]
+) -> Step:
+    """The step of these chunks on the rank's own tokens; traffic and order are those of the latest one."""
+    plan, losses = request.plan, list[float]()
+    tokens, labels = (own_part(part, plan, meshes) for part in global_batch(request))
+
+    def loss(logits: Tensor, wanted: Tensor) -> Tensor:
+        part = cross_entropy(logits, wanted) / (plan.num_microbatches * plan.dp * plan.cp)
+        losses.append(local(part.detach()).item())
+        return part
+
+    passes = passes_of(request, chunks, meshes, loss, traffic.during, order)
+    counts = meshes.dense.get_local_rank("tp") == 0
+
+    def step() -> float:
+        for latest in (traffic.seen, order, losses):
+            latest.clear()
+        passes(tokens, labels)
+        return sum(losses) if counts else 0.0
+
+    return step
 
 
 def _sum_gradients(chunk: nn.Module) -> None:

@@ -1,0 +1,46 @@
+"""Which chunks a rank keeps where its chunks are not alike."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.cost import schedules
+from meshwright.cost.schedules import interleaved
+from meshwright.cost.schedules.action import Action
+from meshwright.layout.plan import Schedule
+
+
+@given(
+    stages=st.integers(2, 5),
+    rounds=st.integers(1, 4),
+    sizes=st.lists(st.integers(0, 9), min_size=2, max_size=4),
+    all_worked=st.booleans(),
+)
+def test_of_unequal_chunks_the_moment_with_the_most_layers_counts(
+    stages: int, rounds: int, sizes: list[int], all_worked: bool
+) -> None:
+    """Against every moment of the order itself."""
+    ranks, chunks, micro_batches = np.arange(stages), len(sizes), rounds * stages
+    layers = np.tile(np.array(sizes)[:, None], stages)
+    kept, _ = schedules.kept_chunks(
+        Schedule.INTERLEAVED, ranks, stages, chunks, micro_batches, stages, layers, all_worked=all_worked
+    )
+    for rank, actions in enumerate(interleaved.actions(stages, chunks, micro_batches, stages)):
+        most, later = _most_layers(actions, sizes)
+        assert kept[:, rank] @ sizes == (later if all_worked and later is not None else most)
+
+
+def _most_layers(actions: list[Action], sizes: list[int]) -> tuple[int, int | None]:
+    """At the moments with the most chunks, and at those of them by which every chunk has worked backward."""
+    live, worked, seen = [0] * len(sizes), set(), []
+    for action in actions:
+        live[action.chunk] += 1 if action.kind == "forward" else -1
+        if action.kind == "backward":
+            worked.add(action.chunk)
+        seen.append((sum(live), sum(n * size for n, size in zip(live, sizes, strict=True)), len(worked) == len(sizes)))
+    chunks = max(chunks for chunks, _, _ in seen)
+    full = [(layers, all_of_them) for count, layers, all_of_them in seen if count == chunks]
+    later = [layers for layers, all_of_them in full if all_of_them]
+    return max(layers for layers, _ in full), max(later, default=None)
