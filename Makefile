@@ -28,7 +28,7 @@ bench: $(VENV)/core ## how fast the planner is
 	$(BIN)/python benchmarks/speed.py
 
 truth: $(VENV)/core ## predicted against measured runs
-	$(BIN)/python -m benchmarks.truth
+	$(BIN)/meshwright validate
 
 verified: $(VENV)/clients ## 72 plans held against PyTorch
 	$(BIN)/python benchmarks/verified.py

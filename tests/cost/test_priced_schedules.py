@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from functools import cache
 
@@ -22,10 +21,9 @@ from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import split_stages
 from meshwright.specs.inputs import Inputs
+from meshwright.validation.rows.reading import read_case
 from orders import CHUNKS
 from strategies import dense_model, llama_8b, question
-from truth.reading import read_case
-from truth.runs import DATA
 
 GIVEN = question(llama_8b(), "1x8:h100", global_batch=64)
 
@@ -141,7 +139,7 @@ sail-sg/zero-bubble-pipeline-parallelism@f68d38794764, megatron/core/pipeline_pa
 def test_passes_of_a_stage_are_near_the_profiled_ones(model: str, micro_batch: str) -> None:
     """Weight gradients within 10 %, input gradients within 10 %, forward, in which the profile has waits for the host,
     within 20 %."""
-    rows = csv.DictReader((DATA / "zero_bubble_runs.csv").read_text("utf-8").splitlines())
+    rows = (each for each in read_rows() if each["dataset"] == "zerobubble")
     row = next(each for each in rows if (each["model"], each["micro_batch_size"]) == (model, micro_batch))
     case = read_case(row)
     layers = (int(row["layers"]) + 2) // int(row["pp"])

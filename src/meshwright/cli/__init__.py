@@ -17,6 +17,7 @@ from meshwright.cli.one_plan import of_one_plan
 from meshwright.cli.options import AsJson, Cite, TextOnly
 from meshwright.cli.searches import limits, plan
 from meshwright.cli.show import show
+from meshwright.cli.validate import validate
 from meshwright.cli.verify import verify
 from meshwright.textbook.cli import app as textbook
 
@@ -89,6 +90,7 @@ app.command()(of_one_plan(verify))
 app.command()(limits)
 app.command()(memo)
 app.command()(compare)
+app.command()(validate)
 
 
 @app.command(name="model")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .blanks import Row
+from meshwright.validation.rows.table import Row
 
 LAYOUT = ("model", "gpu", "num_gpus", "precision_detail", "tp", "pp", "vpp", "cp", "ep", "micro_batch_size")
 """Columns that are alike in two rows with one recipe."""

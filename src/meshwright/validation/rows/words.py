@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 
@@ -18,6 +19,19 @@ class Family(NamedTuple):
     """It learns one embedding for each position of the sequence; else positions are rotary."""
     runtime: str = ""
     """Of rows alone whose `runtime_detail` holds this."""
+    shared_expert: bool = False
+    """Every token visits one expert more, as wide as the others."""
+
+
+class StandIn(NamedTuple):
+    """What a framework that the catalogue has not is priced as."""
+
+    runtime: str
+    changes: Mapping[str, Any] = {}
+    """Behaviours that it has otherwise."""
+    without: tuple[str, ...] = ()
+    """Rules that it does not have."""
+    told: str = ""
 
 
 class Said(NamedTuple):
@@ -70,16 +84,38 @@ CATALOGUED = {
 model with as many of its first layers as the row has. torchtitan's V3 of 16B has the sizes of V2-Lite
 (arXiv:2405.04434)."""
 
-SITE_DERATE = {"simumax-part": 1.35}
-"""How much slower than the catalogue's fit a site's own matrix products run, by dataset: median over the 401 large
-products that MooreThreads/SimuMax@4dcaae51 measured on its B200s (a 700 W power setting is likely)."""
-
 FRAMEWORKS = {
     "llm-foundry": "llm-foundry",
     "Megatron-Bridge": "megatron-bridge",
     "sail-sg zero-bubble": "zero-bubble",
 }
 """Runtimes of the catalogue that a row names in words, beside the library that its column `runtime` gives."""
+
+LIKE = {
+    "galvatron": StandIn(
+        "torchtitan",
+        {
+            "gradient_bytes": 2,
+            "ends_apart": True,
+            "ends_as_layers": (False,),
+            "receives_ahead": False,
+            "exchange_pools": False,
+        },
+        ("microbatches_fill_stages",),
+        "with gradients reduced in bf16 and both ends as units of their own (Hetu-Galvatron, core/runtime/parallel.py)",
+    ),
+    "paddle": StandIn("megatron-core"),
+    "pytorch-eager": StandIn("pytorch-ddp"),
+}
+"""Frameworks that the catalogue has not."""
+
+FAMILY = {
+    **dict.fromkeys(
+        ("megatron-core", "megatron-lm", "megatron-deepspeed", "internevo", "nanotron", "galvatron"), "Megatron"
+    ),
+    **dict.fromkeys(("pytorch-fsdp1", "torchtitan"), "FSDP"),
+}
+"""Frameworks, as the column `runtime` calls them, that work alike and are scored together; any other is `other`."""
 
 RECIPES = {"fp8": "fp8-delayed", "fp8 (TE amp_fp8; MP Mode DEFAULT)": "fp8-delayed"}
 """Recipes that a row's precision details stand for, where `precision` is no recipe's name: fp8 without another word is
@@ -253,6 +289,9 @@ LEFT_OUT = (
     Said("development server", "the server's missing or slower links are not known"),
 )
 """What a row says and no prediction heeds; the row is scored all the same."""
+
+PART_OF_THE_LAYERS = {"every-other-layer", "fraction-of-layers"}
+"""Kinds of selective recomputation that take some layers whole; a fraction that is not printed is taken as a half."""
 
 OWN_SELECTION = {"", "per-op"}
 """Kinds of selective recomputation, as rows name them, that a runtime's own `selective` stands for; others are modules

@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .scoring import STEP_TIME, Outcome
+from meshwright.validation.score.outcomes import Outcome
 
-ALIKE = ("dataset", "source", "model", "layers", "num_gpus", "tp", "pp", "cp", "dp", "ep", "micro_batch_size")
-ALIKE += ("global_batch_size", "seq_len", "precision", "recompute", "quality")
+ALIKE = (
+    *("dataset", "source", "model", "layers", "num_gpus", "tp", "pp", "cp", "dp", "ep", "micro_batch_size"),
+    *("global_batch_size", "seq_len", "precision", "recompute", "quality"),
+)
 """Columns in which the runs of one group agree."""
 
 
@@ -31,19 +33,8 @@ def schedule_orders(outcomes: Sequence[Outcome]) -> list[Ordered]:
     groups: dict[tuple[str, ...], list[tuple[str, float, float]]] = defaultdict(list)
     for outcome in outcomes:
         row = outcome.configuration.rows[0]
-        for score in outcome.scores:
-            if score.quantity == STEP_TIME and row["quality"] == "ok":
-                run = (row["schedule"], score.measured, score.predicted)
-                groups[tuple(row[name] for name in ALIKE)].append(run)
+        if outcome.step_time and outcome.sound:
+            run = (row["schedule"], outcome.step_time.measured, outcome.step_time.predicted)
+            groups[tuple(row[name] for name in ALIKE)].append(run)
     orders = [Ordered(key[0], tuple(sorted(runs, key=lambda run: run[1]))) for key, runs in groups.items()]
     return [order for order in orders if len({run[0] for run in order.runs}) > 1]
-
-
-def print_orders(outcomes: Sequence[Outcome]) -> None:
-    """Groups and how many come out in the measured order, by dataset and the schedules that they compare."""
-    counts: dict[tuple[str, str], list[bool]] = defaultdict(list)
-    for order in schedule_orders(outcomes):
-        counts[order.dataset, ", ".join(sorted({run[0] for run in order.runs}))].append(order.right)
-    print(f"{'schedules in order of step time':52} {'groups':>6} {'right':>6}")
-    for (dataset, names), right in counts.items():
-        print(f"{dataset:13} {names:38} {len(right):6} {sum(right):6}")

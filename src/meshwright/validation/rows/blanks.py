@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from meshwright.errors import NotModelled
-
-Row = dict[str, str]
+from meshwright.errors import InvalidInput, NotModelled
+from meshwright.layout.plan import SCHEDULE_NAMES, Schedule
+from meshwright.specs.read_accelerator import read_accelerator
+from meshwright.validation.rows.table import Row
 
 
 class Blank(NamedTuple):
@@ -21,6 +22,10 @@ class Blank(NamedTuple):
     """Whether the assumption has any bearing on that row."""
 
 
+UNNAMED_ACCELERATOR = "a100-sxm-80gb"
+"""What stands for an accelerator that a row does not name."""
+
+
 def _runs(runtime: str) -> Callable[[Row], bool]:
     return lambda row: row["runtime"] == runtime
 
@@ -31,6 +36,44 @@ def _several_nodes(row: Row) -> bool:
 
 def _experts_of_bridge(row: Row) -> bool:
     return int(row["ep"]) > 1 and "Megatron-Bridge" in row["runtime_detail"]
+
+
+def _pipelined(row: Row) -> bool:
+    return int(row["pp"]) > 1
+
+
+def _split_tensors(row: Row) -> bool:
+    return int(row["tp"]) > 1
+
+
+def _is_interleaved(row: Row) -> bool:
+    return int(row["pp"] or 1) > 1 and row["schedule"] == SCHEDULE_NAMES[Schedule.INTERLEAVED]
+
+
+def _ranks(row: Row) -> str:
+    """Accelerators that the printed degrees make; nothing where none is printed."""
+    degrees = [int(row[name] or 1) for name in ("tp", "pp", "cp", "dp")]
+    return str(degrees[0] * degrees[1] * degrees[2] * degrees[3]) if row["dp"] else ""
+
+
+def _usual_node(row: Row) -> str:
+    try:
+        per_node = read_accelerator(row["gpu"]).node_size
+    except InvalidInput:
+        per_node = 8
+    return str(min(per_node, int(row["num_gpus"])))
+
+
+def _replicas(row: Row) -> str:
+    return str(max(int(row["num_gpus"]) // (int(row["tp"]) * int(row["pp"]) * int(row["cp"])), 1))
+
+
+def _one_each(row: Row) -> str:
+    return str(int(row["dp"]) * int(row["micro_batch_size"] or 1) * int(row["pp"]))
+
+
+def _usual_ffn(row: Row) -> str:
+    return str(4 * int(row["hidden"]))
 
 
 def _recipe_of_bridge(row: Row, table: dict[tuple[str, str, str], str]) -> str:
@@ -72,9 +115,25 @@ OFFLOADED = {
 }
 """Layers whose activations fully sharded recipes of Megatron-Bridge keep on the host (scripts/performance/configs,
 llama3 and llama31, workload_base_configs.py@0fa501ac)."""
-REQUIRED = {"global_batch_size": "the global batch is not printed", "gpu": "the accelerator is not named"}
+REQUIRED = {
+    "model": "the model is not named",
+    "layers": "the number of layers is not printed",
+    "hidden": "the hidden size is not printed",
+    "heads": "the number of attention heads is not printed",
+    "seq_len": "the sequence length is not printed",
+    "runtime": "the framework is not named",
+    "num_gpus": "neither the number of accelerators nor the degrees that make it are printed",
+}
 """Columns without a default, and what to say where they are blank."""
+RANKS = Blank("num_gpus", _ranks, "as many accelerators as the degrees make")
 BLANKS = (
+    Blank("gpu", lambda _: UNNAMED_ACCELERATOR, f"{UNNAMED_ACCELERATOR}, as no accelerator is named: no step time"),
+    Blank("gpus_per_node", _usual_node, "nodes of the accelerator's usual size"),
+    *(Blank(axis, lambda _: "1", f"no {axis}") for axis in ("tp", "pp", "cp", "ep")),
+    Blank("dp", _replicas, "all accelerators that other axes leave are data-parallel"),
+    Blank("sp", lambda _: "True", "sequence parallelism beside tp", _split_tensors),
+    Blank("global_batch_size", _one_each, "one micro-batch on every rank of a pipeline for each replica"),
+    Blank("ffn_hidden", _usual_ffn, "an FFN size of four times the hidden size"),
     Blank("precision", lambda _: "bf16", "the data type is bf16"),
     Blank("kv_heads", lambda row: row["heads"], "as many key-value heads as heads"),
     Blank("vocab", lambda _: "50257", "the vocabulary of GPT-2"),
@@ -83,8 +142,8 @@ BLANKS = (
         "etp", lambda _: "1", "experts are not split over tensor-parallel ranks (Megatron-Bridge)", _experts_of_bridge
     ),
     Blank("attention_kernel", lambda _: "", "attention by the runtime's own kernels"),
+    Blank("vpp", lambda _: "2", "two chunks of layers on each rank of an interleaved pipeline", _is_interleaved),
     Blank("vpp", lambda _: "1", "one chunk of layers on each pipeline rank"),
-    Blank("micro_batch_size", lambda _: "1", "micro-batches of one sequence"),
     Blank(
         "recompute",
         lambda _: "full",
@@ -109,7 +168,7 @@ BLANKS = (
         "schedule",
         lambda row: "interleaved" if int(row["vpp"]) > 1 else "1f1b",
         "the schedule is 1F1B, interleaved with more than one chunk",
-        lambda row: int(row["pp"]) > 1,
+        _pipelined,
     ),
     Blank(
         "offloaded_layers",
@@ -123,13 +182,23 @@ BLANKS = (
 
 
 def completed(row: Row) -> tuple[Row, tuple[str, ...]]:
-    """The row without the blanks that have a default, and what was assumed; raises `NotModelled` for other blanks."""
-    for column, reason in REQUIRED.items():
-        if not row[column]:
-            raise NotModelled(reason)
-    filled, assumed = row | {"offloaded_layers": _named_offloading(row)}, []
-    for blank in BLANKS:
+    """The row without the blanks that have a default, and what was assumed; raises `NotModelled` for other blanks.
+
+    A blank micro-batch size stays: what is assumed for it has to be priced.
+    """
+    filled, ranks = _filled(row | {"offloaded_layers": _named_offloading(row)}, [RANKS])
+    for column in (each for each in REQUIRED if not filled[each]):
+        raise NotModelled(REQUIRED[column])
+    if _is_interleaved(filled) and filled["vpp"] == "1":
+        filled["vpp"] = ""
+    filled, assumed = _filled(filled, BLANKS)
+    return filled, (*ranks, *assumed)
+
+
+def _filled(row: Row, blanks: Iterable[Blank]) -> tuple[Row, list[str]]:
+    filled, assumed = dict(row), []
+    for blank in blanks:
         if not filled[blank.column] and blank.matters(filled):
             filled[blank.column] = blank.value(filled)
             assumed.append(blank.said)
-    return filled, tuple(assumed)
+    return filled, assumed

@@ -5,38 +5,41 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from meshwright.errors import NotModelled
+from meshwright.cost.step import estimate_each
+from meshwright.errors import InvalidInput, NotModelled
 from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import SCHEDULE_NAMES, Plan, Schedule
-from meshwright.layout.recompute_modules import RecomputeModules, modules_of
+from meshwright.layout.recompute_modules import modules_of
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
-from meshwright.specs.model import Attention, LayerKind, Mlp, Model
+from meshwright.specs.model import Model
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import Runtime, read_runtime
-
-from .blanks import Row, completed
-from .facts import (
-    CATALOGUED,
+from meshwright.validation.rows.architecture import model_of
+from meshwright.validation.rows.blanks import completed
+from meshwright.validation.rows.table import Row, checked
+from meshwright.validation.rows.words import (
     COMPILED,
     ENDS_AS_LAYERS,
-    FAMILIES,
     FRAMEWORKS,
     JOBS,
     LEFT_OUT,
+    LIKE,
     NOT_MODELLED,
     OVERLAPS,
     OWN_SELECTION,
+    PART_OF_THE_LAYERS,
     RECIPES,
     SEGMENTED,
-    SITE_DERATE,
     SWITCHES,
-    Family,
     Said,
+    StandIn,
 )
+
+MICRO_BATCHES = tuple(2**power for power in range(8))
+"""Sizes that are tried where a row prints none."""
 
 
 class Case(NamedTuple):
@@ -44,22 +47,60 @@ class Case(NamedTuple):
 
     plan: Plan
     inputs: Inputs
-    site_derate: float
-    """How much slower than the catalogue the site's kernels run; 1 where nobody measured it."""
     assumed: tuple[str, ...]
     """What the row does not print, what its notes change in the runtime, and what they say that is left out."""
+    timed: bool
+    """Its accelerator is named, so that its step time means something."""
 
 
 def read_case(row: Row) -> Case:
     """The legal plan and the inputs of a row; raises `InvalidInput` with the reason where it cannot be represented."""
-    row, blanks = completed(row)
+    named = bool(row["gpu"])
+    row, blanks = completed(checked(row))
     for reason in _meanings(NOT_MODELLED, row):
         raise NotModelled(reason)
-    plan, inputs = plan_of(row), inputs_of(row)
-    require_legal(plan, inputs)
+    model, structure = model_of(row)
+    inputs = inputs_of(row, model)
+    plan, micro_batch = _plan_and_batch(row, inputs)
     meanings = (each for table in (SWITCHES, OVERLAPS, JOBS, LEFT_OUT) for each in _meanings(table, row))
-    assumed = (*blanks, *meanings, *_segments(inputs.cluster))
-    return Case(plan, inputs, SITE_DERATE.get(row["dataset"], 1.0), assumed)
+    assumed = (*blanks, *structure, *micro_batch, *_stand_in(row), *_recomputed_part(row), *meanings)
+    return Case(plan, inputs, (*assumed, *_segments(inputs.cluster)), timed=named)
+
+
+def _plan_and_batch(row: Row, inputs: Inputs) -> tuple[Plan, list[str]]:
+    """The legal plan; of a row without a micro-batch size the fastest that fits, and that it was assumed."""
+    if row["micro_batch_size"]:
+        plan = plan_of(row)
+        require_legal(plan, inputs)
+        return plan, []
+    local = max(int(row["global_batch_size"]) // int(row["dp"]), 1)
+    sizes = [size for size in MICRO_BATCHES if local % size == 0]
+    plans = [plan_of(row | {"micro_batch_size": str(size)}) for size in sizes]
+    legal = [plan for plan in plans if _is_legal(plan, inputs)]
+    if not legal:
+        require_legal(plans[0], inputs)
+    priced = estimate_each(legal, inputs)
+    fitting = [each for each in priced if each.verdict.fits] or priced[:1]
+    chosen = min(fitting, key=lambda each: each.step_time_s).plan
+    return chosen, [f"micro-batches of {chosen.micro_batch}, the fastest that fits"]
+
+
+def _is_legal(plan: Plan, inputs: Inputs) -> bool:
+    try:
+        require_legal(plan, inputs)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _stand_in(row: Row) -> list[str]:
+    stands = LIKE.get(row["runtime"])
+    return [f"{row['runtime']} is priced as {stands.runtime} {stands.told}".rstrip()] if stands else []
+
+
+def _recomputed_part(row: Row) -> list[str]:
+    part = row["recompute"] == "selective" and row["recompute_modules"] in PART_OF_THE_LAYERS
+    return [f"recomputation of {row['recompute_modules']}: half of the layers, as a whole"] if part else []
 
 
 def recipe_of(row: Row) -> tuple[str, ...]:
@@ -80,46 +121,23 @@ def plan_of(row: Row) -> Plan:
     return Plan(
         **degrees,
         dp_replicate=dp // min(int(row["shard_group_size"] or dp), dp),
-        sp=row["sp"] == "True",
+        sp=row["sp"] == "True" and degrees["tp"] > 1,
         zero=int(row["zero_stage"]),
         micro_batch=micro_batch,
         num_microbatches=int(row["global_batch_size"]) // (micro_batch * dp),
         embedding_as_layer=ends,
         head_as_layer=ends,
-        recompute=row["recompute"],  # type: ignore[arg-type]
-        recompute_modules=_modules(row),
+        **_recomputed(row),
         schedule=row["schedule"] or "1f1b",  # type: ignore[arg-type]
     )
 
 
-def inputs_of(row: Row) -> Inputs:
+def inputs_of(row: Row, model: Model) -> Inputs:
     """Model, cluster, job and runtime of a row without blanks."""
     precision = RECIPES.get(row["precision_detail"], row["precision"])
     job = job_of(int(row["seq_len"]), int(row["global_batch_size"]), precision=precision)
     job = job.replace(**_switches(JOBS, row))
-    return Inputs(model=model_of(row), cluster=cluster_of(row), job=job, runtime=runtime_of(row))
-
-
-def model_of(row: Row) -> Model:
-    """The architecture: sizes from the row, the rest from the table of families; or a model of the catalogue."""
-    for begins, name in CATALOGUED.items():
-        if row["model"].startswith(begins):
-            known = read_model(name)
-            return known.replace(name=row["model"], layer_pattern=known.layer_pattern[: int(row["layers"])])
-    family, hidden, heads = _family(row), int(row["hidden"]), int(row["heads"])
-    sizes = {"head_dim": int(row["head_dim"] or hidden // heads)} | family.attention
-    attention = Attention(heads=heads, kv_heads=int(row["kv_heads"]), value_head_dim=sizes["head_dim"], **sizes)
-    block = Mlp(ffn_size=int(row["ffn_hidden"]), **family.mlp)
-    return Model(
-        name=row["model"],
-        family="native",
-        hidden_size=hidden,
-        vocab_size=int(row["vocab"]),
-        layer_kinds=(LayerKind(name="layer", attention=attention, feed_forward=block),),
-        layer_pattern=(0,) * int(row["layers"]),
-        learned_positions=int(row["seq_len"]) if family.learned_positions else 0,
-        **family.model,
-    )
+    return Inputs(model=model, cluster=cluster_of(row), job=job, runtime=runtime_of(row))
 
 
 def cluster_of(row: Row) -> Cluster:
@@ -141,17 +159,24 @@ def cluster_of(row: Row) -> Cluster:
 def runtime_of(row: Row) -> Runtime:
     """The catalogue's runtime, with what the row says differently."""
     named = (runtime for word, runtime in FRAMEWORKS.items() if word in row["runtime_detail"])
-    runtime = read_runtime(next(named, row["runtime"]))
+    stands = LIKE.get(row["runtime"], StandIn(row["runtime"]))
+    runtime = read_runtime(next(named, stands.runtime)).replace(**stands.changes)
+    without = (*stands.without, *(["no_recompute_layers"] if row["recompute_modules"] in PART_OF_THE_LAYERS else []))
+    if without:
+        runtime = runtime.replace(rules=tuple(rule for rule in runtime.rules if rule.name not in without))
     changes = COMPILED[row["compiled"]] | _switches(SWITCHES, row) | {"offloaded_layers": int(row["offloaded_layers"])}
     return runtime.replace(**changes, overlap=runtime.overlap.replace(**_switches(OVERLAPS, row)))
 
 
-def _modules(row: Row) -> RecomputeModules:
-    """The modules that a row names with plus signs between; the default where it names the runtime's own choice."""
+def _recomputed(row: Row) -> dict[str, Any]:
+    """The recomputation of a row: modules named with plus signs between, the runtime's own choice, or whole layers."""
     if row["recompute"] != "selective" or row["recompute_modules"] in OWN_SELECTION:
-        return RecomputeModules.CORE_ATTENTION
+        return {"recompute": row["recompute"]}
+    if row["recompute_modules"] in PART_OF_THE_LAYERS:
+        chunks = int(row["pp"]) * int(row["vpp"])
+        return {"recompute": "full", "recompute_layers": max(int(row["layers"]) // (2 * chunks), 1)}
     try:
-        return modules_of(row["recompute_modules"].split("+"))
+        return {"recompute": "selective", "recompute_modules": modules_of(row["recompute_modules"].split("+"))}
     except KeyError:
         raise NotModelled(f"selective recomputation of {row['recompute_modules']} is not modelled yet") from None
 
@@ -169,14 +194,6 @@ def _ends_are_layers(row: Row) -> bool:
     )
     usual = runtime_of(row).ends_as_layers[0]
     return int(row["pp"]) > 1 and (usual or row["ends_layers_less"] == "1" or any(counted))
-
-
-def _family(row: Row) -> Family:
-    for family in FAMILIES:
-        runs = family.runtime in row["runtime_detail"]
-        if row["model"].startswith(family.begins) and runs and not row["moe_experts"]:
-            return family
-    raise NotModelled(f"what {row['model']} consists of is neither printed nor in the table of families")
 
 
 def _switches(table: Mapping[Said, dict[str, Any]], row: Row) -> dict[str, Any]:

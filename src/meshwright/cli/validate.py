@@ -1,0 +1,46 @@
+"""The command that scores predictions against measured runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshwright.cli.options import AsJson
+from meshwright.cli.show import show
+
+
+def validate(
+    runs: Annotated[
+        Path | None, typer.Option(metavar="FILE.csv", help="a table of measured runs; else the published ones")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="CONDITION", help="score these rows alone: \"dataset == 'llmfoundry'\"")
+    ] = None,
+    rows: Annotated[Path | None, typer.Option(metavar="OUT.csv", help="write one line per configuration")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="OUT.svg", help="draw predicted against measured")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predict training runs that others measured, and print how far off that is."""
+    from meshwright.answers.files import writable, write_whole
+    from meshwright.validation.rows.configurations import configurations
+    from meshwright.validation.rows.table import PUBLISHED, read_rows
+    from meshwright.validation.score.document import score_document
+    from meshwright.validation.score.outcomes import outcomes_of
+    from meshwright.validation.score.picture import score_picture
+    from meshwright.validation.score.rows_file import rows_table
+    from meshwright.validation.score.score import score_of
+    from meshwright.validation.score.screen import score_screen
+    from meshwright.validation.score.where import row_filter
+
+    table, picture = (writable(path, f"--{name}") if path else None for name, path in (("rows", rows), ("plot", plot)))
+    asked = row_filter(where) if where is not None else lambda _: True
+    given = [row for row in read_rows(runs or PUBLISHED) if asked(row)]
+    outcomes = outcomes_of(configurations(given))
+    if table:
+        write_whole(table, rows_table(outcomes))
+    if picture:
+        write_whole(picture, score_picture(outcomes))
+    score = score_of(outcomes)
+    show(score_document(score) if as_json else score_screen(score), as_json)

@@ -1,0 +1,1 @@
+"""Published runs, and the score of what is predicted for them."""

@@ -1,0 +1,78 @@
+"""Errors: what is said of many predictions at once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from meshwright.validation.score.outcomes import Outcome, Pair
+
+K = TypeVar("K", bound=Hashable)
+Quantity = Callable[[Outcome], Pair | None]
+
+
+class Errors(NamedTuple):
+    """Errors of predictions as shares: predicted over measured, less one."""
+
+    n: int
+    mape: float
+    """Mean of the absolute errors."""
+    median_ape: float
+    bias: float
+    """Mean of the errors with their sign."""
+    p90: float
+    """Of ten absolute errors nine are no larger."""
+    within_10: float
+    """Share of predictions that are at most 10 % off."""
+    within_20: float
+
+
+def step_time(outcome: Outcome) -> Pair | None:
+    """The seconds of a step."""
+    return outcome.step_time
+
+
+def memory(outcome: Outcome) -> Pair | None:
+    """GiB of the kind that was measured."""
+    return outcome.memory
+
+
+def memory_of(kind: str) -> Quantity:
+    """GiB of one kind alone; kind: allocated, reserved or device."""
+    return lambda outcome: outcome.memory if outcome.configuration.memory_kind == kind else None
+
+
+def errors_of(outcomes: Iterable[Outcome], quantity: Quantity) -> Errors | None:
+    """The errors of one quantity over configurations; None where nothing of it was measured."""
+    given = [pair.error for outcome in outcomes if (pair := quantity(outcome)) is not None]
+    if not given:
+        return None
+    errors = np.array(given)
+    size = np.abs(errors)
+    return Errors(
+        n=len(errors),
+        mape=float(size.mean()),
+        median_ape=float(np.median(size)),
+        bias=float(errors.mean()),
+        p90=float(np.quantile(size, 0.9)),
+        within_10=float((size <= 0.1).mean()),
+        within_20=float((size <= 0.2).mean()),
+    )
+
+
+def mean_of_datasets(outcomes: Sequence[Outcome], quantity: Quantity) -> float | None:
+    """The mean over datasets of their mean absolute errors, a share; None where nothing was measured."""
+    errors = (errors_of(each, quantity) for each in grouped(outcomes, lambda each: each.configuration.dataset).values())
+    means = [each.mape for each in errors if each]
+    return float(np.mean(means)) if means else None
+
+
+def grouped(outcomes: Iterable[Outcome], key: Callable[[Outcome], K]) -> dict[K, list[Outcome]]:
+    """Outcomes by what the key says of them, in the order in which it first does."""
+    groups: dict[K, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        groups[key(outcome)].append(outcome)
+    return dict(groups)

@@ -1,0 +1,116 @@
+"""Outcomes: what is predicted for every configuration, beside what was measured."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.memory.components import Components
+from meshwright.cost.step import estimate_each
+from meshwright.errors import InvalidInput
+from meshwright.units import GIB
+from meshwright.validation.rows.configurations import SOUND, Configuration
+from meshwright.validation.rows.reading import Case, read_case
+from meshwright.validation.rows.words import FAMILY
+
+KINDS = {
+    "allocated": lambda memory: memory.allocated,
+    "reserved": lambda memory: memory.reserved,
+    "device": lambda memory: memory.device,
+}
+"""What is predicted for each kind of measured memory; of any other kind nothing is scored."""
+RANK = re.compile(r"; rank (\d+);")
+"""Words of a row's notes that say which rank's memory it prints."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A measured figure and its prediction, in one unit."""
+
+    measured: float
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less one: a share."""
+        return self.predicted / self.measured - 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one configuration: an estimate, or the reason why it cannot be represented."""
+
+    configuration: Configuration
+    case: Case | None = None
+    estimate: Estimate | None = None
+    step_time: Pair | None = None
+    """Seconds; None: not measured."""
+    memory: Pair | None = None
+    """GiB of the kind that was measured; None: not measured, or of no kind that is predicted."""
+    refusal: str = ""
+
+    @property
+    def sound(self) -> bool:
+        """Whether it counts; what its source doubts is scored apart."""
+        return self.configuration.quality == SOUND
+
+    @property
+    def is_moe(self) -> bool:
+        """Whether its model has experts."""
+        return self.case is not None and self.case.inputs.model.is_moe
+
+    @property
+    def precision(self) -> str:
+        """As the table calls it; bf16 where it does not."""
+        return self.configuration.rows[0]["precision"] or "bf16"
+
+    @property
+    def family(self) -> str:
+        """Frameworks that work alike: Megatron, FSDP or other."""
+        return FAMILY.get(self.configuration.rows[0]["runtime"], "other")
+
+
+def outcomes_of(configurations: Iterable[Configuration]) -> list[Outcome]:
+    """Read every configuration, price it and hold it against what was measured."""
+    return [outcome_of(configuration) for configuration in configurations]
+
+
+def outcome_of(configuration: Configuration) -> Outcome:
+    """Read one configuration, price it and hold it against what was measured."""
+    try:
+        case = read_case(configuration.rows[0])
+    except InvalidInput as reason:
+        return Outcome(configuration, refusal=" ".join(str(reason).split()))
+    (estimate,) = estimate_each([case.plan], case.inputs)
+    seconds, gib, kind = _seconds(configuration, case), configuration.memory_gib, configuration.memory_kind
+    return Outcome(
+        configuration,
+        case,
+        estimate,
+        step_time=Pair(seconds, estimate.step_time_s) if seconds and case.timed else None,
+        memory=Pair(gib, predicted_gib(_measured(configuration, estimate), kind)) if gib and kind in KINDS else None,
+    )
+
+
+def predicted_gib(memory: Components, kind: str) -> float:
+    """Predicted GiB of one kind; memory: of one stage; kind: allocated, reserved or device."""
+    return float(KINDS[kind](memory)) / GIB
+
+
+def _measured(configuration: Configuration, estimate: Estimate) -> Components:
+    """Of the stage of the rank that the notes name; else of the worst one."""
+    named = RANK.search(configuration.rows[0]["notes"])
+    if not named or len(estimate.stages) == 1:
+        return estimate.memory
+    plan = estimate.plan
+    return estimate.stages[min(int(named[1]) * plan.pp // plan.num_gpus, plan.pp - 1)].memory
+
+
+def _seconds(configuration: Configuration, case: Case) -> float | None:
+    """Measured seconds of one step, from the throughput where only that is printed."""
+    if configuration.step_time_s or not configuration.tokens_per_s_per_gpu:
+        return configuration.step_time_s
+    ranks = case.inputs.cluster.num_gpus
+    return case.inputs.job.tokens_per_step / (configuration.tokens_per_s_per_gpu * ranks)

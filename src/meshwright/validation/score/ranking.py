@@ -1,0 +1,65 @@
+"""Ranking: whether plans for the same job come out in the measured order, and what our first pick would have cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import FloatColumn
+from meshwright.validation.score.errors import grouped
+from meshwright.validation.score.outcomes import Outcome, Pair
+
+SAME_JOB = ("dataset", "model", "layers", "gpu", "num_gpus", "seq_len", "global_batch_size", "precision")
+"""Columns in which the runs of one group agree."""
+FEWEST = 3
+"""Runs that make a group."""
+
+
+class Ranking(NamedTuple):
+    """Runs of one job that differ in their plans."""
+
+    group: str
+    n: int
+    spearman: float
+    """Correlation of the measured ranks with the predicted ones, -1 to 1."""
+    regret: float
+    """How much longer than the fastest measured step the one takes that is predicted to be fastest, a share."""
+
+
+def rankings(outcomes: Iterable[Outcome]) -> list[Ranking]:
+    """Every group of three or more runs of one job."""
+    timed = [outcome for outcome in outcomes if outcome.step_time]
+    groups = grouped(timed, lambda each: tuple(each.configuration.rows[0][column] for column in SAME_JOB))
+    pairs = ((key, [each.step_time for each in runs if each.step_time]) for key, runs in groups.items())
+    return [_ranking(key, each) for key, each in pairs if len(each) >= FEWEST]
+
+
+def _ranking(key: tuple[str, ...], pairs: list[Pair]) -> Ranking:
+    measured, predicted = (np.array(column) for column in zip(*((p.measured, p.predicted) for p in pairs), strict=True))
+    regret = measured[predicted.argmin()] / measured.min() - 1
+    dataset, model, _, gpu, ranks, length, batch, precision = key
+    name = f"{dataset}: {model}, {ranks} {gpu}, {batch} x {length}, {precision or 'bf16'}"
+    return Ranking(name, len(pairs), spearman(measured, predicted), float(regret))
+
+
+def spearman(one: FloatColumn, other: FloatColumn) -> float:
+    """The correlation of two columns' ranks, from -1 to 1, a share; equal values share the mean of their ranks; 0
+    where all values of a column are equal. one, other: shape (n,).
+
+    >>> spearman(np.array([1.0, 2.0, 4.0]), np.array([10.0, 30.0, 20.0]))
+    0.5
+    """
+    ranks = [_ranks(each) for each in (one, other)]
+    spread = [float(each.std()) for each in ranks]
+    if not all(spread):
+        return 0.0
+    return float(((ranks[0] - ranks[0].mean()) * (ranks[1] - ranks[1].mean())).mean() / (spread[0] * spread[1]))
+
+
+def _ranks(values: FloatColumn) -> FloatColumn:
+    below = (values[:, None] > values).sum(axis=1)
+    equal = (values[:, None] == values).sum(axis=1)
+    ranks: FloatColumn = below + (equal - 1) / 2
+    return ranks

@@ -1,0 +1,48 @@
+"""One line per configuration, as a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+from meshwright.validation.score.outcomes import Outcome, Pair
+
+
+def rows_table(outcomes: Sequence[Outcome]) -> str:
+    """What was measured, predicted and assumed, or why a configuration is not represented, as CSV."""
+    lines = [_line(outcome) for outcome in outcomes]
+    written = io.StringIO()
+    writer = csv.DictWriter(written, list(lines[0]) if lines else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return written.getvalue()
+
+
+def _line(outcome: Outcome) -> dict[str, object]:
+    given, case, estimate = outcome.configuration, outcome.case, outcome.estimate
+    first = given.rows[0]
+    return {
+        "id": given.id,
+        "rows": len(given.rows),
+        "dataset": given.dataset,
+        "quality": given.quality,
+        "model": first["model"],
+        "gpus": f"{first['num_gpus']} {first['gpu']}",
+        "plan": case.plan if case else "",
+        **_figures("step_time", "s", given.step_time_s, outcome.step_time),
+        "memory_kind": given.memory_kind,
+        **_figures("memory", "gib", given.memory_gib, outcome.memory),
+        "fitted": "yes" if given.fits else "no",
+        "verdict": estimate.verdict if estimate else "",
+        "not_represented": outcome.refusal,
+        "assumed": "; ".join(case.assumed) if case else "",
+    }
+
+
+def _figures(name: str, unit: str, measured: float | None, pair: Pair | None) -> dict[str, object]:
+    return {
+        f"{name}_measured_{unit}": "" if measured is None else f"{pair.measured if pair else measured:.6g}",
+        f"{name}_predicted_{unit}": f"{pair.predicted:.6g}" if pair else "",
+        f"{name}_error": f"{pair.error:.4f}" if pair else "",
+    }

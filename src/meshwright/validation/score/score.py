@@ -1,0 +1,113 @@
+"""Score: everything that is said of a table of measured runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from meshwright.validation.score.errors import (
+    Errors,
+    Quantity,
+    errors_of,
+    grouped,
+    mean_of_datasets,
+    memory,
+    memory_of,
+    step_time,
+)
+from meshwright.validation.score.fits import Fits, fits_of
+from meshwright.validation.score.outcomes import KINDS, Outcome
+from meshwright.validation.score.ranking import Ranking, rankings
+
+BREAKDOWNS: dict[str, Callable[[Outcome], str]] = {
+    "dataset": lambda each: each.configuration.dataset,
+    "runtime": lambda each: each.configuration.rows[0]["runtime"],
+    "accelerator": lambda each: each.configuration.rows[0]["gpu"] or "not named",
+    "precision": lambda each: each.precision,
+}
+
+
+class Part(NamedTuple):
+    """The errors of some of the configurations."""
+
+    step_time: Errors | None
+    memory: Errors | None
+
+
+class Family(NamedTuple):
+    """Configurations whose step time is judged together: by framework, precision, dense or with experts."""
+
+    name: str
+    step_time: Errors
+    mean_of_datasets: float
+    """Mean over datasets of their mean absolute errors, a share."""
+    datasets: int
+
+
+class Score(NamedTuple):
+    """What is said of a table."""
+
+    rows: int
+    represented: int
+    """Rows that a prediction was made for."""
+    skipped: tuple[tuple[str, str], ...]
+    """Ids of the other rows, and why."""
+    whole: Part
+    kinds: dict[str, Errors]
+    """Of memory, by what was measured."""
+    means: tuple[float | None, float | None]
+    """Means over datasets of their mean absolute errors: step time and memory, shares."""
+    families: tuple[Family, ...]
+    fits: Fits
+    rankings: tuple[Ranking, ...]
+    by: dict[str, dict[str, Part]]
+    apart: dict[str, Part]
+    """Runs that their source doubts, by what it says of them; in nothing above but the rows and the fits."""
+
+
+def score_of(outcomes: Sequence[Outcome]) -> Score:
+    """Score outcomes; what is no good measurement is scored apart."""
+    sound = [each for each in outcomes if each.sound]
+    kinds = {kind: errors_of(sound, memory_of(kind)) for kind in KINDS}
+    doubted, refused = [each for each in outcomes if not each.sound], [each for each in outcomes if each.refusal]
+    return Score(
+        rows=sum(len(each.configuration.rows) for each in outcomes),
+        represented=sum(len(each.configuration.rows) for each in outcomes if each.estimate),
+        skipped=tuple((row["id"], each.refusal) for each in refused for row in each.configuration.rows),
+        whole=_part(sound),
+        kinds={kind: errors for kind, errors in kinds.items() if errors},
+        means=(mean_of_datasets(sound, step_time), mean_of_datasets(sound, memory)),
+        families=tuple(_families(sound)),
+        fits=fits_of(outcomes),
+        rankings=tuple(rankings(sound)),
+        by={name: _parts(sound, key) for name, key in BREAKDOWNS.items()},
+        apart=_parts(doubted, lambda each: each.configuration.quality),
+    )
+
+
+def _part(outcomes: Sequence[Outcome]) -> Part:
+    return Part(errors_of(outcomes, step_time), errors_of(outcomes, memory))
+
+
+def _parts(outcomes: Sequence[Outcome], key: Callable[[Outcome], str]) -> dict[str, Part]:
+    parts = {name: _part(each) for name, each in grouped(outcomes, key).items()}
+    return {name: part for name, part in parts.items() if part.step_time or part.memory}
+
+
+def family_of(outcome: Outcome) -> str:
+    """What a configuration's step time is judged with."""
+    if outcome.is_moe:
+        return "mixture of experts"
+    low = {"fp8": "fp8", "mxfp8": "mxfp8 and nvfp4", "nvfp4": "mxfp8 and nvfp4"}.get(outcome.precision, "bf16 and fp16")
+    return f"dense, {low}, {outcome.family}" if low == "bf16 and fp16" else f"dense, {low}"
+
+
+def _families(outcomes: Sequence[Outcome]) -> list[Family]:
+    families = []
+    timed: Quantity = step_time
+    for name, members in sorted(grouped([each for each in outcomes if each.case], family_of).items()):
+        errors, mean = errors_of(members, timed), mean_of_datasets(members, timed)
+        if errors and mean is not None:
+            sources = len({each.configuration.dataset for each in members if each.step_time})
+            families.append(Family(name, errors, mean, sources))
+    return families

@@ -1,0 +1,119 @@
+"""Published runs: every row priced or refused with a reason, and how far predictions are off."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from meshwright.specs.weights import parameter_count
+from meshwright.validation.rows.configurations import configurations
+from meshwright.validation.rows.reading import read_case
+from meshwright.validation.rows.table import Row, read_rows
+from meshwright.validation.score.orders import schedule_orders
+from meshwright.validation.score.outcomes import KINDS, Outcome, outcomes_of
+from meshwright.validation.score.rows_file import rows_table
+from meshwright.validation.score.score import Score, score_of
+
+UNPUBLISHED = {"Nemotron3-22B"}
+"""Models whose structure no source prints: the family's is assumed, and their parameters 3.3 % fewer than printed."""
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    return read_rows()
+
+
+@pytest.fixture(scope="module")
+def outcomes(rows: list[Row]) -> list[Outcome]:
+    return outcomes_of(configurations(rows))
+
+
+@pytest.fixture(scope="module")
+def score(outcomes: list[Outcome]) -> Score:
+    return score_of(outcomes)
+
+
+def test_98_percent_of_the_rows_are_represented(score: Score) -> None:
+    assert score.rows == 981
+    assert score.represented >= 0.98 * score.rows
+
+
+def test_no_run_that_ran_out_of_memory_is_called_safe(score: Score) -> None:
+    assert score.fits.oom == 9
+    assert score.fits.oom_called_safe == 0
+    assert score.fits.fitted_called_oom <= 0.03 * score.fits.fitted
+
+
+def test_every_schedule_of_the_zero_bubble_paper_comes_out_in_the_measured_order(outcomes: list[Outcome]) -> None:
+    """Qi et al., arXiv:2401.10241, tables 4, 6, 11 and 12: 1F1B, interleaved, ZB-1p, ZB-2p and ZB-V on 8 to 32 A100."""
+    orders = [order for order in schedule_orders(outcomes) if order.dataset == "zerobubble"]
+    assert len(orders) == 42
+    assert [order for order in orders if not order.right] == []
+
+
+def test_every_precision_of_bridge_is_represented(outcomes: list[Outcome]) -> None:
+    bridge = [outcome for outcome in outcomes if outcome.configuration.dataset == "bridge"]
+    priced = {outcome.case.inputs.job.precision for outcome in bridge if outcome.case}
+    assert priced == {outcome.configuration.rows[0]["precision"] for outcome in bridge}
+    assert priced == {"bf16", "fp8", "mxfp8", "nvfp4"}
+
+
+def test_allocated_memory_of_a_node_of_b200_is_within_5_percent(score: Score) -> None:
+    """12 layers of Llama-3 70B, Mixtral and DeepSeek-V2 on 8 B200 (SimuMax, torch max_allocated)."""
+    errors = score.by["dataset"]["simumax-part"].memory
+    assert errors is not None
+    assert errors.mape < 0.05
+
+
+def test_every_shipped_row_is_priced_or_listed_with_a_reason(rows: list[Row], outcomes: list[Outcome]) -> None:
+    assert sorted(row["id"] for each in outcomes for row in each.configuration.rows) == sorted(
+        row["id"] for row in rows
+    )
+    assert all((each.estimate is None) == bool(each.refusal) for each in outcomes)
+
+
+def test_every_priced_run_that_prints_a_figure_of_a_known_kind_is_scored(outcomes: list[Outcome]) -> None:
+    for each in (each for each in outcomes if each.case):
+        given = each.configuration
+        assert bool(each.step_time) == bool(given.step_time_s or given.tokens_per_s_per_gpu) or not each.case.timed
+        assert bool(each.memory) == (given.memory_kind in KINDS)
+
+
+def test_models_have_the_parameters_that_their_sources_print(outcomes: list[Outcome]) -> None:
+    for outcome in outcomes:
+        row = outcome.configuration.rows[0]
+        if outcome.case and row["params_b"] and row["model"] not in UNPUBLISHED:
+            count = parameter_count(outcome.case.inputs.model)
+            assert count == pytest.approx(float(row["params_b"]) * 1e9, rel=0.03), row["id"]
+
+
+def test_what_a_row_of_bridge_does_not_print_is_its_recipes(rows: list[Row]) -> None:
+    """What DeepSeek's recipes recompute, and the layers that fully sharded ones keep on the host."""
+    rows = [each.rows[0] for each in configurations(rows) if each.dataset == "bridge"]
+    latent = next(row for row in rows if row["model"] == "DeepSeek-V3" and not row["recompute"])
+    sharded = [row for row in rows if row["model"] == "Llama3-70B" and row["zero_stage"] == "3"]
+    named = next(row for row in sharded if "cpu_offloading_num_layers=40" in row["notes"])
+    blank = next(row for row in sharded if "cpu_offloading" not in row["notes"] and row["gpu"].startswith("GB300"))
+    case = read_case(latent)
+    assert str(case.plan).endswith("recompute-selective(mla_up_proj)")
+    assert any("recipes of Megatron-Bridge recompute" in said for said in case.assumed)
+    away = [read_case(row).inputs.runtime.offloaded_layers for row in (latent, named, blank)]
+    assert away == [0, 40, 20]
+
+
+def test_the_rows_are_written_one_line_per_configuration(outcomes: list[Outcome]) -> None:
+    lines = list(csv.DictReader(rows_table(outcomes).splitlines()))
+    assert [line["id"] for line in lines] == [outcome.configuration.id for outcome in outcomes]
+    assert all(bool(line["plan"]) != bool(line["not_represented"]) for line in lines)
+
+
+def test_nothing_depends_on_the_name_of_a_dataset(rows: list[Row]) -> None:
+    """The same predictions where every source is called something else."""
+    some = rows[::40]
+    renamed = [row | {"dataset": f"other {row['dataset']}"} for row in some]
+    figures = [
+        [(each.refusal, each.step_time, each.memory) for each in outcomes_of(configurations(given))]
+        for given in (some, renamed)
+    ]
+    assert figures[0] == figures[1]
