@@ -22,6 +22,7 @@ from meshwright.layout.plans import Plans
 from meshwright.layout.stages import split_stages
 from meshwright.specs.inputs import Inputs
 from meshwright.validation.rows.reading import read_case
+from meshwright.validation.rows.table import read_rows
 from orders import CHUNKS
 from strategies import dense_model, llama_8b, question
 
