@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from meshwright.specs.fitted import slowdown
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
 
@@ -14,7 +15,6 @@ def assumptions(inputs: Inputs) -> list[str]:
         f"{_formats(inputs)}, {inputs.gradient_bytes}-byte gradients, Adam with fp32 master weights and {moments}",
         f"every sequence is full ({inputs.job.sequence_length} tokens) and attends causally",
     ]
-    site = [] if inputs.cluster.site_derate > 1 else ["kernels run at their published speed (site_derate 1)"]
     return [
         *inputs.model.assumptions,
         *_prediction(inputs),
@@ -24,11 +24,20 @@ def assumptions(inputs: Inputs) -> list[str]:
         *accelerator.assumed,
         *accelerator.kernels.assumed,
         *(accelerator.kernels.expert_exchange.assumed if inputs.model.is_moe else ()),
-        *site,
+        *_kernel_speed(inputs),
         f"runtime {runtime.id} as of {runtime.version}",
         *runtime.assumed,
         *(f"replaced for this question, whatever is said above: {behaviour}" for behaviour in runtime.replaced),
     ]
+
+
+def _kernel_speed(inputs: Inputs) -> list[str]:
+    """What kernels take in a step over what they take alone, and the site's own share of it."""
+    usual = slowdown(inputs.cluster.accelerator.kernels.id, inputs.recipe.number_format, inputs.runtime.id)
+    said = "kernels take in a step what they take alone: no training run tells otherwise"
+    if usual != 1:
+        said = f"kernels take {usual:.3g} times what they take alone, as on the sites of published runs"
+    return [f"{said} (site_derate {inputs.cluster.site_derate:g})"]
 
 
 def _prediction(inputs: Inputs) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from meshwright.cli.options import AsJson
 from meshwright.cli.show import show
+from meshwright.errors import InvalidInput
 
 
 def validate(
@@ -35,6 +37,7 @@ def validate(
     from meshwright.validation.score.where import row_filter
 
     table, picture = (writable(path, f"--{name}") if path else None for name, path in (("rows", rows), ("plot", plot)))
+    _require_different({"--runs": runs.resolve() if runs else None, "--rows": table, "--plot": picture})
     asked = row_filter(where) if where is not None else lambda _: True
     given = [row for row in read_rows(runs or PUBLISHED) if asked(row)]
     outcomes = outcomes_of(configurations(given))
@@ -44,3 +47,11 @@ def validate(
         write_whole(picture, score_picture(outcomes))
     score = score_of(outcomes)
     show(score_document(score) if as_json else score_screen(score), as_json)
+
+
+def _require_different(files: dict[str, Path | None]) -> None:
+    """Raise `InvalidInput` where one file would be written over another."""
+    named = [(option, path) for option, path in files.items() if path]
+    for (one, path), (other, written) in combinations(named, 2):
+        if path == written:
+            raise InvalidInput(f"{one} and {other} are both {str(path)!r}; name another file to write")

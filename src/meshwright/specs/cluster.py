@@ -93,8 +93,8 @@ class Cluster(Spec):
     gpus_per_node: PositiveInt
     levels: Annotated[tuple[Level, ...], Field(min_length=1)]
     """Innermost (the scale-up domain) first; the last holds every rank."""
-    site_derate: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
-    """How much slower this site's kernels run than the published fits (power caps, clocks); 1: as published."""
+    site_derate: Annotated[float, Field(ge=0.5, allow_inf_nan=False)] = 1.0
+    """How much slower this site's kernels run than on the sites of published runs (power caps, clocks); 1: as there."""
     assumptions: tuple[str, ...] = ()
     """What was not given and had to be assumed, for the user's eyes."""
     sources: dict[str, str] = {}

@@ -63,7 +63,7 @@ class ClusterEntry(Spec):
     """Innermost first; none: the scale-up domain and a network over everything."""
     visible_memory: Bytes | None = None
     """What the driver of this site reports, bytes."""
-    site_derate: Factor = 1.0
+    site_derate: Annotated[float, Field(ge=0.5, le=1000, allow_inf_nan=False)] = 1.0
     aliases: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     sources: dict[str, str] = {}

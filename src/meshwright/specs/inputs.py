@@ -10,6 +10,7 @@ from pydantic import model_validator
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
+from meshwright.specs.fitted import slowdown
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES, Precision, read_precision
@@ -45,6 +46,12 @@ class Inputs(Spec):
     def half_peak_flops(self) -> float:
         """Dense peak of one accelerator in bf16 or fp16, whichever the recipe does not quantise, FLOP/s."""
         return self.cluster.accelerator.peak_flops[self.recipe.half]
+
+    @property
+    def slowdown(self) -> float:
+        """How much longer kernels take here than alone: the site's share, and what training runs show."""
+        kernels = self.cluster.accelerator.kernels.id
+        return self.cluster.site_derate * slowdown(kernels, self.recipe.number_format, self.runtime.id)
 
     @property
     def gradient_bytes(self) -> int:

@@ -37,7 +37,7 @@ def read_cluster(given: str | Path | Mapping[str, Any]) -> Cluster:
         gpus_per_node = 8               # default: the accelerator's usual machine
         nics_per_node = 4               # the network in short: adapters of a node and the speed of one
         nic_bandwidth = "400Gb/s"
-        site_derate = 1.1               # kernels run this much slower than published; default 1
+        site_derate = 1.1               # kernels run this much slower than on published sites; default 1
         visible_memory = "79.1GiB"      # default: what the catalogue says
 
         [[levels]]                      # the links in full, innermost first, instead of the adapters

@@ -79,6 +79,8 @@ class Runtime(Spec):
     """ZeRO can divide over a part of the data-parallel ranks, of which there are dp_replicate."""
     attention_kernel: Literal["newest", "flash-2", "flash-1", "eager"]
     """Fused attention by the kernels of the accelerator's table or an older generation; or score matrices in memory."""
+    attention_slowdown: Annotated[float, Field(gt=0, le=100)] = 1.0
+    """Time of its fused attention over that of kernels of that generation."""
     score_bytes: NonNegative
     """Kept for every attention score where attention is eager."""
     elementwise: str

@@ -117,7 +117,7 @@ def gather_copies_time(plan: Layout, inputs: Inputs, parameters: Numbers, kept: 
     times, runtime = gathers_per_step(plan, inputs, live), inputs.runtime
     moved = runtime.gather_copy_bytes * (times.forward + times.backward * (1 - kept))
     moved = moved + runtime.scatter_copy_bytes * times.scatters
-    return elementwise_time(moved * parameters, inputs.cluster.accelerator) * inputs.cluster.site_derate
+    return elementwise_time(moved * parameters, inputs.cluster.accelerator) * inputs.slowdown
 
 
 def sharded_exchange_time(

@@ -65,7 +65,7 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     selective = Work(gemm, repeated.core * attention[0], passes)
     again = forward.where(plan.recompute == Recompute.FULL).plus(selective)
     time = LayerTime(forward, backward, again, products.weight_gradient, (into, block[0] if block else NO_GEMM))
-    return combined(lambda seconds: seconds * inputs.cluster.site_derate, time)
+    return combined(lambda seconds: seconds * inputs.slowdown, time)
 
 
 def _linear_times(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Gemm, tuple[Gemm, ...], tuple[Gemm, ...]]:
@@ -105,6 +105,7 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
     kernels = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 1, split.ring)
     heads, shape = shard.heads / split.heads, (width, sequence, attention.window)
     forward = fused_attention_time(batch, heads, *shape, accelerator, peak, split.ring, kernels)
+    forward = forward * inputs.runtime.attention_slowdown
     if inputs.runtime.attention_kernel != "newest":
         forward = forward * accelerator.kernels.attention.older[inputs.runtime.attention_kernel]
     return forward, forward * accelerator.kernels.attention.backward_ratio

@@ -31,4 +31,4 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     moved = owned * (read + 2 * inputs.optimizer_bytes + (inputs.gathered_bytes if half else 0))
     kept = np.where(np.greater(plan.zero, 1), owned, 1.0 * parameters + experts)
     cleared = gradient * kept if half else 0.0
-    return elementwise_time(moved + cleared, inputs.cluster.accelerator) * inputs.cluster.site_derate
+    return elementwise_time(moved + cleared, inputs.cluster.accelerator) * inputs.slowdown

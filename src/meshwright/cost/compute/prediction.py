@@ -19,7 +19,7 @@ def prediction_time(plan: Layout, inputs: Inputs) -> EndTime:
     and the head are priced as any other. plan: scalar or array (n,). Returns seconds.
     Source: Megatron-LM, core/transformer/multi_token_prediction.py, _get_embeddings and _concat_embeddings.
     """
-    hidden, accelerator, derate = inputs.model.hidden_size, inputs.cluster.accelerator, inputs.cluster.site_derate
+    hidden, accelerator, derate = inputs.model.hidden_size, inputs.cluster.accelerator, inputs.slowdown
     rows, looked_up = tokens(plan, inputs), embedding_time(plan, inputs)
     projection = linear_time(rows, hidden / plan.tp, 2 * hidden, inputs)
     quantised = inputs.recipe.quantise_bytes(accelerator) if inputs.recipe.quantises else 0.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from meshwright.errors import InvalidInput, NotModelled
-from meshwright.specs.model import Attention, Experts, LayerKind, Mlp, Model
+from meshwright.specs.model import MAX_LAYERS, Attention, Experts, LayerKind, Mlp, Model
 from meshwright.specs.read_model import read_model
 from meshwright.specs.weights import parameter_count
+from meshwright.validation.rows.families import BIASED_GELU, CATALOGUED, FAMILIES, LAYER_NORM, SILU, Family
 from meshwright.validation.rows.table import Row
-from meshwright.validation.rows.words import BIASED_GELU, CATALOGUED, FAMILIES, LAYER_NORM, SILU, Family
 
 LLAMA = Family("", SILU, {}, {}, "gated feed-forward blocks and RMS norms, as Llama")
 LLAMA_TIED = Family("", SILU, {}, {"tied_embeddings": True}, f"{LLAMA.source}, head and embedding tied")
@@ -28,14 +28,18 @@ def model_of(row: Row) -> tuple[Model, tuple[str, ...]]:
     the structure is the one whose parameters come nearest to the printed ones.
     """
     for begins, name in CATALOGUED.items():
-        if row["model"].startswith(begins):
-            known = read_model(name)
+        if row["model"].startswith(begins) and _has_sizes(known := read_model(name), row):
             return known.replace(name=row["model"], layer_pattern=known.layer_pattern[: int(row["layers"])]), ()
     for family in FAMILIES:
         runs = family.runtime in row["runtime_detail"]
         if row["model"].startswith(family.begins) and runs and not row["moe_experts"]:
             return _built(row, family), ()
     return _nearest(row)
+
+
+def _has_sizes(known: Model, row: Row) -> bool:
+    """Whether the row is of that model, or of its first layers."""
+    return known.hidden_size == int(row["hidden"]) and known.num_layers >= int(row["layers"])
 
 
 def _nearest(row: Row) -> tuple[Model, tuple[str, ...]]:
@@ -58,7 +62,9 @@ def _candidates(row: Row) -> Iterator[Family]:
 
 def _built(row: Row, family: Family) -> Model:
     hidden, heads = int(row["hidden"]), int(row["heads"])
-    if not heads or (hidden % heads and not row["head_dim"]):
+    if int(row["layers"]) > MAX_LAYERS:
+        raise NotModelled(f"{row['layers']} layers; at most {MAX_LAYERS} are planned for")
+    if hidden % heads and not row["head_dim"]:
         raise NotModelled(f"hidden {hidden} does not divide by heads {heads}, and no head_dim is printed")
     sizes = {"head_dim": int(row["head_dim"] or hidden // heads)} | family.attention
     try:

@@ -93,7 +93,7 @@ def _offloaded(row: Row) -> str:
 
 def _named_offloading(row: Row) -> str:
     """Layers whose activations wait on the host: as many as the notes say, 0, or nothing where a recipe fills it."""
-    named = re.search(r"cpu_offloading_num_layers=(\d+)", row["notes"])
+    named = re.search(r"cpu_offloading_num_layers=(\d{1,5})\b", row["notes"])
     return named[1] if named else "" if _offloaded(row) else "0"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -19,25 +20,31 @@ from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.validation.rows.architecture import model_of
 from meshwright.validation.rows.blanks import completed
+from meshwright.validation.rows.frameworks import (
+    CUDNN_EVERYWHERE,
+    CUDNN_ON_BLACKWELL,
+    FRAMEWORKS,
+    LIKE,
+    RECIPES,
+    TORCHTITAN_OF_2024,
+    StandIn,
+)
 from meshwright.validation.rows.table import Row, checked
 from meshwright.validation.rows.words import (
     COMPILED,
     ENDS_AS_LAYERS,
-    FRAMEWORKS,
     JOBS,
     LEFT_OUT,
-    LIKE,
     NOT_MODELLED,
     OVERLAPS,
     OWN_SELECTION,
     PART_OF_THE_LAYERS,
-    RECIPES,
     SEGMENTED,
     SWITCHES,
     Said,
-    StandIn,
 )
 
+PULL_REQUEST = re.compile(r"\(#(\d+)\)")
 MICRO_BATCHES = tuple(2**power for power in range(8))
 """Sizes that are tried where a row prints none."""
 
@@ -118,9 +125,12 @@ def plan_of(row: Row) -> Plan:
     if row["schedule"] == SCHEDULE_NAMES[Schedule.ZERO_BUBBLE_V]:
         degrees["vpp"] = 2
     micro_batch, dp, ends = int(row["micro_batch_size"]), degrees["dp"], _ends_are_layers(row)
+    group = min(int(row["shard_group_size"] or dp), dp)
+    if dp % group:
+        raise NotModelled(f"{dp} data-parallel ranks do not divide into sharding groups of {group}")
     return Plan(
         **degrees,
-        dp_replicate=dp // min(int(row["shard_group_size"] or dp), dp),
+        dp_replicate=dp // group,
         sp=row["sp"] == "True" and degrees["tp"] > 1,
         zero=int(row["zero_stage"]),
         micro_batch=micro_batch,
@@ -144,6 +154,8 @@ def cluster_of(row: Row) -> Cluster:
     """The accelerators and their network; fewer of them than a node holds are one node."""
     ranks = int(row["num_gpus"])
     per_node = min(int(row["gpus_per_node"]), ranks)
+    if ranks % per_node:
+        raise NotModelled(f"{ranks} accelerators do not fill nodes of {per_node}")
     nodes, accelerator = ranks // per_node, read_accelerator(row["gpu"])
     given: dict[str, Any] = {"accelerator": row["gpu"], "nodes": nodes, "gpus_per_node": per_node}
     if row["inter_node_GBps_per_gpu"]:
@@ -164,8 +176,28 @@ def runtime_of(row: Row) -> Runtime:
     without = (*stands.without, *(["no_recompute_layers"] if row["recompute_modules"] in PART_OF_THE_LAYERS else []))
     if without:
         runtime = runtime.replace(rules=tuple(rule for rule in runtime.rules if rule.name not in without))
-    changes = COMPILED[row["compiled"]] | _switches(SWITCHES, row) | {"offloaded_layers": int(row["offloaded_layers"])}
+    offloaded = {"offloaded_layers": int(row["offloaded_layers"])}
+    changes = _attention(row, runtime) | COMPILED[row["compiled"]] | _switches(SWITCHES, row) | offloaded
     return runtime.replace(**changes, overlap=runtime.overlap.replace(**_switches(OVERLAPS, row)))
+
+
+def _attention(row: Row, runtime: Runtime) -> dict[str, Any]:
+    """What a row says of its attention kernel where the runtime's own is of the other sort, or of a later release."""
+    eager = runtime.attention_kernel == "eager"
+    if row["attention_kernel"] != "eager" and row["runtime"] == "torchtitan" and _before_cudnn(row):
+        return {"attention_kernel": "flash-2"}
+    if row["attention_kernel"] == "eager" and not eager:
+        return {"attention_kernel": "eager"}
+    return {"attention_kernel": "flash-2"} if row["attention_kernel"] == "flash" and eager else {}
+
+
+def _before_cudnn(row: Row) -> bool:
+    """Whether torchtitan still took FlashAttention-2 on the accelerator of a row, by the pull request or the words of
+    its source.
+    """
+    named = PULL_REQUEST.search(row["source"])
+    first = CUDNN_ON_BLACKWELL if read_accelerator(row["gpu"]).peak_flops.get("nvfp4") else CUDNN_EVERYWHERE
+    return int(named[1]) < first if named else any(word in row["source"] for word in TORCHTITAN_OF_2024)
 
 
 def _recomputed(row: Row) -> dict[str, Any]:

@@ -27,7 +27,14 @@ WORDS = (
     *("precision", "precision_detail", "recompute", "recompute_modules", "attention_kernel", "compiled"),
     *("software_release", "step_time_is", "memory_kind", "fits", "quality", "notes"),
 )
+COLUMNS = (*WORDS, *COUNTS, *FIGURES)
 TRUE, FALSE = ("true", "yes", "1"), ("false", "no", "0")
+SWITCHES = {"sp": ("True", "False"), "compiled": ("yes", "no"), "fits": ("yes", "no")}
+"""Columns that say yes or no, and how they say it in this package."""
+MAY_BE_0 = {"zero_stage", "ends_layers_less", "moe_experts", "moe_topk", "moe_ffn"}
+"""Counts that may be 0; a model of 0 experts is one without."""
+LARGEST_COUNT, LEAST_FIGURE, LARGEST_FIGURE = 10**9, 1e-9, 1e15
+"""No run comes near them; beyond, a column holds something else."""
 
 
 def read_rows(path: Path = PUBLISHED) -> list[Row]:
@@ -38,6 +45,8 @@ def read_rows(path: Path = PUBLISHED) -> list[Row]:
         raise InvalidInput(f"{str(path)!r} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InvalidInput(f"{str(path)!r} is no CSV file: it is not text in UTF-8") from None
+    except ValueError as error:
+        raise InvalidInput(f"{str(path)!r} is not a path: {error}") from None
     try:
         return [*_rows(csv.DictReader(io.StringIO(text), strict=True), path)]
     except csv.Error as error:
@@ -45,32 +54,57 @@ def read_rows(path: Path = PUBLISHED) -> list[Row]:
 
 
 def _rows(reader: csv.DictReader[str], path: Path) -> Iterator[Row]:
-    known = [*WORDS, *COUNTS, *FIGURES]
-    if not set(reader.fieldnames or ()) & set(known):
-        raise InvalidInput(f"{str(path)!r} has none of the columns of measured runs; they are {', '.join(known)}")
-    for line, given in enumerate(reader, 1):
-        row = {column: (given.get(column) or "").strip() for column in known}
-        yield row | {"id": row["id"] or f"row {line}", "dataset": row["dataset"] or path.stem}
+    named = [name.strip() for name in reader.fieldnames or ()]
+    if not set(named) & set(COLUMNS):
+        raise InvalidInput(f"{str(path)!r} has none of the columns of measured runs; they are {', '.join(COLUMNS)}")
+    twice = [column for column in COLUMNS if named.count(column) > 1]
+    if twice:
+        raise InvalidInput(f"{str(path)!r} names a column more than once: {', '.join(twice)}")
+    reader.fieldnames = named
+    for count, given in enumerate(reader, 1):
+        if None in given:
+            raise InvalidInput(f"{str(path)!r}, line {reader.line_num}: there are more values than columns")
+        row = {column: (given.get(column) or "").strip() for column in COLUMNS}
+        yield row | {"id": row["id"] or f"row {count}", "dataset": row["dataset"] or path.stem}
 
 
 def checked(row: Row) -> Row:
-    """The row with its numbers written as Python writes them; raises `NotModelled` for a value that is none."""
+    """The row with its numbers written as Python writes them, and each yes or no as `SWITCHES` says; raises
+    `NotModelled` for a value that is none.
+    """
     done = dict(row)
     for column in (each for each in (*COUNTS, *FIGURES) if row[each]):
         done[column] = _number(column, row[column], whole=column in COUNTS)
-    if row["sp"]:
-        if row["sp"].lower() not in TRUE + FALSE:
-            raise NotModelled(f"sp is {quoted(row['sp'])}; it must be True or False")
-        done["sp"] = str(row["sp"].lower() in TRUE)
-    return done
+    for column, (yes, no) in SWITCHES.items():
+        said = row[column].lower()
+        if said not in ("", *TRUE, *FALSE):
+            raise NotModelled(f"{column} is {quoted(row[column])}; it must be {yes} or {no}")
+        done[column] = said and (yes if said in TRUE else no)
+    return done if done["moe_experts"] != "0" else done | dict.fromkeys(("moe_experts", "moe_topk", "moe_ffn"), "")
 
 
-def _number(column: str, text: str, *, whole: bool) -> str:
+def figure(text: str) -> float | None:
+    """A number as tables print it, thousands apart or not, in the unit of its column; None: not a finite one.
+
+    >>> figure("1,024"), figure("8k")
+    (1024.0, None)
+    """
     try:
         value = float(text.replace(",", ""))
     except ValueError:
-        value = math.nan
-    if not math.isfinite(value) or value < 0 or (whole and value != round(value)):
-        wanted = "whole number" if whole else "number"
-        raise NotModelled(f"{column} is {quoted(text)}; it must be a {wanted}, 0 or more")
-    return str(round(value)) if whole else repr(value)
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _number(column: str, text: str, *, whole: bool) -> str:
+    value = figure(text)
+    if whole:
+        least = 0 if column in MAY_BE_0 else 1
+        if value is None or value != round(value) or not least <= value <= LARGEST_COUNT:
+            raise NotModelled(f"{column} is {quoted(text)}; it must be a whole number from {least} to {LARGEST_COUNT}")
+        return str(round(value))
+    if value is None or (value and not LEAST_FIGURE <= value <= LARGEST_FIGURE):
+        raise NotModelled(
+            f"{column} is {quoted(text)}; it must be 0 or a number from {LEAST_FIGURE:g} to {LARGEST_FIGURE:g}"
+        )
+    return repr(value)

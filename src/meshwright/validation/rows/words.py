@@ -1,37 +1,10 @@
-"""What a row leaves unsaid and its source, or the framework that ran it, does say: every table with its sources."""
+"""Words: what a row says in its notes, or its source or framework for it; every table with its sources."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-
-class Family(NamedTuple):
-    """What the models of one family consist of, beyond the sizes that a row prints."""
-
-    begins: str
-    """How the names of its models begin; the first family that matches counts."""
-    mlp: dict[str, Any]
-    attention: dict[str, Any]
-    model: dict[str, Any]
-    source: str
-    learned_positions: bool = False
-    """It learns one embedding for each position of the sequence; else positions are rotary."""
-    runtime: str = ""
-    """Of rows alone whose `runtime_detail` holds this."""
-    shared_expert: bool = False
-    """Every token visits one expert more, as wide as the others."""
-
-
-class StandIn(NamedTuple):
-    """What a framework that the catalogue has not is priced as."""
-
-    runtime: str
-    changes: Mapping[str, Any] = {}
-    """Behaviours that it has otherwise."""
-    without: tuple[str, ...] = ()
-    """Rules that it does not have."""
-    told: str = ""
+from meshwright.specs.fitted import fitted_constants
 
 
 class Said(NamedTuple):
@@ -46,82 +19,8 @@ class Said(NamedTuple):
     """Columns, and what they hold in the rows that it holds for."""
 
 
-SILU = {"gated": True, "activation": "silu"}
-BIASED_GELU = {"gated": False, "activation": "gelu", "bias": True}
-BIASES = {"qkv_bias": True, "output_bias": True}
-LAYER_NORM = {"norm": "layer", "tied_embeddings": True}
-FAMILIES = (
-    Family("Nemotron4", {"gated": False, "activation": "relu2"}, {}, {}, "arXiv:2402.16819"),
-    Family(
-        "Nemotron3",
-        {"gated": False, "activation": "relu2"},
-        {},
-        {},
-        "assumed as Nemotron4; printed sizes agree to 3.3 %",
-    ),
-    Family(
-        "GPT-", BIASED_GELU, {}, {"norm": "layer"}, "printed sizes: both ends count", runtime="Megatron-Core r0.8.0"
-    ),
-    Family("GPT", BIASED_GELU, {}, LAYER_NORM, "Megatron-LM, GPTModel", True),
-    Family("MPT", BIASED_GELU, BIASES, LAYER_NORM, "notes of the rows; llm-foundry, models/mpt", True),
-    Family("InternLM", SILU, BIASES, {}, "InternEvo, modeling_internlm.py and modules/mha.py"),
-    Family("Qwen3-1.7B", SILU, {"qk_norm": "head", "head_dim": 128}, {"tied_embeddings": True}, "Qwen/Qwen3-1.7B"),
-    Family("Qwen3", SILU, {"qk_norm": "head", "head_dim": 128}, {}, "Qwen/Qwen3-14B and -32B, config.json"),
-    Family("Llama-3.2-1B", SILU, {}, {"tied_embeddings": True}, "meta-llama/Llama-3.2-1B, config.json"),
-    Family("Llama", SILU, {}, {}, "arXiv:2307.09288 and arXiv:2407.21783"),
-)
-
-CATALOGUED = {
-    "DeepSeek-V2-L4": "deepseek-v2",
-    "DeepSeek-V3-16B": "deepseek-v2-lite",
-    "DeepSeek-V3": "deepseek-v3",
-    "GPT-OSS-120B": "gpt-oss-120b",
-    "Kimi-K2": "kimi-k2",
-    "Qwen3-235B-A22B": "qwen3-235b-a22b",
-    "Qwen3-30B-A3B": "qwen3-30b-a3b",
-}
-"""Models whose latent attention, experts or windows no row prints in full, by how their names begin: the catalogue's
-model with as many of its first layers as the row has. torchtitan's V3 of 16B has the sizes of V2-Lite
-(arXiv:2405.04434)."""
-
-FRAMEWORKS = {
-    "llm-foundry": "llm-foundry",
-    "Megatron-Bridge": "megatron-bridge",
-    "sail-sg zero-bubble": "zero-bubble",
-}
-"""Runtimes of the catalogue that a row names in words, beside the library that its column `runtime` gives."""
-
-LIKE = {
-    "galvatron": StandIn(
-        "torchtitan",
-        {
-            "gradient_bytes": 2,
-            "ends_apart": True,
-            "ends_as_layers": (False,),
-            "receives_ahead": False,
-            "exchange_pools": False,
-        },
-        ("microbatches_fill_stages",),
-        "with gradients reduced in bf16 and both ends as units of their own (Hetu-Galvatron, core/runtime/parallel.py)",
-    ),
-    "paddle": StandIn("megatron-core"),
-    "pytorch-eager": StandIn("pytorch-ddp"),
-}
-"""Frameworks that the catalogue has not."""
-
-FAMILY = {
-    **dict.fromkeys(
-        ("megatron-core", "megatron-lm", "megatron-deepspeed", "internevo", "nanotron", "galvatron"), "Megatron"
-    ),
-    **dict.fromkeys(("pytorch-fsdp1", "torchtitan"), "FSDP"),
-}
-"""Frameworks, as the column `runtime` calls them, that work alike and are scored together; any other is `other`."""
-
-RECIPES = {"fp8": "fp8-delayed", "fp8 (TE amp_fp8; MP Mode DEFAULT)": "fp8-delayed"}
-"""Recipes that a row's precision details stand for, where `precision` is no recipe's name: fp8 without another word is
-assumed to be Transformer Engine's delayed scaling (NeMo-Framework-Launcher, gpt3/175b_performance.yaml:
-`fp8_amax_history_len: 1024`; for Composer assumed alike)."""
-
+OLDER_ATTENTION = "older_hopper_attention"
+"""The fitted constant of stacks before the newest attention kernels."""
 COMPILED_LOSS = "the cross-entropy is compiled with the model (torchtitan PR 642; off from PR 755 to PR 1033)"
 ENDS_APART = "embedding and head are units of their own, the last layer is resharded (torchtitan PR 1094, 2025-08)"
 SAME_STREAM = "SimpleFSDP gathers on the stream that computes (torchtitan PR 1881), else it is priced as FSDP2"
@@ -163,6 +62,10 @@ SWITCHES: dict[Said, dict[str, Any]] = {
         "(NeMo-Framework-Launcher, 175b_performance.yaml and nemotron_340b.yaml: `grad_sync_dtype: bf16`; NeMo, "
         "megatron_base_model.py: `store_param_remainders`)",
     ): {"gradient_bytes": 2, "remainder_weights": ("fp8-delayed",)},
+    Said(
+        "nemo 24.0",
+        "fused attention is older than the newest kernels (Transformer Engine 1.5 to 1.8)",
+    ): {"attention_slowdown": fitted_constants()[OLDER_ATTENTION].value},
     Said(
         "nemotron4-340b",
         "the optimizer keeps its moments in bf16 (NeMo-Framework-Launcher, nemotron/nemotron_340b.yaml: `dtype: bf16`)",

@@ -12,8 +12,8 @@ from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.units import GIB
 from meshwright.validation.rows.configurations import SOUND, Configuration
+from meshwright.validation.rows.frameworks import FAMILY
 from meshwright.validation.rows.reading import Case, read_case
-from meshwright.validation.rows.words import FAMILY
 
 KINDS = {
     "allocated": lambda memory: memory.allocated,
@@ -21,7 +21,7 @@ KINDS = {
     "device": lambda memory: memory.device,
 }
 """What is predicted for each kind of measured memory; of any other kind nothing is scored."""
-RANK = re.compile(r"; rank (\d+);")
+RANK = re.compile(r"; rank (\d{1,9});")
 """Words of a row's notes that say which rank's memory it prints."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from math import floor, log10
+from math import ceil, floor, log10
 from typing import NamedTuple
 
 from meshwright.answers.pictures.svg import (
@@ -19,6 +19,7 @@ from meshwright.answers.pictures.svg import (
     line,
     number,
     picture,
+    round_step,
     text,
 )
 from meshwright.validation.score.errors import Quantity, memory, step_time
@@ -30,6 +31,9 @@ SHAPES = ("circle", "diamond", "square", "triangle")
 RADIUS = 3.2
 OFF = 1.2
 """The dashed lines stand for predictions that are a fifth too long or too short."""
+EQUAL_STEPS, POWERS_ALONE, MOST_STEPS = 1.0, 4.6, 6
+"""Decades below which an axis is marked in equal steps, and above which by powers of ten alone; marks on it."""
+LONGEST_NAME = 60
 Mark = tuple[str, str]
 """Colour and shape."""
 
@@ -60,8 +64,9 @@ def score_picture(outcomes: Sequence[Outcome]) -> str:
     for place, (title, quantity) in enumerate((("Step time, s", step_time), ("Memory, GiB", memory))):
         shapes += _panel(LEFT + place * (SIDE + BETWEEN), title, _pairs(outcomes, quantity), marks)
     named, end = _legend(marks)
-    count = sum(each.step_time is not None for each in outcomes)
-    told = f"{count} step times of {len(names)} sources; dashed: 20 % off. Sources: {', '.join(names)}."
+    times, memories = (len(_pairs(outcomes, quantity)) for quantity in (step_time, memory))
+    told = f"{times} step times and {memories} memories of {len(names)} sources; dashed: 20 % off."
+    told += f" Sources: {', '.join(names)}." if names else ""
     return picture(end, "Predicted against measured", told, [*shapes, *named])
 
 
@@ -82,17 +87,27 @@ def _panel(left: float, title: str, pairs: Sequence[tuple[str, Pair]], marks: Ma
         shapes.append(line(*ends, QUIET, dash))
     shapes += [_mark(field.x(pair.measured), field.y(pair.predicted), marks[name]) for name, pair in pairs]
     shapes.append(text(left + SIDE / 2, TOP + SIDE + 2 * LINE, "measured", "middle", QUIET))
-    return [*shapes, text(left + 5, TOP + 14, "predicted", fill=QUIET)]
+    return [*shapes, text(left + 5, TOP + 14, "predicted", fill=QUIET, halo=True)]
 
 
 def _grid(field: _Field) -> Iterator[str]:
-    for power in range(floor(log10(field.low)), floor(log10(field.high)) + 1):
-        for value in (10.0**power, 3 * 10.0**power):
-            if field.low < value < field.high:
-                yield line(field.x(value), TOP, field.x(value), TOP + SIDE, PALE)
-                yield line(field.left, field.y(value), field.left + SIDE, field.y(value), PALE)
-                yield text(field.x(value), TOP + SIDE + 15, f"{value:g}", "middle", QUIET)
-                yield text(field.left - 6, field.y(value) + 4, f"{value:g}", "end", QUIET)
+    for value in (each for each in _ticks(field.low, field.high) if field.low < each < field.high):
+        yield line(field.x(value), TOP, field.x(value), TOP + SIDE, PALE)
+        yield line(field.left, field.y(value), field.left + SIDE, field.y(value), PALE)
+        yield text(field.x(value), TOP + SIDE + 15, f"{value:g}", "middle", QUIET)
+        yield text(field.left - 6, field.y(value) + 4, f"{value:g}", "end", QUIET)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Powers of ten and three times them, fewer over many decades, equal steps over one."""
+    decades = log10(high / low)
+    if decades < EQUAL_STEPS:
+        step = round_step(high - low, MOST_STEPS)
+        return [count * step for count in range(ceil(low / step), floor(high / step) + 1)]
+    powers = range(floor(log10(low)), floor(log10(high)) + 1)
+    if decades > POWERS_ALONE:
+        return [10.0**power for power in powers if power % ceil(decades / MOST_STEPS) == 0]
+    return [factor * 10.0**power for power in powers for factor in (1, 3)]
 
 
 def _mark(x: float, y: float, mark: Mark) -> str:
@@ -113,9 +128,10 @@ def _legend(marks: Mapping[str, Mark]) -> tuple[list[str], float]:
     shapes: list[str] = []
     x, y = float(MARGIN), TOP + SIDE + 3.5 * LINE
     for name, mark in marks.items():
-        width = 18 + CHARACTER * len(name) + 14
+        told = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+        width = 18 + CHARACTER * len(told) + 18
         if x > MARGIN and x + width > WIDTH - MARGIN:
             x, y = float(MARGIN), y + LINE
-        shapes += [_mark(x + 5, y - 4, mark), text(x + 16, y, name, fill=QUIET)]
+        shapes += [_mark(x + 5, y - 4, mark), text(x + 16, y, told, fill=QUIET)]
         x += width
     return shapes, y + LINE

@@ -8,14 +8,20 @@ from collections.abc import Sequence
 
 from meshwright.validation.score.outcomes import Outcome, Pair
 
+COLUMNS = (
+    *("id", "rows", "dataset", "quality", "model", "gpus", "plan"),
+    *("step_time_measured_s", "step_time_predicted_s", "step_time_error", "memory_kind"),
+    *("memory_measured_gib", "memory_predicted_gib", "memory_error"),
+    *("fitted", "verdict", "not_represented", "assumed"),
+)
+
 
 def rows_table(outcomes: Sequence[Outcome]) -> str:
     """What was measured, predicted and assumed, or why a configuration is not represented, as CSV."""
-    lines = [_line(outcome) for outcome in outcomes]
     written = io.StringIO()
-    writer = csv.DictWriter(written, list(lines[0]) if lines else [], lineterminator="\n")
+    writer = csv.DictWriter(written, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(lines)
+    writer.writerows(_line(outcome) for outcome in outcomes)
     return written.getvalue()
 
 
@@ -28,7 +34,7 @@ def _line(outcome: Outcome) -> dict[str, object]:
         "dataset": given.dataset,
         "quality": given.quality,
         "model": first["model"],
-        "gpus": f"{first['num_gpus']} {first['gpu']}",
+        "gpus": f"{first['num_gpus']} {first['gpu']}".strip(),
         "plan": case.plan if case else "",
         **_figures("step_time", "s", given.step_time_s, outcome.step_time),
         "memory_kind": given.memory_kind,
@@ -41,8 +47,9 @@ def _line(outcome: Outcome) -> dict[str, object]:
 
 
 def _figures(name: str, unit: str, measured: float | None, pair: Pair | None) -> dict[str, object]:
+    printed = pair.measured if pair else measured
     return {
-        f"{name}_measured_{unit}": "" if measured is None else f"{pair.measured if pair else measured:.6g}",
+        f"{name}_measured_{unit}": "" if printed is None else f"{printed:.6g}",
         f"{name}_predicted_{unit}": f"{pair.predicted:.6g}" if pair else "",
         f"{name}_error": f"{pair.error:.4f}" if pair else "",
     }

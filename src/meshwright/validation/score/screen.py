@@ -48,10 +48,8 @@ def _families(score: Score) -> Table:
     for each in score.families:
         errors = each.step_time
         figures = (
-            f"{each.mean_of_datasets:.1%}",
-            f"{errors.mape:.1%}",
-            f"{errors.median_ape:.1%}",
-            f"{errors.bias:+.1%}",
+            *map(_share, (each.mean_of_datasets, errors.mape, errors.median_ape)),
+            _share(errors.bias, "+"),
         )
         table.add_row(each.name, str(errors.n), str(each.datasets), *figures)
     return table
@@ -74,10 +72,15 @@ def _figures(errors: Errors) -> Sequence[str]:
     within = (errors.p90, errors.within_10, errors.within_20)
     return (
         str(errors.n),
-        *(f"{each:.1%}" for each in shares),
-        f"{errors.bias:+.1%}",
-        *(f"{each:.1%}" for each in within),
+        *map(_share, shares),
+        _share(errors.bias, "+"),
+        *map(_share, within),
     )
+
+
+def _share(share: float, sign: str = "") -> str:
+    """Short also where a table holds figures of something else."""
+    return format(share, f"{sign}.1%" if abs(share) < 100 else f"{sign}.0e")
 
 
 def _apart(parts: dict[str, Part]) -> list[RenderableType]:
@@ -120,7 +123,7 @@ def _skipped(score: Score) -> list[RenderableType]:
 
 def _table(title: str, *columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(title)
+    table.add_column(title, overflow="fold")
     for column in columns:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     return table

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import ast
+import math
 import operator
+import warnings
 from collections.abc import Callable
 from typing import Any
 
-from meshwright.errors import InvalidInput, quoted
-from meshwright.validation.rows.table import COUNTS, FIGURES, WORDS, Row
+from meshwright.errors import InvalidInput, UnknownName, quoted
+from meshwright.validation.rows.table import COLUMNS, COUNTS, FIGURES, Row, figure
 
 NUMBERS = {*COUNTS, *FIGURES}
-COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
+ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
+}
+MEMBERSHIPS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.In: lambda value, among: value in among,
     ast.NotIn: lambda value, among: value not in among,
+}
+Listed = ast.Tuple | ast.List | ast.Set
+COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    **ORDERS,
+    **MEMBERSHIPS,
 }
 EXAMPLE = "dataset == 'llmfoundry' and num_gpus >= 64"
 
@@ -30,53 +39,87 @@ def row_filter(expression: str) -> Callable[[Row], bool]:
     expression: such as `dataset == 'llmfoundry' and num_gpus >= 64`; a blank compares with nothing but ''. Raises
     `InvalidInput` for anything else.
 
-    >>> row_filter("num_gpus >= 64 and not model in ('a', 'b')")({"num_gpus": "128", "model": "c"})
+    >>> row_filter("8 <= num_gpus <= 64 and not model in ('a', 'b')")({"num_gpus": "16", "model": "c"})
     True
     """
     try:
-        tree = ast.parse(expression, mode="eval").body
-        _evaluated(tree, dict.fromkeys((*WORDS, *COUNTS, *FIGURES), ""))
-    except (SyntaxError, ValueError, TypeError, RecursionError) as error:
-        told = f": {error}" if type(error) is ValueError else ""
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(expression.strip(), mode="eval").body
+        _check(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        told = f": {error}" if isinstance(error, InvalidInput) else ""
         raise InvalidInput(f"--where {quoted(expression)} is no condition{told}; write, say, {EXAMPLE}") from None
-
-    def holds(row: Row) -> bool:
-        return bool(_evaluated(tree, row))
-
-    return holds
+    return lambda row: _holds(tree, row)
 
 
-def _evaluated(node: ast.expr, row: Row) -> Any:
+def _check(node: ast.expr) -> None:
     if isinstance(node, ast.BoolOp):
-        whether = all if isinstance(node.op, ast.And) else any
-        return whether([_evaluated(value, row) for value in node.values])
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return not _evaluated(node.operand, row)
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in COMPARISONS:
-        left, right = _value(node.left, row), _value(node.comparators[0], row)
-        return _compared(COMPARISONS[type(node.ops[0])], left, right)
-    raise ValueError("it may hold comparisons of columns with values, and, or, not")
+        for value in node.values:
+            _check(value)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        _check(node.operand)
+    elif isinstance(node, ast.Compare) and all(type(each) in COMPARISONS for each in node.ops):
+        for left, compare, right in _links(node):
+            _check_link(left, type(compare), right)
+    else:
+        raise InvalidInput("it may hold comparisons of columns with values, and, or, not")
 
 
-def _compared(compare: Callable[[Any, Any], bool], left: Any, right: Any) -> bool:
-    """A blank number is neither smaller nor larger than any."""
-    if "" in (left, right) and compare in (operator.lt, operator.le, operator.gt, operator.ge):
-        return False
-    return compare(left, right)
+def _links(node: ast.Compare) -> list[tuple[ast.expr, ast.cmpop, ast.expr]]:
+    """Each comparison of a chain."""
+    return list(zip((node.left, *node.comparators), node.ops, node.comparators, strict=False))
+
+
+def _check_link(left: ast.expr, compare: type[ast.cmpop], right: ast.expr) -> None:
+    """Both text or both numbers; `in` and `not in` also look for one of them in a list, or for text in text."""
+    among = right.elts if compare in MEMBERSHIPS and isinstance(right, Listed) else None
+    kinds = {_kind(left), *map(_kind, [right] if among is None else among)} - {None}
+    if len(kinds) > 1 or (compare in MEMBERSHIPS and among is None and float in kinds):
+        raise InvalidInput(f"{ast.unparse(left)} and {ast.unparse(right)} must be both text or both numbers")
+
+
+def _kind(node: ast.expr) -> type | None:
+    """Text or a number; None for a blank, which goes with both."""
+    if isinstance(node, ast.Name):
+        if node.id not in COLUMNS:
+            raise UnknownName("column", node.id, COLUMNS)
+        return float if node.id in NUMBERS else str
+    value = _constant(node)
+    if type(value) not in (str, int, float):
+        raise InvalidInput(f"{ast.unparse(node)} is neither a column nor a value")
+    return None if value == "" else str if isinstance(value, str) else float
+
+
+def _constant(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
+
+
+def _holds(node: ast.expr, row: Row) -> bool:
+    if isinstance(node, ast.BoolOp):
+        return (all if isinstance(node.op, ast.And) else any)(_holds(value, row) for value in node.values)
+    if isinstance(node, ast.UnaryOp):
+        return not _holds(node.operand, row)
+    links = _links(node) if isinstance(node, ast.Compare) else []
+    return all(_compared(type(compare), _value(left, row), _value(right, row)) for left, compare, right in links)
+
+
+def _compared(compare: type[ast.cmpop], left: Any, right: Any) -> bool:
+    """A blank is neither smaller nor larger than anything."""
+    return not (compare in ORDERS and "" in (left, right)) and COMPARISONS[compare](left, right)
 
 
 def _value(node: ast.expr, row: Row) -> Any:
+    if isinstance(node, Listed):
+        return [_value(each, row) for each in node.elts]
     if isinstance(node, ast.Name):
-        if node.id not in row:
-            raise ValueError(f"there is no column {node.id}")
         return _number(row[node.id]) if node.id in NUMBERS else row[node.id]
-    if isinstance(node, ast.Constant | ast.Tuple | ast.List):
-        return ast.literal_eval(node)
-    raise ValueError(f"{ast.unparse(node)} is neither a column nor a value")
+    return _constant(node)
 
 
 def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    """A blank stays one; what is no number equals none."""
+    value = figure(text)
+    return math.nan if value is None and text else "" if value is None else value

@@ -1,0 +1,86 @@
+"""Residuals of left-out runs, by the kinds that users' questions are like, and how many of them intervals hold."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from meshwright.specs.residuals import (
+    EVERY,
+    FEWEST_SOURCES,
+    Residuals,
+    like,
+    like_memory,
+    weighted_ratios,
+)
+from meshwright.validation.rows.reading import Case
+from meshwright.validation.score.outcomes import Outcome, Pair
+
+INNER = (0.1, 0.9)
+"""Shares between which eight of ten runs lie."""
+
+
+class Residual(NamedTuple):
+    """One left-out run."""
+
+    source: str
+    kind: str
+    ratio: float
+    """Measured over predicted, a share."""
+
+
+class Coverage(NamedTuple):
+    """How many left-out runs lie in intervals that do not rest on their source."""
+
+    n: int
+    inside: float
+    """A share; 0.8 is meant."""
+
+
+def step_time_residuals(outcomes: Iterable[Outcome]) -> list[Residual]:
+    """Of the step times of sound runs."""
+    return _residuals(outcomes, lambda each: each.step_time, lambda case: like(case.inputs))
+
+
+def memory_residuals(outcomes: Iterable[Outcome]) -> list[Residual]:
+    """Of the memory of sound runs, of any kind that is predicted."""
+    return _residuals(outcomes, lambda each: each.memory, lambda case: like_memory(case.inputs))
+
+
+def _residuals(
+    outcomes: Iterable[Outcome], quantity: Callable[[Outcome], Pair | None], kind: Callable[[Case], str]
+) -> list[Residual]:
+    given = ((each, each.case, quantity(each)) for each in outcomes if each.sound)
+    return [
+        Residual(each.configuration.dataset, kind(case), pair.measured / pair.predicted)
+        for each, case, pair in given
+        if case and pair
+    ]
+
+
+def by_kind(runs: Sequence[Residual]) -> dict[str, Residuals]:
+    """Residuals of every kind of runs, and of all."""
+    kinds: dict[str, list[Residual]] = defaultdict(list)
+    for run in runs:
+        kinds[run.kind].append(run)
+    every = {EVERY: list(runs)} | dict(sorted(kinds.items()))
+    return {
+        name: weighted_ratios([run.ratio for run in each], [run.source for run in each]) for name, each in every.items()
+    }
+
+
+def coverage(runs: Sequence[Residual]) -> Coverage:
+    """How many runs lie in the interval that the like runs of all other sources make."""
+    inside = 0
+    for source in {run.source for run in runs}:
+        known = by_kind([run for run in runs if run.source != source])
+        for run in (run for run in runs if run.source == source):
+            low, high = (_like(known, run.kind).at(share) for share in INNER)
+            inside += low <= run.ratio <= high
+    return Coverage(len(runs), inside / len(runs) if runs else 0.0)
+
+
+def _like(known: dict[str, Residuals], kind: str) -> Residuals:
+    found = known.get(kind)
+    return found if found and found.sources >= FEWEST_SOURCES else known[EVERY].widened(2.0)

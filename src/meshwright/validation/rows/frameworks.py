@@ -1,0 +1,64 @@
+"""Frameworks: what a row calls the software that ran it, and what stands for it; every table with its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class StandIn(NamedTuple):
+    """What a framework that the catalogue has not is priced as."""
+
+    runtime: str
+    changes: Mapping[str, Any] = {}
+    """Behaviours that it has otherwise."""
+    without: tuple[str, ...] = ()
+    """Rules that it does not have."""
+    told: str = ""
+
+
+FRAMEWORKS = {
+    "llm-foundry": "llm-foundry",
+    "Megatron-Bridge": "megatron-bridge",
+    "sail-sg zero-bubble": "zero-bubble",
+}
+"""Runtimes of the catalogue that a row names in words, beside the library that its column `runtime` gives."""
+
+LIKE = {
+    "galvatron": StandIn(
+        "torchtitan",
+        {
+            "gradient_bytes": 2,
+            "ends_apart": True,
+            "ends_as_layers": (False,),
+            "receives_ahead": False,
+            "exchange_pools": False,
+        },
+        ("microbatches_fill_stages",),
+        "with gradients reduced in bf16 and both ends as units of their own (Hetu-Galvatron, core/runtime/parallel.py)",
+    ),
+    "paddle": StandIn("megatron-core"),
+    "pytorch-eager": StandIn(
+        "pytorch-ddp", {"attention_kernel": "newest"}, told="with the attention of a later PyTorch, cuDNN's"
+    ),
+}
+"""Frameworks that the catalogue has not."""
+
+FAMILY = {
+    **dict.fromkeys(
+        ("megatron-core", "megatron-lm", "megatron-deepspeed", "internevo", "nanotron", "galvatron"), "Megatron"
+    ),
+    **dict.fromkeys(("pytorch-fsdp1", "torchtitan"), "FSDP"),
+}
+"""Frameworks, as the column `runtime` calls them, that work alike and are scored together; any other is `other`."""
+
+RECIPES = {"fp8": "fp8-delayed", "fp8 (TE amp_fp8; MP Mode DEFAULT)": "fp8-delayed"}
+"""Recipes that a row's precision details stand for, where `precision` is no recipe's name: fp8 without another word is
+assumed to be Transformer Engine's delayed scaling (NeMo-Framework-Launcher, gpt3/175b_performance.yaml:
+`fp8_amax_history_len: 1024`; for Composer assumed alike)."""
+
+CUDNN_ON_BLACKWELL, CUDNN_EVERYWHERE = 1196, 1881
+"""Pull requests of torchtitan from which on it prefers cuDNN's attention: 1196 itself, and the first published run that
+has `_init_sdpa_backend`, which says "always make CuDNN as the highest priority"."""
+TORCHTITAN_OF_2024 = ("(2024)", "202412", "async TP benchmark", "Oct 2024", "TritonFusedRMSNorm", "POC")
+"""Words of the sources of torchtitan's earlier runs."""

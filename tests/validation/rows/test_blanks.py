@@ -1,0 +1,67 @@
+"""Blanks: what is assumed for each, and that it is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.errors import NotModelled
+from meshwright.validation.rows.blanks import REQUIRED, completed
+from meshwright.validation.rows.reading import MICRO_BATCHES, read_case
+from tables import llama, outcome_of_row
+
+NO_DEFAULT = sorted(set(REQUIRED) - {"num_gpus"})
+
+
+def test_a_row_without_blanks_assumes_nothing_of_its_layout() -> None:
+    _, assumed = completed(llama(sp="True", zero_stage="1", cp="1", ep="1", vpp="1"))
+    assert assumed == ("attention by the runtime's own kernels",)
+
+
+@pytest.mark.parametrize("column", NO_DEFAULT)
+def test_a_blank_without_a_default_is_refused_with_a_reason_of_its_own(column: str) -> None:
+    with pytest.raises(NotModelled, match=REQUIRED[column]):
+        completed(llama(**{column: ""}))
+
+
+def test_accelerators_are_counted_from_the_degrees_where_only_these_are_printed() -> None:
+    row, assumed = completed(llama(num_gpus="", tp="2", pp="2", dp="4"))
+    assert row["num_gpus"] == "16"
+    assert "as many accelerators as the degrees make" in assumed
+    with pytest.raises(NotModelled, match="neither the number of accelerators nor the degrees"):
+        completed(llama(num_gpus="", dp=""))
+
+
+def test_accelerators_that_no_axis_takes_are_data_parallel() -> None:
+    row, assumed = completed(llama(dp="", num_gpus="64", pp="4"))
+    assert row["dp"] == "8"
+    assert "all accelerators that other axes leave are data-parallel" in assumed
+
+
+def test_a_blank_schedule_follows_the_chunks() -> None:
+    schedules = [completed(llama(pp="2", vpp=chunks))[0]["schedule"] for chunks in ("1", "2")]
+    assert schedules == ["1f1b", "interleaved"]
+    assert completed(llama(pp="2", schedule="interleaved"))[0]["vpp"] == "2"
+
+
+def test_a_blank_micro_batch_is_the_fastest_that_fits() -> None:
+    case = read_case(llama(micro_batch_size="", recompute="full"))
+    assert f"micro-batches of {case.plan.micro_batch}, the fastest that fits" in case.assumed
+    local = 32 // 4
+    sizes = [str(size) for size in MICRO_BATCHES if local % size == 0]
+    each = [outcome_of_row(llama(micro_batch_size=size, recompute="full")) for size in sizes]
+    fitting = [one.estimate for one in each if one.estimate and one.estimate.verdict.fits]
+    assert len({one.step_time_s for one in fitting}) > 1
+    assert case.plan == min(fitting, key=lambda one: one.step_time_s).plan
+
+
+def test_a_run_on_an_unnamed_accelerator_has_memory_and_no_step_time() -> None:
+    outcome = outcome_of_row(llama(gpu=""))
+    assert outcome.step_time is None
+    assert outcome.memory
+    assert outcome.case
+    assert any("no accelerator is named: no step time" in said for said in outcome.case.assumed)
+
+
+@pytest.mark.parametrize("notes", [f"cpu_offloading_num_layers={'9' * 5000}", "cpu_offloading_num_layers=none"])
+def test_words_that_only_look_like_a_number_of_layers_are_not_one(notes: str) -> None:
+    assert completed(llama(notes=notes))[0]["offloaded_layers"] == "0"

@@ -1,0 +1,101 @@
+"""Reading: a row becomes a plan and its inputs, or is refused with what is wrong in it; nothing else happens."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshwright.errors import InvalidInput
+from meshwright.validation.rows.reading import read_case
+from meshwright.validation.rows.table import COLUMNS, COUNTS, FIGURES, Row
+from meshwright.validation.score.document import score_document
+from meshwright.validation.score.outcomes import Outcome
+from meshwright.validation.score.score import score_of
+from tables import llama, outcome_of_row, shipped
+
+NUMBERS = ["abc", "-1", "0", "1e400", "1,024", "2.0", "0.5", "nan", "3", "7", "65", "100000", "1e9", "1e18", "1e-300"]
+NAMES = ["abc", "'", "\x00", "none", "True", "interleaved", "zb-v", "fp8", "selective", "megatron-lm", "Llama", "v100"]
+
+
+@st.composite
+def _spoilt(draw: st.DrawFn) -> Row:
+    """A shipped row with some blanks more, and junk in one or two columns."""
+    row = dict(draw(st.sampled_from(shipped())))
+    blank = draw(st.lists(st.sampled_from(COLUMNS), max_size=8) | st.just([]))
+    row |= dict.fromkeys(blank, "") | {"id": "spoilt", "dataset": "any"}
+    for column in draw(st.lists(st.sampled_from(COLUMNS[2:]), max_size=2, unique=True)):
+        row[column] = draw(st.sampled_from(NUMBERS if column in (*COUNTS, *FIGURES) else NUMBERS + NAMES))
+    return row
+
+
+def _is_complete(outcome: Outcome) -> bool:
+    """Either a reason, or figures that are finite and positive."""
+    if not outcome.estimate:
+        return bool(outcome.refusal)
+    memory = outcome.estimate.memory
+    figures = [outcome.estimate.step_time_s, memory.allocated, memory.reserved, memory.device]
+    for pair in (each for each in (outcome.step_time, outcome.memory) if each):
+        figures += [pair.measured, pair.predicted]
+    return not outcome.refusal and all(math.isfinite(each) and each > 0 for each in figures)
+
+
+@settings(max_examples=600)
+@given(_spoilt())
+def test_any_row_is_priced_or_refused(row: Row) -> None:
+    outcome = outcome_of_row(row)
+    assert _is_complete(outcome)
+    document = score_document(score_of([outcome]))
+    assert document["rows"] == document["represented"] + len(document["skipped"]) == 1
+    json.dumps(document, allow_nan=False)
+
+
+@settings(max_examples=60)
+@given(st.sets(st.sampled_from(COLUMNS)))
+def test_any_blanks_are_filled_or_refused(blank: set[str]) -> None:
+    assert _is_complete(outcome_of_row(llama(**dict.fromkeys(blank, ""))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"gpu": "warp-9"}, "unknown accelerator 'warp-9'"),
+        ({"runtime": "warp-drive"}, "unknown runtime 'warp-drive'"),
+        ({"precision": "fp3"}, "fp3"),
+        ({"schedule": "zb-9"}, "schedule"),
+        ({"recompute": "some"}, "recompute"),
+        ({"recompute": "selective", "recompute_modules": "warp"}, "recomputation of warp is not modelled"),
+        ({"zero_stage": "9"}, "zero"),
+        ({"tp": "3"}, "tp 3"),
+        ({"num_gpus": "12"}, "12 accelerators do not fill nodes of 8"),
+        ({"num_gpus": "16"}, "16"),
+        ({"global_batch_size": "33"}, "33"),
+        ({"shard_group_size": "3", "runtime": "torchtitan"}, "4 data-parallel ranks do not divide into"),
+        ({"pp": "1e9"}, "1000000000"),
+    ],
+)
+def test_what_cannot_be_represented_is_refused_by_name(changes: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        read_case(llama(**changes))
+
+
+def test_a_blank_step_time_comes_from_the_tokens() -> None:
+    """32 sequences of 4096 tokens on 8 accelerators at 8192 tokens per second each: 2 s."""
+    outcome = outcome_of_row(llama(step_time_s="", tokens_per_s_per_gpu="8192"))
+    assert outcome.step_time
+    assert outcome.step_time.measured == pytest.approx(2)
+
+
+def test_a_printed_step_time_goes_before_the_tokens() -> None:
+    outcome = outcome_of_row(llama(tokens_per_s_per_gpu="1"))
+    assert outcome.step_time
+    assert outcome.step_time.measured == 2.5
+
+
+def test_a_network_that_is_printed_replaces_the_usual_one() -> None:
+    clusters = [read_case(llama(num_gpus="16", dp="8", inter_node_GBps_per_gpu=each)).inputs.cluster for each in "19"]
+    bandwidths = [cluster.levels[-1].bandwidth for cluster in clusters]
+    assert bandwidths[1] == pytest.approx(9 * bandwidths[0])
