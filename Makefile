@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 EXAMPLE := --model examples/llama-3.1-70b/config.json --cluster 8x8:h100 --seq-len 8192 --global-batch 256
 
-.PHONY: plan test test-clients lint types check bench truth fit verified readme memos docs clean
+.PHONY: plan test test-clients lint types check bench truth baseline fit verified readme memos docs clean
 
 plan: $(VENV)/core ## build the environment and plan Llama-3.1 70B on 64 H100
 	$(BIN)/meshwright plan $(EXAMPLE)
@@ -29,6 +29,9 @@ bench: $(VENV)/core ## how fast the planner is
 
 truth: $(VENV)/core ## predicted against measured runs
 	$(BIN)/meshwright validate
+
+baseline: $(VENV)/core ## write the score that tests hold later changes against
+	$(BIN)/python benchmarks/baseline.py
 
 fit: $(VENV)/core ## fit the constants that training runs alone can give, and the error bars
 	$(BIN)/python benchmarks/fit.py

@@ -6,23 +6,29 @@ sources that it does not rest on, with it and without it.
 
 from __future__ import annotations
 
+import io
 import re
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
 import meshwright
 from meshwright.specs.residuals import as_toml
 from meshwright.validation.fit.curves import Curve, curves_of, file_constants, relative
 from meshwright.validation.fit.fitting import fitted
-from meshwright.validation.fit.left_out import left_out
-from meshwright.validation.fit.residuals import by_kind, coverage, memory_residuals, step_time_residuals
+from meshwright.validation.fit.left_out import left_out, left_out_intervals
+from meshwright.validation.fit.residuals import by_kind, memory_residuals, step_time_residuals
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import outcomes_of
+from meshwright.validation.score.score import Score, score_of
+from meshwright.validation.score.screen import score_screen
+from readme import filled
 
+DOCS = Path(__file__).parents[1] / "docs"
 CATALOG = Path(meshwright.__file__).parent / "specs" / "catalog"
 HEAD = """# Measured over predicted, at 2, 5, 10, 25, 50, 75, 90, 95 and 98 % of the runs that are alike, each under
 # constants that do not rest on its own source. Written by `make fit`.
@@ -36,15 +42,27 @@ def main() -> None:
     constants = fitted(curves)
     before, path = file_constants(), CATALOG / "fitted.toml"
     path.write_text(with_values(path.read_text("utf-8"), constants), "utf-8")
+    worth = [f"{'constant':24} {'value':>6} {'error without it':>17}"]
     for name, value in constants.items():
-        print(f"{name:24} {before[name]:.2f} -> {value:.2f}, without it {left_out_error(curves, name):.2%}")
-    print(f"{'all of them':24} {left_out_error(curves):.2%}")
+        worth.append(f"{name:24} {value:6.2f} {left_out_error(curves, name):17.1%}")
+    worth.append(f"{'none left out':24} {'':6} {left_out_error(curves):17.1%}")
+    print("\n".join(worth), f"before: {before}", sep="\n")
     without = left_out(outcomes, outcomes)
     times, memory = step_time_residuals(without), memory_residuals(outcomes)
     kinds = [("step_time", by_kind(times)), ("memory", by_kind(memory))]
     (CATALOG / "residuals.toml").write_text(HEAD + as_toml(kinds), "utf-8")
-    for name, runs in (("step time", times), ("memory", memory)):
-        print(f"{name}: 80 % intervals hold {coverage(runs).inside:.0%} of {coverage(runs).n} runs of other sources")
+    page = DOCS / "accuracy.md"
+    score = score_of(without, left_out_intervals(without, without))
+    text = filled(page.read_text("utf-8"), "left-out", printed(score))
+    page.write_text(filled(text, "constants", "\n".join(worth)), "utf-8")
+
+
+def printed(score: Score) -> str:
+    """The score as the command prints it, without the rows that are not represented."""
+    console = Console(width=110, record=True, file=io.StringIO())
+    console.print(score_screen(score))
+    shown = console.export_text().partition("Not represented")[0]
+    return "\n".join(line.rstrip() for line in shown.rstrip().splitlines())
 
 
 def left_out_error(curves: Sequence[Curve], without: str = "") -> float:

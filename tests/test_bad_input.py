@@ -70,12 +70,12 @@ FILES = {
     "site/nan.toml": b'accelerator = "h100"\nnodes = 2\nnics_per_node = 8\nnic_bandwidth = nan\n',
     "site/infinite.toml": b'accelerator = "h100"\nnodes = 2\nnics_per_node = 8\nnic_bandwidth = inf\n',
     "site/still.toml": b'accelerator = "h100"\nnodes = 2\nnics_per_node = 8\nnic_bandwidth = 1e-300\n',
-    "site/derate.toml": b'accelerator = "h100"\nsite_derate = 0.5\n',
+    "site/derate.toml": b'accelerator = "h100"\nsite_derate = 0.4\n',
     "site/slow.toml": b'accelerator = "h100"\nsite_derate = 1e308\n',
     "site/memory.toml": b'accelerator = "h100"\nvisible_memory = "1TB"\n',
     "site/unknown.toml": b'accelerator = "h1000"\nnodes = 2\n',
     "site/crowded.toml": b'accelerator = "h100"\ngpus_per_node = 64\n',
-    "site/many-faults.toml": b'accelerator = "h1000"\nnods = 2\nnodes = 0\nsite_derate = 0.5\n',
+    "site/many-faults.toml": b'accelerator = "h1000"\nnods = 2\nnodes = 0\nsite_derate = 0.4\n',
 }
 
 
@@ -196,7 +196,7 @@ CLUSTERS = [
     cluster("@/site/nan.toml", "nic_bandwidth", "nan"),
     cluster("@/site/infinite.toml", "nic_bandwidth", "finite", "inf"),
     cluster("@/site/still.toml", "nic_bandwidth", "1e-300"),
-    cluster("@/site/derate.toml", "site_derate", "0.5", "1"),
+    cluster("@/site/derate.toml", "site_derate", "0.4", "0.5"),
     cluster("@/site/slow.toml", "site_derate", "1e+308"),
     cluster("@/site/memory.toml", "visible_memory", "1e+12", "8e+10"),
     cluster("@/site/unknown.toml", "accelerator: unknown accelerator 'h1000'", "h100-sxm-80gb"),

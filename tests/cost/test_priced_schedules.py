@@ -138,14 +138,14 @@ sail-sg/zero-bubble-pipeline-parallelism@f68d38794764, megatron/core/pipeline_pa
 
 @pytest.mark.parametrize(("model", "micro_batch"), PROFILED)
 def test_passes_of_a_stage_are_near_the_profiled_ones(model: str, micro_batch: str) -> None:
-    """Weight gradients within 10 %, input gradients within 10 %, forward, in which the profile has waits for the host,
-    within 20 %."""
+    """Run alone: weight gradients within 10 %, input gradients within 10 %, forward, in which the profile has waits for
+    the host, within 20 %."""
     rows = (each for each in read_rows() if each["dataset"] == "zerobubble")
     row = next(each for each in rows if (each["model"], each["micro_batch_size"]) == (model, micro_batch))
     case = read_case(row)
     layers = (int(row["layers"]) + 2) // int(row["pp"])
     passes = unit_times(Plans.of([case.plan]), case.inputs, some_kept=False).layers[0].scaled(layers).passes
-    forward, gradient, weight = PROFILED[model, micro_batch]
+    forward, gradient, weight = (case.inputs.slowdown * each for each in PROFILED[model, micro_batch])
     assert 1e3 * passes.forward[0] == pytest.approx(forward, rel=0.20)
     assert 1e3 * passes.input_gradient[0] == pytest.approx(gradient, rel=0.10)
     assert 1e3 * passes.weight_gradient[0] == pytest.approx(weight, rel=0.10)

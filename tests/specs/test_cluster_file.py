@@ -89,7 +89,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"nic_bandwidth": "400Gb/s"}, "nics_per_node", "go together"),
     ({"nics_per_node": 4, "nic_bandwidth": "fast"}, "nic_bandwidth", "400Gb/s"),
     ({"nics_per_node": 4, "nic_bandwidth": "1Gb/s", "levels": [NVLINK, SPINE]}, "nics_per_node", "level 'spine'"),
-    ({"site_derate": 0.9}, "site_derate", "greater than or equal to 1"),
+    ({"site_derate": 0.4}, "site_derate", "greater than or equal to 0.5"),
     ({"site_derate": float("nan")}, "site_derate", "finite"),
     ({"visible_memory": "80"}, "visible_memory", "79.6GiB"),
     ({"visible_memory": "10TB"}, "visible_memory", "exceeds memory_bytes"),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import json
 
 import pytest
 
+from baseline import BASELINE, errors_by_source
+from meshwright.specs.fitted import fitted_constants
 from meshwright.specs.weights import parameter_count
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.reading import read_case
@@ -117,3 +120,21 @@ def test_nothing_depends_on_the_name_of_a_dataset(rows: list[Row]) -> None:
         for given in (some, renamed)
     ]
     assert figures[0] == figures[1]
+
+
+def test_no_source_is_predicted_worse_than_before_without_saying_so(score: Score) -> None:
+    """Where a change is right all the same: make baseline, and name the source in CHANGELOG.md."""
+    before = json.loads(BASELINE.read_text("utf-8"))
+    now = errors_by_source(score)
+    worse = [
+        f"{source} {quantity}: {now[source][quantity]:.2%} after {error:.2%}"
+        for source, errors in before.items()
+        for quantity, error in errors.items()
+        if now[source][quantity] > error + 0.001
+    ]
+    assert not worse
+    assert now.keys() == before.keys()
+
+
+def test_fifteen_constants_at_most_are_fitted_to_training_runs() -> None:
+    assert len(fitted_constants()) <= 15

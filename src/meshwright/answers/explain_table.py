@@ -15,6 +15,7 @@ from meshwright.answers.neighbours import neighbours_section
 from meshwright.answers.placement import placement_section
 from meshwright.answers.screen import assumption_list, headline, memory_table, verdict_line
 from meshwright.answers.stage_table import stage_table
+from meshwright.answers.uncertainty import uncertainty_line
 from meshwright.answers.waterfall import waterfall_table
 from meshwright.cost.estimate import Estimate
 from meshwright.search.find import Found
@@ -33,6 +34,7 @@ def explain_screen(estimate: Estimate, inputs: Inputs, near: Found | None = None
         "",
         Text("Plan: ").append(str(estimate.plan), style="bold"),
         verdict_line(estimate, inputs),
+        uncertainty_line(estimate, inputs),
         confidence_line(estimate, inputs),
         "",
         stage_table(estimate, inputs),

@@ -15,6 +15,7 @@ from meshwright.answers.experts import expert_report, experts_entry
 from meshwright.answers.knobs_table import knobs_entry
 from meshwright.answers.neighbours import neighbours_entry
 from meshwright.answers.placement import placement_entry
+from meshwright.answers.uncertainty import uncertainty_entry
 from meshwright.answers.waterfall import from_peak
 from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.cost.memory.components import Components
@@ -80,6 +81,7 @@ def plan_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
         "step_time_s": estimate.step_time_s,
         "tokens_per_s_per_gpu": estimate.tokens_per_s_per_gpu,
         "mfu": estimate.mfu,
+        "uncertainty": uncertainty_entry(estimate, inputs),
         "memory": {
             "verdict": str(estimate.verdict),
             "worst_stage": estimate.worst_stage,

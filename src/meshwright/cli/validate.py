@@ -22,10 +22,14 @@ def validate(
     ] = None,
     rows: Annotated[Path | None, typer.Option(metavar="OUT.csv", help="write one line per configuration")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="OUT.svg", help="draw predicted against measured")] = None,
+    without: Annotated[
+        bool, typer.Option("--left-out", help="predict each source with constants fitted to all others (takes minutes)")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Predict training runs that others measured, and print how far off that is."""
     from meshwright.answers.files import writable, write_whole
+    from meshwright.validation.fit.left_out import left_out, left_out_intervals
     from meshwright.validation.rows.configurations import configurations
     from meshwright.validation.rows.table import PUBLISHED, read_rows
     from meshwright.validation.score.document import score_document
@@ -41,11 +45,17 @@ def validate(
     asked = row_filter(where) if where is not None else lambda _: True
     given = [row for row in read_rows(runs or PUBLISHED) if asked(row)]
     outcomes = outcomes_of(configurations(given))
+    intervals = None
+    if without:
+        published = outcomes if runs is None and where is None else outcomes_of(configurations(read_rows()))
+        judged = left_out(published, published)
+        outcomes = judged if outcomes is published else left_out(outcomes, published)
+        intervals = left_out_intervals(outcomes, judged)
     if table:
         write_whole(table, rows_table(outcomes))
     if picture:
         write_whole(picture, score_picture(outcomes))
-    score = score_of(outcomes)
+    score = score_of(outcomes, intervals)
     show(score_document(score) if as_json else score_screen(score), as_json)
 
 

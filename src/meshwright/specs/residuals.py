@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Annotated
@@ -17,8 +17,8 @@ from meshwright.specs.inputs import Inputs
 FILE = resources.files("meshwright.specs.catalog") / "residuals.toml"
 SHARES = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98)
 """Of runs, that lie at or below the ratios of a file."""
-FEWEST_SOURCES = 2
-"""Sources of like runs; with fewer all runs stand for them, and the interval is doubled."""
+WIDER = 1.5
+"""How much wider than all runs lie those that no run is like, a share."""
 EVERY = "every run"
 Ratio = Annotated[float, Field(gt=0)]
 
@@ -50,29 +50,34 @@ def residuals() -> dict[str, dict[str, Residuals]]:
 def like(inputs: Inputs) -> str:
     """What kind of runs a question is like, for its step time.
 
-    Dense or with experts; the number format of its products; weights kept in half or in full precision, which parts
-    the Megatron from the FSDP family.
+    The accelerator's vendor; dense or with experts; the number format of its products; weights kept in half or in full
+    precision, which parts the Megatron from the FSDP family.
     """
+    vendor = inputs.cluster.accelerator.vendor
     if inputs.model.is_moe:
-        return "experts"
-    return f"dense, {inputs.recipe.number_format} products, {inputs.runtime.weights} weights"
+        return f"{vendor}, experts"
+    return f"{vendor}, dense, {inputs.recipe.number_format} products, {inputs.runtime.weights} weights"
 
 
 def like_memory(inputs: Inputs) -> str:
-    """What kind of runs a question is like, for its memory: dense or with experts, weights half or full."""
-    return f"{'experts' if inputs.model.is_moe else 'dense'}, {inputs.runtime.weights} weights"
+    """What kind of runs a question is like, for its memory: by vendor, dense or with experts, weights half or full."""
+    kind = "experts" if inputs.model.is_moe else "dense"
+    return f"{inputs.cluster.accelerator.vendor}, {kind}, {inputs.runtime.weights} weights"
 
 
-def residuals_of(quantity: str, kind: str) -> tuple[Residuals, bool]:
-    """The residuals of like runs, and whether there are such; else those of all runs, twice as wide.
+def chosen(known: Mapping[str, Residuals], kind: str) -> tuple[Residuals, int]:
+    """The residuals that stand for a kind of runs, and how many sources of like runs they rest on, a count.
 
-    quantity: step_time or memory; kind: as `like` or `like_memory` says it.
+    With two or more sources their own; with one, halfway between theirs and those of all runs; with none, those of all
+    runs, wider. known: by kind; kind: as `like` or `like_memory` says it.
     """
-    known = residuals()[quantity]
-    found = known.get(kind)
-    if found and found.sources >= FEWEST_SOURCES:
-        return found, True
-    return known[EVERY].widened(2.0), False
+    found, every = known.get(kind), known[EVERY]
+    if not found:
+        return every.widened(WIDER), 0
+    if found.sources > 1:
+        return found, found.sources
+    between = tuple(float(np.sqrt(one * other)) for one, other in zip(found.ratios, every.ratios, strict=True))
+    return found.replace(ratios=between), 1
 
 
 def weighted_ratios(ratios: Sequence[float], sources: Sequence[str]) -> Residuals:

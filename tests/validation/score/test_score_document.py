@@ -20,7 +20,7 @@ from tables import judged, llama, outcome, outcome_of_row
 
 KEYS = {
     *("rows", "represented", "skipped", "step_time", "memory", "memory_by_kind", "mean_of_datasets", "families"),
-    *("fit", "ranking", "by", "apart"),
+    *("fit", "ranking", "by", "intervals", "apart"),
 }
 
 

@@ -77,12 +77,13 @@ def names_of(case: Case) -> tuple[str, ...]:
 
 def curves_of(outcomes: Iterable[Outcome]) -> list[Curve]:
     """Of every run that counts: its source does not doubt it, and the catalogue has its framework."""
-    return [_curve(outcome, outcome.case) for outcome in outcomes if outcome.case and counts(outcome)]
+    timed = (each for each in outcomes if each.step_time and counts(each))
+    return [_curve(outcome, outcome.case) for outcome in timed if outcome.case]
 
 
 def counts(outcome: Outcome) -> bool:
-    """Whether constants may rest on a run."""
-    return bool(outcome.sound and outcome.step_time) and outcome.configuration.rows[0]["runtime"] not in LIKE
+    """Whether constants and error bars may rest on a run."""
+    return outcome.sound and outcome.configuration.rows[0]["runtime"] not in LIKE
 
 
 def _curve(outcome: Outcome, case: Case) -> Curve:

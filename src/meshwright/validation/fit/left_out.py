@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from meshwright.validation.fit.curves import Constants, curves_of, names_of, priced_s, relative
 from meshwright.validation.fit.fitting import fitted
+from meshwright.validation.fit.residuals import covered_by_others, memory_residuals, step_time_residuals
 from meshwright.validation.score.outcomes import Outcome
+from meshwright.validation.score.score import Intervals
 
 
 def left_out(outcomes: Sequence[Outcome], published: Sequence[Outcome]) -> list[Outcome]:
@@ -25,3 +27,11 @@ def _under(outcome: Outcome, constants: Constants) -> Outcome:
         return outcome
     seconds = priced_s(outcome.case, *relative(names_of(outcome.case), constants))
     return replace(outcome, step_time=replace(outcome.step_time, predicted=seconds))
+
+
+def left_out_intervals(outcomes: Sequence[Outcome], published: Sequence[Outcome]) -> Intervals:
+    """How many runs lie where the residuals of other sources put them; both as `left_out` returns them."""
+    return Intervals(
+        covered_by_others(step_time_residuals(outcomes), step_time_residuals(published)),
+        covered_by_others(memory_residuals(outcomes), memory_residuals(published)),
+    )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from meshwright.specs.residuals import (
     EVERY,
-    FEWEST_SOURCES,
     Residuals,
+    chosen,
     like,
     like_memory,
     weighted_ratios,
@@ -70,17 +70,21 @@ def by_kind(runs: Sequence[Residual]) -> dict[str, Residuals]:
     }
 
 
-def coverage(runs: Sequence[Residual]) -> Coverage:
-    """How many runs lie in the interval that the like runs of all other sources make."""
-    inside = 0
-    for source in {run.source for run in runs}:
-        known = by_kind([run for run in runs if run.source != source])
-        for run in (run for run in runs if run.source == source):
-            low, high = (_like(known, run.kind).at(share) for share in INNER)
-            inside += low <= run.ratio <= high
+def covered(runs: Sequence[Residual], known: Mapping[str, Residuals]) -> Coverage:
+    """How many runs lie in the interval that known residuals make, by kind."""
+    inside = sum(_is_inside(run, known) for run in runs)
     return Coverage(len(runs), inside / len(runs) if runs else 0.0)
 
 
-def _like(known: dict[str, Residuals], kind: str) -> Residuals:
-    found = known.get(kind)
-    return found if found and found.sources >= FEWEST_SOURCES else known[EVERY].widened(2.0)
+def covered_by_others(runs: Sequence[Residual], published: Sequence[Residual]) -> Coverage:
+    """How many runs lie in the interval that the like published runs of all other sources make."""
+    inside = 0
+    for source in {run.source for run in runs}:
+        known = by_kind([run for run in published if run.source != source])
+        inside += sum(_is_inside(run, known) for run in runs if run.source == source)
+    return Coverage(len(runs), inside / len(runs) if runs else 0.0)
+
+
+def _is_inside(run: Residual, known: Mapping[str, Residuals]) -> bool:
+    low, high = (chosen(known, run.kind)[0].at(share) for share in INNER)
+    return low <= run.ratio <= high

@@ -28,6 +28,7 @@ def score_document(score: Score) -> dict[str, Any]:
         "fit": score.fits._asdict(),
         "ranking": [each._asdict() for each in score.rankings],
         "by": {name: {key: _part(part) for key, part in parts.items()} for name, parts in score.by.items()},
+        "intervals": {name: held._asdict() for name, held in score.intervals._asdict().items()},
         "apart": {quality: _part(part) for quality, part in score.apart.items()},
     }
 

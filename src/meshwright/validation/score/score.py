@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from meshwright.specs.residuals import residuals
+from meshwright.validation.fit.residuals import Coverage, covered, memory_residuals, step_time_residuals
 from meshwright.validation.score.errors import (
     Errors,
     Quantity,
@@ -44,6 +46,13 @@ class Family(NamedTuple):
     datasets: int
 
 
+class Intervals(NamedTuple):
+    """How many runs lie where eight of ten like runs are said to."""
+
+    step_time: Coverage
+    memory: Coverage
+
+
 class Score(NamedTuple):
     """What is said of a table."""
 
@@ -61,12 +70,21 @@ class Score(NamedTuple):
     fits: Fits
     rankings: tuple[Ranking, ...]
     by: dict[str, dict[str, Part]]
+    intervals: Intervals
     apart: dict[str, Part]
     """Runs that their source doubts, by what it says of them; in nothing above but the rows and the fits."""
 
 
-def score_of(outcomes: Sequence[Outcome]) -> Score:
-    """Score outcomes; what is no good measurement is scored apart."""
+def intervals_of(outcomes: Sequence[Outcome]) -> Intervals:
+    """By the residuals of the catalogue, which rest on the published runs."""
+    known = residuals()
+    return Intervals(
+        covered(step_time_residuals(outcomes), known["step_time"]), covered(memory_residuals(outcomes), known["memory"])
+    )
+
+
+def score_of(outcomes: Sequence[Outcome], intervals: Intervals | None = None) -> Score:
+    """Score outcomes; what is no good measurement is scored apart. intervals: those of the catalogue unless given."""
     sound = [each for each in outcomes if each.sound]
     kinds = {kind: errors_of(sound, memory_of(kind)) for kind in KINDS}
     doubted, refused = [each for each in outcomes if not each.sound], [each for each in outcomes if each.refusal]
@@ -81,6 +99,7 @@ def score_of(outcomes: Sequence[Outcome]) -> Score:
         fits=fits_of(outcomes),
         rankings=tuple(rankings(sound)),
         by={name: _parts(sound, key) for name, key in BREAKDOWNS.items()},
+        intervals=intervals or intervals_of(outcomes),
         apart=_parts(doubted, lambda each: each.configuration.quality),
     )
 

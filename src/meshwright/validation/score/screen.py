@@ -32,6 +32,7 @@ def score_screen(score: Score) -> RenderableType:
         *(_apart(score.apart) if score.apart else []),
         "",
         _fits(score),
+        _intervals(score),
         _rankings(score),
         *_skipped(score),
     )
@@ -96,6 +97,15 @@ def _fits(score: Score) -> Text:
     fits = score.fits
     text = f"Of {fits.oom} runs that ran out of memory {fits.oom_called_safe} are called safe; "
     return Text(f"{text}of {fits.fitted} that fitted {fits.fitted_called_oom} are called out-of-memory.")
+
+
+def _intervals(score: Score) -> Text:
+    held = score.intervals
+    told = [
+        f"{each.inside:.0%} of {each.n} {name}"
+        for name, each in (("step times", held.step_time), ("memories", held.memory))
+    ]
+    return Text(f"Intervals that eight of ten runs should lie in hold {' and '.join(told)}.")
 
 
 def _rankings(score: Score) -> Text:
