@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from meshwright.answers.uncertainty import fit_probability, step_time_interval, uncertainty_line
+from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
@@ -17,7 +16,7 @@ from strategies import llama_8b, question, questions
 @pytest.mark.parametrize("name", questions())
 def test_the_prediction_lies_inside_its_interval(name: str) -> None:
     inputs = questions()[name]
-    estimate = replace(estimate_each([Plan(dp=8, num_microbatches=8)], questions()["llama on h100"])[0])
+    estimate = _estimate(question(llama_8b(), "1x8:h100"))
     interval = step_time_interval(estimate, inputs)
     assert 0 < interval.p10 < estimate.step_time_s < interval.p90
 
@@ -35,7 +34,7 @@ def test_without_like_runs_the_interval_is_wider_and_says_so() -> None:
 
 
 def test_a_plan_fits_the_more_surely_the_less_it_needs() -> None:
-    inputs = question(llama_8b(), "1x8:h100", precision="bf16")
+    inputs = question(llama_8b(), "1x8:h100", "torchtitan")
     chances = [fit_probability(_estimate(inputs, size).memory, inputs) for size in (1, 2, 3, 4)]
     assert chances == sorted(chances, reverse=True)
     assert chances[0] > 0.9
@@ -52,6 +51,6 @@ def test_residuals_rise_with_the_share_of_runs_and_hold_one() -> None:
             assert each.at(0.98) > 0.95
 
 
-def _estimate(inputs: Inputs, micro_batch: int = 1):  # type: ignore[no-untyped-def]
+def _estimate(inputs: Inputs, micro_batch: int = 1) -> Estimate:
     job = inputs.job.replace(global_batch=8 * micro_batch)
-    return estimate_each([Plan(dp=8, zero=1, micro_batch=micro_batch)], inputs.replace(job=job))[0]
+    return estimate_each([Plan(dp=8, zero=3, micro_batch=micro_batch)], inputs.replace(job=job))[0]

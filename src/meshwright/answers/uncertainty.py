@@ -37,9 +37,12 @@ class Interval(NamedTuple):
 
 
 def step_time_interval(estimate: Estimate, inputs: Inputs) -> Interval:
-    """The step time times the ratio of measured to predicted that one and nine of ten left-out like runs stay below."""
+    """The step time times the ratio of measured to predicted that one and nine of ten left-out like runs stay below;
+    on a site of which runs were measured, that of runs beside others of their own source.
+    """
     kind = like(inputs)
-    known, sources = chosen(residuals()["step_time"], kind)
+    quantity = "step_time_of_a_measured_site" if inputs.cluster.measured_runs else "step_time"
+    known, sources = chosen(residuals()[quantity], kind)
     low, high = (estimate.step_time_s * known.at(share) for share in INNER)
     return Interval(low, high, known.runs, sources, kind)
 

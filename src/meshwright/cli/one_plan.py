@@ -19,6 +19,7 @@ from meshwright.cli.options import (
     GlobalBatchTokens,
     Gradients,
     LengthIfAny,
+    Measured,
     MtpLayers,
     Precision,
     RuntimeName,
@@ -52,6 +53,7 @@ def _one_plan(
     expert_imbalance: ExpertImbalance = None,
     expert_capacity: ExpertCapacity = None,
     mtp_layers: MtpLayers = None,
+    measured: Measured = None,
     tp: Degree = 1,
     sp: Annotated[bool | None, typer.Option(help="default: on where tp > 1 and the runtime has it")] = None,
     cp: Degree = 1,
@@ -112,7 +114,7 @@ def _one_plan(
         )
     batch, experts = (global_batch, global_batch_tokens), (expert_imbalance, expert_capacity)
     job = (seq_len, batch, precision, gradients, tokens)
-    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts, mtp_layers)
+    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts, mtp_layers, measured)
     return inputs, plan_of(
         inputs,
         tp=tp,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -88,6 +89,10 @@ MtpLayers = Annotated[
     int | None,
     typer.Option(min=0, help="layers of multi-token prediction to train; default: the model's, if the runtime can"),
 ]
+Measured = Annotated[
+    Path | None,
+    typer.Option(metavar="RUNS.csv", help="runs of this site, as validate takes them; they set its kernels' speed"),
+]
 TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal model, the language model alone")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a screen")]
 Cite = Annotated[bool, typer.Option("--cite", help="add the papers and the data behind the answer")]
@@ -107,8 +112,11 @@ def inputs_of(
     behaviours: list[str] | None,
     experts: tuple[float | None, float | None],
     mtp_layers: int | None,
+    measured: Path | None = None,
 ) -> Inputs:
-    """The question that the options ask; batch: in sequences, in tokens; experts: their imbalance, their capacity."""
+    """The question that the options ask; batch: in sequences, in tokens; experts: their imbalance, their capacity;
+    measured: a table of the site's own runs.
+    """
     from meshwright.answers.ask import given
     from meshwright.specs.behaviours import with_behaviours
     from meshwright.specs.job import job_of
@@ -127,4 +135,9 @@ def inputs_of(
         mtp_layers=mtp_layers,
     )
     wanted = with_behaviours(read_runtime(runtime), behaviours) if behaviours else runtime
-    return given(read_model(model, text_only=text_only), cluster, job, wanted)
+    inputs = given(read_model(model, text_only=text_only), cluster, job, wanted)
+    if measured is None:
+        return inputs
+    from meshwright.validation.site import with_measured_runs
+
+    return with_measured_runs(inputs, measured)

@@ -18,6 +18,7 @@ from meshwright.cli.options import (
     GlobalBatchTokens,
     Gradients,
     LengthIfAny,
+    Measured,
     ModelName,
     MtpLayers,
     Precision,
@@ -49,6 +50,7 @@ def plan(
     expert_imbalance: ExpertImbalance = None,
     expert_capacity: ExpertCapacity = None,
     mtp_layers: MtpLayers = None,
+    measured: Measured = None,
     top: Annotated[int, typer.Option(parser=positive, metavar="COUNT", help="how many plans to show")] = 5,
     pareto: Annotated[
         bool, typer.Option("--pareto", help="add the plans that no other beats in both time and memory")
@@ -71,10 +73,10 @@ def plan(
     if runtime == "all" and (pareto or cite):
         raise InvalidInput("--pareto and --cite are about one runtime; name it instead of all")
     if runtime == "all":
-        each = inputs_of(model, cluster, *job, "megatron-core", text_only, None, experts, mtp_layers)
+        each = inputs_of(model, cluster, *job, "megatron-core", text_only, None, experts, mtp_layers, measured)
         _show_each(each, behaviours or [], top, as_json)
         return
-    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts, mtp_layers)
+    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts, mtp_layers, measured)
     with shown_progress() as progress:
         found = find(inputs, top=top, progress=progress)
         if not found.best:

@@ -95,6 +95,8 @@ class Cluster(Spec):
     """Innermost (the scale-up domain) first; the last holds every rank."""
     site_derate: Annotated[float, Field(ge=0.5, allow_inf_nan=False)] = 1.0
     """How much slower this site's kernels run than on the sites of published runs (power caps, clocks); 1: as there."""
+    measured_runs: Annotated[int, Field(ge=0)] = 0
+    """Runs of the site itself that `site_derate` rests on."""
     assumptions: tuple[str, ...] = ()
     """What was not given and had to be assumed, for the user's eyes."""
     sources: dict[str, str] = {}

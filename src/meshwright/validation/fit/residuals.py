@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -41,6 +42,19 @@ class Coverage(NamedTuple):
 def step_time_residuals(outcomes: Iterable[Outcome]) -> list[Residual]:
     """Of the step times of sound runs."""
     return _residuals(outcomes, lambda each: each.step_time, lambda case: like(case.inputs))
+
+
+def within_sources(runs: Sequence[Residual]) -> list[Residual]:
+    """What is left of every run's residual when the median of its source's other runs is known; none of lone runs."""
+    sources: dict[str, list[Residual]] = defaultdict(list)
+    for run in runs:
+        sources[run.source].append(run)
+    return [
+        run._replace(ratio=run.ratio / statistics.median(other.ratio for other in each if other is not run))
+        for each in sources.values()
+        if len(each) > 1
+        for run in each
+    ]
 
 
 def memory_residuals(outcomes: Iterable[Outcome]) -> list[Residual]:

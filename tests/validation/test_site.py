@@ -1,0 +1,71 @@
+"""A site's own runs set the speed of its kernels, and narrow the interval."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from commands import asked
+from meshwright.answers.uncertainty import step_time_interval
+from meshwright.cost.step import estimate_each
+from meshwright.errors import InvalidInput
+from meshwright.validation.rows.configurations import configurations
+from meshwright.validation.rows.reading import read_case
+from meshwright.validation.rows.table import Row, read_rows
+from meshwright.validation.site import with_measured_runs
+
+
+@pytest.fixture
+def run() -> Row:
+    """Llama-3 8B on 8 H100 under megatron-core."""
+    return next(each.rows[0] for each in configurations(read_rows()) if each.dataset == "dgxc-part")
+
+
+def written(path: Path, *rows: Row) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.mark.parametrize("times", [0.8, 1.0, 1.4])
+def test_a_measured_run_is_predicted_as_it_was_measured(tmp_path: Path, run: Row, times: float) -> None:
+    case = read_case(run)
+    seconds = times * estimate_each([case.plan], case.inputs)[0].step_time_s
+    table = written(tmp_path / "runs.csv", run | {"step_time_s": str(seconds)})
+    inputs = with_measured_runs(case.inputs, table)
+    estimate = estimate_each([case.plan], inputs)[0]
+    assert estimate.step_time_s == pytest.approx(seconds, rel=1e-3)
+    assert inputs.cluster.measured_runs == 1
+    assert any("by 1 of its own runs" in said for said in inputs.cluster.assumptions)
+    before, after = (step_time_interval(estimate, each) for each in (case.inputs, inputs))
+    assert after.p90 / after.p10 < before.p90 / before.p10
+
+
+def test_runs_that_tell_nothing_are_refused_with_the_reason(tmp_path: Path, run: Row) -> None:
+    inputs = read_case(run).inputs
+    for change, told in (
+        ({"step_time_s": "", "tokens_per_s_per_gpu": ""}, "no step time is printed"),
+        (
+            {"gpu": "A100-SXM-80GB", "precision": "bf16", "precision_detail": "bf16"},
+            "the question is about h100-sxm-80gb",
+        ),
+        ({"step_time_s": "9999"}, "is its row right?"),
+        ({"runtime": "unheard-of"}, "unknown runtime 'unheard-of'"),
+    ):
+        with pytest.raises(InvalidInput, match=told.replace("?", r"\?")):
+            with_measured_runs(inputs, written(tmp_path / "runs.csv", run | change))
+
+
+def test_the_command_takes_measured_runs(tmp_path: Path, run: Row) -> None:
+    table = written(tmp_path / "runs.csv", run | {"step_time_s": str(1.3 * float(run["step_time_s"]))})
+    question = ("--model", "llama-3.1-8b", "--cluster", "1x8:h100", "--seq-len", "8192", "--global-batch", "64")
+    usual, slow = (
+        json.loads(asked("plan", *question, "--top", "1", "--json", *more).out)["plans"][0]["step_time_s"]
+        for more in ((), ("--measured", str(table)))
+    )
+    assert 1.15 * usual < slow < 1.5 * usual
