@@ -17,7 +17,7 @@ from rich.console import Console
 
 import meshwright
 from meshwright.specs.residuals import as_toml
-from meshwright.validation.fit.curves import Curve, curves_of, file_constants, relative
+from meshwright.validation.fit.curves import Curve, curves_of, file_constants, times_of
 from meshwright.validation.fit.fitting import fitted
 from meshwright.validation.fit.left_out import left_out, left_out_intervals
 from meshwright.validation.fit.residuals import by_kind, memory_residuals, step_time_residuals, within_sources
@@ -76,7 +76,7 @@ def left_out_error(curves: Sequence[Curve], without: str = "") -> float:
         constants = fitted([curve for curve in curves if curve.source != source], without)
         errors = []
         for curve in (curve for curve in curves if curve.source == source):
-            kernels, attention = (np.array([each]) for each in relative(curve.names, constants))
+            kernels, attention = (np.array([each]) for each in times_of(curve.names, constants))
             errors.append(abs(float(np.exp(curve.log_errors(kernels, attention))[0]) - 1))
         means.append(statistics.mean(errors))
     return statistics.mean(means)

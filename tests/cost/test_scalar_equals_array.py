@@ -62,6 +62,7 @@ TABLES = {
     "moments.stored_bytes",
     "moments.highest_moment",
     "moments.pooled_bytes",
+    "placeholders.placeholder_bytes",
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""
 OF_ONE_SCHEDULE = {f"{file.name}.actions" for file in pkgutil.iter_modules(schedules.__path__)}

@@ -57,6 +57,9 @@ class Runtime(Spec):
     """Communication buckets hold every gradient a second time (DDP without gradient_as_bucket_view)."""
     half_gradient_bytes: Literal[0, 2]
     """Half weights: bytes per parameter of the 2-byte gradients that stay allocated beside fp32 ones."""
+    placeholder_gradients: bool
+    """Half weights: products add to whole gradients themselves, and keep one tensor of every weight's shape for
+    autograd."""
     sums_whole_gradients: bool
     """ZeRO 1 and 2 sum every gradient on every rank, not each on the rank that updates it."""
     defers_reduction: bool

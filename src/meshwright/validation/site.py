@@ -47,7 +47,12 @@ def _factor(outcome: Outcome, case: Case, inputs: Inputs) -> float:
     if run != asked:
         raise InvalidInput(f"run {name} was measured on {run}, and the question is about {asked}; give runs on {asked}")
     low, high = FASTEST, SLOWEST
-    least, most = (priced_s(case, each, 1.0) for each in (low, high))
+    usual, attention = case.inputs.slowdown, case.inputs.runtime.attention_slowdown
+
+    def seconds(factor: float) -> float:
+        return priced_s(case, factor * usual, attention)
+
+    least, most = seconds(low), seconds(high)
     if not least <= measured <= most:
         raise InvalidInput(
             f"run {name} took {measured:.4g} s a step, and with kernels from {1 / FASTEST:g} times as fast to "
@@ -55,5 +60,5 @@ def _factor(outcome: Outcome, case: Case, inputs: Inputs) -> float:
         )
     while high / low > 1 + CLOSE:
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if priced_s(case, middle, 1.0) < measured else (low, middle)
+        low, high = (middle, high) if seconds(middle) < measured else (low, middle)
     return math.sqrt(low * high)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.specs.fitted import fitted_constants, slowdown, slowdowns
-from meshwright.validation.fit.curves import KERNELS, Curve, curves_of, file_constants, relative
+from meshwright.validation.fit.curves import KERNELS, Curve, curves_of, file_constants, times_of
 from meshwright.validation.fit.fitting import fitted
 from meshwright.validation.fit.residuals import Residual, by_kind, covered, covered_by_others
 from meshwright.validation.rows.configurations import configurations
@@ -15,14 +15,13 @@ from meshwright.validation.score.outcomes import outcomes_of
 
 
 def curve(source: str, names: tuple[str, ...], measured_s: float) -> Curve:
-    """Nine seconds of kernels and one of everything else, by the file's constants."""
+    """Nine seconds of kernels alone and one of everything else."""
     return Curve(source, names, measured_s, np.array([9 * KERNELS + 1]), np.array([1.0]))
 
 
 def test_the_fit_finds_the_constant_that_runs_were_made_with() -> None:
-    usual = file_constants()["ampere"]
     times = 1.25
-    runs = [curve("a", ("ampere",), 9 * times / usual + 1) for _ in range(3)]
+    runs = [curve("a", ("ampere",), 9 * times + 1) for _ in range(3)]
     assert fitted(runs)["ampere"] == pytest.approx(times, abs=0.006)
 
 
@@ -34,8 +33,7 @@ def test_a_constant_that_no_run_follows_stays_and_one_that_is_left_out_is_1() ->
 
 def test_a_large_source_does_not_outweigh_all_others() -> None:
     """Nine runs of one source weigh three, as much as three of one run each."""
-    usual = file_constants()["ampere"]
-    fast, slow = (9 * times / usual + 1 for times in (1.0, 1.3))
+    fast, slow = (9 * times + 1 for times in (1.0, 1.3))
     runs = [curve("large", ("ampere",), fast)] * 9
     runs += [curve(source, ("ampere",), slow) for source in ("b", "c", "d", "e")]
     assert fitted(runs)["ampere"] == pytest.approx(1.3, abs=0.006)
@@ -46,9 +44,10 @@ def test_what_a_curve_says_is_what_the_planner_prices() -> None:
     outcomes = outcomes_of(configurations(read_rows()[::90]))
     timed = [each for each in outcomes if each.step_time and each.sound]
     for each, priced in zip(timed, curves_of(timed), strict=True):
-        error = priced.log_errors(np.array([1.0]), np.array([1.0]))[0]
+        kernels, attention = (np.array([share]) for share in times_of(priced.names, file_constants()))
         assert each.step_time
-        assert error == pytest.approx(np.log(each.step_time.predicted / each.step_time.measured), abs=1e-9)
+        error = np.log(each.step_time.predicted / each.step_time.measured)
+        assert priced.log_errors(kernels, attention)[0] == pytest.approx(error, abs=0.005)
 
 
 def test_every_constant_reaches_the_kernels_that_it_names() -> None:
@@ -57,7 +56,7 @@ def test_every_constant_reaches_the_kernels_that_it_names() -> None:
     assert slowdown("h100", "half", "torchtitan") == pytest.approx(
         fitted_constants()["hopper"].value * fitted_constants()["torchtitan"].value
     )
-    assert relative(("hopper",), {"hopper": 2 * file_constants()["hopper"]}) == pytest.approx((2.0, 1.0))
+    assert times_of(("hopper", "torchtitan"), {"hopper": 1.5, "torchtitan": 2.0}) == (3.0, 1.0)
 
 
 def test_intervals_hold_about_eight_of_ten_runs_of_their_own_kind() -> None:

@@ -13,6 +13,7 @@ from meshwright.cost.memory.device import communicator_bytes
 from meshwright.cost.memory.kept import Kept, kept_bytes
 from meshwright.cost.memory.moments import highest_moment, pooled_bytes, stored_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters, prediction_parameters
+from meshwright.cost.memory.placeholders import placeholder_bytes
 from meshwright.cost.memory.states import States, state_bytes
 from meshwright.cost.memory.units import stage_units
 from meshwright.cost.pipelines import Pipelines
@@ -97,7 +98,7 @@ def stage_memory(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pl
 def _of_half_weights(
     stages: Stages,
     pipelines: Pipelines,
-    plans: Plans,  # noqa: ARG001
+    plans: Plans,
     kept: Kept,
     inputs: Inputs,
 ) -> tuple[Components, FloatColumn]:
@@ -106,13 +107,14 @@ def _of_half_weights(
     working = kept.working + states.whole_gradients
     at_logits = kept.logits > working
     logits, temporaries = kept.logits * at_logits, working * ~at_logits + kept.messages
+    placeholders = placeholder_bytes(plans, stages, inputs)
     components = _components(stages, pipelines, inputs)._replace(
         parameters=states.parameters,
         gradients=states.gradients,
         optimizer_states=states.optimizer_states,
         activations=kept.activations,
         logits=logits,
-        temporaries=np.maximum(temporaries, states.updating - kept.activations - logits),
+        temporaries=np.maximum(temporaries, states.updating - kept.activations - logits) + placeholders,
     )
     return components, np.where(at_logits, kept.unjoined, 0.0)
 

@@ -10,16 +10,15 @@ import numpy as np
 from meshwright.arrays import FloatColumn
 from meshwright.cost.step import estimate_each
 from meshwright.specs.fitted import fitted_constants, slowdowns
-from meshwright.specs.inputs import Inputs
 from meshwright.validation.rows.frameworks import LIKE
 from meshwright.validation.rows.reading import Case
 from meshwright.validation.rows.words import OLDER_ATTENTION
 from meshwright.validation.score.outcomes import Outcome
 
-KERNELS = np.array([0.7, 0.85, 1.0, 1.2, 1.5, 2.0])
-"""Times of all kernels over those of the file's constants, at which a run is priced."""
-ATTENTION = np.array([0.6, 0.8, 1.0, 1.25, 1.6])
-"""The same of the attention of runs with older kernels."""
+KERNELS = np.array([0.9, 1.0, 1.1, 1.2, 1.35, 1.6, 2.2])
+"""Times of all kernels over those that they take alone, at which a run is priced."""
+ATTENTION = np.array([0.9, 1.2, 1.4, 1.6, 2.0])
+"""Times of older attention over that of the newest kernels."""
 Constants = Mapping[str, float]
 """Values of the fitted constants by name."""
 
@@ -38,7 +37,7 @@ class Curve:
     """Times of attention at which it was priced."""
 
     def log_errors(self, kernels: FloatColumn, attention: FloatColumn) -> FloatColumn:
-        """The logarithm of predicted over measured, a share; kernels, attention: times over the file's, shape (k,)."""
+        """The logarithm of predicted over measured, a share; kernels, attention: as in `times_of`, shape (k,)."""
         below = np.clip(
             np.searchsorted(self.attention, attention, side="right") - 1, 0, max(len(self.attention) - 2, 0)
         )
@@ -57,13 +56,12 @@ def file_constants() -> dict[str, float]:
     return {name: constant.value for name, constant in fitted_constants().items()}
 
 
-def relative(names: Sequence[str], constants: Constants) -> tuple[float, float]:
-    """Times of all kernels, and of older attention, under some constants over those of the file, a share each.
+def times_of(names: Sequence[str], constants: Constants) -> tuple[float, float]:
+    """Times of all kernels over those alone, and of older attention over the newest, under some constants; shares.
 
     names: of the constants that a run follows; constants: the values of all.
     """
-    usual = file_constants()
-    shares = {name: constants.get(name, usual[name]) / usual[name] for name in names}
+    shares = {name: constants[name] for name in names}
     attention = shares.pop(OLDER_ATTENTION, 1.0)
     return float(np.prod([*shares.values(), 1.0])), attention
 
@@ -95,17 +93,10 @@ def _curve(outcome: Outcome, case: Case) -> Curve:
 
 
 def priced_s(case: Case, kernels: float, attention: float) -> float:
-    """Seconds of a step with all kernels, and older attention, so many times as long as by the file's constants.
-
-    kernels, attention: shares.
-    """
-    return estimate_each([case.plan], changed(case.inputs, kernels, attention))[0].step_time_s
-
-
-def changed(inputs: Inputs, kernels: float, attention: float) -> Inputs:
-    """Inputs with all kernels, and the attention, so many times as long; kernels, attention: shares."""
-    cluster, runtime = inputs.cluster, inputs.runtime
-    return inputs.replace(
-        cluster=cluster.replace(site_derate=cluster.site_derate * kernels),
-        runtime=runtime.replace(attention_slowdown=runtime.attention_slowdown * attention),
+    """Seconds of a step with kernels and older attention so many times as long; kernels, attention: as `times_of`."""
+    cluster, runtime = case.inputs.cluster, case.inputs.runtime
+    inputs = case.inputs.replace(
+        cluster=cluster.replace(site_derate=cluster.site_derate * kernels / case.inputs.slowdown),
+        runtime=runtime.replace(attention_slowdown=attention),
     )
+    return estimate_each([case.plan], inputs)[0].step_time_s

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from meshwright.arrays import FloatColumn
-from meshwright.validation.fit.curves import Constants, Curve, file_constants, relative
+from meshwright.validation.fit.curves import Constants, Curve, file_constants, times_of
 from meshwright.validation.rows.words import OLDER_ATTENTION
 
 STEPS = np.arange(0.9, 2.0, 0.01)
@@ -41,7 +41,7 @@ def _best(name: str, constants: Constants, curves: Sequence[Curve], weights: Flo
         return constants[name]
     total = np.zeros(len(STEPS))
     for curve, weight in mine:
-        kernels, attention = relative(curve.names, {**constants, name: 1.0})
+        kernels, attention = times_of(curve.names, {**constants, name: 1.0})
         times = (STEPS, np.ones(len(STEPS))) if name != OLDER_ATTENTION else (np.ones(len(STEPS)), STEPS)
         total += weight * np.abs(curve.log_errors(kernels * times[0], attention * times[1]))
     return round(float(STEPS[int(total.argmin())]), 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from meshwright.validation.fit.curves import Constants, curves_of, names_of, priced_s, relative
+from meshwright.validation.fit.curves import Constants, curves_of, names_of, priced_s, times_of
 from meshwright.validation.fit.fitting import fitted
 from meshwright.validation.fit.residuals import covered_by_others, memory_residuals, step_time_residuals
 from meshwright.validation.score.outcomes import Outcome
@@ -25,7 +25,7 @@ def left_out(outcomes: Sequence[Outcome], published: Sequence[Outcome]) -> list[
 def _under(outcome: Outcome, constants: Constants) -> Outcome:
     if not outcome.case or not outcome.step_time:
         return outcome
-    seconds = priced_s(outcome.case, *relative(names_of(outcome.case), constants))
+    seconds = priced_s(outcome.case, *times_of(names_of(outcome.case), constants))
     return replace(outcome, step_time=replace(outcome.step_time, predicted=seconds))
 
 
