@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from commands import LLAMA, asked, question, refused
+from meshwright.layout.plan import Plan
 
 INFINITE, NAN = float("inf"), float("nan")
 Change = Callable[[dict[str, Any]], Any]
@@ -260,7 +261,7 @@ CHANGES: list[tuple[str, Change, list[str]]] = [
 @pytest.mark.parametrize(("change", "says"), [row[1:] for row in CHANGES], ids=[row[0] for row in CHANGES])
 def test_a_plan_file_that_is_wrong_inside_is_refused(change: Change, says: list[str], file: Path) -> None:
     document = copy.deepcopy(json.loads(file.read_text("utf-8")))
-    document["plans"][0]["plan"] |= {"tp": 2, "sp": True, "cp": 1, "pp": 2, "dp": 2} | {"num_microbatches": 32}
+    document["plans"][0]["plan"] = Plan(tp=2, sp=True, pp=2, dp=2, zero=1, num_microbatches=32).to_dict()
     change(document)
     other = file.parent / "changed.json"
     other.write_text(json.dumps(document), "utf-8")

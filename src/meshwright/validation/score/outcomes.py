@@ -81,9 +81,9 @@ def outcome_of(configuration: Configuration) -> Outcome:
     """Read one configuration, price it and hold it against what was measured."""
     try:
         case = read_case(configuration.rows[0])
+        (estimate,) = estimate_each([case.plan], case.inputs)
     except InvalidInput as reason:
         return Outcome(configuration, refusal=" ".join(str(reason).split()))
-    (estimate,) = estimate_each([case.plan], case.inputs)
     seconds, gib, kind = _seconds(configuration, case), configuration.memory_gib, configuration.memory_kind
     return Outcome(
         configuration,
