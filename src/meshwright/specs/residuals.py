@@ -20,6 +20,8 @@ SHARES = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98)
 WIDER = 1.5
 """How much wider than all runs lie those that no run is like, a share."""
 EVERY = "every run"
+BITS = {"half": 16, "fp8": 8, "fp4": 4}
+WEIGHTS = {"half": "2-byte weights", "full": "4-byte weights"}
 Ratio = Annotated[float, Field(gt=0)]
 
 
@@ -50,19 +52,19 @@ def residuals() -> dict[str, dict[str, Residuals]]:
 def like(inputs: Inputs) -> str:
     """What kind of runs a question is like, for its step time.
 
-    The accelerator's vendor; dense or with experts; the number format of its products; weights kept in half or in full
-    precision, which parts the Megatron from the FSDP family.
+    The accelerator's vendor; dense or with experts; the number format of its products; weights kept in 2 bytes or in 4,
+    which parts the Megatron from the FSDP family.
     """
     vendor = inputs.cluster.accelerator.vendor
     if inputs.model.is_moe:
         return f"{vendor}, experts"
-    return f"{vendor}, dense, {inputs.recipe.number_format} products, {inputs.runtime.weights} weights"
+    return f"{vendor}, dense, {BITS[inputs.recipe.number_format]}-bit products, {WEIGHTS[inputs.runtime.weights]}"
 
 
 def like_memory(inputs: Inputs) -> str:
-    """What kind of runs a question is like, for its memory: by vendor, dense or with experts, weights half or full."""
+    """What kind of runs a question is like, for its memory: by vendor, dense or with experts, width of weights."""
     kind = "experts" if inputs.model.is_moe else "dense"
-    return f"{inputs.cluster.accelerator.vendor}, {kind}, {inputs.runtime.weights} weights"
+    return f"{inputs.cluster.accelerator.vendor}, {kind}, {WEIGHTS[inputs.runtime.weights]}"
 
 
 def chosen(known: Mapping[str, Residuals], kind: str) -> tuple[Residuals, int]:
