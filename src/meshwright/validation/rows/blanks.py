@@ -9,6 +9,8 @@ from typing import NamedTuple
 from meshwright.errors import InvalidInput, NotModelled
 from meshwright.layout.plan import SCHEDULE_NAMES, Schedule
 from meshwright.specs.read_accelerator import read_accelerator
+from meshwright.specs.runtime import read_runtime
+from meshwright.validation.rows.frameworks import LIKE, StandIn
 from meshwright.validation.rows.table import Row
 
 
@@ -62,6 +64,16 @@ def _usual_node(row: Row) -> str:
     except InvalidInput:
         per_node = 8
     return str(min(per_node, int(row["num_gpus"])))
+
+
+def _usual_zero(row: Row) -> str:
+    """0 where the framework is not known, which is refused later."""
+    stands = LIKE.get(row["runtime"], StandIn(row["runtime"])).runtime
+    try:
+        stages = read_runtime(stands).zero_stages
+    except InvalidInput:
+        return "0"
+    return str(1 if 1 in stages else stages[-1])
 
 
 def _replicas(row: Row) -> str:
@@ -137,7 +149,7 @@ BLANKS = (
     Blank("precision", lambda _: "bf16", "the data type is bf16"),
     Blank("kv_heads", lambda row: row["heads"], "as many key-value heads as heads"),
     Blank("vocab", lambda _: "50257", "the vocabulary of GPT-2"),
-    Blank("zero_stage", lambda _: "0", "no ZeRO"),
+    Blank("zero_stage", _usual_zero, "ZeRO 1 where the framework has it, else its last stage"),
     Blank(
         "etp", lambda _: "1", "experts are not split over tensor-parallel ranks (Megatron-Bridge)", _experts_of_bridge
     ),
