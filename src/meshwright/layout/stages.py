@@ -49,7 +49,8 @@ class Stages:
     layers: IntColumn
     """Layers of each kind on the stage, shape (r, kinds)."""
     last_chunk_layers: IntColumn
-    """Of `layers`, those of the chunk that works backward first, shape (r, kinds)."""
+    """Of `layers`, those of the chunk that works backward first, where gradients are reduced after the last micro-batch
+    alone; else 0; shape (r, kinds)."""
     live_layers: IntColumn
     """Layers of each kind times the micro-batches whose activations they keep at the peak, shape (r, kinds)."""
     kept_layers: IntColumn
@@ -180,7 +181,7 @@ def _signature(
     table = {
         "stage": stage,
         "layers": per_chunk.sum(axis=0),
-        "last_chunk_layers": per_chunk[-1],
+        "last_chunk_layers": defers * per_chunk[-1],
         "live_layers": (per_chunk * kept[:, :, None]).sum(axis=0),
         "kept_layers": without.sum(axis=0),
         "kept_live_layers": (without * kept[:, :, None]).sum(axis=0),

@@ -98,7 +98,7 @@ def stage_memory(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pl
 def _of_half_weights(
     stages: Stages,
     pipelines: Pipelines,
-    plans: Plans,
+    plans: Plans,  # noqa: ARG001
     kept: Kept,
     inputs: Inputs,
 ) -> tuple[Components, FloatColumn]:
@@ -107,7 +107,7 @@ def _of_half_weights(
     working = kept.working + states.whole_gradients
     at_logits = kept.logits > working
     logits, temporaries = kept.logits * at_logits, working * ~at_logits + kept.messages
-    placeholders = placeholder_bytes(plans, stages, inputs)
+    placeholders = placeholder_bytes(pipelines.plans, pipelines.stages, inputs)[pipelines.of_stage]
     components = _components(stages, pipelines, inputs)._replace(
         parameters=states.parameters,
         gradients=states.gradients,

@@ -116,7 +116,8 @@ def kept_chunks(
     if schedule in TWO_CHUNKS:
         kept = np.stack([TWO_CHUNKS[schedule](stage, chunk, stages, micro_batches) for chunk in (0, 1)])
         return kept, np.zeros_like(kept)
-    backwards = np.arange(2 * microbatch_group * chunks)[:, None]
+    differ = bool((layers != layers[0]).any())
+    backwards = np.arange(2 * microbatch_group * chunks if differ else 1)[:, None]
     forwards = np.minimum(live + backwards, micro_batches * chunks)
     backwards = forwards - live
     done = _in_turns(forwards, chunks, microbatch_group) - _in_turns(backwards, chunks, microbatch_group)[:, ::-1]

@@ -108,7 +108,7 @@ def as_stages(plan: Plan, inputs: Inputs, block: IntColumn, layers: IntColumn) -
         start=np.zeros(1, dtype=np.int64),
         stage=stage,
         layers=layers + predicted,
-        last_chunk_layers=layers + predicted,
+        last_chunk_layers=inputs.runtime.defers_reduction * (layers + predicted),
         live_layers=layers * live[:, None] + predicted,
         kept_layers=none,
         kept_live_layers=none,
