@@ -14,8 +14,6 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.residuals import WIDER, chosen, like, like_memory, residuals
 from meshwright.units import format_seconds
 
-INNER = (0.1, 0.9)
-"""Shares of runs between which an interval lies: eight of ten."""
 SURE = 0.01
 """No probability is nearer to 0 or 1 than the residuals of a hundred runs can tell."""
 DRAWS = (np.arange(100) + 0.5) / 100
@@ -43,7 +41,7 @@ def step_time_interval(estimate: Estimate, inputs: Inputs) -> Interval:
     kind = like(inputs)
     quantity = "step_time_of_a_measured_site" if inputs.cluster.measured_runs else "step_time"
     known, sources = chosen(residuals()[quantity], kind)
-    low, high = (estimate.step_time_s * known.at(share) for share in INNER)
+    low, high = (estimate.step_time_s * share for share in known.eight_of_ten)
     return Interval(low, high, known.runs, sources, kind)
 
 
@@ -60,7 +58,7 @@ def fit_probability(memory: Components, inputs: Inputs) -> float:
     rest = float(memory.device - memory.reserved - memory.communicators)
     sizes = [
         memory.allocated * ratios * (1 + fragmentation) + rest + memory.communicators * (1 + more)
-        for fragmentation, more in product(fragmentations, (0.0, 0.5 * margins.communicator_uncertainty))
+        for fragmentation, more in product(fragmentations, (0.0, margins.communicator_uncertainty))
     ]
     fitting = np.array(sizes) <= inputs.cluster.accelerator.visible_memory_bytes
     return float(np.clip(fitting.mean(), SURE, 1 - SURE))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -17,23 +16,8 @@ from meshwright.layout.splits import Pipeline, layers_of_chunks
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 
-
-class KeptChunks(Protocol):
-    """`cost.schedules.kept_chunks`, of one schedule and all ranks."""
-
-    def __call__(
-        self,
-        schedule: int,
-        stage: IntColumn,
-        stages: int,
-        chunks: int,
-        micro_batches: int,
-        microbatch_group: int,
-        layers: IntColumn,
-        *,
-        all_worked: bool,
-    ) -> tuple[IntColumn, IntColumn]:
-        """Micro-batches that each chunk keeps, and those that wait for their weight gradients."""
+KeptChunks = Callable[..., tuple[IntColumn, IntColumn]]
+"""`cost.schedules.kept_chunks`, which this room may not import."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,7 @@ class FittedConstant(Spec):
     kernels: dict[NumberFormat, tuple[str, ...]] = {}
     """Ids of kernel constants that it holds for, by the number format of the recipe's products."""
     runtimes: tuple[str, ...] = ()
-    """Ids of runtimes that it holds for."""
-    attention: bool = False
-    """It holds for fused attention alone, of runs that are said to have older kernels."""
+    """Ids of runtimes that it holds for; with neither: for what names it, as `attention_slowdown` of a runtime does."""
 
 
 @cache

@@ -18,7 +18,7 @@ FILE = resources.files("meshwright.specs.catalog") / "residuals.toml"
 SHARES = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98)
 """Of runs, that lie at or below the ratios of a file."""
 WIDER = 1.5
-"""How much wider than all runs lie those that no run is like, a share."""
+"""How much wider than all runs those are taken to lie that no run is like, a share; assumed."""
 EVERY = "every run"
 BITS = {"half": 16, "fp8": 8, "fp4": 4}
 WEIGHTS = {"half": "2-byte weights", "full": "4-byte weights"}
@@ -36,6 +36,11 @@ class Residuals(Spec):
     def at(self, share: float) -> float:
         """The ratio that this share of runs does not exceed; share: 0 to 1. Returns a share of what is predicted."""
         return float(np.exp(np.interp(share, SHARES, np.log(self.ratios))))
+
+    @property
+    def eight_of_ten(self) -> tuple[float, float]:
+        """The ratios between which eight of ten runs lie, each a share of what is predicted."""
+        return self.at(0.1), self.at(0.9)
 
     def widened(self, times: float) -> Residuals:
         """The same around 1, so many times as wide; times: a share."""

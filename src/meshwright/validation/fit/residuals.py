@@ -18,9 +18,6 @@ from meshwright.specs.residuals import (
 from meshwright.validation.rows.reading import Case
 from meshwright.validation.score.outcomes import Outcome, Pair
 
-INNER = (0.1, 0.9)
-"""Shares between which eight of ten runs lie."""
-
 
 class Residual(NamedTuple):
     """One left-out run."""
@@ -100,5 +97,5 @@ def covered_by_others(runs: Sequence[Residual], published: Sequence[Residual]) -
 
 
 def _is_inside(run: Residual, known: Mapping[str, Residuals]) -> bool:
-    low, high = (chosen(known, run.kind)[0].at(share) for share in INNER)
+    low, high = chosen(known, run.kind)[0].eight_of_ten
     return low <= run.ratio <= high

@@ -35,7 +35,7 @@ LIKE = {
             "exchange_pools": False,
         },
         ("microbatches_fill_stages",),
-        "with gradients reduced in bf16 and both ends as units of their own (Hetu-Galvatron, core/runtime/parallel.py)",
+        "with gradients reduced in bf16 and both ends as units of their own, both assumed",
     ),
     "paddle": StandIn("megatron-core"),
     "pytorch-eager": StandIn(
@@ -58,7 +58,7 @@ assumed to be Transformer Engine's delayed scaling (NeMo-Framework-Launcher, gpt
 `fp8_amax_history_len: 1024`; for Composer assumed alike)."""
 
 CUDNN_ON_BLACKWELL, CUDNN_EVERYWHERE = 1196, 1881
-"""Pull requests of torchtitan from which on it prefers cuDNN's attention: 1196 itself, and the first published run that
-has `_init_sdpa_backend`, which says "always make CuDNN as the highest priority"."""
-TORCHTITAN_OF_2024 = ("(2024)", "202412", "async TP benchmark", "Oct 2024", "TritonFusedRMSNorm", "POC")
+"""Pull requests of torchtitan from which on it prefers cuDNN's attention: on Blackwell 1196 itself; everywhere, as in
+0.3.0 (models/common/attention.py L408-412), assumed from 1881 on, as the change itself was not found."""
+EARLIER_TORCHTITAN = ("(2024)", "202412", "async TP benchmark", "Oct 2024", "TritonFusedRMSNorm", "POC")
 """Words of the sources of torchtitan's earlier runs."""

@@ -23,10 +23,10 @@ from meshwright.validation.rows.blanks import completed
 from meshwright.validation.rows.frameworks import (
     CUDNN_EVERYWHERE,
     CUDNN_ON_BLACKWELL,
+    EARLIER_TORCHTITAN,
     FRAMEWORKS,
     LIKE,
     RECIPES,
-    TORCHTITAN_OF_2024,
     StandIn,
 )
 from meshwright.validation.rows.table import Row, checked
@@ -197,7 +197,7 @@ def _before_cudnn(row: Row) -> bool:
     """
     named = PULL_REQUEST.search(row["source"])
     first = CUDNN_ON_BLACKWELL if read_accelerator(row["gpu"]).peak_flops.get("nvfp4") else CUDNN_EVERYWHERE
-    return int(named[1]) < first if named else any(word in row["source"] for word in TORCHTITAN_OF_2024)
+    return int(named[1]) < first if named else any(word in row["source"] for word in EARLIER_TORCHTITAN)
 
 
 def _recomputed(row: Row) -> dict[str, Any]:

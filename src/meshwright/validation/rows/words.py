@@ -64,7 +64,7 @@ SWITCHES: dict[Said, dict[str, Any]] = {
     ): {"gradient_bytes": 2, "remainder_weights": ("fp8-delayed",)},
     Said(
         "nemo 24.0",
-        "fused attention is older than the newest kernels (Transformer Engine 1.5 to 1.8)",
+        "fused attention is older than the newest kernels, by the container's date",
     ): {"attention_slowdown": fitted_constants()[OLDER_ATTENTION].value},
     Said(
         "nemotron4-340b",

@@ -100,12 +100,9 @@ def _fits(score: Score) -> Text:
 
 
 def _intervals(score: Score) -> Text:
-    held = score.intervals
-    told = [
-        f"{each.inside:.0%} of {each.n} {name}"
-        for name, each in (("step times", held.step_time), ("memories", held.memory))
-    ]
-    return Text(f"Intervals that eight of ten runs should lie in hold {' and '.join(told)}.")
+    time, memory = score.intervals
+    held = f"{time.inside:.0%} of {time.n} step times and {memory.inside:.0%} of {memory.n} figures of memory"
+    return Text(f"Intervals in which eight of ten runs should lie hold {held}.")
 
 
 def _rankings(score: Score) -> Text:
