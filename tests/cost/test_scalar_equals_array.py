@@ -21,7 +21,7 @@ import meshwright.cost
 from meshwright.cost import schedules
 from meshwright.cost.comms.data import data_exchange
 from meshwright.cost.comms.group import data_group, holders
-from meshwright.cost.comms.sharded import sharded_exchange_time
+from meshwright.cost.comms.sharded import gathers_per_step, sharded_exchange_time
 from meshwright.cost.comms.tensor import layer_tensor_time
 from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.layer import layer_time
@@ -63,16 +63,18 @@ TABLES = {
     "moments.highest_moment",
     "moments.pooled_bytes",
     "placeholders.placeholder_bytes",
+    "standing.standing_chunks",
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""
 OF_ONE_SCHEDULE = {f"{file.name}.actions" for file in pkgutil.iter_modules(schedules.__path__)}
-OF_ONE_SCHEDULE -= {"action.actions", "orders.actions", "pipeline.actions", "v_shaped.actions"}
+OF_ONE_SCHEDULE -= {"action.actions", "gathered.actions", "orders.actions", "pipeline.actions", "v_shaped.actions"}
 OF_ONE_SCHEDULE |= {
     "action.play",
     "orders.order",
     "v_shaped.repeated",
     "dualpipe_v.rank_actions",
     "schedules.kept_chunks",
+    "gathered.chunk_gathers",
 }
 """They list or play the actions of one pipeline; see test_schedules.py."""
 OF_THE_QUESTION = {
@@ -123,6 +125,8 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "number_format": lambda case: "fp8" if case.inputs.cluster.accelerator.kernels.low_precision else "half",
     "exchange": lambda case: data_exchange(case.plan, case.inputs, case.columns["parameters"], case.columns["stage"]),
     "sharded_exchange": lambda case: sharded_exchange_time(case.plan, case.inputs, case.columns["parameters"]),
+    "last_stage": lambda case: case.plan.pp - 1,
+    "times": lambda case: gathers_per_step(case.plan, case.inputs, case.columns["live"], case.plan.pp - 1),
     "group": lambda case: data_group(case.plan, case.inputs),
     "holding": lambda case: holders(case.plan, case.inputs),
     "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),
@@ -174,6 +178,7 @@ SECONDS = ["time", "first_chunk", "forward", "backward", "slowest", "total", "wo
 SPECIAL = {"overlap.exposed_time.window": "work", "states.state_bytes.layer": "parameters"}
 SPECIAL |= {"data.data_exchange.experts": "parameters", "sharded.exposed_sharded_time.exchange": "sharded_exchange"}
 SPECIAL |= {f"{name}.experts": "ends" for name in ("sharded.sharded_exchange_time", "optimizer.optimizer_time")}
+SPECIAL |= {"sharded.gathers_per_step.stage": "last_stage"}
 SPECIAL |= {"gemm.gemm_time.groups": "ranks", "products.grouped_time.groups": "ranks"}
 """Arguments that mean something else in one function: the column or entry to take there."""
 EXPERT_FUNCTIONS = (

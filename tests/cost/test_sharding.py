@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from meshwright.cost.comms.collectives import collective_time
 from meshwright.cost.comms.data import data_exchange, earlier_reductions, exposed_data_time, shard_times, sum_time
 from meshwright.cost.comms.group import data_group, holders, replica_group, sharding_group
-from meshwright.cost.comms.sharded import gathers_per_step, sharded_collectives, sharded_exchange_time
+from meshwright.cost.comms.sharded import gathers_per_step, sharded_exchange_time
 from meshwright.cost.comms.tensor import layer_collectives
 from meshwright.cost.memory.states import States, state_bytes
 from meshwright.cost.memory.units import stage_units
@@ -21,6 +21,8 @@ from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
+from meshwright.pytorch.planned.issued import issued
+from meshwright.pytorch.planned.predicted import predicted_stages
 from meshwright.specs.inputs import Inputs
 from strategies import legal_plans, llama_8b, question
 
@@ -231,29 +233,40 @@ def test_gradients_are_reduced_once_or_every_micro_batch() -> None:
     assert 0 < reduced < once
 
 
+def _sharded_collectives(plan: Plan, inputs: Inputs) -> list[int]:
+    """All-gathers before forward and backward and reduce-scatters of the last stage."""
+    job = inputs.job.replace(global_batch=plan.dp * plan.num_microbatches)
+    inputs = inputs.replace(job=job)
+    issues = issued(plan, inputs, predicted_stages(plan, inputs)[-1]).items()
+    kinds = ("all_gather", "forward"), ("all_gather", "backward"), ("reduce_scatter", "")
+    return [
+        sum(count for each, count in issues if (each.axis, each.kind) == ("dp", kind) and phase in each.phase)
+        for kind, phase in kinds
+    ]
+
+
 @pytest.mark.parametrize(
     ("plan", "counts"),
     [
-        (Plan(dp=64, zero=3), (33, 32, 33)),
-        (Plan(dp=64, zero=2), (33, 0, 33)),
-        (Plan(dp=64, zero=3, num_microbatches=4), (4 * 33, 4 * 32, 4 * 33)),
-        (Plan(dp=32, pp=2, zero=2, num_microbatches=4), (33, 0, 33)),
-        (Plan(dp=32, pp=2, zero=3, num_microbatches=4), (33, 4 * 32, 33)),
+        (Plan(dp=64, zero=3), [33, 32, 33]),
+        (Plan(dp=64, zero=2), [33, 0, 33]),
+        (Plan(dp=64, zero=3, num_microbatches=4), [4 * 33, 4 * 32, 4 * 33]),
+        (Plan(dp=32, pp=2, zero=2, num_microbatches=4), [17, 0, 17]),
+        (Plan(dp=32, pp=2, zero=3, num_microbatches=4), [17, 4 * 16, 17]),
     ],
 )
-def test_collectives_of_fsdp2(plan: Plan, counts: tuple[int, ...]) -> None:
+def test_collectives_of_fsdp2(plan: Plan, counts: list[int]) -> None:
     """L + 1 all-gathers forward, L backward (the ends stay), L + 1 reduce-scatters; under a pipeline, on the last
     stage, weights stay gathered from a backward to the next forward.
     """
-    inputs = question(llama_8b(), "8x8:h100", "torchtitan")
-    assert tuple(map(int, sharded_collectives(plan, inputs))) == counts
+    assert _sharded_collectives(plan, question(llama_8b(), "8x8:h100", "torchtitan")) == counts
 
 
 def test_a_last_layer_that_stays_is_not_gathered_again() -> None:
     """As torchtitan wrapped until 0.1.0: L - 1 backward."""
     inputs = question(llama_8b(), "8x8:h100", "torchtitan")
     kept = inputs.replace(runtime=inputs.runtime.replace(keeps_last_layer_gathered=True))
-    assert sharded_collectives(Plan(dp=64, zero=3), kept).backward == 31
+    assert _sharded_collectives(Plan(dp=64, zero=3), kept)[1] == 31
 
 
 def test_whole_gradients_are_summed_by_an_all_reduce() -> None:
@@ -272,7 +285,7 @@ def test_whole_gradients_are_summed_by_an_all_reduce() -> None:
 
 def test_fsdp1_gathers_the_last_layer_again() -> None:
     inputs = question(llama_8b(), "8x8:h100", "pytorch-fsdp1")
-    assert sharded_collectives(Plan(dp=64, zero=3), inputs).backward == 32
+    assert _sharded_collectives(Plan(dp=64, zero=3), inputs)[1] == 32
 
 
 def _tensor_counts(inputs: Inputs, plan: Plan) -> tuple[int, ...]:
@@ -334,7 +347,7 @@ def test_more_replicas_never_hold_less_and_nothing_is_negative(runtime: str) -> 
 def test_exchange_counts_hold_for_columns() -> None:
     inputs = question(llama_8b(), "2x8:h100", "torchtitan", global_batch=16)
     plans = legal_plans(inputs)
-    counts = gathers_per_step(plans, inputs, 1)
+    counts = gathers_per_step(plans, inputs, 1, plans.pp - 1)
     assert (counts.backward <= plans.num_microbatches).all()
     assert (counts.scatters <= plans.num_microbatches).all()
     gather, scatter = sharded_exchange_time(plans, inputs, COUNT)

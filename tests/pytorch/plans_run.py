@@ -48,6 +48,18 @@ CASES = {
         "llama-3.1-8b",
         Plan(pp=2, vpp=2, dp=4, zero=2, num_microbatches=4, schedule=Schedule.INTERLEAVED, **ENDS),
     ),
+    "interleaved zero 3": Case(
+        "llama-3.1-8b",
+        Plan(pp=2, vpp=2, dp=4, zero=3, num_microbatches=4, schedule=Schedule.INTERLEAVED, **ENDS),
+    ),
+    "one group zero 3": Case(
+        "llama-3.1-8b",
+        Plan(pp=2, vpp=2, dp=4, zero=3, num_microbatches=2, schedule=Schedule.INTERLEAVED, **ENDS),
+    ),
+    "four chunks": Case(
+        "llama-3.1-8b",
+        Plan(pp=2, vpp=4, dp=4, zero=2, num_microbatches=4, schedule=Schedule.INTERLEAVED, **ENDS),
+    ),
     "megatron": Case(
         "llama-3.1-8b", Plan(pp=2, tp=4, sp=True, dp=2, zero=1, num_microbatches=8), 2048, "megatron-core"
     ),

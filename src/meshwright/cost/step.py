@@ -18,6 +18,7 @@ from meshwright.cost.comms.data import (
 )
 from meshwright.cost.comms.pipeline import exposed_pipeline_time
 from meshwright.cost.comms.sharded import (
+    Gathers,
     exposed_sharded_time,
     gather_copies_time,
     gathers_per_step,
@@ -192,18 +193,16 @@ def _exchanged(held: Footprints, units: Units, works: _Works, exchange: DataExch
 
 def _sharded(held: Footprints, units: Units, chosen: IntColumn) -> FloatColumn:
     """Exposed seconds per step of the chosen stages: layers beside their passes, the ends before and after them."""
-    inputs, plan = held.inputs, held.stages.plan[chosen]
-    rows, live = held.plans.take(plan), held.stages.live_micro_batches[chosen]
-    exposed = _exposed_ends(held, rows, held.pipelines.of_stage[chosen], live)
+    inputs, stages, plan = held.inputs, held.stages, held.stages.plan[chosen]
+    times = gathers_per_step(held.plans.take(plan), inputs, stages.live_micro_batches[chosen], stages.stage[chosen])
+    exposed = _exposed_ends(held, held.pipelines.of_stage[chosen], times)
     for index, (kind, unit) in enumerate(zip(inputs.model.layer_kinds, units.layers, strict=True)):
-        exposed = exposed + held.stages.layers[chosen, index] * _exposed_layer(held, rows, plan, live, kind, unit)
+        exposed = exposed + stages.layers[chosen, index] * _exposed_layer(held, plan, times, kind, unit)
     return exposed
 
 
-def _exposed_ends(held: Footprints, rows: Plans, stage: IntColumn, live: IntColumn) -> FloatColumn:
-    """Of embedding, final norm and head; stage: the row of every stage among those of the pipelines; live:
-    micro-batches in flight on it.
-    """
+def _exposed_ends(held: Footprints, stage: IntColumn, times: Gathers) -> FloatColumn:
+    """Of embedding, final norm and head; stage: the row of every stage among those of the pipelines."""
     inputs, keeps = held.inputs, held.inputs.runtime.keeps_ends_gathered
     pipelines, stages, *_ = held.pipelines
     ends = stage_parameters(pipelines, stages, inputs).ends
@@ -211,17 +210,14 @@ def _exposed_ends(held: Footprints, rows: Plans, stage: IntColumn, live: IntColu
         lambda some: sharded_exchange_time(pipelines.take(stages.plan[some]), inputs, ends[some], ends=ends[some]),
         stage,
     )
-    times = gathers_per_step(rows, inputs, live)
     again = 0.0 if keeps else times.backward * exchange.gathered
     exposed = times.forward * exchange.gathered + again + times.scatters * exchange.scattered
-    whole: FloatColumn = exposed + gather_copies_time(rows, inputs, ends[stage], 1.0 * keeps, live)
+    whole: FloatColumn = exposed + gather_copies_time(inputs, ends[stage], 1.0 * keeps, times)
     return whole
 
 
-def _exposed_layer(
-    held: Footprints, rows: Plans, plan: IntColumn, live: IntColumn, kind: LayerKind, unit: UnitTime
-) -> FloatColumn:
-    """Of one layer of a kind; plan: of every row; live: micro-batches in flight on its stage."""
+def _exposed_layer(held: Footprints, plan: IntColumn, times: Gathers, kind: LayerKind, unit: UnitTime) -> FloatColumn:
+    """Of one layer of a kind; plan: of every row; times: of its stage."""
     inputs, pipelines, shape = held.inputs, held.pipelines.plans, held.shapes.of_plan[plan]
     dense, experts = layer_parameters(pipelines, inputs, kind), expert_parameters(pipelines, inputs, kind)
     pipeline = held.pipelines.of_plan[plan]
@@ -229,8 +225,8 @@ def _exposed_layer(
         lambda some: sharded_exchange_time(pipelines.take(some), inputs, dense[some], experts[some]), pipeline
     )
     forward, backward = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
-    kept = inputs.runtime.keeps_last_layer_gathered * rows.pp / inputs.model.num_layers
+    kept = inputs.runtime.keeps_last_layer_gathered * held.plans.pp[plan] / inputs.model.num_layers
     passes = forward[shape], backward[shape]
     weights = (dense + experts)[pipeline]
-    exposed: FloatColumn = exposed_sharded_time(rows, inputs, exchange, weights, *passes, kept, live)
+    exposed: FloatColumn = exposed_sharded_time(inputs, exchange, weights, *passes, kept, times)
     return exposed

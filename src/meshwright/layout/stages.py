@@ -145,6 +145,13 @@ def layers_before(model: Model) -> IntColumn:
     return kinds.cumsum(axis=0)
 
 
+def layers_of_blocks(inputs: Inputs, pipeline: Pipeline) -> IntColumn:
+    """Layers of each kind of every block of a pipeline, in the order of the model, shape (pp x vpp, kinds)."""
+    before = layers_before(inputs.model)
+    ends = np.cumsum(layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline, inputs.mtp_layers))
+    return np.diff(before[ends], axis=0, prepend=0)
+
+
 def _signature(
     inputs: Inputs, pipeline: Pipeline, turns: list[int], kept_chunks: KeptChunks, keep_all: bool
 ) -> dict[str, IntColumn | BoolColumn]:

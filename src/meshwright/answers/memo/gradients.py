@@ -78,9 +78,10 @@ def _sharded(estimate: Estimate, inputs: Inputs, tied: float) -> Iterator[Exchan
     plain = inputs.replace(runtime=inputs.runtime.replace(overlap=overlap))
     priced = estimate_plans(Plans.of([plan]), plain, keep_all_stages=True)
     parameters = stage_parameters(priced.plans, priced.stages, inputs)
-    times = gathers_per_step(plan, inputs, int(priced.stages.live_micro_batches.max()))
+    first = int(priced.stages.live_micro_batches.argmax())
+    times = gathers_per_step(plan, inputs, int(priced.stages.live_micro_batches[first]), first)
     held = StageParameters(*(column.max(keepdims=True) for column in parameters))
-    gathers, scatters = int(times.forward + times.backward), int(times.scatters)
+    gathers, scatters = round(float(times.forward + times.backward)), int(times.scatters)
     sent = gathers * _gathered(plan, inputs, held)
     sent += scatters * _sent("reduce_scatter", plan, inputs, held, inputs.gradient_bytes)
     units = int(priced.stages.layers.sum(axis=1).max()) + 1

@@ -11,15 +11,20 @@ from meshwright.cost.comms.data import shard_times
 from meshwright.cost.comms.group import expert_holders, holders
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.compute.elementwise import elementwise_time
+from meshwright.cost.schedules.gathered import chunk_gathers
+from meshwright.distinct import distinct_rows
+from meshwright.layout.plan import Schedule
 from meshwright.layout.plans import Layout
+from meshwright.layout.stages import microbatch_group
 from meshwright.specs.inputs import Inputs
 
 
 class Gathers(NamedTuple):
-    """How often per step one layer's weights are gathered and its gradients scattered; counts, scalar or array (n,)."""
+    """How often per step one layer's weights are gathered and its gradients scattered; scalar or array (n,)."""
 
-    forward: Ints
-    backward: Ints
+    forward: Numbers
+    """Before a forward, or before all of a chunk's work."""
+    backward: Numbers
     scatters: Ints
 
 
@@ -40,14 +45,15 @@ def gathers_weights(plan: Layout, inputs: Inputs) -> Bools:
     return np.greater_equal(plan.zero, 3 if inputs.runtime.weights == "half" else 2)
 
 
-def gathers_per_step(plan: Layout, inputs: Inputs, live: Ints) -> Gathers:
+def gathers_per_step(plan: Layout, inputs: Inputs, live: Ints, stage: Ints) -> Gathers:
     """How often one layer exchanges its weights and gradients in a step of m micro-batches.
 
     Resharded after forward (ZeRO 3), weights are gathered for every forward and every backward; kept (ZeRO 2), once
     per micro-batch, or under a pipeline once per step. Gradients are scattered after every micro-batch, or once where
     a pipeline defers it: weights then also stay gathered after a backward, so that they are gathered for the first
     forwards, as many as micro-batches are in flight, and for each backward behind a forward: live and m - live + 1.
-    plan: scalar or array (n,); live: micro-batches in flight on the stage, a count. Returns counts.
+    Of several chunks a rank: the mean over them of `chunk_gathers`.
+    plan: scalar or array (n,); live: micro-batches in flight on the stage, a count; stage: 0 is first. Returns counts.
     Source: torch.distributed.fsdp and torch.distributed.pipelining 2.13 (stage.py, backward_maybe_with_nosync: neither
     set_requires_gradient_sync nor set_reshard_after_backward before the last backward), counted on a fake process
     group.
@@ -55,50 +61,59 @@ def gathers_per_step(plan: Layout, inputs: Inputs, live: Ints) -> Gathers:
     count, pipelined = plan.num_microbatches, np.greater(plan.pp, 1)
     resharded = np.equal(plan.zero, 3)
     deferred = pipelined & inputs.runtime.defers_reduction
-    return Gathers(
-        np.where(resharded, np.where(deferred, live, count), np.where(pipelined, 1, count)),
-        np.where(resharded, np.where(deferred, count - live + 1, count), 0),
-        np.where(deferred, 1, count),
-    )
+    forward = np.where(resharded, np.where(deferred, live, count), np.where(pipelined, 1, count))
+    backward = np.where(resharded, np.where(deferred, count - live + 1, count), 0)
+    if np.any(deferred & np.greater(plan.vpp, 1)):
+        forward, backward = _of_chunks(plan, stage, Gathers(forward, backward, 0))
+    return Gathers(forward, backward, np.where(deferred, 1, count))
 
 
-def sharded_collectives(plan: Layout, inputs: Inputs) -> Gathers:
-    """Collectives per step of all units of a model in one stage: its layers, and the ends as one more.
+def _of_chunks(plan: Layout, stage: Ints, single: Gathers) -> tuple[Floats, Floats]:
+    """Gathers before forward and backward, where there are several chunks a rank; single: where there is one."""
+    group, resharded = microbatch_group(plan), np.equal(plan.zero, 3)
+    columns = plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, group, resharded, stage
+    forward, backward, *asked = np.broadcast_arrays(single.forward, single.backward, *columns)
+    rows = np.ravel(asked[2]) > 1
+    distinct, index = distinct_rows(*(np.ravel(column)[rows].astype(np.int64) for column in asked))
+    means = np.array([_mean_gathers(*(int(value) for value in row)) for row in zip(*distinct, strict=True)])
+    answers = [np.array(column, dtype=float) for column in (forward, backward)]
+    for answer, mean in zip(answers, means.T, strict=True):
+        answer.reshape(-1)[rows] = mean[index]
+    return answers[0], answers[1]
 
-    L + 1 all-gathers for every forward, L + 1 for every backward less what stays gathered, L + 1 reduce-scatters for
-    every reduction. plan: scalar or array (n,). Returns counts.
-    """
-    runtime, units, times = inputs.runtime, inputs.model.num_layers + 1, gathers_per_step(plan, inputs, 1)
-    kept = runtime.keeps_ends_gathered + runtime.keeps_last_layer_gathered
-    return Gathers(units * times.forward, (units - kept) * times.backward, units * times.scatters)
+
+def _mean_gathers(
+    schedule: int, stages: int, chunks: int, micro_batches: int, group: int, resharded: int, stage: int
+) -> tuple[float, float]:
+    """Before forward and before backward, over the chunks of one rank."""
+    gathers = chunk_gathers(Schedule(schedule), stages, chunks, micro_batches, group, resharded=bool(resharded))
+    return float((gathers.ahead + gathers.forward)[:, stage].mean()), float(gathers.backward[:, stage].mean())
 
 
 def exposed_sharded_time(
-    plan: Layout,
     inputs: Inputs,
     exchange: ShardedExchange,
     parameters: Numbers,
     forward: Floats,
     backward: Floats,
     kept: Numbers,
-    live: Ints,
+    times: Gathers,
 ) -> Floats:
     """Exposed seconds per step of the exchange of one layer's weights and gradients.
 
     An all-gather of P weights as they are stored, prefetched beside the forward of the layer before it; in backward the
     same again and the reduce-scatter of the gradients, beside the backward of the layer before it: T_exposed of
-    `exposed_time` with windows of one layer's passes, as often as `gathers_per_step` says; and the copies of
+    `exposed_time` with windows of one layer's passes, as often as `times` says; and the copies of
     `gather_copies_time`.
 
-    plan: scalar or array (n,); exchange: of `sharded_exchange_time`, of the layer; parameters: P of the layer on the
-    rank before data parallelism; forward, backward: its passes of one micro-batch, seconds; kept: share of such layers
-    that stay gathered until their backward, 0 to 1; live: micro-batches in flight on the stage, a count. Returns
-    seconds.
+    exchange: of `sharded_exchange_time`, of the layer; parameters: P of the layer on the rank before data parallelism;
+    forward, backward: its passes of one micro-batch, seconds; kept: share of such layers that stay gathered until
+    their backward, 0 to 1; times: of `gathers_per_step`; scalar or array (n,). Returns seconds.
     Source: Zhao et al., arXiv:2304.11277, section 3.3.
     """
     gathered, scattered = exchange
-    copied = gather_copies_time(plan, inputs, parameters, kept, live)
-    times, share = gathers_per_step(plan, inputs, live), inputs.runtime.overlap.data_parallel
+    copied = gather_copies_time(inputs, parameters, kept, times)
+    share = inputs.runtime.overlap.data_parallel
     again = np.where(np.greater(times.backward, 0), gathered * (1 - kept), 0.0)
     alone = np.maximum(times.backward - times.scatters, 0)
     ahead = times.forward * exposed_time(gathered, forward, share, 0.0, inputs)
@@ -106,15 +121,14 @@ def exposed_sharded_time(
     return copied + ahead + times.scatters * exposed_time(again + scattered, backward, share, 0.0, inputs)
 
 
-def gather_copies_time(plan: Layout, inputs: Inputs, parameters: Numbers, kept: Numbers, live: Ints) -> Floats:
+def gather_copies_time(inputs: Inputs, parameters: Numbers, kept: Numbers, times: Gathers) -> Floats:
     """Seconds per step of copying weights out of what was gathered, and gradients into what is scattered.
 
-    plan: scalar or array (n,); parameters: on the rank before data parallelism; kept: share of layers that stay
-    gathered until their backward; live: micro-batches in flight on the stage, a count. Returns seconds. Source:
-    torch.distributed.fsdp 2.13 (split_with_sizes_copy and chunk_cat on the compute stream), operators and bytes counted
-    on a fake process group.
+    parameters: on the rank before data parallelism; kept: share of layers that stay gathered until their backward;
+    times: of `gathers_per_step`; scalar or array (n,). Returns seconds. Source: torch.distributed.fsdp 2.13
+    (split_with_sizes_copy and chunk_cat on the compute stream), operators and bytes counted on a fake process group.
     """
-    times, runtime = gathers_per_step(plan, inputs, live), inputs.runtime
+    runtime = inputs.runtime
     moved = runtime.gather_copy_bytes * (times.forward + times.backward * (1 - kept))
     moved = moved + runtime.scatter_copy_bytes * times.scatters
     return elementwise_time(moved * parameters, inputs.cluster.accelerator) * inputs.slowdown

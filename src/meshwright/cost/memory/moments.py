@@ -11,6 +11,7 @@ from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.kept import Kept
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.cost.memory.units import Units
+from meshwright.cost.schedules.gathered import ChunksLeft, Standing
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import microbatch_group
 from meshwright.specs.inputs import Inputs
@@ -52,7 +53,7 @@ def pooled_bytes(plans: Plans, whole: Units, stored: Units, inputs: Inputs) -> F
 
 
 def highest_moment(
-    plans: Plans, whole: Units, stored: Units, kept: Kept, backwards: IntColumn, inputs: Inputs
+    plans: Plans, whole: Units, stored: Units, kept: Kept, backwards: IntColumn, standing: ChunksLeft, inputs: Inputs
 ) -> Moment:
     """What is allocated at the moment of a step with the most.
 
@@ -61,13 +62,13 @@ def highest_moment(
     backward a unit's 2-byte gradients are joined in the format of the sum, sent, and kept on the rank in fp32; what is
     sent stays until the next unit's is. Under a pipeline that defers it gradients stay whole, and weights gathered
     after a backward. plans: of every stage, shape (r,); whole, stored: their units; backwards: of chunks, that
-    come before the last forward, a count: they tell whose gradients stand beside all activations. Returns bytes, shape
-    (r,).
+    come before the last forward, a count: they tell whose gradients stand beside all activations; standing: of several
+    chunks those that stay gathered. Returns bytes, shape (r,).
     Source: torch.distributed.fsdp 2.13, _fully_shard/_fsdp_param_group.py (unshard, wait_for_unshard, post_backward),
     _fsdp_collectives.py (foreach_all_gather_copy_out, foreach_reduce), _fsdp_param.py (to_accumulated_grad_if_needed);
     peaks counted on fake tensors, moment by moment.
     """
-    moments = _Step(plans, whole, stored, kept, backwards, inputs).moments()
+    moments = _Step(plans, whole, stored, kept, backwards, standing, inputs).moments()
     chosen = np.array([sum(moment) for moment in moments]).argmax(axis=0)[None]
     return Moment(*(np.take_along_axis(np.array(part), chosen, axis=0)[0] for part in zip(*moments, strict=True)))
 
@@ -78,12 +79,14 @@ class _Step(UnitStep):
     def moments(self) -> list[Moment]:
         """All that may be the highest."""
         every = np.maximum((self.plans.vpp - 1) * microbatch_group(self.plans) + 1 - self.backwards, 1)
+        kept, standing = self.kept, self.standing
+        every = np.where(self.resharded, standing.backwards, every)
         return [
-            *self._passes(self.beside_all, self.kept.activations, self.kept.logits, 0.0 * self.left_gathered),
-            *self._passes(self.after(1), self.left(1), self.kept.later_logits, self.left_gathered),
-            *self._passes(
-                self.after(every), self.left(every), self.kept.later_logits, self.left_gathered, self.given_back(every)
-            ),
+            self._forward_ends(),
+            self._loss(self.beside_all, kept.activations, kept.logits, standing.at_loss),
+            *self._passes(self.beside_all, kept.activations, standing.in_flight),
+            *self._ending(1, standing.ending),
+            *self._ending(every, standing.most),
             self._between_passes(),
             self._head_reduced(),
             self._next_layer(),
@@ -95,25 +98,44 @@ class _Step(UnitStep):
             self._embedding(),
         ]
 
-    def _passes(
+    def _forward_ends(self) -> Moment:
+        """The last layer's forward ends."""
+        kept, others = self.kept, self.left_gathered(self.standing.forward)
+        return Moment(
+            self.through + others + self.ahead(2), self.beside_all, kept.activations, 0.0 * kept.logits, kept.ending
+        )
+
+    def _ending(self, backwards: int | IntColumn, standing: Standing) -> list[Moment]:
+        """The cross-entropy and the last layer once so many backward passes have followed the last forward."""
+        gradients, activations, back = self.after(backwards), self.left(backwards), self.given_back(backwards)
+        return [
+            self._loss(gradients, activations, self.kept.later_logits, standing.others + standing.own, back),
+            *self._passes(gradients, activations, standing, back),
+        ]
+
+    def _loss(
         self,
         gradients: FloatColumn,
         activations: FloatColumn,
         logits: FloatColumn,
-        left: FloatColumn,
+        standing: IntColumn,
         back: FloatColumn | float = 0.0,
-    ) -> list[Moment]:
-        """Forward's end, the cross-entropy, the last layer's backward and its end, beside these gradients, activations
-        and weights that stayed gathered, less those that were given back.
+    ) -> Moment:
+        """The cross-entropy, beside these gradients, activations and chunks that stand gathered, less what was given
+        back.
         """
+        gathered = self.through + self.left_gathered(standing) - back
+        return Moment(gathered, gradients, activations, logits * (activations > 0), 0.0 * gradients)
+
+    def _passes(
+        self, gradients: FloatColumn, activations: FloatColumn, standing: Standing, back: FloatColumn | float = 0.0
+    ) -> list[Moment]:
+        """The last layer's backward and its end, beside the same."""
         kept, nothing, there = self.kept, 0.0 * gradients, activations > 0
-        passed = np.maximum(activations - kept.head, 0.0)
-        ending, through = self.through + self.ahead(2) - back, np.maximum(self.through, left) - back
-        in_layers = np.maximum(self.in_layers + self.ahead(2), left) - back
+        passed, left = np.maximum(activations - kept.head, 0.0), self.left_gathered(standing.others + standing.own)
+        in_layers = self.in_layers + left + self.ahead(2) * (standing.own == 0) - back
         added = (HALF_BYTES * self.whole.layer + self.of_head + kept.residual) * (there & self.deferred)
         return [
-            Moment(ending, gradients, activations, nothing, kept.ending * there),
-            Moment(through, gradients, activations, logits * there, nothing),
             Moment(in_layers, gradients, passed, nothing, (self.of_head + kept.working) * there),
             Moment(in_layers, gradients, np.maximum(passed - kept.layer, 0.0), nothing, added),
         ]
@@ -121,7 +143,7 @@ class _Step(UnitStep):
     def _between_passes(self) -> Moment:
         """Before a forward that follows a backward, where all weights are still gathered."""
         nothing = 0.0 * self.lasting
-        return Moment(self.left_gathered, self.beside_all, self.behind * self.leaves_gathered, nothing, nothing)
+        return Moment(self.left_behind, self.beside_all, self.behind * self.leaves_gathered, nothing, nothing)
 
     def _head_reduced(self) -> Moment:
         """The head a unit of its own: its gradients joined and sent, the last layer on its way."""
@@ -171,7 +193,7 @@ class _Step(UnitStep):
         others = np.maximum(stored.all - stored.layer - stored.embedding, 0.0)
         activations = np.where(self.reduced, kept.layer, (self.behind + kept.layer) * self.leaves_gathered)
         return Moment(
-            np.where(self.reduced, self.two_layers - HALF_BYTES * self.whole.layer, self.left_gathered),
+            np.where(self.reduced, self.two_layers - HALF_BYTES * self.whole.layer, self.left_behind),
             self.before_first_layer + self.new_shards * others,
             activations,
             0.0 * activations,
@@ -182,13 +204,14 @@ class _Step(UnitStep):
         """Before the first layer works: all others have stayed gathered, and it is put together in a copy."""
         flat = HALF_BYTES * (self.whole.layer + self.whole.split_experts) * self.leaves_gathered
         activations = (self.behind + self.kept.layer) * self.leaves_gathered
-        return Moment(self.left_gathered + flat, self.before_first_layer, activations, 0.0 * flat, self.kept.residual)
+        return Moment(self.left_behind + flat, self.before_first_layer, activations, 0.0 * flat, self.kept.residual)
 
     def _embedding_added(self) -> Moment:
         """Deferred: the embedding's gradients are there, and are about to be added to the others'."""
-        gradients, own = self.accumulated(self.backwards + 1), HALF_BYTES * self.whole.embedding
+        first_chunk = self.backwards >= (self.plans.vpp - 1) * microbatch_group(self.plans)
+        gradients, own = self.accumulated(self.backwards + 1), HALF_BYTES * self.whole.embedding * first_chunk
         activations = self.behind * self.leaves_gathered
-        return Moment(self.left_gathered, gradients, activations, 0.0 * own, own * self.leaves_gathered)
+        return Moment(self.left_behind, gradients, activations, 0.0 * own, own * self.leaves_gathered)
 
     def _embedding(self) -> Moment:
         """The last unit's gradients joined; or, deferred, one unit's after the other."""
@@ -197,5 +220,6 @@ class _Step(UnitStep):
         last, done = (whole.embedding, self.stored.embedding) if apart else (whole.ends, self.stored.ends)
         largest = sent * np.maximum(last, whole.layer) * self.deferred
         joined = np.where(self.reduced, (HALF_BYTES + sent) * last, largest)
-        gradients = self.lasting + self.new_shards * (self.stored.all - done)
-        return Moment(self.left_gathered, gradients, nothing, nothing, joined)
+        gradients = self.accumulated(self.plans.num_microbatches * self.plans.vpp)
+        gradients = gradients + self.new_shards * (self.stored.all - done)
+        return Moment(self.left_behind, gradients, nothing, nothing, joined)

@@ -14,6 +14,7 @@ from meshwright.cost.memory.kept import Kept, kept_bytes
 from meshwright.cost.memory.moments import highest_moment, pooled_bytes, stored_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters, prediction_parameters
 from meshwright.cost.memory.placeholders import placeholder_bytes
+from meshwright.cost.memory.standing import standing_chunks
 from meshwright.cost.memory.states import States, state_bytes
 from meshwright.cost.memory.units import stage_units
 from meshwright.cost.pipelines import Pipelines
@@ -128,7 +129,8 @@ def _of_full_weights(
     weights, moments = stored_bytes(stored, inputs)
     rows = plans.take(stages.plan)
     backwards = np.maximum(rows.num_microbatches * rows.vpp - stages.live_chunks, 0)
-    moment = highest_moment(rows, whole, stored, kept, backwards, inputs)
+    left = gathered(standing_chunks(pipelines.plans, pipelines.stages), pipelines.of_stage)
+    moment = highest_moment(rows, whole, stored, kept, backwards, left, inputs)
     components = _components(stages, pipelines, inputs)._replace(
         parameters=weights + moment.gathered,
         gradients=moment.gradients,

@@ -11,6 +11,7 @@ from meshwright.arrays import BoolColumn, FloatColumn, IntColumn
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.kept import Kept
 from meshwright.cost.memory.units import Units
+from meshwright.cost.schedules.gathered import AHEAD, ChunksLeft
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import microbatch_group
 from meshwright.specs.inputs import Inputs
@@ -27,6 +28,7 @@ class UnitStep:
     kept: Kept
     backwards: IntColumn
     """Of chunks, that come before the last forward."""
+    standing: ChunksLeft
     inputs: Inputs
 
     def after(self, backwards: int | IntColumn) -> FloatColumn:
@@ -71,8 +73,8 @@ class UnitStep:
         return self.accumulated(self.backwards + 1) - missing
 
     def given_back(self, backwards: int | IntColumn) -> FloatColumn:
-        """Of gathered weights those of such chunks, once so many more have been worked backward."""
-        return HALF_BYTES * self._done(self.whole, self.backwards + backwards)
+        """Of weights gathered from forward to backward those of such chunks, once so many more have worked backward."""
+        return HALF_BYTES * self._done(self.whole, self.backwards + backwards) * ~self.resharded
 
     @cached_property
     def beside_all(self) -> FloatColumn:
@@ -126,9 +128,12 @@ class UnitStep:
     @cached_property
     def through(self) -> FloatColumn:
         """Gathered from forward to backward."""
-        runtime, whole = self.inputs.runtime, self.whole
-        ends = (whole.head if runtime.ends_apart else whole.ends) * runtime.keeps_ends_gathered
-        kept: FloatColumn = np.where(self.resharded, ends + whole.layer * runtime.keeps_last_layer_gathered, whole.all)
+        runtime, whole, ahead = self.inputs.runtime, self.whole, np.minimum(AHEAD / self.plans.vpp, 1.0)
+        first_waits = (ahead < 1) & (self.plans.num_microbatches <= microbatch_group(self.plans))
+        embedding, layers = whole.embedding * ~first_waits, whole.all - whole.ends
+        ends = (whole.head + embedding * (not runtime.ends_apart)) * runtime.keeps_ends_gathered
+        every = whole.head + embedding + layers * ahead
+        kept: FloatColumn = np.where(self.resharded, ends + whole.layer * runtime.keeps_last_layer_gathered, every)
         return kept * HALF_BYTES
 
     @cached_property
@@ -181,10 +186,19 @@ class UnitStep:
         stays: BoolColumn = self.deferred & self.resharded
         return stays
 
+    def left_gathered(self, chunks: IntColumn) -> FloatColumn:
+        """Weights of some chunks, where they stay gathered after a backward: of all of them all, or the layers, beside
+        what is gathered anyway.
+        """
+        layers = (self.whole.all - self.whole.ends) * chunks / self.plans.vpp
+        beside = np.where(chunks == self.plans.vpp, HALF_BYTES * self.whole.all - self.through, HALF_BYTES * layers)
+        gathered: FloatColumn = beside * self.leaves_gathered
+        return gathered
+
     @cached_property
-    def left_gathered(self) -> FloatColumn:
-        """All weights, where they stay gathered after a backward."""
-        gathered: FloatColumn = HALF_BYTES * self.whole.all * self.leaves_gathered
+    def left_behind(self) -> FloatColumn:
+        """All that stays gathered after a backward while the most micro-batches are in flight."""
+        gathered: FloatColumn = (self.through + self.left_gathered(self.standing.behind)) * self.leaves_gathered
         return gathered
 
     @cached_property

@@ -37,20 +37,19 @@ def actions(stages: int, chunks: int, micro_batches: int, microbatch_group: int)
     stages: p; chunks: v a rank; micro_batches: m; microbatch_group: g of them that a chunk works on before the next one
     does; counts.
     """
-    return [_rank_actions(rank, stages, chunks, micro_batches, microbatch_group) for rank in range(stages)]
-
-
-def _rank_actions(rank: int, stages: int, chunks: int, micro_batches: int, microbatch_group: int) -> list[Action]:
-    order = [
+    turns = [
         (chunk, first + offset)
         for first in range(0, micro_batches, microbatch_group)
         for chunk in range(chunks)
         for offset in range(min(microbatch_group, micro_batches - first))
     ]
-    forwards = [Action("forward", chunk, index) for chunk, index in order]
-    backwards = [Action("backward", chunks - 1 - chunk, index) for chunk, index in order]
-    warm_up = min(2 * (stages - rank - 1) + (chunks - 1) * microbatch_group, len(order))
-    steady = [
-        action for pair in zip(forwards[warm_up:], backwards[: len(order) - warm_up], strict=True) for action in pair
-    ]
-    return forwards[:warm_up] + steady + backwards[len(order) - warm_up :]
+    forwards = [Action("forward", chunk, index) for chunk, index in turns]
+    backwards = [Action("backward", chunks - 1 - chunk, index) for chunk, index in turns]
+    ahead = [2 * (stages - rank - 1) + (chunks - 1) * microbatch_group for rank in range(stages)]
+    return [_rank_actions(forwards, backwards, min(warm_up, len(turns))) for warm_up in ahead]
+
+
+def _rank_actions(forwards: list[Action], backwards: list[Action], warm_up: int) -> list[Action]:
+    count = len(forwards) - warm_up
+    steady = [action for pair in zip(forwards[warm_up:], backwards[:count], strict=True) for action in pair]
+    return forwards[:warm_up] + steady + backwards[count:]

@@ -56,18 +56,21 @@ def actions(stages: int, chunks: int, micro_batches: int, microbatch_group: int,
         for chunk in range(chunks)
         for offset in range(min(microbatch_group, micro_batches - first))
     ]
-    return [_rank_actions(rank, stages, chunks, turns, microbatch_group, delay) for rank in range(stages)]
-
-
-def _rank_actions(
-    rank: int, stages: int, chunks: int, turns: list[tuple[int, int]], microbatch_group: int, delay: int
-) -> list[Action]:
     forwards = [Action("forward", chunk, index) for chunk, index in turns]
     inputs = [Action("input_gradient", chunks - 1 - chunk, index) for chunk, index in turns]
     weights = [Action("weight_gradient", action.chunk, action.micro_batch) for action in inputs]
-    warm_up = min((chunks - 1) * microbatch_group + delay * (stages - 1 - rank) + delay - 1, len(turns))
-    order, late = forwards[:warm_up], delay * rank
+    ahead = [(chunks - 1) * microbatch_group + delay * (stages - rank) - 1 for rank in range(stages)]
+    return [
+        _rank_actions(forwards, inputs, weights, min(warm_up, len(turns)), delay * rank)
+        for rank, warm_up in enumerate(ahead)
+    ]
+
+
+def _rank_actions(
+    forwards: list[Action], inputs: list[Action], weights: list[Action], warm_up: int, late: int
+) -> list[Action]:
+    order = forwards[:warm_up]
     for index, action in enumerate(inputs):
         order += [*forwards[warm_up + index : warm_up + index + 1], action]
         order += weights[index - late : index - late + 1] if index >= late else []
-    return order + weights[max(len(turns) - late, 0) :]
+    return order + weights[max(len(inputs) - late, 0) :]

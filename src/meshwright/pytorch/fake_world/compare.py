@@ -108,7 +108,7 @@ def stage_check(
         stages=stages,
         quantities=tuple(quantities),
         traffic=tuple(_traffic(stage, seen, scope)),
-        peak_at=f"{seen.highest}: {seen.peak.where}" if scope.native else "",
+        peak_at=f"{seen.highest.name}: {seen.peak.where}" if scope.native else "",
         order_holds=scope.plan.pp == 1 or seen.order == planned_order(request.plan, request.stage),
         order=seen.order,
     )

@@ -16,7 +16,7 @@ from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_chunks, pipeline_of
 from meshwright.layout.stages import filling
-from meshwright.pytorch.processes.observed import Observed, Peak
+from meshwright.pytorch.processes.observed import Moment, Observed, Peak
 from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.scope import Scope
 from meshwright.specs.inputs import Inputs
@@ -120,9 +120,24 @@ def _further(total: Observed, base: Observed, more: Observed, times: float) -> O
 Peaks = Mapping[str, Peak]
 
 
-def _moved_peaks(at: Peaks, start: Peaks, end: Peaks, times: float) -> dict[str, Peak]:
-    """The peak of every moment. The layer before the last one, which two layers do not have, moves as the last does;
-    the first one, whose neighbour two layers do not have, as the embedding does.
+def _moved_peaks(
+    at: Mapping[Moment, Peak], start: Mapping[Moment, Peak], end: Mapping[Moment, Peak], times: float
+) -> dict[Moment, Peak]:
+    """The peak of every moment, action by action."""
+    moved: dict[Moment, Peak] = {}
+    for action in dict.fromkeys(moment.action for moment in end):
+        before, fewer, more = (_of_action(peaks, action) for peaks in (at, start, end))
+        moved |= {Moment(name, action): peak for name, peak in _moved_action(before, fewer, more, times).items()}
+    return moved
+
+
+def _of_action(peaks: Mapping[Moment, Peak], action: str) -> dict[str, Peak]:
+    return {moment.name: peak for moment, peak in peaks.items() if moment.action == action}
+
+
+def _moved_action(at: Peaks, start: Peaks, end: Peaks, times: float) -> dict[str, Peak]:
+    """The peak of every moment of one action. The layer before the last one, which two layers do not have, moves as
+    the last does; the first one, whose neighbour two layers do not have, as the embedding does.
     """
     moved = {
         moment: Peak(_moved(at[moment].parts, start[moment].parts, end[moment].parts, times), end[moment].where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from meshwright.cost.comms.context import context_bytes
 from meshwright.cost.comms.pipeline import message_bytes
@@ -16,10 +17,12 @@ from meshwright.cost.memory.parameters import (
     sharded_expert_parameters,
     sharded_layer_parameters,
 )
+from meshwright.cost.schedules.gathered import chunk_gathers
 from meshwright.cost.shard import residual_tokens, tokens
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.placement import V_SHAPED
 from meshwright.layout.plan import ContextExchange, Plan, Recompute
+from meshwright.layout.stages import microbatch_group
 from meshwright.pytorch.planned.predicted import PredictedStage
 from meshwright.pytorch.processes.observed import Collective
 from meshwright.specs.inputs import Inputs
@@ -104,39 +107,67 @@ def _sharded(plan: Plan, inputs: Inputs, stage: PredictedStage, *, alone: bool =
     alone: also what a group of one rank would scatter.
     """
     ranks, holders = int(sharding_ranks(plan)), int(expert_sharding_ranks(plan))
-    times = gathers_per_step(plan, inputs, stage.live_micro_batches)
-    forward, backward, scatters = (int(count) for count in times)
-    for count, kind in zip(stage.layers, inputs.model.layer_kinds, strict=True):
-        dense = ranks * sharded_layer_parameters(plan, inputs, kind, ranks)
-        routed = holders * sharded_expert_parameters(plan, inputs, kind, holders)
-        apart = plan.ep > 1
-        parts = [("dp", dense), ("edp", routed)] if apart else [("dp", dense + routed)]
-        kept = inputs.runtime.keeps_last_layer_gathered and kind is inputs.model.layer_kinds[-1]
-        for axis, parameters in parts:
-            yield from _unit(plan, inputs, axis, parameters, (count * forward, (count - kept) * backward))
-            yield _scattered(plan, inputs, axis, parameters, count * scatters, alone)
-    for parameters, kept in _end_units(plan, inputs, stage, ranks):
+    times = _gathers(plan, inputs, stage)
+    for layers, gathers in zip(stage.chunks, times, strict=True):
+        for count, kind in zip(layers, inputs.model.layer_kinds, strict=True):
+            dense = ranks * sharded_layer_parameters(plan, inputs, kind, ranks)
+            routed = holders * sharded_expert_parameters(plan, inputs, kind, holders)
+            apart = plan.ep > 1
+            parts = [("dp", dense), ("edp", routed)] if apart else [("dp", dense + routed)]
+            kept = inputs.runtime.keeps_last_layer_gathered and kind is inputs.model.layer_kinds[-1]
+            each = count * gathers.ahead, count * gathers.forward, (count - kept) * gathers.backward
+            for axis, parameters in parts:
+                yield from _unit(plan, inputs, axis, parameters, each)
+                yield _scattered(plan, inputs, axis, parameters, count * gathers.scatters, alone)
+    for parameters, kept, gathers in _end_units(plan, inputs, stage, ranks, times):
+        forward = min(gathers.forward, 1 - gathers.ahead) if kept and plan.pp > 1 else gathers.forward
         yield from _unit(
-            plan, inputs, "dp", parameters, (1 if kept and plan.pp > 1 else forward, (not kept) * backward)
+            plan, inputs, "dp", parameters, (gathers.ahead, max(forward, 0), (not kept) * gathers.backward)
         )
-        yield _scattered(plan, inputs, "dp", parameters, scatters, alone)
+        yield _scattered(plan, inputs, "dp", parameters, gathers.scatters, alone)
 
 
-def _end_units(plan: Plan, inputs: Inputs, stage: PredictedStage, ranks: int) -> list[tuple[float, bool]]:
-    """Parameters of the units that the ends make, as they are gathered, and whether they stay so until backward."""
+class _Gathers(NamedTuple):
+    """How often one chunk's weights are gathered and its gradients scattered."""
+
+    ahead: int
+    """By the schedule, before its passes."""
+    forward: int
+    backward: int
+    scatters: int
+
+
+def _gathers(plan: Plan, inputs: Inputs, stage: PredictedStage) -> list[_Gathers]:
+    """Of every chunk of a stage."""
+    times = gathers_per_step(plan, inputs, stage.live_micro_batches, stage.stage)
+    if plan.vpp == 1 or not inputs.runtime.defers_reduction:
+        return [_Gathers(0, int(times.forward), int(times.backward), int(times.scatters))] * len(stage.chunks)
+    group, resharded = int(microbatch_group(plan)), plan.zero == 3
+    every = chunk_gathers(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, group, resharded=resharded)
+    ahead, forward, backward = (part[:, stage.stage].tolist() for part in every)
+    return [_Gathers(*counts, int(times.scatters)) for counts in zip(ahead, forward, backward, strict=True)]
+
+
+def _end_units(
+    plan: Plan, inputs: Inputs, stage: PredictedStage, ranks: int, times: list[_Gathers]
+) -> list[tuple[float, bool, _Gathers]]:
+    """Parameters of the units that the ends make, as they are gathered, whether they stay so until backward, and how
+    often those of their chunks are exchanged.
+    """
     ends, runtime = sharded_end_parameters(plan, inputs, ranks), inputs.runtime
     embedding, head = ranks * ends.embedding * stage.embedding, ranks * ends.head * stage.head
-    if not runtime.ends_apart or (inputs.model.tied_embeddings and stage.embedding and stage.head):
-        return [(embedding + head, runtime.keeps_ends_gathered)] if embedding + head else []
-    units = [(embedding, False), (head, runtime.keeps_ends_gathered)]
+    kept = runtime.keeps_ends_gathered
+    tied = inputs.model.tied_embeddings and stage.embedding and stage.head
+    if plan.pp == 1 and (not runtime.ends_apart or tied):
+        return [(embedding + head, kept, times[0])]
+    units = [(embedding, kept and not runtime.ends_apart, times[0]), (head, kept, times[-1])]
     return [unit for unit in units if unit[0]]
 
 
-def _unit(plan: Plan, inputs: Inputs, axis: str, parameters: float, counts: tuple[int, int]) -> Iterator[Issued]:
+def _unit(plan: Plan, inputs: Inputs, axis: str, parameters: float, counts: tuple[int, int, int]) -> Iterator[Issued]:
     if _ranks(plan, axis) == 1:
         return
-    ahead = "pipeline" if plan.vpp > 1 and plan.zero < 3 else "forward"
-    for phase, count in zip((ahead, "backward"), counts, strict=True):
+    for phase, count in zip(("pipeline", "forward", "backward"), counts, strict=True):
         yield Collective(axis, "all_gather", _half(inputs), int(HALF_BYTES * parameters), phase), count
 
 

@@ -9,8 +9,11 @@ import numpy as np
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.units import Units, stage_units
 from meshwright.cost.step import estimate_plans
+from meshwright.layout.placement import blocks
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.layout.splits import pipeline_of
+from meshwright.layout.stages import layers_of_blocks
 from meshwright.specs.inputs import Inputs
 
 
@@ -21,6 +24,8 @@ class PredictedStage:
     stage: int
     layers: tuple[int, ...]
     """Of each kind."""
+    chunks: tuple[tuple[int, ...], ...]
+    """Those of each of its chunks."""
     embedding: bool
     head: bool
     live_micro_batches: int
@@ -41,10 +46,12 @@ def predicted_stages(plan: Plan, inputs: Inputs) -> list[PredictedStage]:
     priced = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True)
     stages = priced.stages
     whole, stored = stage_units(priced.plans, stages, inputs)
+    chunks = layers_of_blocks(inputs, pipeline_of(plan))[blocks(plan.schedule, plan.pp, plan.vpp)]
     return [
         PredictedStage(
             stage=int(stages.stage[row]),
             layers=tuple(int(count) for count in stages.layers[row]),
+            chunks=tuple(tuple(int(count) for count in chunk) for chunk in chunks[:, int(stages.stage[row])]),
             embedding=bool(stages.embedding[row]),
             head=bool(stages.head[row]),
             live_micro_batches=int(stages.live_micro_batches[row]),

@@ -19,6 +19,15 @@ class Collective(NamedTuple):
     """forward or backward; pipeline, where stages take turns with both."""
 
 
+class Moment(NamedTuple):
+    """A part of the step."""
+
+    name: str
+    """forward; backward through the loss and the head, each of `layer_moments` and the embedding; the optimizer."""
+    action: str
+    """Of the pipeline's actions the one that it is a part of, as in `Observed.order`."""
+
+
 class Peak(NamedTuple):
     """The most that was allocated during one moment of the step."""
 
@@ -59,16 +68,14 @@ class Observed:
     """Bytes of moments."""
     activations: int
     """Bytes of saved tensors when the first forward ended."""
-    peaks: Mapping[str, Peak]
-    """Of every moment of the step: forward; backward through the loss and the head, each of `layer_moments` and the
-    embedding; the optimizer."""
+    peaks: Mapping[Moment, Peak]
     collectives: Mapping[Collective, int]
     """How often each was issued."""
     order: tuple[str, ...]
     """Actions of the pipeline stage as they were executed: F, B, I or W with chunk and micro-batch."""
 
     @property
-    def highest(self) -> str:
+    def highest(self) -> Moment:
         """The moment with the most bytes allocated."""
         return max(self.peaks, key=lambda moment: self.peaks[moment].total)
 
@@ -80,7 +87,7 @@ class Observed:
     def to_json(self) -> dict[str, Any]:
         """As a mapping that JSON can hold."""
         seen = [[*collective, count] for collective, count in self.collectives.items()]
-        peaks = {moment: [dict(parts), where] for moment, (parts, where) in self.peaks.items()}
+        peaks = [[*moment, dict(parts), where] for moment, (parts, where) in self.peaks.items()]
         return vars(self) | {"collectives": seen, "peaks": peaks, "order": list(self.order)}
 
     @classmethod
@@ -88,5 +95,5 @@ class Observed:
         """The inverse of `to_json`."""
         seen = {Collective(*row[:-1]): row[-1] for row in given["collectives"]}
         values = {field.name: given[field.name] for field in fields(cls)}
-        peaks = {moment: Peak(*peak) for moment, peak in given["peaks"].items()}
+        peaks = {Moment(*row[:2]): Peak(*row[2:]) for row in given["peaks"]}
         return cls(**values | {"collectives": seen, "peaks": peaks, "order": tuple(given["order"])})

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
-from meshwright.pytorch.processes.observed import Peak
+from meshwright.pytorch.processes.observed import Moment, Peak
 from meshwright.pytorch.trainer.local import local
 
 
@@ -34,8 +34,8 @@ class MemoryWatch(TorchDispatchMode):
         self._storages: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._labels, self._paused = ["other"], False
         self.now: Counter[str] = Counter()
-        self.moment = "forward"
-        self.peaks: dict[str, Peak] = {}
+        self.moment = Moment("forward", "")
+        self.peaks: dict[Moment, Peak] = {}
         self._restore: list[Callable[[], None]] = []
 
     @property
@@ -56,7 +56,7 @@ class MemoryWatch(TorchDispatchMode):
         """Peaks are sought from now on."""
         self.peaks = {}
 
-    def from_now_on(self, moment: str) -> None:
+    def from_now_on(self, moment: Moment) -> None:
         """What is allocated from now on counts for the peak of this moment of the step."""
         self.moment = moment
 

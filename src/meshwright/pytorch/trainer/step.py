@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from meshwright.pytorch.processes.observed import Observed, layer_moments
+from meshwright.pytorch.processes.observed import Moment, Observed, layer_moments
 from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.trainer.build import bare_chunks, parallelize
 from meshwright.pytorch.trainer.fake import fake_world
@@ -46,15 +46,18 @@ class _Watched:
 
         def mark(_: Any, given: tuple[Tensor, ...]) -> None:
             if given[0].requires_grad:
-                given[0].register_hook(lambda _: self.memory.from_now_on(moment))
+                given[0].register_hook(lambda _: self._from_now_on(moment))
 
         return mark
+
+    def _from_now_on(self, moment: str) -> None:
+        self.memory.from_now_on(Moment(moment, self.order[-1] if self.order else ""))
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
         """A phase of the step, by its name in `passes_of`; beside its passes a pipeline allocates for messages."""
         if phase != "pipeline":
-            self.memory.from_now_on(self.begins if phase == "backward" else phase)
+            self._from_now_on(self.begins if phase == "backward" else phase)
         with self.traffic.during(phase), self.memory.labelled("messages" if phase == "pipeline" else phase):
             yield
         if phase == "forward" and not self.saved:
@@ -121,7 +124,7 @@ def _begin(optimizer: torch.optim.Optimizer) -> None:
 
 def _optimize(optimizer: torch.optim.Optimizer, weights: Iterable[Tensor], watched: _Watched) -> None:
     watched.gradients = _storage_bytes(weight.grad for weight in weights if weight.grad is not None)
-    watched.memory.from_now_on("optimizer")
+    watched.memory.from_now_on(Moment("optimizer", ""))
     with watched.memory.labelled("optimizer"):
         optimizer.step()
     optimizer.zero_grad()

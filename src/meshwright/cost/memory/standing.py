@@ -1,0 +1,42 @@
+"""Standing: which chunks of a rank stand gathered, where weights stay gathered after a backward."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.cost.schedules.gathered import ChunksLeft, Standing, chunks_left
+from meshwright.distinct import distinct_rows, gathered
+from meshwright.layout.plan import Schedule
+from meshwright.layout.plans import Plans
+from meshwright.layout.stages import Stages, microbatch_group
+
+ONE_CHUNK = ChunksLeft(0, Standing(0, 0), 0, 1, Standing(0, 1), Standing(0, 1), 1)
+"""It stands after its backward."""
+
+
+def standing_chunks(plans: Plans, stages: Stages) -> ChunksLeft:
+    """What `chunks_left` says of every stage; each shape (r,).
+
+    plans: pipelines, shape (p,); stages: theirs.
+    """
+    columns = plans.schedule, plans.pp, plans.vpp, plans.num_microbatches, microbatch_group(plans)
+    several = (plans.vpp > 1) & (plans.zero == 3)
+    distinct, index = distinct_rows(*(np.where(several, column, 1)[stages.plan] for column in columns), stages.stage)
+    asked = [_of_rank(*(int(value) for value in row)) for row in zip(*distinct, strict=True)]
+    return gathered(_columns(asked), index)
+
+
+def _of_rank(
+    schedule: int, stages: int, chunks: int, micro_batches: int, microbatch_group: int, rank: int
+) -> ChunksLeft:
+    if chunks == 1:
+        return ONE_CHUNK
+    return chunks_left(Schedule(schedule), stages, chunks, micro_batches, microbatch_group)[rank]
+
+
+def _columns(rows: list[ChunksLeft]) -> ChunksLeft:
+    """The same as columns."""
+    forward, in_flight, at_loss, behind, ending, most, backwards = zip(*rows, strict=True)
+    before = (Standing(*np.array(each).T) for each in (in_flight, ending, most))
+    counts = (np.array(each) for each in (forward, at_loss, behind, backwards))
+    return ChunksLeft(next(counts), next(before), next(counts), next(counts), next(before), next(before), next(counts))

@@ -1,0 +1,161 @@
+"""Gathered: how often the weights of a rank's chunks are gathered, and which chunks stand gathered meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import BoolColumn, IntColumn, Ints
+from meshwright.cost.schedules.action import Action
+from meshwright.cost.schedules.orders import order
+from meshwright.layout.plan import Schedule
+
+AHEAD = 3
+"""Chunks that stand gathered at once: those that work next."""
+GROUPS = 3
+"""Groups of micro-batches after which every further one adds as many gathers."""
+
+
+class ChunkGathers(NamedTuple):
+    """How often a step gathers the weights of every chunk of every rank; counts, each of shape (chunks, ranks)."""
+
+    ahead: IntColumn
+    """Before it works, all of it at once."""
+    forward: IntColumn
+    backward: IntColumn
+
+
+class Standing(NamedTuple):
+    """Chunks of a rank that stand gathered before a backward; counts, scalar or array (n,)."""
+
+    others: Ints
+    own: Ints
+    """1 where the chunk that works does itself, else 0."""
+
+
+class ChunksLeft(NamedTuple):
+    """Which chunks of a rank stand gathered, where weights are given back after forward and not after backward.
+
+    The most of them while as many micro-batches are in flight as ever, and as many chunks have worked backward as
+    before the last forward.
+    """
+
+    forward: Ints
+    """Beside the chunk of a forward; a count, scalar or array (n,)."""
+    in_flight: Standing
+    """Before the backward that follows it."""
+    at_loss: Ints
+    """Before one of the last chunk; a count, scalar or array (n,)."""
+    behind: Ints
+    """After a backward; a count, scalar or array (n,)."""
+    ending: Standing
+    """Before the second backward after the last forward."""
+    most: Standing
+    """Before the backward with the most from there and from when every chunk has worked backward."""
+    backwards: Ints
+    """Those between the last forward and that one; a count, scalar or array (n,)."""
+
+
+def chunk_gathers(
+    schedule: Schedule, stages: int, chunks: int, micro_batches: int, microbatch_group: int, *, resharded: bool
+) -> ChunkGathers:
+    """Gathers of every chunk: the three chunks that work next stand gathered; given back when others come first.
+
+    Given back after every forward as well (resharded), a chunk is gathered again for its next pass, but stays gathered
+    after a backward. Every group of micro-batches beyond the third adds as many gathers as the third does.
+    schedule: of several chunks a rank; stages: p; chunks: v; micro_batches: m; microbatch_group: g; counts.
+    Source: torch 2.13, pipelining/schedules.py, _add_unshard_reshard (max_active_stages) and _PipelineScheduleRuntime;
+    stage.py, backward_maybe_with_nosync (set_reshard_after_backward).
+
+    >>> [part.tolist() for part in chunk_gathers(Schedule.INTERLEAVED, 2, 2, 4, 2, resharded=True)]
+    [[[1, 1], [1, 1]], [[3, 2], [2, 0]], [[1, 2], [2, 4]]]
+    """
+    groups, rest = divmod(micro_batches, microbatch_group)
+    if groups <= GROUPS or rest:
+        return _gathers(schedule, stages, chunks, micro_batches, microbatch_group, resharded)
+    fewer, enough = (
+        _gathers(schedule, stages, chunks, count * microbatch_group, microbatch_group, resharded)
+        for count in (GROUPS - 1, GROUPS)
+    )
+    further = groups - GROUPS
+    return ChunkGathers(*(more + further * (more - less) for less, more in zip(fewer, enough, strict=True)))
+
+
+@lru_cache(maxsize=4096)
+def _gathers(
+    schedule: Schedule, stages: int, chunks: int, micro_batches: int, microbatch_group: int, resharded: bool
+) -> ChunkGathers:
+    walk = _walk(order(schedule, stages, chunks, micro_batches, microbatch_group), chunks, resharded)
+    again = walk.own & ~walk.standing
+    before = np.concatenate([np.zeros_like(walk.window[:, :1]), walk.window[:, :-1]], axis=1)
+    events = walk.window & ~before, again & walk.forward, again & ~walk.forward
+    return ChunkGathers(*(each.sum(axis=1).T for each in events))
+
+
+@lru_cache(maxsize=4096)
+def chunks_left(
+    schedule: Schedule, stages: int, chunks: int, micro_batches: int, microbatch_group: int
+) -> list[ChunksLeft]:
+    """Chunks of every rank that stand gathered at the moments with the most activations.
+
+    schedule: of any number of chunks a rank; stages: p; chunks: v; micro_batches: m; microbatch_group: g; counts.
+    Source: `chunk_gathers`.
+    """
+    walk = _walk(order(schedule, stages, chunks, micro_batches, microbatch_group), chunks, resharded=True)
+    own, others = (walk.own & walk.standing).sum(axis=2), (~walk.own & walk.standing).sum(axis=2)
+    worked = walk.own.argmax(axis=2)
+    return [_left(*each, chunks) for each in zip(walk.forward[:, :, 0], worked, others, own, strict=True)]
+
+
+def _left(forward: BoolColumn, worked: IntColumn, others: IntColumn, own: IntColumn, chunks: int) -> ChunksLeft:
+    """Of one rank: its actions, whether they are forwards, their chunks, and what stands before each; shape (t,)."""
+    backwards = np.flatnonzero(~forward)
+    before = int(np.searchsorted(backwards, np.flatnonzero(forward)[-1]))
+    firsts = [int(np.flatnonzero(worked[backwards] == chunk)[0]) for chunk in range(chunks)]
+    in_flight = backwards[max((first + 1 for first in firsts if first < before), default=0) : before + 1]
+    most = in_flight[(others + own)[in_flight].argmax()]
+    at_loss = in_flight[worked[in_flight] == chunks - 1]
+    ending = backwards[min(before + 1, len(backwards) - 1)]
+    all_worked = min(max(before, *firsts) + 1, len(backwards) - 1)
+    fullest = all_worked + int((others + own)[backwards[all_worked:]].argmax())
+    return ChunksLeft(
+        forward=others[in_flight - 1].max(),
+        in_flight=Standing(others[most], own[most]),
+        at_loss=(others + own)[at_loss].max(initial=0),
+        behind=others[in_flight].max() + 1,
+        ending=Standing(others[ending], own[ending]),
+        most=Standing(others[backwards[fullest]], own[backwards[fullest]]),
+        backwards=max(fullest - before, 1),
+    )
+
+
+class _Walk(NamedTuple):
+    """What every rank does, one action after the other."""
+
+    forward: BoolColumn
+    """Whether it is a forward, shape (ranks, t, 1)."""
+    own: BoolColumn
+    """Which chunk works, shape (ranks, t, chunks)."""
+    window: BoolColumn
+    """Which ones are among those that work next, shape (ranks, t, chunks)."""
+    standing: BoolColumn
+    """Which ones stand gathered before it, shape (ranks, t, chunks)."""
+
+
+def _walk(ranks: Sequence[Sequence[Action]], chunks: int, resharded: bool) -> _Walk:
+    """A chunk stands if it works soon, and after its last action was either left gathered or not wanted for a while."""
+    worked = np.array([[action.chunk for action in actions] for actions in ranks])
+    forward = np.array([[action.kind == "forward" for action in actions] for actions in ranks])[:, :, None]
+    times, own = np.arange(worked.shape[1])[:, None], worked[:, :, None] == np.arange(chunks)
+    never = len(times)
+    coming = np.minimum.accumulate(np.where(own, times, never)[:, ::-1], axis=1)[:, ::-1]
+    sooner = (coming[:, :, None, :] < coming[:, :, :, None]).sum(axis=3)
+    window = (sooner < AHEAD) & (coming < never)
+    last = np.maximum.accumulate(np.where(own, times, -1), axis=1)
+    last = np.concatenate([np.full_like(last[:, :1], -1), last[:, :-1]], axis=1)
+    left = ~np.take_along_axis(forward, last, axis=1) if resharded else np.ones_like(own)
+    unwanted = ~np.take_along_axis(window, np.minimum(last + 1, never - 1), axis=1)
+    return _Walk(forward, own, window, window & ((last < 0) | left | unwanted))

@@ -1,0 +1,93 @@
+"""How often chunks of a pipeline are gathered, and how many stand gathered."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.cost.comms.sharded import gathers_per_step
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.schedules import gathered
+from meshwright.cost.schedules.gathered import AHEAD, chunk_gathers, chunks_left
+from meshwright.cost.schedules.one_forward_one_backward import live_chunks
+from meshwright.cost.step import estimate_each
+from meshwright.layout.plan import Plan, Schedule
+from strategies import llama_8b, question
+
+PIPELINES = [(stages, chunks, group) for stages in (2, 4) for chunks in (2, 3, 4, 5) for group in (stages, stages + 1)]
+
+
+@pytest.mark.parametrize(("stages", "chunks", "group"), PIPELINES)
+@pytest.mark.parametrize("resharded", [False, True])
+def test_every_group_of_micro_batches_beyond_the_third_adds_as_many_gathers(
+    stages: int, chunks: int, group: int, resharded: bool
+) -> None:
+    """Six groups, extrapolated from three, against the walk over all six."""
+    asked = Schedule.INTERLEAVED, stages, chunks, 6 * group, group
+    told = chunk_gathers(*asked, resharded=resharded)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gathered, "GROUPS", 6)
+        walked = chunk_gathers(*asked, resharded=resharded)
+    for one, other in zip(told, walked, strict=True):
+        assert one.tolist() == other.tolist()
+
+
+@pytest.mark.parametrize(("stages", "chunks", "group"), PIPELINES)
+def test_up_to_three_chunks_are_gathered_once_and_more_of_them_several_times(
+    stages: int, chunks: int, group: int
+) -> None:
+    gathers = chunk_gathers(Schedule.INTERLEAVED, stages, chunks, 4 * group, group, resharded=False)
+    assert (gathers.ahead >= 1).all()
+    assert (gathers.ahead == 1).all() == (chunks <= AHEAD)
+    assert not gathers.forward.any()
+    assert not gathers.backward.any()
+
+
+@pytest.mark.parametrize(("stages", "chunks", "group"), PIPELINES)
+def test_weights_given_back_are_gathered_for_every_pass_but_one_that_follows_a_backward(
+    stages: int, chunks: int, group: int
+) -> None:
+    """Up to three chunks: m + 1 times, as under 1F1B."""
+    micro_batches = 4 * group
+    gathers = chunk_gathers(Schedule.INTERLEAVED, stages, chunks, micro_batches, group, resharded=True)
+    total = sum(gathers)
+    assert (total >= micro_batches + 1).all()
+    assert (total <= 2 * micro_batches + 1).all()
+    if chunks <= AHEAD:
+        assert (total == micro_batches + 1).all()
+
+
+@pytest.mark.parametrize("stages", [2, 4, 8])
+def test_one_chunk_is_gathered_as_the_closed_form_says(stages: int) -> None:
+    inputs, micro_batches = question(llama_8b(), "2x8:h100", "torchtitan"), 3 * stages
+    plan = Plan(pp=stages, dp=2, zero=3, num_microbatches=micro_batches)
+    walked = chunk_gathers(Schedule.ONE_F_ONE_B, stages, 1, micro_batches, micro_batches, resharded=True)
+    for stage in range(stages):
+        live = live_chunks(stage, stages, micro_batches)
+        counted = gathers_per_step(plan, inputs, live, stage)
+        assert counted.forward == (walked.ahead + walked.forward)[0, stage]
+        assert counted.backward == walked.backward[0, stage]
+
+
+@pytest.mark.parametrize(("stages", "chunks", "group"), PIPELINES)
+def test_no_more_chunks_stand_gathered_than_there_are(stages: int, chunks: int, group: int) -> None:
+    for left in chunks_left(Schedule.INTERLEAVED, stages, chunks, 3 * group, group):
+        assert 0 <= left.forward < min(chunks, AHEAD)
+        assert 1 <= left.behind <= min(chunks, AHEAD)
+        for standing in (left.in_flight, left.ending, left.most):
+            assert 0 <= standing.others + standing.own <= min(chunks, AHEAD)
+
+
+def _interleaved(chunks: int) -> Estimate:
+    inputs = question(llama_8b(), "2x8:h100", "torchtitan", global_batch=32)
+    plan = Plan(
+        pp=2, vpp=chunks, dp=8, zero=2, num_microbatches=4, schedule=Schedule.INTERLEAVED, embedding_as_layer=True,
+        head_as_layer=True,
+    )  # fmt: skip
+    (priced,) = estimate_each([plan], inputs)
+    return priced
+
+
+def test_more_than_three_chunks_exchange_for_longer_and_hold_fewer_weights() -> None:
+    two, four = _interleaved(2), _interleaved(4)
+    assert four.time.exposed_dp_s > 1.5 * two.time.exposed_dp_s
+    assert four.memory.parameters < two.memory.parameters
