@@ -193,6 +193,11 @@ BLANKS = (
 )
 
 
+STAYS_GATHERED = "weights stay gathered under a pipeline, as torchtitan has it unless told otherwise"
+"""torchtitan: `reshard_after_forward_policy` `default`, and before it had policies (2024) always, in apply_fsdp; rows
+write every run of FSDP2 as ZeRO 3."""
+
+
 def completed(row: Row) -> tuple[Row, tuple[str, ...]]:
     """The row without the blanks that have a default, and what was assumed; raises `NotModelled` for other blanks.
 
@@ -204,6 +209,8 @@ def completed(row: Row) -> tuple[Row, tuple[str, ...]]:
     if _is_interleaved(filled) and filled["vpp"] == "1":
         filled["vpp"] = ""
     filled, assumed = _filled(filled, BLANKS)
+    if filled["runtime"] == "torchtitan" and int(filled["pp"]) > 1 and filled["zero_stage"] == "3":
+        filled, assumed = filled | {"zero_stage": "2"}, [*assumed, STAYS_GATHERED]
     return filled, (*ranks, *assumed)
 
 
