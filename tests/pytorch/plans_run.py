@@ -60,6 +60,8 @@ CASES = {
         "llama-3.1-8b",
         Plan(pp=2, vpp=4, dp=4, zero=2, num_microbatches=4, schedule=Schedule.INTERLEAVED, **ENDS),
     ),
+    "ddp": Case("llama-3.2-1b", Plan(dp=8, num_microbatches=4), runtime="pytorch-ddp"),
+    "ddp, full, biases": Case("qwen2.5-7b", Plan(dp=8, recompute=Recompute.FULL), 512, "pytorch-ddp"),
     "megatron": Case(
         "llama-3.1-8b", Plan(pp=2, tp=4, sp=True, dp=2, zero=1, num_microbatches=8), 2048, "megatron-core"
     ),

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 NORMED = dense_model(qk_norm="head", qkv_bias=True)
 TIED = dense_model(tied_embeddings=True, kv_heads=16)
-LOST = "zero bubble, zero 3"
+LOST, DDP = "zero bubble, zero 3", "whole replicas"
 INTERLEAVED = {"vpp": 2, "num_microbatches": 16}
 CASES: dict[int, dict[str, tuple[Model, dict[str, Any]]]] = {
     2: {
@@ -45,6 +45,7 @@ CASES: dict[int, dict[str, tuple[Model, dict[str, Any]]]] = {
         "ep": (mixture(), {"dp": 64, "ep": 8, "recompute": "selective"}),
         "ep over tp": (mixture(), {"tp": 64, "sp": True, "ep": 8}),
         "full": (llama_8b(), {"dp": 64, "recompute": "full"}),
+        DDP: (llama_8b(), {"dp": 64, "zero": 0, "num_microbatches": 2}),
         "selective": (llama_8b(), {"dp": 64, "recompute": "selective"}),
         LOST: (llama_8b(), {"pp": 64, "schedule": "interleaved-zb", **INTERLEAVED}),
     },
@@ -64,11 +65,11 @@ CASES: dict[int, dict[str, tuple[Model, dict[str, Any]]]] = {
 EACH = [(processes, name) for processes, cases in CASES.items() for name in cases if name != LOST]
 
 
-def _asked(model: Model) -> Inputs:
-    """Under torchtitan without a compiler, which can split the backward pass, and without the rule that keeps it from
+def _asked(model: Model, runtime: str = "torchtitan") -> Inputs:
+    """Without a compiler, so that torchtitan can split the backward pass, and without the rule that keeps it from
     losing gradients.
     """
-    inputs = question(model, "8x8:h100", "torchtitan")
+    inputs = question(model, "8x8:h100", runtime)
     rules = tuple(rule for rule in inputs.runtime.rules if rule.name != "split_backward_keeps_weights")
     return inputs.replace(runtime=inputs.runtime.replace(elementwise="eager", rules=rules))
 
@@ -77,7 +78,10 @@ def _asked(model: Model) -> Inputs:
 def _runs(processes: int) -> dict[str, RealRun]:
     """All cases of as many processes, in one world: processes start slowly."""
     cases = CASES[processes]
-    small = [shrunken(Plan(**{"zero": 3} | plan), _asked(model), processes) for model, plan in cases.values()]
+    small = [
+        shrunken(Plan(**{"zero": 3} | plan), _asked(model, "pytorch-ddp" if name == DDP else "torchtitan"), processes)
+        for name, (model, plan) in cases.items()
+    ]
     return dict(zip(cases, run_shrunken(small, processes, timeout_s=300), strict=True))
 
 

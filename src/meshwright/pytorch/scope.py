@@ -73,8 +73,8 @@ def scope_of(plan: Plan, inputs: Inputs) -> Scope:
 
 
 def is_native(inputs: Inputs) -> bool:
-    """Whether the runtime shards fp32 weights by fully_shard."""
-    return inputs.runtime.weights == "full" and inputs.runtime.shards_rows
+    """Whether the runtime shards fp32 weights by fully_shard, or replicates them."""
+    return inputs.runtime.weights == "full" and (inputs.runtime.shards_rows or inputs.runtime.autocast)
 
 
 def _model_reasons(inputs: Inputs) -> Iterator[str]:
@@ -116,7 +116,7 @@ def _plan_reasons(plan: Plan, inputs: Inputs) -> Iterator[str]:
         yield f"etp {plan.etp}: the trainer keeps experts whole; use etp 1"
     if inputs.model.is_moe and plan.tp > 1 and (plan.ep == 1 or not plan.sp):
         yield f"tp {plan.tp} of a model with experts needs sp and an ep of 2: else torchtitan splits experts over tp"
-    if plan.zero == 0 and plan.dp * plan.cp > 1 and is_native(inputs):
+    if plan.zero == 0 and plan.dp * plan.cp > 1 and inputs.runtime.shards_rows:
         yield "ZeRO 0: replicas are run as dp_replicate with ZeRO 2 or 3"
     native = read_runtime(NATIVE)
     if inputs.runtime.rank_order != native.rank_order:
@@ -135,5 +135,7 @@ def _job_reasons(inputs: Inputs) -> Iterator[str]:
         yield "norms as transformers writes them keep fp32 copies, the trainer's do not; use --runtime torchtitan"
     if inputs.job.expert_capacity is not None or inputs.job.expert_imbalance != 1:
         yield "tokens are dealt evenly to experts here; leave out --expert-imbalance and --expert-capacity"
-    if runtime.weights == "full" and not runtime.shards_rows:
+    if runtime.autocast and any(kind.is_moe or kind.attention.qk_norm != "none" for kind in inputs.model.layer_kinds):
+        yield "experts, and norms of queries and keys, are not run under autocast; use --runtime torchtitan"
+    if runtime.weights == "full" and not is_native(inputs):
         yield f"{runtime.id} shards weights in another way than fully_shard; use --runtime {NATIVE}"

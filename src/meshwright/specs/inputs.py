@@ -54,6 +54,11 @@ class Inputs(Spec):
         return self.cluster.site_derate * slowdown(kernels, self.recipe.number_format, self.runtime.id)
 
     @property
+    def residual_bytes(self) -> int:
+        """Bytes of an element of the activations between layers."""
+        return FP32_BYTES if self.runtime.autocast else HALF_BYTES
+
+    @property
     def gradient_bytes(self) -> int:
         """Bytes per parameter of what data-parallel ranks sum, and of the gradient buffer of half weights."""
         runtime = self.runtime

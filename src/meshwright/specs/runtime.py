@@ -53,6 +53,9 @@ class Runtime(Spec):
     """Moved per parameter after every gathering of weights."""
     scatter_copy_bytes: NonNegative
     """Moved per parameter before every scattering of gradients."""
+    autocast: bool
+    """Full weights: torch.autocast casts weights and inputs of every matrix product on its own; activations between
+    layers are fp32."""
     gradient_copies: bool
     """Communication buckets hold every gradient a second time (DDP without gradient_as_bucket_view)."""
     half_gradient_bytes: Literal[0, 2]

@@ -35,7 +35,7 @@ def budgets(estimate: Estimate, inputs: Inputs) -> Budgets:
     plan = estimate.plan
     alone = inputs.replace(cluster=with_gpus(inputs.cluster, 1))
     return Budgets(
-        one=one_plan(Plan(micro_batch=plan.micro_batch, num_microbatches=1), alone),
+        one=one_plan(replicated(alone, plan.micro_batch), alone),
         replicated=one_plan(replicated(inputs, plan.micro_batch), inputs),
         chosen=estimate,
         without_zero=one_plan(replace(plan, zero=0, dp_replicate=1), inputs) if _divides(plan) else None,

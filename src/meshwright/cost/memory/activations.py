@@ -70,7 +70,7 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     tables = table_bytes(plan, inputs, kind)
     copied = inputs.runtime.copies_context_output * np.greater(plan.cp, 1) * HALF_BYTES * shard.tokens * shard.core
     everything = sum(saved) + tables + copied
-    layer_input = 1.0 * HALF_BYTES * shard.residual_tokens * inputs.model.hidden_size
+    layer_input = 1.0 * inputs.residual_bytes * shard.residual_tokens * inputs.model.hidden_size
     kept = everything - discarded_bytes(plan, inputs, kind, shard, saved)
     if inputs.runtime.selective_recompute == "every_second_product":
         kept = _every_second_product(plan, inputs, kind, shard) + saved.core

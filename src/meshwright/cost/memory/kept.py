@@ -38,8 +38,10 @@ class Kept(NamedTuple):
     """Alive for a moment when one layer's forward ends."""
     logits: FloatColumn
     """While the cross-entropy works backward on one micro-batch, with what others in flight keep of theirs."""
+    logits_forward: FloatColumn
+    """The same while it works forward on the last one."""
     later_logits: FloatColumn
-    """The same in the second of several backward passes in a row."""
+    """As `logits`, in the second of several backward passes in a row."""
     unjoined: FloatColumn
     """Free while the logits are alive, in pieces too small for them."""
     residual: FloatColumn
@@ -96,6 +98,7 @@ def kept_bytes(
         working=working,
         ending=ending,
         logits=stages.head * end.working[shape] + np.maximum(stages.live_at_head - 1, 0) * waiting,
+        logits_forward=stages.head * (end.output[shape] + 2 * end.waiting[shape]),
         later_logits=several * (end.working[shape] + np.maximum(stages.live_at_head - 2, 0) * waiting),
         unjoined=stages.head * end.unjoined[shape],
         residual=residual,

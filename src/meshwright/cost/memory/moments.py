@@ -83,6 +83,7 @@ class _Step(UnitStep):
         every = np.where(self.resharded, standing.backwards, every)
         return [
             self._forward_ends(),
+            self._forward_loss(),
             self._loss(self.beside_all, kept.activations, kept.logits, standing.at_loss),
             *self._passes(self.beside_all, kept.activations, standing.in_flight),
             *self._ending(1, standing.ending),
@@ -104,6 +105,12 @@ class _Step(UnitStep):
         return Moment(
             self.through + others + self.ahead(2), self.beside_all, kept.activations, 0.0 * kept.logits, kept.ending
         )
+
+    def _forward_loss(self) -> Moment:
+        """The cross-entropy's forward, while all that autocast has copied is there."""
+        kept, there = self.kept, self.cast > 0
+        parts = self.cast, self.beside_all, kept.activations, kept.logits_forward, 0.0 * self.cast
+        return Moment(*(part * there for part in parts))
 
     def _ending(self, backwards: int | IntColumn, standing: Standing) -> list[Moment]:
         """The cross-entropy and the last layer once so many backward passes have followed the last forward."""
@@ -221,5 +228,5 @@ class _Step(UnitStep):
         largest = sent * np.maximum(last, whole.layer) * self.deferred
         joined = np.where(self.reduced, (HALF_BYTES + sent) * last, largest)
         gradients = self.accumulated(self.plans.num_microbatches * self.plans.vpp)
-        gradients = gradients + self.new_shards * (self.stored.all - done)
-        return Moment(self.left_behind, gradients, nothing, nothing, joined)
+        gradients = gradients + self.new_shards * (self.stored.all - done) + self.new_gradients
+        return Moment(self.left_behind, gradients, nothing, nothing, joined + self.embedding_sums)

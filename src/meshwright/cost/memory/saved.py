@@ -13,9 +13,11 @@ from meshwright.cost.expert_rows import routed_experts
 from meshwright.cost.shard import Shard, compressed_width, dense_block
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import LayerKind
+from meshwright.specs.model import LayerKind, Mlp
 
 DROPOUT_MASKS = 2
+QUERY_KEY_VALUE = 3
+"""Products of the attention norm's output."""
 ROUTER_BYTES = 2 * FP32_BYTES + 1
 """Per token and expert: logits and scores in fp32, and the map of who goes where."""
 INDEX_BYTES = 8
@@ -56,7 +58,7 @@ def norm_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """
     hidden, runtime = inputs.model.hidden_size, inputs.runtime
     read = (1 if kind.parallel_residual else kind.norms) * shard.residual_tokens
-    kept = HALF_BYTES * hidden * read + sum(norm_outputs(inputs, kind, shard))
+    kept = inputs.residual_bytes * hidden * read + sum(norm_outputs(inputs, kind, shard))
     if runtime.dropout:
         kept = kept + DROPOUT_MASKS * hidden * shard.residual_tokens
     if inputs.model.norm == "rms":
@@ -66,13 +68,16 @@ def norm_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
 
 def norm_outputs(inputs: Inputs, kind: LayerKind, shard: Shard) -> NormOutputs:
     """What one layer keeps of its norms' outputs: each is the next product's input, whole where the runtime keeps it
-    gathered, in the recipe's format; a router reads it in 2 bytes beside that.
+    gathered, in the recipe's format; a router reads it in 2 bytes beside that. Under autocast every product that is
+    apart keeps a copy.
 
     shard: sizes on the rank. Returns bytes. Source: `layer_memory`.
     """
     recipe, hidden = inputs.recipe, inputs.model.hidden_size
     tokens = shard.residual_tokens if inputs.runtime.regathers_inputs else shard.tokens
     read, second = recipe.saved_bytes * hidden * tokens, min(kind.norms, 2) - 1
+    if inputs.runtime.autocast and isinstance(kind.feed_forward, Mlp):
+        return NormOutputs(QUERY_KEY_VALUE * read, second * (1 + kind.feed_forward.gated) * read, 0.0)
     if not kind.is_moe:
         return NormOutputs(read, second * read, 0.0)
     in_fp32 = inputs.runtime.weighs_expert_outputs

@@ -36,7 +36,8 @@ def _of_rank(
 
 def _columns(rows: list[ChunksLeft]) -> ChunksLeft:
     """The same as columns."""
-    forward, in_flight, at_loss, behind, ending, most, backwards = zip(*rows, strict=True)
-    before = (Standing(*np.array(each).T) for each in (in_flight, ending, most))
-    counts = (np.array(each) for each in (forward, at_loss, behind, backwards))
-    return ChunksLeft(next(counts), next(before), next(counts), next(counts), next(before), next(before), next(counts))
+    numbers = np.array([np.hstack(row) for row in rows], dtype=np.int64).reshape(-1, len(np.hstack(ONE_CHUNK))).T
+    forward, *in_flight, at_loss, behind, others, own, most, itself, backwards = numbers
+    return ChunksLeft(
+        forward, Standing(*in_flight), at_loss, behind, Standing(others, own), Standing(most, itself), backwards
+    )

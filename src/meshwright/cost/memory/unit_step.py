@@ -12,6 +12,7 @@ from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.kept import Kept
 from meshwright.cost.memory.units import Units
 from meshwright.cost.schedules.gathered import AHEAD, ChunksLeft
+from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import microbatch_group
 from meshwright.specs.inputs import Inputs
@@ -115,12 +116,28 @@ class UnitStep:
         return shards
 
     @cached_property
+    def new_gradients(self) -> FloatColumn:
+        """Of replicas, those that appear in the backward of the only micro-batch."""
+        gradients: FloatColumn = FP32_BYTES * self.whole.all * (~self.sharded & (self.plans.num_microbatches == 1))
+        return gradients
+
+    @cached_property
+    def embedding_sums(self) -> FloatColumn:
+        """Of replicas, the embedding's gradients beside the one that is kept: of an only micro-batch none, and where it
+        is the head too, both of theirs.
+        """
+        summands = (self.plans.num_microbatches > 1) + 2.0 * self.inputs.model.tied_embeddings
+        gradients: FloatColumn = FP32_BYTES * self.whole.embedding * summands * ~self.sharded
+        return gradients
+
+    @cached_property
     def lasting(self) -> FloatColumn:
         """Gradients that stand from micro-batch to micro-batch: of replicas all, with the buckets' copies; deferred
         ones whole; else the fp32 shards.
         """
         several = self.plans.num_microbatches > 1
-        replicas = np.where(self.sharded, 0.0, FP32_BYTES * (1 + self.inputs.runtime.gradient_copies) * self.whole.all)
+        copies = several + 1.0 * self.inputs.runtime.gradient_copies * (self.plans.dp > 1)
+        replicas = np.where(self.sharded, 0.0, FP32_BYTES * copies * self.whole.all)
         whole = self.inputs.gradient_bytes * self.whole.all * (self.deferred & several)
         gradients: FloatColumn = replicas + whole + FP32_BYTES * self.stored.all * (self.reduced & several)
         return gradients
@@ -134,14 +151,30 @@ class UnitStep:
         ends = (whole.head + embedding * (not runtime.ends_apart)) * runtime.keeps_ends_gathered
         every = whole.head + embedding + layers * ahead
         kept: FloatColumn = np.where(self.resharded, ends + whole.layer * runtime.keeps_last_layer_gathered, every)
-        return kept * HALF_BYTES
+        again = (self.whole.all - self.whole.ends) * self.casts_again
+        return np.where(self.sharded, HALF_BYTES * kept, self.cast - HALF_BYTES * again)
+
+    @cached_property
+    def casts_again(self) -> BoolColumn:
+        """Whether autocast casts the weights of layers that are computed again a second time, and keeps none before."""
+        casts: BoolColumn = self.inputs.runtime.autocast & (self.plans.recompute == Recompute.FULL)
+        return casts
+
+    @cached_property
+    def cast(self) -> FloatColumn:
+        """Of replicas, the 2-byte copies when forward ends: under autocast those of what matrix products take."""
+        embedding = self.whole.embedding * (self.inputs.runtime.autocast and not self.inputs.model.tied_embeddings)
+        cast: FloatColumn = HALF_BYTES * (self.whole.all - embedding) * ~self.sharded
+        return cast
 
     @cached_property
     def in_layers(self) -> FloatColumn:
         """Gathered while layers work backward, beside them: not a head that is a unit of its own and done."""
         done = self.inputs.runtime.ends_apart & self.resharded & self.reduced
         gathered: FloatColumn = (
-            self.through - HALF_BYTES * self.whole.head * self.inputs.runtime.keeps_ends_gathered * done
+            self.through
+            - HALF_BYTES * self.whole.head * self.inputs.runtime.keeps_ends_gathered * done
+            + HALF_BYTES * self.whole.layer * self.casts_again
         )
         return gathered
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from meshwright.cost.element import FP32_BYTES
+from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.activations import layer_memory
+from meshwright.cost.memory.parameters import layer_parameters
 from meshwright.cost.schedules.orders import order
-from meshwright.layout.plan import Plan
+from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.stages import microbatch_group
 from meshwright.pytorch.fake_world.cuts import Rank
 from meshwright.pytorch.planned.issued import issued
@@ -19,6 +20,7 @@ from meshwright.pytorch.planned.spans import names_of_groups
 from meshwright.pytorch.processes.observed import Collective, Observed
 from meshwright.pytorch.scope import Scope
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind
 
 LETTERS = {"forward": "F", "backward": "B", "input_gradient": "I", "weight_gradient": "W"}
 PEAK_TOLERANCE = 0.02
@@ -129,11 +131,18 @@ def _per_layer(rank: Rank, cuts: Sequence[Observed], plan: Plan, inputs: Inputs)
         kind = next(index for index in set(cut.chunks[0]) if cut.chunks[0].count(index) > fewest.count(index))
         more = cut.chunks[0].count(kind) - fewest.count(kind)
         memory = layer_memory(plan, inputs, inputs.model.layer_kinds[kind])
-        name = "activations per layer"
+        name = "activations per layer" + (", with cast weights" if inputs.runtime.autocast else "")
         if len(inputs.model.layer_kinds) > 1:
             name = f"{name} ({inputs.model.layer_kinds[kind].name})"
-        saved = float(memory.saved - memory.tables)
+        saved = float(memory.saved - memory.tables) + _cast(plan, inputs, inputs.model.layer_kinds[kind])
         yield Quantity(name, saved, (seen.activations - cuts[0].activations) / more, "bytes")
+
+
+def _cast(plan: Plan, inputs: Inputs, kind: LayerKind) -> float:
+    """Bytes of the copies that autocast makes of one layer's matrices and biases and keeps with its activations."""
+    if not inputs.runtime.autocast or plan.recompute == Recompute.FULL:
+        return 0.0
+    return HALF_BYTES * (float(layer_parameters(plan, inputs, kind)) - kind.norms * inputs.model.hidden_size)
 
 
 def _traffic(stage: PredictedStage, seen: Observed, scope: Scope) -> Iterator[Traffic]:

@@ -16,7 +16,7 @@ from meshwright.layout.plan import Plan, Schedule
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_chunks, pipeline_of
 from meshwright.layout.stages import filling
-from meshwright.pytorch.processes.observed import Moment, Observed, Peak
+from meshwright.pytorch.processes.observed import Collective, Moment, Observed, Peak
 from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.scope import Scope
 from meshwright.specs.inputs import Inputs
@@ -91,7 +91,25 @@ def _cut(chunk: Layers, counts: Mapping[int, int]) -> Layers:
 
 
 def extrapolated(rank: Rank, seen: Sequence[Observed]) -> Observed:
-    """What the whole rank does, every quantity linear in the layers of each kind."""
+    """What the whole rank does, every quantity linear in the layers of each kind; of gradients that replicas sum all at
+    once, their bytes.
+    """
+    if rank.whole.inputs.runtime.autocast:
+        by_bytes = _extrapolated(rank, [replace(each, collectives=_by_bytes(each.collectives)) for each in seen])
+        return replace(by_bytes, collectives=_at_once(by_bytes.collectives))
+    return _extrapolated(rank, seen)
+
+
+def _by_bytes(collectives: Mapping[Collective, int]) -> dict[Collective, int]:
+    """The bytes of each collective in the place of how often it is issued."""
+    return {each._replace(bytes=0): each.bytes * count for each, count in collectives.items()}
+
+
+def _at_once(collectives: Mapping[Collective, int]) -> dict[Collective, int]:
+    return {each._replace(bytes=count): 1 for each, count in collectives.items()}
+
+
+def _extrapolated(rank: Rank, seen: Sequence[Observed]) -> Observed:
     base, whole = seen[0], rank.whole.chunks[0]
     fewest = rank.cuts[0].chunks[0]
     total = base

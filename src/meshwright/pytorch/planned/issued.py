@@ -107,6 +107,10 @@ def _sharded(plan: Plan, inputs: Inputs, stage: PredictedStage, *, alone: bool =
     alone: also what a group of one rank would scatter.
     """
     ranks, holders = int(sharding_ranks(plan)), int(expert_sharding_ranks(plan))
+    if plan.zero < 2:
+        summed = int(FP32_BYTES * stage.whole.all) if ranks > 1 else 0
+        yield Collective("dp", "all_reduce", FORMATS[FP32_BYTES], summed, "backward"), 1
+        return
     times = _gathers(plan, inputs, stage)
     for layers, gathers in zip(stage.chunks, times, strict=True):
         for count, kind in zip(layers, inputs.model.layer_kinds, strict=True):

@@ -41,5 +41,6 @@ def parallelize(decoder: Decoder, request: Request, meshes: Meshes) -> int:
         weight.to_local().numel() if isinstance(weight, DTensor) else weight.numel() for weight in decoder.parameters()
     )
     recompute(decoder, plan, request.inputs.runtime)
-    shard(decoder, request, meshes)
+    if request.inputs.runtime.shards_rows:
+        shard(decoder, request, meshes)
     return held

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.trainer.loss import over_split_vocabulary
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Decoder
 from meshwright.pytorch.trainer.pipeline import build_stages, note_order, schedule_of
+from meshwright.pytorch.trainer.replicas import mixed_precision, replicate, summing
 
 Passes = Callable[[Tensor, Tensor], None]
 """Forward and backward through tokens and labels, (batch, tokens) both."""
@@ -28,20 +29,21 @@ def passes_of(
     """The passes through these chunks; order: where a pipeline notes what it executes."""
     if request.plan.pp > 1:
         return _pipelined(request, chunks, meshes, loss, during, order)
-    return _accumulated(request, chunks[0], loss, during)
+    return _accumulated(request, replicate(chunks[0], request, meshes), loss, during)
 
 
-def _accumulated(request: Request, decoder: Decoder, loss: Loss, during: During) -> Passes:
+def _accumulated(request: Request, model: nn.Module, loss: Loss, during: During) -> Passes:
     """Micro-batches one after the other, gradients added up."""
-    size = request.plan.micro_batch
+    size, count = request.plan.micro_batch, request.plan.num_microbatches
 
     def passes(tokens: Tensor, labels: Tensor) -> None:
         with over_split_vocabulary(request.plan):
-            for part, wanted in zip(tokens.split(size), labels.split(size), strict=True):
-                with during("forward"):
-                    lost = loss(decoder(part), wanted)
-                with during("backward"):
-                    lost.backward()
+            for index, (part, wanted) in enumerate(zip(tokens.split(size), labels.split(size), strict=True)):
+                with summing(model, last=index == count - 1):
+                    with during("forward"), mixed_precision(request):
+                        lost = loss(model(part), wanted)
+                    with during("backward"):
+                        lost.backward()
 
     return passes
 
