@@ -40,6 +40,7 @@ from meshwright.validation.rows.words import (
     OWN_SELECTION,
     PART_OF_THE_LAYERS,
     SEGMENTED,
+    SITES,
     SWITCHES,
     Said,
 )
@@ -69,7 +70,7 @@ def read_case(row: Row) -> Case:
     model, structure = model_of(row)
     inputs = inputs_of(row, model)
     plan, micro_batch = _plan_and_batch(row, inputs)
-    meanings = (each for table in (SWITCHES, OVERLAPS, JOBS, LEFT_OUT) for each in _meanings(table, row))
+    meanings = (each for table in (SWITCHES, OVERLAPS, JOBS, SITES, LEFT_OUT) for each in _meanings(table, row))
     assumed = (*blanks, *structure, *micro_batch, *_stand_in(row), *_recomputed_part(row), *meanings)
     return Case(plan, inputs, (*assumed, *_segments(inputs.cluster)), timed=named)
 
@@ -158,6 +159,7 @@ def cluster_of(row: Row) -> Cluster:
         raise NotModelled(f"{ranks} accelerators do not fill nodes of {per_node}")
     nodes, accelerator = ranks // per_node, read_accelerator(row["gpu"])
     given: dict[str, Any] = {"accelerator": row["gpu"], "nodes": nodes, "gpus_per_node": per_node}
+    given |= _switches(SITES, row)
     if row["inter_node_GBps_per_gpu"]:
         given |= {"nics_per_node": per_node, "nic_bandwidth": f"{row['inter_node_GBps_per_gpu']}GB/s"}
     rack = accelerator.scale_up_domain // per_node

@@ -137,6 +137,16 @@ JOBS: dict[Said, dict[str, Any]] = {
 }
 """What a row's notes say of the job beyond its columns."""
 
+SITES: dict[Said, dict[str, Any]] = {
+    Said(
+        "power limited",
+        "the accelerators draw 750 W of 1000, as others of PyTorch's B200 (pytorch/ao PR 3566); power goes with the "
+        "cube of the clock",
+        columns=(("gpu", "B200-SXM-180GB"),),
+    ): {"site_derate": (1000 / 750) ** (1 / 3)},
+}
+"""What a row says of the accelerators beyond their name."""
+
 ENDS_AS_LAYERS = {"Llama3.1-405B": "Megatron-Bridge", "Qwen3-235B": "Megatron-Bridge"}
 """Models, by how their names begin, whose ends a framework counts as layers when it splits a pipeline
 (Megatron-Bridge, recipes: `account_for_embedding_in_pipeline_split = True`, `account_for_loss_in_pipeline_split`)."""
@@ -188,7 +198,6 @@ LEFT_OUT = (
     Said("flexattention", "FlexAttention is priced as the runtime's own attention"),
     Said("unfused adamw", "an unfused optimizer is priced as the fused one"),
     Said("graph_trainer", "full and no recomputation of graph_trainer are priced as the eager ones"),
-    Said("power limited", "the accelerators' lower power limit is not known"),
     Said("development server", "the server's missing or slower links are not known"),
 )
 """What a row says and no prediction heeds; the row is scored all the same."""
