@@ -19,7 +19,7 @@ from meshwright.validation.score.screen import score_screen
 from tables import judged, llama, outcome, outcome_of_row
 
 KEYS = {
-    *("rows", "represented", "skipped", "step_time", "memory", "memory_by_kind", "mean_of_datasets", "families"),
+    *("rows", "represented", "skipped", "step_time", "memory", "memory_by_kind", "mean_of_datasets", "judged_together"),
     *("fit", "ranking", "by", "intervals", "apart"),
 }
 
@@ -50,7 +50,7 @@ def test_the_document_says_what_was_scored_and_what_was_not() -> None:
     assert set(document["by"]) == {"dataset", "runtime", "accelerator", "precision"}
     assert set(document["by"]["runtime"]) == {"megatron-core", "torchtitan"}
     assert document["by"]["dataset"]["theirs"]["step_time"] is None
-    assert set(document["families"]) == {"dense, bf16 and fp16, Megatron"}
+    assert set(document["judged_together"]) == {"dense, bf16 and fp16, Megatron"}
     assert [each["n"] for each in document["ranking"]] == [3]
 
 

@@ -44,7 +44,7 @@ LIKE = {
 }
 """Frameworks that the catalogue has not."""
 
-FAMILY = {
+FRAMEWORK_FAMILY = {
     **dict.fromkeys(
         ("megatron-core", "megatron-lm", "megatron-deepspeed", "internevo", "nanotron", "galvatron"), "Megatron"
     ),

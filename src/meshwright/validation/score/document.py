@@ -17,13 +17,13 @@ def score_document(score: Score) -> dict[str, Any]:
         **_part(score.whole),
         "memory_by_kind": {kind: errors._asdict() for kind, errors in score.kinds.items()},
         "mean_of_datasets": {"step_time": time, "memory": gib},
-        "families": {
+        "judged_together": {
             each.name: {
                 "step_time": each.step_time._asdict(),
                 "mean_of_datasets": each.mean_of_datasets,
                 "datasets": each.datasets,
             }
-            for each in score.families
+            for each in score.judged_together
         },
         "fit": score.fits._asdict(),
         "ranking": [each._asdict() for each in score.rankings],

@@ -12,7 +12,7 @@ from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.units import GIB
 from meshwright.validation.rows.configurations import SOUND, Configuration
-from meshwright.validation.rows.frameworks import FAMILY
+from meshwright.validation.rows.frameworks import FRAMEWORK_FAMILY
 from meshwright.validation.rows.reading import Case, read_case
 
 KINDS = {
@@ -67,9 +67,9 @@ class Outcome:
         return self.configuration.rows[0]["precision"] or "bf16"
 
     @property
-    def family(self) -> str:
+    def framework_family(self) -> str:
         """Frameworks that work alike: Megatron, FSDP or other."""
-        return FAMILY.get(self.configuration.rows[0]["runtime"], "other")
+        return FRAMEWORK_FAMILY.get(self.configuration.rows[0]["runtime"], "other")
 
 
 def outcomes_of(configurations: Iterable[Configuration]) -> list[Outcome]:

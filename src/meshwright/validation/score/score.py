@@ -36,7 +36,7 @@ class Part(NamedTuple):
     memory: Errors | None
 
 
-class Family(NamedTuple):
+class Judged(NamedTuple):
     """Configurations whose step time is judged together: by framework, precision, dense or with experts."""
 
     name: str
@@ -66,7 +66,7 @@ class Score(NamedTuple):
     """Of memory, by what was measured."""
     means: tuple[float | None, float | None]
     """Means over datasets of their mean absolute errors: step time and memory, shares."""
-    families: tuple[Family, ...]
+    judged_together: tuple[Judged, ...]
     fits: Fits
     rankings: tuple[Ranking, ...]
     by: dict[str, dict[str, Part]]
@@ -95,7 +95,7 @@ def score_of(outcomes: Sequence[Outcome], intervals: Intervals | None = None) ->
         whole=_part(sound),
         kinds={kind: errors for kind, errors in kinds.items() if errors},
         means=(mean_of_datasets(sound, step_time), mean_of_datasets(sound, memory)),
-        families=tuple(_families(sound)),
+        judged_together=tuple(_judged_together(sound)),
         fits=fits_of(outcomes),
         rankings=tuple(rankings(sound)),
         by={name: _parts(sound, key) for name, key in BREAKDOWNS.items()},
@@ -113,20 +113,20 @@ def _parts(outcomes: Sequence[Outcome], key: Callable[[Outcome], str]) -> dict[s
     return {name: part for name, part in parts.items() if part.step_time or part.memory}
 
 
-def family_of(outcome: Outcome) -> str:
+def judged_as(outcome: Outcome) -> str:
     """What a configuration's step time is judged with."""
     if outcome.is_moe:
         return "mixture of experts"
     low = {"fp8": "fp8", "mxfp8": "mxfp8 and nvfp4", "nvfp4": "mxfp8 and nvfp4"}.get(outcome.precision, "bf16 and fp16")
-    return f"dense, {low}, {outcome.family}" if low == "bf16 and fp16" else f"dense, {low}"
+    return f"dense, {low}, {outcome.framework_family}" if low == "bf16 and fp16" else f"dense, {low}"
 
 
-def _families(outcomes: Sequence[Outcome]) -> list[Family]:
-    families = []
+def _judged_together(outcomes: Sequence[Outcome]) -> list[Judged]:
+    judged = []
     timed: Quantity = step_time
-    for name, members in sorted(grouped([each for each in outcomes if each.case], family_of).items()):
+    for name, members in sorted(grouped([each for each in outcomes if each.case], judged_as).items()):
         errors, mean = errors_of(members, timed), mean_of_datasets(members, timed)
         if errors and mean is not None:
             sources = len({each.configuration.dataset for each in members if each.step_time})
-            families.append(Family(name, errors, mean, sources))
-    return families
+            judged.append(Judged(name, errors, mean, sources))
+    return judged

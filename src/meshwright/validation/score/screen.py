@@ -22,7 +22,7 @@ def score_screen(score: Score) -> RenderableType:
     return Group(
         _coverage(score),
         "",
-        _families(score),
+        _judged_together(score),
         "",
         _parts(
             "step time", {name: each.step_time for name, each in score.by["dataset"].items()}, score.whole.step_time
@@ -44,9 +44,9 @@ def _coverage(score: Score) -> Text:
     return text.append("; errors are predicted over measured, less one", style="not bold")
 
 
-def _families(score: Score) -> Table:
+def _judged_together(score: Score) -> Table:
     table = _table("step time, judged together", "n", "sources", "mean of sources", *HEAD[:3])
-    for each in score.families:
+    for each in score.judged_together:
         errors = each.step_time
         figures = (
             *map(_share, (each.mean_of_datasets, errors.mape, errors.median_ape)),
