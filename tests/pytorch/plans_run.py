@@ -25,6 +25,11 @@ class Case(NamedTuple):
     changes: dict[str, Any] = {}
 
 
+def _interleaved(**fields: int) -> Plan:
+    usual = {"pp": 2, "vpp": 2, "dp": 4, "zero": 2, "num_microbatches": 4}
+    return Plan(**usual | fields, schedule=Schedule.INTERLEAVED, **ENDS)
+
+
 CASES = {
     "zero 3": Case("llama-3.1-8b", Plan(dp=8, zero=3, num_microbatches=2)),
     "zero 2 full": Case("llama-3.1-8b", Plan(dp=8, zero=2, recompute=Recompute.FULL)),
@@ -44,22 +49,10 @@ CASES = {
     "1f1b": Case("llama-3.1-8b", Plan(pp=2, tp=4, sp=True, dp=2, zero=2, num_microbatches=8, **ENDS)),
     "1f1b zero 3": Case("llama-3.1-8b", Plan(pp=2, dp=4, zero=3, num_microbatches=4, **ENDS)),
     "gpipe": Case("llama-3.1-8b", Plan(pp=2, dp=4, zero=2, num_microbatches=4, schedule=Schedule.GPIPE, **ENDS)),
-    "interleaved": Case(
-        "llama-3.1-8b",
-        Plan(pp=2, vpp=2, dp=4, zero=2, num_microbatches=4, schedule=Schedule.INTERLEAVED, **ENDS),
-    ),
-    "interleaved zero 3": Case(
-        "llama-3.1-8b",
-        Plan(pp=2, vpp=2, dp=4, zero=3, num_microbatches=4, schedule=Schedule.INTERLEAVED, **ENDS),
-    ),
-    "one group zero 3": Case(
-        "llama-3.1-8b",
-        Plan(pp=2, vpp=2, dp=4, zero=3, num_microbatches=2, schedule=Schedule.INTERLEAVED, **ENDS),
-    ),
-    "four chunks": Case(
-        "llama-3.1-8b",
-        Plan(pp=2, vpp=4, dp=4, zero=2, num_microbatches=4, schedule=Schedule.INTERLEAVED, **ENDS),
-    ),
+    "interleaved": Case("llama-3.1-8b", _interleaved()),
+    "interleaved zero 3": Case("llama-3.1-8b", _interleaved(zero=3)),
+    "one group zero 3": Case("llama-3.1-8b", _interleaved(zero=3, num_microbatches=2)),
+    "four chunks": Case("llama-3.1-8b", _interleaved(vpp=4)),
     "ddp": Case("llama-3.2-1b", Plan(dp=8, num_microbatches=4), runtime="pytorch-ddp"),
     "ddp, full, biases": Case("qwen2.5-7b", Plan(dp=8, recompute=Recompute.FULL), 512, "pytorch-ddp"),
     "megatron": Case(

@@ -73,8 +73,9 @@ def scope_of(plan: Plan, inputs: Inputs) -> Scope:
 
 
 def is_native(inputs: Inputs) -> bool:
-    """Whether the runtime shards fp32 weights by fully_shard, or replicates them."""
-    return inputs.runtime.weights == "full" and (inputs.runtime.shards_rows or inputs.runtime.autocast)
+    """Whether the runtime shards fp32 weights by fully_shard, or replicates them under autocast."""
+    runtime = inputs.runtime
+    return runtime.weights == "full" and runtime.shards_rows != runtime.autocast
 
 
 def _model_reasons(inputs: Inputs) -> Iterator[str]:

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from meshwright.specs.fitted import fitted_constants, slowdown, slowdowns
-from meshwright.validation.fit.curves import KERNELS, Curve, curves_of, file_constants, times_of
+from meshwright.validation.fit.curves import (
+    KERNELS,
+    Curve,
+    curves_of,
+    file_constants,
+    names_of,
+    priced_s,
+    times_of,
+)
 from meshwright.validation.fit.fitting import fitted
 from meshwright.validation.fit.residuals import Residual, by_kind, covered, covered_by_others
 from meshwright.validation.rows.configurations import configurations
@@ -64,3 +72,14 @@ def test_intervals_hold_about_eight_of_ten_runs_of_their_own_kind() -> None:
     runs = [Residual(f"source {index % 4}", "kind", float(ratio)) for index, ratio in enumerate(spread)]
     assert covered(runs, by_kind(runs)).inside == pytest.approx(0.8, abs=0.02)
     assert covered_by_others(runs, runs).inside == pytest.approx(0.8, abs=0.04)
+
+
+def test_under_the_constants_of_the_file_a_run_takes_what_is_predicted_for_it_on_its_own_site() -> None:
+    rows = [row for row in read_rows() if "power-limited" in row["notes"] or row["dataset"] == "sc21-t1"]
+    outcomes = [each for each in outcomes_of(configurations(rows)) if each.case and each.step_time]
+    assert {each.case.inputs.cluster.site_derate > 1 for each in outcomes if each.case} == {True, False}
+    for each in outcomes:
+        assert each.case is not None
+        assert each.step_time is not None
+        priced = priced_s(each.case, *times_of(names_of(each.case), file_constants()))
+        assert priced == pytest.approx(each.step_time.predicted, rel=1e-9)

@@ -76,14 +76,14 @@ def norm_outputs(inputs: Inputs, kind: LayerKind, shard: Shard) -> NormOutputs:
     recipe, hidden = inputs.recipe, inputs.model.hidden_size
     tokens = shard.residual_tokens if inputs.runtime.regathers_inputs else shard.tokens
     read, second = recipe.saved_bytes * hidden * tokens, min(kind.norms, 2) - 1
-    if inputs.runtime.autocast and isinstance(kind.feed_forward, Mlp):
-        return NormOutputs(QUERY_KEY_VALUE * read, second * (1 + kind.feed_forward.gated) * read, 0.0)
-    if not kind.is_moe:
-        return NormOutputs(read, second * read, 0.0)
+    each = inputs.runtime.autocast and not inputs.runtime.fused_projections
+    of_attention, block = (QUERY_KEY_VALUE if each else 1) * read, kind.feed_forward
+    if isinstance(block, Mlp):
+        return NormOutputs(of_attention, second * (1 + (each and block.gated)) * read, 0.0)
     in_fp32 = inputs.runtime.weighs_expert_outputs
     copied = dense_block(kind) is not None and (recipe.quantises or in_fp32)
     width = FP32_BYTES if in_fp32 else HALF_BYTES
-    return NormOutputs(second * read, copied * read, 1.0 * width * hidden * shard.residual_tokens)
+    return NormOutputs(second * of_attention, copied * read, 1.0 * width * hidden * shard.residual_tokens)
 
 
 def attention_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:

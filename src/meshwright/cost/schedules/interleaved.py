@@ -37,16 +37,24 @@ def actions(stages: int, chunks: int, micro_batches: int, microbatch_group: int)
     stages: p; chunks: v a rank; micro_batches: m; microbatch_group: g of them that a chunk works on before the next one
     does; counts.
     """
-    turns = [
+    order = turns(chunks, micro_batches, microbatch_group)
+    forwards = [Action("forward", chunk, index) for chunk, index in order]
+    backwards = [Action("backward", chunks - 1 - chunk, index) for chunk, index in order]
+    ahead = [2 * (stages - rank - 1) + (chunks - 1) * microbatch_group for rank in range(stages)]
+    return [_rank_actions(forwards, backwards, min(warm_up, len(order))) for warm_up in ahead]
+
+
+def turns(chunks: int, micro_batches: int, microbatch_group: int) -> list[tuple[int, int]]:
+    """Chunk and micro-batch of every forward of a rank: the chunks take turns on groups of micro-batches.
+
+    chunks: v a rank; micro_batches: m; microbatch_group: g, the last one what is left; counts.
+    """
+    return [
         (chunk, first + offset)
         for first in range(0, micro_batches, microbatch_group)
         for chunk in range(chunks)
         for offset in range(min(microbatch_group, micro_batches - first))
     ]
-    forwards = [Action("forward", chunk, index) for chunk, index in turns]
-    backwards = [Action("backward", chunks - 1 - chunk, index) for chunk, index in turns]
-    ahead = [2 * (stages - rank - 1) + (chunks - 1) * microbatch_group for rank in range(stages)]
-    return [_rank_actions(forwards, backwards, min(warm_up, len(turns))) for warm_up in ahead]
 
 
 def _rank_actions(forwards: list[Action], backwards: list[Action], warm_up: int) -> list[Action]:

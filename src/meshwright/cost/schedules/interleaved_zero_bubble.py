@@ -6,6 +6,7 @@ import numpy as np
 
 from meshwright.arrays import Floats, Ints
 from meshwright.cost.schedules.action import Action
+from meshwright.cost.schedules.interleaved import turns
 from meshwright.cost.schedules.pipeline import Pipeline
 
 
@@ -50,18 +51,13 @@ def actions(stages: int, chunks: int, micro_batches: int, microbatch_group: int,
     does; delay: rank r starts with as many times (p - 1 - r) forwards more than the last one, and its weight gradients
     come as many times r backwards late; counts.
     """
-    turns = [
-        (chunk, first + offset)
-        for first in range(0, micro_batches, microbatch_group)
-        for chunk in range(chunks)
-        for offset in range(min(microbatch_group, micro_batches - first))
-    ]
-    forwards = [Action("forward", chunk, index) for chunk, index in turns]
-    inputs = [Action("input_gradient", chunks - 1 - chunk, index) for chunk, index in turns]
+    order = turns(chunks, micro_batches, microbatch_group)
+    forwards = [Action("forward", chunk, index) for chunk, index in order]
+    inputs = [Action("input_gradient", chunks - 1 - chunk, index) for chunk, index in order]
     weights = [Action("weight_gradient", action.chunk, action.micro_batch) for action in inputs]
     ahead = [(chunks - 1) * microbatch_group + delay * (stages - rank) - 1 for rank in range(stages)]
     return [
-        _rank_actions(forwards, inputs, weights, min(warm_up, len(turns)), delay * rank)
+        _rank_actions(forwards, inputs, weights, min(warm_up, len(order)), delay * rank)
         for rank, warm_up in enumerate(ahead)
     ]
 

@@ -94,7 +94,7 @@ def extrapolated(rank: Rank, seen: Sequence[Observed]) -> Observed:
     """What the whole rank does, every quantity linear in the layers of each kind; of gradients that replicas sum all at
     once, their bytes.
     """
-    if rank.whole.inputs.runtime.autocast:
+    if rank.whole.plan.zero < 2:
         by_bytes = _extrapolated(rank, [replace(each, collectives=_by_bytes(each.collectives)) for each in seen])
         return replace(by_bytes, collectives=_at_once(by_bytes.collectives))
     return _extrapolated(rank, seen)

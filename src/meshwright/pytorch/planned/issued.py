@@ -124,10 +124,8 @@ def _sharded(plan: Plan, inputs: Inputs, stage: PredictedStage, *, alone: bool =
                 yield from _unit(plan, inputs, axis, parameters, each)
                 yield _scattered(plan, inputs, axis, parameters, count * gathers.scatters, alone)
     for parameters, kept, gathers in _end_units(plan, inputs, stage, ranks, times):
-        forward = min(gathers.forward, 1 - gathers.ahead) if kept and plan.pp > 1 else gathers.forward
-        yield from _unit(
-            plan, inputs, "dp", parameters, (gathers.ahead, max(forward, 0), (not kept) * gathers.backward)
-        )
+        again = (not gathers.ahead, 0) if kept and plan.pp > 1 else (gathers.forward, (not kept) * gathers.backward)
+        yield from _unit(plan, inputs, "dp", parameters, (gathers.ahead, *again))
         yield _scattered(plan, inputs, "dp", parameters, gathers.scatters, alone)
 
 

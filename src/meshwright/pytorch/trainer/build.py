@@ -41,6 +41,6 @@ def parallelize(decoder: Decoder, request: Request, meshes: Meshes) -> int:
         weight.to_local().numel() if isinstance(weight, DTensor) else weight.numel() for weight in decoder.parameters()
     )
     recompute(decoder, plan, request.inputs.runtime)
-    if request.inputs.runtime.shards_rows:
+    if plan.zero > 1:
         shard(decoder, request, meshes)
     return held

@@ -21,7 +21,7 @@ ALL_IN_ONE = 2**20
 
 def replicate(decoder: Decoder, request: Request, meshes: Meshes) -> nn.Module:
     """The decoder as one of its replicas, where the runtime has such."""
-    if not request.inputs.runtime.autocast or request.plan.dp == 1:
+    if request.plan.zero > 1 or request.plan.dp == 1:
         return decoder
     group = meshes.sharding(("fsdp",)).get_group()
     model = DistributedDataParallel(

@@ -93,10 +93,13 @@ def _curve(outcome: Outcome, case: Case) -> Curve:
 
 
 def priced_s(case: Case, kernels: float, attention: float) -> float:
-    """Seconds of a step with kernels and older attention so many times as long; kernels, attention: as `times_of`."""
+    """Seconds of a step with kernels and older attention so many times as long, beside what the run's own site adds;
+    kernels, attention: as `times_of`.
+    """
     cluster, runtime = case.inputs.cluster, case.inputs.runtime
+    of_file = case.inputs.slowdown / cluster.site_derate
     inputs = case.inputs.replace(
-        cluster=cluster.replace(site_derate=cluster.site_derate * kernels / case.inputs.slowdown),
+        cluster=cluster.replace(site_derate=cluster.site_derate * kernels / of_file),
         runtime=runtime.replace(attention_slowdown=attention),
     )
     return estimate_each([case.plan], inputs)[0].step_time_s
