@@ -75,6 +75,7 @@ OF_ONE_SCHEDULE |= {
     "dualpipe_v.rank_actions",
     "schedules.kept_chunks",
     "gathered.chunk_gathers",
+    "interleaved.turns",
 }
 """They list or play the actions of one pipeline; see test_schedules.py."""
 OF_THE_QUESTION = {
