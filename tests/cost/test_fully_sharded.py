@@ -9,7 +9,7 @@ from meshwright.cost.comms.collectives import sent_bytes
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.parameters import end_parameters, layer_parameters
 from meshwright.cost.step import estimate_each, estimate_plans
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import Plan, Recompute, Schedule
 from meshwright.layout.plans import Plans
 from meshwright.units import GIB
 from strategies import legal_plans, llama_8b, question
@@ -66,6 +66,20 @@ def test_the_peak_of_8b_is_pytorchs(ranks: int, peak: float) -> None:
     memory, two_residuals = estimate_each([plan], inputs)[0].memory, 2 * (2 * 8192 * 4096 * 2)
     assert (memory.allocated - memory.workspaces) / GIB == pytest.approx(peak - two_residuals / GIB, rel=2e-4)
     assert memory.logits > 0
+
+
+def test_ends_that_stay_gathered_cost_a_resharding_pipeline_no_more() -> None:
+    """torchtitan keeps embedding and head gathered over all micro-batches, whatever it does with layers."""
+
+    def exposed(vocabulary: int, zero: int) -> float:
+        model = llama_8b().replace(vocab_size=vocabulary)
+        inputs = question(model, "2x8:h100", "torchtitan", global_batch=64)
+        plan = Plan(dp=4, pp=4, zero=zero, num_microbatches=16, schedule=Schedule.ONE_F_ONE_B)
+        return estimate_each([plan], inputs)[0].time.exposed_dp_s
+
+    more = [exposed(512_000, zero) - exposed(256_000, zero) for zero in (2, 3)]
+    assert more[0] == pytest.approx(more[1])
+    assert more[0] > 0
 
 
 def test_sixteen_bytes_a_parameter_are_divided_by_all_ranks() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -194,8 +195,11 @@ def _exchanged(held: Footprints, units: Units, works: _Works, exchange: DataExch
 def _sharded(held: Footprints, units: Units, chosen: IntColumn) -> FloatColumn:
     """Exposed seconds per step of the chosen stages: layers beside their passes, the ends before and after them."""
     inputs, stages, plan = held.inputs, held.stages, held.stages.plan[chosen]
-    times = gathers_per_step(held.plans.take(plan), inputs, stages.live_micro_batches[chosen], stages.stage[chosen])
-    exposed = _exposed_ends(held, held.pipelines.of_stage[chosen], times)
+    rows, live, stage = held.plans.take(plan), stages.live_micro_batches[chosen], stages.stage[chosen]
+    times = ends = gathers_per_step(rows, inputs, live, stage)
+    if inputs.runtime.keeps_ends_gathered:
+        ends = gathers_per_step(replace(rows, zero=np.full_like(rows.zero, 2)), inputs, live, stage)
+    exposed = _exposed_ends(held, held.pipelines.of_stage[chosen], ends)
     for index, (kind, unit) in enumerate(zip(inputs.model.layer_kinds, units.layers, strict=True)):
         exposed = exposed + stages.layers[chosen, index] * _exposed_layer(held, plan, times, kind, unit)
     return exposed
@@ -203,16 +207,14 @@ def _sharded(held: Footprints, units: Units, chosen: IntColumn) -> FloatColumn:
 
 def _exposed_ends(held: Footprints, stage: IntColumn, times: Gathers) -> FloatColumn:
     """Of embedding, final norm and head; stage: the row of every stage among those of the pipelines."""
-    inputs, keeps = held.inputs, held.inputs.runtime.keeps_ends_gathered
-    pipelines, stages, *_ = held.pipelines
+    inputs, (pipelines, stages, *_) = held.inputs, held.pipelines
     ends = stage_parameters(pipelines, stages, inputs).ends
     exchange = on_distinct(
         lambda some: sharded_exchange_time(pipelines.take(stages.plan[some]), inputs, ends[some], ends=ends[some]),
         stage,
     )
-    again = 0.0 if keeps else times.backward * exchange.gathered
-    exposed = times.forward * exchange.gathered + again + times.scatters * exchange.scattered
-    whole: FloatColumn = exposed + gather_copies_time(inputs, ends[stage], 1.0 * keeps, times)
+    exposed = (times.forward + times.backward) * exchange.gathered + times.scatters * exchange.scattered
+    whole: FloatColumn = exposed + gather_copies_time(inputs, ends[stage], 0.0, times)
     return whole
 
 
