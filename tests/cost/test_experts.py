@@ -155,3 +155,19 @@ def test_a_layer_without_experts_exchanges_nothing() -> None:
     assert expert_time(Plan(), inputs, dense).forward_bytes == 0
     assert expert_time(Plan(), inputs, routed).forward_bytes > 0
     assert layer_memory(Plan(), inputs, routed).saved > 0
+
+
+def test_biases_of_experts_move_what_megatron_counts() -> None:
+    """gpt-oss, bytes per element counted with PyTorch 2.13 on meta tensors: `t + b * p` in fp32 for each expert, put
+    together and cast, of the second products' outputs; the first products add theirs themselves, and sum its gradient.
+    """
+    inputs, plan = question(read_model("gpt-oss-120b"), "8x8:h100", precision="bf16"), Plan(dp=64, ep=8, zero=1)
+    kind = inputs.model.layer_kinds[0]
+    plain = kind.replace(feed_forward=kind.feed_forward.replace(bias=False))
+    shard, biased, other = (
+        expert_shard(plan, inputs, kind),
+        *(expert_time(plan, inputs, each) for each in (kind, plain)),
+    )
+    assert biased.forward_bytes - other.forward_bytes == pytest.approx(28 * shard.rows * 2880)
+    assert biased.backward_bytes - other.backward_bytes == pytest.approx(shard.rows * (40 * 2880 + 2 * 2 * 2880))
+    assert biased.products == other.products

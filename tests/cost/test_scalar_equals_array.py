@@ -85,6 +85,8 @@ OF_THE_QUESTION = {
     "expert_rows.routed_experts",
     "flops.model_flops_per_step",
     "attention.attended_pairs",
+    "attention.measured_widths",
+    "attention.backward_over_forward",
     "shard.dense_block",
     "shard.compressed_width",
     "saved.product_bytes",

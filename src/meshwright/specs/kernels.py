@@ -54,6 +54,8 @@ class AttentionConstants(Spec):
     """Fixed time of one call (t0), seconds."""
     backward_ratio: Annotated[float, Field(gt=0, le=100)]
     """Backward over forward time."""
+    softmax_width: NonNegative
+    """Elements of d_qk + d_v whose products take as long as the exponentials (s), which no head size changes."""
     older: dict[Literal["flash-1", "flash-2"], Annotated[float, Field(ge=1, le=100)]]
     """Time of an older generation of kernels over these."""
 

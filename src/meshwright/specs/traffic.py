@@ -33,6 +33,10 @@ class ElementwiseTraffic(Spec):
     gated_activation: Passes
     """Per element of the FFN."""
     plain_activation: Passes
+    expert_bias: Passes
+    """Per element that the first products of experts with biases put out."""
+    expert_output_bias: Passes
+    """Per element that their second products put out."""
     bias_gradient: Bytes
     """Backward, per element of a biased product's output."""
     split_gradient: Bytes

@@ -12,6 +12,15 @@ from meshwright.specs.cluster import Accelerator
 QUERY_TILE = 128
 EAGER_FORWARD_BYTES = 13
 EAGER_BACKWARD_BYTES = 19
+FORWARD_PRODUCTS = 2
+BACKWARD_PRODUCTS = 5
+MEASURED_WIDTH = 256
+"""d_qk + d_v of the heads that the constants of fused attention are fitted to."""
+OLDER_SOFTMAX_WIDTH = 44.0
+"""Of kernels before the newest: FlashAttention-2 at head size 64 on H100, arXiv:2407.08608, figure 5."""
+WIDE_BACKWARD = 1.25
+"""Backward of heads above 128 over what their FLOPs take: 192 and 128 on B200 (MooreThreads/SimuMax@4dcaae51 and
+Dao-AILab/flash-attention pull requests 2270 and 2280) and on A100 (SimuMax)."""
 
 
 def attended_pairs(sequence: int, window: int | None) -> float:
@@ -29,10 +38,40 @@ def attended_pairs(sequence: int, window: int | None) -> float:
     return sequence * reach - reach**2 / 2
 
 
+def measured_widths(width: int, softmax_width: float) -> tuple[float, float]:
+    """Widths, forward and backward, that a head would have if all of its time were products at the measured pace.
+
+    Below the measured 256 elements (d_qk + d_v) the exponentials, as many at any width, take as long as s elements of
+    the two products forward, and of the five backward as long as 2 s / 5: w' = 256 (w + s) / (256 + s).
+    width: w, elements; softmax_width: s, elements. Returns elements. Source: exponentials limit attention, Shah et al.,
+    arXiv:2407.08608, section 3.2, and together.ai/blog/flashattention-4.
+
+    >>> measured_widths(256, 90), measured_widths(320, 90)
+    ((256.0, 256.0), (320.0, 320.0))
+    >>> [round(width / 256, 2) for width in measured_widths(128, 90)]
+    [0.63, 0.56]
+    """
+    backward = softmax_width * FORWARD_PRODUCTS / BACKWARD_PRODUCTS
+    if width >= MEASURED_WIDTH:
+        return float(width), float(width)
+    forward, backward = (MEASURED_WIDTH * (width + s) / (MEASURED_WIDTH + s) for s in (softmax_width, backward))
+    return forward, backward
+
+
+def backward_over_forward(head_dim: int, value_head_dim: int, softmax_width: float, measured: float) -> float:
+    """Backward over forward time of fused attention: the measured ratio of head size 128, for other heads.
+
+    head_dim, value_head_dim: d_qk and d_v, elements; softmax_width: of `measured_widths`; measured: at head size 128.
+    Returns a ratio. Source: `measured_widths`, `WIDE_BACKWARD`.
+    """
+    forward, backward = measured_widths(head_dim + value_head_dim, softmax_width)
+    return measured * backward / forward * (WIDE_BACKWARD if head_dim > MEASURED_WIDTH // 2 else 1)
+
+
 def fused_attention_time(
     batch: Ints,
     heads: Ints,
-    width: int,
+    width: float,
     sequence: int,
     window: int | None,
     accelerator: Accelerator,
@@ -42,13 +81,13 @@ def fused_attention_time(
 ) -> Floats:
     """Forward seconds of fused causal attention.
 
-    t = l t0 + F / (eta peak) * (1 + s0 / s) * (1 + c n_sm / tiles), F = 2 b a (d_qk + d_v) pairs / r,
+    t = l t0 + F / (eta peak) * (1 + s0 / s) * (1 + c n_sm / tiles), F = 2 b a w' pairs / r,
     tiles = b a ceil(s / (128 r)); under a window s is the mean reach doubled, so that no window changes nothing; of l
     kernels each sees an l-th of it. The rows of one sequence are dealt so that all r parts have the same work.
 
-    batch: sequences, heads: per rank; scalar or array (n,); width: d_qk + d_v, elements; sequence, window: tokens;
-    peak_flops: FLOP/s; parts: r, ranks that share the rows of a sequence; launches: l, kernels one after the other,
-    each with a part of the keys; counts, scalar or array (n,). Returns seconds.
+    batch: sequences, heads: per rank; scalar or array (n,); width: w' of `measured_widths`, elements; sequence, window:
+    tokens; peak_flops: FLOP/s; parts: r, ranks that share the rows of a sequence; launches: l, kernels one after the
+    other, each with a part of the keys; counts, scalar or array (n,). Returns seconds.
     Source: fitted to 24k measured kernels of head size 128 (aiconfigurator).
     Published error: 4-7 % median, 14-19 % p90.
     """

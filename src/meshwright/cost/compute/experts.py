@@ -80,8 +80,11 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     products = on_shapes(lambda shapes: _products(shapes, inputs, kind), plan, *EXPERT_SHAPE)
     quantised = inputs.recipe.quantise_bytes(inputs.cluster.accelerator) if inputs.recipe.quantises else 0.0
     activation = shard.rows * shard.ffn * (passes.forward + quantised)
-    forward = activation + shard.rows * quantised * hidden
-    backward = shard.rows * (passes.backward * shard.ffn + quantised * (hidden + shard.width))
+    inner, outer = block.bias * shard.width, block.bias * hidden
+    biases = traffic.expert_bias.forward * inner + traffic.expert_output_bias.forward * outer
+    forward = activation + shard.rows * (quantised * hidden + biases)
+    biases = traffic.expert_bias.backward * inner + traffic.expert_output_bias.backward * outer
+    backward = shard.rows * (passes.backward * shard.ffn + quantised * (hidden + shard.width) + biases)
     return ExpertTime(products, moved + forward, moved + backward, activation)
 
 

@@ -7,7 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats
-from meshwright.cost.compute.attention import eager_attention_time, fused_attention_time
+from meshwright.cost.compute.attention import (
+    OLDER_SOFTMAX_WIDTH,
+    backward_over_forward,
+    eager_attention_time,
+    fused_attention_time,
+    measured_widths,
+)
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.experts import ExpertTime, expert_time
 from meshwright.cost.compute.passes import moved_bytes, repeated_bytes
@@ -100,12 +106,14 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
         widths = attention.head_dim, attention.value_head_dim
         whole = eager_attention_time(batch, shard.heads, *widths, sequence, accelerator, peak)
         return whole[0] / plan.cp, whole[1] / plan.cp
-    width = attention.head_dim + attention.value_head_dim
+    constants, slowdown = accelerator.kernels.attention, inputs.runtime.attention_slowdown
+    softmax = constants.softmax_width
+    if inputs.runtime.attention_kernel != "newest":
+        slowdown, softmax = slowdown * constants.older[inputs.runtime.attention_kernel], OLDER_SOFTMAX_WIDTH
+    widths = attention.head_dim, attention.value_head_dim
     split = context_split(plan, inputs)
     kernels = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 1, split.ring)
-    heads, shape = shard.heads / split.heads, (width, sequence, attention.window)
-    forward = fused_attention_time(batch, heads, *shape, accelerator, peak, split.ring, kernels)
-    forward = forward * inputs.runtime.attention_slowdown
-    if inputs.runtime.attention_kernel != "newest":
-        forward = forward * accelerator.kernels.attention.older[inputs.runtime.attention_kernel]
-    return forward, forward * accelerator.kernels.attention.backward_ratio
+    heads, (width, _) = shard.heads / split.heads, measured_widths(sum(widths), softmax)
+    shape = width, sequence, attention.window
+    forward = slowdown * fused_attention_time(batch, heads, *shape, accelerator, peak, split.ring, kernels)
+    return forward, forward * backward_over_forward(*widths, softmax, constants.backward_ratio)
