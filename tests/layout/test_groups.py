@@ -63,10 +63,10 @@ def test_placement_counts_every_group_of_a_mesh_of_whole_blocks(
     )
 
 
-@pytest.mark.parametrize("plan", [Plan(tp=5, dp=16), Plan(tp=4, dp=4, pp=5), Plan(tp=8, dp=10), Plan(dp=5, pp=16)])
+@pytest.mark.parametrize("plan", [Plan(tp=4, dp=19), Plan(tp=2, dp=2, pp=19), Plan(dp=38, pp=2), Plan(dp=19, pp=4)])
 def test_a_last_domain_that_is_not_full_has_no_groups_beyond_the_cluster(plan: Plan) -> None:
-    """80 accelerators in NVL72 domains: 72 and 8."""
-    inputs = question(llama_8b(), "20x4:gb200")
+    """76 accelerators in NVL72 domains: 72 and 4."""
+    inputs = question(llama_8b(), "19x4:gb200")
     degrees = {each: getattr(plan, each) for each in ("tp", "dp", "pp")}
     for axis, of in (("tp", tensor_group), ("dp", data_group), ("pp", pipeline_group)):
         expected = [_counted(_groups(degrees, axis, DEFAULT), level.size) for level in inputs.cluster.levels]

@@ -24,7 +24,10 @@ from meshwright.specs.read_cluster import read_cluster
         ("2x1:h100", [("nvlink", 1, 450e9), ("fabric", 2, 50e9)]),
         ("18x4:gb200", [("nvlink", 72, 900e9)]),
         ("8x4:gb200", [("nvlink", 32, 900e9)]),
-        ("20x4:gb200", [("nvlink", 72, 900e9), ("fabric", 144, 50e9)]),
+        ("64x4:gb200", [("nvlink", 64, 900e9), ("fabric", 256, 50e9)]),
+        ("20x4:gb200", [("nvlink", 40, 900e9), ("fabric", 80, 50e9)]),
+        ("19x4:gb200", [("nvlink", 72, 900e9), ("fabric", 144, 50e9)]),
+        ("36x4:gb200", [("nvlink", 72, 900e9), ("fabric", 144, 50e9)]),
         ("2x16:v100", [("nvlink", 16, 150e9), ("fabric", 32, 12.5e9)]),
         ("2x8:l40s", [("pcie", 8, 32e9), ("fabric", 16, 25e9)]),
         (" 8 X 8 : h100 ", [("nvlink", 8, 450e9), ("fabric", 64, 50e9)]),
@@ -50,6 +53,17 @@ def test_the_network_of_the_short_form_is_an_assumption() -> None:
 def test_an_unusual_node_is_an_assumption() -> None:
     assert any("the usual h100-sxm-80gb node has 8" in note for note in read_cluster("4x4:h100").assumptions)
     assert any("One nvlink domain over the 16" in note for note in read_cluster("2x16:v100").assumptions)
+
+
+@pytest.mark.parametrize(("text", "size"), [("64x4:gb200", 64), ("20x4:gb300", 40)])
+def test_racks_that_are_used_in_part_are_an_assumption(text: str, size: int) -> None:
+    (note,) = (note for note in read_cluster(text).assumptions if note.startswith("Racks"))
+    assert note == f"Racks: {size} of the 72 accelerators of each nvlink domain, equal segments of {size // 4} nodes."
+
+
+@pytest.mark.parametrize("text", ["18x4:gb200", "8x4:gb200", "19x4:gb200", "36x4:gb200", "8x8:h100"])
+def test_racks_that_are_filled_are_none(text: str) -> None:
+    assert not any(note.startswith("Racks") for note in read_cluster(text).assumptions)
 
 
 @settings(deadline=None)

@@ -10,7 +10,7 @@ from meshwright.errors import InvalidInput
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.quantities import LEAST_BANDWIDTH, MOST
 from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.scale import network_levels, with_gpus, with_network
+from meshwright.specs.scale import network_levels, with_gpus, with_network, with_nodes
 from strategies import clusters, three_levels
 
 
@@ -83,3 +83,9 @@ def test_what_is_between_nodes_is_refused_with_the_nearest(gpus: int, near: str)
         InvalidInput, match=f"{gpus} accelerators are no whole number of nodes of 8; the nearest: {near}"
     ):
         with_gpus(read_cluster("4x8:h100"), gpus)
+
+
+@pytest.mark.parametrize("nodes", [18, 20, 36, 64])
+def test_racks_are_divided_again_into_equal_segments_as_nodes_are_added(nodes: int) -> None:
+    grown = with_nodes(read_cluster("16x4:gb200"), nodes)
+    assert grown.levels == read_cluster(f"{nodes}x4:gb200").levels

@@ -19,6 +19,7 @@ from meshwright.specs.topology import (
     latency_assumption,
     network_assumption,
     node_assumptions,
+    segment_assumptions,
     usual_levels,
 )
 
@@ -132,7 +133,10 @@ def _with_memory(accelerator: Accelerator, visible_memory: float | None) -> Acce
 
 
 def _assumptions(entry: ClusterEntry, accelerator: Accelerator, levels: tuple[Level, ...]) -> list[str]:
-    assumptions = node_assumptions(accelerator, entry.gpus_per_node or accelerator.node_size)
+    gpus_per_node = entry.gpus_per_node or accelerator.node_size
+    assumptions = node_assumptions(accelerator, gpus_per_node)
+    if not entry.levels:
+        assumptions += segment_assumptions(accelerator, gpus_per_node, levels)
     if not entry.levels and len(levels) > 1 and entry.nics_per_node is None:
         assumptions.append(network_assumption(accelerator))
     timed = {level.name for level in entry.levels if level.latency is not None}

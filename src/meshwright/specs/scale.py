@@ -13,18 +13,25 @@ from meshwright.specs.topology import fabric, usual_levels
 def with_nodes(cluster: Cluster, num_nodes: int) -> Cluster:
     """The cluster grown or shrunk to `num_nodes` nodes, its outermost network stretched over all of them.
 
-    A cluster of one scale-up domain that outgrows it gets a network of its accelerator's catalogued bandwidth.
+    Usual levels become the usual ones of that many nodes. A cluster of one scale-up domain that outgrows it gets a
+    network of its accelerator's catalogued bandwidth.
     """
-    ranks = num_nodes * cluster.gpus_per_node
+    name = f"{num_nodes} nodes of {cluster.name}"
+    return cluster.replace(name=name, num_nodes=num_nodes, levels=_stretched(cluster, num_nodes))
+
+
+def _stretched(cluster: Cluster, num_nodes: int) -> tuple[Level, ...]:
+    accelerator, per_node, ranks = cluster.accelerator, cluster.gpus_per_node, num_nodes * cluster.gpus_per_node
     levels, outermost = cluster.levels[:-1], cluster.levels[-1]
-    if outermost.size < ranks and not levels:
-        levels, outermost = (outermost,), fabric(outermost, ranks, cluster.accelerator.nic_bandwidth)
-    elif outermost.size < ranks:
-        inner = levels[-1].size
-        outermost = outermost.replace(size=-(-ranks // inner) * inner)
-    return cluster.replace(
-        name=f"{num_nodes} nodes of {cluster.name}", num_nodes=num_nodes, levels=(*levels, outermost)
-    )
+    network = outermost.bandwidth if levels else accelerator.nic_bandwidth
+    if cluster.levels == usual_levels(accelerator, cluster.num_nodes, per_node, network):
+        return usual_levels(accelerator, num_nodes, per_node, network)
+    if outermost.size >= ranks:
+        return cluster.levels
+    if not levels:
+        return outermost, fabric(outermost, ranks, network)
+    inner = levels[-1].size
+    return *levels, outermost.replace(size=-(-ranks // inner) * inner)
 
 
 def with_gpus(cluster: Cluster, gpus: int) -> Cluster:

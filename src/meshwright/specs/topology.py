@@ -25,11 +25,18 @@ def largest_node(accelerator: Accelerator) -> int:
     return max(accelerator.scale_up_domain, 2 * accelerator.node_size)
 
 
-def scale_up_block(accelerator: Accelerator, gpus_per_node: int) -> int:
-    """Ranks in one scale-up domain: a node, or as many whole nodes as fit where the domain spans nodes (NVL72)."""
+def scale_up_block(accelerator: Accelerator, num_nodes: int, gpus_per_node: int) -> int:
+    """Ranks in one scale-up domain: a node, or whole nodes where the domain spans nodes (NVL72).
+
+    Of several domains each gives equally many nodes, the largest number that divides all and fits, as schedulers place
+    jobs (Slurm, `--segment`): otherwise groups of ranks would lie across two racks. Where that is less than half of
+    what fits, domains are filled and the last one has the rest.
+    """
     if accelerator.scale_up_domain <= accelerator.node_size:
         return gpus_per_node
-    return max(accelerator.scale_up_domain // gpus_per_node, 1) * gpus_per_node
+    fit = max(accelerator.scale_up_domain // gpus_per_node, 1)
+    equal = max(nodes for nodes in range(1, fit + 1) if num_nodes % nodes == 0)
+    return gpus_per_node * (equal if 2 * equal >= fit else fit)
 
 
 def usual_levels(
@@ -41,7 +48,7 @@ def usual_levels(
     Block sizes are nominal: the outermost is the smallest whole number of domains that holds every rank.
     """
     ranks = num_nodes * gpus_per_node
-    block = scale_up_block(accelerator, gpus_per_node)
+    block = scale_up_block(accelerator, num_nodes, gpus_per_node)
     domain = Level(
         name=accelerator.scale_up_name,
         size=min(block, ranks),
@@ -65,6 +72,17 @@ def node_assumptions(accelerator: Accelerator, gpus_per_node: int) -> list[str]:
     if gpus_per_node > accelerator.scale_up_domain:
         notes.append(f"One {accelerator.scale_up_name} domain over the {gpus_per_node} accelerators of a node.")
     return notes
+
+
+def segment_assumptions(accelerator: Accelerator, gpus_per_node: int, levels: tuple[Level, ...]) -> list[str]:
+    """What is assumed about a scale-up domain that a cluster uses in part."""
+    size, domain = levels[0].size, accelerator.scale_up_domain
+    if len(levels) == 1 or size == gpus_per_node or size == domain // gpus_per_node * gpus_per_node:
+        return []
+    return [
+        f"Racks: {size} of the {domain} accelerators of each {accelerator.scale_up_name} domain, "
+        f"equal segments of {size // gpus_per_node} nodes."
+    ]
 
 
 def network_assumption(accelerator: Accelerator) -> str:
