@@ -23,6 +23,8 @@ class Case(NamedTuple):
     length: int = 2048
     runtime: str = "torchtitan"
     changes: dict[str, Any] = {}
+    layers: int | None = None
+    """Of the model, its first ones alone."""
 
 
 def _interleaved(**fields: int) -> Plan:
@@ -44,6 +46,8 @@ CASES = {
         "llama-3.1-8b",
         Plan(cp=2, dp=2, zero=3, recompute=Recompute.SELECTIVE, context_exchange=ContextExchange.ALL_GATHER),
     ),
+    "two layers": Case("llama-2-7b", Plan(dp=8, zero=3), 4096, layers=2),
+    "one layer": Case("llama-2-7b", Plan(dp=8, zero=3, recompute=Recompute.SELECTIVE), 4096, layers=1),
     "experts": Case("mixtral-8x7b", Plan(dp=16, zero=3, micro_batch=2, recompute=Recompute.FULL)),
     "ep in tp": Case("qwen3-30b-a3b", Plan(tp=2, sp=True, dp=8, ep=4, zero=3)),
     "1f1b": Case("llama-3.1-8b", Plan(pp=2, tp=4, sp=True, dp=2, zero=2, num_microbatches=8, **ENDS)),
@@ -63,10 +67,12 @@ CASES = {
 
 def asked(name: str) -> tuple[Plan, Inputs]:
     """The plan and the question of a case."""
-    model, plan, length, runtime, changes = CASES[name]
+    named, plan, length, runtime, changes, layers = CASES[name]
+    whole = read_model(named)
+    model = whole.replace(layer_pattern=whole.layer_pattern[:layers])
     cluster = f"{max(plan.num_gpus // 8, 1)}x{min(plan.num_gpus, 8)}:h100"
     batch = plan.dp * plan.micro_batch * plan.num_microbatches
-    inputs = question(read_model(model), cluster, runtime, sequence_length=length, global_batch=batch)
+    inputs = question(model, cluster, runtime, sequence_length=length, global_batch=batch)
     return plan, inputs.replace(runtime=inputs.runtime.replace(**changes))
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.arrays import BoolColumn, FloatColumn, IntColumn
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.kept import Kept
 from meshwright.cost.memory.unit_step import UnitStep
@@ -161,8 +161,8 @@ class _Step(UnitStep):
         return Moment(self.in_layers + self.ahead(1), gradients, passed, 0.0 * passed, joined * apart)
 
     def _next_layer(self) -> Moment:
-        """The layer before the last one works, the last one's gradients are being sent."""
-        kept, several = self.kept, self.whole.all - self.whole.ends > self.whole.layer
+        """The layer before the last one, unless it is the first one, works; the last one's gradients are being sent."""
+        kept, several = self.kept, self._has_more_layers_than(2)
         passed = np.maximum(kept.activations - kept.head - kept.layer, 0.0)
         gathered, gradients = self.in_layers + self.ahead(2), self.one_layer_reduced
         return Moment(
@@ -170,24 +170,25 @@ class _Step(UnitStep):
         )
 
     def _next_gathered(self) -> Moment:
-        """The same before it works: experts that are divided by rows are put together in a copy."""
-        kept = self.kept
+        """The same, of any layer, before it works: experts that are divided by rows are put together in a copy."""
+        kept, several = self.kept, self._has_more_layers_than(1)
         passed = np.maximum(kept.activations - kept.head - kept.layer, 0.0)
         copied = HALF_BYTES * self.whole.split_experts * self.resharded
         gathered = self.in_layers + self.ahead(2) + copied
-        return Moment(gathered, self.one_layer_reduced, passed, 0.0 * passed, self.later + kept.residual)
+        parts = gathered, self.one_layer_reduced, passed, 0.0 * passed, self.later + kept.residual
+        return Moment(*(part * several for part in parts))
 
     def _second_layer(self) -> list[Moment]:
-        """The second layer works backward, the gradients of those above it have been reduced; then the first one is put
-        together.
+        """The second layer, where it is not the last one, works backward, the gradients of those above it have been
+        reduced; then the first one is put together.
         """
         kept, stored = self.kept, self.stored
-        there = self.reduced & (self.whole.all - self.whole.ends > self.whole.layer)
         moments = []
         for layers, copied, working in (
             (2, 0.0, kept.working),
             (1, HALF_BYTES * self.whole.split_experts * self.resharded, kept.residual),
         ):
+            there = self.reduced & self._has_more_layers_than(layers)
             above = np.maximum(stored.all - layers * stored.layer - stored.embedding, 0.0)
             gathered, gradients = self.two_layers + copied, self.lasting + self.new_shards * above
             parts = gathered, gradients, layers * kept.layer, 0.0 * gathered, self.later + working
@@ -195,17 +196,18 @@ class _Step(UnitStep):
         return moments
 
     def _first_layer(self) -> Moment:
-        """The first layer works backward, the gradients of all others have been reduced."""
-        kept, stored = self.kept, self.stored
+        """The first layer, unless it is the last one, works backward, the gradients of all others have been reduced."""
+        kept, stored, there = self.kept, self.stored, self.deferred | self._has_more_layers_than(1)
         others = np.maximum(stored.all - stored.layer - stored.embedding, 0.0)
         activations = np.where(self.reduced, kept.layer, (self.behind + kept.layer) * self.leaves_gathered)
-        return Moment(
-            np.where(self.reduced, self.two_layers - HALF_BYTES * self.whole.layer, self.left_behind),
-            self.before_first_layer + self.new_shards * others,
-            activations,
-            0.0 * activations,
-            self.later + kept.working,
-        )
+        gathered = np.where(self.reduced, self.two_layers - HALF_BYTES * self.whole.layer, self.left_behind)
+        gradients = self.before_first_layer + self.new_shards * others
+        parts = gathered, gradients, activations, 0.0 * activations, self.later + kept.working
+        return Moment(*(part * there for part in parts))
+
+    def _has_more_layers_than(self, layers: int) -> BoolColumn:
+        more: BoolColumn = self.whole.all - self.whole.ends > layers * self.whole.layer
+        return more
 
     def _first_gathered(self) -> Moment:
         """Before the first layer works: all others have stayed gathered, and it is put together in a copy."""
