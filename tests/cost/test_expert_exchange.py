@@ -29,6 +29,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Experts, LayerKind
 from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.read_model import read_model
 from strategies import dense_model, question
 
 DISPATCHERS = ("all_to_all", "all_gather", "fused")
@@ -171,8 +172,42 @@ def test_measured_exchanges_are_reproduced_within_the_stated_error(row: dict[str
     plan = Plan(dp=nodes * per_node, ep=nodes * per_node)
     found = expert_exchange_time(plan, inputs, kind, tokens, float(row["dispatch_bytes"]))
     measured = (float(row["dispatch_us"]) * 1e-6, float(row["combine_us"]) * 1e-6)
-    tolerance = 0.25 if row["accelerator"] == "gb200" else TOLERANCE[nodes]
-    np.testing.assert_allclose(found, measured, rtol=tolerance)
+    np.testing.assert_allclose(found, measured, rtol=TOLERANCE[nodes])
+
+
+@pytest.mark.parametrize(
+    ("cluster", "dispatcher", "ranks", "dispatch", "combine"),
+    [
+        ("8x8:h100", "fused", 8, 661, 624),
+        ("8x8:h100", "fused", 16, 1485, 1688),
+        ("8x8:h100", "fused", 32, 3064, 3088),
+        ("8x8:h100", "fused", 64, 4626, 4398),
+        ("8x8:h100", "all_to_all", 8, 1265, 1277),
+        ("8x8:h100", "all_to_all", 16, 5774, 5628),
+        ("8x8:h100", "all_to_all", 32, 8059, 7815),
+        ("8x8:h100", "all_to_all", 64, 9164, 8727),
+        ("16x4:gb200", "fused", 8, 391, 353),
+        ("16x4:gb200", "fused", 16, 578, 527),
+        ("16x4:gb200", "fused", 32, 612, 646),
+        ("16x4:gb200", "fused", 64, 675, 744),
+        ("16x4:gb200", "all_to_all", 8, 735, 741),
+        ("16x4:gb200", "all_to_all", 16, 743, 765),
+        ("16x4:gb200", "all_to_all", 32, 769, 758),
+        ("16x4:gb200", "all_to_all", 64, 930, 827),
+    ],
+)
+def test_exchanges_of_deepseek_take_what_was_measured(
+    cluster: str, dispatcher: str, ranks: int, dispatch: float, combine: float
+) -> None:
+    """Microseconds of HybridEP and all-to-all for 4096 tokens: arXiv:2603.07685, table 7; within 17 %.
+
+    What the catalogue says of HybridEP on GB200 is fitted to these; nothing rests on the others. That its tokens go to
+    four of eight groups of experts, as DeepSeek-V3's, is taken from the times on H100.
+    """
+    inputs = question(read_model("deepseek-v3"), cluster, precision="bf16")
+    inputs = inputs.replace(runtime=inputs.runtime.replace(dispatcher=dispatcher))
+    found = expert_exchange_time(Plan(dp=64, ep=ranks), inputs, inputs.model.layer_kinds[-1], 4096, 2)
+    np.testing.assert_allclose(found, (dispatch * 1e-6, combine * 1e-6), rtol=0.17)
 
 
 def test_deepeps_own_bandwidth_over_4_nodes_is_reproduced() -> None:
@@ -205,7 +240,7 @@ def test_an_exchange_of_columns_is_the_exchange_of_each_row(dispatcher: str, job
         )
 
 
-@pytest.mark.parametrize("cluster", ["4x8:h100", "5x6:b200", "20x4:gb200", "4x8:mi300x"])
+@pytest.mark.parametrize("cluster", ["4x8:h100", "5x6:b200", "19x4:gb200", "4x8:mi300x"])
 @pytest.mark.parametrize("dispatcher", DISPATCHERS)
 def test_more_tokens_take_longer_and_no_tokens_no_time(dispatcher: str, cluster: str) -> None:
     inputs, kind = _asked(cluster, dispatcher, count=240)
