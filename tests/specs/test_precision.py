@@ -53,6 +53,23 @@ def test_bytes_of_an_element(name: str, accelerator: str, copies: int, quantise:
     assert recipe.quantised_bytes(machine) == pytest.approx(weights)
 
 
+@pytest.mark.parametrize(("name", "apart"), [("mxfp8", 4 + 2 * 1.03125), ("nvfp4", 4 + 2 * 0.5625), ("fp8", 6)])
+def test_kernels_apart_read_an_element_each(name: str, apart: float) -> None:
+    assert read_precision(name).quantise_bytes(read_accelerator("h100"), apart=True) == pytest.approx(apart)
+
+
+@pytest.mark.parametrize(
+    ("name", "runtime", "apart"),
+    [("mxfp8", "torchtitan", True), ("mxfp8", "megatron-core", False), ("fp8", "torchtitan", False)],
+)
+def test_torchao_quantises_rows_and_columns_apart_where_each_has_scales_of_its_own(
+    name: str, runtime: str, apart: bool
+) -> None:
+    asked = question(llama_8b(), "1x8:b200", runtime, precision=name)
+    assert asked.quantises_apart == apart
+    assert asked.quantise_bytes == asked.recipe.quantise_bytes(asked.cluster.accelerator, apart=apart)
+
+
 def test_bytes_of_saved_inputs() -> None:
     assert [read_precision(name).saved_bytes for name in ("bf16", "fp8", "mxfp8", "nvfp4")] == [2, 1, 1.03125, 0.5625]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from meshwright.specs.fitted import slowdown
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
 
@@ -33,10 +32,12 @@ def assumptions(inputs: Inputs) -> list[str]:
 
 def _kernel_speed(inputs: Inputs) -> list[str]:
     """What kernels take in a step over what they take alone, and the site's own share of it."""
-    usual = slowdown(inputs.cluster.accelerator.kernels.id, inputs.recipe.number_format, inputs.runtime.id)
+    usual = inputs.usual_slowdown
     said = "kernels take in a step what they take alone: no training run tells otherwise"
     if usual != 1:
         said = f"kernels take {usual:.3g} times what they take alone, as on the sites of published runs"
+    if inputs.attention_slowdown != 1:
+        said = f"{said}, attention {inputs.attention_slowdown * usual:.3g} times"
     return [f"{said} (site_derate {inputs.cluster.site_derate:g})"]
 
 

@@ -23,13 +23,19 @@ class FittedConstant(Spec):
     kernels: dict[NumberFormat, tuple[str, ...]] = {}
     """Ids of kernel constants that it holds for, by the number format of the recipe's products."""
     runtimes: tuple[str, ...] = ()
-    """Ids of runtimes that it holds for; with neither: for what names it, as `attention_slowdown` of a runtime does."""
+    """Ids of runtimes that it holds for; with neither: for what names it, as `attention_constant` of a runtime does."""
 
 
 @cache
 def fitted_constants() -> dict[str, FittedConstant]:
     """Every constant by its name."""
     return {name: FittedConstant(**entry) for name, entry in tomllib.loads(FILE.read_text("utf-8")).items()}
+
+
+@cache
+def fitted_values() -> dict[str, float]:
+    """The value of every constant by its name, shares."""
+    return {name: constant.value for name, constant in fitted_constants().items()}
 
 
 @cache
@@ -44,19 +50,3 @@ def slowdowns(kernels: str, number_format: NumberFormat, runtime: str) -> tuple[
         for name, constant in fitted_constants().items()
         if kernels in constant.kernels.get(number_format, ()) or runtime in constant.runtimes
     )
-
-
-@cache
-def slowdown(kernels: str, number_format: NumberFormat, runtime: str) -> float:
-    """How much longer all kernels of a run take in a training step than alone, a share of 1 or more; 1 where no
-    training run tells.
-
-    kernels, runtime: ids.
-
-    >>> slowdown("mi300x", "half", "megatron-core")
-    1.0
-    """
-    product = 1.0
-    for name in slowdowns(kernels, number_format, runtime):
-        product *= fitted_constants()[name].value
-    return product

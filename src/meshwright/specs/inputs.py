@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Self
 
 from pydantic import model_validator
@@ -10,8 +11,9 @@ from pydantic import model_validator
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
-from meshwright.specs.fitted import slowdown
+from meshwright.specs.fitted import fitted_values, slowdowns
 from meshwright.specs.job import Job
+from meshwright.specs.kernels import NumberFormat
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES, Precision, read_precision
 from meshwright.specs.runtime import Runtime
@@ -48,10 +50,46 @@ class Inputs(Spec):
         return self.cluster.accelerator.peak_flops[self.recipe.half]
 
     @property
+    def quantise_bytes(self) -> float:
+        """Bytes read and written to quantise one element of what a product takes; 0 where nothing is quantised."""
+        if not self.recipe.quantises:
+            return 0.0
+        return self.recipe.quantise_bytes(self.cluster.accelerator, apart=self.quantises_apart)
+
+    @property
+    def quantises_apart(self) -> bool:
+        """Whether rows and columns of an operand are quantised by two kernels, of weights in every micro-batch."""
+        return self.runtime.quantises_apart and self.recipe.columns == "own"
+
+    @property
+    def constants(self) -> Mapping[str, float]:
+        """Values of the fitted constants by name: the catalogue's."""
+        return fitted_values()
+
+    @property
     def slowdown(self) -> float:
         """How much longer kernels take here than alone: the site's share, and what training runs show."""
-        kernels = self.cluster.accelerator.kernels.id
-        return self.cluster.site_derate * slowdown(kernels, self.recipe.number_format, self.runtime.id)
+        return self.cluster.site_derate * self.usual_slowdown
+
+    @property
+    def usual_slowdown(self) -> float:
+        """How much longer kernels take in a training step than alone, by published runs; 1 where none tells."""
+        return self._slowdown(self.recipe.number_format)
+
+    @property
+    def half_slowdown(self) -> float:
+        """How much longer what stays in half precision takes than the recipe's kernels: it does under every recipe."""
+        return self._slowdown("half") / self.usual_slowdown
+
+    @property
+    def attention_slowdown(self) -> float:
+        """How much longer attention, which stays in half precision, takes than the recipe's kernels."""
+        older = self.runtime.attention_constant
+        return self.half_slowdown * (self.constants[older] if older else 1.0)
+
+    def _slowdown(self, number_format: NumberFormat) -> float:
+        names = slowdowns(self.cluster.accelerator.kernels.id, number_format, self.runtime.id)
+        return math.prod(self.constants[name] for name in names)
 
     @property
     def residual_bytes(self) -> int:

@@ -65,16 +65,18 @@ class Precision(Spec):
         transposed = self.columns == "transposed" and not accelerator.reads_fp8_by_columns
         return 2 if transposed or self.columns == "own" else 1
 
-    def quantise_bytes(self, accelerator: Accelerator) -> float:
+    def quantise_bytes(self, accelerator: Accelerator, *, apart: bool = False) -> float:
         """Bytes read and written to quantise one element for reading by rows and by columns.
 
-        2 bytes for each read, and every copy with its scales.
+        2 bytes for each read, and every copy with its scales. apart: by kernels of their own, which read it each.
 
         >>> from meshwright.specs.read_accelerator import read_accelerator
         >>> read_precision("fp8").quantise_bytes(read_accelerator("h100"))
         6.0
         """
-        return HALF_BYTES * self.quantise_reads + self.copies(accelerator) * self.operand_bytes
+        copies = self.copies(accelerator)
+        reads = max(self.quantise_reads, copies) if apart else self.quantise_reads
+        return HALF_BYTES * reads + copies * self.operand_bytes
 
     def quantised_bytes(self, accelerator: Accelerator) -> float:
         """Bytes per parameter of all quantised copies of a weight; 0 where nothing is quantised."""

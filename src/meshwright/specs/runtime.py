@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
+from meshwright.specs.fitted import fitted_constants
 from meshwright.specs.job import PrecisionName
 from meshwright.specs.runtime_parts import CrossEntropy, DeviceMemory, LossScaling, NonNegative, Overlap, RuleReference
 from meshwright.specs.traffic import ElementwiseTraffic
@@ -85,8 +86,8 @@ class Runtime(Spec):
     """ZeRO can divide over a part of the data-parallel ranks, of which there are dp_replicate."""
     attention_kernel: Literal["newest", "flash-2", "flash-1", "eager"]
     """Fused attention by the kernels of the accelerator's table or an older generation; or score matrices in memory."""
-    attention_slowdown: Annotated[float, Field(gt=0, le=100)] = 1.0
-    """Time of its fused attention over that of kernels of that generation."""
+    attention_constant: str | None = None
+    """The fitted constant that its fused attention takes over kernels of that generation."""
     score_bytes: NonNegative
     """Kept for every attention score where attention is eager."""
     elementwise: str
@@ -114,6 +115,9 @@ class Runtime(Spec):
     cross_entropy: str
     """The implementation in use, a key of `cross_entropies`."""
     cross_entropies: dict[str, CrossEntropy]
+    quantises_apart: bool
+    """Where a recipe quantises rows and columns on their own, two kernels do, and of weights in every micro-batch; else
+    one does, of weights once a step."""
     weight_gradient_slowdown: Annotated[float, Field(ge=1, le=100)]
     """Time of a weight-gradient product that accumulates in fp32, over a plain one."""
     scatters_messages: bool
@@ -157,6 +161,9 @@ class Runtime(Spec):
     """Bytes per element in which a ring passes on the gradients of keys and values."""
     copies_context_output: bool
     """Under context parallelism attention leaves its output in an order of its own: the projection keeps a copy."""
+    copies_batched_output: bool
+    """Attention has sequences first and the layer tokens first: of several sequences a micro-batch the projection keeps
+    a copy of the output."""
     schedules: tuple[
         Literal[
             "1f1b",
@@ -208,6 +215,9 @@ class Runtime(Spec):
         if self.cross_entropy not in self.cross_entropies:
             known = ", ".join(self.cross_entropies) or "none"
             faults.append(Fault("cross_entropy", f"{quoted(self.cross_entropy)} is not among cross_entropies: {known}"))
+        if self.attention_constant and self.attention_constant not in fitted_constants():
+            known = ", ".join(fitted_constants())
+            faults.append(Fault("attention_constant", f"{quoted(self.attention_constant)} is not among {known}"))
         if self.elementwise not in self.elementwise_kernels:
             known = ", ".join(self.elementwise_kernels) or "none"
             faults.append(Fault("elementwise", f"{quoted(self.elementwise)} is not among elementwise_kernels: {known}"))

@@ -6,9 +6,9 @@ import math
 import statistics
 from pathlib import Path
 
+from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.specs.inputs import Inputs
-from meshwright.validation.fit.curves import priced_s
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.reading import Case
 from meshwright.validation.rows.table import read_rows
@@ -47,10 +47,10 @@ def _factor(outcome: Outcome, case: Case, inputs: Inputs) -> float:
     if run != asked:
         raise InvalidInput(f"run {name} was measured on {run}, and the question is about {asked}; give runs on {asked}")
     low, high = FASTEST, SLOWEST
-    usual, attention = case.inputs.slowdown, case.inputs.runtime.attention_slowdown
 
     def seconds(factor: float) -> float:
-        return priced_s(case, factor * usual, attention)
+        cluster = case.inputs.cluster.replace(site_derate=factor)
+        return estimate_each([case.plan], case.inputs.replace(cluster=cluster))[0].step_time_s
 
     least, most = seconds(low), seconds(high)
     if not least <= measured <= most:

@@ -5,26 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.specs.fitted import fitted_constants, slowdown, slowdowns
-from meshwright.validation.fit.curves import (
-    KERNELS,
-    Curve,
-    curves_of,
-    file_constants,
-    names_of,
-    priced_s,
-    times_of,
-)
+from meshwright.cost.compute.ends import head_time
+from meshwright.cost.step import estimate_each
+from meshwright.specs.fitted import fitted_constants, fitted_values, slowdowns
+from meshwright.specs.inputs import Inputs
+from meshwright.validation.fit.curves import TIMES, Curve, Refitted, curves_of, follows_of, priced_s
 from meshwright.validation.fit.fitting import fitted
 from meshwright.validation.fit.residuals import Residual, by_kind, covered, covered_by_others
 from meshwright.validation.rows.configurations import configurations
+from meshwright.validation.rows.reading import Case
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import outcomes_of
 
 
 def curve(source: str, names: tuple[str, ...], measured_s: float) -> Curve:
     """Nine seconds of kernels alone and one of everything else."""
-    return Curve(source, names, measured_s, np.array([9 * KERNELS + 1]), np.array([1.0]))
+    return Curve(source, (names,), measured_s, 9 * TIMES + 1)
 
 
 def test_the_fit_finds_the_constant_that_runs_were_made_with() -> None:
@@ -36,7 +32,7 @@ def test_the_fit_finds_the_constant_that_runs_were_made_with() -> None:
 def test_a_constant_that_no_run_follows_stays_and_one_that_is_left_out_is_1() -> None:
     constants = fitted([curve("a", ("ampere",), 10.0)], without="ampere")
     assert constants["ampere"] == 1
-    assert constants["hopper"] == file_constants()["hopper"]
+    assert constants["hopper"] == fitted_values()["hopper"]
 
 
 def test_a_large_source_does_not_outweigh_all_others() -> None:
@@ -52,26 +48,60 @@ def test_what_a_curve_says_is_what_the_planner_prices() -> None:
     outcomes = outcomes_of(configurations(read_rows()[::90]))
     timed = [each for each in outcomes if each.step_time and each.sound]
     for each, priced in zip(timed, curves_of(timed), strict=True):
-        kernels, attention = (np.array([share]) for share in times_of(priced.names, file_constants()))
         assert each.step_time
         error = np.log(each.step_time.predicted / each.step_time.measured)
-        assert priced.log_errors(kernels, attention)[0] == pytest.approx(error, abs=0.005)
+        assert priced.log_errors(priced.times_of(fitted_values())).item() == pytest.approx(error, abs=0.005)
 
 
 def test_every_constant_reaches_the_kernels_that_it_names() -> None:
     named = {name for constant in fitted_constants().values() for names in constant.kernels.values() for name in names}
     assert {name for kernels in named for name in slowdowns(kernels, "half", "torchtitan")} <= set(fitted_constants())
-    assert slowdown("h100", "half", "torchtitan") == pytest.approx(
-        fitted_constants()["hopper"].value * fitted_constants()["torchtitan"].value
-    )
-    assert times_of(("hopper", "torchtitan"), {"hopper": 1.5, "torchtitan": 2.0}) == (3.0, 1.0)
+    row = next(row for row in read_rows() if row["runtime"] == "torchtitan" and "H100" in row["gpu"])
+    (case,) = (each.case for each in outcomes_of(configurations([row])))
+    assert case
+    values = fitted_values()
+    assert case.inputs.slowdown == pytest.approx(values["hopper"] * values["torchtitan"])
+    given = {name: getattr(case.inputs, name) for name in Inputs.model_fields}
+    assert Refitted(**given, values=values | {"hopper": 1.5, "torchtitan": 2.0}).slowdown == 3
+
+
+def test_a_curve_follows_groups_of_constants_each_on_its_own() -> None:
+    follows = (("torchtitan",), ("hopper",), ("blackwell",))
+    every, own, stays = np.meshgrid(TIMES, TIMES, TIMES, indexing="ij")
+    curve = Curve("a", follows, 1.0, every * (3 * own + 2 * stays) + 1)
+    constants = {"torchtitan": 1.07, "hopper": 1.25, "blackwell": 1.5}
+    assert np.exp(curve.log_errors(curve.times_of(constants))).item() == pytest.approx(1.07 * (3.75 + 3) + 1)
+
+
+def test_a_run_that_follows_no_constant_takes_what_it_takes() -> None:
+    curve = Curve("a", (), 2.0, np.array(3.0))
+    assert curve.log_errors(curve.times_of({})).item() == pytest.approx(np.log(1.5))
+
+
+def test_what_stays_in_half_precision_takes_the_same_time_under_every_recipe() -> None:
+    """On B200 the constants of bf16 and of 8-bit products differ, on H100 they do not."""
+    rows = [row for row in read_rows() if row["id"] in ("torchtitan-046", "torchtitan-047", "torchtitan-049")]
+    half, *narrow = [each.case for each in outcomes_of(configurations(rows)) if each.case]
+    assert follows_of(half.inputs) == (("blackwell", "torchtitan"),)
+    for case in narrow:
+        assert follows_of(case.inputs) == (("torchtitan",), ("hopper",), ("blackwell",))
+        for timed in (_attention, _head):
+            assert timed(case) == pytest.approx(timed(half), rel=1e-12)
+
+
+def _attention(case: Case) -> float:
+    return estimate_each([case.plan], case.inputs)[0].compute.attention
+
+
+def _head(case: Case) -> float:
+    return head_time(case.plan, case.inputs).forward.gemm
 
 
 def test_intervals_hold_about_eight_of_ten_runs_of_their_own_kind() -> None:
     spread = np.random.default_rng(7).lognormal(0, 0.1, 400)
     runs = [Residual(f"source {index % 4}", "kind", float(ratio)) for index, ratio in enumerate(spread)]
     assert covered(runs, by_kind(runs)).inside == pytest.approx(0.8, abs=0.02)
-    assert covered_by_others(runs, runs).inside == pytest.approx(0.8, abs=0.04)
+    assert covered_by_others(runs, runs, by_kind).inside == pytest.approx(0.8, abs=0.04)
 
 
 def test_under_the_constants_of_the_file_a_run_takes_what_is_predicted_for_it_on_its_own_site() -> None:
@@ -81,5 +111,5 @@ def test_under_the_constants_of_the_file_a_run_takes_what_is_predicted_for_it_on
     for each in outcomes:
         assert each.case is not None
         assert each.step_time is not None
-        priced = priced_s(each.case, *times_of(names_of(each.case), file_constants()))
+        priced = priced_s(each.case, fitted_values())
         assert priced == pytest.approx(each.step_time.predicted, rel=1e-9)

@@ -78,8 +78,10 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     moved = HALF_BYTES * hidden * (shard.rows * (3 + sorts) + shard.tokens)
     moved = moved + ROUTER_PASSES * FP32_BYTES * shard.tokens * block.count
     products = on_shapes(lambda shapes: _products(shapes, inputs, kind), plan, *EXPERT_SHAPE)
-    quantised = inputs.recipe.quantise_bytes(inputs.cluster.accelerator) if inputs.recipe.quantises else 0.0
+    quantised = inputs.quantise_bytes
     activation = shard.rows * shard.ffn * (passes.forward + quantised)
+    weights = 0.5 * quantised * inputs.quantises_apart * shard.experts * hidden * (shard.width + shard.ffn)
+    moved = moved + weights
     inner, outer = block.bias * shard.width, block.bias * hidden
     biases = traffic.expert_bias.forward * inner + traffic.expert_output_bias.forward * outer
     forward = activation + shard.rows * (quantised * hidden + biases)

@@ -106,7 +106,7 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
         widths = attention.head_dim, attention.value_head_dim
         whole = eager_attention_time(batch, shard.heads, *widths, sequence, accelerator, peak)
         return whole[0] / plan.cp, whole[1] / plan.cp
-    constants, slowdown = accelerator.kernels.attention, inputs.runtime.attention_slowdown
+    constants, slowdown = accelerator.kernels.attention, inputs.attention_slowdown
     softmax = constants.softmax_width
     if inputs.runtime.attention_kernel != "newest":
         slowdown, softmax = slowdown * constants.older[inputs.runtime.attention_kernel], OLDER_SOFTMAX_WIDTH

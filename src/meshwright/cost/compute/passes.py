@@ -118,18 +118,17 @@ def _context(plan: Layout, inputs: Inputs, shard: Shard) -> Moved:
 
 
 def _quantised(inputs: Inputs, linears: Projections) -> Moved:
-    """Inputs of all products forward, gradients of their outputs backward; weights are quantised once a step."""
+    """Inputs of all products forward, gradients of their outputs backward; weights once a step, or by rows forward and
+    by columns backward in every micro-batch.
+    """
     every: tuple[Linear, ...] = (*linears.down, *linears.attention, linears.output, *linears.feed_forward)
-    return Moved(
-        _quantising(inputs, every), _each(inputs) * sum(1.0 * linear.rows * linear.outputs for linear in every)
-    )
+    each, weights = inputs.quantise_bytes, 0.0
+    if inputs.quantises_apart:
+        weights = 0.5 * each * sum(1.0 * linear.outputs * linear.features for linear in every)
+    written = each * sum(1.0 * linear.rows * linear.outputs for linear in every)
+    return Moved(_quantising(inputs, every) + weights, written + weights)
 
 
 def _quantising(inputs: Inputs, linears: tuple[Linear, ...]) -> Floats:
     """Bytes that quantising the inputs of some linear layers moves."""
-    return _each(inputs) * sum(1.0 * linear.rows * linear.features for linear in linears)
-
-
-def _each(inputs: Inputs) -> float:
-    """Bytes of quantising one element."""
-    return inputs.recipe.quantise_bytes(inputs.cluster.accelerator) if inputs.recipe.quantises else 0.0
+    return inputs.quantise_bytes * sum(1.0 * linear.rows * linear.features for linear in linears)

@@ -22,7 +22,7 @@ def prediction_time(plan: Layout, inputs: Inputs) -> EndTime:
     hidden, accelerator, derate = inputs.model.hidden_size, inputs.cluster.accelerator, inputs.slowdown
     rows, looked_up = tokens(plan, inputs), embedding_time(plan, inputs)
     projection = linear_time(rows, hidden / plan.tp, 2 * hidden, inputs)
-    quantised = inputs.recipe.quantise_bytes(accelerator) if inputs.recipe.quantises else 0.0
+    quantised = inputs.quantise_bytes
     joined, norm = 2.0 * residual_tokens(plan, inputs) * hidden, norm_passes(inputs)
     forward_bytes = (norm.forward + 4) * joined + 2 * quantised * rows * hidden
     backward_bytes = (norm.backward + 4) * joined + quantised * rows * hidden / plan.tp

@@ -47,7 +47,7 @@ def linear_time(rows: Ints, outputs: Ints, features: Ints, inputs: Inputs, *, ha
     peak = inputs.peak_flops if quantised else inputs.half_peak_flops
     element = recipe.operand_bytes if quantised else HALF_BYTES
     number_format: NumberFormat = recipe.number_format if quantised else "half"
-    slowdown = recipe.product_slowdown if quantised else 1.0
+    slowdown = recipe.product_slowdown if quantised else inputs.half_slowdown
 
     def product(m: Numbers, n: Numbers, k: Numbers) -> Floats:
         return gemm_time(m, n, k, accelerator, peak, element, number_format) * slowdown

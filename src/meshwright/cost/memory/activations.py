@@ -68,7 +68,9 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
         expert_bytes(plan, inputs, kind),
     )
     tables = table_bytes(plan, inputs, kind)
-    copied = inputs.runtime.copies_context_output * np.greater(plan.cp, 1) * HALF_BYTES * shard.tokens * shard.core
+    copies = inputs.runtime.copies_context_output * np.greater(plan.cp, 1)
+    copies = copies + inputs.runtime.copies_batched_output * np.greater(plan.micro_batch, 1)
+    copied = copies * HALF_BYTES * shard.tokens * shard.core
     everything = sum(saved) + tables + copied
     layer_input = 1.0 * inputs.residual_bytes * shard.residual_tokens * inputs.model.hidden_size
     kept = everything - discarded_bytes(plan, inputs, kind, shard, saved)

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 from meshwright.arrays import FloatColumn
 from meshwright.cost.step import estimate_each
-from meshwright.specs.fitted import fitted_constants, slowdowns
+from meshwright.specs.fitted import fitted_values, slowdowns
+from meshwright.specs.inputs import Inputs
 from meshwright.validation.rows.frameworks import LIKE
 from meshwright.validation.rows.reading import Case
-from meshwright.validation.rows.words import OLDER_ATTENTION
 from meshwright.validation.score.outcomes import Outcome
 
-KERNELS = np.array([0.9, 1.0, 1.1, 1.2, 1.35, 1.6, 2.2])
-"""Times of all kernels over those that they take alone, at which a run is priced."""
-ATTENTION = np.array([0.9, 1.2, 1.4, 1.6, 2.0])
-"""Times of older attention over that of the newest kernels."""
+TIMES = np.array([0.9, 1.0, 1.1, 1.2, 1.35, 1.6, 2.2])
+"""Values of a group of constants, multiplied, at which a run is priced."""
 Constants = Mapping[str, float]
 """Values of the fitted constants by name."""
+
+
+class Refitted(Inputs):
+    """A question under other values of the fitted constants."""
+
+    values: dict[str, float]
+
+    @property
+    def constants(self) -> Mapping[str, float]:
+        """The values by name."""
+        return self.values
 
 
 @dataclass(frozen=True)
@@ -28,78 +39,74 @@ class Curve:
     """One measured run."""
 
     source: str
-    names: tuple[str, ...]
-    """Of the constants that its step time follows."""
+    follows: tuple[tuple[str, ...], ...]
+    """Names of the constants that its step time follows, in groups that act on the same kernels."""
     measured_s: float
     predicted_s: FloatColumn
-    """Seconds at every time of attention and of all kernels, shape (attention, kernels)."""
-    attention: FloatColumn
-    """Times of attention at which it was priced."""
+    """Seconds at every one of `TIMES` for every group, shape (7,) * groups."""
 
-    def log_errors(self, kernels: FloatColumn, attention: FloatColumn) -> FloatColumn:
-        """The logarithm of predicted over measured, a share; kernels, attention: as in `times_of`, shape (k,)."""
-        below = np.clip(
-            np.searchsorted(self.attention, attention, side="right") - 1, 0, max(len(self.attention) - 2, 0)
-        )
-        rows = [np.interp(kernels, KERNELS, row) for row in self.predicted_s]
-        seconds = rows[0]
-        if len(rows) > 1:
-            low, high = (np.choose(below + step, rows) for step in (0, 1))
-            start, end = self.attention[below], self.attention[below + 1]
-            seconds = low + (high - low) * (attention - start) / (end - start)
+    def log_errors(self, times: FloatColumn) -> FloatColumn:
+        """The logarithm of predicted over measured, a share, between what was priced linearly.
+
+        times: for every group, of its constants multiplied, shape (groups, k). Returns shape (k,).
+        """
+        below = np.clip(np.searchsorted(TIMES, times, side="right") - 1, 0, len(TIMES) - 2)
+        above = (times - TIMES[below]) / (TIMES[below + 1] - TIMES[below])
+        seconds = np.zeros(times.shape[1:])
+        for corner in product((0, 1), repeat=len(self.follows)):
+            upper = np.array(corner, dtype=int)[:, None]
+            share = np.where(upper, above, 1 - above).prod(axis=0)
+            seconds = seconds + share * self.predicted_s[tuple(below + upper)]
         errors: FloatColumn = np.log(seconds / self.measured_s)
         return errors
 
-
-def file_constants() -> dict[str, float]:
-    """The values that the catalogue's file holds, each a share."""
-    return {name: constant.value for name, constant in fitted_constants().items()}
-
-
-def times_of(names: Sequence[str], constants: Constants) -> tuple[float, float]:
-    """Times of all kernels over those alone, and of older attention over the newest, under some constants; shares.
-
-    names: of the constants that a run follows; constants: the values of all.
-    """
-    shares = {name: constants[name] for name in names}
-    attention = shares.pop(OLDER_ATTENTION, 1.0)
-    return float(np.prod([*shares.values(), 1.0])), attention
-
-
-def names_of(case: Case) -> tuple[str, ...]:
-    """The constants that a run's step time follows."""
-    inputs = case.inputs
-    names = slowdowns(inputs.cluster.accelerator.kernels.id, inputs.recipe.number_format, inputs.runtime.id)
-    return (*names, OLDER_ATTENTION) if inputs.runtime.attention_slowdown != 1 else names
+    def times_of(self, constants: Constants) -> FloatColumn:
+        """For every group, its constants multiplied, shares of shape (groups, 1)."""
+        return np.array([[math.prod(constants[name] for name in group)] for group in self.follows]).reshape(-1, 1)
 
 
 def curves_of(outcomes: Iterable[Outcome]) -> list[Curve]:
-    """Of every run that counts: its source does not doubt it, and the catalogue has its framework."""
-    timed = (each for each in outcomes if each.step_time and counts(each))
-    return [_curve(outcome, outcome.case) for outcome in timed if outcome.case]
+    """Of every run that counts, on a site that is like others: what a power limit takes is assumed, not known."""
+    timed = ((each, each.case) for each in outcomes if each.step_time and counts(each))
+    return [_curve(outcome, case) for outcome, case in timed if case and case.inputs.cluster.site_derate == 1]
 
 
 def counts(outcome: Outcome) -> bool:
-    """Whether constants and error bars may rest on a run."""
+    """Whether constants and error bars may rest on a run: its source does not doubt it, the catalogue has its
+    framework.
+    """
     return outcome.sound and outcome.configuration.rows[0]["runtime"] not in LIKE
 
 
-def _curve(outcome: Outcome, case: Case) -> Curve:
-    names = names_of(case)
-    attention = ATTENTION if OLDER_ATTENTION in names else np.array([1.0])
-    seconds = [[priced_s(case, kernels, share) for kernels in KERNELS] for share in attention]
-    measured = outcome.step_time.measured if outcome.step_time else np.nan
-    return Curve(outcome.configuration.dataset, names, measured, np.array(seconds), attention)
-
-
-def priced_s(case: Case, kernels: float, attention: float) -> float:
-    """Seconds of a step with kernels and older attention so many times as long, beside what the run's own site adds;
-    kernels, attention: as `times_of`.
+def follows_of(inputs: Inputs) -> tuple[tuple[str, ...], ...]:
+    """The constants that a step time follows, in groups that act on the same kernels: on all, on those of the recipe's
+    format alone, on those that stay in half precision, on attention.
     """
-    cluster, runtime = case.inputs.cluster, case.inputs.runtime
-    of_file = case.inputs.slowdown / cluster.site_derate
-    inputs = case.inputs.replace(
-        cluster=cluster.replace(site_derate=cluster.site_derate * kernels / of_file),
-        runtime=runtime.replace(attention_slowdown=attention),
-    )
-    return estimate_each([case.plan], inputs)[0].step_time_s
+    kernels, runtime = inputs.cluster.accelerator.kernels.id, inputs.runtime
+    formats = inputs.recipe.number_format, "half"
+    recipe, half = (slowdowns(kernels, each, runtime.id) for each in formats)
+    every = tuple(name for name in recipe if name in half)
+    own, stays = (tuple(name for name in names if name not in every) for names in (recipe, half))
+    older = (runtime.attention_constant,) if runtime.attention_constant else ()
+    return tuple(group for group in (every, own, stays, older) if group)
+
+
+def _curve(outcome: Outcome, case: Case) -> Curve:
+    follows = follows_of(case.inputs)
+    grid = product(TIMES, repeat=len(follows))
+    seconds = [priced_s(case, fitted_values() | _of_groups(follows, times)) for times in grid]
+    measured = outcome.step_time.measured if outcome.step_time else np.nan
+    shape = (len(TIMES),) * len(follows)
+    return Curve(outcome.configuration.dataset, follows, measured, np.array(seconds).reshape(shape))
+
+
+def _of_groups(follows: Sequence[tuple[str, ...]], times: Sequence[float]) -> dict[str, float]:
+    """Constants that multiply to these times in every group."""
+    first = {group[0]: float(time) for group, time in zip(follows, times, strict=True)}
+    return {name: first.get(name, 1.0) for group in follows for name in group}
+
+
+def priced_s(case: Case, constants: Constants) -> float:
+    """Seconds of a step under other values of the fitted constants."""
+    given = {name: getattr(case.inputs, name) for name in Inputs.model_fields}
+    return estimate_each([case.plan], Refitted(**given, values=dict(constants)))[0].step_time_s

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from meshwright.arrays import FloatColumn
-from meshwright.validation.fit.curves import Constants, Curve, file_constants, times_of
-from meshwright.validation.rows.words import OLDER_ATTENTION
+from meshwright.specs.fitted import fitted_values
+from meshwright.validation.fit.curves import Constants, Curve
 
 STEPS = np.arange(0.9, 2.0, 0.01)
 """Values that every constant is tried at."""
@@ -25,7 +25,7 @@ def fitted(curves: Sequence[Curve], without: str = "") -> dict[str, float]:
     """
     runs = Counter(curve.source for curve in curves)
     weights = np.array([runs[curve.source] ** -0.5 for curve in curves])
-    constants = file_constants() | ({without: 1.0} if without else {})
+    constants = fitted_values() | ({without: 1.0} if without else {})
     for _ in range(ROUNDS):
         before = dict(constants)
         for name in (each for each in constants if each != without):
@@ -36,12 +36,16 @@ def fitted(curves: Sequence[Curve], without: str = "") -> dict[str, float]:
 
 
 def _best(name: str, constants: Constants, curves: Sequence[Curve], weights: FloatColumn) -> float:
-    mine = [(curve, weight) for curve, weight in zip(curves, weights, strict=True) if name in curve.names]
+    mine = [
+        (curve, weight)
+        for curve, weight in zip(curves, weights, strict=True)
+        if any(name in group for group in curve.follows)
+    ]
     if not mine:
         return constants[name]
     total = np.zeros(len(STEPS))
     for curve, weight in mine:
-        kernels, attention = times_of(curve.names, {**constants, name: 1.0})
-        times = (STEPS, np.ones(len(STEPS))) if name != OLDER_ATTENTION else (np.ones(len(STEPS)), STEPS)
-        total += weight * np.abs(curve.log_errors(kernels * times[0], attention * times[1]))
+        follows = np.array([[name in group] for group in curve.follows])
+        tried = curve.times_of({**constants, name: 1.0}) * STEPS**follows
+        total += weight * np.abs(curve.log_errors(tried))
     return round(float(STEPS[int(total.argmin())]), 2)

@@ -18,6 +18,11 @@ from meshwright.specs.residuals import (
 from meshwright.validation.rows.reading import Case
 from meshwright.validation.score.outcomes import Outcome, Pair
 
+STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356, 1.350, 1.345, 1.341)
+"""Student's t that nine of ten values stay below, with 1, 2, ... degrees of freedom."""
+NORMAL = 1.282
+"""The same of the normal distribution."""
+
 
 class Residual(NamedTuple):
     """One left-out run."""
@@ -81,17 +86,34 @@ def by_kind(runs: Sequence[Residual]) -> dict[str, Residuals]:
     }
 
 
+def of_another_site(runs: Sequence[Residual]) -> dict[str, Residuals]:
+    """As `by_kind`, as wide as where the runs of a further source lie: few sources tell little of how sites differ.
+
+    By Student's t with one degree of freedom less than there are sources, over the normal distribution.
+    """
+    return {name: _of_a_further_source(each) for name, each in by_kind(runs).items()}
+
+
+def _of_a_further_source(known: Residuals) -> Residuals:
+    degrees = known.sources - 1
+    return known.widened(STUDENT[min(degrees, len(STUDENT)) - 1] / NORMAL) if degrees else known
+
+
 def covered(runs: Sequence[Residual], known: Mapping[str, Residuals]) -> Coverage:
     """How many runs lie in the interval that known residuals make, by kind."""
     inside = sum(_is_inside(run, known) for run in runs)
     return Coverage(len(runs), inside / len(runs) if runs else 0.0)
 
 
-def covered_by_others(runs: Sequence[Residual], published: Sequence[Residual]) -> Coverage:
-    """How many runs lie in the interval that the like published runs of all other sources make."""
+def covered_by_others(
+    runs: Sequence[Residual],
+    published: Sequence[Residual],
+    kinds: Callable[[Sequence[Residual]], Mapping[str, Residuals]],
+) -> Coverage:
+    """How many runs lie in the interval that the like published runs of all other sources make; kinds: makes them."""
     inside = 0
     for source in {run.source for run in runs}:
-        known = by_kind([run for run in published if run.source != source])
+        known = kinds([run for run in published if run.source != source])
         inside += sum(_is_inside(run, known) for run in runs if run.source == source)
     return Coverage(len(runs), inside / len(runs) if runs else 0.0)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from meshwright.specs.runtime_parts import CrossEntropy
+
 
 class StandIn(NamedTuple):
     """What a framework that the catalogue has not is priced as."""
@@ -15,6 +17,8 @@ class StandIn(NamedTuple):
     without: tuple[str, ...] = ()
     """Rules that it does not have."""
     told: str = ""
+    memory: Mapping[str, Any] = {}
+    """What the device holds beside live tensors, where that is otherwise."""
 
 
 FRAMEWORKS = {
@@ -33,9 +37,17 @@ LIKE = {
             "ends_as_layers": (False,),
             "receives_ahead": False,
             "exchange_pools": False,
+            "fused_activation": True,
+            "keeps_unread_products": False,
+            "regathers_inputs": True,
+            "copies_batched_output": True,
+            "cross_entropy": "half",
+            "cross_entropies": {"half": CrossEntropy(alive_bytes=6, forward_bytes=8, backward_bytes=8)},
         },
         ("microbatches_fill_stages",),
-        "with gradients reduced in bf16 and both ends as units of their own, both assumed",
+        "with gradients reduced in bf16 and both ends as units of their own, fused activations, a bf16 cross-entropy, "
+        "inputs gathered again and two cuBLAS workspaces (PKU-DAIR/Hetu-Galvatron@cea12ffb, galvatron/core/runtime)",
+        {"workspace_bytes": 2 * 8_519_680},
     ),
     "paddle": StandIn("megatron-core"),
     "pytorch-eager": StandIn(

@@ -18,6 +18,7 @@ from meshwright.specs.model import Model
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.runtime import Runtime, read_runtime
+from meshwright.specs.topology import segment_assumptions
 from meshwright.validation.rows.architecture import model_of
 from meshwright.validation.rows.blanks import completed
 from meshwright.validation.rows.frameworks import (
@@ -39,7 +40,6 @@ from meshwright.validation.rows.words import (
     OVERLAPS,
     OWN_SELECTION,
     PART_OF_THE_LAYERS,
-    SEGMENTED,
     SITES,
     SWITCHES,
     Said,
@@ -72,7 +72,9 @@ def read_case(row: Row) -> Case:
     plan, micro_batch = _plan_and_batch(row, inputs)
     meanings = (each for table in (SWITCHES, OVERLAPS, JOBS, SITES, LEFT_OUT) for each in _meanings(table, row))
     assumed = (*blanks, *structure, *micro_batch, *_stand_in(row), *_recomputed_part(row), *meanings)
-    return Case(plan, inputs, (*assumed, *_segments(inputs.cluster)), timed=named)
+    where = inputs.cluster
+    racks = segment_assumptions(where.accelerator, where.gpus_per_node, where.levels)
+    return Case(plan, inputs, (*assumed, *racks), timed=named)
 
 
 def _plan_and_batch(row: Row, inputs: Inputs) -> tuple[Plan, list[str]]:
@@ -157,16 +159,11 @@ def cluster_of(row: Row) -> Cluster:
     per_node = min(int(row["gpus_per_node"]), ranks)
     if ranks % per_node:
         raise NotModelled(f"{ranks} accelerators do not fill nodes of {per_node}")
-    nodes, accelerator = ranks // per_node, read_accelerator(row["gpu"])
-    given: dict[str, Any] = {"accelerator": row["gpu"], "nodes": nodes, "gpus_per_node": per_node}
+    accelerator = read_accelerator(row["gpu"]).id
+    given: dict[str, Any] = {"accelerator": accelerator, "nodes": ranks // per_node, "gpus_per_node": per_node}
     given |= _switches(SITES, row)
     if row["inter_node_GBps_per_gpu"]:
         given |= {"nics_per_node": per_node, "nic_bandwidth": f"{row['inter_node_GBps_per_gpu']}GB/s"}
-    rack = accelerator.scale_up_domain // per_node
-    if SEGMENTED in row["runtime_detail"] and nodes > rack > 1:
-        segment = max(count for count in range(1, rack + 1) if nodes % count == 0) * per_node
-        bandwidth = accelerator.scale_up_bandwidth
-        given["levels"] = [{"name": accelerator.scale_up_name, "size": segment, "bandwidth": bandwidth}]
     return read_cluster(given)
 
 
@@ -180,7 +177,8 @@ def runtime_of(row: Row) -> Runtime:
         runtime = runtime.replace(rules=tuple(rule for rule in runtime.rules if rule.name not in without))
     offloaded = {"offloaded_layers": int(row["offloaded_layers"])}
     changes = _attention(row, runtime) | COMPILED[row["compiled"]] | _switches(SWITCHES, row) | offloaded
-    return runtime.replace(**changes, overlap=runtime.overlap.replace(**_switches(OVERLAPS, row)))
+    overlap, memory = runtime.overlap.replace(**_switches(OVERLAPS, row)), runtime.memory.replace(**stands.memory)
+    return runtime.replace(**changes, overlap=overlap, memory=memory)
 
 
 def _attention(row: Row, runtime: Runtime) -> dict[str, Any]:
@@ -213,12 +211,6 @@ def _recomputed(row: Row) -> dict[str, Any]:
         return {"recompute": "selective", "recompute_modules": modules_of(row["recompute_modules"].split("+"))}
     except KeyError:
         raise NotModelled(f"selective recomputation of {row['recompute_modules']} is not modelled yet") from None
-
-
-def _segments(cluster: Cluster) -> tuple[str, ...]:
-    size = cluster.levels[0].size
-    filled = size in (cluster.gpus_per_node, cluster.num_gpus, cluster.accelerator.scale_up_domain)
-    return () if filled else (f"{size} accelerators in each rack (Megatron-Bridge, executors.py: `--segment`)",)
 
 
 def _ends_are_layers(row: Row) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
-
-from meshwright.specs.fitted import fitted_constants
 
 
 class Said(NamedTuple):
@@ -23,6 +22,10 @@ OLDER_ATTENTION = "older_hopper_attention"
 """The fitted constant of stacks before the newest attention kernels."""
 COMPILED_LOSS = "the cross-entropy is compiled with the model (torchtitan PR 642; off from PR 755 to PR 1033)"
 ENDS_APART = "embedding and head are units of their own, the last layer is resharded (torchtitan PR 1094, 2025-08)"
+HYBRID_EP = (
+    "tokens travel by one fused kernel (HybridEP, which Megatron-Bridge took on NVL72 for that release: issue 1197, "
+    "pull request 1367)"
+)
 SAME_STREAM = "SimpleFSDP gathers on the stream that computes (torchtitan PR 1881), else it is priced as FSDP2"
 COMPILED_MODEL = (("compiled", "yes"),)
 SELECTIVE = (("recompute", "selective"),)
@@ -65,13 +68,18 @@ SWITCHES: dict[Said, dict[str, Any]] = {
     Said(
         "nemo 24.0",
         "fused attention is older than the newest kernels, by the container's date",
-    ): {"attention_slowdown": fitted_constants()[OLDER_ATTENTION].value},
+    ): {"attention_constant": OLDER_ATTENTION},
     Said(
         "nemotron4-340b",
         "the optimizer keeps its moments in bf16 (NeMo-Framework-Launcher, nemotron/nemotron_340b.yaml: `dtype: bf16`)",
     ): {"moment_bytes": 2},
     Said("hybridep", "tokens travel by one fused kernel (HybridEP)"): {"dispatcher": "fused"},
     Said("deepep", "tokens travel by one fused kernel (DeepEP)"): {"dispatcher": "fused"},
+    **{
+        Said("nemo container 25.11", HYBRID_EP, columns=(("model", model), ("gpu", gpu))): {"dispatcher": "fused"}
+        for model in ("DeepSeek-V3", "Qwen3-235B-A22B")
+        for gpu in ("GB200-NVL72-186GB", "GB300-NVL72-288GB")
+    },
     Said("cuda_graph_impl=full_iteration", "one CUDA graph issues every layer"): {"host_s_per_layer": 0.0},
     **{
         Said(word, COMPILED_LOSS, columns=COMPILED_MODEL): {"cross_entropy": "compiled"}
@@ -134,26 +142,32 @@ JOBS: dict[Said, dict[str, Any]] = {
         "`moe_expert_capacity_factor: float = 1.0`)",
     ): {"expert_capacity": 1.0},
     Said("w/o mtp", "multi-token prediction is not trained"): {"mtp_layers": 0},
+    Said(
+        "memory_profiling_bf16_llama2-7b_all",
+        "4096 tokens, though the profile's keys say seq2048: what a layer keeps, 514.5634765625 MiB, is to the byte "
+        "that of 4096 in its code, and upstream's seq4096 figures are equal (tests/utils/profiler_configs.py@6f77a6cb)",
+        columns=(("seq_len", "2048"),),
+    ): {"sequence_length": 4096},
 }
 """What a row's notes say of the job beyond its columns."""
+
+B100_EXPONENT = math.log(1.75 / 2.25) / math.log(700 / 1000)
+"""By which speed goes with power: dense bf16 of B100, 1.75 PFLOP/s at 700 W, over B200's 2.25 at 1000 (NVIDIA HGX B100
+and B200; fp8 alike)."""
 
 SITES: dict[Said, dict[str, Any]] = {
     Said(
         "power limited",
-        "the accelerators draw 750 W of 1000, as others of PyTorch's B200 (pytorch/ao PR 3566); power goes with the "
-        "cube of the clock",
+        "the accelerators draw 750 W of 1000, as others of PyTorch's B200 (pytorch/ao PR 3566), and lose in proportion "
+        "what NVIDIA rates the same chip lower at 700 W (B100)",
         columns=(("gpu", "B200-SXM-180GB"),),
-    ): {"site_derate": (1000 / 750) ** (1 / 3)},
+    ): {"site_derate": (1000 / 750) ** B100_EXPONENT},
 }
 """What a row says of the accelerators beyond their name."""
 
 ENDS_AS_LAYERS = {"Llama3.1-405B": "Megatron-Bridge", "Qwen3-235B": "Megatron-Bridge"}
 """Models, by how their names begin, whose ends a framework counts as layers when it splits a pipeline
 (Megatron-Bridge, recipes: `account_for_embedding_in_pipeline_split = True`, `account_for_loss_in_pipeline_split`)."""
-
-SEGMENTED = "Megatron-Bridge"
-"""Details of a runtime whose launcher fills racks with equal segments of nodes (Megatron-Bridge,
-scripts/performance/utils/executors.py: `--segment`, the largest divisor of the nodes that a rack holds)."""
 
 COMPILED: dict[str, dict[str, Any]] = {
     "yes": {"elementwise": "fused", "fused_activation": True, "keeps_unread_products": False},
