@@ -205,3 +205,11 @@ def test_assumptions_tell_what_the_command_guessed() -> None:
 def test_a_batch_of_whole_sequences_is_no_assumption() -> None:
     assert job_of(8192, None, "81920").assumptions == ()
     assert not any("in a batch" in line for line in assumptions(question(llama_8b(), "2x8:h100")))
+
+
+@pytest.mark.parametrize(("cluster", "apart"), [("1x8:b200", True), ("1x8:gb200", False), ("1x8:h100", False)])
+def test_kernels_that_stay_in_half_precision_are_told_apart_where_they_take_another_time(
+    cluster: str, apart: bool
+) -> None:
+    told_of = " ".join(assumptions(question(llama_8b(), cluster, precision="fp8")))
+    assert ("those that stay in half precision take 1.46 times" in told_of) == apart

@@ -36,8 +36,8 @@ def _kernel_speed(inputs: Inputs) -> list[str]:
     said = "kernels take in a step what they take alone: no training run tells otherwise"
     if usual != 1:
         said = f"kernels take {usual:.3g} times what they take alone, as on the sites of published runs"
-    if inputs.attention_slowdown != 1:
-        said = f"{said}, attention {inputs.attention_slowdown * usual:.3g} times"
+    if inputs.half_slowdown != 1:
+        said = f"{said}; those that stay in half precision take {inputs.half_slowdown * usual:.3g} times"
     return [f"{said} (site_derate {inputs.cluster.site_derate:g})"]
 
 
