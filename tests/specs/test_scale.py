@@ -85,7 +85,10 @@ def test_what_is_between_nodes_is_refused_with_the_nearest(gpus: int, near: str)
         with_gpus(read_cluster("4x8:h100"), gpus)
 
 
+@pytest.mark.parametrize("before", [16, 64])
 @pytest.mark.parametrize("nodes", [18, 20, 36, 64])
-def test_racks_are_divided_again_into_equal_segments_as_nodes_are_added(nodes: int) -> None:
-    grown = with_nodes(read_cluster("16x4:gb200"), nodes)
-    assert grown.levels == read_cluster(f"{nodes}x4:gb200").levels
+def test_racks_are_divided_again_into_equal_segments_as_nodes_change(before: int, nodes: int) -> None:
+    changed, asked = with_nodes(read_cluster(f"{before}x4:gb200"), nodes), read_cluster(f"{nodes}x4:gb200")
+    assert changed.levels == asked.levels
+    racks = [[note for note in each.assumptions if note.startswith("Racks")] for each in (changed, asked)]
+    assert racks[0] == racks[1]

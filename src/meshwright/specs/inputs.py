@@ -78,12 +78,12 @@ class Inputs(Spec):
 
     @property
     def half_slowdown(self) -> float:
-        """How much longer what stays in half precision takes than the recipe's kernels: it does under every recipe."""
+        """Time of kernels that stay in half precision over that of the recipe's, by fitted constants alone; a ratio."""
         return self._slowdown("half") / self.usual_slowdown
 
     @property
     def attention_slowdown(self) -> float:
-        """How much longer attention, which stays in half precision, takes than the recipe's kernels."""
+        """The same of attention, whose kernels may be older than the accelerator's table; a ratio."""
         older = self.runtime.attention_constant
         return self.half_slowdown * (self.constants[older] if older else 1.0)
 

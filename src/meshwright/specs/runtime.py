@@ -87,7 +87,7 @@ class Runtime(Spec):
     attention_kernel: Literal["newest", "flash-2", "flash-1", "eager"]
     """Fused attention by the kernels of the accelerator's table or an older generation; or score matrices in memory."""
     attention_constant: str | None = None
-    """The fitted constant that its fused attention takes over kernels of that generation."""
+    """Name of the fitted constant that its fused attention takes over kernels of that generation."""
     score_bytes: NonNegative
     """Kept for every attention score where attention is eager."""
     elementwise: str

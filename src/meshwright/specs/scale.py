@@ -7,7 +7,7 @@ from itertools import pairwise
 from meshwright.errors import InvalidInput
 from meshwright.specs.cluster import Cluster, Level
 from meshwright.specs.quantities import LEAST_BANDWIDTH, MOST
-from meshwright.specs.topology import fabric, usual_levels
+from meshwright.specs.topology import fabric, segment_assumptions, usual_levels
 
 
 def with_nodes(cluster: Cluster, num_nodes: int) -> Cluster:
@@ -16,22 +16,32 @@ def with_nodes(cluster: Cluster, num_nodes: int) -> Cluster:
     Usual levels become the usual ones of that many nodes. A cluster of one scale-up domain that outgrows it gets a
     network of its accelerator's catalogued bandwidth.
     """
-    name = f"{num_nodes} nodes of {cluster.name}"
-    return cluster.replace(name=name, num_nodes=num_nodes, levels=_stretched(cluster, num_nodes))
+    name, levels = f"{num_nodes} nodes of {cluster.name}", _stretched(cluster, num_nodes)
+    notes = cluster.assumptions
+    if cluster.levels == _usual_levels(cluster, cluster.num_nodes):
+        old, new = (
+            segment_assumptions(cluster.accelerator, cluster.gpus_per_node, each) for each in (cluster.levels, levels)
+        )
+        notes = (*(note for note in notes if note not in old), *new)
+    return cluster.replace(name=name, num_nodes=num_nodes, levels=levels, assumptions=notes)
 
 
 def _stretched(cluster: Cluster, num_nodes: int) -> tuple[Level, ...]:
-    accelerator, per_node, ranks = cluster.accelerator, cluster.gpus_per_node, num_nodes * cluster.gpus_per_node
+    accelerator, ranks = cluster.accelerator, num_nodes * cluster.gpus_per_node
     levels, outermost = cluster.levels[:-1], cluster.levels[-1]
-    network = outermost.bandwidth if levels else accelerator.nic_bandwidth
-    if cluster.levels == usual_levels(accelerator, cluster.num_nodes, per_node, network):
-        return usual_levels(accelerator, num_nodes, per_node, network)
+    if cluster.levels == _usual_levels(cluster, cluster.num_nodes):
+        return _usual_levels(cluster, num_nodes)
     if outermost.size >= ranks:
         return cluster.levels
     if not levels:
-        return outermost, fabric(outermost, ranks, network)
+        return outermost, fabric(outermost, ranks, accelerator.nic_bandwidth)
     inner = levels[-1].size
     return *levels, outermost.replace(size=-(-ranks // inner) * inner)
+
+
+def _usual_levels(cluster: Cluster, num_nodes: int) -> tuple[Level, ...]:
+    network = cluster.levels[-1].bandwidth if len(cluster.levels) > 1 else cluster.accelerator.nic_bandwidth
+    return usual_levels(cluster.accelerator, num_nodes, cluster.gpus_per_node, network)
 
 
 def with_gpus(cluster: Cluster, gpus: int) -> Cluster:

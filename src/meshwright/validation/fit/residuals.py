@@ -19,7 +19,7 @@ from meshwright.validation.rows.reading import Case
 from meshwright.validation.score.outcomes import Outcome, Pair
 
 STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356, 1.350, 1.345, 1.341)
-"""Student's t that nine of ten values stay below, with 1, 2, ... degrees of freedom."""
+"""Student's t that nine of ten values stay below, with 1, 2, ... degrees of freedom; its test integrates them."""
 NORMAL = 1.282
 """The same of the normal distribution."""
 
