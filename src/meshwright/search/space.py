@@ -148,10 +148,9 @@ def _turns(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
     if split.pp == 1:
         return [(1, int(Schedule.ONE_F_ONE_B))]
     fewest = inputs.job.global_batch // (split.dp * _micro_batches(split, inputs)[-1])
-    refused = runtime.enforces("split_backward_uncompiled")
     turns: list[tuple[int, int]] = []
     for code, name in SCHEDULE_NAMES.items():
-        compiled = splits_backward(code) and refused and runtime.elementwise == "fused"
+        compiled = runtime.elementwise == "fused" and not runtime.compiles_split_backward and splits_backward(code)
         if name in runtime.schedules and not compiled and (code != Schedule.GPIPE or fewest < split.pp):
             several = [vpp for vpp in _chunks(split, inputs) if vpp > 1] if code in INTERLEAVES else [1]
             turns += [(vpp, int(code)) for vpp in ([2] if code in V_SHAPED else several)]
@@ -182,7 +181,7 @@ def _microbatch_groups(pp: int, counts: IntColumn, inputs: Inputs) -> IntColumn:
     it does, where there is none or where the runtime chooses.
     """
     groups = np.zeros(int(counts.max()) + 1, dtype=np.int64)
-    if pp > 1 and not inputs.runtime.enforces("no_microbatch_group"):
+    if pp > 1 and inputs.runtime.microbatch_grouping == "chosen":
         for count in set(counts[(counts > pp) & (counts % pp > 0)].tolist()):
             groups[count] = next(group_sizes(pp, count))
     chosen: IntColumn = groups[counts]
@@ -213,8 +212,7 @@ def _sequence_parallel(split: _Split, inputs: Inputs) -> tuple[int, ...]:
     runtime = inputs.runtime
     if split.tp == 1 or not runtime.sequence_parallel:
         return (0,)
-    asked = runtime.enforces("expert_sequence_parallel")
-    return (1,) if inputs.model.is_moe and asked else (0, 1)
+    return (1,) if inputs.model.is_moe and runtime.experts_need_sequence_parallel else (0, 1)
 
 
 def _expert_grids(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:

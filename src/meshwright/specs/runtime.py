@@ -184,6 +184,29 @@ class Runtime(Spec):
     """A pipeline rank begins its next step without waiting for the others (validation after the optimizer's step)."""
     limits_waiting_bytes: bool
     """The order of split backward passes is searched under a limit in bytes; else it is fixed by counts of chunks."""
+    tensor_parallel: bool
+    """Can split matrices over ranks."""
+    replicates_kv_heads: bool
+    """Where tp exceeds the key-value heads, several ranks hold a copy of the same one; else tp divides them."""
+    pipeline_parallel: bool
+    """Can split layers over ranks."""
+    takes_chunk_layers: bool
+    """A plan can name the layers of every chunk."""
+    takes_end_stage_layers: bool
+    """A plan can name the layers of the first and of the last stage."""
+    microbatch_grouping: Literal["chosen", "stages", "rounds"]
+    """How many micro-batches a chunk of an interleaved schedule works on before the next chunk does: what the plan
+    chooses, pp unless told; pp; or all of them in m // pp equal rounds."""
+    compiles_split_backward: bool
+    """Runs schedules that split the backward pass beside compiled layers."""
+    expert_parallel: bool
+    """Can place the experts of a layer on different ranks."""
+    expert_tensor_parallel: Literal["none", "whole", "free"]
+    """How it splits each expert: not at all; by 1 or by the tp of the rest; or by a degree of its own."""
+    experts_need_sequence_parallel: bool
+    """Under tp, models with experts train with sequence parallelism alone."""
+    takes_recompute_layers: bool
+    """Full recomputation can take a part of the layers of a chunk."""
     zero_stages: tuple[Literal[0, 1, 2, 3], ...]
     """Of half weights 0 to 3; of full ones 0 (replicas), 2 (weights stay gathered) and 3 (resharded after use)."""
     recompute: tuple[Literal["none", "selective", "full"], ...]
@@ -204,10 +227,6 @@ class Runtime(Spec):
     def traffic(self) -> ElementwiseTraffic:
         """Of the element-wise kernels in use."""
         return self.elementwise_kernels[self.elementwise]
-
-    def enforces(self, rule: str) -> bool:
-        """Whether the rule of that name is among those of the runtime."""
-        return any(each.name == rule for each in self.rules)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

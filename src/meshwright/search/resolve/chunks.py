@@ -38,7 +38,7 @@ def lighter_ends(plan: Plan, inputs: Inputs) -> list[Plan]:
     Returns none where none is faster by half a percent, and for a plan that has no such pipeline, or one too long to be
     played, recomputes a part of the layers, or has a runtime that takes no numbers of layers.
     """
-    spelled = inputs.runtime.enforces("chunk_layers")
+    spelled = inputs.runtime.takes_chunk_layers
     enough = inputs.model.num_layers >= plan.pp * plan.vpp - 1
     if plan.schedule != Schedule.INTERLEAVED or not (spelled and enough) or plan.recompute_layers:
         return []

@@ -23,7 +23,7 @@ def recomputations(plan: Plan, inputs: Inputs) -> list[Plan]:
     """
     if plan.recompute == Recompute.SELECTIVE:
         return _module_sets(plan, inputs)
-    partial = inputs.runtime.enforces("recompute_layers")
+    partial = inputs.runtime.takes_recompute_layers
     if plan.recompute != Recompute.FULL or plan.recompute_layers or not partial:
         return []
     most = int(layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline_of(plan), inputs.mtp_layers).max())

@@ -28,7 +28,7 @@ def best_split(plan: Plan, inputs: Inputs) -> Plan:
     Returns the plan itself where it has no such pipeline, recomputes a part of the layers, or has a runtime that takes
     no numbers of layers.
     """
-    spelled = inputs.runtime.enforces("chunk_layers")
+    spelled = inputs.runtime.takes_chunk_layers
     one_chunk = plan.pp > 1 and plan.vpp == 1 and plan.schedule == Schedule.ONE_F_ONE_B
     if not (one_chunk and spelled) or plan.recompute_layers:
         return plan
