@@ -127,7 +127,7 @@ def question(model: Model, cluster: str | Cluster, runtime: str = "megatron-core
 
 def half_precision(runtime: Runtime) -> str:
     """fp16, which every accelerator has, where the runtime has it too."""
-    return "fp16" if "fp16" in runtime.precisions else "bf16"
+    return "fp16" if "fp16" in runtime.plans.precisions else "bf16"
 
 
 @cache

@@ -206,7 +206,8 @@ MIXTRAL = ("--model", "mixtral-8x7b", "--cluster", "2x8:h100", "--seq-len", "409
 def test_behaviours_are_replaced_for_the_question_and_told(command: str) -> None:
     document = planned(command, *LLAMA, *WITH)
     runtime = document["inputs"]["runtime"]
-    assert (runtime["id"], runtime["dispatcher"], runtime["overlap"]["expert"]) == ("megatron-core", "fused", 0.7)
+    assert (runtime["communication"]["dispatcher"], runtime["overlap"]["expert"]) == ("fused", 0.7)
+    assert runtime["id"] == "megatron-core"
     told = [line for line in document["assumptions"] if line.startswith("replaced for this question")]
     assert [line.partition("above: ")[2] for line in told] == list(runtime["replaced"])
     screen = " ".join(asked(command, *LLAMA, *WITH).out.split())
@@ -227,7 +228,7 @@ def test_behaviours_stay_in_the_plan_file(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text(asked("plan", *MIXTRAL, *WITH, "--json").out, "utf-8")
     again = planned("explain", str(path))
-    assert again["inputs"]["runtime"]["dispatcher"] == "fused"
+    assert again["inputs"]["runtime"]["communication"]["dispatcher"] == "fused"
     assert again["plans"][0]["experts"]["dispatcher"] == "fused"
     assert "--with" in asked("explain", str(path), *WITH).message
 

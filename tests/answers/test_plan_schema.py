@@ -32,6 +32,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
 from meshwright.specs.runtime import Runtime
+from meshwright.specs.runtime.capabilities import Capabilities
 
 PAGE = Path(__file__).parents[2] / "docs" / "plan-file.md"
 DEFINITIONS = json_schema()["$defs"]
@@ -90,7 +91,9 @@ def test_what_is_given_is_described_field_by_field(definition: str, spec: type[M
 
 
 def test_of_a_runtime_what_is_described_exists() -> None:
-    assert set(DEFINITIONS["runtime"]["properties"]) <= set(Runtime.model_fields)
+    described = DEFINITIONS["runtime"]["properties"]
+    assert set(described) <= set(Runtime.model_fields)
+    assert set(described["plans"]["properties"]) <= set(Capabilities.model_fields)
 
 
 def test_words_are_the_words_of_the_code() -> None:

@@ -88,7 +88,7 @@ def test_the_pipeline_ends_where_the_priced_one_does(name: str) -> None:
     assert played / step[0].end == pytest.approx(1, rel=2e-3) if exact else 0.92 <= played / step[0].end <= 1 + late
     assert step[-1].end == pytest.approx(estimate.step_time_s * 1e9, abs=len(step))
     time = estimate.time
-    once = time.exposed_pp_s + time.exposed_dp_s + time.optimizer_s + inputs.runtime.host_s_per_step
+    once = time.exposed_pp_s + time.exposed_dp_s + time.optimizer_s + inputs.runtime.host.host_s_per_step
     assert step[0].end == pytest.approx((estimate.step_time_s - once) * 1e9, abs=1)
 
 

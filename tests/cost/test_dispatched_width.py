@@ -32,7 +32,7 @@ def _asked(quantised: str, dispatcher: str = "all_to_all", precision: str = "fp8
 
 @pytest.mark.parametrize("name", catalog.names("runtimes"))
 def test_no_catalogued_runtime_quantises_what_it_dispatches(name: str) -> None:
-    assert read_runtime(name).quantised_dispatch == "none"
+    assert read_runtime(name).communication.quantised_dispatch == "none"
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_a_slower_site_never_makes_a_faster_step_where_the_host_sets_the_pace(de
     model = dense_model(heads=12, ffn_size=1536, vocab_size=1000)
     inputs = question(model, "4x1:h100", sequence_length=512, global_batch=4)
     plans = Plans.of([Plan(dp=4, zero=1)])
-    assert estimate_plans(plans, inputs).time.host_s > inputs.runtime.host_s_per_step
+    assert estimate_plans(plans, inputs).time.host_s > inputs.runtime.host.host_s_per_step
     slower = inputs.replace(cluster=inputs.cluster.replace(site_derate=derate))
     assert not broken(_step(plans, inputs) <= _step(plans, slower) * SLACK, plans)
 
@@ -108,7 +108,7 @@ def test_leaving_out_dominated_stages_changes_no_answer_at_the_edge_of_a_gradien
     plans = Plans.of([Plan(pp=4, vpp=4, dp=16, zero=zero, num_microbatches=8, schedule=schedule)])
     few, all_ = (estimate_plans(plans, inputs, keep_all_stages=keep) for keep in (False, True))
     parameters = all_.memory.parameters / 2
-    assert parameters.min() < inputs.runtime.gradient_bucket < parameters[0]
+    assert parameters.min() < inputs.runtime.sharding.gradient_bucket < parameters[0]
     np.testing.assert_allclose(few.step_time_s, all_.step_time_s, rtol=1e-12)
 
 

@@ -71,12 +71,12 @@ def test_the_layers_of_the_model_and_its_parameters_are_apart_from_it() -> None:
 @pytest.mark.parametrize("name", catalog.names("runtimes"))
 def test_a_runtime_that_has_it_trains_the_models_layers_unless_told(name: str) -> None:
     runtime, inputs = read_runtime(name), _asked(None, name)
-    assert inputs.mtp_layers == (1 if runtime.multi_token_prediction else 0)
+    assert inputs.mtp_layers == (1 if runtime.plans.multi_token_prediction else 0)
     told = " ".join(assumptions(inputs))
-    assert ("1 more layers on the stage of the head" in told) == runtime.multi_token_prediction
-    assert (f"left out of every number, as {name} trains none" in told) != runtime.multi_token_prediction
+    assert ("1 more layers on the stage of the head" in told) == runtime.plans.multi_token_prediction
+    assert (f"left out of every number, as {name} trains none" in told) != runtime.plans.multi_token_prediction
     assert _asked(0, name).mtp_layers == 0
-    if not runtime.multi_token_prediction:
+    if not runtime.plans.multi_token_prediction:
         with pytest.raises(InvalidSpec, match=f"job.mtp_layers: is 2, but {name} trains no layers"):
             _asked(2, name)
 

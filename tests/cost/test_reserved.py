@@ -102,6 +102,6 @@ def test_other_runtimes_hold_a_share_of_what_is_allocated(runtime: str) -> None:
     inputs = question(llama_8b(), "1x8:h100", runtime, sequence_length=4096, global_batch=8)
     stage = {"megatron-core": 1, "deepspeed": 3, "pytorch-fsdp1": 3, "pytorch-ddp": 0}[runtime]
     memory = estimate_each([Plan(dp=8, zero=stage)], inputs)[0].memory
-    unjoined = inputs.runtime.cross_entropies[inputs.runtime.cross_entropy].unjoined_bytes * 4096 * 128256
+    unjoined = inputs.runtime.cross_entropies[inputs.runtime.kernels.cross_entropy].unjoined_bytes * 4096 * 128256
     share = inputs.runtime.memory.fragmentation * memory.allocated
     assert np.isin(round(memory.fragmentation - share), [0, round(unjoined * (memory.logits > 0))])

@@ -157,7 +157,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "block": lambda case: case.inputs.cluster.levels[0].size,
     "world": lambda case: case.inputs.cluster.num_gpus,
     "axis": lambda _: "pp",
-    "order": lambda case: case.inputs.runtime.rank_order,
+    "order": lambda case: case.inputs.runtime.plans.rank_order,
     "operation": lambda _: "all_reduce",
     "share": lambda _: 0.7,
     "candidates": lambda _: 64,

@@ -180,7 +180,7 @@ def test_replicas_hold_22_bytes() -> None:
 
 @pytest.mark.parametrize("runtime", ["megatron-core", "deepspeed"])
 def test_smaller_sharding_groups_hold_more(runtime: str) -> None:
-    stage = question(llama_8b(), "8x8:h100", runtime).runtime.zero_stages[-1]
+    stage = question(llama_8b(), "8x8:h100", runtime).runtime.plans.zero_stages[-1]
     held = [_per_parameter(_states(runtime, Plan(dp=64, zero=stage, dp_replicate=each))) for each in (1, 2, 8, 32)]
     assert (np.diff(held) > 0).all()
     alone = _states(runtime, Plan(dp=8, zero=stage))
@@ -273,9 +273,9 @@ def test_a_last_layer_that_stays_is_not_gathered_again() -> None:
 def test_whole_gradients_are_summed_by_an_all_reduce() -> None:
     """Nothing hidden: by 2 (n - 1) / n of the gradients' bytes in place of (n - 1) / n."""
     inputs, plan = question(llama_8b(), "8x8:h100", "deepspeed"), Plan(dp=64, zero=1)
-    assert inputs.runtime.sums_whole_gradients
+    assert inputs.runtime.sharding.sums_whole_gradients
     scattering = inputs.replace(runtime=inputs.runtime.replace(sums_whole_gradients=False))
-    held, parameters = holders(plan, inputs), inputs.runtime.gradient_bucket
+    held, parameters = holders(plan, inputs), inputs.runtime.sharding.gradient_bucket
     whole, divided = (
         exposed_data_time(data_exchange(plan, each, parameters, 0), each, 0.0, 0.0, 0) for each in (inputs, scattering)
     )

@@ -10,7 +10,7 @@ from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import PRECISIONS
 from meshwright.specs.precision import read_precision
-from meshwright.specs.runtime_parts import RuleReference
+from meshwright.specs.runtime.rules import RuleReference
 from strategies import dense_model, latent, llama_8b, question, with_experts
 
 LLAMA = question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16")

@@ -92,7 +92,7 @@ def test_shrunken_plans_are_legal_and_fill_every_chunk(name: str, processes: int
         small = shrunken(plan, inputs, processes)
         require_legal(small.plan, small.inputs)
         assert small.plan.num_gpus == processes == small.inputs.cluster.num_gpus
-        rule, pipeline = inputs.runtime.stage_split, pipeline_of(small.plan)
+        rule, pipeline = inputs.runtime.pipeline.stage_split, pipeline_of(small.plan)
         assert layers_of_chunks(small.inputs.model, rule, pipeline).min() >= 1
 
 

@@ -145,7 +145,7 @@ def test_what_no_runtime_has_or_no_model_divides_is_counted_and_not_listed() -> 
     assert turns.illegal > 0
     assert not any("tp 1 -> 16" in each.change for each in turns.turned)
     stages = {each.estimate.plan.zero for each in turns.turned}
-    assert stages <= set(inputs.runtime.zero_stages)
+    assert stages <= set(inputs.runtime.plans.zero_stages)
 
 
 def test_changes_of_nothing_are_counted_and_not_listed() -> None:

@@ -138,7 +138,7 @@ def interleaved_plans(draw: st.DrawFn) -> tuple[Inputs, Plan]:
 def test_the_chunks_chosen_are_legal_and_keep_their_price_on_a_clock(drawn: tuple[Inputs, Plan]) -> None:
     """With all micro-batches of the plan, at most 2.5 % above it, and not 1 % slower than the runtime's own."""
     inputs, plan = drawn
-    own = layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline_of(plan))
+    own = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, pipeline_of(plan))
     for chosen in lighter_ends(plan, inputs):
         assert sum(chosen.chunk_layers) == inputs.model.num_layers
         assert not [fault for fault in faults(chosen, inputs) if fault.where == "chunk_layers"]
@@ -162,7 +162,7 @@ def test_the_modules_recomputed_are_the_fastest_set_that_is_as_safe(length: int)
     inputs = question(latent(), "1x8:h100", sequence_length=length, global_batch=64, precision="bf16")
     plan = Plan(ep=8, dp=8, zero=1, num_microbatches=8, recompute="selective", recompute_modules=modules_of(["mlp"]))
     (chosen,) = resolved([plan], inputs)
-    names = inputs.runtime.recompute_modules
+    names = inputs.runtime.plans.recompute_modules
     sets = [modules_of(some) for count in range(1, 8) for some in itertools.combinations(names, count)]
     legal = [each for each in (replace(plan, recompute_modules=some) for some in sets) if not faults(each, inputs)]
     priced = estimate_plans(Plans.of([*legal, chosen]), inputs)
@@ -206,5 +206,5 @@ def test_the_fewest_layers_that_make_a_plan_fit_are_recomputed(length: int) -> N
 @pytest.mark.parametrize(("runtime", "recompute"), [("torchtitan", "full"), ("megatron-core", "none")])
 def test_a_plan_that_recomputes_all_or_nothing_by_need_stays_as_it_is(runtime: str, recompute: str) -> None:
     inputs = question(llama_8b(), "2x8:h100", runtime, precision="bf16")
-    plan = replace(PIPED, recompute=recompute, zero=inputs.runtime.zero_stages[-1])
+    plan = replace(PIPED, recompute=recompute, zero=inputs.runtime.plans.zero_stages[-1])
     assert not recomputations(plan, inputs)

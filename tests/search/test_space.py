@@ -37,12 +37,12 @@ def _everything(given: Inputs) -> Plans:
     world, batch, layers = given.cluster.num_gpus, given.job.global_batch, given.model.num_layers
     degrees = [split for split in itertools.product(range(1, world + 1), repeat=4) if np.prod(split) == world]
     degrees = [split for split in degrees if split[1] == 1 or split[1] * SHORTEST_SLICE <= given.job.sequence_length]
-    exchanges = given.runtime.context_exchanges or ("ring",)
-    recompute = [each for each in Recompute if each.name.lower() in given.runtime.recompute]
-    flags = (False, True) if given.runtime.sequence_parallel else (False,)
-    ends = given.runtime.ends_as_layers
+    exchanges = given.runtime.plans.context_exchanges or ("ring",)
+    recompute = [each for each in Recompute if each.name.lower() in given.runtime.plans.recompute]
+    flags = (False, True) if given.runtime.plans.sequence_parallel else (False,)
+    ends = given.runtime.plans.ends_as_layers
     counts = range(1, batch + 1)
-    known = [code for code, name in SCHEDULE_NAMES.items() if name in given.runtime.schedules]
+    known = [code for code, name in SCHEDULE_NAMES.items() if name in given.runtime.plans.schedules]
     choices = itertools.product(degrees, range(1, layers + 2), counts, counts, recompute, flags, known, ends, ends)
     names = ("vpp", "micro_batch", "num_microbatches", "recompute", "sp", "schedule")
     names += ("embedding_as_layer", "head_as_layer")
@@ -63,8 +63,8 @@ def _everything(given: Inputs) -> Plans:
         if chosen[1] * chosen[2] * dp == batch and _least_for_its_chunk(layers + sum(chosen[-2:]), pp, chosen[0])
         for exchange in (exchanges if cp > 1 else exchanges[:1])
         if cp == 1 or exchange != "hierarchical" or 1 < _inside(given, tp, cp) < cp
-        for zero in (given.runtime.zero_stages if dp * cp > 1 else (0,))
-        for replicas in (range(1, dp + 1) if zero and given.runtime.hybrid_sharding else (1,))
+        for zero in (given.runtime.plans.zero_stages if dp * cp > 1 else (0,))
+        for replicas in (range(1, dp + 1) if zero and given.runtime.plans.hybrid_sharding else (1,))
         for group in _groups(given, pp, chosen[0], chosen[2])
         if dp % replicas == 0 and (replicas == 1 or _ends_with_a_level(given, tp, dp * cp // replicas))
     )
@@ -92,7 +92,7 @@ def _least_for_its_chunk(layers: int, pp: int, vpp: int) -> bool:
 
 def _modules(given: Inputs, recompute: Recompute) -> RecomputeModules:
     """Of a dense model: the attention core where its scores are in memory, else the block."""
-    fused = given.runtime.attention_kernel != "eager"
+    fused = given.runtime.kernels.attention_kernel != "eager"
     chosen = fused and recompute == Recompute.SELECTIVE
     return RecomputeModules.MLP if chosen else RecomputeModules.CORE_ATTENTION
 
@@ -129,12 +129,12 @@ def test_no_plan_is_in_the_space_twice_and_all_multiply_to_the_world(given: Inpu
 def test_the_space_uses_only_what_the_runtime_has(name: str) -> None:
     given = questions()[name]
     plans, runtime = Plans.join(space(given)), given.runtime
-    assert set(plans.zero) <= {*runtime.zero_stages, 0}
-    assert runtime.sequence_parallel or not plans.sp.any()
-    assert set(plans.recompute) == {code for code in Recompute if code.name.lower() in runtime.recompute}
+    assert set(plans.zero) <= {*runtime.plans.zero_stages, 0}
+    assert runtime.plans.sequence_parallel or not plans.sp.any()
+    assert set(plans.recompute) == {code for code in Recompute if code.name.lower() in runtime.plans.recompute}
     plain = plans.recompute_modules == RecomputeModules.CORE_ATTENTION
     assert (plain | (plans.recompute == Recompute.SELECTIVE)).all()
-    assert runtime.recompute_modules or plain.all()
+    assert runtime.plans.recompute_modules or plain.all()
     only_plain = given.replace(runtime=runtime.replace(schedules=("1f1b",)))
     assert all((table.vpp == 1).all() for table in space(only_plain))
 

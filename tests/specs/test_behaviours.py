@@ -14,11 +14,11 @@ def test_nested_keys_words_numbers_and_flags_are_replaced() -> None:
     before = read_runtime("megatron-core")
     changes = ["dispatcher=fused", "overlap.expert=0.7", "cross_entropy = fused", "host_s_per_layer=0", "dropout=true"]
     after = with_behaviours(before, changes)
-    assert (after.dispatcher, after.overlap.expert, after.cross_entropy) == ("fused", 0.7, "fused")
-    assert (after.host_s_per_layer, after.dropout) == (0, True)
+    assert (after.communication.dispatcher, after.kernels.cross_entropy) == ("fused", "fused")
+    assert (after.overlap.expert, after.host.host_s_per_layer, after.activations.dropout) == (0.7, 0, True)
     assert before == read_runtime("megatron-core")
-    same = after.replace(**{name: getattr(before, name) for name in ("dispatcher", "overlap", "cross_entropy")})
-    assert same.replace(host_s_per_layer=before.host_s_per_layer, dropout=before.dropout, replaced=()) == before
+    sections = ("activations", "communication", "host", "kernels", "overlap")
+    assert after.replace(**{name: getattr(before, name) for name in sections}, replaced=()) == before
 
 
 def test_every_change_is_told_with_what_it_stands_in_place_of() -> None:
@@ -47,15 +47,16 @@ def test_a_table_of_named_entries_takes_a_new_one() -> None:
     [
         ("dispacher=fused", "dispacher", "nearest: dispatcher"),
         ("overlap.exprt=0.7", "overlap.exprt", "nearest: expert"),
-        ("dispatcher=deep", "dispatcher", "'all_to_all', 'all_gather' or 'fused'"),
+        ("storage.moment_byte=2", "storage.moment_byte", "nearest: moment_bytes"),
+        ("dispatcher=deep", "communication.dispatcher", "'all_to_all', 'all_gather' or 'fused'"),
         ("overlap.expert=1.5", "overlap.expert", "less than or equal to 1 (given: 1.5)"),
         ("overlap.expert=fast", "overlap.expert", "must be a number (given: 'fast')"),
         ("overlap.expert=nan", "overlap.expert", "nan"),
         ("overlap=0.7", "overlap", "must be a table"),
         ("overlap={expert=0.5}", "overlap.context", "is missing"),
-        ("dispatcher.kind=fused", "dispatcher.kind", "dispatcher is all_to_all, which holds no 'kind'"),
-        ("cross_entropy=chunked", "cross_entropy", "is not among cross_entropies: unfused, fused"),
-        ("zero_stages=[7]", "zero_stages[0]", "given: 7"),
+        ("dispatcher.kind=fused", "communication.dispatcher.kind", "dispatcher is all_to_all, which holds no 'kind'"),
+        ("cross_entropy=chunked", "kernels.cross_entropy", "is not among cross_entropies: unfused, fused"),
+        ("plans.zero_stages=[7]", "plans.zero_stages[0]", "given: 7"),
         ("rules=[]", "rules", "is no behaviour"),
         ("version=2", "version", "is no behaviour"),
         ("replaced=[]", "replaced", "is no behaviour"),
@@ -80,7 +81,13 @@ def test_all_faults_are_told_at_once() -> None:
     changes = ["x", "overlap.expert=2", "dispatcher=deep", "dropout=true", "dropout=false", "id=mine"]
     with pytest.raises(InvalidSpec) as refusal:
         with_behaviours(read_runtime("nanotron"), changes)
-    assert {fault.where for fault in refusal.value.faults} == {"", "overlap.expert", "dispatcher", "dropout", "id"}
+    assert {fault.where for fault in refusal.value.faults} == {
+        "",
+        "overlap.expert",
+        "communication.dispatcher",
+        "activations.dropout",
+        "id",
+    }
     assert refusal.value.subject == "runtime nanotron with --with"
 
 

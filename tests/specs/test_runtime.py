@@ -42,7 +42,7 @@ def test_no_alias_means_two_runtimes() -> None:
 
 def test_a_runtime_like_another_keeps_what_it_does_not_say() -> None:
     early, core = read_runtime("megatron-lm"), read_runtime("megatron-core")
-    assert early.attention_kernel == "eager"
+    assert early.kernels.attention_kernel == "eager"
     assert early.memory == core.memory
 
 
@@ -76,7 +76,7 @@ def test_a_refused_recipe_is_answered_with_those_of_runtime_and_accelerator(
 
 @pytest.mark.parametrize("name", catalog.names("runtimes"))
 def test_experts_are_planned_for_where_the_runtime_has_them(name: str) -> None:
-    if read_runtime(name).experts:
+    if read_runtime(name).plans.experts:
         assert question(mixture(), "1x8:h100", name).model.is_moe
         return
     with pytest.raises(InvalidSpec, match=f"model: mixtral has experts, and {name} has no such models"):

@@ -101,7 +101,7 @@ def test_what_a_row_of_bridge_does_not_print_is_its_recipes(rows: list[Row]) -> 
     case = read_case(latent)
     assert str(case.plan).endswith("recompute-selective(mla_up_proj)")
     assert any("recipes of Megatron-Bridge recompute" in said for said in case.assumed)
-    away = [read_case(row).inputs.runtime.offloaded_layers for row in (latent, named, blank)]
+    away = [read_case(row).inputs.runtime.activations.offloaded_layers for row in (latent, named, blank)]
     assert away == [0, 40, 20]
 
 

@@ -9,7 +9,9 @@ from meshwright.specs.precision import FP32_BYTES
 def assumptions(inputs: Inputs) -> list[str]:
     """Every assumption behind the price of a plan, in the order model, job, cluster, runtime."""
     accelerator, runtime = inputs.cluster.accelerator, inputs.runtime
-    moments = "moments" if runtime.moment_bytes == FP32_BYTES else f"{runtime.moment_bytes}-byte moments"
+    moments = (
+        "moments" if runtime.storage.moment_bytes == FP32_BYTES else f"{runtime.storage.moment_bytes}-byte moments"
+    )
     job = [
         f"{_formats(inputs)}, {inputs.gradient_bytes}-byte gradients, Adam with fp32 master weights and {moments}",
         f"every sequence is full ({inputs.job.sequence_length} tokens) and attends causally",

@@ -106,9 +106,9 @@ def citation_entries(plans: Sequence[Plan], inputs: Inputs) -> list[dict[str, st
 
 def _formulas(plan: Plan, inputs: Inputs) -> dict[str, Callable[..., Any]]:
     """The formulas that price a plan, by what they price."""
-    fused, together = inputs.runtime.attention_kernel != "eager", plan.dp * plan.cp
+    fused, together = inputs.runtime.kernels.attention_kernel != "eager", plan.dp * plan.cp
     weights = exposed_sharded_time if gathers_weights(plan, inputs) else exposed_data_time
-    exchange = EXCHANGES[inputs.runtime.dispatcher]
+    exchange = EXCHANGES[inputs.runtime.communication.dispatcher]
     chosen: dict[str, tuple[bool, Callable[..., Any]]] = {
         "attention core": (True, fused_attention_time if fused else eager_attention_time),
         "recomputation": (plan.recompute == Recompute.SELECTIVE, repeated_parts),
@@ -119,7 +119,7 @@ def _formulas(plan: Plan, inputs: Inputs) -> dict[str, Callable[..., Any]]:
         "pp: stage-to-stage messages": (plan.pp > 1, exposed_pipeline_time),
         "experts": (inputs.model.is_moe, expert_time),
         "ep: expert parallelism": (plan.ep > 1, exposed_exchange_time),
-        f"ep: {inputs.runtime.dispatcher.replace('_', '-')} dispatcher": (plan.ep > 1, exchange),
+        f"ep: {inputs.runtime.communication.dispatcher.replace('_', '-')} dispatcher": (plan.ep > 1, exchange),
         "multi-token prediction": (inputs.mtp_layers > 0, prediction_time),
     }
     scheduled = {"pp: schedule": SCHEDULES[plan.schedule]} if plan.pp > 1 and plan.schedule in SCHEDULES else {}

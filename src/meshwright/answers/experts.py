@@ -76,7 +76,7 @@ def expert_report(estimate: Estimate, inputs: Inputs) -> ExpertReport | None:
     return ExpertReport(
         group=group,
         link=link_of(group, inputs.cluster).name,
-        dispatcher=inputs.runtime.dispatcher,
+        dispatcher=inputs.runtime.communication.dispatcher,
         replicas=int(expert_data_ranks(plan)),
         layers=tuple(_layers(plan, inputs)),
         exchanged_s=_exchanged_s(plan, inputs),

@@ -65,7 +65,7 @@ def dividing_degrees(model: Model) -> dict[str, list[int]]:
 
 def _runtimes_of(model: Model) -> list[str]:
     """The runtimes that have such models."""
-    return [name for name in catalog.names("runtimes") if read_runtime(name).experts or not model.is_moe]
+    return [name for name in catalog.names("runtimes") if read_runtime(name).plans.experts or not model.is_moe]
 
 
 def legal_degrees(model: Model, runtime: str) -> dict[str, list[int]]:

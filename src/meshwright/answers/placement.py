@@ -167,7 +167,7 @@ def _joined(run: _Run, after: _Run) -> bool:
 
 def _strides(plan: Plan, inputs: Inputs) -> dict[str, tuple[int, int]]:
     """Of the axes with two or more ranks: distance between neighbours, and degree."""
-    order = inputs.runtime.rank_order
+    order = inputs.runtime.plans.rank_order
     known = {name: (int(stride(plan, name, order)), getattr(plan, name)) for name in ("tp", "cp", "dp", "pp")}
     known |= {"ep": (int(expert_stride(plan, "ep", order)), plan.ep)}
     known |= {"etp": (int(expert_stride(plan, "tp", order)), plan.etp)}

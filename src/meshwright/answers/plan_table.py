@@ -60,7 +60,7 @@ def not_searched(found: Found) -> list[Text]:
     """What a reader must know before acting: that the search could not see the usual layouts."""
     inputs, tp, domain = found.inputs, found.best[0].plan.tp, found.inputs.cluster.levels[0]
     warnings = []
-    if inputs.job.sequence_length > LONG_SEQUENCE and not inputs.runtime.context_exchanges:
+    if inputs.job.sequence_length > LONG_SEQUENCE and not inputs.runtime.plans.context_exchanges:
         warnings.append(f"Not searched: context parallelism, which {inputs.runtime.id} does not have.")
     if tp > domain.size:
         warnings.append(f"tp {tp} crosses {domain.name} domains of {domain.size}: a dear choice, for want of others.")

@@ -103,7 +103,7 @@ def played_pipeline(plan: Plan, inputs: Inputs) -> Clock:
     time = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True).stage_time
     held = blocks(plan.schedule, plan.pp, plan.vpp)
     actions = order(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, int(microbatch_group(plan)))
-    layers = layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline_of(plan), inputs.mtp_layers)
+    layers = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, pipeline_of(plan), inputs.mtp_layers)
     chunks = chunk_times(plan, layers[None], inputs)[0][held]
     shares = chunks / chunks.sum(axis=0)
     times = Times(*((shares * [_at(seconds, stage) for stage in range(plan.pp)]).tolist() for seconds in time.passes))
@@ -162,7 +162,7 @@ def _exposed(stage: int, end: int, action: Action, clock: Clock) -> Iterator[Sli
 
 def _step(estimate: Estimate, inputs: Inputs) -> Iterator[Slice]:
     """The parts of the priced step: the pipeline, then what comes once."""
-    once = {name: getattr(estimate.time, name) for name in AFTER} | {"host_s": inputs.runtime.host_s_per_step}
+    once = {name: getattr(estimate.time, name) for name in AFTER} | {"host_s": inputs.runtime.host.host_s_per_step}
     begun = 0.0
     for name, seconds in {"pipeline": estimate.step_time_s - sum(once.values()), **once}.items():
         start, end = _nanoseconds(begun), _nanoseconds(begun + seconds)

@@ -78,7 +78,7 @@ def vocabulary_shard(plan: Layout, inputs: Inputs) -> Ints:
 
     Source: Megatron-LM, core/tokenizers/utils/build_tokenizer.py. Rows, scalar or array (n,).
     """
-    multiple = inputs.runtime.vocabulary_multiple
+    multiple = inputs.runtime.storage.vocabulary_multiple
     return -(-inputs.model.vocab_size // (multiple * plan.tp)) * multiple
 
 

@@ -122,7 +122,7 @@ def _pipeline(held: Footprints, units: Units, slowest: UnitTime) -> schedules.Pi
     whole = units.embedding.plus(units.head).passes
     for layers, layer in zip(inputs.layers_per_kind, units.layers, strict=True):
         whole = combined(lambda part, more, count=layers: part + count * more, whole, layer.passes)
-    waiting = waiting_share(held.shapes.plans, inputs)[shape] if inputs.runtime.limits_waiting_bytes else 1.0
+    waiting = waiting_share(held.shapes.plans, inputs)[shape] if inputs.runtime.pipeline.limits_waiting_bytes else 1.0
     return schedules.Pipeline(
         slowest=slowest.passes,
         whole=_less_kept(combined(lambda part: part[shape], whole), held, units),
@@ -130,7 +130,7 @@ def _pipeline(held: Footprints, units: Units, slowest: UnitTime) -> schedules.Pi
         chunks=plans.vpp,
         micro_batches=plans.num_microbatches,
         waiting=waiting,
-        overlaps_steps=inputs.runtime.overlaps_steps,
+        overlaps_steps=inputs.runtime.pipeline.overlaps_steps,
     )
 
 
@@ -162,7 +162,7 @@ def _waterfall(held: Footprints, units: Units, works: _Works, work: UnitTime) ->
         exposed_dp_s=exposed + updates.tied[pipeline],
         bubble_s=np.where(plans.pp > 1, idle, 0.0),
         optimizer_s=updates.optimizer[pipeline],
-        host_s=count * work.host + inputs.runtime.host_s_per_step,
+        host_s=count * work.host + inputs.runtime.host.host_s_per_step,
     )
 
 
@@ -197,7 +197,7 @@ def _sharded(held: Footprints, units: Units, chosen: IntColumn) -> FloatColumn:
     inputs, stages, plan = held.inputs, held.stages, held.stages.plan[chosen]
     rows, live, stage = held.plans.take(plan), stages.live_micro_batches[chosen], stages.stage[chosen]
     times = ends = gathers_per_step(rows, inputs, live, stage)
-    if inputs.runtime.keeps_ends_gathered:
+    if inputs.runtime.sharding.keeps_ends_gathered:
         ends = gathers_per_step(replace(rows, zero=np.full_like(rows.zero, 2)), inputs, live, stage)
     exposed = _exposed_ends(held, held.pipelines.of_stage[chosen], ends)
     for index, (kind, unit) in enumerate(zip(inputs.model.layer_kinds, units.layers, strict=True)):
@@ -227,7 +227,7 @@ def _exposed_layer(held: Footprints, plan: IntColumn, times: Gathers, kind: Laye
         lambda some: sharded_exchange_time(pipelines.take(some), inputs, dense[some], experts[some]), pipeline
     )
     forward, backward = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
-    kept = inputs.runtime.keeps_last_layer_gathered * held.plans.pp[plan] / inputs.model.num_layers
+    kept = inputs.runtime.sharding.keeps_last_layer_gathered * held.plans.pp[plan] / inputs.model.num_layers
     passes = forward[shape], backward[shape]
     weights = (dense + experts)[pipeline]
     exposed: FloatColumn = exposed_sharded_time(inputs, exchange, weights, *passes, kept, times)

@@ -109,7 +109,7 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs) -> Shapes:
     """The distinct shapes of one micro-batch: the columns of `SHAPE`, and the axes that the rank order numbers before
     tp.
     """
-    order = inputs.runtime.rank_order
+    order = inputs.runtime.plans.rank_order
     return distinct_shapes(plans, dict.fromkeys((*SHAPE, *order[: order.index("tp")])))
 
 
@@ -148,6 +148,6 @@ def _layer(shapes: Plans, inputs: Inputs, kind: LayerKind) -> UnitTime:
         Exposed(tensor.backward, context.backward, expert.backward),
         weight_gradient=layer.weight_gradient,
     )
-    issue = inputs.runtime.host_s_per_layer
+    issue = inputs.runtime.host.host_s_per_layer
     stalled, again = (np.maximum(issue - busy, 0.0) for busy in (time.forward_total, time.backward_total))
     return time._replace(host_forward=stalled, host_backward=again)

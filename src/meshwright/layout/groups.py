@@ -74,7 +74,7 @@ def context_split(plan: Layout, inputs: Inputs) -> ContextSplit:
     Ring and all-gather divide the sequence alone, an all-to-all the heads alone; hierarchical exchanges heads among the
     ranks that share a scale-up domain. plan: scalar or array (n,). Returns counts.
     """
-    distance = stride(plan, "cp", inputs.runtime.rank_order)
+    distance = stride(plan, "cp", inputs.runtime.plans.rank_order)
     inside = placement(plan.cp, distance, inputs.cluster.levels[0].size, inputs.cluster.num_gpus).members_per_block
     inside = np.gcd(inside, plan.cp)
     heads = np.select(

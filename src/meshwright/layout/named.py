@@ -50,13 +50,13 @@ def plan_of(
     modules without selective recomputation.
     """
     runtime, replica = inputs.runtime, tp * cp * pp
-    exchange = context_exchange or (*runtime.context_exchanges, "ring")[0]
+    exchange = context_exchange or (*runtime.plans.context_exchanges, "ring")[0]
     chunk_layers = _chunk_layers(pipeline_layout)
-    ends = pp > 1 and not (chunk_layers or first_stage_layers or last_stage_layers) and runtime.ends_as_layers[0]
+    ends = pp > 1 and not (chunk_layers or first_stage_layers or last_stage_layers) and runtime.plans.ends_as_layers[0]
     dp = max(inputs.cluster.num_gpus // max(replica, 1), 1) if dp is None else dp
     return Plan(
         tp=tp,
-        sp=tp > 1 and runtime.sequence_parallel if sp is None else sp,
+        sp=tp > 1 and runtime.plans.sequence_parallel if sp is None else sp,
         cp=cp,
         context_exchange=_code(CONTEXT_EXCHANGE_NAMES, "context exchange", exchange),
         pp=pp,
@@ -83,7 +83,7 @@ def plan_of(
 
 def usual_stage(inputs: Inputs, ranks: int) -> int:
     """ZeRO 1 where the runtime has it, else its last stage; 0 on a single rank."""
-    stages = inputs.runtime.zero_stages
+    stages = inputs.runtime.plans.zero_stages
     return 0 if ranks < 2 else 1 if 1 in stages else stages[-1]
 
 

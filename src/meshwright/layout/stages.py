@@ -148,7 +148,7 @@ def layers_before(model: Model) -> IntColumn:
 def layers_of_blocks(inputs: Inputs, pipeline: Pipeline) -> IntColumn:
     """Layers of each kind of every block of a pipeline, in the order of the model, shape (pp x vpp, kinds)."""
     before = layers_before(inputs.model)
-    ends = np.cumsum(layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline, inputs.mtp_layers))
+    ends = np.cumsum(layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, pipeline, inputs.mtp_layers))
     return np.diff(before[ends], axis=0, prepend=0)
 
 
@@ -159,7 +159,7 @@ def _signature(
     schedule, micro_batches, group, recomputed = turns
     stage = np.arange(stages)
     before = layers_before(model)
-    ends = np.cumsum(layers_of_chunks(model, inputs.runtime.stage_split, pipeline, inputs.mtp_layers))
+    ends = np.cumsum(layers_of_chunks(model, inputs.runtime.pipeline.stage_split, pipeline, inputs.mtp_layers))
     starts = np.concatenate([[0], ends[:-1]])
     first_kept = np.minimum(starts + recomputed, ends) if recomputed else ends
     held = blocks(schedule, stages, chunks)
@@ -167,7 +167,7 @@ def _signature(
     with_head = held == stages * chunks - 1
     sizes = per_chunk.sum(axis=2)
     weights = sizes + with_head * sizes.max(axis=0)
-    defers = inputs.runtime.defers_reduction
+    defers = inputs.runtime.sharding.defers_reduction
     kept, waiting = kept_chunks(schedule, stage, stages, chunks, micro_batches, group, weights, all_worked=defers)
     table = {
         "stage": stage,
@@ -181,7 +181,7 @@ def _signature(
         "live_micro_batches": kept.sum(axis=0) if copies(schedule) > 1 else kept.max(axis=0),
         "live_chunks": kept.sum(axis=0),
         "live_at_head": (kept * with_head).sum(axis=0),
-        "receives": inputs.runtime.receives_ahead * ((held > 0) * 1 + ~with_head).sum(axis=0),
+        "receives": inputs.runtime.pipeline.receives_ahead * ((held > 0) * 1 + ~with_head).sum(axis=0),
         "embedding": (held == 0).any(axis=0),
         "head": with_head.any(axis=0),
         "copies": np.full(stages, copies(schedule)),

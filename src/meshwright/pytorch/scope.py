@@ -75,7 +75,7 @@ def scope_of(plan: Plan, inputs: Inputs) -> Scope:
 def is_native(inputs: Inputs) -> bool:
     """Whether the runtime shards fp32 weights by fully_shard, or replicates them under autocast."""
     runtime = inputs.runtime
-    return runtime.weights == "full" and runtime.shards_rows != runtime.autocast
+    return runtime.storage.weights == "full" and runtime.sharding.shards_rows != runtime.storage.autocast
 
 
 def _model_reasons(inputs: Inputs) -> Iterator[str]:
@@ -117,26 +117,33 @@ def _plan_reasons(plan: Plan, inputs: Inputs) -> Iterator[str]:
         yield f"etp {plan.etp}: the trainer keeps experts whole; use etp 1"
     if inputs.model.is_moe and plan.tp > 1 and (plan.ep == 1 or not plan.sp):
         yield f"tp {plan.tp} of a model with experts needs sp and an ep of 2: else torchtitan splits experts over tp"
-    if plan.zero == 0 and plan.dp * plan.cp > 1 and inputs.runtime.shards_rows:
+    if plan.zero == 0 and plan.dp * plan.cp > 1 and inputs.runtime.sharding.shards_rows:
         yield "ZeRO 0: replicas are run as dp_replicate with ZeRO 2 or 3"
     native = read_runtime(NATIVE)
-    if inputs.runtime.rank_order != native.rank_order:
-        yield f"{inputs.runtime.id} orders ranks as {', '.join(inputs.runtime.rank_order)}; the trainer as {NATIVE}"
+    order = inputs.runtime.plans.rank_order
+    if order != native.plans.rank_order:
+        yield f"{inputs.runtime.id} orders ranks as {', '.join(order)}; the trainer as {NATIVE}"
 
 
 def _job_reasons(inputs: Inputs) -> Iterator[str]:
     runtime = inputs.runtime
     if inputs.recipe.quantises:
         yield f"{inputs.job.precision}: quantised products need an accelerator; use bf16 or fp16"
-    if is_native(inputs) and runtime.cross_entropy != "eager":
-        yield f"the cross-entropy {runtime.cross_entropy} needs a compiler; use --with cross_entropy=eager"
-    if is_native(inputs) and (runtime.attention_kernel == "eager" or runtime.fused_activation or runtime.dropout):
+    if is_native(inputs) and runtime.kernels.cross_entropy != "eager":
+        yield f"the cross-entropy {runtime.kernels.cross_entropy} needs a compiler; use --with cross_entropy=eager"
+    if is_native(inputs) and (
+        runtime.kernels.attention_kernel == "eager"
+        or runtime.activations.fused_activation
+        or runtime.activations.dropout
+    ):
         yield "the trainer has flash attention, an activation apart from its product, and no dropout"
-    if is_native(inputs) and runtime.elementwise == "transformers":
+    if is_native(inputs) and runtime.kernels.elementwise == "transformers":
         yield "norms as transformers writes them keep fp32 copies, the trainer's do not; use --runtime torchtitan"
     if inputs.job.expert_capacity is not None or inputs.job.expert_imbalance != 1:
         yield "tokens are dealt evenly to experts here; leave out --expert-imbalance and --expert-capacity"
-    if runtime.autocast and any(kind.is_moe or kind.attention.qk_norm != "none" for kind in inputs.model.layer_kinds):
+    if runtime.storage.autocast and any(
+        kind.is_moe or kind.attention.qk_norm != "none" for kind in inputs.model.layer_kinds
+    ):
         yield "experts, and norms of queries and keys, are not run under autocast; use --runtime torchtitan"
-    if runtime.weights == "full" and not is_native(inputs):
+    if runtime.storage.weights == "full" and not is_native(inputs):
         yield f"{runtime.id} shards weights in another way than fully_shard; use --runtime {NATIVE}"

@@ -46,9 +46,9 @@ def _certain(plan: Plan, inputs: Inputs, changes: dict[str, Any]) -> dict[str, A
     after = {name: changes.get(name, getattr(plan, name)) for name in ("tp", "cp", "pp", "dp", "vpp")}
     follows: dict[str, Any] = {}
     if after["tp"] == 1 or plan.tp == 1:
-        follows["sp"] = after["tp"] > 1 and inputs.runtime.sequence_parallel
+        follows["sp"] = after["tp"] > 1 and inputs.runtime.plans.sequence_parallel
     if plan.cp == 1 < after["cp"]:
-        first = (*inputs.runtime.context_exchanges, "ring")[0]
+        first = (*inputs.runtime.plans.context_exchanges, "ring")[0]
         follows["context_exchange"] = next(code for code, name in CONTEXT_EXCHANGE_NAMES.items() if name == first)
     ranks, before = after["dp"] * after["cp"], plan.dp * plan.cp
     if ranks == 1 or before == 1:

@@ -65,17 +65,17 @@ def _changes(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[st
     yield from _pipeline(plan, inputs)
     yield from _recompute(plan, inputs)
     yield from _sharding(plan, inputs)
-    if plan.tp > 1 and inputs.runtime.sequence_parallel:
+    if plan.tp > 1 and inputs.runtime.plans.sequence_parallel:
         yield "sp", [{"sp": not plan.sp}]
     if plan.cp > 1:
         for code, name in CONTEXT_EXCHANGE_NAMES.items():
-            if name in inputs.runtime.context_exchanges and code != plan.context_exchange:
+            if name in inputs.runtime.plans.context_exchanges and code != plan.context_exchange:
                 yield "context_exchange", [{"context_exchange": code}]
 
 
 def _degrees(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
     """One axis takes a factor from another: `tp 4 -> 8, dp 4 -> 2`."""
-    axes = [axis for axis in AXES if axis != "cp" or inputs.runtime.context_exchanges]
+    axes = [axis for axis in AXES if axis != "cp" or inputs.runtime.plans.context_exchanges]
     for grown, shrunk in permutations(axes, 2):
         factor = _smallest_factor(getattr(plan, shrunk))
         if factor > 1:
@@ -102,7 +102,7 @@ def _pipeline(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[s
     if plan.vpp > 1:
         yield "vpp", [_interleaved(plan, vpp) for vpp in range(plan.vpp - 1, 0, -1)]
     for code, name in SCHEDULE_NAMES.items():
-        if name in inputs.runtime.schedules and code != plan.schedule:
+        if name in inputs.runtime.plans.schedules and code != plan.schedule:
             least = 2 if code == Schedule.INTERLEAVED else 1
             counts = (1,) if code == Schedule.ONE_F_ONE_B else dict.fromkeys((plan.vpp, 1, 2))
             yield "schedule", [{"schedule": code, "vpp": vpp} for vpp in counts if vpp >= least]
@@ -117,7 +117,7 @@ def _interleaved(plan: Plan, vpp: int) -> dict[str, Any]:
 
 def _recompute(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
     for kind, name in RECOMPUTE_NAMES.items():
-        if name not in inputs.runtime.recompute:
+        if name not in inputs.runtime.plans.recompute:
             continue
         if kind == Recompute.SELECTIVE:
             for modules in module_sets(inputs):
@@ -132,10 +132,10 @@ def _sharding(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[s
     ranks = plan.dp * plan.cp
     if ranks == 1:
         return
-    for stage in inputs.runtime.zero_stages:
+    for stage in inputs.runtime.plans.zero_stages:
         if stage != plan.zero:
             yield "zero", [{"zero": stage}]
-    if plan.zero and inputs.runtime.hybrid_sharding:
+    if plan.zero and inputs.runtime.plans.hybrid_sharding:
         sizes = [level.size // plan.tp for level in inputs.cluster.levels] + [ranks]
         for replicas in sorted({ranks // size for size in sizes if 1 < size <= ranks and ranks % size == 0}):
             if replicas != plan.dp_replicate:

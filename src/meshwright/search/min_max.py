@@ -70,7 +70,7 @@ def one_plan(answers: Sequence[Found], progress: Progress | None = None) -> OneP
     answers: of one question on each cluster; progress: told (plans considered, plans of all clusters).
     """
     tables = list(_safe_tables(answers, progress))
-    rows = shared_rows([table.plans for table in tables], answers[0].inputs.runtime.zero_stages)
+    rows = shared_rows([table.plans for table in tables], answers[0].inputs.runtime.plans.zero_stages)
     if not len(rows):
         return _nearest(answers)
     steps = np.stack([table.value[column] for table, column in zip(tables, rows.T, strict=True)], axis=1)
@@ -140,7 +140,7 @@ def _nearest(answers: Sequence[Found]) -> Excluded:
     there are none, the best plan of a cluster that breaks the fewest rules on another.
     """
     tables = [_legal_table(answer.inputs) for answer in answers]
-    rows = shared_rows([table.plans for table in tables], answers[0].inputs.runtime.zero_stages)
+    rows = shared_rows([table.plans for table in tables], answers[0].inputs.runtime.plans.zero_stages)
     if not len(rows):
         return _refused(answers)
     lacks = np.stack([table.value[column] for table, column in zip(tables, rows.T, strict=True)], axis=1)

@@ -28,7 +28,7 @@ def module_sets(inputs: Inputs) -> list[RecomputeModules]:
     """
     core, runtime = RecomputeModules.CORE_ATTENTION, inputs.runtime
     usable = usable_modules(inputs)
-    always = core if runtime.attention_kernel == "eager" else NO_MODULES
+    always = core if runtime.kernels.attention_kernel == "eager" else NO_MODULES
     ladder = [always, *(always | step & usable for step in LADDER)]
     return list(dict.fromkeys(modules for modules in ladder if modules)) or [core]
 
@@ -41,4 +41,4 @@ def usable_modules(inputs: Inputs) -> RecomputeModules:
     norms = RecomputeModules.LAYER_NORM if separate else NO_MODULES
     inner = ~(RecomputeModules.MLP | RecomputeModules.LAYER_NORM | absent_modules(inputs))
     effective = (inner | dense | norms) & ~unscaled_modules(inputs)
-    return effective & modules_of(inputs.runtime.recompute_modules)
+    return effective & modules_of(inputs.runtime.plans.recompute_modules)

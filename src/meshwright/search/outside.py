@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, get_args
 from meshwright.errors import InvalidSpec
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.runtime import Runtime
-from meshwright.specs.runtime_parts import Overlap
+from meshwright.specs.runtime.communication import Communication, Overlap
 from meshwright.specs.scale import network_levels, with_network, with_nodes
 
 NETWORK_FACTOR = 2.0
@@ -32,7 +31,7 @@ def outside_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[Outsid
     the runtime hides best; cross-entropy; dispatcher of experts); the fewest more nodes; the network twice as fast.
     """
     job, runtime = inputs.job, inputs.runtime
-    for precision in runtime.precisions:
+    for precision in runtime.plans.precisions:
         if precision != job.precision:
             yield from _of_job(inputs, "precision", job.precision, precision)
     summed = {2: "half", 4: "fp32"}
@@ -62,11 +61,11 @@ def _switches(inputs: Inputs) -> Iterator[tuple[str, list[Outside]]]:
             overlap = runtime.overlap.replace(**{name: other})
             yield _of_runtime(inputs, f"overlap.{name}", f"{share:g}", f"{other:g}", overlap=overlap)
     for name in runtime.cross_entropies:
-        if name != runtime.cross_entropy:
-            yield _of_runtime(inputs, "cross_entropy", runtime.cross_entropy, name, cross_entropy=name)
-    for name in get_args(Runtime.model_fields["dispatcher"].annotation) if inputs.model.is_moe else ():
-        if name != runtime.dispatcher:
-            yield _of_runtime(inputs, "dispatcher", runtime.dispatcher, name, dispatcher=name)
+        if name != runtime.kernels.cross_entropy:
+            yield _of_runtime(inputs, "cross_entropy", runtime.kernels.cross_entropy, name, cross_entropy=name)
+    for name in get_args(Communication.model_fields["dispatcher"].annotation) if inputs.model.is_moe else ():
+        if name != runtime.communication.dispatcher:
+            yield _of_runtime(inputs, "dispatcher", runtime.communication.dispatcher, name, dispatcher=name)
 
 
 def _of_runtime(inputs: Inputs, key: str, before: str, after: str, **fields: Any) -> tuple[str, list[Outside]]:

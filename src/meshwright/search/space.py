@@ -77,7 +77,7 @@ def _splits(inputs: Inputs) -> Iterator[_Split]:
 
 
 def _context_degrees(ranks: int, inputs: Inputs) -> list[int]:
-    if not inputs.runtime.context_exchanges:
+    if not inputs.runtime.plans.context_exchanges:
         return [1]
     return [cp for cp in divisors(ranks) if cp == 1 or inputs.job.sequence_length >= cp * SHORTEST_SLICE]
 
@@ -90,9 +90,9 @@ def _ends(pp: int, inputs: Inputs) -> list[tuple[int, int]]:
     multi-token prediction.
     """
     runtime, layers = inputs.runtime, inputs.model.num_layers
-    counts = [int(counts) for counts in runtime.ends_as_layers] if pp > 1 else [0]
+    counts = [int(counts) for counts in runtime.plans.ends_as_layers] if pp > 1 else [0]
     choices = [(embedding, head) for embedding in counts for head in counts]
-    if runtime.stage_split == "front":
+    if runtime.pipeline.stage_split == "front":
         return choices
     even = [ends for ends in choices if (layers + sum(ends)) % pp == 0 and layers + sum(ends) >= pp]
     alone = [] if even and not inputs.mtp_layers else [(0, 0)]
@@ -150,8 +150,12 @@ def _turns(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
     fewest = inputs.job.global_batch // (split.dp * _micro_batches(split, inputs)[-1])
     turns: list[tuple[int, int]] = []
     for code, name in SCHEDULE_NAMES.items():
-        compiled = runtime.elementwise == "fused" and not runtime.compiles_split_backward and splits_backward(code)
-        if name in runtime.schedules and not compiled and (code != Schedule.GPIPE or fewest < split.pp):
+        compiled = (
+            runtime.kernels.elementwise == "fused"
+            and not runtime.plans.compiles_split_backward
+            and splits_backward(code)
+        )
+        if name in runtime.plans.schedules and not compiled and (code != Schedule.GPIPE or fewest < split.pp):
             several = [vpp for vpp in _chunks(split, inputs) if vpp > 1] if code in INTERLEAVES else [1]
             turns += [(vpp, int(code)) for vpp in ([2] if code in V_SHAPED else several)]
     return turns
@@ -171,7 +175,7 @@ def _chunks(split: _Split, inputs: Inputs) -> list[int]:
     layers = inputs.model.num_layers + split.embedding_as_layer + split.head_as_layer
     if layers % split.pp == 0:
         return divisors(layers // split.pp)
-    largest = range(1, -(-layers // split.pp) + 1) if inputs.runtime.stage_split != "even" else ()
+    largest = range(1, -(-layers // split.pp) + 1) if inputs.runtime.pipeline.stage_split != "even" else ()
     counts = {-(-layers // (split.pp * size)) for size in largest}
     return sorted(count for count in counts if count * split.pp <= layers) or [1]
 
@@ -181,7 +185,7 @@ def _microbatch_groups(pp: int, counts: IntColumn, inputs: Inputs) -> IntColumn:
     it does, where there is none or where the runtime chooses.
     """
     groups = np.zeros(int(counts.max()) + 1, dtype=np.int64)
-    if pp > 1 and inputs.runtime.microbatch_grouping == "chosen":
+    if pp > 1 and inputs.runtime.plans.microbatch_grouping == "chosen":
         for count in set(counts[(counts > pp) & (counts % pp > 0)].tolist()):
             groups[count] = next(group_sizes(pp, count))
     chosen: IntColumn = groups[counts]
@@ -191,7 +195,7 @@ def _microbatch_groups(pp: int, counts: IntColumn, inputs: Inputs) -> IntColumn:
 def _recomputations(inputs: Inputs) -> list[tuple[int, int]]:
     """Every (kind of recomputation, modules): the runtime's kinds, the selective one with every set worth trying."""
     default, chosen = [RecomputeModules.CORE_ATTENTION], module_sets(inputs)
-    kinds = [code for code, name in RECOMPUTE_NAMES.items() if name in inputs.runtime.recompute]
+    kinds = [code for code, name in RECOMPUTE_NAMES.items() if name in inputs.runtime.plans.recompute]
     sets = {kind: chosen if kind == Recompute.SELECTIVE else default for kind in kinds}
     return [(int(kind), int(modules)) for kind in kinds for modules in sets[kind]]
 
@@ -199,7 +203,7 @@ def _recomputations(inputs: Inputs) -> list[tuple[int, int]]:
 def _exchanges(split: _Split, inputs: Inputs) -> list[int]:
     """The runtime's context exchanges that differ; without context parallelism the first stands for all."""
     codes = {name: code for code, name in CONTEXT_EXCHANGE_NAMES.items()}
-    known = [codes[name] for name in inputs.runtime.context_exchanges] or [ContextExchange.RING]
+    known = [codes[name] for name in inputs.runtime.plans.context_exchanges] or [ContextExchange.RING]
     if split.cp == 1:
         return [int(known[0])]
     plan = Plan(tp=split.tp, cp=split.cp, pp=split.pp, dp=split.dp, context_exchange=ContextExchange.HIERARCHICAL)
@@ -210,9 +214,9 @@ def _exchanges(split: _Split, inputs: Inputs) -> list[int]:
 def _sequence_parallel(split: _Split, inputs: Inputs) -> tuple[int, ...]:
     """Without and with it where tp > 1; with it alone where the runtime asks for it beside experts."""
     runtime = inputs.runtime
-    if split.tp == 1 or not runtime.sequence_parallel:
+    if split.tp == 1 or not runtime.plans.sequence_parallel:
         return (0,)
-    return (1,) if inputs.model.is_moe and runtime.experts_need_sequence_parallel else (0, 1)
+    return (1,) if inputs.model.is_moe and runtime.plans.experts_need_sequence_parallel else (0, 1)
 
 
 def _expert_grids(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
@@ -232,11 +236,11 @@ def _sharding(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
     if ranks == 1:
         return [(0, 1)]
     replicas = [1]
-    if inputs.runtime.hybrid_sharding:
+    if inputs.runtime.plans.hybrid_sharding:
         ends = [level.size // step for level in inputs.cluster.levels]
         groups = {end for end in ends if 1 < end < ranks and ranks % end == 0 and split.dp % (ranks // end) == 0}
         replicas += [ranks // group for group in sorted(groups, reverse=True)]
-    stages = inputs.runtime.zero_stages
-    if split.pp > 1 and inputs.runtime.weights == "half":
+    stages = inputs.runtime.plans.zero_stages
+    if split.pp > 1 and inputs.runtime.storage.weights == "half":
         stages = tuple(stage for stage in stages if stage < 2)
     return [(zero, count) for zero in stages for count in (replicas if zero else [1])]

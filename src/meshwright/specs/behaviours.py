@@ -7,8 +7,8 @@ import tomllib
 from collections.abc import Sequence
 from typing import Any
 
-from meshwright.errors import Fault, InvalidSpec, quoted
-from meshwright.specs.runtime import Runtime
+from meshwright.errors import Fault, InvalidSpec, UnknownName, quoted
+from meshwright.specs.runtime import SECTION_OF, Runtime
 
 IDENTITY = ("id", "aliases", "version", "rules", "demands", "assumed", "replaced", "sources")
 """Fields that say what a runtime is and refuses, not how it behaves."""
@@ -17,8 +17,9 @@ IDENTITY = ("id", "aliases", "version", "rules", "demands", "assumed", "replaced
 def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
     """The runtime with behaviours replaced as `KEY=VALUE` says, and `replaced` telling of each.
 
-    changes: keys are fields of `Runtime`, nested ones with dots; values are TOML, and bare words stand for text. Raises
-    `InvalidSpec` with every fault, in the words of the runtime's own form.
+    changes: keys are fields of a section, `dispatcher` or `communication.dispatcher`, or of a table, with dots; values
+    are TOML, and bare words stand for text. Raises `InvalidSpec` with every fault, in the words of the runtime's own
+    form.
 
     >>> from meshwright.specs.runtime import read_runtime
     >>> with_behaviours(read_runtime("megatron-core"), ["overlap.expert=0.7"]).replaced
@@ -30,15 +31,16 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
         key, _, text = change.partition("=")
         key = key.strip()
         try:
-            value, table = _value(key, text, change), _table_of(key.split("."), fields)
+            value, path = _value(key, text, change), _path(key)
+            table = _table_of(path, fields)
         except InvalidSpec as error:
             faults += error.faults
             continue
-        if key in told:
-            faults.append(Fault(key, "is replaced twice"))
-        name = key.rpartition(".")[2]
-        told[key] = f"{key} {_written(value)}{_in_place_of(table.get(name))}"
-        table[name] = value
+        where = ".".join(path)
+        if where in told:
+            faults.append(Fault(where, "is replaced twice"))
+        told[where] = f"{key} {_written(value)}{_in_place_of(table.get(path[-1]))}"
+        table[path[-1]] = value
     try:
         replaced = Runtime(**fields | {"replaced": (*runtime.replaced, *told.values())})
     except InvalidSpec as error:
@@ -63,6 +65,16 @@ def _value(key: str, text: str, change: str) -> Any:
     if document.keys() != {"value"}:
         raise _fault(key, f"{quoted(text)} is not a value: write a number, true, false or a word")
     return document["value"]
+
+
+def _path(key: str) -> list[str]:
+    """The steps to a field, with the section of one that is named alone; raises `InvalidSpec` where there is none."""
+    steps = key.split(".")
+    if steps[0] in Runtime.model_fields:
+        return steps
+    if steps[0] not in SECTION_OF:
+        raise _fault(key, str(UnknownName("behaviour", steps[0], SECTION_OF.keys() | Runtime.model_fields.keys())))
+    return [SECTION_OF[steps[0]], *steps]
 
 
 def _table_of(path: list[str], fields: dict[str, Any]) -> dict[str, Any]:

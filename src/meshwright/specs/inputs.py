@@ -59,7 +59,7 @@ class Inputs(Spec):
     @property
     def quantises_apart(self) -> bool:
         """Whether rows and columns of an operand are quantised by two kernels, of weights in every micro-batch."""
-        return self.runtime.quantises_apart and self.recipe.columns == "own"
+        return self.runtime.kernels.quantises_apart and self.recipe.columns == "own"
 
     @property
     def constants(self) -> Mapping[str, float]:
@@ -84,7 +84,7 @@ class Inputs(Spec):
     @property
     def attention_slowdown(self) -> float:
         """The same of attention, whose kernels may be older than the accelerator's table; a ratio."""
-        older = self.runtime.attention_constant
+        older = self.runtime.kernels.attention_constant
         return self.half_slowdown * (self.constants[older] if older else 1.0)
 
     def _slowdown(self, number_format: NumberFormat) -> float:
@@ -94,13 +94,13 @@ class Inputs(Spec):
     @property
     def residual_bytes(self) -> int:
         """Bytes of an element of the activations between layers."""
-        return FP32_BYTES if self.runtime.autocast else HALF_BYTES
+        return FP32_BYTES if self.runtime.storage.autocast else HALF_BYTES
 
     @property
     def gradient_bytes(self) -> int:
         """Bytes per parameter of what data-parallel ranks sum, and of the gradient buffer of half weights."""
         runtime = self.runtime
-        usual = runtime.fp16_gradient_bytes if self.recipe.half == "fp16" else runtime.gradient_bytes
+        usual = runtime.storage.fp16_gradient_bytes if self.recipe.half == "fp16" else runtime.storage.gradient_bytes
         return {"fp32": 4, "half": 2, None: usual}[self.job.gradients]
 
     @property
@@ -110,13 +110,13 @@ class Inputs(Spec):
         2, or the width of an 8-bit recipe's operands where the runtime dispatches them.
         """
         narrow = self.recipe.operand_bytes if self.recipe.number_format == "fp8" else HALF_BYTES
-        quantised = {"none": 0, "forward": 1, "both": 2}[self.runtime.quantised_dispatch]
+        quantised = {"none": 0, "forward": 1, "both": 2}[self.runtime.communication.quantised_dispatch]
         return narrow if quantised > 0 else HALF_BYTES, narrow if quantised > 1 else HALF_BYTES
 
     @property
     def mtp_layers(self) -> int:
         """Layers of multi-token prediction that are trained: the job's, else the model's where the runtime has them."""
-        usual = self.model.mtp_layers if self.runtime.multi_token_prediction else 0
+        usual = self.model.mtp_layers if self.runtime.plans.multi_token_prediction else 0
         return usual if self.job.mtp_layers is None else self.job.mtp_layers
 
     @property
@@ -132,7 +132,7 @@ class Inputs(Spec):
     @property
     def stores_quantised(self) -> bool:
         """Whether ranks store the weights of quantised products in quantised form alone."""
-        return self.recipe.quantises and self.job.precision in self.runtime.quantised_weights
+        return self.recipe.quantises and self.job.precision in self.runtime.storage.quantised_weights
 
     @property
     def gathered_bytes(self) -> float:
@@ -142,19 +142,19 @@ class Inputs(Spec):
     @property
     def keeps_remainders(self) -> bool:
         """Whether the optimizer keeps, of an fp32 weight, only what the stored one lacks."""
-        return self.job.precision in self.runtime.remainder_weights and not self.stores_quantised
+        return self.job.precision in self.runtime.storage.remainder_weights and not self.stores_quantised
 
     @property
     def optimizer_bytes(self) -> int:
         """Bytes per parameter of the optimizer's fp32 weights, or what stored ones lack of them, and two moments."""
-        return FP32_BYTES - HALF_BYTES * self.keeps_remainders + 2 * self.runtime.moment_bytes
+        return FP32_BYTES - HALF_BYTES * self.keeps_remainders + 2 * self.runtime.storage.moment_bytes
 
     @property
     def casts_gradients(self) -> bool:
         """Whether the optimizer takes fp32 copies of 2-byte gradients; one that keeps remainders takes them as they
         are.
         """
-        half = self.runtime.weights == "half" and self.gradient_bytes < FP32_BYTES
+        half = self.runtime.storage.weights == "half" and self.gradient_bytes < FP32_BYTES
         return half and not self.keeps_remainders
 
     @model_validator(mode="after")
@@ -167,9 +167,9 @@ class Inputs(Spec):
     def _precision(self) -> Iterator[Fault]:
         accelerator, recipe = self.cluster.accelerator, self.recipe
         peaks, constants = accelerator.peak_flops, accelerator.kernels.low_precision
-        possible = " or ".join(name for name in self.runtime.precisions if read_precision(name).peak in peaks)
+        possible = " or ".join(name for name in self.runtime.plans.precisions if read_precision(name).peak in peaks)
         instead = f"use {possible}" if possible else f"{self.runtime.id} has no recipe that {accelerator.id} can run"
-        if self.job.precision not in self.runtime.precisions:
+        if self.job.precision not in self.runtime.plans.precisions:
             yield Fault("job.precision", f"{self.runtime.id} has no {self.job.precision}; {instead}")
         elif missing := [peak for peak in (recipe.peak, recipe.half) if peak not in peaks]:
             yield Fault("job.precision", f"{accelerator.id} has no {missing[0]} matrix units; {instead}")
@@ -184,7 +184,7 @@ class Inputs(Spec):
             yield Fault("job.sequence_length", what)
 
     def _experts(self) -> Iterator[Fault]:
-        if self.model.is_moe and not self.runtime.experts:
+        if self.model.is_moe and not self.runtime.plans.experts:
             yield Fault("model", f"{self.model.name} has experts, and {self.runtime.id} has no such models")
         given = {"expert_imbalance": self.job.expert_imbalance != 1, "expert_capacity": bool(self.job.expert_capacity)}
         for name in (name for name, changed in given.items() if changed and not self.model.is_moe):
@@ -192,7 +192,7 @@ class Inputs(Spec):
             yield Fault(f"job.{name}", f"is {value:g}, but {self.model.name} has no experts; leave it out")
 
     def _prediction(self) -> Iterator[Fault]:
-        if self.job.mtp_layers and not self.runtime.multi_token_prediction:
+        if self.job.mtp_layers and not self.runtime.plans.multi_token_prediction:
             what = f"is {self.job.mtp_layers}, but {self.runtime.id} trains no layers of multi-token prediction"
             yield Fault("job.mtp_layers", f"{what}; leave it out")
 

@@ -28,3 +28,5 @@ Bandwidth = Annotated[
 """Bytes per second in one direction, one or more."""
 Seconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), BeforeValidator(parse_seconds)]
 """A duration in seconds, zero or more."""
+NonNegative = Annotated[float, Field(ge=0, le=1e12)]
+"""A number of any unit, zero or more."""

@@ -63,13 +63,15 @@ def like(inputs: Inputs) -> str:
     vendor = inputs.cluster.accelerator.vendor
     if inputs.model.is_moe:
         return f"{vendor}, experts"
-    return f"{vendor}, dense, {BITS[inputs.recipe.number_format]}-bit products, {WEIGHTS[inputs.runtime.weights]}"
+    return (
+        f"{vendor}, dense, {BITS[inputs.recipe.number_format]}-bit products, {WEIGHTS[inputs.runtime.storage.weights]}"
+    )
 
 
 def like_memory(inputs: Inputs) -> str:
     """What kind of runs a question is like, for its memory: by vendor, dense or with experts, width of weights."""
     kind = "experts" if inputs.model.is_moe else "dense"
-    return f"{inputs.cluster.accelerator.vendor}, {kind}, {WEIGHTS[inputs.runtime.weights]}"
+    return f"{inputs.cluster.accelerator.vendor}, {kind}, {WEIGHTS[inputs.runtime.storage.weights]}"
 
 
 def chosen(known: Mapping[str, Residuals], kind: str) -> tuple[Residuals, int]:

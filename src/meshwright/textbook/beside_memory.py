@@ -35,9 +35,9 @@ def memory_beside(
 
 def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[Row, ...]:
     first, plan, runtime = estimate.stages[0].memory, estimate.plan, inputs.runtime
-    padded = f"the planner pads the vocabulary to a multiple of {runtime.vocabulary_multiple * plan.tp}"
+    padded = f"the planner pads the vocabulary to a multiple of {runtime.storage.vocabulary_multiple * plan.tp}"
     shards = f"12 bytes over dp cp = {plan.dp * plan.cp}" if plan.zero else "12 bytes on every rank"
-    live, fused = estimate.stages[0].live_micro_batches, runtime.fused_activation
+    live, fused = estimate.stages[0].live_micro_batches, runtime.activations.fused_activation
     saved = f"{live} micro-batches alive instead of {plan.pp}; " if live != plan.pp else ""
     saved += "6 f/h instead of 8 f/h (the product of gate and up is computed again); " if fused else ""
     saved += "4 bytes a head and token of log-sum-exp, 24 instead of 8 bytes a token of ids"

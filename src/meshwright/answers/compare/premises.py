@@ -83,7 +83,7 @@ def whole_states(inputs: Inputs) -> float:
     """Bytes of weights, gradients and optimizer states that no layout of the runtime undercuts over all its ranks:
     those of one rank that holds the whole model, by the ZeRO stage and the micro-batches that keep least.
     """
-    stages, counts = inputs.runtime.zero_stages, {1, inputs.job.global_batch}
+    stages, counts = inputs.runtime.plans.zero_stages, {1, inputs.job.global_batch}
     alone = Plans.of(Plan(zero=stage, num_microbatches=count) for stage in stages for count in counts)
     return float(np.min(footprints_of(alone, inputs).worst_memory.states))
 

@@ -29,7 +29,7 @@ def gradient_exchanges(estimate: Estimate, inputs: Inputs) -> Iterator[Exchange]
     if plan.dp * plan.cp > 1:
         yield from _sharded(estimate, inputs, tied) if gathers_weights(plan, inputs) else _once(estimate, inputs)
     if tied:
-        ends = group(2, stride(plan, "pp", inputs.runtime.rank_order) * max(plan.pp - 1, 1), inputs.cluster)
+        ends = group(2, stride(plan, "pp", inputs.runtime.plans.rank_order) * max(plan.pp - 1, 1), inputs.cluster)
         size = inputs.gradient_bytes * float(vocabulary_shard(plan, inputs)) * inputs.model.hidden_size
         sent = float(sent_bytes("all_reduce", size, 2))
         yield exchange("shared embedding", "all-reduce of its gradient", ends, inputs, sent, 1, tied, tied)
@@ -99,7 +99,7 @@ def _sharded(estimate: Estimate, inputs: Inputs, tied: float) -> Iterator[Exchan
 
 def _summing(plan: Plan, inputs: Inputs, held: StageParameters) -> tuple[str, float]:
     """What sums the gradients, and the bytes that one rank sends for it."""
-    if not plan.zero or inputs.runtime.sums_whole_gradients:
+    if not plan.zero or inputs.runtime.sharding.sums_whole_gradients:
         return "all-reduce of gradients", _sent("all_reduce", plan, inputs, held, inputs.gradient_bytes)
     name = "reduce-scatter of gradients" + (", all-reduce between replicas" if plan.dp_replicate > 1 else "")
     return name, _sent("reduce_scatter", plan, inputs, held, inputs.gradient_bytes)

@@ -110,7 +110,7 @@ def _expert(plan: Plan, inputs: Inputs, kind: LayerKind) -> tuple[Sent, Sent]:
     forward, backward = (
         dispatched * (HALF_BYTES + width) / inputs.dispatch_bytes[0] for width in inputs.dispatch_bytes
     )
-    name = inputs.runtime.dispatcher.replace("_", "-")
+    name = inputs.runtime.communication.dispatcher.replace("_", "-")
     return Sent(f"{name} dispatch and combine of tokens", forward), Sent(f"{name} of their gradients", backward)
 
 

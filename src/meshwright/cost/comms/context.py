@@ -52,7 +52,7 @@ def context_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> ContextBytes
     """
     shard, split = layer_shard(plan, inputs, kind), context_split(plan, inputs)
     local = 1.0 * HALF_BYTES * shard.tokens * (shard.key + shard.value)
-    gradients = inputs.runtime.context_gradient_bytes / HALF_BYTES
+    gradients = inputs.runtime.communication.context_gradient_bytes / HALF_BYTES
     repeated = np.maximum(1.0, split.heads * plan.tp / kind.attention.kv_heads)
     keys = np.minimum(repeated, split.heads) * (shard.key + shard.value)
     several = np.greater(split.ring, 1)

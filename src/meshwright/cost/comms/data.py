@@ -55,7 +55,7 @@ def data_exchange(
     """
     runtime, held = inputs.runtime, holders(plan, inputs)
     interleaved, sharded = np.greater(plan.vpp, 1), np.greater(plan.zero, 0)
-    bucket = np.maximum(runtime.gradient_bucket, runtime.gradient_bucket_per_rank * held.all.ranks)
+    bucket = np.maximum(runtime.sharding.gradient_bucket, runtime.sharding.gradient_bucket_per_rank * held.all.ranks)
     pieces = np.where(interleaved, plan.vpp, np.maximum(np.ceil(parameters / bucket), 1.0))
     summed = sum_time(parameters / pieces, held, inputs)
     scattered, collected = shard_times(parameters / pieces, held, inputs, ends / pieces)
@@ -67,7 +67,7 @@ def data_exchange(
         )
     return DataExchange(
         pieces,
-        pieces * np.where(sharded & (not runtime.sums_whole_gradients), scattered, summed),
+        pieces * np.where(sharded & (not runtime.sharding.sums_whole_gradients), scattered, summed),
         pieces * np.where(sharded, collected, 0.0),
         np.where(interleaved, plan.pp * (plan.vpp - 1) / plan.vpp, 1.0),
         np.where(interleaved, 0.0, stage),
@@ -138,7 +138,7 @@ def tied_embedding_time(plan: Layout, inputs: Inputs) -> Floats:
     Source: Megatron-LM, finalize_model_grads.py, _allreduce_word_embedding_grads.
     """
     shard = vocabulary_shard(plan, inputs) * inputs.model.hidden_size
-    distance = stride(plan, "pp", inputs.runtime.rank_order) * np.maximum(plan.pp - 1, 1)
+    distance = stride(plan, "pp", inputs.runtime.plans.rank_order) * np.maximum(plan.pp - 1, 1)
     ends = group_of(np.where(ends_apart(plan), 2, 1), distance, inputs.cluster)
     size = 1.0 * inputs.gradient_bytes * shard * (inputs.model.tied_embeddings or inputs.mtp_layers > 0)
     return collective_time("all_reduce", size, ends, inputs.cluster)

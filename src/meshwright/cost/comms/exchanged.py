@@ -25,9 +25,9 @@ def exchange_traffic(plan: Layout, inputs: Inputs, kind: LayerKind) -> Traffic:
     plan: scalar or array (n,). Returns bytes.
     """
     tokens, hidden, width = residual_tokens(plan, inputs), inputs.model.hidden_size, inputs.dispatch_bytes[0]
-    if inputs.runtime.dispatcher == "fused":
+    if inputs.runtime.communication.dispatcher == "fused":
         return fused_traffic(plan, inputs, kind, tokens, width)
-    if inputs.runtime.dispatcher == "all_gather":
+    if inputs.runtime.communication.dispatcher == "all_gather":
         whole = expert_set_group(plan, inputs)
         gathered = 1.0 * width * whole.ranks * tokens * hidden
         return ring_traffic(sent_bytes("all_gather", gathered, whole.ranks), whole)

@@ -70,9 +70,9 @@ def expert_exchange_time(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: 
     plan: scalar or array (n,); tokens: T that enter the layer on one rank, b s / (c t) with sequence parallelism;
     width: bytes of one dispatched element, with its share of scales. Returns seconds.
     """
-    if inputs.runtime.dispatcher == "all_gather":
+    if inputs.runtime.communication.dispatcher == "all_gather":
         return all_gather_exchange(plan, inputs, tokens, width)
-    if inputs.runtime.dispatcher == "all_to_all":
+    if inputs.runtime.communication.dispatcher == "all_to_all":
         return all_to_all_exchange(plan, inputs, kind, tokens, width)
     dispatch = fused_time(plan, inputs, kind, tokens, width)
     return Exchange(dispatch, fused_time(plan, inputs, kind, tokens, HALF_BYTES))

@@ -37,12 +37,12 @@ def group(ranks: Ints, distance: Ints, cluster: Cluster) -> Group:
 
 def tensor_group(plan: Layout, inputs: Inputs) -> Group:
     """Ranks that split one layer. plan: scalar or array (n,)."""
-    return group(plan.tp, stride(plan, "tp", inputs.runtime.rank_order), inputs.cluster)
+    return group(plan.tp, stride(plan, "tp", inputs.runtime.plans.rank_order), inputs.cluster)
 
 
 def context_group(plan: Layout, inputs: Inputs) -> Group:
     """Ranks that share one sequence. plan: scalar or array (n,)."""
-    return group(plan.cp, stride(plan, "cp", inputs.runtime.rank_order), inputs.cluster)
+    return group(plan.cp, stride(plan, "cp", inputs.runtime.plans.rank_order), inputs.cluster)
 
 
 def data_group(plan: Layout, inputs: Inputs) -> Group:
@@ -50,13 +50,13 @@ def data_group(plan: Layout, inputs: Inputs) -> Group:
 
     plan: scalar or array (n,).
     """
-    distance = stride(plan, "cp", inputs.runtime.rank_order)
+    distance = stride(plan, "cp", inputs.runtime.plans.rank_order)
     return group(plan.dp * plan.cp, distance, inputs.cluster)
 
 
 def head_exchange_group(plan: Layout, inputs: Inputs) -> Group:
     """Context-parallel ranks that exchange sequence for heads by an all-to-all. plan: scalar or array (n,)."""
-    distance = stride(plan, "cp", inputs.runtime.rank_order)
+    distance = stride(plan, "cp", inputs.runtime.plans.rank_order)
     return group(context_split(plan, inputs).heads, distance, inputs.cluster)
 
 
@@ -66,28 +66,28 @@ def sharding_group(plan: Layout, inputs: Inputs) -> Group:
     plan: scalar or array (n,). Source: Megatron-LM, parallel_state.py (num_distributed_optimizer_instances);
     torchtitan, parallel_dims.py (dp_shard is faster than dp_replicate).
     """
-    return group(sharding_ranks(plan), stride(plan, "cp", inputs.runtime.rank_order), inputs.cluster)
+    return group(sharding_ranks(plan), stride(plan, "cp", inputs.runtime.plans.rank_order), inputs.cluster)
 
 
 def replica_group(plan: Layout, inputs: Inputs) -> Group:
     """Ranks that hold the same shard, one in each sharding group. plan: scalar or array (n,)."""
-    distance = stride(plan, "cp", inputs.runtime.rank_order) * sharding_ranks(plan)
+    distance = stride(plan, "cp", inputs.runtime.plans.rank_order) * sharding_ranks(plan)
     return group(plan.dp_replicate, distance, inputs.cluster)
 
 
 def pipeline_group(plan: Layout, inputs: Inputs) -> Group:
     """Ranks that hold the stages of one pipeline. plan: scalar or array (n,)."""
-    return group(plan.pp, stride(plan, "pp", inputs.runtime.rank_order), inputs.cluster)
+    return group(plan.pp, stride(plan, "pp", inputs.runtime.plans.rank_order), inputs.cluster)
 
 
 def expert_group(plan: Layout, inputs: Inputs) -> Group:
     """Ranks that hold different experts of one layer. plan: scalar or array (n,)."""
-    return group(plan.ep, expert_stride(plan, "ep", inputs.runtime.rank_order), inputs.cluster)
+    return group(plan.ep, expert_stride(plan, "ep", inputs.runtime.plans.rank_order), inputs.cluster)
 
 
 def expert_tensor_group(plan: Layout, inputs: Inputs) -> Group:
     """Ranks that split one expert. plan: scalar or array (n,)."""
-    return group(plan.etp, expert_stride(plan, "tp", inputs.runtime.rank_order), inputs.cluster)
+    return group(plan.etp, expert_stride(plan, "tp", inputs.runtime.plans.rank_order), inputs.cluster)
 
 
 def expert_set_group(plan: Layout, inputs: Inputs) -> Group:
@@ -96,7 +96,7 @@ def expert_set_group(plan: Layout, inputs: Inputs) -> Group:
     plan: scalar or array (n,). The two are neighbours in every rank order that is catalogued.
     Source: Megatron-LM, parallel_state.py (get_expert_tensor_and_model_parallel_group).
     """
-    order = inputs.runtime.rank_order
+    order = inputs.runtime.plans.rank_order
     faster = min("tp", "ep", key=order.index)
     return group(plan.etp * plan.ep, expert_stride(plan, faster, order), inputs.cluster)
 
@@ -106,20 +106,20 @@ def expert_sharding_group(plan: Layout, inputs: Inputs) -> Group:
 
     plan: scalar or array (n,). Source: Megatron-LM, parallel_state.py (intra partial expert data parallel group).
     """
-    distance = expert_stride(plan, "dp", inputs.runtime.rank_order)
+    distance = expert_stride(plan, "dp", inputs.runtime.plans.rank_order)
     return group(expert_sharding_ranks(plan), distance, inputs.cluster)
 
 
 def expert_replica_group(plan: Layout, inputs: Inputs) -> Group:
     """Ranks that hold the same shard of the same experts, one in each sharding group. plan: scalar or array (n,)."""
     ranks = expert_sharding_ranks(plan)
-    distance = expert_stride(plan, "dp", inputs.runtime.rank_order) * ranks
+    distance = expert_stride(plan, "dp", inputs.runtime.plans.rank_order) * ranks
     return group(expert_data_ranks(plan) // ranks, distance, inputs.cluster)
 
 
 def expert_data_group(plan: Layout, inputs: Inputs) -> Group:
     """Ranks that hold the same experts and sum their gradients. plan: scalar or array (n,)."""
-    return group(expert_data_ranks(plan), expert_stride(plan, "dp", inputs.runtime.rank_order), inputs.cluster)
+    return group(expert_data_ranks(plan), expert_stride(plan, "dp", inputs.runtime.plans.rank_order), inputs.cluster)
 
 
 class Holders(NamedTuple):

@@ -29,7 +29,7 @@ def message_bytes(plan: Layout, inputs: Inputs) -> Floats:
     plan: scalar or array (n,). Returns bytes. Source: Megatron-LM, schedules.py, get_tensor_shapes; Narayanan et al.,
     arXiv:2104.04473, section 4.1 (scatter and gather).
     """
-    parts = plan.tp if inputs.runtime.scatters_messages else 1
+    parts = plan.tp if inputs.runtime.pipeline.scatters_messages else 1
     return HALF_BYTES * residual_tokens(plan, inputs) * inputs.model.hidden_size / parts
 
 
@@ -63,7 +63,7 @@ def exposed_pipeline_time(plan: Layout, inputs: Inputs, work: Floats) -> Floats:
     window, overlap = work * plan.num_microbatches, inputs.runtime.overlap
     interleaves, splits = np.equal(plan.schedule, Schedule.INTERLEAVED), splits_backward(plan.schedule)
     exchanges = np.where(splits, 0, np.where(interleaves, plan.vpp, 2) * plan.num_microbatches)
-    waited = inputs.runtime.host_s_per_exchange * np.where(np.greater(plan.pp, 1), exchanges, 0)
+    waited = inputs.runtime.host.host_s_per_exchange * np.where(np.greater(plan.pp, 1), exchanges, 0)
     plain, interleaved, split = (
         exposed_time(plan.num_microbatches * plan.vpp * sides, window, share, 0.0, inputs)
         for share in (overlap.pipeline, overlap.interleaved_pipeline, overlap.split_pipeline)
@@ -75,7 +75,7 @@ def exposed_pipeline_time(plan: Layout, inputs: Inputs, work: Floats) -> Floats:
 def _messages(plan: Layout, inputs: Inputs) -> _Messages:
     size, stages = message_bytes(plan, inputs), pipeline_group(plan, inputs)
     one, other, way = (time(size, stages, inputs.cluster) for time in (message_time, opposite_message_time, line_time))
-    if not inputs.runtime.scatters_messages:
+    if not inputs.runtime.pipeline.scatters_messages:
         return _Messages(one + other, one, way)
     whole = np.where(np.greater(plan.pp, 1), plan.tp * size, 0.0)
     gathered = collective_time("all_gather", whole, tensor_group(plan, inputs), inputs.cluster)

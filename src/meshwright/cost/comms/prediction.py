@@ -25,6 +25,6 @@ def prediction_tensor_time(plan: Layout, inputs: Inputs) -> TensorTime:
     exchange, looked_up = crossing(plan, inputs), embedding_tensor_time(plan, inputs)
     size = 1.0 * HALF_BYTES * tokens(plan, inputs) * inputs.model.hidden_size
     whole = collective_time("all_gather", size, tensor_group(plan, inputs), inputs.cluster)
-    again = exchange.enter if inputs.runtime.regathers_inputs else 0.0
+    again = exchange.enter if inputs.runtime.activations.regathers_inputs else 0.0
     forward = looked_up.forward + 2 * exchange.enter + whole
     return TensorTime(forward, looked_up.backward + 2 * (again + exchange.leave) + np.where(plan.sp, whole, 0.0))

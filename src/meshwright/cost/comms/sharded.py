@@ -42,7 +42,7 @@ def gathers_weights(plan: Layout, inputs: Inputs) -> Bools:
 
     plan: scalar or array (n,). Returns truth.
     """
-    return np.greater_equal(plan.zero, 3 if inputs.runtime.weights == "half" else 2)
+    return np.greater_equal(plan.zero, 3 if inputs.runtime.storage.weights == "half" else 2)
 
 
 def gathers_per_step(plan: Layout, inputs: Inputs, live: Ints, stage: Ints) -> Gathers:
@@ -60,7 +60,7 @@ def gathers_per_step(plan: Layout, inputs: Inputs, live: Ints, stage: Ints) -> G
     """
     count, pipelined = plan.num_microbatches, np.greater(plan.pp, 1)
     resharded = np.equal(plan.zero, 3)
-    deferred = pipelined & inputs.runtime.defers_reduction
+    deferred = pipelined & inputs.runtime.sharding.defers_reduction
     forward = np.where(resharded, np.where(deferred, live, count), np.where(pipelined, 1, count))
     backward = np.where(resharded, np.where(deferred, count - live + 1, count), 0)
     if np.any(deferred & np.greater(plan.vpp, 1)):
@@ -129,8 +129,8 @@ def gather_copies_time(inputs: Inputs, parameters: Numbers, kept: Numbers, times
     (split_with_sizes_copy and chunk_cat on the compute stream), operators and bytes counted on a fake process group.
     """
     runtime = inputs.runtime
-    moved = runtime.gather_copy_bytes * (times.forward + times.backward * (1 - kept))
-    moved = moved + runtime.scatter_copy_bytes * times.scatters
+    moved = runtime.sharding.gather_copy_bytes * (times.forward + times.backward * (1 - kept))
+    moved = moved + runtime.sharding.scatter_copy_bytes * times.scatters
     return elementwise_time(moved * parameters, inputs.cluster.accelerator) * inputs.slowdown
 
 

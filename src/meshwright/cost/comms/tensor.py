@@ -70,18 +70,18 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     runtime, sequence = inputs.runtime, np.asarray(plan.sp, dtype=bool)
     block = dense_block(kind)
     halves, separate = 1 + (block is not None), 3 + (1 + block.gated if block else 0)
-    products = halves if runtime.fused_projections else separate
+    products = halves if runtime.kernels.fused_projections else separate
     full, parts = np.equal(plan.recompute, Recompute.FULL), repeated_parts(plan, kind)
-    by_product = inputs.runtime.selective_recompute == "every_second_product"
+    by_product = inputs.runtime.activations.selective_recompute == "every_second_product"
     entered = by_product & np.equal(plan.recompute, Recompute.SELECTIVE)
     forward = Collectives(np.where(sequence, halves, 0), halves + 0 * plan.tp)
     return LayerCollectives(
         forward,
         Collectives(np.where(sequence, halves, 0), np.where(sequence, halves, products)),
-        np.where(sequence & runtime.regathers_inputs, halves, 0),
+        np.where(sequence & runtime.activations.regathers_inputs, halves, 0),
         Collectives(
             (full | entered) * forward.gathers + np.where(sequence, parts.block, 0),
-            full * (forward.reductions - (runtime.checkpoint_stops_early and not kind.is_moe))
+            full * (forward.reductions - (runtime.activations.checkpoint_stops_early and not kind.is_moe))
             + parts.block
             + np.where(sequence, 0, entered * forward.reductions),
         ),
@@ -141,7 +141,7 @@ def head_tensor_time(plan: Layout, inputs: Inputs, head: EndTime) -> TensorTime:
     exchange, share = crossing(plan, inputs), inputs.runtime.overlap.tensor_parallel_backward
     size, group = FP32_BYTES * tokens(plan, inputs), tensor_group(plan, inputs)
     entropy = ENTROPY_REDUCTIONS * collective_time("all_reduce", size, group, inputs.cluster)
-    again = 0.0 if not inputs.runtime.regathers_inputs else exchange.enter
+    again = 0.0 if not inputs.runtime.activations.regathers_inputs else exchange.enter
     backward = _hidden(again, head.input_gradient, share, inputs) + _hidden(
         exchange.leave, head.weight_gradient, share, inputs
     )

@@ -51,7 +51,7 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     rows, vocabulary = tokens(plan, inputs), vocabulary_shard(plan, inputs)
     normed = residual_tokens(plan, inputs) * hidden
     logits = 1.0 * rows * vocabulary
-    entropy = runtime.cross_entropies[runtime.cross_entropy]
+    entropy = runtime.cross_entropies[runtime.kernels.cross_entropy]
     head = linear_time(rows, vocabulary, hidden, inputs, half=True)
     norm = norm_passes(inputs)
     forward_bytes = norm.forward * normed + entropy.forward_bytes * logits

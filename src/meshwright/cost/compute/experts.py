@@ -74,7 +74,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
     traffic = inputs.runtime.traffic
     passes = traffic.gated_activation if block.gated else traffic.plain_activation
-    sorts = np.where(np.greater(shard.experts, 1) & (inputs.runtime.dispatcher == "all_to_all"), 4, 0)
+    sorts = np.where(np.greater(shard.experts, 1) & (inputs.runtime.communication.dispatcher == "all_to_all"), 4, 0)
     moved = HALF_BYTES * hidden * (shard.rows * (3 + sorts) + shard.tokens)
     moved = moved + ROUTER_PASSES * FP32_BYTES * shard.tokens * block.count
     products = on_shapes(lambda shapes: _products(shapes, inputs, kind), plan, *EXPERT_SHAPE)

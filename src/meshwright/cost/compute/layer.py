@@ -102,14 +102,14 @@ def _total(products: tuple[Gemm, ...]) -> Gemm:
 def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> tuple[Floats, Floats]:
     attention, accelerator, peak = kind.attention, inputs.cluster.accelerator, inputs.half_peak_flops
     sequence, batch = inputs.job.sequence_length, plan.micro_batch
-    if inputs.runtime.attention_kernel == "eager":
+    if inputs.runtime.kernels.attention_kernel == "eager":
         widths = attention.head_dim, attention.value_head_dim
         whole = eager_attention_time(batch, shard.heads, *widths, sequence, accelerator, peak)
         return whole[0] / plan.cp, whole[1] / plan.cp
     constants, slowdown = accelerator.kernels.attention, inputs.attention_slowdown
     softmax = constants.softmax_width
-    if inputs.runtime.attention_kernel != "newest":
-        slowdown, softmax = slowdown * constants.older[inputs.runtime.attention_kernel], OLDER_SOFTMAX_WIDTH
+    if inputs.runtime.kernels.attention_kernel != "newest":
+        slowdown, softmax = slowdown * constants.older[inputs.runtime.kernels.attention_kernel], OLDER_SOFTMAX_WIDTH
     widths = attention.head_dim, attention.value_head_dim
     split = context_split(plan, inputs)
     kernels = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 1, split.ring)

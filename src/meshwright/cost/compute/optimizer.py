@@ -23,7 +23,7 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     seconds. Source: traffic of a fused Adam (Apex FusedAdam); Megatron-LM, distrib_optimizer.py,
     _copy_model_grads_to_main_grads.
     """
-    half = inputs.runtime.weights == "half"
+    half = inputs.runtime.storage.weights == "half"
     gradient = inputs.gradient_bytes if half else FP32_BYTES
     owned = parameters / np.where(np.greater(plan.zero, 0), sharding_ranks(plan), 1)
     owned = owned + experts / np.where(np.greater(plan.zero, 0), expert_sharding_ranks(plan), 1)

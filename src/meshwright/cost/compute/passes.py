@@ -96,7 +96,7 @@ def _gradients(inputs: Inputs, kind: LayerKind, shard: Shard) -> Moved:
     biased = kind.attention.qkv_bias * shard.qkv + kind.attention.output_bias * hidden
     if block and block.bias:
         biased = biased + width + hidden
-    if inputs.runtime.fused_projections:
+    if inputs.runtime.kernels.fused_projections:
         joined = traffic.split_gradient * (shard.qkv + (width if gated else 0))
     else:
         joined = traffic.summed_gradient * hidden * (3 if gated else 2)

@@ -55,7 +55,7 @@ def linear_time(rows: Ints, outputs: Ints, features: Ints, inputs: Inputs, *, ha
     return Gemm(
         product(rows, outputs, features),
         product(rows, features, outputs),
-        product(outputs, features, rows) * inputs.runtime.weight_gradient_slowdown,
+        product(outputs, features, rows) * inputs.runtime.kernels.weight_gradient_slowdown,
     )
 
 

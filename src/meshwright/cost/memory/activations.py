@@ -68,17 +68,17 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
         expert_bytes(plan, inputs, kind),
     )
     tables = table_bytes(plan, inputs, kind)
-    copies = inputs.runtime.copies_context_output * np.greater(plan.cp, 1)
-    copies = copies + inputs.runtime.copies_batched_output * np.greater(plan.micro_batch, 1)
+    copies = inputs.runtime.activations.copies_context_output * np.greater(plan.cp, 1)
+    copies = copies + inputs.runtime.activations.copies_batched_output * np.greater(plan.micro_batch, 1)
     copied = copies * HALF_BYTES * shard.tokens * shard.core
     everything = sum(saved) + tables + copied
     layer_input = 1.0 * inputs.residual_bytes * shard.residual_tokens * inputs.model.hidden_size
     kept = everything - discarded_bytes(plan, inputs, kind, shard, saved)
-    if inputs.runtime.selective_recompute == "every_second_product":
+    if inputs.runtime.activations.selective_recompute == "every_second_product":
         kept = _every_second_product(plan, inputs, kind, shard) + saved.core
     full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
     held = np.where(full, layer_input, np.where(selective, kept, everything))
-    backward = _backward_bytes if inputs.runtime.weights == "half" else _unit_backward_bytes
+    backward = _backward_bytes if inputs.runtime.storage.weights == "half" else _unit_backward_bytes
     working = backward(plan, inputs, kind, shard) + _context_bytes(plan, inputs, shard)
     return LayerMemory(
         held, everything - held, working, _ending_bytes(plan, inputs, shard), np.where(full | selective, 0, tables)
@@ -97,7 +97,7 @@ def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: 
     hidden, block, rows = inputs.model.hidden_size, dense_block(kind), 1.0 * shard.tokens
     products = [rows * shard.query, rows * shard.key, rows * shard.value, rows * hidden]
     if block:
-        read = 1.0 * inputs.runtime.keeps_unread_products
+        read = 1.0 * inputs.runtime.activations.keeps_unread_products
         products += [rows * shard.ffn] * (2 if block.gated else 1) + [read * rows * hidden]
     regions = 1 + (block is not None)
     reduced = np.where(plan.sp, 1.0 * regions * shard.residual_tokens * hidden, 0.0)
@@ -118,7 +118,7 @@ def _of_other_pieces(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
     """Kept of the attention of every other rank's piece, on the rank that sees all of them whole: its output and
     log-sum-exp, and in a ring the keys and values that arrived.
     """
-    if not inputs.runtime.copies_context_output:
+    if not inputs.runtime.activations.copies_context_output:
         return 0.0 * plan.cp
     arrived = np.where(np.equal(plan.context_exchange, ContextExchange.RING), shard.key + shard.value, 0)
     width = HALF_BYTES * (shard.core + arrived) + FP32_BYTES * shard.heads
@@ -129,7 +129,7 @@ def _context_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
     """Keys, values and their gradients in transit: gathered whole, or in a ring the piece in use and the next."""
     local = HALF_BYTES * shard.tokens * (shard.key + shard.value)
     pieces = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), plan.cp, 2)
-    both = 1 + inputs.runtime.context_gradient_bytes / HALF_BYTES
+    both = 1 + inputs.runtime.communication.context_gradient_bytes / HALF_BYTES
     return np.where(np.greater(plan.cp, 1), both * pieces * local, 0.0)
 
 
@@ -151,7 +151,11 @@ def _unit_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: S
     inner = experts.rows * experts.ffn
     products = HALF_BYTES * (experts.experts * hidden * experts.ffn + (2 if routed.gated else 1) * inner)
     weighed = (
-        (2 * FP32_BYTES + HALF_BYTES) * experts.tokens * routed.active * hidden * inputs.runtime.weighs_expert_outputs
+        (2 * FP32_BYTES + HALF_BYTES)
+        * experts.tokens
+        * routed.active
+        * hidden
+        * inputs.runtime.activations.weighs_expert_outputs
     )
     return np.maximum(dense, HALF_BYTES * residual + np.maximum(products, weighed))
 

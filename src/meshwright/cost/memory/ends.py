@@ -41,10 +41,10 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     plan: scalar or array (n,). Returns bytes. Source: Megatron-LM, multi_token_prediction.py, process_mtp_loss.
     """
     hidden, rows = inputs.model.hidden_size, tokens(plan, inputs)
-    entropy = inputs.runtime.cross_entropies[inputs.runtime.cross_entropy]
+    entropy = inputs.runtime.cross_entropies[inputs.runtime.kernels.cross_entropy]
     residual = 1.0 * HALF_BYTES * residual_tokens(plan, inputs) * hidden
     whole = 1.0 * HALF_BYTES * rows * hidden
-    again = inputs.runtime.regathers_inputs
+    again = inputs.runtime.activations.regathers_inputs
     gathered = np.where(plan.sp, whole, 0.0) if again else 0.0
     split = entropy.alive_bytes if entropy.split_alive_bytes is None else entropy.split_alive_bytes
     layers, logits = inputs.mtp_layers, (1 + inputs.mtp_layers) * rows * vocabulary_shard(plan, inputs)

@@ -87,7 +87,7 @@ def kept_bytes(
     residual = message_bytes(shapes.plans, inputs)[shape]
     pipelined = (pipelines.plans.pp > 1)[pipelines.stages.plan][pipelines.of_stage]
     activations = activations + _waiting(stages, shapes.plans, shape, inputs)
-    put_out = pipelined * inputs.runtime.receives_ahead * end.output[shape]
+    put_out = pipelined * inputs.runtime.pipeline.receives_ahead * end.output[shape]
     waiting, several = end.waiting[shape] + put_out, stages.live_at_head > 1
     return Kept(
         activations=activations,
@@ -113,7 +113,7 @@ def _messages(stages: Stages, num_microbatches: IntColumn, inputs: Inputs) -> Fl
     Two; or, allocated ahead, all that it receives, and each output until its backward, less the inputs that layers
     keep. num_microbatches: of every stage's plan, a count, shape (r,).
     """
-    if not inputs.runtime.receives_ahead:
+    if not inputs.runtime.pipeline.receives_ahead:
         return np.full(len(stages.plan), 2.0)
     first = stages.embedding * stages.live_micro_batches
     received = stages.receives * num_microbatches - (stages.live_chunks - first)
@@ -122,7 +122,7 @@ def _messages(stages: Stages, num_microbatches: IntColumn, inputs: Inputs) -> Fl
 
 def _share_on_device(stages: Stages, inputs: Inputs) -> FloatColumn:
     """Of a stage's layers, the share whose saved activations stay on the device or are on their way, shape (r,)."""
-    layers, away = stages.layers.sum(axis=1), max(inputs.runtime.offloaded_layers - 1, 0)
+    layers, away = stages.layers.sum(axis=1), max(inputs.runtime.activations.offloaded_layers - 1, 0)
     share: FloatColumn = np.maximum(layers - away, 1) / np.maximum(layers, 1)
     return share
 

@@ -29,7 +29,7 @@ class Moment(NamedTuple):
 
 def stored_bytes(stored: Units, inputs: Inputs) -> tuple[FloatColumn, FloatColumn]:
     """fp32 weights, and the two moments of Adam; stored: the parameters that a rank stores. Bytes, shape (r,)."""
-    return FP32_BYTES * stored.all, 2 * inputs.runtime.moment_bytes * stored.all
+    return FP32_BYTES * stored.all, 2 * inputs.runtime.storage.moment_bytes * stored.all
 
 
 def pooled_bytes(plans: Plans, whole: Units, stored: Units, inputs: Inputs) -> FloatColumn:
@@ -40,13 +40,13 @@ def pooled_bytes(plans: Plans, whole: Units, stored: Units, inputs: Inputs) -> F
     Source: torch.distributed.fsdp 2.13, _fully_shard/_fsdp_collectives.py L336-365, L611-635 and _fsdp_param_group.py
     L475-489.
     """
-    if not inputs.runtime.exchange_pools:
+    if not inputs.runtime.sharding.exchange_pools:
         return np.zeros(len(whole.all))
     ends, of_shard = whole.ends, stored.ends
-    if inputs.runtime.ends_apart:
+    if inputs.runtime.sharding.ends_apart:
         ends, of_shard = np.maximum(whole.embedding, whole.head), np.maximum(stored.embedding, stored.head)
     exchanged = np.where(stored.all < whole.all, HALF_BYTES * (ends + whole.layer + of_shard), 0.0)
-    deferred = inputs.runtime.defers_reduction & (plans.pp > 1)
+    deferred = inputs.runtime.sharding.defers_reduction & (plans.pp > 1)
     lasting = (plans.num_microbatches > 1) & ~deferred
     pools: FloatColumn = np.where(plans.zero > 1, exchanged + FP32_BYTES * stored.all * ~lasting, 0.0)
     return pools
@@ -154,7 +154,7 @@ class _Step(UnitStep):
 
     def _head_reduced(self) -> Moment:
         """The head a unit of its own: its gradients joined and sent, the last layer on its way."""
-        apart = self.inputs.runtime.ends_apart & (self.whole.head > 0)
+        apart = self.inputs.runtime.sharding.ends_apart & (self.whole.head > 0)
         joined = self.reduced * (HALF_BYTES + self.inputs.gradient_bytes) * self.whole.head + self.kept.residual
         passed = np.maximum(self.kept.activations - self.kept.head, 0.0)
         gradients = self.beside_all + self.new_shards * self.stored.head
@@ -225,7 +225,7 @@ class _Step(UnitStep):
     def _embedding(self) -> Moment:
         """The last unit's gradients joined; or, deferred, one unit's after the other."""
         whole, sent, nothing = self.whole, self.inputs.gradient_bytes, 0.0 * self.lasting
-        apart = self.inputs.runtime.ends_apart
+        apart = self.inputs.runtime.sharding.ends_apart
         last, done = (whole.embedding, self.stored.embedding) if apart else (whole.ends, self.stored.ends)
         largest = sent * np.maximum(last, whole.layer) * self.deferred
         joined = np.where(self.reduced, (HALF_BYTES + sent) * last, largest)

@@ -88,7 +88,7 @@ def sharded_expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ran
     Source: torchtitan 0.3.0, distributed/fsdp.py L209-308.
     """
     held = expert_parameters(plan, inputs, kind)
-    if not kind.is_moe or not inputs.runtime.shards_rows:
+    if not kind.is_moe or not inputs.runtime.sharding.shards_rows:
         return held / ranks
     block, hidden = routed_experts(kind), inputs.model.hidden_size
     here = np.maximum(block.count // plan.ep, 1)
@@ -104,7 +104,7 @@ def splits_experts(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -
     plan: scalar or array (n,); ranks: that hold the same experts, a count. Returns truth. Source: torchtitan 0.3.0,
     distributed/fsdp.py L209-308.
     """
-    if not kind.is_moe or not inputs.runtime.shards_rows:
+    if not kind.is_moe or not inputs.runtime.sharding.shards_rows:
         return np.equal(plan.ep, 0)
     return np.greater(plan.ep * ranks, routed_experts(kind).count) & np.greater(ranks, 1)
 
@@ -121,7 +121,7 @@ def sharded_end_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> EndPara
 
 
 def _sharded(weights: Iterable[Weight], plan: Layout, inputs: Inputs, ranks: Ints) -> Ints:
-    if not inputs.runtime.shards_rows:
+    if not inputs.runtime.sharding.shards_rows:
         return _on_rank(weights, plan, inputs) / ranks
     count: Ints = 0 * plan.tp
     for weight in weights:

@@ -30,7 +30,7 @@ def placeholder_bytes(plans: Plans, stages: Stages, inputs: Inputs) -> FloatColu
     """
     rows = plans.take(stages.plan)
     held: FloatColumn = np.zeros(len(stages.plan))
-    if not inputs.runtime.placeholder_gradients:
+    if not inputs.runtime.storage.placeholder_gradients:
         return held
     kinds: dict[tuple[str, int], tuple[Weight, list[int]]] = {}
     for index, kind in enumerate(inputs.model.layer_kinds):

@@ -59,11 +59,11 @@ def norm_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     hidden, runtime = inputs.model.hidden_size, inputs.runtime
     read = (1 if kind.parallel_residual else kind.norms) * shard.residual_tokens
     kept = inputs.residual_bytes * hidden * read + sum(norm_outputs(inputs, kind, shard))
-    if runtime.dropout:
+    if runtime.activations.dropout:
         kept = kept + DROPOUT_MASKS * hidden * shard.residual_tokens
     if inputs.model.norm == "rms":
         kept = kept + runtime.traffic.rms_norm_kept * hidden * kind.norms * shard.residual_tokens
-    return kept + (_statistic_bytes(kind, shard) if runtime.keeps_statistics else 0.0)
+    return kept + (_statistic_bytes(kind, shard) if runtime.activations.keeps_statistics else 0.0)
 
 
 def norm_outputs(inputs: Inputs, kind: LayerKind, shard: Shard) -> NormOutputs:
@@ -74,13 +74,13 @@ def norm_outputs(inputs: Inputs, kind: LayerKind, shard: Shard) -> NormOutputs:
     shard: sizes on the rank. Returns bytes. Source: `layer_memory`.
     """
     recipe, hidden = inputs.recipe, inputs.model.hidden_size
-    tokens = shard.residual_tokens if inputs.runtime.regathers_inputs else shard.tokens
+    tokens = shard.residual_tokens if inputs.runtime.activations.regathers_inputs else shard.tokens
     read, second = recipe.saved_bytes * hidden * tokens, min(kind.norms, 2) - 1
-    each = inputs.runtime.autocast and not inputs.runtime.fused_projections
+    each = inputs.runtime.storage.autocast and not inputs.runtime.kernels.fused_projections
     of_attention, block = (QUERY_KEY_VALUE if each else 1) * read, kind.feed_forward
     if isinstance(block, Mlp):
         return NormOutputs(of_attention, second * (1 + (each and block.gated)) * read, 0.0)
-    in_fp32 = inputs.runtime.weighs_expert_outputs
+    in_fp32 = inputs.runtime.activations.weighs_expert_outputs
     copied = dense_block(kind) is not None and (recipe.quantises or in_fp32)
     width = FP32_BYTES if in_fp32 else HALF_BYTES
     return NormOutputs(second * of_attention, copied * read, 1.0 * width * hidden * shard.residual_tokens)
@@ -115,10 +115,10 @@ def core_bytes(inputs: Inputs, shard: Shard) -> Floats:
 
     shard: sizes on the rank. Returns bytes.
     """
-    if inputs.runtime.attention_kernel != "eager":
+    if inputs.runtime.kernels.attention_kernel != "eager":
         return 1.0 * FP32_BYTES * shard.tokens * shard.heads
     scores = 1.0 * shard.tokens * shard.heads * inputs.job.sequence_length
-    return scores * inputs.runtime.score_bytes
+    return scores * inputs.runtime.activations.score_bytes
 
 
 def feed_forward_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
@@ -142,7 +142,7 @@ def expert_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
         return 0.0 * plan.tp
     block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
     row = inputs.recipe.saved_bytes * hidden + _inner_bytes(inputs, block.gated) * shard.ffn
-    if inputs.runtime.weighs_expert_outputs:
+    if inputs.runtime.activations.weighs_expert_outputs:
         return weighing_bytes(plan, inputs, kind) + shard.rows * row
     router = shard.tokens * (ROUTER_BYTES * block.count + CHOICE_BYTES * block.active)
     return router + shard.rows * row
@@ -170,7 +170,7 @@ def product_bytes(inputs: Inputs, gated: bool) -> float:
 
     gated: whether it is the product of two. Returns bytes.
     """
-    unfused = gated and not inputs.runtime.fused_activation
+    unfused = gated and not inputs.runtime.activations.fused_activation
     return HALF_BYTES * unfused + inputs.recipe.saved_bytes
 
 
@@ -185,7 +185,7 @@ def table_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     It stands once, whatever is in flight. plan: scalar or array (n,). Returns bytes.
     Source: torchtitan 0.3.0, models/common/rope.py (a buffer of every attention layer).
     """
-    kept = inputs.runtime.keeps_statistics and not inputs.model.learned_positions
+    kept = inputs.runtime.activations.keeps_statistics and not inputs.model.learned_positions
     return FP32_BYTES * kept * (inputs.job.sequence_length // plan.cp) * kind.attention.head_dim
 
 

@@ -62,7 +62,7 @@ def stage_states(plans: Plans, stages: Stages, inputs: Inputs) -> States:
         present * held[plan]
         for present, held in zip((stages.embedding, stages.head), end_parameters(plans, inputs), strict=True)
     )
-    ends = np.maximum(embedding, head) if inputs.runtime.ends_apart else parameters.ends
+    ends = np.maximum(embedding, head) if inputs.runtime.sharding.ends_apart else parameters.ends
     whole = state_bytes(rows, inputs, parameters.dense, largest, ends, sharding_ranks(rows))
     if not inputs.model.is_moe:
         return whole
@@ -90,7 +90,7 @@ def stage_memory(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pl
     Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
     """
     kept = kept_bytes(stages, pipelines, shapes, plans.num_microbatches, inputs)
-    build = _of_half_weights if inputs.runtime.weights == "half" else _of_full_weights
+    build = _of_half_weights if inputs.runtime.storage.weights == "half" else _of_full_weights
     components, beside = build(stages, pipelines, plans, kept, inputs)
     held = inputs.runtime.memory.fragmentation * components.allocated + beside
     return components._replace(fragmentation=held)

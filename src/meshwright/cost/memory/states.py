@@ -46,15 +46,15 @@ def state_bytes(
     (_copy_model_grads_to_main_grads casts the shard before the step, zero_grad drops the cast); DeepSpeed, estimators
     of stage_1_and_2.py and stage3.py.
     """
-    gradient, kept = inputs.gradient_bytes, inputs.runtime.keeps_gradient_copy
+    gradient, kept = inputs.gradient_bytes, inputs.runtime.storage.keeps_gradient_copy
 
     def shard(stage: int) -> Floats:
         return 1.0 * parameters / np.where(np.greater_equal(plan.zero, stage), ranks, 1)
 
     copies = FP32_BYTES if inputs.casts_gradients else 0
     copied = np.where(np.equal(plan.zero, 3), FP32_BYTES - gradient, copies) if kept else 0.0
-    beside = inputs.runtime.half_gradient_bytes if gradient == FP32_BYTES else 0
-    bucket = gradient * np.minimum(np.maximum(inputs.runtime.gradient_bucket, layer), parameters)
+    beside = inputs.runtime.storage.half_gradient_bytes if gradient == FP32_BYTES else 0
+    bucket = gradient * np.minimum(np.maximum(inputs.runtime.sharding.gradient_bucket, layer), parameters)
     return States(
         _weights(plan, inputs, parameters, layer, ends, ranks),
         gradient * shard(2) + copied * shard(1) + beside * parameters,
@@ -77,5 +77,5 @@ def _weights(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats, en
 def _gathered(inputs: Inputs, whole: Floats, layer: Floats, ends: Floats) -> Floats:
     """What is gathered at once of all weights, in the unit that they are given in."""
     layers = GATHERED_LAYERS * layer
-    together = layers + ends if inputs.runtime.keeps_ends_gathered else np.maximum(layers, ends)
+    together = layers + ends if inputs.runtime.sharding.keeps_ends_gathered else np.maximum(layers, ends)
     return np.minimum(together, whole)

@@ -97,7 +97,7 @@ class UnitStep:
     @cached_property
     def deferred(self) -> BoolColumn:
         """Whether gradients stay whole until the last micro-batch."""
-        deferred: BoolColumn = self.inputs.runtime.defers_reduction & (self.plans.pp > 1) & self.sharded
+        deferred: BoolColumn = self.inputs.runtime.sharding.defers_reduction & (self.plans.pp > 1) & self.sharded
         return deferred
 
     @cached_property
@@ -136,7 +136,7 @@ class UnitStep:
         ones whole; else the fp32 shards.
         """
         several = self.plans.num_microbatches > 1
-        copies = several + 1.0 * self.inputs.runtime.gradient_copies * (self.plans.dp > 1)
+        copies = several + 1.0 * self.inputs.runtime.storage.gradient_copies * (self.plans.dp > 1)
         replicas = np.where(self.sharded, 0.0, FP32_BYTES * copies * self.whole.all)
         whole = self.inputs.gradient_bytes * self.whole.all * (self.deferred & several)
         gradients: FloatColumn = replicas + whole + FP32_BYTES * self.stored.all * (self.reduced & several)
@@ -148,32 +148,36 @@ class UnitStep:
         runtime, whole, ahead = self.inputs.runtime, self.whole, np.minimum(AHEAD / self.plans.vpp, 1.0)
         first_waits = (ahead < 1) & (self.plans.num_microbatches <= microbatch_group(self.plans))
         embedding, layers = whole.embedding * ~first_waits, whole.all - whole.ends
-        ends = (whole.head + embedding * (not runtime.ends_apart)) * runtime.keeps_ends_gathered
+        ends = (whole.head + embedding * (not runtime.sharding.ends_apart)) * runtime.sharding.keeps_ends_gathered
         every = whole.head + embedding + layers * ahead
-        kept: FloatColumn = np.where(self.resharded, ends + whole.layer * runtime.keeps_last_layer_gathered, every)
+        kept: FloatColumn = np.where(
+            self.resharded, ends + whole.layer * runtime.sharding.keeps_last_layer_gathered, every
+        )
         again = (self.whole.all - self.whole.ends) * self.casts_again
         return np.where(self.sharded, HALF_BYTES * kept, self.cast - HALF_BYTES * again)
 
     @cached_property
     def casts_again(self) -> BoolColumn:
         """Whether autocast casts the weights of layers that are computed again a second time, and keeps none before."""
-        casts: BoolColumn = self.inputs.runtime.autocast & (self.plans.recompute == Recompute.FULL)
+        casts: BoolColumn = self.inputs.runtime.storage.autocast & (self.plans.recompute == Recompute.FULL)
         return casts
 
     @cached_property
     def cast(self) -> FloatColumn:
         """Of replicas, the 2-byte copies when forward ends: under autocast those of what matrix products take."""
-        embedding = self.whole.embedding * (self.inputs.runtime.autocast and not self.inputs.model.tied_embeddings)
+        embedding = self.whole.embedding * (
+            self.inputs.runtime.storage.autocast and not self.inputs.model.tied_embeddings
+        )
         cast: FloatColumn = HALF_BYTES * (self.whole.all - embedding) * ~self.sharded
         return cast
 
     @cached_property
     def in_layers(self) -> FloatColumn:
         """Gathered while layers work backward, beside them: not a head that is a unit of its own and done."""
-        done = self.inputs.runtime.ends_apart & self.resharded & self.reduced
+        done = self.inputs.runtime.sharding.ends_apart & self.resharded & self.reduced
         gathered: FloatColumn = (
             self.through
-            - HALF_BYTES * self.whole.head * self.inputs.runtime.keeps_ends_gathered * done
+            - HALF_BYTES * self.whole.head * self.inputs.runtime.sharding.keeps_ends_gathered * done
             + HALF_BYTES * self.whole.layer * self.casts_again
         )
         return gathered
@@ -181,14 +185,14 @@ class UnitStep:
     @cached_property
     def two_layers(self) -> FloatColumn:
         """Gathered while the second layer works backward: all others have been given back."""
-        root = 0.0 if self.inputs.runtime.ends_apart else self.whole.ends
+        root = 0.0 if self.inputs.runtime.sharding.ends_apart else self.whole.ends
         held = np.minimum(2 * self.whole.layer, np.maximum(self.whole.all - self.whole.ends, 0.0))
         gathered: FloatColumn = HALF_BYTES * (root + held) * self.sharded
         return gathered
 
     def ahead(self, layers: int) -> FloatColumn:
         """Layers gathered at once where they are resharded, beside one that stays gathered."""
-        beside = layers - self.inputs.runtime.keeps_last_layer_gathered
+        beside = layers - self.inputs.runtime.sharding.keeps_last_layer_gathered
         held = np.minimum(beside * self.whole.layer, np.maximum(self.whole.all - self.whole.ends, 0.0))
         gathered: FloatColumn = HALF_BYTES * held * self.resharded
         return gathered
@@ -196,7 +200,7 @@ class UnitStep:
     @cached_property
     def of_head(self) -> FloatColumn:
         """Of the head's gradients while the last layer works: what is sent and kept, or the 2-byte ones of one root."""
-        if not self.inputs.runtime.ends_apart:
+        if not self.inputs.runtime.sharding.ends_apart:
             return HALF_BYTES * self.whole.head * self.sharded
         sent = self.inputs.gradient_bytes * self.whole.head * self.reduced
         return sent + self.new_shards * self.stored.head
@@ -204,13 +208,13 @@ class UnitStep:
     @cached_property
     def later(self) -> FloatColumn:
         """Of gradients while other layers work: one layer's that is sent, and the head's of one root."""
-        root = HALF_BYTES * self.whole.head * (self.sharded & (not self.inputs.runtime.ends_apart))
+        root = HALF_BYTES * self.whole.head * (self.sharded & (not self.inputs.runtime.sharding.ends_apart))
         return self.inputs.gradient_bytes * self.whole.layer * self.reduced + root
 
     @cached_property
     def one_layer_reduced(self) -> FloatColumn:
         """Gradients once the last layer's, and those of a head apart, have been reduced."""
-        head = self.stored.head * self.inputs.runtime.ends_apart
+        head = self.stored.head * self.inputs.runtime.sharding.ends_apart
         return self.beside_all + self.new_shards * (self.stored.layer + head)
 
     @cached_property

@@ -71,20 +71,20 @@ def unmodelled(plan: Plan, inputs: Inputs) -> list[Fault]:
     runtime = inputs.runtime
     schedule, kind = SCHEDULE_NAMES[plan.schedule], RECOMPUTE_NAMES[plan.recompute]
     faults = []
-    if plan.zero not in runtime.zero_stages and (plan.zero or plan.dp * plan.cp > 1):
-        stages = ", ".join(map(str, runtime.zero_stages))
+    if plan.zero not in runtime.plans.zero_stages and (plan.zero or plan.dp * plan.cp > 1):
+        stages = ", ".join(map(str, runtime.plans.zero_stages))
         faults.append(Fault("zero", f"ZeRO {plan.zero} is not modelled for {runtime.id}; its stages: {stages}"))
-    if plan.dp_replicate > 1 and not runtime.hybrid_sharding:
+    if plan.dp_replicate > 1 and not runtime.plans.hybrid_sharding:
         faults.append(
             Fault("dp_replicate", f"{plan.dp_replicate} is not modelled for {runtime.id}; use dp_replicate 1")
         )
-    if plan.sp and not runtime.sequence_parallel:
+    if plan.sp and not runtime.plans.sequence_parallel:
         faults.append(Fault("sp", f"is not modelled for {runtime.id}; use no sp"))
     exchange = CONTEXT_EXCHANGE_NAMES[plan.context_exchange]
     for name, value, known in (
-        ("schedule", schedule, runtime.schedules),
-        ("recompute", kind, runtime.recompute),
-        *([("context_exchange", exchange, runtime.context_exchanges or ("cp 1 alone",))] if plan.cp > 1 else []),
+        ("schedule", schedule, runtime.plans.schedules),
+        ("recompute", kind, runtime.plans.recompute),
+        *([("context_exchange", exchange, runtime.plans.context_exchanges or ("cp 1 alone",))] if plan.cp > 1 else []),
     ):
         if value not in known:
             faults.append(Fault(name, f"{value} is not modelled for {runtime.id}; it has {', '.join(known)}"))
@@ -94,7 +94,7 @@ def unmodelled(plan: Plan, inputs: Inputs) -> list[Fault]:
 def _unmodelled_modules(plan: Plan, inputs: Inputs) -> list[Fault]:
     """Modules of selective recomputation that the runtime has not; where it chooses for itself, all but the default."""
     runtime, default = inputs.runtime, names_of(RecomputeModules.CORE_ATTENTION)
-    known, asked = runtime.recompute_modules or default, names_of(plan.recompute_modules)
+    known, asked = runtime.plans.recompute_modules or default, names_of(plan.recompute_modules)
     unknown = [name for name in asked if name not in known]
     if asked and not unknown:
         return []

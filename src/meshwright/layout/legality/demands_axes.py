@@ -41,7 +41,7 @@ def _dispatcher(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
 
 
 def _dispatcher_text(plan: Plan, inputs: Inputs) -> str:
-    dispatcher = inputs.runtime.dispatcher
+    dispatcher = inputs.runtime.communication.dispatcher
     backend = "hybridep" if inputs.cluster.accelerator.id.startswith("gb") else "deepep"
     fused = f" --moe-flex-dispatcher-backend {backend}" if dispatcher == "fused" else ""
     return (
@@ -75,11 +75,11 @@ def _quantised_weights_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
 
 
 def _narrow_states(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
-    return inputs.keeps_remainders or inputs.runtime.moment_bytes == 2
+    return inputs.keeps_remainders or inputs.runtime.storage.moment_bytes == 2
 
 
 def _narrow_states_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
-    moments = " --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16" if inputs.runtime.moment_bytes == 2 else ""
+    moments = " --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16" if inputs.runtime.storage.moment_bytes == 2 else ""
     return (
         f"--use-precision-aware-optimizer{moments}: optimizer states of {inputs.optimizer_bytes} bytes a parameter are "
         "priced"

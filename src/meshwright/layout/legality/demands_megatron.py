@@ -98,11 +98,11 @@ def _repeated_exchange(plan: Plan) -> str:
 
 
 def _padded_vocabulary(plan: Plan, inputs: Inputs) -> bool:
-    return inputs.model.vocab_size % (inputs.runtime.vocabulary_multiple * plan.tp) != 0
+    return inputs.model.vocab_size % (inputs.runtime.storage.vocabulary_multiple * plan.tp) != 0
 
 
 def _padded_vocabulary_text(plan: Plan, inputs: Inputs) -> str:
-    size, multiple = inputs.model.vocab_size, inputs.runtime.vocabulary_multiple
+    size, multiple = inputs.model.vocab_size, inputs.runtime.storage.vocabulary_multiple
     padded = -(-size // (multiple * plan.tp)) * multiple * plan.tp
     return f"a vocabulary padded from {size} to {padded}, a multiple of {multiple} x tp {plan.tp}"
 

@@ -46,7 +46,7 @@ def _latent_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
 
 
 def _fused_loss(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
-    return inputs.runtime.cross_entropy == "fused"
+    return inputs.runtime.kernels.cross_entropy == "fused"
 
 
 def _fused_loss_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001

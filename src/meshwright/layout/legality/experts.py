@@ -89,12 +89,12 @@ def _sequence_parallel_reason(plan: Plan, inputs: Inputs) -> str:
 
 def _rank_order(plan: Layout, inputs: Inputs) -> Bools:
     experts = plan.etp * plan.ep * plan.pp * plan.dp
-    ordered = inputs.runtime.rank_order[-1] == "pp" or not inputs.model.is_moe
+    ordered = inputs.runtime.plans.rank_order[-1] == "pp" or not inputs.model.is_moe
     return np.equal(plan.pp, 1) | ordered | np.equal(experts, inputs.cluster.num_gpus)
 
 
 def _rank_order_reason(plan: Plan, inputs: Inputs) -> str:
-    order = "-".join(inputs.runtime.rank_order)
+    order = "-".join(inputs.runtime.plans.rank_order)
     experts = inputs.cluster.num_gpus / (plan.etp * plan.ep * plan.pp)
     return (
         f"ranks in the order {order} need as many replicas of the experts, {experts:g}, as of the rest, dp {plan.dp}; "

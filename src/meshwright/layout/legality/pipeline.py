@@ -25,7 +25,7 @@ def _layers_per_stage_reason(plan: Plan, inputs: Inputs) -> str:
     layers, counted = inputs.model.num_layers, _counted_layers(plan, inputs)
     hint = f"nearest pp: {nearest(plan.pp, divisors(counted))}"
     ends = [extra for extra in (1, 2) if (layers + extra) % plan.pp == 0 and layers + extra != counted]
-    if ends and True in inputs.runtime.ends_as_layers:
+    if ends and True in inputs.runtime.plans.ends_as_layers:
         hint += f"; or count {'the embedding or the head' if ends[0] == 1 else 'embedding and head'} as a layer"
     with_ends = f" ({counted} with the ends that count)" if counted != layers else ""
     return f"{layers} layers{with_ends} do not divide by pp {plan.pp}; {hint}"
@@ -34,7 +34,9 @@ def _layers_per_stage_reason(plan: Plan, inputs: Inputs) -> str:
 def _layers_fill_chunks(plan: Layout, inputs: Inputs) -> Bools:
     layers, chunks = _counted_layers(plan, inputs), plan.pp * plan.vpp
     whole = np.equal(layers, inputs.model.num_layers) | (layers % chunks == 0)
-    return named_layers(plan) | (np.greater_equal(layers, chunks) & (whole | (inputs.runtime.stage_split == "front")))
+    return named_layers(plan) | (
+        np.greater_equal(layers, chunks) & (whole | (inputs.runtime.pipeline.stage_split == "front"))
+    )
 
 
 def _layers_fill_chunks_reason(plan: Plan, inputs: Inputs) -> str:
@@ -71,12 +73,14 @@ def _layers_per_round_reason(plan: Plan, inputs: Inputs) -> str:
 
 def _ends_as_layers(plan: Layout, inputs: Inputs) -> Bools:
     counts = plan.embedding_as_layer * 1 + plan.head_as_layer * 1
-    allowed = np.greater(plan.pp, 1) & (True in inputs.runtime.ends_as_layers) & np.logical_not(named_layers(plan))
+    allowed = (
+        np.greater(plan.pp, 1) & (True in inputs.runtime.plans.ends_as_layers) & np.logical_not(named_layers(plan))
+    )
     return np.equal(counts, 0) | (allowed & (inputs.model.num_layers >= plan.pp * plan.vpp - counts))
 
 
 def _ends_as_layers_reason(plan: Plan, inputs: Inputs) -> str:
-    if True not in inputs.runtime.ends_as_layers:
+    if True not in inputs.runtime.plans.ends_as_layers:
         return f"{inputs.runtime.id} cannot count the ends of a pipeline of pp {plan.pp} as layers; leave both out"
     return (
         f"an end counts as a layer where pp is 2 or more, every chunk has one and the plan names no numbers of layers "

@@ -54,7 +54,7 @@ def _both_ways_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
 
 
 def _uncompiled(plan: Layout, inputs: Inputs) -> Bools:
-    return np.logical_not(splits_backward(plan.schedule)) | (inputs.runtime.elementwise != "fused")
+    return np.logical_not(splits_backward(plan.schedule)) | (inputs.runtime.kernels.elementwise != "fused")
 
 
 def _uncompiled_reason(plan: Plan, inputs: Inputs) -> str:
@@ -155,7 +155,7 @@ def _microbatch_groups_reason(plan: Plan, inputs: Inputs) -> str:
     if not _in_turns(plan):
         return f"microbatch_group {plan.microbatch_group} without interleaved chunks; nearest microbatch_group: 0"
     stages, group, count = plan.pp, int(_group(plan)), plan.num_microbatches
-    fixed = inputs.runtime.microbatch_grouping != "chosen"
+    fixed = inputs.runtime.plans.microbatch_grouping != "chosen"
     groups = [] if fixed else list(group_sizes(stages, count))
     counts = [size for size in range(group, count + 2 * group) if not 0 < size % group < stages]
     return (

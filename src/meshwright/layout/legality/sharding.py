@@ -93,7 +93,7 @@ def _replicas_shard(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
 
 
 def _replicas_shard_reason(plan: Plan, inputs: Inputs) -> str:
-    stages = change("zero", plan.zero, (stage for stage in inputs.runtime.zero_stages if stage))
+    stages = change("zero", plan.zero, (stage for stage in inputs.runtime.plans.zero_stages if stage))
     told = f"dp_replicate {plan.dp_replicate} copies a sharding group, but zero {plan.zero} shards nothing"
     return changes(told, stages, "nearest dp_replicate: 1")
 

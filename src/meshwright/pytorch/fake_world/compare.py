@@ -120,7 +120,7 @@ def _native(stage: PredictedStage, seen: Observed, inputs: Inputs) -> Iterator[Q
     stored = float(stage.stored.all)
     yield Quantity("parameters", FP32_BYTES * stored, seen.parameters, "bytes")
     yield Quantity("gradients", FP32_BYTES * stored, seen.gradients, "bytes")
-    yield Quantity("optimizer states", 2 * inputs.runtime.moment_bytes * stored, seen.optimizer_states, "bytes")
+    yield Quantity("optimizer states", 2 * inputs.runtime.storage.moment_bytes * stored, seen.optimizer_states, "bytes")
     yield Quantity("peak allocated", stage.allocated, seen.peak.total, "bytes", PEAK_TOLERANCE)
 
 
@@ -131,7 +131,7 @@ def _per_layer(rank: Rank, cuts: Sequence[Observed], plan: Plan, inputs: Inputs)
         kind = next(index for index in set(cut.chunks[0]) if cut.chunks[0].count(index) > fewest.count(index))
         more = cut.chunks[0].count(kind) - fewest.count(kind)
         memory = layer_memory(plan, inputs, inputs.model.layer_kinds[kind])
-        name = "activations per layer" + (", with cast weights" if inputs.runtime.autocast else "")
+        name = "activations per layer" + (", with cast weights" if inputs.runtime.storage.autocast else "")
         if len(inputs.model.layer_kinds) > 1:
             name = f"{name} ({inputs.model.layer_kinds[kind].name})"
         saved = float(memory.saved - memory.tables) + _cast(plan, inputs, inputs.model.layer_kinds[kind])
@@ -140,14 +140,14 @@ def _per_layer(rank: Rank, cuts: Sequence[Observed], plan: Plan, inputs: Inputs)
 
 def _cast(plan: Plan, inputs: Inputs, kind: LayerKind) -> float:
     """Bytes of the copies that autocast makes of one layer's matrices and biases and keeps with its activations."""
-    if not inputs.runtime.autocast or plan.recompute == Recompute.FULL:
+    if not inputs.runtime.storage.autocast or plan.recompute == Recompute.FULL:
         return 0.0
     return HALF_BYTES * (float(layer_parameters(plan, inputs, kind)) - kind.norms * inputs.model.hidden_size)
 
 
 def _traffic(stage: PredictedStage, seen: Observed, scope: Scope) -> Iterator[Traffic]:
     wanted = _as_grouped(issued(scope.plan, scope.inputs, stage), scope.run_plan)
-    scatters = scope.inputs.runtime.scatters_messages and scope.plan.tp > 1
+    scatters = scope.inputs.runtime.pipeline.scatters_messages and scope.plan.tp > 1
     for collective in sorted({**wanted, **seen.collectives}):
         if scope.native or _is_shared(collective, scatters):
             yield Traffic(collective, wanted.get(collective, 0), seen.collectives.get(collective, 0))

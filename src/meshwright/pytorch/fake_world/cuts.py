@@ -60,7 +60,7 @@ def ranks(scope: Scope, *, full: bool) -> list[Rank]:
     """One rank of every stage, cut to two and four layers of each kind a chunk unless all are asked for."""
     plan, inputs = scope.plan, scope.inputs
     shape = pipeline_of(plan)
-    sizes = layers_of_chunks(inputs.model, inputs.runtime.stage_split, shape, inputs.mtp_layers)
+    sizes = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, shape, inputs.mtp_layers)
     ends = np.cumsum(sizes)
     kinds = [tuple(inputs.model.layer_pattern[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
     held = blocks(plan.schedule, plan.pp, plan.vpp)

@@ -94,10 +94,10 @@ def _partial(plan: Plan, inputs: Inputs, elements: int, weights: int, *, of_head
     """
     if not plan.sp and not of_heads:
         return
-    deferred = plan.pp > 1 and inputs.runtime.defers_reduction and plan.num_microbatches > 1
+    deferred = plan.pp > 1 and inputs.runtime.sharding.defers_reduction and plan.num_microbatches > 1
     width, phase = (FP32_BYTES, "pipeline") if deferred else (HALF_BYTES, "backward")
     written = "fp32" if deferred else _half(inputs)
-    times = 1 if plan.pp > 1 and inputs.runtime.defers_reduction else plan.num_microbatches
+    times = 1 if plan.pp > 1 and inputs.runtime.sharding.defers_reduction else plan.num_microbatches
     yield Collective("tp", "all_reduce", written, width * elements, phase), weights * times
 
 
@@ -118,7 +118,7 @@ def _sharded(plan: Plan, inputs: Inputs, stage: PredictedStage, *, alone: bool =
             routed = holders * sharded_expert_parameters(plan, inputs, kind, holders)
             apart = plan.ep > 1
             parts = [("dp", dense), ("edp", routed)] if apart else [("dp", dense + routed)]
-            kept = inputs.runtime.keeps_last_layer_gathered and kind is inputs.model.layer_kinds[-1]
+            kept = inputs.runtime.sharding.keeps_last_layer_gathered and kind is inputs.model.layer_kinds[-1]
             each = count * gathers.ahead, count * gathers.forward, (count - kept) * gathers.backward
             for axis, parameters in parts:
                 yield from _unit(plan, inputs, axis, parameters, each)
@@ -142,7 +142,7 @@ class _Gathers(NamedTuple):
 def _gathers(plan: Plan, inputs: Inputs, stage: PredictedStage) -> list[_Gathers]:
     """Of every chunk of a stage."""
     times = gathers_per_step(plan, inputs, stage.live_micro_batches, stage.stage)
-    if plan.vpp == 1 or not inputs.runtime.defers_reduction:
+    if plan.vpp == 1 or not inputs.runtime.sharding.defers_reduction:
         return [_Gathers(0, int(times.forward), int(times.backward), int(times.scatters))] * len(stage.chunks)
     group, resharded = int(microbatch_group(plan)), plan.zero == 3
     every = chunk_gathers(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, group, resharded=resharded)
@@ -158,11 +158,11 @@ def _end_units(
     """
     ends, runtime = sharded_end_parameters(plan, inputs, ranks), inputs.runtime
     embedding, head = ranks * ends.embedding * stage.embedding, ranks * ends.head * stage.head
-    kept = runtime.keeps_ends_gathered
+    kept = runtime.sharding.keeps_ends_gathered
     tied = inputs.model.tied_embeddings and stage.embedding and stage.head
-    if plan.pp == 1 and (not runtime.ends_apart or tied):
+    if plan.pp == 1 and (not runtime.sharding.ends_apart or tied):
         return [(embedding + head, kept, times[0])]
-    units = [(embedding, kept and not runtime.ends_apart, times[0]), (head, kept, times[-1])]
+    units = [(embedding, kept and not runtime.sharding.ends_apart, times[0]), (head, kept, times[-1])]
     return [unit for unit in units if unit[0]]
 
 
@@ -181,7 +181,7 @@ def _scattered(plan: Plan, inputs: Inputs, axis: str, parameters: float, count: 
 
 
 def _reducing(plan: Plan, inputs: Inputs) -> str:
-    return "pipeline" if plan.pp > 1 and inputs.runtime.defers_reduction else "backward"
+    return "pipeline" if plan.pp > 1 and inputs.runtime.sharding.defers_reduction else "backward"
 
 
 def _ranks(plan: Plan, axis: str) -> int:

@@ -140,7 +140,9 @@ def _legal(plan: Plan, inputs: Inputs, processes: int) -> tuple[Plan, Inputs]:
             except InvalidInput as error:
                 told = told or str(error)
                 continue
-            sizes = layers_of_chunks(asked.model, asked.runtime.stage_split, pipeline_of(small), asked.mtp_layers)
+            sizes = layers_of_chunks(
+                asked.model, asked.runtime.pipeline.stage_split, pipeline_of(small), asked.mtp_layers
+            )
             if sizes.min() >= 1:
                 return small, asked
             break

@@ -49,7 +49,7 @@ def named_weights(chunks: Sequence[nn.Module], request: Request) -> Iterator[tup
 def _first_layers(request: Request) -> list[int]:
     """Which layer of the model is the first of each of the rank's chunks."""
     plan, inputs = request.plan, request.inputs
-    sizes = layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline_of(plan), inputs.mtp_layers)
+    sizes = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, pipeline_of(plan), inputs.mtp_layers)
     starts = [0, *accumulate(sizes.tolist())]
     return [starts[position] for position in request.positions]
 

@@ -32,8 +32,10 @@ def recompute(decoder: Decoder, plan: Plan, runtime: Runtime) -> None:
     routers = [module for module in decoder.modules() if isinstance(module, Router)]
     gates = {torch.Size((router.gate.in_features, router.gate.out_features)) for router in routers}
     for index, layer in enumerate(decoder.layers):
-        if plan.recompute == Recompute.SELECTIVE and runtime.selective_recompute == "attention_core":
-            layer.attention.core = checkpoint_wrapper(layer.attention.core, early_stop=runtime.checkpoint_stops_early)
+        if plan.recompute == Recompute.SELECTIVE and runtime.activations.selective_recompute == "attention_core":
+            layer.attention.core = checkpoint_wrapper(
+                layer.attention.core, early_stop=runtime.activations.checkpoint_stops_early
+            )
         elif plan.recompute == Recompute.SELECTIVE:
             decoder.layers[index] = checkpoint_wrapper(
                 layer,
@@ -41,7 +43,7 @@ def recompute(decoder: Decoder, plan: Plan, runtime: Runtime) -> None:
                 early_stop=False,
             )
         elif not plan.recompute_layers or index < plan.recompute_layers:
-            decoder.layers[index] = checkpoint_wrapper(layer, early_stop=runtime.checkpoint_stops_early)
+            decoder.layers[index] = checkpoint_wrapper(layer, early_stop=runtime.activations.checkpoint_stops_early)
 
 
 def _every_second_product(gates: set[torch.Size]) -> Any:

@@ -48,6 +48,6 @@ def summing(model: nn.Module, *, last: bool) -> AbstractContextManager[None]:
 
 def mixed_precision(request: Request) -> AbstractContextManager[object]:
     """Around the forward of a runtime that has it: matrix products in 2 bytes."""
-    if not request.inputs.runtime.autocast or request.full_precision:
+    if not request.inputs.runtime.storage.autocast or request.full_precision:
         return nullcontext()
     return torch.autocast("cpu", dtype=HALF[request.inputs.recipe.half])

@@ -29,12 +29,12 @@ def shard(decoder: Decoder, request: Request, meshes: Meshes) -> None:
     names = ("dp_replicate", "fsdp") if plan.dp_replicate > 1 else ("fsdp",)
     settings = {"mesh": meshes.sharding(names), "mp_policy": precision(request)}
     for index, layer in enumerate(decoder.layers):
-        kept = runtime.keeps_last_layer_gathered and index == len(decoder.layers) - 1
+        kept = runtime.sharding.keeps_last_layer_gathered and index == len(decoder.layers) - 1
         placed = _experts_apart(layer, plan, meshes, names)
         fully_shard(layer, reshard_after_forward=resharded and not kept, **settings, **placed)
     for unit, kept in _ends(decoder, runtime):
         fully_shard(unit, reshard_after_forward=resharded and not kept, **settings)
-    fully_shard(decoder, reshard_after_forward=resharded and not runtime.keeps_ends_gathered, **settings)
+    fully_shard(decoder, reshard_after_forward=resharded and not runtime.sharding.keeps_ends_gathered, **settings)
 
 
 def precision(request: Request) -> MixedPrecisionPolicy:
@@ -49,7 +49,7 @@ def precision(request: Request) -> MixedPrecisionPolicy:
 
 def _ends(decoder: Decoder, runtime: Runtime) -> list[tuple[nn.Module | list[nn.Module], bool]]:
     """Units of the two ends, and whether each stays gathered from forward to backward."""
-    if not runtime.ends_apart:
+    if not runtime.sharding.ends_apart:
         return []
     embedding, norm, head = decoder.embedding, decoder.norm, decoder.head
     units: list[tuple[nn.Module | list[nn.Module], bool]] = []
@@ -57,7 +57,7 @@ def _ends(decoder: Decoder, runtime: Runtime) -> list[tuple[nn.Module | list[nn.
     if embedding is not None and not tied:
         units.append((embedding, False))
     if norm is not None and head is not None:
-        units.append(([embedding, norm, head] if tied else [norm, head], runtime.keeps_ends_gathered))
+        units.append(([embedding, norm, head] if tied else [norm, head], runtime.sharding.keeps_ends_gathered))
     return units
 
 

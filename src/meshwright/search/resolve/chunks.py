@@ -38,11 +38,11 @@ def lighter_ends(plan: Plan, inputs: Inputs) -> list[Plan]:
     Returns none where none is faster by half a percent, and for a plan that has no such pipeline, or one too long to be
     played, recomputes a part of the layers, or has a runtime that takes no numbers of layers.
     """
-    spelled = inputs.runtime.takes_chunk_layers
+    spelled = inputs.runtime.plans.takes_chunk_layers
     enough = inputs.model.num_layers >= plan.pp * plan.vpp - 1
     if plan.schedule != Schedule.INTERLEAVED or not (spelled and enough) or plan.recompute_layers:
         return []
-    own = layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline_of(plan), inputs.mtp_layers)
+    own = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, pipeline_of(plan), inputs.mtp_layers)
     spreads = np.vstack([own, *_spreads(inputs.model.num_layers, plan.pp * plan.vpp)])
     times = chunk_times(plan, spreads, inputs).reshape(-1, plan.vpp, plan.pp)
     prices = _price(times, plan.num_microbatches)

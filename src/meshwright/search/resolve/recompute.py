@@ -23,10 +23,12 @@ def recomputations(plan: Plan, inputs: Inputs) -> list[Plan]:
     """
     if plan.recompute == Recompute.SELECTIVE:
         return _module_sets(plan, inputs)
-    partial = inputs.runtime.takes_recompute_layers
+    partial = inputs.runtime.plans.takes_recompute_layers
     if plan.recompute != Recompute.FULL or plan.recompute_layers or not partial:
         return []
-    most = int(layers_of_chunks(inputs.model, inputs.runtime.stage_split, pipeline_of(plan), inputs.mtp_layers).max())
+    most = int(
+        layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, pipeline_of(plan), inputs.mtp_layers).max()
+    )
     return [replace(plan, recompute_layers=count) for count in range(1, most)]
 
 

@@ -28,7 +28,7 @@ def best_split(plan: Plan, inputs: Inputs) -> Plan:
     Returns the plan itself where it has no such pipeline, recomputes a part of the layers, or has a runtime that takes
     no numbers of layers.
     """
-    spelled = inputs.runtime.takes_chunk_layers
+    spelled = inputs.runtime.plans.takes_chunk_layers
     one_chunk = plan.pp > 1 and plan.vpp == 1 and plan.schedule == Schedule.ONE_F_ONE_B
     if not (one_chunk and spelled) or plan.recompute_layers:
         return plan
@@ -108,7 +108,7 @@ def as_stages(plan: Plan, inputs: Inputs, block: IntColumn, layers: IntColumn) -
         start=np.zeros(1, dtype=np.int64),
         stage=stage,
         layers=layers + predicted,
-        last_chunk_layers=inputs.runtime.defers_reduction * (layers + predicted),
+        last_chunk_layers=inputs.runtime.sharding.defers_reduction * (layers + predicted),
         live_layers=layers * live[:, None] + predicted,
         kept_layers=none,
         kept_live_layers=none,
@@ -117,7 +117,7 @@ def as_stages(plan: Plan, inputs: Inputs, block: IntColumn, layers: IntColumn) -
         live_micro_batches=live,
         live_chunks=live,
         live_at_head=live * head,
-        receives=inputs.runtime.receives_ahead * ((block > 0) * 1 + ~head),
+        receives=inputs.runtime.pipeline.receives_ahead * ((block > 0) * 1 + ~head),
         embedding=block == 0,
         head=head,
         copies=np.ones_like(stage),

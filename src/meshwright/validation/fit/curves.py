@@ -87,7 +87,7 @@ def follows_of(inputs: Inputs) -> tuple[tuple[str, ...], ...]:
     recipe, half = (slowdowns(kernels, each, runtime.id) for each in formats)
     every = tuple(name for name in recipe if name in half)
     own, stays = (tuple(name for name in names if name not in every) for names in (recipe, half))
-    older = (runtime.attention_constant,) if runtime.attention_constant else ()
+    older = (runtime.kernels.attention_constant,) if runtime.kernels.attention_constant else ()
     return tuple(group for group in (every, own, stays, older) if group)
 
 

@@ -70,7 +70,7 @@ def _usual_zero(row: Row) -> str:
     """0 where the framework is not known, which is refused later."""
     stands = LIKE.get(row["runtime"], StandIn(row["runtime"])).runtime
     try:
-        stages = read_runtime(stands).zero_stages
+        stages = read_runtime(stands).plans.zero_stages
     except InvalidInput:
         return "0"
     return str(1 if 1 in stages else stages[-1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from meshwright.specs.runtime_parts import CrossEntropy
+from meshwright.specs.runtime.operators import CrossEntropy
 
 
 class StandIn(NamedTuple):

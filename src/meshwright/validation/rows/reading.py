@@ -183,7 +183,7 @@ def runtime_of(row: Row) -> Runtime:
 
 def _attention(row: Row, runtime: Runtime) -> dict[str, Any]:
     """What a row says of its attention kernel where the runtime's own is of the other sort, or of a later release."""
-    eager = runtime.attention_kernel == "eager"
+    eager = runtime.kernels.attention_kernel == "eager"
     if row["attention_kernel"] != "eager" and row["runtime"] == "torchtitan" and _before_cudnn(row):
         return {"attention_kernel": "flash-2"}
     if row["attention_kernel"] == "eager" and not eager:
@@ -218,7 +218,7 @@ def _ends_are_layers(row: Row) -> bool:
     counted = (
         row["model"].startswith(begins) and each in row["runtime_detail"] for begins, each in ENDS_AS_LAYERS.items()
     )
-    usual = runtime_of(row).ends_as_layers[0]
+    usual = runtime_of(row).plans.ends_as_layers[0]
     return int(row["pp"]) > 1 and (usual or row["ends_layers_less"] == "1" or any(counted))
 
 

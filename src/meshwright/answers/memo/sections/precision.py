@@ -44,16 +44,16 @@ def _formats(inputs: Inputs) -> Iterator[tuple[str, str, str, str]]:
     else:
         why = "read by matrix units, which sum in fp32 inside"
         yield "operands of matrix products", half, f"{HALF_BYTES}", why
-    if runtime.weights == "full":
+    if runtime.storage.weights == "full":
         yield "weights at rest", "fp32", f"{FP32_BYTES}", f"sharded, and cast to {half} for use"
     else:
         yield "weights", half, f"{inputs.gathered_bytes:g}", "what the passes read and replicas gather"
-        kept = inputs.optimizer_bytes - 2 * runtime.moment_bytes
+        kept = inputs.optimizer_bytes - 2 * runtime.storage.moment_bytes
         yield "master weights", "fp32", f"{kept}", "small updates must not round away"
     yield (
         "Adam's two moments",
-        _named(runtime.moment_bytes, half),
-        f"{runtime.moment_bytes} each",
+        _named(runtime.storage.moment_bytes, half),
+        f"{runtime.storage.moment_bytes} each",
         "squares of gradients span decades",
     )
     yield (
@@ -93,8 +93,8 @@ def _saves(memo: Memo) -> str:
 
 def _states(inputs: Inputs) -> str:
     runtime = inputs.runtime
-    gradients = inputs.gradient_bytes if runtime.weights == "half" else FP32_BYTES
-    weights = HALF_BYTES if runtime.weights == "half" else 0
+    gradients = inputs.gradient_bytes if runtime.storage.weights == "half" else FP32_BYTES
+    weights = HALF_BYTES if runtime.storage.weights == "half" else 0
     mixed = weights + gradients + inputs.optimizer_bytes
     plain = 4 * FP32_BYTES
     count = parameter_count(inputs.model)

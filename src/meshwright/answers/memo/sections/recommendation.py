@@ -127,7 +127,7 @@ def _recompute(plan: Plan) -> str:
 
 
 def _placed(best: Estimate, inputs: Inputs) -> str:
-    order = ", ".join(axis for axis in inputs.runtime.rank_order if axis != "ep" or inputs.model.is_moe)
+    order = ", ".join(axis for axis in inputs.runtime.plans.rank_order if axis != "ep" or inputs.model.is_moe)
     placed = [placement_words(axis.name, axis.group, inputs.cluster) for axis in axes(best, inputs)]
     told = "; ".join(placed) or "a single rank exchanges with none"
     return f"**Rank placement.** Ranks are numbered along {order}, the first fastest: {told}."

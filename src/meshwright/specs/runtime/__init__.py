@@ -1,0 +1,131 @@
+"""Runtime: how one training framework behaves, as data: what it keeps, sends, overlaps and refuses."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import model_validator
+
+from meshwright.errors import Fault, InvalidSpec, quoted
+from meshwright.specs import catalog
+from meshwright.specs.base import Spec
+from meshwright.specs.fitted import fitted_constants
+from meshwright.specs.runtime.activations import Activations
+from meshwright.specs.runtime.capabilities import Capabilities
+from meshwright.specs.runtime.communication import Communication, Overlap, PipelineEngine
+from meshwright.specs.runtime.operators import CrossEntropy, RuntimeKernels
+from meshwright.specs.runtime.process import DeviceMemory, Host
+from meshwright.specs.runtime.rules import RuleReference
+from meshwright.specs.runtime.sharding import Sharding
+from meshwright.specs.runtime.storage import LossScaling, Storage
+from meshwright.specs.traffic import ElementwiseTraffic
+
+__all__ = ["AXES", "SECTION_OF", "Runtime", "read_runtime"]
+
+AXES = ("tp", "cp", "ep", "dp", "pp")
+
+
+class Runtime(Spec):
+    """One framework at one version."""
+
+    id: str
+    aliases: tuple[str, ...] = ()
+    version: str
+    """Release or commit that the behaviours below were read from."""
+    plans: Capabilities
+    storage: Storage
+    sharding: Sharding
+    activations: Activations
+    kernels: RuntimeKernels
+    communication: Communication
+    pipeline: PipelineEngine
+    host: Host
+    overlap: Overlap
+    memory: DeviceMemory
+    loss_scaling: LossScaling
+    cross_entropies: dict[str, CrossEntropy]
+    elementwise_kernels: dict[str, ElementwiseTraffic]
+    rules: tuple[RuleReference, ...]
+    demands: tuple[RuleReference, ...] = ()
+    """What a launch must set beside the plan; no part of legality."""
+    assumed: tuple[str, ...] = ()
+    """Behaviours without a published number, for the user's eyes."""
+    replaced: tuple[str, ...] = ()
+    """Behaviours that a question replaced, for the user's eyes."""
+    sources: dict[str, str]
+
+    @property
+    def traffic(self) -> ElementwiseTraffic:
+        """Of the element-wise kernels in use."""
+        return self.elementwise_kernels[self.kernels.elementwise]
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, validated like a new one; a field of a section needs no more than its name.
+
+        >>> read_runtime("torchtitan").replace(moment_bytes=2).storage.moment_bytes
+        2
+        """
+        whole = {name: value for name, value in changes.items() if name not in SECTION_OF}
+        for name in changes.keys() & SECTION_OF.keys():
+            section = SECTION_OF[name]
+            whole[section] = whole.get(section, getattr(self, section)).replace(**{name: changes[name]})
+        return super().replace(**whole)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        kernels, faults = self.kernels, []
+        if kernels.cross_entropy not in self.cross_entropies:
+            known = ", ".join(self.cross_entropies) or "none"
+            what = f"{quoted(kernels.cross_entropy)} is not among cross_entropies: {known}"
+            faults.append(Fault("kernels.cross_entropy", what))
+        if kernels.attention_constant and kernels.attention_constant not in fitted_constants():
+            known = ", ".join(fitted_constants())
+            what = f"{quoted(kernels.attention_constant)} is not among {known}"
+            faults.append(Fault("kernels.attention_constant", what))
+        if kernels.elementwise not in self.elementwise_kernels:
+            known = ", ".join(self.elementwise_kernels) or "none"
+            what = f"{quoted(kernels.elementwise)} is not among elementwise_kernels: {known}"
+            faults.append(Fault("kernels.elementwise", what))
+        priced = {"half": {0, 1, 2, 3}, "full": {0, 2, 3}}[self.storage.weights]
+        if not self.plans.zero_stages or not set(self.plans.zero_stages) <= priced:
+            what = f"{list(self.plans.zero_stages)} must be of {sorted(priced)} where weights is {self.storage.weights}"
+            faults.append(Fault("plans.zero_stages", what))
+        if sorted(self.plans.rank_order) != sorted(AXES):
+            what = f"{list(self.plans.rank_order)} must hold each of {', '.join(AXES)} once"
+            faults.append(Fault("plans.rank_order", what))
+        if faults:
+            raise InvalidSpec("Runtime", faults)
+        return self
+
+
+def _sections() -> dict[str, str]:
+    """The section of every field; of `overlap`, whose fields are named after sections and axes, none."""
+    specs = {name: field.annotation for name, field in Runtime.model_fields.items() if name != "overlap"}
+    return {
+        field: section
+        for section, spec in specs.items()
+        if isinstance(spec, type) and issubclass(spec, Spec)
+        for field in spec.model_fields
+    }
+
+
+SECTION_OF = _sections()
+"""The section of a field that may be named alone, by the name of the field."""
+
+
+def read_runtime(name: str) -> Runtime:
+    """The catalogue's runtime of that id or alias; raises `UnknownName` with the nearest ones.
+
+    An entry with `like` starts from the runtime it names and replaces what it says itself.
+    """
+    id_ = catalog.resolve("runtimes", name)
+    return Runtime(**_merged(id_) | {"id": id_})
+
+
+def _merged(id_: str) -> dict[str, Any]:
+    """What an entry says on top of what the entry that it is like says; its sections key by key, else whole."""
+    entry = dict(catalog.load("runtimes", id_))
+    like = entry.pop("like", None)
+    base = _merged(catalog.resolve("runtimes", like)) | {"aliases": ()} if like else {}
+    sections = {name: base[name] | entry[name] for name in entry.keys() & base.keys() & set(SECTION_OF.values())}
+    return base | entry | sections

@@ -1,0 +1,78 @@
+"""Section [plans]: which models, recipes and plans a runtime has."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from meshwright.specs.base import Spec
+from meshwright.specs.job import PrecisionName
+
+
+class Capabilities(Spec):
+    """What a runtime can train, and how it can split it."""
+
+    precisions: Annotated[tuple[PrecisionName, ...], Field(min_length=1)]
+    """The recipes that it runs."""
+    experts: bool
+    """Has models with experts, be every expert whole on every rank."""
+    multi_token_prediction: bool
+    """Trains layers of multi-token prediction, on the stage of the head."""
+    rank_order: tuple[Literal["tp", "cp", "ep", "dp", "pp"], ...]
+    """Axes, fastest first."""
+    zero_stages: tuple[Literal[0, 1, 2, 3], ...]
+    """Of half weights 0 to 3; of full ones 0 (replicas), 2 (weights stay gathered) and 3 (resharded after use)."""
+    tensor_parallel: bool
+    """Can split matrices over ranks."""
+    replicates_kv_heads: bool
+    """Where tp exceeds the key-value heads, several ranks hold a copy of the same one; else tp divides them."""
+    pipeline_parallel: bool
+    """Can split layers over ranks."""
+    takes_chunk_layers: bool
+    """A plan can name the layers of every chunk."""
+    takes_end_stage_layers: bool
+    """A plan can name the layers of the first and of the last stage."""
+    microbatch_grouping: Literal["chosen", "stages", "rounds"]
+    """How many micro-batches a chunk of an interleaved schedule works on before the next chunk does: what the plan
+    chooses, pp unless told; pp; or all of them in m // pp equal rounds."""
+    compiles_split_backward: bool
+    """Runs schedules that split the backward pass beside compiled layers."""
+    expert_parallel: bool
+    """Can place the experts of a layer on different ranks."""
+    expert_tensor_parallel: Literal["none", "whole", "free"]
+    """How it splits each expert: not at all; by 1 or by the tp of the rest; or by a degree of its own."""
+    experts_need_sequence_parallel: bool
+    """Under tp, models with experts train with sequence parallelism alone."""
+    takes_recompute_layers: bool
+    """Full recomputation can take a part of the layers of a chunk."""
+    hybrid_sharding: bool
+    """ZeRO can divide over a part of the data-parallel ranks, of which there are dp_replicate."""
+    sequence_parallel: bool
+    """Can split norms and residuals over tp."""
+    context_exchanges: tuple[Literal["ring", "all_gather", "all_to_all", "hierarchical"], ...]
+    """How it can split a sequence over cp; none: it cannot."""
+    schedules: tuple[
+        Literal[
+            "1f1b",
+            "interleaved",
+            "gpipe",
+            "interleaved-zb",
+            "zb-1p",
+            "zb-2p",
+            "zb-v",
+            "v-half",
+            "v-min",
+            "dualpipe",
+            "dualpipe-v",
+        ],
+        ...,
+    ]
+    ends_as_layers: tuple[bool, ...]
+    """Whether its split can count the embedding and the head as layers: the values that a plan may choose, what it
+    takes unless told first."""
+    recompute: tuple[Literal["none", "selective", "full"], ...]
+    recompute_modules: tuple[
+        Literal["core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts"], ...
+    ]
+    """Parts of a layer that a plan can choose for selective recomputation; none: the runtime chooses for itself."""

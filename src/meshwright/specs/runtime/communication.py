@@ -1,0 +1,65 @@
+"""Sections [communication], [pipeline] and [overlap]: what a runtime sends, in which form, and what hides it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from meshwright.specs.base import Spec
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Communication(Spec):
+    """Exchanges of experts and of context parallelism."""
+
+    dispatcher: Literal["all_to_all", "all_gather", "fused"]
+    """How tokens reach their experts: a permuted all-to-all; a gathering of every token of the group; or one kernel
+    that sends a token once to every node and rank (DeepEP, HybridEP)."""
+    quantised_dispatch: Literal["none", "forward", "both"]
+    """Which dispatches carry the operands of an 8-bit recipe: none, so that all are bf16; that of tokens in forward; or
+    that of gradients in backward too. Combines never do."""
+    context_gradient_bytes: Literal[2, 4]
+    """Bytes per element in which a ring passes on the gradients of keys and values."""
+
+
+class PipelineEngine(Spec):
+    """How pipeline stages are cut, and how they pass on messages and steps."""
+
+    stage_split: Literal[
+        "even", "outer_fewer", "front", "back", "matrix_products", "balanced_layers", "balanced_parameters"
+    ]
+    """How it gives layers to pipeline chunks: alike alone; or, where they do not divide, one fewer for the outermost
+    chunks, one more for the first ones or for the last ones of each round; greedily by matrix products; or balanced by
+    layers or parameters. See `layout.splits`."""
+    scatters_messages: bool
+    """Each tensor-parallel rank sends its part of a stage-to-stage message, and the receivers gather it."""
+    receives_ahead: bool
+    """Buffers for the messages of all micro-batches are allocated before the first one arrives, and a stage keeps what
+    it has sent (torch.distributed.pipelining)."""
+    overlaps_steps: bool
+    """A pipeline rank begins its next step without waiting for the others (validation after the optimizer's step)."""
+    limits_waiting_bytes: bool
+    """The order of split backward passes is searched under a limit in bytes; else it is fixed by counts of chunks."""
+
+
+class Overlap(Spec):
+    """Share of each communication's window that hides it; 0: fully exposed."""
+
+    data_parallel: Share
+    """Gradient reduce-scatter beside the last backward, parameter all-gather beside the first forward."""
+    tensor_parallel: Share
+    """Forward and output-gradient collectives beside their own matrix product (userbuffers, async TP)."""
+    tensor_parallel_backward: Share
+    """Input re-gather beside the input-gradient product, and its reduction beside the weight-gradient product."""
+    expert: Share
+    """Exchanges of experts beside the opposite pass of another micro-batch."""
+    context: Share
+    """Messages of ring attention beside the attention of the piece that has arrived."""
+    pipeline: Share
+    """Stage-to-stage messages of 1F1B."""
+    interleaved_pipeline: Share
+    """Stage-to-stage messages of interleaved 1F1B."""
+    split_pipeline: Share
+    """Stage-to-stage messages of schedules that split the backward pass."""

@@ -1,0 +1,45 @@
+"""Sections [kernels] and [cross_entropies]: which kernels a runtime runs, and what its cross-entropies cost."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from meshwright.specs.base import Spec
+from meshwright.specs.quantities import NonNegative
+
+
+class RuntimeKernels(Spec):
+    """The kernels in use."""
+
+    attention_kernel: Literal["newest", "flash-2", "flash-1", "eager"]
+    """Fused attention by the kernels of the accelerator's table or an older generation; or score matrices in memory."""
+    attention_constant: str | None = None
+    """Name of the fitted constant that its fused attention takes over kernels of that generation."""
+    elementwise: str
+    """The element-wise kernels in use, a key of `elementwise_kernels`."""
+    cross_entropy: str
+    """The implementation in use, a key of `cross_entropies`."""
+    fused_projections: bool
+    """q, k, v are one matrix product, and gate and up another: one gradient of their input is summed, not one each."""
+    quantises_apart: bool
+    """Where a recipe quantises rows and columns on their own, two kernels do, and of weights in every micro-batch; else
+    one does, of weights once a step."""
+    weight_gradient_slowdown: Annotated[float, Field(ge=1, le=100)]
+    """Time of a weight-gradient product that accumulates in fp32, over a plain one."""
+
+
+class CrossEntropy(Spec):
+    """What one implementation of the cross-entropy costs, in bytes per logit of the rank's vocabulary shard."""
+
+    alive_bytes: NonNegative
+    """Alive at the peak, logits included."""
+    split_alive_bytes: NonNegative | None = None
+    """The same where tp splits the vocabulary; none: no different."""
+    unjoined_bytes: NonNegative = 0
+    """Freed before the peak, in pieces that the allocator cannot join for what is alive then."""
+    forward_bytes: NonNegative
+    """Moved in forward."""
+    backward_bytes: NonNegative
+    """Moved in backward."""
