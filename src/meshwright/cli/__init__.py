@@ -6,24 +6,21 @@ import codecs
 import io
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from meshwright import errors
 from meshwright.cli.compare import compare
+from meshwright.cli.groups import grouped
 from meshwright.cli.memo import memo
-from meshwright.cli.one_plan import of_one_plan
+from meshwright.cli.one_plan import OnePlanOptions, inputs_and_plan
 from meshwright.cli.options import AsJson, Cite, TextOnly
 from meshwright.cli.searches import limits, plan
 from meshwright.cli.show import show
 from meshwright.cli.validate import validate
 from meshwright.cli.verify import verify
 from meshwright.textbook.cli import app as textbook
-
-if TYPE_CHECKING:
-    from meshwright.layout.plan import Plan
-    from meshwright.specs.inputs import Inputs
 
 app = typer.Typer(
     name="meshwright",
@@ -37,10 +34,10 @@ app.command()(plan)
 
 
 @app.command()
-@of_one_plan
+@grouped
 def explain(
-    inputs: Inputs,
-    plan: Plan,
+    context: typer.Context,
+    asked: OnePlanOptions,
     as_json: AsJson = False,
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write one step as a Chrome trace, which ui.perfetto.dev opens")
@@ -59,6 +56,7 @@ def explain(
     from meshwright.cost.step import estimate_each
     from meshwright.layout.legality import require_legal
 
+    inputs, plan = inputs_and_plan(context, asked)
     started = time.perf_counter()
     require_legal(plan, inputs)
     traced = writable(trace, "--trace") if trace is not None else None
@@ -76,17 +74,18 @@ def explain(
 
 
 @app.command()
-@of_one_plan
-def check(inputs: Inputs, plan: Plan, as_json: AsJson = False) -> None:
+@grouped
+def check(context: typer.Context, asked: OnePlanOptions, as_json: AsJson = False) -> None:
     """Hold one plan against every rule of its runtime, each green or red; exit code 2 if one is broken."""
     from meshwright.answers.check_table import check_document, check_screen, is_legal
 
+    inputs, plan = inputs_and_plan(context, asked)
     show(check_document(plan, inputs) if as_json else check_screen(plan, inputs), as_json)
     if not is_legal(plan, inputs):
         raise typer.Exit(2)
 
 
-app.command()(of_one_plan(verify))
+app.command()(verify)
 app.command()(limits)
 app.command()(memo)
 app.command()(compare)

@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshwright.cli.options import (
-    AsJson,
-    Behaviours,
-    ExpertCapacity,
-    ExpertImbalance,
-    GlobalBatch,
-    GlobalBatchTokens,
-    Gradients,
-    LengthIfAny,
-    MtpLayers,
-    Precision,
-    RuntimeName,
-    TextOnly,
-    Tokens,
-    inputs_of,
-    ratio,
-)
+from meshwright.cli.groups import JobOptions, RuntimeOptions, grouped, inputs_of, option_names, refuse_given
+from meshwright.cli.options import AsJson, ModelIfAny, TextOnly, ratio
 from meshwright.cli.show import show
 from meshwright.errors import InvalidInput
 
@@ -36,26 +21,20 @@ if TYPE_CHECKING:
 
 OF_CLUSTERS = ("price", "deadline_days", "one_plan")
 """Options that say nothing about plans on one cluster."""
-BESIDE_FILES = (
-    *("model", "cluster", "seq_len", "global_batch", "global_batch_tokens", "precision", "gradients", "tokens"),
-    *("runtime", "behaviours", "expert_imbalance", "expert_capacity", "mtp_layers", "text_only"),
-)
+IN_A_PLAN_FILE = ("model", "cluster", *option_names(JobOptions), *option_names(RuntimeOptions), "text_only")
 """Options that a plan file answers."""
 
 
+@grouped
 def compare(
     context: typer.Context,
-    model: Annotated[str | None, typer.Option(help="as in plan")] = None,
+    *,
+    model: ModelIfAny = None,
     cluster: Annotated[
         list[str] | None,
         typer.Option(metavar="CLUSTER", help="as in plan; two or more, or one with plans to compare on it"),
     ] = None,
-    seq_len: LengthIfAny = None,
-    global_batch: GlobalBatch = None,
-    global_batch_tokens: GlobalBatchTokens = None,
-    precision: Precision = "bf16",
-    gradients: Gradients = None,
-    tokens: Tokens = None,
+    job: JobOptions,
     price: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=PRICE", help="of an hour of one accelerator, by its name or its cluster; repeatable"),
@@ -74,35 +53,31 @@ def compare(
         list[str] | None,
         typer.Option(metavar="FILE[:RANK]", help="a plan file, of which the first plan or that rank; repeatable"),
     ] = None,
-    runtime: RuntimeName = "megatron-core",
-    behaviours: Behaviours = None,
-    expert_imbalance: ExpertImbalance = None,
-    expert_capacity: ExpertCapacity = None,
-    mtp_layers: MtpLayers = None,
+    framework: RuntimeOptions,
     text_only: TextOnly = False,
     as_json: AsJson = False,
 ) -> None:
     """Set clusters side by side, each with its best plan, or plans on one cluster, with every difference."""
     named, clusters = bool(plan or plan_file), cluster or []
     if named:
-        _refuse(context, OF_CLUSTERS, "compares clusters, not plans; leave it out, or --plan and --plan-file")
+        why = "compares clusters, not plans; leave it out, or --plan and --plan-file"
+        refuse_given(context, OF_CLUSTERS, lambda given: f"{given} {why}")
     if plan_file:
-        _refuse(context, BESIDE_FILES, "cannot stand beside a plan file, which holds the whole question; leave it out")
+        held = "cannot stand beside a plan file, which holds the whole question; leave it out"
+        refuse_given(context, IN_A_PLAN_FILE, lambda given: f"{given} {held}")
         _show_plans(None, plan or [], plan_file, as_json)
         return
     _require_clusters(named, clusters)
-    of_model, length = _required(model, seq_len)
-    batch, experts = (global_batch, global_batch_tokens), (expert_imbalance, expert_capacity)
-    job = (length, batch, precision, gradients, tokens)
+    name = _required(model, job.seq_len)
 
     def asked(where: str) -> Inputs:
-        return inputs_of(of_model, where, *job, runtime, text_only, behaviours, experts, mtp_layers)
+        return inputs_of(name, where, job, framework, text_only)
 
     if named:
         _show_plans(asked(clusters[0]), plan or [], [], as_json)
         return
     by_text = _different(clusters)
-    wishes = _wishes(price or [], deadline_days, one_plan, tokens, by_text)
+    wishes = _wishes(price or [], deadline_days, one_plan, job.tokens, by_text)
     _show_clusters([(each, _question(asked, text)) for text, each in by_text.items()], wishes, as_json)
 
 
@@ -157,12 +132,12 @@ def _require_clusters(named: bool, clusters: list[str]) -> None:
         )
 
 
-def _required(model: str | None, seq_len: int | None) -> tuple[str, int]:
-    """What a question cannot do without; a cluster is asked for before."""
+def _required(model: str | None, seq_len: int | None) -> str:
+    """The model, where what a question cannot do without is there; a cluster is asked for before."""
     if model is None or seq_len is None:
         missing = [name for name, value in (("--model", model), ("--seq-len", seq_len)) if value is None]
         raise InvalidInput(f"compare needs {', '.join(missing)}, or plan files: meshwright compare --plan-file A.json")
-    return model, seq_len
+    return model
 
 
 def _different(clusters: list[str]) -> dict[str, Cluster]:
@@ -192,12 +167,3 @@ def _wishes(
     if deadline_days is not None and not 0 < deadline_days < math.inf:
         raise InvalidInput(f"--deadline-days is {deadline_days:g}; it must be more than 0, as 60")
     return Wishes(prices_of(price, clusters), deadline_days, one_plan)
-
-
-def _refuse(context: typer.Context, names: Iterable[str], why: str) -> None:
-    """Refuse options of these names where the command line gives them."""
-    sources = {name: context.get_parameter_source(name) for name in names}
-    given = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
-    if given:
-        options = {param.name: param.opts[0] for param in context.command.params}
-        raise InvalidInput(f"{', '.join(options[name] for name in given)} {why}")

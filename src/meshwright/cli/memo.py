@@ -7,25 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshwright.cli.options import (
-    AsJson,
-    Behaviours,
-    ClusterName,
-    ExpertCapacity,
-    ExpertImbalance,
-    GlobalBatch,
-    GlobalBatchTokens,
-    Gradients,
-    ModelName,
-    MtpLayers,
-    Precision,
-    RuntimeName,
-    SequenceLength,
-    TextOnly,
-    Tokens,
-    inputs_of,
-    positive,
-)
+from meshwright.cli.groups import RuntimeOptions, SizedJobOptions, grouped, inputs_of
+from meshwright.cli.options import AsJson, ClusterName, ModelName, TextOnly, positive
 from meshwright.cli.show import show
 from meshwright.errors import InvalidInput
 
@@ -37,21 +20,13 @@ LOOKED_AT = 20
 """Of the best plans, those among which the recommendation and its runners-up are chosen."""
 
 
+@grouped
 def memo(
     context: typer.Context,
     model: ModelName,
     cluster: ClusterName,
-    seq_len: SequenceLength,
-    global_batch: GlobalBatch = None,
-    global_batch_tokens: GlobalBatchTokens = None,
-    precision: Precision = "bf16",
-    gradients: Gradients = None,
-    tokens: Tokens = None,
-    runtime: RuntimeName = "megatron-core",
-    behaviours: Behaviours = None,
-    expert_imbalance: ExpertImbalance = None,
-    expert_capacity: ExpertCapacity = None,
-    mtp_layers: MtpLayers = None,
+    job: SizedJobOptions,
+    framework: RuntimeOptions,
     baseline_gpus: Annotated[
         int | None,
         typer.Option(parser=positive, metavar="COUNT", help="scaling is told from so many; default: one node"),
@@ -68,15 +43,13 @@ def memo(
     from meshwright.answers.progress import shown_progress
     from meshwright.search.find import find
 
-    if runtime == "all":
+    if framework.runtime == "all":
         raise InvalidInput("a memo recommends a plan of one runtime; plan --runtime all compares them")
     paths = memo_files(out or [])
-    batch, experts = (global_batch, global_batch_tokens), (expert_imbalance, expert_capacity)
-    job = (seq_len, batch, precision, gradients, tokens)
-    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts, mtp_layers)
+    inputs = inputs_of(model, cluster, job, framework, text_only)
     with shown_progress() as progress:
         found = find(inputs, top=LOOKED_AT, progress=progress)
-        document, entry = _written(found, baseline_gpus, _defaults(context, precision, runtime, baseline_gpus))
+        document, entry = _written(found, baseline_gpus, _defaults(context, baseline_gpus))
     write_memo(document, paths)
     if as_json:
         show(entry, as_json)
@@ -100,13 +73,13 @@ def _written(found: Found, baseline: int | None, assumed: tuple[str, ...]) -> tu
     return memo_document(figures), memo_entry(figures)
 
 
-def _defaults(context: typer.Context, precision: str, runtime: str, baseline: int | None) -> tuple[str, ...]:
+def _defaults(context: typer.Context, baseline: int | None) -> tuple[str, ...]:
     """What nobody said, in words."""
     unsaid = []
-    for name, value in (("precision", precision), ("runtime", runtime)):
+    for name in ("precision", "runtime"):
         source = context.get_parameter_source(name)
         if source and source.name == "DEFAULT":
-            unsaid.append(f"{name} {value}: nobody named another")
+            unsaid.append(f"{name} {context.params[name]}: nobody named another")
     if baseline is None:
         unsaid.append("scaling is told from one node, or from one accelerator where there is one node")
     return tuple(unsaid)

@@ -1,17 +1,14 @@
-"""Options that commands share, and the question that they make."""
+"""Options that commands share: their types, help and parsers."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from meshwright import errors
 from meshwright.units import count_in_powers_of_two, parse_count
-
-if TYPE_CHECKING:
-    from meshwright.specs.inputs import Inputs
 
 
 def count(text: str) -> int:
@@ -49,11 +46,10 @@ def ratio(text: str) -> float:
 
 ModelName = Annotated[str, typer.Option("--model", help="config.json, its folder, a TOML file or a catalogue name")]
 ClusterName = Annotated[str, typer.Option("--cluster", help="NODESxGPUS:ACCELERATOR, a catalogue name or a TOML file")]
+ModelIfAny = Annotated[str | None, typer.Option("--model", help="as in plan")]
 SEQUENCE_HELP = "tokens in one sequence; 8k is 8192"
 SequenceLength = Annotated[int, typer.Option("--seq-len", parser=length, metavar="COUNT", help=SEQUENCE_HELP)]
 LengthIfAny = Annotated[int | None, typer.Option("--seq-len", parser=length, metavar="COUNT", help=SEQUENCE_HELP)]
-ASSUMED_LENGTH = 8192
-"""Tokens in a sequence where a question of limits names none."""
 GlobalBatch = Annotated[
     int | None, typer.Option("--global-batch", parser=count, metavar="COUNT", help="sequences in one step")
 ]
@@ -97,47 +93,3 @@ TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal mod
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a screen")]
 Cite = Annotated[bool, typer.Option("--cite", help="add the papers and the data behind the answer")]
 Degree = Annotated[int, typer.Option(min=1)]
-
-
-def inputs_of(
-    model: str,
-    cluster: str,
-    seq_len: int,
-    batch: tuple[int | None, str | None],
-    precision: str,
-    gradients: str | None,
-    tokens: str | None,
-    runtime: str,
-    text_only: bool,
-    behaviours: list[str] | None,
-    experts: tuple[float | None, float | None],
-    mtp_layers: int | None,
-    measured: Path | None = None,
-) -> Inputs:
-    """The question that the options ask; batch: in sequences, in tokens; experts: their imbalance, their capacity;
-    measured: a table of the site's own runs.
-    """
-    from meshwright.answers.ask import given
-    from meshwright.specs.behaviours import with_behaviours
-    from meshwright.specs.job import job_of
-    from meshwright.specs.read_model import read_model
-    from meshwright.specs.runtime import read_runtime
-
-    imbalance, capacity = experts
-    job = job_of(
-        seq_len,
-        *batch,
-        precision=precision,
-        gradients=gradients,
-        tokens=tokens,
-        expert_imbalance=imbalance,
-        expert_capacity=capacity,
-        mtp_layers=mtp_layers,
-    )
-    wanted = with_behaviours(read_runtime(runtime), behaviours) if behaviours else runtime
-    inputs = given(read_model(model, text_only=text_only), cluster, job, wanted)
-    if measured is None:
-        return inputs
-    from meshwright.validation.site import with_measured_runs
-
-    return with_measured_runs(inputs, measured)

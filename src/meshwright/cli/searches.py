@@ -2,54 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshwright.cli.options import (
-    ASSUMED_LENGTH,
-    AsJson,
-    Behaviours,
-    Cite,
-    ClusterName,
-    ExpertCapacity,
-    ExpertImbalance,
-    GlobalBatch,
-    GlobalBatchTokens,
-    Gradients,
-    LengthIfAny,
-    Measured,
-    ModelName,
-    MtpLayers,
-    Precision,
-    RuntimeName,
-    SequenceLength,
-    TextOnly,
-    Tokens,
-    inputs_of,
-    positive,
-)
+from meshwright.cli.groups import JobOptions, RuntimeOptions, SizedJobOptions, grouped, inputs_of
+from meshwright.cli.options import AsJson, Cite, ClusterName, Measured, ModelName, TextOnly, positive
 from meshwright.cli.show import show
 from meshwright.errors import InvalidInput
 
 if TYPE_CHECKING:
     from meshwright.specs.inputs import Inputs
 
+ASSUMED_LENGTH = 8192
+"""Tokens in a sequence where a question of limits names none."""
 
+
+@grouped
 def plan(
     model: ModelName,
     cluster: ClusterName,
-    seq_len: SequenceLength,
-    global_batch: GlobalBatch = None,
-    global_batch_tokens: GlobalBatchTokens = None,
-    precision: Precision = "bf16",
-    gradients: Gradients = None,
-    tokens: Tokens = None,
-    runtime: RuntimeName = "megatron-core",
-    behaviours: Behaviours = None,
-    expert_imbalance: ExpertImbalance = None,
-    expert_capacity: ExpertCapacity = None,
-    mtp_layers: MtpLayers = None,
+    job: SizedJobOptions,
+    framework: RuntimeOptions,
     measured: Measured = None,
     top: Annotated[int, typer.Option(parser=positive, metavar="COUNT", help="how many plans to show")] = 5,
     pareto: Annotated[
@@ -68,15 +43,13 @@ def plan(
     from meshwright.search.pareto import pareto as front_of
     from meshwright.search.rescue import nothing_fits
 
-    batch, experts = (global_batch, global_batch_tokens), (expert_imbalance, expert_capacity)
-    job = (seq_len, batch, precision, gradients, tokens)
-    if runtime == "all" and (pareto or cite):
-        raise InvalidInput("--pareto and --cite are about one runtime; name it instead of all")
-    if runtime == "all":
-        each = inputs_of(model, cluster, *job, "megatron-core", text_only, None, experts, mtp_layers, measured)
-        _show_each(each, behaviours or [], top, as_json)
+    if framework.runtime == "all":
+        if pareto or cite:
+            raise InvalidInput("--pareto and --cite are about one runtime; name it instead of all")
+        one = replace(framework, runtime="megatron-core", behaviours=None)
+        _show_each(inputs_of(model, cluster, job, one, text_only, measured), framework.behaviours or [], top, as_json)
         return
-    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts, mtp_layers, measured)
+    inputs = inputs_of(model, cluster, job, framework, text_only, measured)
     with shown_progress() as progress:
         found = find(inputs, top=top, progress=progress)
         if not found.best:
@@ -102,20 +75,12 @@ def _show_each(inputs: Inputs, behaviours: list[str], top: int, as_json: bool) -
     show(runtimes_document(answers, crossing) if as_json else runtimes_screen(answers, crossing), as_json)
 
 
+@grouped
 def limits(
     model: ModelName,
     cluster: ClusterName,
-    seq_len: LengthIfAny = None,
-    global_batch: GlobalBatch = None,
-    global_batch_tokens: GlobalBatchTokens = None,
-    precision: Precision = "bf16",
-    gradients: Gradients = None,
-    tokens: Tokens = None,
-    runtime: RuntimeName = "megatron-core",
-    behaviours: Behaviours = None,
-    expert_imbalance: ExpertImbalance = None,
-    expert_capacity: ExpertCapacity = None,
-    mtp_layers: MtpLayers = None,
+    job: JobOptions,
+    framework: RuntimeOptions,
     text_only: TextOnly = False,
     as_json: AsJson = False,
 ) -> None:
@@ -125,10 +90,9 @@ def limits(
     from meshwright.search.limits import limits as limits_of
     from meshwright.search.rescue import nothing_fits
 
-    batch, experts = (global_batch, global_batch_tokens), (expert_imbalance, expert_capacity)
-    job = (ASSUMED_LENGTH if seq_len is None else seq_len, batch, precision, gradients, tokens)
-    inputs = inputs_of(model, cluster, *job, runtime, text_only, behaviours, experts, mtp_layers)
-    if seq_len is None:
+    sized = replace(job, seq_len=ASSUMED_LENGTH if job.seq_len is None else job.seq_len)
+    inputs = inputs_of(model, cluster, sized, framework, text_only)
+    if job.seq_len is None:
         told = f"no --seq-len is given: sequences of {ASSUMED_LENGTH} are asked about"
         inputs = inputs.replace(job=inputs.job.replace(assumptions=(*inputs.job.assumptions, told)))
     with shown_progress() as progress:

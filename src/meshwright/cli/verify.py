@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meshwright.cli.groups import grouped
+from meshwright.cli.one_plan import OnePlanOptions, inputs_and_plan
 from meshwright.cli.options import AsJson
 from meshwright.cli.show import show
 from meshwright.errors import InvalidInput
@@ -15,9 +17,10 @@ if TYPE_CHECKING:
     from meshwright.specs.inputs import Inputs
 
 
+@grouped
 def verify(
-    inputs: Inputs,
-    plan: Plan,
+    context: typer.Context,
+    asked: OnePlanOptions,
     full: Annotated[bool, typer.Option("--full", help="run every layer, not two and four of each kind")] = False,
     real: Annotated[
         int | None, typer.Option(metavar="N", help="instead train a shrunken model with N processes, 2 to 4")
@@ -27,6 +30,7 @@ def verify(
     """Run one plan on PyTorch, on fake tensors in a world of full size, and compare; exit code 1 if a figure is off."""
     if real is not None and full:
         raise InvalidInput("--full is about fake tensors, and --real trains a small model; leave out one or the other")
+    inputs, plan = inputs_and_plan(context, asked)
     holds = _fake(inputs, plan, full, as_json) if real is None else _real(inputs, plan, real, as_json)
     if not holds:
         raise typer.Exit(1)

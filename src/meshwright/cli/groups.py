@@ -1,0 +1,129 @@
+"""Groups of options that commands share: a parameter that is a group becomes its options, in its place."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import typer
+
+from meshwright.cli.options import (
+    Behaviours,
+    ExpertCapacity,
+    ExpertImbalance,
+    GlobalBatch,
+    GlobalBatchTokens,
+    Gradients,
+    LengthIfAny,
+    MtpLayers,
+    Precision,
+    RuntimeName,
+    SequenceLength,
+    Tokens,
+)
+from meshwright.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from meshwright.specs.inputs import Inputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """What one step trains on."""
+
+    seq_len: LengthIfAny = None
+    global_batch: GlobalBatch = None
+    global_batch_tokens: GlobalBatchTokens = None
+    precision: Precision = "bf16"
+    gradients: Gradients = None
+    tokens: Tokens = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizedJobOptions(JobOptions):
+    """The same for a command that needs a sequence length."""
+
+    seq_len: SequenceLength = field()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeOptions:
+    """The framework, and how it treats experts and multi-token prediction."""
+
+    runtime: RuntimeName = "megatron-core"
+    behaviours: Behaviours = None
+    expert_imbalance: ExpertImbalance = None
+    expert_capacity: ExpertCapacity = None
+    mtp_layers: MtpLayers = None
+
+
+def inputs_of(
+    model: str, cluster: str, job: JobOptions, framework: RuntimeOptions, text_only: bool, measured: Path | None = None
+) -> Inputs:
+    """The question that the options ask; measured: a table of the site's own runs."""
+    from meshwright.answers.ask import given
+    from meshwright.specs.behaviours import with_behaviours
+    from meshwright.specs.job import job_of
+    from meshwright.specs.read_model import read_model
+    from meshwright.specs.runtime import read_runtime
+
+    options = {**vars(job), **vars(framework)}
+    runtime, behaviours = options.pop("runtime"), options.pop("behaviours")
+    whole_job = job_of(options.pop("seq_len"), **options)
+    wanted = with_behaviours(read_runtime(runtime), behaviours) if behaviours else runtime
+    inputs = given(read_model(model, text_only=text_only), cluster, whole_job, wanted)
+    if measured is None:
+        return inputs
+    from meshwright.validation.site import with_measured_runs
+
+    return with_measured_runs(inputs, measured)
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with its groups of options spread out; it is called with the groups filled in."""
+    own = inspect.signature(command).parameters.values()
+    hints = get_type_hints(command, include_extras=True)
+    options = [each for one in own for each in _options(one.name, hints[one.name], one.default)]
+
+    def called(**given: Any) -> None:
+        command(**{one.name: _filled(one.name, hints[one.name], given) for one in own})
+
+    called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    called.__annotations__ = {each.name: each.annotation for each in options}
+    called.__name__, called.__doc__ = command.__name__, command.__doc__
+    return called
+
+
+def option_names(group: type) -> list[str]:
+    """The names of the options of a group, and of the groups in it."""
+    return [each.name for each in _options("", group, None)]
+
+
+def refuse_given(context: typer.Context, names: Iterable[str], why: Callable[[str], str]) -> None:
+    """Raise `InvalidInput` where the command line gives options of these names; why: (the options) -> the message."""
+    wanted = [parameter for parameter in context.command.params if parameter.name in {*names}]
+    sources = {each.opts[0]: context.get_parameter_source(each.name or "") for each in wanted}
+    given = [option for option, source in sources.items() if source and source.name == "COMMANDLINE"]
+    if given:
+        raise InvalidInput(why(", ".join(given)))
+
+
+def _options(name: str, hint: Any, default: Any) -> Iterator[inspect.Parameter]:
+    if not is_dataclass(hint):
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+        return
+    hints = get_type_hints(hint, include_extras=True)
+    for each in fields(hint):
+        default = each.default if each.default is not MISSING else inspect.Parameter.empty
+        yield from _options(each.name, hints[each.name], default)
+
+
+def _filled(name: str, hint: Any, given: dict[str, Any]) -> Any:
+    if not isinstance(hint, type) or not is_dataclass(hint):
+        return given[name]
+    hints = get_type_hints(hint, include_extras=True)
+    return hint(**{each.name: _filled(each.name, hints[each.name], given) for each in fields(hint)})
