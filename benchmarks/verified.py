@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 from meshwright.errors import CannotVerify, IllegalPlan, InvalidSpec, NotModelled
 from meshwright.layout.legality import require_legal
-from meshwright.layout.plan import ContextExchange, Plan, Recompute, Schedule
+from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.pytorch.fake_world.verify import Verification, verify
 from meshwright.pytorch.scope import scope_of
+from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.read_cluster import read_cluster

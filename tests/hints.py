@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from meshwright.layout.legality.rule import Rule
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan
+from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 
 PHRASES: dict[str, dict[str, Any]] = {

@@ -1,16 +1,20 @@
-"""The order of the actions of every schedule, by its code."""
+"""Pipelines in which every schedule runs, by its record."""
 
 from __future__ import annotations
 
-from meshwright.cost.schedules import orders
-from meshwright.cost.schedules.action import Action
-from meshwright.layout.placement import INTERLEAVES, V_SHAPED
-from meshwright.layout.plan import Schedule
+from meshwright.schedules.action import Action
+from meshwright.schedules.pipeline import PipelineShape
+from meshwright.schedules.records import Schedule
 
-CHUNKS = dict.fromkeys((*INTERLEAVES, *V_SHAPED), 2)
-"""Chunks of a rank in tests, where they are not 1."""
+CHUNKS = {each: 2 if each.record.chunks == "several" else each.record.chunks for each in Schedule}
+"""Chunks of a rank in tests."""
+
+
+def shape_of(schedule: Schedule, stages: int, micro_batches: int) -> PipelineShape:
+    """A pipeline whose looped chunks take turns on groups of as many micro-batches as stages."""
+    return PipelineShape(stages, micro_batches, CHUNKS[schedule], stages)
 
 
 def order(schedule: Schedule, stages: int, chunks: int, micro_batches: int) -> list[list[Action]]:
     """For every rank, what it does in order; looped chunks take turns on groups of as many micro-batches as stages."""
-    return orders.order(schedule, stages, chunks, micro_batches, stages)
+    return schedule.record.actions(PipelineShape(stages, micro_batches, chunks, stages))

@@ -13,8 +13,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from meshwright.layout.legality import check
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.schedules.records import Schedule
 from meshwright.search.space import space
 from meshwright.specs.cluster import Cluster, Level
 from meshwright.specs.inputs import Inputs

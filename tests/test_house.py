@@ -13,7 +13,7 @@ import meshwright
 
 ROOT = Path(meshwright.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-WAY = ("specs", "layout", "cost", "search", "answers", "textbook", "validation", "pytorch", "cli")
+WAY = ("schedules", "specs", "layout", "cost", "search", "answers", "textbook", "validation", "pytorch", "cli")
 """Each may import from itself and what stands before it; the textbook compares itself with the planner's answers."""
 UTILITIES = {"arrays", "distinct", "errors", "units"}
 """May be imported by all, and import only each other."""
@@ -122,7 +122,7 @@ def test_every_module_and_public_thing_says_what_it_is(file: Path) -> None:
     assert not [node.name for node in _public(tree.body) if not ast.get_docstring(node)]
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if _room(file) == "cost"], ids=_name)
+@pytest.mark.parametrize("file", [file for file in FILES if _room(file) in {"cost", "schedules"}], ids=_name)
 def test_public_functions_of_cost_name_their_arguments_and_the_unit_of_their_answer(file: Path) -> None:
     silent = {node.name: _unsaid(node) for node in _tree(file).body if isinstance(node, FUNCTION)}
     silent = {name: unsaid for name, unsaid in silent.items() if unsaid and not name.startswith("_")}

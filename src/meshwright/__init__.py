@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from meshwright.errors import UnknownName as UnknownName
     from meshwright.layout.plan import Plan as Plan
     from meshwright.layout.plan import Recompute as Recompute
-    from meshwright.layout.plan import Schedule as Schedule
     from meshwright.layout.recompute_modules import RecomputeModules as RecomputeModules
+    from meshwright.schedules.records import Schedule as Schedule
     from meshwright.search.find import Found as Found
     from meshwright.specs.cluster import Accelerator as Accelerator
     from meshwright.specs.cluster import Cluster as Cluster
@@ -55,7 +55,7 @@ _HOMES = {
     "Recompute": "layout.plan",
     "RecomputeModules": "layout.recompute_modules",
     "Runtime": "specs.runtime",
-    "Schedule": "layout.plan",
+    "Schedule": "schedules.records",
     "UnknownName": "errors",
     "Verdict": "cost.memory.device",
     "estimate": "answers.ask",

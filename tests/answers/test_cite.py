@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from meshwright.answers.cite import ALWAYS, EXCHANGES, ONLY_WITH, SCHEDULES, citations
+from meshwright.answers.cite import ALWAYS, EXCHANGES, ONLY_WITH, citations
 from meshwright.layout.named import plan_of
+from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 from strategies import latent, llama_8b, mixture, question
 
+IN_FLIGHT = [each.record.in_flight for each in Schedule]
 DENSE = question(llama_8b(), "2x8:h100", global_batch=64)
 
 
@@ -18,9 +20,9 @@ def cited(inputs: Inputs, **degrees: Any) -> dict[str, str]:
     return {each.about: each.source for each in citations([plan_of(inputs, **degrees)], inputs)}
 
 
-@pytest.mark.parametrize("formula", [*ALWAYS.values(), *EXCHANGES.values(), *SCHEDULES.values()])
+@pytest.mark.parametrize("formula", [*ALWAYS.values(), *EXCHANGES.values(), *IN_FLIGHT])
 def test_every_formula_that_is_cited_names_its_source(formula: Any) -> None:
-    assert "Source: " in formula.__doc__
+    assert "Source: " in getattr(formula, "func", formula).__doc__
 
 
 def test_the_sources_are_of_the_plans_own_axes() -> None:

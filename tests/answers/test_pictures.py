@@ -17,10 +17,11 @@ from meshwright.answers.pictures.pipeline import FILLS, MOST_ROWS, SECOND_CHUNKS
 from meshwright.answers.pictures.scaling import ScalingPoint, scaling_picture
 from meshwright.answers.pictures.svg import WIDTH, round_step
 from meshwright.answers.pictures.waterfall import waterfall_picture
-from meshwright.cost.schedules.action import Times, play
-from meshwright.cost.schedules.interleaved import actions
-from meshwright.layout.placement import blocks
-from meshwright.layout.plan import Schedule
+from meshwright.schedules.action import ChunkTimes, play
+from meshwright.schedules.interleaved import actions
+from meshwright.schedules.pipeline import PipelineShape
+from meshwright.schedules.placement import blocks
+from meshwright.schedules.records import Schedule
 from meshwright.units import GIB
 
 NS = "{http://www.w3.org/2000/svg}"
@@ -96,8 +97,9 @@ def test_a_waterfall_ends_at_the_sum(parts: list[float], ideal: float) -> None:
 @pytest.mark.parametrize(("stages", "chunks"), [(2, 1), (4, 2), (8, 4), (32, 1)])
 def test_a_pipeline_shows_every_action_of_its_first_stages(stages: int, chunks: int) -> None:
     count = 2 * stages
-    times = Times.alike(chunks, *[[0.01] * stages] * 3)
-    played = play(actions(stages, chunks, count, stages), times, blocks(Schedule.INTERLEAVED, stages, chunks))
+    times = ChunkTimes.alike(chunks, *[[0.01] * stages] * 3)
+    order = actions(PipelineShape(stages, count, chunks, stages))
+    played = play(order, times, blocks(Schedule.INTERLEAVED, stages, chunks))
     chart = PipelineChart("interleaved", played.events, played.makespan_s)
     svg = pipeline_picture([chart, chart], "Pipeline")
     rows = min(stages, MOST_ROWS)
@@ -111,7 +113,8 @@ def test_charts_share_one_scale() -> None:
     """The same work twice as slow is twice as long."""
     parts = []
     for seconds in (0.01, 0.02):
-        played = play(actions(2, 1, 4, 2), Times.alike(1, *[[seconds] * 2] * 3), blocks(Schedule.INTERLEAVED, 2, 1))
+        order, times = actions(PipelineShape(2, 4, 1, 2)), ChunkTimes.alike(1, *[[seconds] * 2] * 3)
+        played = play(order, times, blocks(Schedule.INTERLEAVED, 2, 1))
         parts.append(PipelineChart(f"{seconds}", played.events, played.makespan_s))
     rects = [each for each in drawn(pipeline_picture(parts, "P")).iter(f"{NS}rect") if each.attrib["fill"] == "#e9edf0"]
     rows = [float(each.attrib["width"]) for each in rects if float(each.attrib["height"]) == 18]
@@ -135,7 +138,8 @@ def test_kinds_of_work_are_told_apart_in_grey() -> None:
 
 
 def test_every_shade_of_a_pipeline_is_in_its_legend() -> None:
-    played = play(actions(2, 2, 4, 2), Times.alike(2, *[[0.01] * 2] * 3), blocks(Schedule.INTERLEAVED, 2, 2))
+    order, times = actions(PipelineShape(2, 4, 2, 2)), ChunkTimes.alike(2, *[[0.01] * 2] * 3)
+    played = play(order, times, blocks(Schedule.INTERLEAVED, 2, 2))
     root = drawn(pipeline_picture([PipelineChart("p", played.events, played.makespan_s)], "P"))
     rects = list(root.iter(f"{NS}rect"))
     keys = {each.attrib["fill"] for each in rects if each.attrib["height"] == "11"}

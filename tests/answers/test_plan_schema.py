@@ -24,8 +24,9 @@ from meshwright.cost.compute.work import Work
 from meshwright.cost.estimate import StageEstimate, Waterfall
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.device import Verdict
-from meshwright.layout.plan import RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan
+from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
+from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.search.pareto import pareto
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs

@@ -14,14 +14,14 @@ from meshwright.answers import files, trace
 from meshwright.answers.files import writable
 from meshwright.answers.trace import COMMUNICATION, PIPELINE, STEP, slices, trace_events, write_trace
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.schedules.orders import LOOPED, OTHERS, order
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.layout.named import plan_of
-from meshwright.layout.placement import V_SHAPED
-from meshwright.layout.plan import Plan, Schedule
-from meshwright.layout.stages import microbatch_group
+from meshwright.layout.plan import Plan
+from meshwright.layout.stages import pipeline_shape
+from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
+from orders import CHUNKS
 from strategies import dense_model, llama_8b, llama_70b, mixture, question
 
 LLAMA = question(llama_70b(), "4x8:h100", global_batch=64, sequence_length=8192)
@@ -50,7 +50,7 @@ def test_every_action_is_there_once(name: str) -> None:
     assert len(acted) == 2 * plan.pp * plan.vpp * plan.num_microbatches
     assert len({(each.row, each.category, *each.about.values()) for each in acted}) == len(acted)
     assert {each.row for each in acted} == set(range(plan.pp))
-    ordered = order(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, int(microbatch_group(plan)))
+    ordered = plan.schedule.record.actions(pipeline_shape(plan))
     assert len(acted) == sum(map(len, ordered))
 
 
@@ -160,15 +160,11 @@ def test_the_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: py
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_every_schedule_has_an_order() -> None:
-    assert set(LOOPED) | set(OTHERS) == set(Schedule)
-
-
 @pytest.mark.parametrize("schedule", [Schedule.ZERO_BUBBLE_1P, Schedule.ZERO_BUBBLE_V, Schedule.DUALPIPE_V])
 def test_a_schedule_that_puts_off_weight_gradients_shows_them(schedule: Schedule) -> None:
     """Of each chunk and micro-batch on each of 4 ranks a forward, an input gradient and a weight gradient."""
     inputs = question(llama_8b(), "1x4:h100", "zero-bubble", global_batch=16, precision="bf16")
-    chunks = 2 if schedule in V_SHAPED else 1
+    chunks = CHUNKS[schedule]
     plan = Plan(pp=4, vpp=chunks, num_microbatches=16, schedule=schedule)
     (estimate,) = estimate_each([plan], inputs)
     drawn = Counter(each.category for each in slices(estimate, inputs) if each.process == trace.PIPELINE)

@@ -9,8 +9,9 @@ from meshwright.cost.comms.collectives import sent_bytes
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.parameters import end_parameters, layer_parameters
 from meshwright.cost.step import estimate_each, estimate_plans
-from meshwright.layout.plan import Plan, Recompute, Schedule
+from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
+from meshwright.schedules.records import Schedule
 from meshwright.units import GIB
 from strategies import legal_plans, llama_8b, question
 

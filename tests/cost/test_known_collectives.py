@@ -14,7 +14,8 @@ from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.comms.pipeline import exposed_pipeline_time, message_bytes
 from meshwright.cost.comms.tensor import layer_tensor_time
 from meshwright.cost.compute.layer import layer_time
-from meshwright.layout.plan import Plan, Recompute, Schedule
+from meshwright.layout.plan import Plan, Recompute
+from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_cluster import read_cluster
 from strategies import dense_model, llama_70b, question, three_levels

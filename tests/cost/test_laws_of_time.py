@@ -15,8 +15,9 @@ from meshwright.cost.comms.tensor import layer_tensor_time
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.step import estimate_plans
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.schedules.records import Schedule
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_accelerator import read_accelerator

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.cost import schedules
 from meshwright.cost.memory.placeholders import placeholder_bytes
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
@@ -43,7 +42,7 @@ def test_a_node_allocates_what_torch_counted(model: str, tp: int, dp: int) -> No
 
 def placeholders(inputs: Inputs, plan: Plan) -> list[float]:
     plans = Plans.of([plan])
-    stages = split_stages(inputs, plans, schedules.kept_chunks, keep_all=True)
+    stages = split_stages(inputs, plans, keep_all=True)
     return np.asarray(placeholder_bytes(plans, stages, inputs)).tolist()
 
 

@@ -8,7 +8,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from meshwright.cost import schedules
 from meshwright.cost.comms.collectives import line_time, message_time, opposite_message_time
 from meshwright.cost.comms.group import group, pipeline_group
 from meshwright.cost.comms.pipeline import exposed_pipeline_time, message_bytes
@@ -16,10 +15,13 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.waiting import waiting_bytes
 from meshwright.cost.step import estimate_each
 from meshwright.cost.unit import unit_times
-from meshwright.layout.placement import blocks
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import split_stages
+from meshwright.schedules.peak import chunks_at_peak
+from meshwright.schedules.pipeline import PipelineShape
+from meshwright.schedules.placement import blocks
+from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.table import read_rows
@@ -30,7 +32,7 @@ GIVEN = question(llama_8b(), "1x8:h100", global_batch=64)
 
 
 def plan_of(schedule: Schedule, **fields: int) -> Plan:
-    return Plan(pp=4, dp=2, vpp=CHUNKS.get(schedule, 1), num_microbatches=32, schedule=schedule, **fields)
+    return Plan(pp=4, dp=2, vpp=CHUNKS[schedule], num_microbatches=32, schedule=schedule, **fields)
 
 
 @cache
@@ -53,7 +55,7 @@ def test_a_v_holds_both_ends_on_its_first_rank(schedule: Schedule) -> None:
 def test_unequal_chunks_of_a_v_land_on_their_own_ranks() -> None:
     inputs = question(dense_model(layers=9), "1x4:h100")
     plan = Plan(pp=2, vpp=2, num_microbatches=8, chunk_layers=(1, 2, 2, 4), schedule=Schedule.ZERO_BUBBLE_V)
-    stages = split_stages(inputs, Plans.of([plan]), schedules.kept_chunks, keep_all=True)
+    stages = split_stages(inputs, Plans.of([plan]), keep_all=True)
     assert stages.layers[:, 0].tolist() == [5, 4]
 
 
@@ -75,10 +77,11 @@ def test_dualpipe_holds_the_model_twice_and_works_as_long_on_it() -> None:
 def test_a_priced_stage_keeps_what_its_schedule_says(schedule: Schedule) -> None:
     """Eight layers a rank; with two chunks four each."""
     plan = plan_of(schedule)
-    stages = split_stages(GIVEN, Plans.of([plan]), schedules.kept_chunks, keep_all=True)
+    stages = split_stages(GIVEN, Plans.of([plan]), keep_all=True)
     chunks = 1 if schedule == Schedule.DUALPIPE else plan.vpp
     layers = np.full((plan.vpp, 4), 8 // chunks)
-    kept, waiting = schedules.kept_chunks(schedule, np.arange(4), 4, plan.vpp, 32, 4, layers, all_worked=False)
+    pipeline = PipelineShape(4, 32, plan.vpp, 4)
+    kept, waiting = chunks_at_peak(schedule, np.arange(4), pipeline, layers, all_worked=False)
     assert stages.live_layers[:, 0].tolist() == (kept.sum(axis=0) * 8 // chunks).tolist()
     assert stages.waiting_layers[:, 0].tolist() == (waiting.sum(axis=0) * 8 // chunks).tolist()
 

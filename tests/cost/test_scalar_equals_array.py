@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import meshwright.cost
-from meshwright.cost import schedules
+import meshwright.schedules
 from meshwright.cost.comms.data import data_exchange
 from meshwright.cost.comms.group import data_group, holders
 from meshwright.cost.comms.sharded import gathers_per_step, sharded_exchange_time
@@ -30,7 +30,6 @@ from meshwright.cost.estimate import Estimates
 from meshwright.cost.memory.saved import Saved
 from meshwright.cost.memory.stage import stage_parameters, stage_states
 from meshwright.cost.repeated import repeated_parts
-from meshwright.cost.schedules.pipeline import Passes, Pipeline
 from meshwright.cost.shard import layer_shard
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.cost.unit import micro_batch_shapes, unit_times
@@ -38,6 +37,7 @@ from meshwright.layout import groups
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import microbatch_group, split_stages
+from meshwright.schedules.pipeline import PassTimes, PipelineShape, PipelineTimes
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts
 from strategies import questions, some_legal_plans
@@ -66,16 +66,17 @@ TABLES = {
     "standing.standing_chunks",
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""
-OF_ONE_SCHEDULE = {f"{file.name}.actions" for file in pkgutil.iter_modules(schedules.__path__)}
-OF_ONE_SCHEDULE -= {"action.actions", "gathered.actions", "orders.actions", "pipeline.actions", "v_shaped.actions"}
-OF_ONE_SCHEDULE |= {
+OF_ONE_SCHEDULE = {
     "action.play",
-    "orders.order",
     "v_shaped.repeated",
     "dualpipe_v.rank_actions",
-    "schedules.kept_chunks",
+    "peak.in_flight",
+    "peak.chunks_at_peak",
     "gathered.chunk_gathers",
-    "interleaved.turns",
+    "interleaved.forward_order",
+    "placement.blocks",
+    "placement.copies",
+    "records.by_code",
 }
 """They list or play the actions of one pipeline; see test_schedules.py."""
 OF_THE_QUESTION = {
@@ -141,18 +142,19 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "head": lambda case: head_time(case.plan, case.inputs),
     "schedule": lambda case: case.plan.schedule,
     "stages": lambda case: case.plan.pp,
-    "chunk": lambda case: case.plan.zero % 2,
     "limit": lambda _: 2,
-    "pipeline": lambda case: Pipeline(
-        Passes(*(case.columns[name] / case.plan.pp for name in SECONDS[:3])),
-        Passes(*(case.columns[name] for name in SECONDS[:3])),
+    "counts": lambda case: PipelineShape(
+        case.plan.pp, case.columns["micro_batches"], case.plan.vpp, microbatch_group(case.plan)
+    ),
+    "pipeline": lambda case: PipelineTimes(
+        PassTimes(*(case.columns[name] / case.plan.pp for name in SECONDS[:3])),
+        PassTimes(*(case.columns[name] for name in SECONDS[:3])),
         case.plan.pp,
         case.plan.vpp,
         case.columns["micro_batches"],
         case.columns["kept"],
         False,
     ),
-    "microbatch_group": lambda case: microbatch_group(case.plan),
     "degree": lambda case: case.plan.dp,
     "block": lambda case: case.inputs.cluster.levels[0].size,
     "world": lambda case: case.inputs.cluster.num_gpus,
@@ -216,7 +218,8 @@ COLUMNS = _columns()
 
 
 def _public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
-    found = pkgutil.walk_packages(meshwright.cost.__path__, "meshwright.cost.")
+    rooms = (meshwright.cost, meshwright.schedules)
+    found = (module for room in rooms for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."))
     for module in (groups, *(importlib.import_module(module.name) for module in found)):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("_"):
@@ -224,6 +227,8 @@ def _public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 FUNCTIONS = dict(_public_functions())
+OF_ONE_SCHEDULE |= {name for name in FUNCTIONS if name.endswith(".actions")}
+SPECIAL |= {f"{name}.pipeline": "counts" for name in FUNCTIONS if name.endswith((".in_flight", ".waiting"))}
 NOT_ELEMENTWISE = TABLES | OF_ONE_SCHEDULE | OF_THE_QUESTION
 ELEMENTWISE = [name for name in FUNCTIONS if name not in NOT_ELEMENTWISE]
 
@@ -303,7 +308,7 @@ def test_unit_times_and_stage_tables_of_many_plans_equal_those_of_each_plan(ques
 
 
 def _unit_and_stage_leaves(plans: Plans, inputs: Inputs) -> tuple[list[np.ndarray], np.ndarray]:
-    stages = split_stages(inputs, plans, schedules.kept_chunks, keep_all=True)
+    stages = split_stages(inputs, plans, keep_all=True)
     units, parameters = unit_times(plans, inputs, some_kept=True), stage_parameters(plans, stages, inputs)
     of_units = [np.broadcast_to(leaf, len(plans)) for leaf in _leaves(tuple(units))]
     return [*of_units, *parameters, *stage_states(plans, stages, inputs)], stages.start

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from meshwright.errors import InvalidSpec
-from meshwright.layout.plan import SCHEDULE_NAMES, Plan, Recompute, Schedule
+from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
+from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
 
 MODULES = "core_attn, layernorm, moe_act, mla_up_proj, mlp, moe, shared_experts"
 

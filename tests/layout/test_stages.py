@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.cost import schedules
-from meshwright.cost.schedules import interleaved
 from meshwright.layout.legality.rule import divisors
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import Stages, split_stages
+from meshwright.layout.stages import Stages, pipeline_shape, split_stages
+from meshwright.schedules import interleaved
+from meshwright.schedules.peak import in_flight
+from meshwright.schedules.records import Schedule
 from meshwright.specs.model import Model
 from strategies import alternating, dense_model, models, question
 
@@ -25,7 +26,7 @@ def _plan(pp: int, vpp: int, groups: int) -> Plan:
 
 
 def _stages(model: Model, plans: Plans, keep_all: bool = True) -> Stages:
-    return split_stages(question(model, "8x8:h100"), plans, schedules.kept_chunks, keep_all=keep_all)
+    return split_stages(question(model, "8x8:h100"), plans, keep_all=keep_all)
 
 
 @st.composite
@@ -101,7 +102,7 @@ def test_live_layers_of_equal_chunks_are_live_chunks_times_their_layers(model: M
         for vpp in divisors(model.num_layers // pp) if pp > 1 else [1]:
             plan = _plan(pp, vpp, groups)
             stages = _stages(model, Plans.of([plan]))
-            live = schedules.live_chunks(plan.schedule, stages.stage, pp, vpp, plan.num_microbatches, pp)
+            live = in_flight(plan.schedule, stages.stage, pipeline_shape(plan))
             assert (stages.live_layers.sum(axis=1) == live * (model.num_layers // (pp * vpp))).all()
 
 
@@ -115,8 +116,8 @@ def test_live_layers_by_kind_are_those_of_the_played_order_when_it_first_keeps_t
     model = alternating(dense_model(layers=layers), window=64).replace(layer_pattern=halves)
     plan = _plan(pp, vpp, groups)
     stages = _stages(model, Plans.of([plan]))
-    for rank, actions in enumerate(interleaved.actions(pp, vpp, plan.num_microbatches, pp)):
-        most = int(schedules.live_chunks(plan.schedule, rank, pp, vpp, plan.num_microbatches, pp))
+    for rank, actions in enumerate(interleaved.actions(pipeline_shape(plan))):
+        most = int(in_flight(plan.schedule, rank, pipeline_shape(plan)))
         kept = Counter(action.chunk for action in actions[:most])
         blocks = [[halves[2 * (chunk * pp + rank)], halves[2 * (chunk * pp + rank) + 1]] for chunk in range(vpp)]
         expected = [sum(kept[chunk] * blocks[chunk].count(kind) for chunk in range(vpp)) for kind in (0, 1)]

@@ -6,8 +6,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple
 
-from meshwright.layout.plan import ContextExchange, Plan, Recompute, Schedule
+from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.pytorch.fake_world.verify import Verification, verify
+from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
 from strategies import question

@@ -17,8 +17,9 @@ import pytest
 
 from meshwright.cost.memory.stage import stage_parameters
 from meshwright.cost.pipelines import pipelines_of
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.schedules.records import Schedule
 from meshwright.specs.model import Experts, Mlp, Model
 from meshwright.specs.read_model import read_model
 from strategies import question

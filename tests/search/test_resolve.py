@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 
 from meshwright.arrays import IntColumn
 from meshwright.cost.memory.device import Verdict, verdict
-from meshwright.cost.schedules import interleaved
-from meshwright.cost.schedules.action import Times, play
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality import faults
-from meshwright.layout.placement import blocks
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import modules_of
 from meshwright.layout.splits import layers_of_chunks, pipeline_of
+from meshwright.schedules import interleaved
+from meshwright.schedules.action import ChunkTimes, play
+from meshwright.schedules.pipeline import PipelineShape
+from meshwright.schedules.placement import blocks
+from meshwright.schedules.records import Schedule
 from meshwright.search.find import LEAST_GAIN, find
 from meshwright.search.resolve import resolved
 from meshwright.search.resolve.chunks import chunk_times, lighter_ends
@@ -114,8 +116,8 @@ def _played(plan: Plan, layers: IntColumn, inputs: Inputs) -> tuple[float, float
     """Seconds of an interleaved pipeline on a clock, every chunk with its own time, and by its closed form."""
     times = chunk_times(plan, layers[None], inputs).reshape(plan.vpp, plan.pp)
     third = (times / 3).tolist()
-    order = interleaved.actions(plan.pp, plan.vpp, plan.num_microbatches, plan.pp)
-    clock = play(order, Times(third, third, third), blocks(Schedule.INTERLEAVED, plan.pp, plan.vpp))
+    order = interleaved.actions(PipelineShape(plan.pp, plan.num_microbatches, plan.vpp, plan.pp))
+    clock = play(order, ChunkTimes(third, third, third), blocks(Schedule.INTERLEAVED, plan.pp, plan.vpp))
     slowest = times.sum(axis=0).max()
     return clock.makespan_s, plan.num_microbatches * slowest + (times.sum() - slowest) / plan.vpp
 

@@ -12,9 +12,10 @@ from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality import check
-from meshwright.layout.plan import SCHEDULE_NAMES, Plan, Recompute
+from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import COLUMNS, Plans
 from meshwright.layout.recompute_modules import RecomputeModules, names_of
+from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.search.modules import module_sets
 from meshwright.search.space import SHORTEST_SLICE, size, space
 from meshwright.specs.inputs import Inputs

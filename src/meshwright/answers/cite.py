@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
@@ -29,15 +30,7 @@ from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.device import communicator_bytes, verdict
 from meshwright.cost.memory.states import state_bytes
 from meshwright.cost.repeated import repeated_parts
-from meshwright.cost.schedules import (
-    TWO_CHUNKS,
-    gpipe,
-    interleaved,
-    interleaved_zero_bubble,
-    one_forward_one_backward,
-    zero_bubble,
-)
-from meshwright.layout.plan import Plan, Recompute, Schedule
+from meshwright.layout.plan import Plan, Recompute
 from meshwright.specs.inputs import Inputs
 
 ALWAYS: dict[str, Callable[..., Any]] = {
@@ -54,14 +47,6 @@ EXCHANGES: dict[str, Callable[..., Any]] = {
     "all_to_all": all_to_all_exchange,
     "all_gather": all_gather_exchange,
     "fused": fused_traffic,
-}
-SCHEDULES: dict[int, Callable[..., Any]] = TWO_CHUNKS | {
-    Schedule.ONE_F_ONE_B: one_forward_one_backward.live_chunks,
-    Schedule.INTERLEAVED: interleaved.live_chunks,
-    Schedule.GPIPE: gpipe.live_chunks,
-    Schedule.INTERLEAVED_ZERO_BUBBLE: interleaved_zero_bubble.live_chunks,
-    Schedule.ZERO_BUBBLE_1P: zero_bubble.live_chunks,
-    Schedule.ZERO_BUBBLE_2P: zero_bubble.live_chunks,
 }
 ONLY_WITH = {
     "expert_exchange": lambda inputs: inputs.model.is_moe,
@@ -121,14 +106,15 @@ def _formulas(plan: Plan, inputs: Inputs) -> dict[str, Callable[..., Any]]:
         "ep: expert parallelism": (plan.ep > 1, exposed_exchange_time),
         f"ep: {inputs.runtime.communication.dispatcher.replace('_', '-')} dispatcher": (plan.ep > 1, exchange),
         "multi-token prediction": (inputs.mtp_layers > 0, prediction_time),
+        "pp: schedule": (plan.pp > 1, plan.schedule.record.in_flight),
     }
-    scheduled = {"pp: schedule": SCHEDULES[plan.schedule]} if plan.pp > 1 and plan.schedule in SCHEDULES else {}
-    return ALWAYS | {about: formula for about, (used, formula) in chosen.items() if used} | scheduled
+    return ALWAYS | {about: formula for about, (used, formula) in chosen.items() if used}
 
 
 def _source(formula: Callable[..., Any]) -> str:
-    """What a docstring says after `Source:`, up to the end of its paragraph."""
-    found = re.search(r"\bSources?: (.*?)(?:\n\n|\Z)", inspect.getdoc(formula) or "", re.DOTALL)
+    """What a docstring says after `Source:`, up to the end of its paragraph; of a partial function that of its own."""
+    text = inspect.getdoc(formula.func if isinstance(formula, partial) else formula)
+    found = re.search(r"\bSources?: (.*?)(?:\n\n|\Z)", text or "", re.DOTALL)
     return " ".join(found[1].split()) if found else ""
 
 

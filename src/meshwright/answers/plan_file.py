@@ -21,9 +21,10 @@ from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.device import Verdict
 from meshwright.errors import Fault, InvalidInput, InvalidSpec, quoted
-from meshwright.layout.plan import RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan
+from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
 from meshwright.layout.plans import COLUMNS
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
+from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.search.find import Found
 from meshwright.search.rank import why_lost
 from meshwright.search.turn import turn

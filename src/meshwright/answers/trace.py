@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 from meshwright.answers.files import write_whole
 from meshwright.arrays import FloatColumn
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.schedules.action import Action, Event, Played, Times, play
-from meshwright.cost.schedules.orders import order
 from meshwright.cost.step import estimate_plans
 from meshwright.cost.unit import Exposed
-from meshwright.layout.placement import blocks
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_chunks, pipeline_of
-from meshwright.layout.stages import microbatch_group
+from meshwright.layout.stages import pipeline_shape
+from meshwright.schedules.action import Action, ChunkTimes, Event, Timeline, play
+from meshwright.schedules.placement import blocks
 from meshwright.search.rank import PART_NAMES
 from meshwright.search.resolve.chunks import chunk_times
 from meshwright.specs.inputs import Inputs
@@ -46,7 +45,7 @@ class Slice(NamedTuple):
 class Clock(NamedTuple):
     """A played pipeline."""
 
-    played: Played
+    played: Timeline
     shares: FloatColumn
     """Of a stage's seconds, what each of its chunks takes, shape (chunks, stages)."""
     forward: list[Exposed]
@@ -102,11 +101,12 @@ def played_pipeline(plan: Plan, inputs: Inputs) -> Clock:
     """The order of a plan's pipeline played with its stages' seconds, a chunk taking its share of them."""
     time = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True).stage_time
     held = blocks(plan.schedule, plan.pp, plan.vpp)
-    actions = order(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, int(microbatch_group(plan)))
+    actions = plan.schedule.record.actions(pipeline_shape(plan))
     layers = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, pipeline_of(plan), inputs.mtp_layers)
     chunks = chunk_times(plan, layers[None], inputs)[0][held]
     shares = chunks / chunks.sum(axis=0)
-    times = Times(*((shares * [_at(seconds, stage) for stage in range(plan.pp)]).tolist() for seconds in time.passes))
+    passes = ([_at(seconds, stage) for stage in range(plan.pp)] for seconds in time.passes)
+    times = ChunkTimes(*((shares * seconds).tolist() for seconds in passes))
     exposed = (
         [Exposed(*(_at(part, stage) for part in each)) for stage in range(plan.pp)]
         for each in (time.exposed_forward, time.exposed_backward)

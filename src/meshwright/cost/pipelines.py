@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import IntColumn
-from meshwright.cost import schedules
 from meshwright.cost.shapes import distinct_shapes
 from meshwright.layout.plans import COLUMNS, Plans
 from meshwright.layout.stages import Stages, filling, split_stages
@@ -38,7 +37,7 @@ def pipelines_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool) -> tupl
     keep_all_stages: False leaves out stages that another one exceeds in every count.
     """
     distinct = distinct_shapes(filling(plans), PIPELINE)
-    stages = split_stages(inputs, distinct.plans, schedules.kept_chunks, keep_all=keep_all_stages)
+    stages = split_stages(inputs, distinct.plans, keep_all=keep_all_stages)
     stages = _with_prediction(stages, inputs)
     of_plans, of_stage = stages.spread(distinct.of_plan)
     return Pipelines(distinct.plans, stages, distinct.of_plan, of_stage), of_plans

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
-from meshwright.cost import schedules
 from meshwright.cost.comms.data import (
     DataExchange,
     data_exchange,
@@ -34,13 +33,14 @@ from meshwright.cost.memory.parameters import expert_parameters, layer_parameter
 from meshwright.cost.memory.stage import stage_parameters
 from meshwright.cost.memory.waiting import waiting_share
 from meshwright.cost.pipelines import Pipelines
-from meshwright.cost.schedules.pipeline import Passes
 from meshwright.cost.tree import combined
 from meshwright.cost.unit import Units, UnitTime, unit_times
 from meshwright.distinct import distinct_rows, gathered, on_distinct
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages, filling
+from meshwright.schedules.bubble import bubble_time
+from meshwright.schedules.pipeline import PassTimes, PipelineTimes
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 
@@ -116,14 +116,14 @@ def _works(held: Footprints, units: Units) -> _Works:
     return _Works(time.scaled(1 / copies[kind]), row)
 
 
-def _pipeline(held: Footprints, units: Units, slowest: UnitTime) -> schedules.Pipeline:
+def _pipeline(held: Footprints, units: Units, slowest: UnitTime) -> PipelineTimes:
     """What the idle time of every plan's schedule depends on."""
     inputs, plans, shape = held.inputs, held.plans, held.shapes.of_plan
     whole = units.embedding.plus(units.head).passes
     for layers, layer in zip(inputs.layers_per_kind, units.layers, strict=True):
         whole = combined(lambda part, more, count=layers: part + count * more, whole, layer.passes)
     waiting = waiting_share(held.shapes.plans, inputs)[shape] if inputs.runtime.pipeline.limits_waiting_bytes else 1.0
-    return schedules.Pipeline(
+    return PipelineTimes(
         slowest=slowest.passes,
         whole=_less_kept(combined(lambda part: part[shape], whole), held, units),
         stages=plans.pp,
@@ -134,7 +134,7 @@ def _pipeline(held: Footprints, units: Units, slowest: UnitTime) -> schedules.Pi
     )
 
 
-def _less_kept(whole: Passes, held: Footprints, units: Units) -> Passes:
+def _less_kept(whole: PassTimes, held: Footprints, units: Units) -> PassTimes:
     """The passes of the whole model, less what the layers that full recomputation leaves out save."""
     shape, counts = held.shapes.of_plan, held.stages.kept_in_model[held.stages.start]
     for kind, (layer, kept) in enumerate(zip(units.layers, units.kept_layers, strict=False)):
@@ -151,7 +151,7 @@ def _waterfall(held: Footprints, units: Units, works: _Works, work: UnitTime) ->
     """Step time seen from the slowest stage: m micro-batches of its work, what the others add, and what comes once."""
     inputs, plans, pipeline = held.inputs, held.plans, held.pipelines.of_plan
     count, updates = plans.num_microbatches, _updates(held.pipelines, inputs)
-    idle = schedules.bubble_time(plans.schedule, _pipeline(held, units, work))
+    idle = bubble_time(plans.schedule, _pipeline(held, units, work))
     exposed = np.maximum.reduceat(_exchanged(held, units, works, updates.exchange), held.stages.start)
     return Waterfall(
         compute_s=count * (work.forward.total + work.backward.total),

@@ -16,10 +16,10 @@ from meshwright.cost.compute.ends import EndTime, embedding_time, head_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.prediction import prediction_time
 from meshwright.cost.compute.work import Work
-from meshwright.cost.schedules.pipeline import Passes
 from meshwright.cost.shapes import Shapes, distinct_shapes
 from meshwright.cost.tree import combined
 from meshwright.layout.plans import Plans, without_recompute
+from meshwright.schedules.pipeline import PassTimes
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 
@@ -55,10 +55,10 @@ class UnitTime(NamedTuple):
     """Of the backward pass, the products that make gradients of weights, which a schedule may put off."""
 
     @property
-    def passes(self) -> Passes:
+    def passes(self) -> PassTimes:
         """Forward, input gradient with all that comes with it, and weight gradient; with the host."""
         backward = self.backward_total + self.host_backward - self.weight_gradient
-        return Passes(self.forward_total + self.host_forward, backward, self.weight_gradient)
+        return PassTimes(self.forward_total + self.host_forward, backward, self.weight_gradient)
 
     @property
     def host(self) -> Floats:

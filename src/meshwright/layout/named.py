@@ -6,8 +6,9 @@ from typing import TypeVar
 
 from meshwright.errors import InvalidInput, quoted
 from meshwright.layout.layout_string import read_layout_string
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan, Recompute
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules, modules_of
+from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs.inputs import Inputs
 
 Code = TypeVar("Code")

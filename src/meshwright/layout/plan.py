@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules, modules_of, names_of
+from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
 
 
 class Recompute(IntEnum):
@@ -35,40 +36,10 @@ class ContextExchange(IntEnum):
     """All-to-all inside the scale-up domain, rings across."""
 
 
-class Schedule(IntEnum):
-    """The order in which a pipeline stage works on its micro-batches; one file each in `cost.schedules`."""
-
-    ONE_F_ONE_B = 0
-    INTERLEAVED = 1
-    GPIPE = 2
-    """All forwards, then all backwards."""
-    INTERLEAVED_ZERO_BUBBLE = 3
-    ZERO_BUBBLE_1P = 4
-    """ZB-H1: zero bubble with the memory of 1F1B."""
-    ZERO_BUBBLE_2P = 5
-    """ZB-H2: zero bubble with twice the memory of 1F1B."""
-    ZERO_BUBBLE_V = 6
-    V_HALF = 7
-    V_MIN = 8
-    DUALPIPE = 9
-    DUALPIPE_V = 10
-
-
-SCHEDULE_NAMES = {
-    Schedule.ONE_F_ONE_B: "1f1b",
-    Schedule.INTERLEAVED: "interleaved",
-    Schedule.GPIPE: "gpipe",
-    Schedule.INTERLEAVED_ZERO_BUBBLE: "interleaved-zb",
-    Schedule.ZERO_BUBBLE_1P: "zb-1p",
-    Schedule.ZERO_BUBBLE_2P: "zb-2p",
-    Schedule.ZERO_BUBBLE_V: "zb-v",
-    Schedule.V_HALF: "v-half",
-    Schedule.V_MIN: "v-min",
-    Schedule.DUALPIPE: "dualpipe",
-    Schedule.DUALPIPE_V: "dualpipe-v",
-}
 CONTEXT_EXCHANGE_NAMES = {kind: kind.name.lower() for kind in ContextExchange}
 RECOMPUTE_NAMES = {kind: kind.name.lower() for kind in Recompute}
+USUAL = (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
+"""Schedules that need no name beside vpp."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,7 +143,7 @@ class Plan:
         replicas = f"replicate{self.dp_replicate}" if self.dp_replicate > 1 else ""
         rest = [f"dp{self.dp}", f"zero{self.zero}", replicas, f"mbs{self.micro_batch}", f"m{self.num_microbatches}"]
         rest += [f"group{self.microbatch_group}" if self.microbatch_group else ""]
-        rest += [SCHEDULE_NAMES[self.schedule] if self.schedule > Schedule.INTERLEAVED else ""]
+        rest += ["" if self.schedule in USUAL else SCHEDULE_NAMES[self.schedule]]
         return " ".join(part for part in (*degrees, *rest, self._recompute_words()) if part)
 
     def _recompute_words(self) -> str:

@@ -9,8 +9,9 @@ from typing import Self, TypeAlias
 import numpy as np
 
 from meshwright.arrays import BoolColumn, IntColumn, Ints
-from meshwright.layout.plan import ContextExchange, Plan, Recompute, Schedule
+from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.layout.recompute_modules import RecomputeModules
+from meshwright.schedules.records import Schedule
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

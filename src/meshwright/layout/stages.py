@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, IntColumn, Ints
+from meshwright.arrays import BoolColumn, Bools, IntColumn, Ints
 from meshwright.distinct import distinct_rows
-from meshwright.layout.placement import INTERLEAVES, blocks, copies, one_of
-from meshwright.layout.plan import Schedule
 from meshwright.layout.plans import Layout, Plans
 from meshwright.layout.splits import Pipeline, layers_of_chunks
+from meshwright.schedules.peak import chunks_at_peak
+from meshwright.schedules.pipeline import PipelineShape
+from meshwright.schedules.placement import blocks, copies
+from meshwright.schedules.records import by_code, grouped, v_shaped
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 
-KeptChunks = Callable[..., tuple[IntColumn, IntColumn]]
-"""`cost.schedules.kept_chunks`, which this room may not import."""
+_PEAK = by_code(lambda record: record.peak_micro_batches or 0)
+"""Micro-batches for each stage that fill a pipeline; 0: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,11 @@ class Stages:
         ), rows
 
 
-def split_stages(inputs: Inputs, plans: Plans, kept_chunks: KeptChunks, *, keep_all: bool) -> Stages:
+def split_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> Stages:
     """The stages of plans: each holds the blocks that its schedule lays out, which are as large as `splits` says.
 
     Layers of multi-token prediction are in no count here.
-    kept_chunks: the schedule's counts of kept chunks. keep_all: False drops a stage that an earlier one, or one with
+    keep_all: False drops a stage that an earlier one, or one with
     more of everything, exceeds in every count; enough for the worst stage, not for a listing.
     Source of the order: Megatron-LM, transformer_block.py, get_num_layers_to_build.
     """
@@ -89,10 +91,10 @@ def split_stages(inputs: Inputs, plans: Plans, kept_chunks: KeptChunks, *, keep_
     turns = plans.schedule, filled.num_microbatches, filled.microbatch_group, plans.recompute_layers
     signatures, index = distinct_rows(*split, *turns)
     tables = [
-        _signature(inputs, _pipeline(row[:-4], plans.chunkings), row[-4:], kept_chunks, keep_all)
+        _signature(inputs, _pipeline(row[:-4], plans.chunkings), row[-4:], keep_all)
         for row in ([int(value) for value in signature] for signature in zip(*signatures, strict=True))
     ]
-    tables = tables or [_signature(inputs, Pipeline(1, 1), [0, 1, 1, 0], kept_chunks, keep_all)]
+    tables = tables or [_signature(inputs, Pipeline(1, 1), [0, 1, 1, 0], keep_all)]
     heights = np.array([len(table["stage"]) for table in tables])
     joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     each = Stages(plan=np.repeat(np.arange(len(tables)), heights), start=np.cumsum(heights) - heights, **joined)
@@ -100,13 +102,11 @@ def split_stages(inputs: Inputs, plans: Plans, kept_chunks: KeptChunks, *, keep_
 
 
 def filling(plans: Plans) -> Plans:
-    """The plans with as many micro-batches, in as large groups, as tell how full their pipelines get: beyond 2 pp
-    micro-batches, or one group of them, 1F1B and its interleaved form keep no more chunks alive; the others beyond
-    4 pp, but GPipe, which keeps all.
+    """The plans with as many micro-batches, in as large groups, as tell how full their pipelines get: beyond
+    `peak_micro_batches` for each stage of their schedule, or one group of them, no more are in flight.
     """
-    group = np.where(one_of(plans.schedule, INTERLEAVES), microbatch_group(plans), 1)
-    most = np.where(plans.schedule > Schedule.INTERLEAVED, 4 * plans.pp, np.maximum(2 * plans.pp, group))
-    most = np.where(plans.schedule == Schedule.GPIPE, plans.num_microbatches, most)
+    group = np.where(grouped(plans.schedule), microbatch_group(plans), 1)
+    most = np.where(_PEAK[plans.schedule] > 0, _PEAK[plans.schedule] * plans.pp, plans.num_microbatches)
     enough = np.minimum(plans.num_microbatches, np.maximum(most, group))
     return replace(plans, num_microbatches=enough, microbatch_group=np.minimum(group, enough))
 
@@ -115,6 +115,16 @@ def _pipeline(row: list[int], chunkings: tuple[tuple[int, ...], ...]) -> Pipelin
     """The fields of a pipeline, as its columns hold them."""
     pp, vpp, embedding, head, first, last, chunk_layers = row
     return Pipeline(pp, vpp, bool(embedding), bool(head), first, last, chunkings[chunk_layers])
+
+
+def ends_apart(plan: Layout) -> Bools:
+    """Whether the embedding and the head are on different ranks; scalar or array (n,)."""
+    return np.greater(plan.pp, 1) & np.logical_not(v_shaped(plan.schedule))
+
+
+def pipeline_shape(plan: Layout) -> PipelineShape:
+    """The counts on which a plan's schedule depends; scalar or columns of shape (n,)."""
+    return PipelineShape(plan.pp, plan.num_microbatches, plan.vpp, microbatch_group(plan))
 
 
 def microbatch_group(plan: Layout) -> Ints:
@@ -153,7 +163,7 @@ def layers_of_blocks(inputs: Inputs, pipeline: Pipeline) -> IntColumn:
 
 
 def _signature(
-    inputs: Inputs, pipeline: Pipeline, turns: list[int], kept_chunks: KeptChunks, keep_all: bool
+    inputs: Inputs, pipeline: Pipeline, turns: list[int], keep_all: bool
 ) -> dict[str, IntColumn | BoolColumn]:
     model, stages, chunks = inputs.model, pipeline.pp, pipeline.vpp
     schedule, micro_batches, group, recomputed = turns
@@ -168,7 +178,8 @@ def _signature(
     sizes = per_chunk.sum(axis=2)
     weights = sizes + with_head * sizes.max(axis=0)
     defers = inputs.runtime.sharding.defers_reduction
-    kept, waiting = kept_chunks(schedule, stage, stages, chunks, micro_batches, group, weights, all_worked=defers)
+    shape = PipelineShape(stages, micro_batches, chunks, group)
+    kept, waiting = chunks_at_peak(schedule, stage, shape, weights, all_worked=defers)
     table = {
         "stage": stage,
         "layers": per_chunk.sum(axis=0),

@@ -8,25 +8,16 @@ from typing import NamedTuple
 
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.errors import CannotVerify
-from meshwright.layout.plan import (
-    CONTEXT_EXCHANGE_NAMES,
-    SCHEDULE_NAMES,
-    ContextExchange,
-    Plan,
-    Recompute,
-    Schedule,
-)
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, ContextExchange, Plan, Recompute
+from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind, Mlp
 from meshwright.specs.runtime import read_runtime
 
 SCHEDULE_CLASSES = {
-    Schedule.ONE_F_ONE_B: "1F1B",
-    Schedule.INTERLEAVED: "Interleaved1F1B",
-    Schedule.GPIPE: "GPipe",
-    Schedule.INTERLEAVED_ZERO_BUBBLE: "InterleavedZeroBubble",
-    Schedule.ZERO_BUBBLE_V: "ZBVZeroBubble",
-    Schedule.DUALPIPE_V: "DualPipeV",
+    schedule: schedule.record.framework_names["torch"]
+    for schedule in Schedule
+    if "torch" in schedule.record.framework_names
 }
 """What torch.distributed.pipelining calls the schedules that it has."""
 RUN_EXCHANGES = (ContextExchange.RING, ContextExchange.ALL_GATHER)

@@ -8,7 +8,8 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 from meshwright.layout.legality.rule import divisors
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan, Recompute, Schedule
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
+from meshwright.schedules.records import Schedule
 from meshwright.search.followers import followed
 from meshwright.search.modules import module_sets
 from meshwright.search.outside import outside_knobs
@@ -101,11 +102,11 @@ def _pipeline(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[s
     yield "vpp", [_interleaved(plan, vpp) for vpp in range(plan.vpp + 1, most + 1)]
     if plan.vpp > 1:
         yield "vpp", [_interleaved(plan, vpp) for vpp in range(plan.vpp - 1, 0, -1)]
-    for code, name in SCHEDULE_NAMES.items():
-        if name in inputs.runtime.plans.schedules and code != plan.schedule:
-            least = 2 if code == Schedule.INTERLEAVED else 1
-            counts = (1,) if code == Schedule.ONE_F_ONE_B else dict.fromkeys((plan.vpp, 1, 2))
-            yield "schedule", [{"schedule": code, "vpp": vpp} for vpp in counts if vpp >= least]
+    for schedule in Schedule:
+        record = schedule.record
+        if record.name in inputs.runtime.plans.schedules and schedule != plan.schedule:
+            counts = {max(plan.vpp, 2): None, 2: None} if record.chunks == "several" else (record.chunks,)
+            yield "schedule", [{"schedule": schedule, "vpp": vpp} for vpp in counts]
 
 
 def _interleaved(plan: Plan, vpp: int) -> dict[str, Any]:

@@ -11,19 +11,11 @@ import numpy as np
 from meshwright.arrays import IntColumn
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality.rule import divisors
-from meshwright.layout.placement import INTERLEAVES, V_SHAPED, one_of, splits_backward
-from meshwright.layout.plan import (
-    CONTEXT_EXCHANGE_NAMES,
-    RECOMPUTE_NAMES,
-    SCHEDULE_NAMES,
-    ContextExchange,
-    Plan,
-    Recompute,
-    Schedule,
-)
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, ContextExchange, Plan, Recompute
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import RecomputeModules
 from meshwright.layout.stages import group_sizes
+from meshwright.schedules.records import Schedule, grouped
 from meshwright.search.modules import module_sets
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts
@@ -104,7 +96,7 @@ def _choices(
 ) -> list[Sequence[int] | Sequence[tuple[int, int]]]:
     """What can be chosen beside one split, field by field or pair by pair."""
     return [
-        _turns(split, inputs),
+        _schedules(split, inputs),
         _micro_batches(split, inputs),
         _sharding(split, inputs),
         _exchanges(split, inputs),
@@ -131,34 +123,32 @@ def _around(split: _Split, recompute: list[tuple[int, int]], inputs: Inputs) -> 
         dp_replicate=dp_replicate,
         micro_batch=micro_batch,
         num_microbatches=num_microbatches,
-        microbatch_group=_microbatch_groups(split.pp, num_microbatches, inputs) * one_of(schedule, INTERLEAVES),
+        microbatch_group=_microbatch_groups(split.pp, num_microbatches, inputs) * grouped(schedule),
         recompute=kind,
         recompute_modules=modules,
         schedule=schedule,
     )
 
 
-def _turns(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
+def _schedules(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
     """Every (vpp, schedule) of the runtime: chunks where a schedule has several; without a pipeline 1F1B alone.
 
-    GPipe is left out where 1F1B can always run, which takes as long and keeps less; schedules that split the backward
-    pass where the runtime refuses them beside compiled layers.
+    Left out are a schedule that another one dominates, where that one can always run, and schedules that split the
+    backward pass where the runtime refuses them beside compiled layers.
     """
     runtime = inputs.runtime
     if split.pp == 1:
         return [(1, int(Schedule.ONE_F_ONE_B))]
     fewest = inputs.job.global_batch // (split.dp * _micro_batches(split, inputs)[-1])
-    turns: list[tuple[int, int]] = []
-    for code, name in SCHEDULE_NAMES.items():
-        compiled = (
-            runtime.kernels.elementwise == "fused"
-            and not runtime.plans.compiles_split_backward
-            and splits_backward(code)
-        )
-        if name in runtime.plans.schedules and not compiled and (code != Schedule.GPIPE or fewest < split.pp):
-            several = [vpp for vpp in _chunks(split, inputs) if vpp > 1] if code in INTERLEAVES else [1]
-            turns += [(vpp, int(code)) for vpp in ([2] if code in V_SHAPED else several)]
-    return turns
+    compiled = runtime.kernels.elementwise == "fused" and not runtime.plans.compiles_split_backward
+    chosen: list[tuple[int, int]] = []
+    for schedule in Schedule:
+        record = schedule.record
+        dominated = record.dominated_by is not None and fewest >= split.pp
+        if record.name in runtime.plans.schedules and not dominated and not (compiled and record.splits_backward):
+            several = (vpp for vpp in _chunks(split, inputs) if vpp > 1)
+            chosen += [(vpp, int(schedule)) for vpp in (several if record.chunks == "several" else [record.chunks])]
+    return chosen
 
 
 def _micro_batches(split: _Split, inputs: Inputs) -> list[int]:

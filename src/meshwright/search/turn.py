@@ -10,9 +10,10 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.device import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.legality import check, unmodelled
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan, Recompute, in_runs
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute, in_runs
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import names_of
+from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.search.knobs import Knob, Way, knobs
 from meshwright.specs.inputs import Inputs
 

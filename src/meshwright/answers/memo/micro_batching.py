@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 from meshwright.answers.trace import played_pipeline
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.schedules.action import Played, Times, play
-from meshwright.cost.schedules.gpipe import actions
 from meshwright.cost.step import estimate_each, estimate_plans
-from meshwright.layout.placement import blocks
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import group_sizes
+from meshwright.schedules.action import ChunkTimes, Timeline, play
+from meshwright.schedules.pipeline import PipelineShape
+from meshwright.schedules.placement import blocks
+from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 
 DRAWN = 2
@@ -42,9 +43,9 @@ class MicroBatching:
     naive_busy: float
     """Share of the time that a stage works where the layers are split and nothing else: 1 / p."""
     bubbles: tuple[Bubble, ...]
-    chosen: Played
+    chosen: Timeline
     """The order of the plan, of few micro-batches."""
-    naive: Played
+    naive: Timeline
     """The same work as one batch that goes from stage to stage."""
     drawn: int
     """Micro-batches in both."""
@@ -68,7 +69,7 @@ def micro_batching(estimate: Estimate, inputs: Inputs) -> MicroBatching | None:
     )
 
 
-def idle_share(played: Played) -> float:
+def idle_share(played: Timeline) -> float:
     """Of all ranks' time, from the first action to the last, what none of theirs takes."""
     busy = sum(event.end_s - event.start_s for events in played.events for event in events)
     return 1 - busy / (len(played.events) * played.makespan_s)
@@ -77,7 +78,7 @@ def idle_share(played: Played) -> float:
 def _drawn(plan: Plan) -> int:
     """Few micro-batches, as many as the schedule takes."""
     most = min(DRAWN * plan.pp, plan.num_microbatches)
-    if plan.schedule not in (Schedule.INTERLEAVED, Schedule.INTERLEAVED_ZERO_BUBBLE):
+    if not plan.schedule.record.grouped:
         return most
     return most if next(group_sizes(plan.pp, most), 0) else plan.num_microbatches
 
@@ -92,9 +93,9 @@ def _bubbles(plan: Plan, inputs: Inputs) -> Iterator[Bubble]:
         yield Bubble(count, batch, textbook, estimate_each([there], inputs.replace(job=job))[0])
 
 
-def _naive(plan: Plan, inputs: Inputs, micro_batches: int) -> Played:
+def _naive(plan: Plan, inputs: Inputs, micro_batches: int) -> Timeline:
     """The batch whole from the first stage to the last and back: GPipe with one micro-batch of all the work."""
     time = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True).stage_time
     passes = ([float(each) * micro_batches for each in seconds] for seconds in time.passes)
-    order = actions(plan.pp, 1)
-    return play(order, Times.alike(1, *passes), blocks(Schedule.GPIPE, plan.pp, 1))
+    order = Schedule.GPIPE.record.actions(PipelineShape(plan.pp, micro_batches=1))
+    return play(order, ChunkTimes.alike(1, *passes), blocks(Schedule.GPIPE, plan.pp, 1))

@@ -22,7 +22,7 @@ from meshwright.answers.pictures.svg import (
     round_step,
     text,
 )
-from meshwright.cost.schedules.action import Event
+from meshwright.schedules.action import Event
 from meshwright.units import format_seconds
 
 LEFT = 66

@@ -16,8 +16,8 @@ from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.cost.tree import combined
 from meshwright.layout.groups import stride
-from meshwright.layout.placement import ends_apart
 from meshwright.layout.plans import Layout
+from meshwright.layout.stages import ends_apart
 from meshwright.specs.inputs import Inputs
 
 

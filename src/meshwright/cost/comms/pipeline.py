@@ -13,13 +13,14 @@ from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import residual_tokens
-from meshwright.layout.placement import splits_backward
-from meshwright.layout.plan import Schedule
 from meshwright.layout.plans import Layout
+from meshwright.schedules.records import by_code, splits_backward
 from meshwright.specs.inputs import Inputs
 
 MESSAGE_SHAPE = ("tp", "sp", "cp", "pp", "dp", "micro_batch")
 """The fields of a plan on which its messages depend."""
+_SEVERAL = by_code(lambda record: record.chunks == "several")
+_EXCHANGES = by_code(lambda record: record.exchanges)
 
 
 def message_bytes(plan: Layout, inputs: Inputs) -> Floats:
@@ -61,14 +62,14 @@ def exposed_pipeline_time(plan: Layout, inputs: Inputs, work: Floats) -> Floats:
     sides, one, way = on_shapes(lambda shapes: _messages(shapes, inputs), plan, *MESSAGE_SHAPE)
     sides = np.where(np.greater(plan.pp, 2) | np.greater(plan.vpp, 1), sides, one)
     window, overlap = work * plan.num_microbatches, inputs.runtime.overlap
-    interleaves, splits = np.equal(plan.schedule, Schedule.INTERLEAVED), splits_backward(plan.schedule)
-    exchanges = np.where(splits, 0, np.where(interleaves, plan.vpp, 2) * plan.num_microbatches)
+    several, splits = _SEVERAL[plan.schedule], splits_backward(plan.schedule)
+    exchanges = _EXCHANGES[plan.schedule] * plan.vpp * plan.num_microbatches
     waited = inputs.runtime.host.host_s_per_exchange * np.where(np.greater(plan.pp, 1), exchanges, 0)
     plain, interleaved, split = (
         exposed_time(plan.num_microbatches * plan.vpp * sides, window, share, 0.0, inputs)
         for share in (overlap.pipeline, overlap.interleaved_pipeline, overlap.split_pipeline)
     )
-    steady = np.where(splits, split, np.where(interleaves, interleaved, plain))
+    steady = np.where(splits, split, np.where(several, interleaved, plain))
     return steady + waited + 2.0 * way
 
 

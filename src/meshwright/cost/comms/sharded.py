@@ -11,11 +11,11 @@ from meshwright.cost.comms.data import shard_times
 from meshwright.cost.comms.group import expert_holders, holders
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.compute.elementwise import elementwise_time
-from meshwright.cost.schedules.gathered import chunk_gathers
 from meshwright.distinct import distinct_rows
-from meshwright.layout.plan import Schedule
 from meshwright.layout.plans import Layout
 from meshwright.layout.stages import microbatch_group
+from meshwright.schedules.gathered import chunk_gathers
+from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 
 

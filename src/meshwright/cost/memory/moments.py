@@ -11,9 +11,9 @@ from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.kept import Kept
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.cost.memory.units import Units
-from meshwright.cost.schedules.gathered import ChunksLeft, Standing
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import microbatch_group
+from meshwright.schedules.gathered import ChunksLeft, Standing
 from meshwright.specs.inputs import Inputs
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from meshwright.arrays import Bools, Ints
 from meshwright.cost.expert_rows import routed_experts
 from meshwright.cost.shard import vocabulary_shard
-from meshwright.layout.placement import ends_apart
 from meshwright.layout.plans import Layout
+from meshwright.layout.stages import ends_apart
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 from meshwright.specs.weights import Weight, embedding_weights, head_weights, layer_weights, mtp_weights

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.cost.schedules.gathered import ChunksLeft, Standing, chunks_left
 from meshwright.distinct import distinct_rows, gathered
-from meshwright.layout.plan import Schedule
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages, microbatch_group
+from meshwright.schedules.gathered import ChunksLeft, Standing, chunks_left
+from meshwright.schedules.records import Schedule
 
 ONE_CHUNK = ChunksLeft(0, Standing(0, 0), 0, 1, Standing(0, 1), Standing(0, 1), 1)
 """It stands after its backward."""

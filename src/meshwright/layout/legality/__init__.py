@@ -21,9 +21,10 @@ from meshwright.layout.legality import (
     tensor,
 )
 from meshwright.layout.legality.rule import Rule
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan, Recompute
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import RecomputeModules, names_of
+from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs.inputs import Inputs
 
 _TOPICS = (mesh, tensor, context, pipeline, named_layers, schedules, experts, sharding, recompute, absent)

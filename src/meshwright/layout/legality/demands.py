@@ -5,17 +5,9 @@ from __future__ import annotations
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.layout.legality import demands_axes, demands_megatron, demands_pipeline, demands_switches
 from meshwright.layout.legality.demand import Demand
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan
+from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
-
-TORCH_SCHEDULES = {
-    Schedule.INTERLEAVED: "Interleaved1F1B",
-    Schedule.GPIPE: "GPipe",
-    Schedule.INTERLEAVED_ZERO_BUBBLE: "InterleavedZeroBubble",
-    Schedule.ZERO_BUBBLE_V: "ZBVZeroBubble",
-    Schedule.DUALPIPE_V: "DualPipeV",
-}
-"""Names of torch.distributed.pipelining, but for its 1F1B."""
 
 
 def demands_of(inputs: Inputs) -> list[Demand]:
@@ -52,11 +44,12 @@ def _engine_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
 
 
 def _schedule(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
-    return plan.pp > 1 and plan.schedule in TORCH_SCHEDULES
+    return plan.pp > 1 and plan.schedule.record.framework_names.get("torch", "1F1B") != "1F1B"
 
 
 def _schedule_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
-    return f"parallelism.pipeline_parallel_schedule {TORCH_SCHEDULES[plan.schedule]}: left out, it is 1F1B"
+    name = plan.schedule.record.framework_names["torch"]
+    return f"parallelism.pipeline_parallel_schedule {name}: left out, it is 1F1B"
 
 
 def _flex_attention(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001

@@ -6,25 +6,27 @@ import numpy as np
 
 from meshwright.arrays import Bools, Ints
 from meshwright.layout.legality.rule import Rule, change, changes
-from meshwright.layout.placement import INTERLEAVES, V_SHAPED, one_of, splits_backward
-from meshwright.layout.plan import SCHEDULE_NAMES, Plan, Schedule
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
 from meshwright.layout.stages import group_sizes
+from meshwright.schedules.records import SCHEDULE_NAMES, Schedule, by_code, splits_backward, v_shaped
 from meshwright.specs.inputs import Inputs
 
-TWO_WAYS = (Schedule.DUALPIPE, Schedule.DUALPIPE_V)
-"""Schedules that work on micro-batches from both ends of the model at once."""
+_CHUNKS = by_code(lambda record: 0 if record.chunks == "several" else record.chunks)
+"""Chunks of the model that a rank has under each schedule; 0: two or more."""
+_LEAST_MICRO_BATCHES = by_code(lambda record: record.least_micro_batches)
+_BOTH_WAYS = by_code(lambda record: record.placement == "both-ways")
 
 
 def _schedule(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    turns = np.where(one_of(plan.schedule, INTERLEAVES), np.greater(plan.vpp, 1), np.equal(plan.vpp, 1))
-    chunks = np.where(one_of(plan.schedule, V_SHAPED), np.equal(plan.vpp, 2), turns)
-    return chunks & (np.greater(plan.pp, 1) | np.less_equal(plan.schedule, Schedule.INTERLEAVED))
+    chunks = _CHUNKS[plan.schedule]
+    fits = np.where(chunks > 0, np.equal(plan.vpp, chunks), np.greater(plan.vpp, 1))
+    return fits & (np.greater(plan.pp, 1) | np.less_equal(plan.schedule, Schedule.INTERLEAVED))
 
 
 def _schedule_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     given = SCHEDULE_NAMES[plan.schedule]
-    if plan.schedule in V_SHAPED and plan.pp > 1:
+    if plan.schedule.record.chunks == 2 and plan.pp > 1:
         return f"{given} puts 2 chunks on every rank, but vpp is {plan.vpp}; nearest vpp: 2"
     name = "interleaved" if plan.vpp > 1 else "1f1b"
     where = f"vpp {plan.vpp}" if plan.schedule <= Schedule.INTERLEAVED else f"pp {plan.pp} with vpp {plan.vpp}"
@@ -33,20 +35,20 @@ def _schedule_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
 
 
 def _both_ways(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    enough = np.greater_equal(plan.num_microbatches, 2 * plan.pp)
+    enough = np.greater_equal(plan.num_microbatches, _LEAST_MICRO_BATCHES[plan.schedule] * plan.pp)
     even = np.equal(plan.pp % 2, 0) & np.equal(plan.num_microbatches % 2, 0)
-    halves = np.not_equal(plan.schedule, Schedule.DUALPIPE) | even
-    return np.logical_not(one_of(plan.schedule, TWO_WAYS)) | (enough & halves)
+    return enough & (np.logical_not(_BOTH_WAYS[plan.schedule]) | even)
 
 
 def _both_ways_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     count, stages, name = plan.num_microbatches, plan.pp, SCHEDULE_NAMES[plan.schedule]
-    if plan.schedule == Schedule.DUALPIPE and stages % 2:
+    both_ways, least = _BOTH_WAYS[plan.schedule], plan.schedule.record.least_micro_batches
+    if both_ways and stages % 2:
         return f"{name} runs two copies of the model in opposite directions over pp {stages}, which is odd; " + change(
             "pp", stages, [each for each in (stages - 1, stages + 1) if each > 1]
         )
-    step = 2 if plan.schedule == Schedule.DUALPIPE else 1
-    counts = range(2 * stages, max(2 * stages, count) + 2 * step, step)
+    step = 2 if both_ways else 1
+    counts = range(least * stages, max(least * stages, count) + 2 * step, step)
     parity = ", an even number," if step == 2 else ""
     return f"{name} needs two micro-batches{parity} for each of pp {stages} or more, but there are {count}; " + change(
         "num_microbatches", count, counts
@@ -143,7 +145,7 @@ def _microbatch_groups(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
 
 def _in_turns(plan: Layout) -> Bools:
     """Whether every rank takes turns on looped chunks."""
-    return np.greater(plan.vpp, 1) & np.logical_not(one_of(plan.schedule, V_SHAPED))
+    return np.greater(plan.vpp, 1) & np.logical_not(v_shaped(plan.schedule))
 
 
 def _group(plan: Layout) -> Ints:

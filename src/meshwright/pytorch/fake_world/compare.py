@@ -10,9 +10,8 @@ from typing import NamedTuple
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.parameters import layer_parameters
-from meshwright.cost.schedules.orders import order
 from meshwright.layout.plan import Plan, Recompute
-from meshwright.layout.stages import microbatch_group
+from meshwright.layout.stages import pipeline_shape
 from meshwright.pytorch.fake_world.cuts import Rank
 from meshwright.pytorch.planned.issued import issued
 from meshwright.pytorch.planned.predicted import PredictedStage
@@ -170,8 +169,7 @@ def _is_shared(collective: Collective, scatters: bool) -> bool:
 
 def planned_order(plan: Plan, stage: int) -> tuple[str, ...]:
     """The actions of a stage as the planner's schedule lays them out, written as the trainer notes them."""
-    group = int(microbatch_group(plan))
-    actions = order(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, group)[stage]
+    actions = plan.schedule.record.actions(pipeline_shape(plan))[stage]
     return tuple(f"{LETTERS[action.kind]}{action.chunk}:{action.micro_batch}" for action in actions)
 
 

@@ -11,14 +11,15 @@ import numpy as np
 
 from meshwright.errors import IllegalPlan
 from meshwright.layout.legality import require_legal
-from meshwright.layout.placement import blocks
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_chunks, pipeline_of
 from meshwright.layout.stages import filling
 from meshwright.pytorch.processes.observed import Collective, Moment, Observed, Peak
 from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.scope import Scope
+from meshwright.schedules.placement import blocks
+from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 
 FEWEST, MORE = 2, 4

@@ -17,14 +17,14 @@ from meshwright.cost.memory.parameters import (
     sharded_expert_parameters,
     sharded_layer_parameters,
 )
-from meshwright.cost.schedules.gathered import chunk_gathers
 from meshwright.cost.shard import residual_tokens, tokens
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
-from meshwright.layout.placement import V_SHAPED
 from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.layout.stages import microbatch_group
 from meshwright.pytorch.planned.predicted import PredictedStage
 from meshwright.pytorch.processes.observed import Collective
+from meshwright.schedules.gathered import chunk_gathers
+from meshwright.schedules.records import v_shaped
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 
@@ -232,7 +232,7 @@ def _pipeline(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Iss
     """Over pp: activations and gradients of every chunk, sent and received; where a V turns they stay on the rank."""
     if plan.pp == 1:
         return
-    size, turns = int(message_bytes(plan, inputs)), plan.schedule in V_SHAPED and stage.stage == plan.pp - 1
+    size, turns = int(message_bytes(plan, inputs)), v_shaped(plan.schedule) and stage.stage == plan.pp - 1
     messages = plan.num_microbatches * (2 * plan.vpp - stage.embedding - stage.head - 2 * turns)
     for kind in ("receive", "send"):
         yield Collective("pp", kind, _half(inputs), size, "pipeline"), messages

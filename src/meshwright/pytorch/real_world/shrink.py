@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from meshwright.errors import CannotVerify, InvalidInput
 from meshwright.layout.legality import require_legal
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan
 from meshwright.layout.splits import layers_of_chunks, pipeline_of
 from meshwright.pytorch.real_world.small_model import small_model
+from meshwright.schedules.records import Schedule
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 

@@ -14,7 +14,6 @@ from torch.distributed.pipelining._utils import InferenceMode
 from torch.distributed.pipelining.schedules import get_schedule_class
 from torch.distributed.tensor import DTensor, Shard
 
-from meshwright.layout.plan import Schedule
 from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.scope import SCHEDULE_CLASSES
 from meshwright.pytorch.trainer.mesh import Meshes
@@ -70,7 +69,7 @@ def _logits(request: Request, meshes: Meshes, half: torch.dtype) -> Tensor:
 def schedule_of(request: Request, stages: list[PipelineStage], loss: Callable[[Tensor, Tensor], Tensor]) -> Any:
     """PyTorch's schedule of the plan over these stages."""
     kind = _knowing_shapes(get_schedule_class(SCHEDULE_CLASSES[request.plan.schedule]))
-    single = request.plan.schedule in (Schedule.ONE_F_ONE_B, Schedule.GPIPE)
+    single = request.plan.schedule.record.chunks == 1
     return kind(
         stages[0] if single else stages,
         n_microbatches=request.plan.num_microbatches,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
-from meshwright.cost.schedules.action import Times, play
-from meshwright.cost.schedules.orders import order
 from meshwright.cost.step import stage_costs
-from meshwright.layout.placement import blocks
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan
 from meshwright.layout.splits import front, layers_of_chunks, pipeline_of
 from meshwright.layout.stages import layers_before, microbatch_group
+from meshwright.schedules.action import ChunkTimes, play
+from meshwright.schedules.pipeline import PipelineShape
+from meshwright.schedules.placement import blocks
+from meshwright.schedules.records import Schedule
 from meshwright.search.rank import LEAST_GAIN
 from meshwright.search.resolve.stages import as_stages, with_chunks
 from meshwright.specs.inputs import Inputs
@@ -88,6 +89,6 @@ def _on_time(times: FloatColumn, plan: Plan) -> bool:
         return False
     micro_batches = min(rounds * group, plan.num_microbatches)
     third = (times / 3).tolist()
-    actions = order(plan.schedule, plan.pp, plan.vpp, micro_batches, group)
-    played = play(actions, Times(third, third, third), blocks(plan.schedule, plan.pp, plan.vpp))
+    actions = plan.schedule.record.actions(PipelineShape(plan.pp, micro_batches, plan.vpp, group))
+    played = play(actions, ChunkTimes(third, third, third), blocks(plan.schedule, plan.pp, plan.vpp))
     return bool(played.makespan_s <= (1 + LATE) * _price(times, micro_batches))

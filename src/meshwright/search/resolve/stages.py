@@ -7,11 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
-from meshwright.cost import schedules
 from meshwright.cost.memory.device import Verdict, verdict
 from meshwright.cost.step import stage_costs
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan
 from meshwright.layout.stages import Stages, layers_before
+from meshwright.schedules.peak import in_flight
+from meshwright.schedules.pipeline import PipelineShape
+from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 
 
@@ -100,7 +102,7 @@ def as_stages(plan: Plan, inputs: Inputs, block: IntColumn, layers: IntColumn) -
     block: shape (r,); layers: shape (r, kinds).
     """
     stage, head = block % plan.pp, block == plan.pp * plan.vpp - 1
-    live = schedules.live_chunks(plan.schedule, stage, plan.pp, plan.vpp, plan.num_microbatches, plan.pp)
+    live = in_flight(plan.schedule, stage, PipelineShape(plan.pp, plan.num_microbatches, plan.vpp, plan.pp))
     predicted, none = np.zeros_like(layers), np.zeros_like(layers)
     predicted[:, inputs.model.layer_pattern[-1]] = inputs.mtp_layers * head
     return Stages(

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs.base import Spec
 from meshwright.specs.job import PrecisionName
+
+
+def _known(schedule: str) -> str:
+    if schedule not in SCHEDULE_NAMES.values():
+        raise ValueError(f"must be one of {', '.join(SCHEDULE_NAMES.values())}")
+    return schedule
+
+
+ScheduleName = Annotated[str, AfterValidator(_known)]
 
 
 class Capabilities(Spec):
@@ -52,22 +62,7 @@ class Capabilities(Spec):
     """Can split norms and residuals over tp."""
     context_exchanges: tuple[Literal["ring", "all_gather", "all_to_all", "hierarchical"], ...]
     """How it can split a sequence over cp; none: it cannot."""
-    schedules: tuple[
-        Literal[
-            "1f1b",
-            "interleaved",
-            "gpipe",
-            "interleaved-zb",
-            "zb-1p",
-            "zb-2p",
-            "zb-v",
-            "v-half",
-            "v-min",
-            "dualpipe",
-            "dualpipe-v",
-        ],
-        ...,
-    ]
+    schedules: tuple[ScheduleName, ...]
     ends_as_layers: tuple[bool, ...]
     """Whether its split can count the embedding and the head as layers: the values that a plan may choose, what it
     takes unless told first."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from meshwright.errors import InvalidInput, NotModelled
-from meshwright.layout.plan import SCHEDULE_NAMES, Schedule
+from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.runtime import read_runtime
 from meshwright.validation.rows.frameworks import LIKE, StandIn

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput, NotModelled
 from meshwright.layout.legality import require_legal
-from meshwright.layout.plan import SCHEDULE_NAMES, Plan, Schedule
+from meshwright.layout.plan import Plan
 from meshwright.layout.recompute_modules import modules_of
+from meshwright.schedules.records import Schedule
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
@@ -122,10 +123,10 @@ def recipe_of(row: Row) -> tuple[str, ...]:
 def plan_of(row: Row) -> Plan:
     """The layout of a row without blanks; raises `InvalidInput` for a schedule or recomputation that no plan has.
 
-    A V has two chunks on every rank, which rows do not print.
+    A schedule of two chunks has them on every rank, which rows do not print.
     """
     degrees: dict[str, Any] = {name: int(row[name] or 1) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")}
-    if row["schedule"] == SCHEDULE_NAMES[Schedule.ZERO_BUBBLE_V]:
+    if any(row["schedule"] == each.record.name and each.record.chunks == 2 for each in Schedule):
         degrees["vpp"] = 2
     micro_batch, dp, ends = int(row["micro_batch_size"]), degrees["dp"], _ends_are_layers(row)
     group = min(int(row["shard_group_size"] or dp), dp)

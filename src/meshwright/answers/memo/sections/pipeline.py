@@ -10,7 +10,7 @@ from meshwright.answers.memo.micro_batching import MicroBatching, idle_share
 from meshwright.answers.memo.words import percent, plural
 from meshwright.answers.pictures.pipeline import PipelineChart, pipeline_picture
 from meshwright.cost.estimate import Estimate
-from meshwright.layout.plan import SCHEDULE_NAMES
+from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.units import GIB, format_bytes, format_seconds
 
 MANY = "micro-batches"

@@ -17,8 +17,9 @@ from meshwright.answers.plan_table import indistinguishable
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.device import Verdict
 from meshwright.layout.groups import sharding_ranks
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, SCHEDULE_NAMES, Plan, Recompute, in_runs
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute, in_runs
 from meshwright.layout.recompute_modules import names_of
+from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.search.rank import why_lost
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.weights import parameter_count

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import BoolColumn, IntColumn, Ints
-from meshwright.cost.schedules.action import Action
-from meshwright.cost.schedules.orders import order
-from meshwright.layout.plan import Schedule
+from meshwright.schedules.action import Action
+from meshwright.schedules.pipeline import PipelineShape
+from meshwright.schedules.records import Schedule
 
 AHEAD = 3
 """Chunks that stand gathered at once: those that work next."""
@@ -88,7 +88,7 @@ def chunk_gathers(
 def _gathers(
     schedule: Schedule, stages: int, chunks: int, micro_batches: int, microbatch_group: int, resharded: bool
 ) -> ChunkGathers:
-    walk = _walk(order(schedule, stages, chunks, micro_batches, microbatch_group), chunks, resharded)
+    walk = _walk(_actions(schedule, stages, chunks, micro_batches, microbatch_group), chunks, resharded)
     again = walk.own & ~walk.standing
     before = np.concatenate([np.zeros_like(walk.window[:, :1]), walk.window[:, :-1]], axis=1)
     events = walk.window & ~before, again & walk.forward, again & ~walk.forward
@@ -104,7 +104,7 @@ def chunks_left(
     schedule: of any number of chunks a rank; stages: p; chunks: v; micro_batches: m; microbatch_group: g; counts.
     Source: `chunk_gathers`.
     """
-    walk = _walk(order(schedule, stages, chunks, micro_batches, microbatch_group), chunks, resharded=True)
+    walk = _walk(_actions(schedule, stages, chunks, micro_batches, microbatch_group), chunks, resharded=True)
     own, others = (walk.own & walk.standing).sum(axis=2), (~walk.own & walk.standing).sum(axis=2)
     worked = walk.own.argmax(axis=2)
     return [_left(*each, chunks) for each in zip(walk.forward[:, :, 0], worked, others, own, strict=True)]
@@ -130,6 +130,12 @@ def _left(forward: BoolColumn, worked: IntColumn, others: IntColumn, own: IntCol
         most=Standing(others[backwards[fullest]], own[backwards[fullest]]),
         backwards=max(fullest - before, 1),
     )
+
+
+def _actions(
+    schedule: Schedule, stages: int, chunks: int, micro_batches: int, microbatch_group: int
+) -> list[list[Action]]:
+    return schedule.record.actions(PipelineShape(stages, micro_batches, chunks, microbatch_group))
 
 
 class _Walk(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.cost.schedules.action import Action
+from meshwright.schedules.action import Action
 
 INTERVAL = 6
 """Slots of one micro-batch: forward, input gradient and weight gradient of two chunks."""

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.cost import schedules
-from meshwright.cost.schedules import interleaved, one_forward_one_backward
-from meshwright.cost.schedules.action import Action, Played, Times, play
-from meshwright.cost.schedules.pipeline import Passes, Pipeline
 from meshwright.errors import InvalidInput
-from meshwright.layout.placement import blocks
-from meshwright.layout.plan import Schedule
+from meshwright.schedules import interleaved, one_forward_one_backward
+from meshwright.schedules.action import Action, ChunkTimes, Timeline, play
+from meshwright.schedules.bubble import bubble_time
+from meshwright.schedules.peak import in_flight
+from meshwright.schedules.pipeline import PassTimes, PipelineShape, PipelineTimes
+from meshwright.schedules.placement import blocks
+from meshwright.schedules.records import Schedule
 from orders import CHUNKS, order
 
 PIPELINES = [(p, v, groups * p) for p in (2, 3, 4, 8) for v in (1, 2, 3, 5) for groups in (1, 2, 3, 8)]
@@ -27,32 +28,38 @@ def _code(chunks: int) -> Schedule:
     return Schedule.INTERLEAVED if chunks > 1 else Schedule.ONE_F_ONE_B
 
 
-def _played(chunks: int, micro_batches: int, forward: np.ndarray, backward: np.ndarray) -> Played:
+def _played(chunks: int, micro_batches: int, forward: np.ndarray, backward: np.ndarray) -> Timeline:
     schedule, stages = _code(chunks), len(forward)
     halves = list(backward / chunks / 2)
-    times = Times.alike(chunks, list(forward / chunks), halves, halves)
+    times = ChunkTimes.alike(chunks, list(forward / chunks), halves, halves)
     return play(order(schedule, stages, chunks, micro_batches), times, blocks(schedule, stages, chunks))
 
 
 def _closed(chunks: int, micro_batches: int, forward: np.ndarray, backward: np.ndarray) -> float:
-    return closed(_code(chunks), chunks, micro_batches, Passes(forward, backward / 2, backward / 2))
+    return closed(_code(chunks), chunks, micro_batches, PassTimes(forward, backward / 2, backward / 2))
 
 
 def closed(
-    schedule: Schedule, chunks: int, micro_batches: int, passes: Passes, *, overlaps: bool = False, waiting: float = 1.0
+    schedule: Schedule,
+    chunks: int,
+    micro_batches: int,
+    passes: PassTimes,
+    *,
+    overlaps: bool = False,
+    waiting: float = 1.0,
 ) -> float:
     """Seconds of all micro-batches on the slowest rank and its idle time."""
     slowest = int(np.argmax(passes.total))
-    pipeline = Pipeline(
-        Passes(*(each[slowest] for each in passes)),
-        Passes(*(each.sum() for each in passes)),
+    pipeline = PipelineTimes(
+        PassTimes(*(each[slowest] for each in passes)),
+        PassTimes(*(each.sum() for each in passes)),
         len(passes.forward),
         chunks,
         micro_batches,
         waiting,
         overlaps,
     )
-    return float(micro_batches * passes.total.max() + schedules.bubble_time(schedule, pipeline))
+    return float(micro_batches * passes.total.max() + bubble_time(schedule, pipeline))
 
 
 @st.composite
@@ -82,7 +89,7 @@ def test_every_rank_works_on_every_micro_batch_and_chunk_once_in_each_direction(
     schedule: Schedule, stages: int, micro_batches: int
 ) -> None:
     """DualPipe's two copies see half of the micro-batches each."""
-    chunks = CHUNKS.get(schedule, 1)
+    chunks = CHUNKS[schedule]
     for actions in order(schedule, stages, chunks, micro_batches):
         passes: dict[str, list[tuple[int, int]]] = {"forward": [], "input": [], "weight": []}
         for action in actions:
@@ -113,17 +120,16 @@ def test_groups_of_micro_batches_keep_more_chunks_and_take_no_longer(
 ) -> None:
     stages, chunks, micro_batches, group = drawn
     forward, backward = ([each / chunks] * stages for each in seconds)
-    times = Times.alike(chunks, forward, *[[each / 2 for each in backward]] * 2)
-    actions = interleaved.actions(stages, chunks, micro_batches, group)
-    played = play(actions, times, blocks(Schedule.INTERLEAVED, stages, chunks))
-    kept = interleaved.live_chunks(np.arange(stages), stages, chunks, micro_batches, group)
-    assert played.live_chunks == tuple(kept)
+    times = ChunkTimes.alike(chunks, forward, *[[each / 2 for each in backward]] * 2)
+    pipeline = PipelineShape(stages, micro_batches, chunks, group)
+    played = play(interleaved.actions(pipeline), times, blocks(Schedule.INTERLEAVED, stages, chunks))
+    assert played.in_flight == tuple(interleaved.in_flight(np.arange(stages), pipeline))
     expected = _closed(chunks, micro_batches, np.full(stages, seconds[0]), np.full(stages, seconds[1]))
     assert played.makespan_s == pytest.approx(expected, rel=1e-9)
 
 
 def test_fewer_micro_batches_than_stages_keep_only_those() -> None:
-    live = schedules.live_chunks(Schedule.ONE_F_ONE_B, np.arange(8), 8, 1, 3, 1)
+    live = in_flight(Schedule.ONE_F_ONE_B, np.arange(8), PipelineShape(stages=8, micro_batches=3))
     assert live.tolist() == [3, 3, 3, 3, 3, 3, 2, 1]
 
 
@@ -175,11 +181,11 @@ def test_with_heavier_ends_the_closed_form_is_never_short_and_at_most_8_percent_
 def test_an_order_that_waits_for_itself_is_refused() -> None:
     backward_first = [[Action("backward", 0, 0), Action("forward", 0, 0)]]
     with pytest.raises(InvalidInput, match="deadlocks"):
-        play(backward_first, Times.alike(1, [1.0], [1.0], [1.0]), blocks(Schedule.ONE_F_ONE_B, 1, 1))
+        play(backward_first, ChunkTimes.alike(1, [1.0], [1.0], [1.0]), blocks(Schedule.ONE_F_ONE_B, 1, 1))
 
 
 def test_orders_of_all_sizes_run_to_their_end() -> None:
     for stages, micro_batches in itertools.product(range(1, 7), range(1, 14)):
-        actions = one_forward_one_backward.actions(stages, micro_batches)
-        times = Times.alike(2, *[[1.0] * stages] * 3)
+        actions = one_forward_one_backward.actions(PipelineShape(stages, micro_batches))
+        times = ChunkTimes.alike(2, *[[1.0] * stages] * 3)
         assert play(actions, times, blocks(Schedule.ONE_F_ONE_B, stages, 1)).makespan_s > 0

@@ -5,27 +5,29 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import Floats, Ints
-from meshwright.cost.schedules.action import Action
-from meshwright.cost.schedules.pipeline import Pipeline
-from meshwright.cost.schedules.v_shaped import repeated
+from meshwright.schedules.action import Action
+from meshwright.schedules.pipeline import PipelineShape, PipelineTimes
+from meshwright.schedules.record import ScheduleRecord
+from meshwright.schedules.v_shaped import repeated
 
 
-def live_chunks(stage: Ints, chunk: Ints, stages: Ints, micro_batches: Ints) -> Ints:
-    """Micro-batches whose activations one chunk keeps when its rank keeps the most: p + 2 chunks of half a rank's
+def in_flight(stage: Ints, pipeline: PipelineShape) -> tuple[Ints, Ints]:
+    """Micro-batches whose activations either chunk keeps when its rank keeps the most: p + 2 chunks of half a rank's
     layers together (p + 1 where p is odd), of which about r / 2 + 1 are the second's.
 
-    stage: r, 0 is first; chunk: 0 or 1; stages: p; micro_batches: m; counts, scalar or array (n,). Returns a count.
+    stage: r, 0 is first; pipeline: p and m; counts, scalar or array (n,). Returns two counts.
     Source: arXiv:2405.15362, table 1: p / 2 of a rank's micro-batches, for p without end; counted in the order below.
 
-    >>> [[int(live_chunks(rank, chunk, 4, 16)) for chunk in (0, 1)] for rank in range(4)]
-    [[5, 1], [4, 2], [4, 2], [3, 3]]
+    >>> [tuple(map(int, in_flight(rank, PipelineShape(stages=4, micro_batches=16)))) for rank in range(4)]
+    [(5, 1), (4, 2), (4, 2), (3, 3)]
     """
+    stages = pipeline.stages
     second = (3 * stage + 3 * (stages % 2 == 0) + 7) // 6
     first = stages + 2 - stages % 2 - second
-    return np.minimum(micro_batches, np.where(np.equal(chunk, 0), first, second))
+    return np.minimum(pipeline.micro_batches, first), np.minimum(pipeline.micro_batches, second)
 
 
-def bubble_time(pipeline: Pipeline) -> Floats:
+def bubble_time(pipeline: PipelineTimes) -> Floats:
     """Idle time of the slowest rank: the others' F + B_i - W / 2, and what input gradients or forwards that are twice
     as long as the other passes add to every micro-batch.
 
@@ -41,11 +43,26 @@ def bubble_time(pipeline: Pipeline) -> Floats:
     return pipeline.at_least(np.maximum(idle, 0.0) + late)
 
 
-def actions(stages: int, micro_batches: int) -> list[list[Action]]:
-    """For every rank, what it does in order. stages: p; micro_batches: m; counts."""
+def actions(pipeline: PipelineShape) -> list[list[Action]]:
+    """For every rank, what it does in order. pipeline: p and m, counts."""
+    stages = pipeline.stages
     shift = 3 if stages % 2 == 0 else 0
     slots = [
         (2 * rank, 3 * stages - rank - 2, 3 * stages + shift + 2 * rank - 1, 6 * stages + shift - rank - 2)
         for rank in range(stages)
     ]
-    return repeated(slots, micro_batches)
+    return repeated(slots, pipeline.micro_batches)
+
+
+RECORD = ScheduleRecord(
+    name="v-half",
+    code=7,
+    chunks=2,
+    placement="v-shaped",
+    splits_backward=True,
+    in_flight=in_flight,
+    peak_micro_batches=4,
+    bubble_time=bubble_time,
+    actions=actions,
+    exchanges=0,
+)

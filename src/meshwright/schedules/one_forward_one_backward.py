@@ -5,23 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import Floats, Ints
-from meshwright.cost.schedules.action import Action
-from meshwright.cost.schedules.pipeline import Pipeline
+from meshwright.schedules.action import Action
+from meshwright.schedules.pipeline import PipelineShape, PipelineTimes
+from meshwright.schedules.record import ScheduleRecord
 
 
-def live_chunks(stage: Ints, stages: Ints, micro_batches: Ints) -> Ints:
+def in_flight(stage: Ints, pipeline: PipelineShape) -> Ints:
     """Micro-batches whose activations one stage keeps at most: min(m, p - r).
 
-    stage: r, 0 is first; stages: p; micro_batches: m; counts, scalar or array (n,). Returns a count.
+    stage: r, 0 is first; pipeline: p and m; counts, scalar or array (n,). Returns a count.
     Source: Narayanan et al., arXiv:2104.04473, section 2.2.
 
-    >>> int(live_chunks(0, 4, 64)), int(live_chunks(3, 4, 64)), int(live_chunks(0, 4, 2))
-    (4, 1, 2)
+    >>> [int(in_flight(rank, PipelineShape(stages=4, micro_batches=64))) for rank in range(4)]
+    [4, 3, 2, 1]
     """
-    return np.minimum(micro_batches, stages - stage)
+    return np.minimum(pipeline.micro_batches, pipeline.stages - stage)
 
 
-def bubble_time(pipeline: Pipeline) -> Floats:
+def bubble_time(pipeline: PipelineTimes) -> Floats:
     """Idle time of the slowest stage while the pipeline fills and drains: sum of t_r less max t_r.
 
     pipeline: times t_r = forward plus backward of one micro-batch, scalar or array (n,). Returns seconds. With equal
@@ -30,9 +31,9 @@ def bubble_time(pipeline: Pipeline) -> Floats:
     return pipeline.others.total
 
 
-def actions(stages: int, micro_batches: int) -> list[list[Action]]:
-    """For every stage, what it does in order. stages: p; micro_batches: m; counts."""
-    return [_stage_actions(stage, stages, micro_batches) for stage in range(stages)]
+def actions(pipeline: PipelineShape) -> list[list[Action]]:
+    """For every stage, what it does in order. pipeline: p and m, counts."""
+    return [_stage_actions(stage, pipeline.stages, pipeline.micro_batches) for stage in range(pipeline.stages)]
 
 
 def _stage_actions(stage: int, stages: int, micro_batches: int) -> list[Action]:
@@ -41,3 +42,16 @@ def _stage_actions(stage: int, stages: int, micro_batches: int) -> list[Action]:
     for index in range(micro_batches - warm_up):
         order += [Action("forward", 0, warm_up + index), Action("backward", 0, index)]
     return order + [Action("backward", 0, index) for index in range(micro_batches - warm_up, micro_batches)]
+
+
+RECORD = ScheduleRecord(
+    name="1f1b",
+    code=0,
+    chunks=1,
+    in_flight=in_flight,
+    peak_micro_batches=2,
+    bubble_time=bubble_time,
+    actions=actions,
+    exchanges=2,
+    framework_names={"torch": "1F1B", "nanotron": "1f1b"},
+)

@@ -5,33 +5,35 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import Floats, Ints
-from meshwright.cost.schedules.action import Action
-from meshwright.cost.schedules.interleaved import turns
-from meshwright.cost.schedules.pipeline import Pipeline
+from meshwright.schedules.action import Action
+from meshwright.schedules.interleaved import forward_order
+from meshwright.schedules.pipeline import PipelineShape, PipelineTimes
+from meshwright.schedules.record import ScheduleRecord
 
 
-def live_chunks(stage: Ints, stages: Ints, chunks: Ints, micro_batches: Ints, microbatch_group: Ints) -> Ints:
+def in_flight(stage: Ints, pipeline: PipelineShape) -> Ints:
     """Chunks that one rank has worked forward and not yet backward, at most: min(m v, (v - 1) g + p - r).
 
-    stage: r, 0 is first; stages: p; chunks: v per rank; micro_batches: m; microbatch_group: g; counts, scalar or array
-    (n,). Returns a count of chunks. Source: torch 2.13, pipelining/schedules.py, _get_warmup_ops.
+    stage: r, 0 is first; pipeline: p, v, m and g; counts, scalar or array (n,). Returns a count of chunks.
+    Source: torch 2.13, pipelining/schedules.py, _get_warmup_ops.
 
-    >>> [int(live_chunks(rank, 4, 2, 16, 4)) for rank in range(4)]
+    >>> [int(in_flight(rank, PipelineShape(4, 16, chunks=2, microbatch_group=4))) for rank in range(4)]
     [8, 7, 6, 5]
     """
-    return np.minimum(micro_batches * chunks, (chunks - 1) * microbatch_group + stages - stage)
+    others = (pipeline.chunks - 1) * pipeline.microbatch_group
+    return np.minimum(pipeline.micro_batches * pipeline.chunks, others + pipeline.stages - stage)
 
 
-def waiting_chunks(stage: Ints, live: Ints, chunks: Ints, micro_batches: Ints) -> Ints:
-    """Chunks that wait for their weight gradients beside the live ones, at most: r.
+def waiting(stage: Ints, live: Ints, pipeline: PipelineShape) -> Ints:
+    """Chunks that wait for their weight gradients beside those in flight, at most: r.
 
-    stage: r; live: `live_chunks` of it; chunks: v; micro_batches: m; counts, scalar or array (n,). Returns a count.
+    stage: r; live: `in_flight` of it; pipeline: v and m; counts, scalar or array (n,). Returns a count.
     Source: torch 2.13, pipelining/schedules.py, ScheduleInterleavedZeroBubble (num_1f1b_microbatches).
     """
-    return np.minimum(stage, micro_batches * chunks - live)
+    return np.minimum(stage, pipeline.micro_batches * pipeline.chunks - live)
 
 
-def bubble_time(pipeline: Pipeline) -> Floats:
+def bubble_time(pipeline: PipelineTimes) -> Floats:
     """Idle time of the slowest rank: the others' (F + B_i - W) / v, of which fewer micro-batches than p fill less of W.
 
     pipeline: times of one micro-batch through all chunks of a rank, scalar or array (n,). Returns seconds. With equal
@@ -44,21 +46,21 @@ def bubble_time(pipeline: Pipeline) -> Floats:
     return pipeline.at_least(np.maximum(idle, 0.0) / pipeline.chunks)
 
 
-def actions(stages: int, chunks: int, micro_batches: int, microbatch_group: int, delay: int = 1) -> list[list[Action]]:
+def actions(pipeline: PipelineShape, delay: int = 1) -> list[list[Action]]:
     """For every rank, what it does in order.
 
-    stages: p; chunks: v a rank; micro_batches: m; microbatch_group: g of them that a chunk works on before the next one
-    does; delay: rank r starts with as many times (p - 1 - r) forwards more than the last one, and its weight gradients
-    come as many times r backwards late; counts.
+    pipeline: p, v, m and g; delay: rank r starts with as many times (p - 1 - r) forwards more than the last one, and
+    its weight gradients come as many times r backwards late; counts.
     """
-    order = turns(chunks, micro_batches, microbatch_group)
+    chunks, order = pipeline.chunks, forward_order(pipeline)
     forwards = [Action("forward", chunk, index) for chunk, index in order]
     inputs = [Action("input_gradient", chunks - 1 - chunk, index) for chunk, index in order]
     weights = [Action("weight_gradient", action.chunk, action.micro_batch) for action in inputs]
-    ahead = [(chunks - 1) * microbatch_group + delay * (stages - rank) - 1 for rank in range(stages)]
+    others = (chunks - 1) * pipeline.microbatch_group
+    warm_ups = [others + delay * (pipeline.stages - rank) - 1 for rank in range(pipeline.stages)]
     return [
         _rank_actions(forwards, inputs, weights, min(warm_up, len(order)), delay * rank)
-        for rank, warm_up in enumerate(ahead)
+        for rank, warm_up in enumerate(warm_ups)
     ]
 
 
@@ -70,3 +72,19 @@ def _rank_actions(
         order += [*forwards[warm_up + index : warm_up + index + 1], action]
         order += weights[index - late : index - late + 1] if index >= late else []
     return order + weights[max(len(inputs) - late, 0) :]
+
+
+RECORD = ScheduleRecord(
+    name="interleaved-zb",
+    code=3,
+    chunks="several",
+    grouped=True,
+    splits_backward=True,
+    in_flight=in_flight,
+    waiting=waiting,
+    peak_micro_batches=4,
+    bubble_time=bubble_time,
+    actions=actions,
+    exchanges=0,
+    framework_names={"torch": "InterleavedZeroBubble"},
+)

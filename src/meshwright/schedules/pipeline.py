@@ -1,4 +1,4 @@
-"""Pipeline: what the idle time of a schedule depends on."""
+"""Pipeline: the counts and the seconds on which chunks in flight, orders and idle time depend."""
 
 from __future__ import annotations
 
@@ -7,29 +7,43 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Bools, Floats, Ints
-from meshwright.cost.tree import combined
 
 
-class Passes(NamedTuple):
+class PipelineShape(NamedTuple):
+    """The counts of a pipeline; each scalar or array (n,)."""
+
+    stages: Ints
+    """p."""
+    micro_batches: Ints
+    """m."""
+    chunks: Ints = 1
+    """v, of the model's on each rank."""
+    microbatch_group: Ints = 1
+    """g, those that a chunk works on before the next one does, of schedules with groups."""
+
+
+class PassTimes(NamedTuple):
     """Seconds of one micro-batch on one rank, or on several together; each scalar or array (n,)."""
 
     forward: Floats
+    """F."""
     input_gradient: Floats
-    """With what is computed again before it, and communication that nothing hides."""
+    """B_i, with what is computed again before it, and communication that nothing hides."""
     weight_gradient: Floats
+    """W."""
 
     @property
     def total(self) -> Floats:
-        """All passes together, seconds."""
+        """All passes together, t, seconds."""
         return self.forward + self.input_gradient + self.weight_gradient
 
 
-class Pipeline(NamedTuple):
+class PipelineTimes(NamedTuple):
     """What the idle time of a schedule depends on; each scalar or array (n,)."""
 
-    slowest: Passes
-    """Of the rank with the most work."""
-    whole: Passes
+    slowest: PassTimes
+    """Of the rank with the most work, through all its chunks."""
+    whole: PassTimes
     """Of all ranks together."""
     stages: Ints
     """p."""
@@ -44,9 +58,9 @@ class Pipeline(NamedTuple):
     """A rank begins its next step when its own work is done, without waiting for the others."""
 
     @property
-    def others(self) -> Passes:
+    def others(self) -> PassTimes:
         """Of all ranks but the slowest, seconds."""
-        return combined(lambda whole, slowest: whole - slowest, self.whole, self.slowest)
+        return PassTimes(*(whole - slowest for whole, slowest in zip(self.whole, self.slowest, strict=True)))
 
     def at_least(self, idle: Floats) -> Floats:
         """Idle seconds, and no less than one micro-batch takes to go through all ranks and back beyond the work that

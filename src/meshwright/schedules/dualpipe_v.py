@@ -7,24 +7,26 @@ from collections import Counter
 import numpy as np
 
 from meshwright.arrays import Floats, Ints
-from meshwright.cost.schedules.action import Action
-from meshwright.cost.schedules.pipeline import Pipeline
+from meshwright.schedules.action import Action
+from meshwright.schedules.pipeline import PipelineShape, PipelineTimes
+from meshwright.schedules.record import ScheduleRecord
 
 
-def live_chunks(stage: Ints, chunk: Ints, stages: Ints, micro_batches: Ints) -> Ints:
-    """Micro-batches whose activations one chunk keeps: min(m, 2p - r) of the first, min(m, r + 1) of the second; 2p + 1
-    chunks of half a rank's layers together.
+def in_flight(stage: Ints, pipeline: PipelineShape) -> tuple[Ints, Ints]:
+    """Micro-batches whose activations either chunk keeps: min(m, 2p - r) of the first, min(m, r + 1) of the second;
+    2p + 1 chunks of half a rank's layers together.
 
-    stage: r, 0 is first; chunk: 0 or 1; stages: p; micro_batches: m; counts, scalar or array (n,). Returns a count.
+    stage: r, 0 is first; pipeline: p and m; counts, scalar or array (n,). Returns two counts.
     Source: torch 2.13, pipelining/schedules.py, ScheduleDualPipeV, whose own tables keep as many.
 
-    >>> [[int(live_chunks(rank, chunk, 4, 16)) for chunk in (0, 1)] for rank in range(4)]
-    [[8, 1], [7, 2], [6, 3], [5, 4]]
+    >>> [tuple(map(int, in_flight(rank, PipelineShape(stages=4, micro_batches=16)))) for rank in range(4)]
+    [(8, 1), (7, 2), (6, 3), (5, 4)]
     """
-    return np.minimum(micro_batches, np.where(np.equal(chunk, 0), 2 * stages - stage, stage + 1))
+    most = pipeline.micro_batches
+    return np.minimum(most, 2 * pipeline.stages - stage), np.minimum(most, stage + 1)
 
 
-def bubble_time(pipeline: Pipeline) -> Floats:
+def bubble_time(pipeline: PipelineTimes) -> Floats:
     """Idle time of the slowest rank: (F + B_i + max(F, B_i) - W) / 2 of the others.
 
     pipeline: times of one micro-batch through both chunks, scalar or array (n,). Returns seconds. With p equal ranks
@@ -34,7 +36,7 @@ def bubble_time(pipeline: Pipeline) -> Floats:
     return pipeline.at_least(folded_idle(pipeline) / 2)
 
 
-def folded_idle(pipeline: Pipeline) -> Floats:
+def folded_idle(pipeline: PipelineTimes) -> Floats:
     """F + B_i + max(F, B_i) - W of the others, seconds, and no less than nothing.
 
     pipeline: times of one micro-batch, scalar or array (n,). Returns seconds. Source: as `bubble_time`.
@@ -44,9 +46,9 @@ def folded_idle(pipeline: Pipeline) -> Floats:
     return np.maximum(others.forward + others.input_gradient + longer - others.weight_gradient, 0.0)
 
 
-def actions(stages: int, micro_batches: int) -> list[list[Action]]:
-    """For every rank, what it does in order. stages: p; micro_batches: m >= 2p; counts."""
-    return [rank_actions(rank, stages, micro_batches) for rank in range(stages)]
+def actions(pipeline: PipelineShape) -> list[list[Action]]:
+    """For every rank, what it does in order. pipeline: p and m >= 2p, counts."""
+    return [rank_actions(rank, pipeline.stages, pipeline.micro_batches) for rank in range(pipeline.stages)]
 
 
 def rank_actions(rank: int, stages: int, micro_batches: int) -> list[Action]:
@@ -87,3 +89,19 @@ def _numbered(turns: list[str]) -> list[Action]:
         if kind[0] == "I":
             waiting.append(Action("weight_gradient", chunk, index))
     return order
+
+
+RECORD = ScheduleRecord(
+    name="dualpipe-v",
+    code=10,
+    chunks=2,
+    placement="v-shaped",
+    splits_backward=True,
+    least_micro_batches=2,
+    in_flight=in_flight,
+    peak_micro_batches=4,
+    bubble_time=bubble_time,
+    actions=actions,
+    exchanges=0,
+    framework_names={"torch": "DualPipeV"},
+)

@@ -6,11 +6,13 @@ import pytest
 
 from meshwright.cost.comms.sharded import gathers_per_step
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.schedules import gathered
-from meshwright.cost.schedules.gathered import AHEAD, chunk_gathers, chunks_left
-from meshwright.cost.schedules.one_forward_one_backward import live_chunks
 from meshwright.cost.step import estimate_each
-from meshwright.layout.plan import Plan, Schedule
+from meshwright.layout.plan import Plan
+from meshwright.schedules import gathered
+from meshwright.schedules.gathered import AHEAD, chunk_gathers, chunks_left
+from meshwright.schedules.one_forward_one_backward import in_flight
+from meshwright.schedules.pipeline import PipelineShape
+from meshwright.schedules.records import Schedule
 from strategies import llama_8b, question
 
 PIPELINES = [(stages, chunks, group) for stages in (2, 4) for chunks in (2, 3, 4, 5) for group in (stages, stages + 1)]
@@ -62,7 +64,7 @@ def test_one_chunk_is_gathered_as_the_closed_form_says(stages: int) -> None:
     plan = Plan(pp=stages, dp=2, zero=3, num_microbatches=micro_batches)
     walked = chunk_gathers(Schedule.ONE_F_ONE_B, stages, 1, micro_batches, micro_batches, resharded=True)
     for stage in range(stages):
-        live = live_chunks(stage, stages, micro_batches)
+        live = in_flight(stage, PipelineShape(stages, micro_batches))
         counted = gathers_per_step(plan, inputs, live, stage)
         assert counted.forward == (walked.ahead + walked.forward)[0, stage]
         assert counted.backward == walked.backward[0, stage]

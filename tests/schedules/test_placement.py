@@ -5,15 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.layout.placement import blocks, copies, ends_apart, splits_backward
-from meshwright.layout.plan import SCHEDULE_NAMES, Plan, Schedule
+from meshwright.layout.plan import Plan
+from meshwright.layout.stages import ends_apart
+from meshwright.schedules.placement import blocks, copies
+from meshwright.schedules.records import SCHEDULE_NAMES, Schedule, splits_backward
 from orders import CHUNKS
 
 
 @pytest.mark.parametrize("schedule", Schedule)
 @pytest.mark.parametrize("stages", [2, 3, 4, 8])
 def test_every_block_lies_on_as_many_ranks_as_there_are_copies(schedule: Schedule, stages: int) -> None:
-    chunks = CHUNKS.get(schedule, 1)
+    chunks = CHUNKS[schedule]
     held = blocks(schedule, stages, chunks)
     assert held.shape == (chunks * copies(schedule), stages)
     assert np.bincount(held.ravel()).tolist() == [copies(schedule)] * stages * chunks

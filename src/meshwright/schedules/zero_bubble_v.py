@@ -5,25 +5,27 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import Floats, Ints
-from meshwright.cost.schedules.action import Action
-from meshwright.cost.schedules.pipeline import Pipeline
+from meshwright.schedules.action import Action
+from meshwright.schedules.pipeline import PipelineShape, PipelineTimes
+from meshwright.schedules.record import ScheduleRecord
 
 
-def live_chunks(stage: Ints, chunk: Ints, stages: Ints, micro_batches: Ints) -> Ints:
-    """Micro-batches whose activations one chunk keeps when its rank keeps the most: min(m, 2p - 1 - r) of the first,
+def in_flight(stage: Ints, pipeline: PipelineShape) -> tuple[Ints, Ints]:
+    """Micro-batches whose activations either chunk keeps when its rank keeps the most: min(m, 2p - 1 - r) of the first,
     min(m, r + 1) of the second; 2p chunks of half a rank's layers together.
 
-    stage: r, 0 is first; chunk: 0 or 1; stages: p; micro_batches: m; counts, scalar or array (n,). Returns a count.
+    stage: r, 0 is first; pipeline: p and m; counts, scalar or array (n,). Returns two counts.
     Source: arXiv:2401.10241, section 6; torch 2.13, pipelining/schedules.py, ScheduleZBVZeroBubble, whose own tables
     keep as many.
 
-    >>> [[int(live_chunks(rank, chunk, 4, 16)) for chunk in (0, 1)] for rank in range(4)]
-    [[7, 1], [6, 2], [5, 3], [4, 4]]
+    >>> [tuple(map(int, in_flight(rank, PipelineShape(stages=4, micro_batches=16)))) for rank in range(4)]
+    [(7, 1), (6, 2), (5, 3), (4, 4)]
     """
-    return np.minimum(micro_batches, np.where(np.equal(chunk, 0), 2 * stages - 1 - stage, stage + 1))
+    most = pipeline.micro_batches
+    return np.minimum(most, 2 * pipeline.stages - 1 - stage), np.minimum(most, stage + 1)
 
 
-def bubble_time(pipeline: Pipeline) -> Floats:
+def bubble_time(pipeline: PipelineTimes) -> Floats:
     """Idle time of the slowest rank: what the longer of the others' F and B_i takes beyond W / w, and half of what the
     three passes differ; where steps do not overlap also half of the first micro-batch's way to the last rank.
 
@@ -41,9 +43,9 @@ def bubble_time(pipeline: Pipeline) -> Floats:
     return pipeline.at_least(np.maximum(idle, start))
 
 
-def actions(stages: int, micro_batches: int) -> list[list[Action]]:
-    """For every rank, what it does in order. stages: p; micro_batches: m; counts."""
-    return [_rank_actions(rank, stages, micro_batches) for rank in range(stages)]
+def actions(pipeline: PipelineShape) -> list[list[Action]]:
+    """For every rank, what it does in order. pipeline: p and m, counts."""
+    return [_rank_actions(rank, pipeline.stages, pipeline.micro_batches) for rank in range(pipeline.stages)]
 
 
 def _rank_actions(rank: int, stages: int, micro_batches: int) -> list[Action]:
@@ -68,3 +70,18 @@ def _numbered(turns: list[str], enough: int, micro_batches: int) -> list[Action]
         if index < micro_batches:
             order.append(Action(kinds[turn[0]], int(turn[1]), index))  # type: ignore[arg-type]
     return order
+
+
+RECORD = ScheduleRecord(
+    name="zb-v",
+    code=6,
+    chunks=2,
+    placement="v-shaped",
+    splits_backward=True,
+    in_flight=in_flight,
+    peak_micro_batches=4,
+    bubble_time=bubble_time,
+    actions=actions,
+    exchanges=0,
+    framework_names={"torch": "ZBVZeroBubble"},
+)

@@ -6,10 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.cost import schedules
-from meshwright.cost.schedules import interleaved
-from meshwright.cost.schedules.action import Action
-from meshwright.layout.plan import Schedule
+from meshwright.schedules import interleaved
+from meshwright.schedules.action import Action
+from meshwright.schedules.peak import chunks_at_peak
+from meshwright.schedules.pipeline import PipelineShape
+from meshwright.schedules.records import Schedule
 
 
 @given(
@@ -24,10 +25,9 @@ def test_of_unequal_chunks_the_moment_with_the_most_layers_counts(
     """Against every moment of the order itself."""
     ranks, chunks, micro_batches = np.arange(stages), len(sizes), rounds * stages
     layers = np.tile(np.array(sizes)[:, None], stages)
-    kept, _ = schedules.kept_chunks(
-        Schedule.INTERLEAVED, ranks, stages, chunks, micro_batches, stages, layers, all_worked=all_worked
-    )
-    for rank, actions in enumerate(interleaved.actions(stages, chunks, micro_batches, stages)):
+    pipeline = PipelineShape(stages, micro_batches, chunks, stages)
+    kept, _ = chunks_at_peak(Schedule.INTERLEAVED, ranks, pipeline, layers, all_worked=all_worked)
+    for rank, actions in enumerate(interleaved.actions(pipeline)):
         most, later = _most_layers(actions, sizes)
         assert kept[:, rank] @ sizes == (later if all_worked and later is not None else most)
 

@@ -24,7 +24,7 @@ class Action:
 
 
 @dataclass(frozen=True)
-class Times:
+class ChunkTimes:
     """Seconds of every chunk of every rank, each of shape (chunks, ranks)."""
 
     forward: Sequence[Sequence[float]]
@@ -54,22 +54,22 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Played:
-    """What a clock showed of a schedule."""
+class Timeline:
+    """A schedule on the clock: when every rank does what."""
 
     makespan_s: float
     """From the first action's start to the last one's end, seconds."""
     span_s: float
     """The longest that one rank takes from its first action's start to its last one's end, seconds."""
-    live_chunks: tuple[int, ...]
+    in_flight: tuple[int, ...]
     """The most chunks that each rank has worked forward and not yet backward."""
-    kept_chunks: tuple[int, ...]
+    unfinished: tuple[int, ...]
     """The most that wait for one of their gradients, that of the weights included."""
     events: tuple[tuple[Event, ...], ...]
     """What each rank did, in its order."""
 
 
-def play(order: Sequence[Sequence[Action]], times: Times, blocks: IntColumn) -> Played:
+def play(order: Sequence[Sequence[Action]], times: ChunkTimes, blocks: IntColumn) -> Timeline:
     """Run every rank's actions in its order, each as soon as what it needs has ended.
 
     order: actions of each rank; times: seconds of each chunk on each; blocks: which block of the model each chunk of
@@ -79,9 +79,9 @@ def play(order: Sequence[Sequence[Action]], times: Times, blocks: IntColumn) -> 
     ended: dict[tuple[str, int, int], float] = {}
     clock, position, began = [0.0] * ranks, [0] * ranks, [-1.0] * ranks
     events: list[list[Event]] = [[] for _ in order]
-    moved = True
-    while moved:
-        moved = False
+    progress = True
+    while progress:
+        progress = False
         for rank, actions in enumerate(order):
             while position[rank] < len(actions):
                 together = _together(actions, position[rank])
@@ -95,14 +95,14 @@ def play(order: Sequence[Sequence[Action]], times: Times, blocks: IntColumn) -> 
                     events[rank].append(Event(action, start, ends))
                     clock[rank] = start = ends
                 for action in together:
-                    ended[_told(action.kind), int(blocks[action.chunk, rank]), action.micro_batch] = clock[rank]
+                    ended[_ends(action.kind), int(blocks[action.chunk, rank]), action.micro_batch] = clock[rank]
                 position[rank] += len(together)
-                moved = True
+                progress = True
     if any(done < len(actions) for done, actions in zip(position, order, strict=True)):
         raise InvalidInput(f"the order of {ranks} ranks deadlocks at positions {position}")
     span = max(end - start for end, start in zip(clock, began, strict=True))
-    live, kept = zip(*(_most_kept(actions) for actions in order), strict=True)
-    return Played(max(clock), span, live, kept, tuple(map(tuple, events)))
+    in_flight, unfinished = zip(*(_most_at_once(actions) for actions in order), strict=True)
+    return Timeline(max(clock), span, in_flight, unfinished, tuple(map(tuple, events)))
 
 
 def _together(actions: Sequence[Action], first: int) -> list[Action]:
@@ -113,7 +113,7 @@ def _together(actions: Sequence[Action], first: int) -> list[Action]:
     return [*actions[first:end]]
 
 
-def _told(kind: str) -> str:
+def _ends(kind: str) -> str:
     return "input_gradient" if kind == "backward" else kind
 
 
@@ -125,10 +125,11 @@ def _needed(action: Action, block: int, last: int) -> tuple[str, int, int] | Non
     return ("input_gradient", block + 1, action.micro_batch) if block < last else ("forward", block, action.micro_batch)
 
 
-def _most_kept(actions: Sequence[Action]) -> tuple[int, int]:
-    live = waiting = most_live = most_kept = 0
+def _most_at_once(actions: Sequence[Action]) -> tuple[int, int]:
+    """The most chunks in flight, and the most that are not done with both gradients."""
+    in_flight = waiting = most_in_flight = most_unfinished = 0
     for action in actions:
-        live += {"forward": 1, "weight_gradient": 0}.get(action.kind, -1)
+        in_flight += {"forward": 1, "weight_gradient": 0}.get(action.kind, -1)
         waiting += {"input_gradient": 1, "weight_gradient": -1}.get(action.kind, 0)
-        most_live, most_kept = max(most_live, live), max(most_kept, live + waiting)
-    return most_live, most_kept
+        most_in_flight, most_unfinished = max(most_in_flight, in_flight), max(most_unfinished, in_flight + waiting)
+    return most_in_flight, most_unfinished

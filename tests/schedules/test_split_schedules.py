@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from test_schedules import closed
 
-from meshwright.cost import schedules
-from meshwright.cost.schedules import interleaved_zero_bubble
-from meshwright.cost.schedules.action import Played, Times, play
-from meshwright.cost.schedules.pipeline import Passes
-from meshwright.layout.placement import blocks, copies
-from meshwright.layout.plan import Schedule
-from orders import CHUNKS, order
+from meshwright.schedules import interleaved_zero_bubble
+from meshwright.schedules.action import ChunkTimes, Timeline, play
+from meshwright.schedules.peak import chunks_at_peak, in_flight
+from meshwright.schedules.pipeline import PassTimes, PipelineShape
+from meshwright.schedules.placement import blocks, copies
+from meshwright.schedules.records import Schedule
+from orders import CHUNKS, order, shape_of
 
 EVEN = [(1.0, 1.0, 1.0), (1.0, 1.0, 0.5), (1.0, 1.2, 0.8), (1.0, 1.5, 1.0), (1.0, 2.2, 1.0)]
 """Forward, input gradient, weight gradient of one micro-batch on every rank, seconds."""
@@ -21,14 +21,14 @@ PIPELINES = [(2, 4), (2, 8), (4, 8), (4, 16), (6, 12), (8, 32)]
 """(stages, micro-batches)."""
 
 
-def played_of(schedule: Schedule, micro_batches: int, passes: Passes) -> Played:
-    stages, chunks = len(passes.forward), CHUNKS.get(schedule, 1)
-    times = Times.alike(2, *(list(each / (1 if copies(schedule) == 2 else chunks)) for each in passes))
+def played_of(schedule: Schedule, micro_batches: int, passes: PassTimes) -> Timeline:
+    stages, chunks = len(passes.forward), CHUNKS[schedule]
+    times = ChunkTimes.alike(2, *(list(each / (1 if copies(schedule) == 2 else chunks)) for each in passes))
     return play(order(schedule, stages, chunks, micro_batches), times, blocks(schedule, stages, chunks))
 
 
-def alike(stages: int, seconds: tuple[float, float, float]) -> Passes:
-    return Passes(*(np.full(stages, each) for each in seconds))
+def alike(stages: int, seconds: tuple[float, float, float]) -> PassTimes:
+    return PassTimes(*(np.full(stages, each) for each in seconds))
 
 
 EXACT = (
@@ -47,7 +47,7 @@ def test_equal_ranks_take_exactly_the_closed_form(
     schedule: Schedule, stages: int, micro_batches: int, seconds: tuple[float, float, float]
 ) -> None:
     """Of all ranks together where steps start together, and of the longest rank where they overlap."""
-    played, chunks = played_of(schedule, micro_batches, alike(stages, seconds)), CHUNKS.get(schedule, 1)
+    played, chunks = played_of(schedule, micro_batches, alike(stages, seconds)), CHUNKS[schedule]
     together = closed(schedule, chunks, micro_batches, alike(stages, seconds))
     overlapped = closed(schedule, chunks, micro_batches, alike(stages, seconds), overlaps=True)
     assert played.makespan_s == pytest.approx(together, rel=1e-12)
@@ -71,7 +71,7 @@ def test_equal_ranks_take_nearly_the_closed_form(
     schedule: Schedule, stages: int, micro_batches: int, seconds: tuple[float, float, float]
 ) -> None:
     played = played_of(schedule, micro_batches, alike(stages, seconds)).makespan_s
-    expected = closed(schedule, CHUNKS.get(schedule, 1), micro_batches, alike(stages, seconds))
+    expected = closed(schedule, CHUNKS[schedule], micro_batches, alike(stages, seconds))
     least, most = NEAR[schedule]
     assert least <= played / expected <= most * (1 + 1e-12)
 
@@ -100,10 +100,10 @@ def test_unequal_ranks_take_at_most_the_closed_form_and_not_much_less(schedule: 
         stages = 2 * int(random.integers(1, 4)) if copies(schedule) == 2 else int(random.integers(2, 8))
         micro_batches = stages * int(random.integers(2, 8))
         share = 1 + random.uniform(0, 1) * random.uniform(0, 1, stages)
-        passes = Passes(share, share * random.uniform(1, 1.5), share * random.uniform(0.5, 1))
+        passes = PassTimes(share, share * random.uniform(1, 1.5), share * random.uniform(0.5, 1))
         played = played_of(schedule, micro_batches, passes)
         for overlaps, seconds in ((False, played.makespan_s), (True, played.span_s)):
-            expected = closed(schedule, CHUNKS.get(schedule, 1), micro_batches, passes, overlaps=overlaps)
+            expected = closed(schedule, CHUNKS[schedule], micro_batches, passes, overlaps=overlaps)
             assert least - 1e-9 <= seconds / expected <= most + 1e-9
 
 
@@ -112,25 +112,24 @@ def test_unequal_ranks_take_at_most_the_closed_form_and_not_much_less(schedule: 
 def test_the_played_order_keeps_as_many_chunks_as_the_closed_form(
     schedule: Schedule, stages: int, micro_batches: int
 ) -> None:
-    chunks, ranks = CHUNKS.get(schedule, 1), np.arange(stages)
+    chunks, ranks = CHUNKS[schedule], np.arange(stages)
     played = played_of(schedule, micro_batches, alike(stages, (1.0, 1.0, 1.0)))
-    live = schedules.live_chunks(schedule, ranks, stages, chunks, micro_batches, stages)
+    pipeline = shape_of(schedule, stages, micro_batches)
+    live = in_flight(schedule, ranks, pipeline)
     alike_chunks = np.ones((chunks, stages), dtype=np.int64)
-    kept, waiting = schedules.kept_chunks(
-        schedule, ranks, stages, chunks, micro_batches, stages, alike_chunks, all_worked=False
-    )
-    assert played.kept_chunks == tuple(kept.sum(axis=0) + waiting.sum(axis=0))
+    kept, waiting = chunks_at_peak(schedule, ranks, pipeline, alike_chunks, all_worked=False)
+    assert played.unfinished == tuple(kept.sum(axis=0) + waiting.sum(axis=0))
     assert tuple(live) == tuple(kept.sum(axis=0))
-    assert schedule == Schedule.V_HALF or played.live_chunks == tuple(live)
+    assert schedule == Schedule.V_HALF or played.in_flight == tuple(live)
 
 
 @pytest.mark.parametrize(("stages", "micro_batches"), [*PIPELINES, (3, 9), (5, 20)])
 def test_v_min_keeps_at_most_the_closed_form(stages: int, micro_batches: int) -> None:
     """Two chunks fewer on some ranks, as its building block does not fill every slot alike."""
     played = played_of(Schedule.V_MIN, micro_batches, alike(stages, (1.0, 1.0, 1.0)))
-    live = schedules.live_chunks(Schedule.V_MIN, np.arange(stages), stages, 2, micro_batches, stages)
-    assert max(played.kept_chunks) == max(live)
-    assert all(most - 2 <= each <= most for each, most in zip(played.kept_chunks, live, strict=True))
+    live = in_flight(Schedule.V_MIN, np.arange(stages), shape_of(Schedule.V_MIN, stages, micro_batches))
+    assert max(played.unfinished) == max(live)
+    assert all(most - 2 <= each <= most for each, most in zip(played.unfinished, live, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -158,9 +157,8 @@ def test_chunks_kept_are_those_of_pytorchs_own_tables(
     """
     ranks = np.arange(stages)
     alike_chunks = np.ones((chunks, stages), dtype=np.int64)
-    held, waiting = schedules.kept_chunks(
-        schedule, ranks, stages, chunks, 4 * stages, stages, alike_chunks, all_worked=False
-    )
+    pipeline = PipelineShape(stages, 4 * stages, chunks, stages)
+    held, waiting = chunks_at_peak(schedule, ranks, pipeline, alike_chunks, all_worked=False)
     assert held.sum(axis=0).tolist() == live
     assert (held.sum(axis=0) + waiting.sum(axis=0)).tolist() == kept
 
@@ -194,7 +192,7 @@ def test_shares_of_1f1bs_bubble_are_the_published_ones() -> None:
     stages, micro_batches = 8, 64
     passes = alike(stages, (1.0, 1.0, 1.0))
     idle = {
-        schedule: closed(schedule, CHUNKS.get(schedule, 1), micro_batches, passes, overlaps=True) - 3 * micro_batches
+        schedule: closed(schedule, CHUNKS[schedule], micro_batches, passes, overlaps=True) - 3 * micro_batches
         for schedule in Schedule
     }
     whole = idle[Schedule.ONE_F_ONE_B]
@@ -222,6 +220,8 @@ def test_few_micro_batches_leave_their_way_through_the_ranks(
 ) -> None:
     """Less than 12 % from the clock of an order that is made for more."""
     passes = alike(stages, (1.0, 1.0, 0.6))
-    actions = interleaved_zero_bubble.actions(stages, 1, micro_batches, micro_batches)
-    played = play(actions, Times.alike(1, *(list(each) for each in passes)), blocks(schedule, stages, 1)).makespan_s
+    actions = interleaved_zero_bubble.actions(PipelineShape(stages, micro_batches, 1, micro_batches))
+    played = play(
+        actions, ChunkTimes.alike(1, *(list(each) for each in passes)), blocks(schedule, stages, 1)
+    ).makespan_s
     assert played == pytest.approx(closed(schedule, 1, micro_batches, passes), rel=0.12)

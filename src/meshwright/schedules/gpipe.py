@@ -1,0 +1,50 @@
+"""GPipe: all forwards, then all backwards (Huang et al., arXiv:1811.06965)."""
+
+from __future__ import annotations
+
+from meshwright.arrays import Floats, Ints
+from meshwright.schedules.action import Action
+from meshwright.schedules.pipeline import PipelineShape, PipelineTimes
+from meshwright.schedules.record import ScheduleRecord
+
+
+def in_flight(stage: Ints, pipeline: PipelineShape) -> Ints:
+    """Micro-batches whose activations one stage keeps at most: all m of them.
+
+    stage: 0 is first; pipeline: m; counts, scalar or array (n,). Returns a count.
+    Source: arXiv:1811.06965, section 2.3.
+
+    >>> in_flight(0, PipelineShape(stages=4, micro_batches=64))
+    64
+    """
+    return pipeline.micro_batches + 0 * stage
+
+
+def bubble_time(pipeline: PipelineTimes) -> Floats:
+    """Idle time of the slowest stage, as 1F1B: sum of t_r less max t_r.
+
+    pipeline: times t_r of one micro-batch, scalar or array (n,). Returns seconds. With equal stages this is
+    (p - 1)(F + B) (arXiv:2104.04473, section 2.2.1).
+    """
+    return pipeline.others.total
+
+
+def actions(pipeline: PipelineShape) -> list[list[Action]]:
+    """For every stage, what it does in order. pipeline: p and m, counts."""
+    passes = ("forward", "backward")
+    order = [Action(kind, 0, index) for kind in passes for index in range(pipeline.micro_batches)]  # type: ignore[arg-type]
+    return [order for _ in range(pipeline.stages)]
+
+
+RECORD = ScheduleRecord(
+    name="gpipe",
+    code=2,
+    chunks=1,
+    in_flight=in_flight,
+    peak_micro_batches=None,
+    bubble_time=bubble_time,
+    actions=actions,
+    exchanges=2,
+    framework_names={"torch": "GPipe", "nanotron": "afab"},
+    dominated_by="1f1b",
+)

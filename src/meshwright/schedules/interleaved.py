@@ -1,0 +1,75 @@
+"""Interleaved 1F1B: each rank holds v chunks of layers, so that the pipeline fills v times faster."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.arrays import Floats, Ints
+from meshwright.schedules.action import Action
+from meshwright.schedules.pipeline import PipelineShape, PipelineTimes
+from meshwright.schedules.record import ScheduleRecord
+
+
+def in_flight(stage: Ints, pipeline: PipelineShape) -> Ints:
+    """Chunk activations that one rank keeps at most: min(m v, 2(p - r - 1) + (v - 1)g + 1).
+
+    stage: r, 0 is first; pipeline: p, v, m and g; counts, scalar or array (n,). Returns a count of chunks, each of 1/v
+    of the rank's layers. Source: Megatron-LM, pipeline_parallel/schedules.py, get_pp_rank_microbatches.
+
+    >>> [int(in_flight(rank, PipelineShape(4, 64, chunks=2, microbatch_group=4))) for rank in range(4)]
+    [11, 9, 7, 5]
+    """
+    warm_up = 2 * (pipeline.stages - stage - 1) + (pipeline.chunks - 1) * pipeline.microbatch_group
+    return np.minimum(pipeline.micro_batches * pipeline.chunks, warm_up + 1)
+
+
+def bubble_time(pipeline: PipelineTimes) -> Floats:
+    """Idle time of the slowest rank while the pipeline fills and drains: (sum of t_r less max t_r) / v.
+
+    pipeline: times t_r = forward plus backward of one micro-batch through all chunks of a rank, scalar or array (n,).
+    Returns seconds. With equal ranks this is (p - 1)(F + B) / v (Narayanan et al., arXiv:2104.04473, section 2.2).
+    """
+    return pipeline.others.total / pipeline.chunks
+
+
+def actions(pipeline: PipelineShape) -> list[list[Action]]:
+    """For every rank, what it does in order. pipeline: p, v, m and g, counts."""
+    stages, chunks, order = pipeline.stages, pipeline.chunks, forward_order(pipeline)
+    forwards = [Action("forward", chunk, index) for chunk, index in order]
+    backwards = [Action("backward", chunks - 1 - chunk, index) for chunk, index in order]
+    warm_ups = [2 * (stages - rank - 1) + (chunks - 1) * pipeline.microbatch_group for rank in range(stages)]
+    return [_rank_actions(forwards, backwards, min(warm_up, len(order))) for warm_up in warm_ups]
+
+
+def forward_order(pipeline: PipelineShape) -> list[tuple[int, int]]:
+    """Chunk and micro-batch of every forward of a rank: the chunks take turns on groups of micro-batches.
+
+    pipeline: v, m and g, counts; the last group is what is left.
+    """
+    micro_batches, group = pipeline.micro_batches, pipeline.microbatch_group
+    return [
+        (chunk, first + offset)
+        for first in range(0, micro_batches, group)
+        for chunk in range(pipeline.chunks)
+        for offset in range(min(group, micro_batches - first))
+    ]
+
+
+def _rank_actions(forwards: list[Action], backwards: list[Action], warm_up: int) -> list[Action]:
+    count = len(forwards) - warm_up
+    steady = [action for pair in zip(forwards[warm_up:], backwards[:count], strict=True) for action in pair]
+    return forwards[:warm_up] + steady + backwards[count:]
+
+
+RECORD = ScheduleRecord(
+    name="interleaved",
+    code=1,
+    chunks="several",
+    grouped=True,
+    in_flight=in_flight,
+    peak_micro_batches=2,
+    bubble_time=bubble_time,
+    actions=actions,
+    exchanges=1,
+    framework_names={"torch": "Interleaved1F1B"},
+)

@@ -1,0 +1,72 @@
+"""Peak: the chunks in flight, and those that wait for weight gradients, when a rank keeps the most."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import IntColumn, Ints
+from meshwright.schedules.pipeline import PipelineShape
+from meshwright.schedules.records import Schedule
+
+
+class ChunksAtPeak(NamedTuple):
+    """Micro-batches of which each chunk of each rank keeps something; counts of shape (chunks held, p)."""
+
+    in_flight: IntColumn
+    """Worked forward and not yet backward."""
+    waiting: IntColumn
+    """Of which only the weight gradients are still to come."""
+
+
+def in_flight(schedule: int, stage: Ints, pipeline: PipelineShape) -> Ints:
+    """Chunks that one rank has worked forward and not yet backward, at most, under its schedule.
+
+    schedule: code of `Schedule`; stage: 0 is first; pipeline: counts; scalar or array (n,). Returns a count of chunks.
+    Sources: the schedule's own file.
+
+    >>> [int(in_flight(Schedule.ONE_F_ONE_B, rank, PipelineShape(stages=4, micro_batches=64))) for rank in range(4)]
+    [4, 3, 2, 1]
+    """
+    counts = Schedule(schedule).record.in_flight(stage, pipeline)
+    return counts[0] + counts[1] if isinstance(counts, tuple) else counts
+
+
+def chunks_at_peak(
+    schedule: int, stage: IntColumn, pipeline: PipelineShape, layers: IntColumn, *, all_worked: bool
+) -> ChunksAtPeak:
+    """Micro-batches that each chunk of each rank keeps when the rank keeps the most.
+
+    schedule: code of `Schedule`; stage: ranks, shape (p,); pipeline: counts; layers: of each chunk, counts of shape
+    (chunks held, p). Looped chunks take turns on groups of micro-batches, the last one works backward first: once full,
+    a rank keeps as many chunks after every forward, and of these moments the one with the most layers counts.
+    all_worked: of those alone by which every chunk has worked backward, if there are such.
+    Sources: the schedule's own file.
+    """
+    record, chunks, group = Schedule(schedule).record, pipeline.chunks, pipeline.microbatch_group
+    counts: Any = record.in_flight(stage, pipeline)
+    if isinstance(counts, tuple):
+        both = np.stack(counts)
+        return ChunksAtPeak(both, np.zeros_like(both))
+    # Moments after a forward, one row each: a rank has worked `forwards` chunks, and all but `counts` of them backward.
+    differ = bool((layers != layers[0]).any())
+    backwards = np.arange(2 * group * chunks if differ else 1)[:, None]
+    forwards = np.minimum(counts + backwards, pipeline.micro_batches * chunks)
+    backwards = forwards - counts
+    # Micro-batches in flight of each chunk at each moment, shape (moments, chunks, p).
+    kept = _of_each_chunk(forwards, chunks, group) - _of_each_chunk(backwards, chunks, group)[:, ::-1]
+    weight = (kept * layers).sum(axis=1)
+    if all_worked:
+        weight = np.where(backwards > group * (chunks - 1), weight + layers.sum(), weight)
+    fullest = weight.argmax(axis=0)
+    most: IntColumn = np.take_along_axis(kept, fullest[None, None], axis=0)[0]
+    waiting = record.waiting(stage, counts, pipeline) if record.waiting else 0 * counts
+    return ChunksAtPeak(most, np.where(np.arange(chunks)[:, None] == chunks - 1, waiting, 0))
+
+
+def _of_each_chunk(passes: IntColumn, chunks: int, group: int) -> IntColumn:
+    """How many of so many passes each chunk has had, the first one first; passes: shape (k, p); returns (k, v, p)."""
+    rounds, rest = np.divmod(passes[:, None], group * chunks)
+    had: IntColumn = rounds * group + np.clip(rest - group * np.arange(chunks)[:, None], 0, group)
+    return had

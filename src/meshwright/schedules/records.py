@@ -1,0 +1,81 @@
+"""Records: the list of all pipeline schedules, and what is known of many plans' at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum, unique
+from typing import Any, Self
+
+import numpy as np
+
+from meshwright.arrays import Bools, Ints, Numbers
+from meshwright.schedules import (
+    dualpipe,
+    dualpipe_v,
+    gpipe,
+    interleaved,
+    interleaved_zero_bubble,
+    one_forward_one_backward,
+    v_half,
+    v_min,
+    zero_bubble,
+    zero_bubble_v,
+)
+from meshwright.schedules.record import ScheduleRecord
+
+
+@unique
+class Schedule(IntEnum):
+    """The order in which a pipeline stage works on its micro-batches: its code, with all that is known of it."""
+
+    record: ScheduleRecord
+
+    ONE_F_ONE_B = one_forward_one_backward.RECORD
+    INTERLEAVED = interleaved.RECORD
+    GPIPE = gpipe.RECORD
+    INTERLEAVED_ZERO_BUBBLE = interleaved_zero_bubble.RECORD
+    ZERO_BUBBLE_1P = zero_bubble.RECORD_1P
+    ZERO_BUBBLE_2P = zero_bubble.RECORD_2P
+    ZERO_BUBBLE_V = zero_bubble_v.RECORD
+    V_HALF = v_half.RECORD
+    V_MIN = v_min.RECORD
+    DUALPIPE = dualpipe.RECORD
+    DUALPIPE_V = dualpipe_v.RECORD
+
+    def __new__(cls, record: Any) -> Self:
+        """A member whose value is the code of its record."""
+        member = int.__new__(cls, record.code)
+        member._value_ = record.code
+        member.record = record
+        return member
+
+
+SCHEDULE_NAMES = {schedule: schedule.record.name for schedule in Schedule}
+
+
+def by_code(fact: Callable[[ScheduleRecord], Numbers]) -> Numbers:
+    """A fact of every record, as a table whose entry i is of the schedule with code i; fact: read from one record."""
+    return np.array([fact(Schedule(code).record) for code in range(len(Schedule))])
+
+
+_V_SHAPED = by_code(lambda record: record.placement == "v-shaped")
+_SPLITS_BACKWARD = by_code(lambda record: record.splits_backward)
+_GROUPED = by_code(lambda record: record.grouped)
+
+
+def v_shaped(schedule: Ints) -> Bools:
+    """Whether the first rank holds both ends of the model; schedule: code of `Schedule`, scalar or array (n,)."""
+    return _V_SHAPED[schedule]
+
+
+def splits_backward(schedule: Ints) -> Bools:
+    """Whether the gradients of inputs come first, those of weights when there is time.
+
+    schedule: code of `Schedule`, scalar or array (n,).
+    """
+    return _SPLITS_BACKWARD[schedule]
+
+
+def grouped(schedule: Ints) -> Bools:
+    """Whether chunks take turns on groups of micro-batches; schedule: code of `Schedule`, scalar or array (n,)."""
+    return _GROUPED[schedule]
