@@ -2,6 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PARALLEL := --numprocesses auto --dist loadfile
 EXAMPLE := --model examples/llama-3.1-70b/config.json --cluster 8x8:h100 --seq-len 8192 --global-batch 256
 
 .PHONY: plan test test-clients lint types check bench truth baseline fit verified readme memos docs clean
@@ -9,11 +10,11 @@ EXAMPLE := --model examples/llama-3.1-70b/config.json --cluster 8x8:h100 --seq-l
 plan: $(VENV)/core ## build the environment and plan Llama-3.1 70B on 64 H100
 	$(BIN)/meshwright plan $(EXAMPLE)
 
-test: $(VENV)/dev ## run every test
-	$(BIN)/python -m pytest
+test: $(VENV)/dev ## run every test that needs no other package
+	$(BIN)/python -m pytest -m "not clients" $(PARALLEL)
 
-test-clients: $(VENV)/clients ## the same with the comparisons against PyTorch, transformers and megatron-core
-	$(BIN)/python -m pytest
+test-clients: $(VENV)/clients ## compare with PyTorch, transformers and megatron-core
+	$(BIN)/python -m pytest -m clients $(PARALLEL)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, get_args
+from unittest import mock
 
 import pytest
 
-from commands import LLAMA, asked, question, refused
+from commands import HANG_S, LLAMA, Hang, asked, hangs_after, question, refused
 from meshwright.cli.options import Precision
 from meshwright.specs.job import PRECISIONS
+
+pytestmark = pytest.mark.slow
 
 DATA = Path(__file__).parent / "data" / "hf_configs"
 LLAMA_8B = DATA / "meta-llama--Meta-Llama-3.1-8B.json"
@@ -421,7 +426,7 @@ def test_a_name_with_brackets_is_shown_as_it_stands(tmp_path: Path) -> None:
 def installed(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own."""
     command = [sys.executable, "-m", "meshwright.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, env=os.environ | environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, env=os.environ | environment)
 
 
 def test_exit_codes_reach_the_shell() -> None:
@@ -443,5 +448,17 @@ def test_a_terminal_without_unicode_still_gets_its_answer() -> None:
 def test_a_full_disk_is_one_message(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "meshwright.cli", *arguments]
     with Path("/dev/full").open("w") as full:
-        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30)
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=HANG_S)
     assert (ran.returncode, ran.stderr) == (1, "meshwright: cannot write the answer: No space left on device\n")
+
+
+def test_only_a_refused_write_is_told_as_one() -> None:
+    with mock.patch("meshwright.cli.show", side_effect=TimeoutError("the network is slow")):
+        answer = asked("model", "llama-3.1-8b")
+    assert answer.code == "traceback"
+    assert "cannot write" not in answer.err
+
+
+def test_a_hang_is_named_as_one() -> None:
+    with pytest.raises(Hang, match=r"no answer within 0\.05 s of processor time"), hangs_after(0.05):
+        all(math.factorial(100) for _ in itertools.count())

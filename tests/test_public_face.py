@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import meshwright
+from commands import HANG_S
 
 FACE = {
     "__version__",
@@ -45,7 +46,7 @@ HEAVY = ("numpy", "pydantic", "pydantic_core", "jsonschema", "torch")
 def loaded_after(code: str) -> list[str]:
     """Which heavy packages a fresh process has loaded once the code has run."""
     program = f"import sys\n{code}\nprint([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_S)
     assert ran.returncode == 0, ran.stderr
     names: list[str] = ast.literal_eval(ran.stderr.splitlines()[-1])
     return names

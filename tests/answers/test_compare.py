@@ -41,6 +41,8 @@ from meshwright.specs.scale import with_network
 from strategies import Planned, dense_model, legal_plans, llama_8b, llama_70b, planned
 from strategies import question as inputs_of
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs" / "compare.md"
 TRAINED = ("--tokens", "10B", "--price", "a100=2", "--price", "1x8:h100=3")
 TWO = ("--model", "llama-3.1-8b", "--seq-len", "8192", "--global-batch", "64")

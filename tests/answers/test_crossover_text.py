@@ -18,6 +18,8 @@ from meshwright.search.find import find
 from strategies import llama_8b, three_levels
 from strategies import question as question_of
 
+pytestmark = pytest.mark.slow
+
 CLUSTERS = ("2x8:h100", "4x8:a100")
 
 

@@ -25,6 +25,8 @@ from meshwright.layout.plan import Plan
 from meshwright.search.find import find
 from meshwright.specs.inputs import Inputs
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent.parent
 UNITS = re.compile(r"(\S+)\s(GiB|MiB|GB/s|ms|us|tokens/s)\b")
 NUMBER = re.compile(r"^[(`*]*[<+-]?\d[\d,.]*[kMBT]?(e[+-]\d+)?$")

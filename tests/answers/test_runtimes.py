@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
+import pytest
+
 from commands import asked, question
 from meshwright.specs import catalog
+
+pytestmark = pytest.mark.slow
 
 
 def test_every_runtime_answers_as_it_would_alone() -> None:
@@ -26,7 +32,8 @@ def test_the_fastest_runtime_stands_first_and_all_are_told() -> None:
 
 
 def test_nothing_fits_for_any_runtime() -> None:
-    answer = asked("plan", *question(runtime="all", model="llama-3.1-405b"))
+    with mock.patch("meshwright.search.rescue.NODE_FACTORS", (16,)):
+        answer = asked("plan", *question(runtime="all", model="llama-3.1-405b"))
     assert answer.code == 3
     assert "megatron-core" in answer.message
     assert "torchtitan" in answer.message

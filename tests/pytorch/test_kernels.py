@@ -14,6 +14,7 @@ with warnings.catch_warnings():
     from meshwright.pytorch.trainer.experts import MixtureOfExperts
     from meshwright.pytorch.trainer.kernels import EPSILON, flash_attention, rms_norm
 
+pytestmark = pytest.mark.clients("torch")
 functional = torch.nn.functional
 
 

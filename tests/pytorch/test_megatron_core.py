@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
+from commands import HANG_S
 from meshwright.cost.memory.stage import stage_parameters
 from meshwright.cost.pipelines import pipelines_of
 from meshwright.layout.plan import Plan
@@ -27,6 +28,7 @@ from strategies import question
 if not (find_spec("megatron") and find_spec("megatron.core")):
     pytest.skip("needs megatron-core: pip install megatron-core==0.16.1 torch==2.13.0", allow_module_level=True)
 
+pytestmark = pytest.mark.clients("megatron.core")
 SCRIPT = Path(__file__).with_name("megatron_core_parameters.py")
 MODELS = (
     "gpt2",
@@ -106,7 +108,7 @@ def built() -> dict[Case, Counts]:
     """What megatron-core builds of every case."""
     cases = [*CASES, *PUBLISHED]
     asked = json.dumps([_asked(case) for case in cases])
-    ran = subprocess.run([sys.executable, SCRIPT], input=asked, capture_output=True, text=True, timeout=300)
+    ran = subprocess.run([sys.executable, SCRIPT], input=asked, capture_output=True, text=True, timeout=10 * HANG_S)
     assert ran.returncode == 0, ran.stderr
     return dict(zip(cases, json.loads(ran.stdout), strict=True))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 from unittest import mock
 
@@ -13,9 +12,7 @@ from meshwright.errors import CannotVerify
 from meshwright.pytorch.fake_world.compare import StageCheck, planned_order
 from meshwright.pytorch.processes import process
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: make test-clients"
-)
+pytestmark = pytest.mark.clients("torch")
 
 
 def _observed(stage: StageCheck, name: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from unittest import mock
 
 import pytest
 
+from commands import HANG_S
 from meshwright.errors import CannotVerify
 from meshwright.layout.plan import Plan
 from meshwright.pytorch.processes.world import answers_of
@@ -20,9 +20,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from strategies import dense_model, llama_8b, mixture, question
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: make test-clients"
-)
+pytestmark = pytest.mark.clients("torch")
 
 NORMED = dense_model(qk_norm="head", qkv_bias=True)
 TIED = dense_model(tied_embeddings=True, kv_heads=16)
@@ -82,7 +80,7 @@ def _runs(processes: int) -> dict[str, RealRun]:
         shrunken(Plan(**{"zero": 3} | plan), _asked(model, "pytorch-ddp" if name == DDP else "torchtitan"), processes)
         for name, (model, plan) in cases.items()
     ]
-    return dict(zip(cases, run_shrunken(small, processes, timeout_s=300), strict=True))
+    return dict(zip(cases, run_shrunken(small, processes, timeout_s=10 * HANG_S), strict=True))
 
 
 @pytest.mark.parametrize(("processes", "name"), EACH)
@@ -115,7 +113,7 @@ def test_gradients_that_pytorch_loses_are_seen() -> None:
 
 def test_a_process_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(CannotVerify, match="the process that trains failed: KeyError: 'requests'"):
-        answers_of([{}], tmp_path, timeout_s=60)
+        answers_of([{}], tmp_path, timeout_s=HANG_S)
 
 
 def test_processes_that_take_too_long_are_ended() -> None:

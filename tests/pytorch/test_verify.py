@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 from plans_run import CASES, run
 
 from meshwright.pytorch.fake_world.compare import StageCheck
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: make test-clients"
-)
+pytestmark = pytest.mark.clients("torch")
 
 
 def _counts(check: StageCheck, axis: str, kind: str, phase: str, size: int | None = None) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from importlib import metadata
 from pathlib import Path
@@ -14,12 +13,9 @@ from commands import LLAMA, asked
 from meshwright.pytorch.processes import process
 
 TITAN = (*LLAMA, "--runtime", "torchtitan")
-with_torch = pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: make test-clients"
-)
 
 
-@with_torch
+@pytest.mark.clients("torch")
 def test_a_plan_file_is_run_and_agrees(tmp_path: Path) -> None:
     plans = tmp_path / "plans.json"
     plans.write_text(asked("plan", *TITAN, "--top", "1", "--json").out)
@@ -28,7 +24,7 @@ def test_a_plan_file_is_run_and_agrees(tmp_path: Path) -> None:
     assert "PyTorch agrees with every figure" in answer.out
 
 
-@with_torch
+@pytest.mark.clients("torch")
 def test_a_figure_that_is_off_makes_the_exit_code_1() -> None:
     """A runtime that is said to keep no statistics of its norms."""
     answer = asked("verify", *TITAN, "--with", "keeps_statistics=false", "--json")

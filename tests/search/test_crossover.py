@@ -19,6 +19,8 @@ from meshwright.specs.model import Model
 from meshwright.specs.scale import with_network
 from strategies import dense_model, legal_plans, llama_8b, llama_70b, question, three_levels
 
+pytestmark = pytest.mark.slow
+
 RUNTIMES = ("megatron-core", "megatron-lm", "torchtitan")
 QUESTIONS: dict[str, tuple[Model, str | Cluster, int]] = {
     "70b on 64 h100": (llama_70b(), "8x8:h100", 256),

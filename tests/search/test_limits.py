@@ -19,6 +19,8 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_nodes
 from strategies import gpt_like, llama_8b, llama_70b, mixture, question
 
+pytestmark = pytest.mark.slow
+
 QUESTIONS = ("llama", "llama 70b", "mixture", "torchtitan", "learned positions")
 
 

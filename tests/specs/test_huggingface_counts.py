@@ -19,6 +19,7 @@ with warnings.catch_warnings():
     transformers = pytest.importorskip("transformers")
     transformers.logging.set_verbosity_error()
 
+pytestmark = pytest.mark.clients("torch", "transformers")
 CONFIGS = Path(__file__).parents[1] / "data" / "hf_configs"
 TOWERS = ("visual.", "vision_tower.", "multi_modal_projector.", "mm_projector.", "embed_vision.")
 TEXT_FILES = [

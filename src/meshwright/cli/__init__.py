@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import sys
 from pathlib import Path
@@ -21,6 +22,9 @@ from meshwright.cli.show import show
 from meshwright.cli.validate import validate
 from meshwright.cli.verify import verify
 from meshwright.textbook.cli import app as textbook
+
+REFUSED_BY_STANDARD_OUTPUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE, errno.EBADF}
+"""What writing an answer can raise (write(2)); any other `OSError` has another cause."""
 
 app = typer.Typer(
     name="meshwright",
@@ -130,7 +134,7 @@ def main() -> None:
     except errors.NothingFits as error:
         _fail(error, 3)
     except OSError as error:
-        if error.filename is not None:
+        if error.errno not in REFUSED_BY_STANDARD_OUTPUT or error.filename is not None:
             raise
         _fail(f"cannot write the answer: {error.strerror}", 1)
 
