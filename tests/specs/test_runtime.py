@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.errors import InvalidSpec
+from meshwright.errors import InvalidSpec, UnknownName
 from meshwright.layout.legality import RULES
 from meshwright.layout.legality.demands import DEMANDS
 from meshwright.specs import catalog
-from meshwright.specs.runtime import read_runtime
+from meshwright.specs.base import Spec
+from meshwright.specs.runtime import SECTION_OF, Runtime, read_runtime
 from strategies import llama_8b, mixture, question
 
 
@@ -38,6 +39,43 @@ def test_a_runtime_lists_a_rule_or_a_demand_once(name: str) -> None:
 def test_no_alias_means_two_runtimes() -> None:
     names = [alias for name in catalog.names("runtimes") for alias in (name, *read_runtime(name).aliases)]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("kind", ["runtimes", "families"])
+def test_nothing_starts_from_another_framework(kind: catalog.Kind) -> None:
+    for name in catalog.names(kind):
+        entry = catalog.load(kind, name)
+        like = entry.get("like", name)
+        root = catalog.load("families", like) if like in catalog.names("families") else catalog.load("runtimes", like)
+        assert entry["family"] == root["family"]
+
+
+def test_a_file_that_is_like_another_framework_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = {"mine": {"family": "mine", "like": "torchtitan"}, "torchtitan": {"family": "pytorch"}}
+    monkeypatch.setattr(catalog, "load", lambda _, name: entries[name])
+    monkeypatch.setattr(catalog, "resolve", lambda _, name: name)
+    with pytest.raises(
+        InvalidSpec, match="runtime mine is not valid:\n  - like: 'torchtitan' is of the family pytorch"
+    ):
+        read_runtime("mine")
+
+
+def test_a_root_of_a_family_is_no_runtime() -> None:
+    assert not set(catalog.names("families")) & set(catalog.names("runtimes"))
+    with pytest.raises(UnknownName, match="unknown runtime 'pytorch-fsdp2'; nearest: pytorch-fsdp1"):
+        read_runtime("pytorch-fsdp2")
+
+
+def test_a_field_of_a_section_is_named_once() -> None:
+    sections = [getattr(read_runtime("megatron-core"), name) for name in Runtime.model_fields if name != "overlap"]
+    fields = [field for section in sections if isinstance(section, Spec) for field in type(section).model_fields]
+    assert len(fields) == len(set(fields)) == len(SECTION_OF)
+    assert not set(fields) & set(Runtime.model_fields)
+
+
+@pytest.mark.parametrize("name", catalog.names("elementwise"))
+def test_element_wise_kernels_say_where_their_bytes_were_counted(name: str) -> None:
+    assert catalog.load("elementwise", name)["sources"]
 
 
 def test_a_runtime_like_another_keeps_what_it_does_not_say() -> None:
@@ -90,7 +128,7 @@ def test_experts_are_planned_for_where_the_runtime_has_them(name: str) -> None:
         ({"rank_order": ("tp", "tp")}, "must hold each of tp, cp, ep, dp, pp once"),
         ({"zero_stages": ()}, "zero_stages"),
         ({"weights": "full"}, r"\[0, 1, 2, 3\] must be of \[0, 2, 3\] where weights is full"),
-        ({"elementwise": "nope"}, "'nope' is not among elementwise_kernels: fused, eager, transformers"),
+        ({"elementwise": "nope"}, "'nope' is not among elementwise_kernels: eager, fused, transformers"),
         ({"host_s_per_layer": float("inf")}, "host_s_per_layer"),
         ({"weight_gradient_slowdown": 0.5}, "weight_gradient_slowdown"),
         ({"gradient_bytes": 3}, "gradient_bytes"),

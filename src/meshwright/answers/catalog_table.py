@@ -14,6 +14,7 @@ from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import read_runtime
+from meshwright.specs.runtime.families import runtime_entry
 from meshwright.specs.weights import parameter_count
 from meshwright.units import GIB, GIGA, format_bandwidth, format_count
 
@@ -26,10 +27,12 @@ COLUMNS: dict[catalog.Kind, tuple[str, ...]] = {
 
 
 def catalog_document(kind: str, name: str | None) -> Any:
-    """The ids and aliases of a kind, or one entry whole, as JSON."""
+    """The ids and aliases of a kind, or one entry whole, as JSON: a runtime's with what its family says."""
     known = _kind(kind)
     if name is None:
         return [{"id": id_, "aliases": catalog.load(known, id_).get("aliases", [])} for id_ in catalog.names(known)]
+    if kind == "runtimes":
+        return runtime_entry(name)
     return {"id": catalog.resolve(known, name), **catalog.load(known, name)}
 
 

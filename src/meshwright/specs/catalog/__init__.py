@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from meshwright.errors import UnknownName
 
-Kind = Literal["accelerators", "clusters", "kernels", "models", "precisions", "runtimes"]
+Kind = Literal["accelerators", "clusters", "elementwise", "families", "kernels", "models", "precisions", "runtimes"]
 
 
 def names(kind: Kind) -> tuple[str, ...]:

@@ -7,12 +7,12 @@ from typing import Any, Self
 from pydantic import model_validator
 
 from meshwright.errors import Fault, InvalidSpec, quoted
-from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 from meshwright.specs.fitted import fitted_constants
 from meshwright.specs.runtime.activations import Activations
 from meshwright.specs.runtime.capabilities import Capabilities
 from meshwright.specs.runtime.communication import Communication, Overlap, PipelineEngine
+from meshwright.specs.runtime.families import elementwise_entries, runtime_entry
 from meshwright.specs.runtime.operators import CrossEntropy, RuntimeKernels
 from meshwright.specs.runtime.process import DeviceMemory, Host
 from meshwright.specs.runtime.rules import RuleReference
@@ -30,6 +30,8 @@ class Runtime(Spec):
 
     id: str
     aliases: tuple[str, ...] = ()
+    family: str
+    """Runtimes that are built on one another; what a file leaves out comes from its own family alone."""
     version: str
     """Release or commit that the behaviours below were read from."""
     plans: Capabilities
@@ -116,16 +118,7 @@ SECTION_OF = _sections()
 def read_runtime(name: str) -> Runtime:
     """The catalogue's runtime of that id or alias; raises `UnknownName` with the nearest ones.
 
-    An entry with `like` starts from the runtime it names and replaces what it says itself.
+    What its file leaves out, a root of its family says, or a runtime of it (`runtime_entry`).
     """
-    id_ = catalog.resolve("runtimes", name)
-    return Runtime(**_merged(id_) | {"id": id_})
-
-
-def _merged(id_: str) -> dict[str, Any]:
-    """What an entry says on top of what the entry that it is like says; its sections key by key, else whole."""
-    entry = dict(catalog.load("runtimes", id_))
-    like = entry.pop("like", None)
-    base = _merged(catalog.resolve("runtimes", like)) | {"aliases": ()} if like else {}
-    sections = {name: base[name] | entry[name] for name in entry.keys() & base.keys() & set(SECTION_OF.values())}
-    return base | entry | sections
+    entry = runtime_entry(name)
+    return Runtime(**entry | {"elementwise_kernels": elementwise_entries() | entry.get("elementwise_kernels", {})})
