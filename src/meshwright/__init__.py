@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from meshwright.answers.ask import estimate as estimate
     from meshwright.answers.ask import plan as plan
     from meshwright.cost.estimate import Estimate as Estimate
-    from meshwright.cost.memory.device import Verdict as Verdict
+    from meshwright.cost.memory.fit import Verdict as Verdict
     from meshwright.errors import IllegalPlan as IllegalPlan
     from meshwright.errors import InvalidInput as InvalidInput
     from meshwright.errors import InvalidSpec as InvalidSpec
@@ -57,7 +57,7 @@ _HOMES = {
     "Runtime": "specs.runtime",
     "Schedule": "schedules.records",
     "UnknownName": "errors",
-    "Verdict": "cost.memory.device",
+    "Verdict": "cost.memory.fit",
     "estimate": "answers.ask",
     "plan": "answers.ask",
     "read_cluster": "specs.read_cluster",

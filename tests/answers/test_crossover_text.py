@@ -10,7 +10,7 @@ import pytest
 
 from commands import Answer, asked, question
 from meshwright.answers.crossover_text import crossover_entry, crossover_lines
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan
 from meshwright.search.crossover import Change, Crossover, crossover
 from meshwright.search.families import HIGHEST, LOWEST

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from meshwright.answers.confidence import confidence, confidence_line
 from meshwright.answers.explain_table import explain_screen
 from meshwright.answers.knobs_table import knobs_section
 from meshwright.answers.neighbours import MOST_PLANS, cheap_search, neighbours, neighbours_entry, neighbours_section
 from meshwright.answers.placement import axes, placement_section
 from meshwright.answers.stage_table import stage_table
+from meshwright.answers.uncertainty import margin_line
 from meshwright.answers.waterfall import COMPUTED_NAMES, Computed, from_peak, waterfall_table
 from meshwright.cost.estimate import Estimate, Waterfall
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.named import plan_of
 from meshwright.search.rank import why_lost
@@ -104,26 +104,26 @@ def test_the_waterfall_shows_every_part_that_takes_time() -> None:
             assert f"{COMPUTED_NAMES[name]} {format_seconds(seconds)}" in text
 
 
-def test_the_confidence_is_the_verdicts_own() -> None:
+def test_the_bounds_of_memory_agree_with_the_verdict() -> None:
     """A safe plan fits at its most, one out of memory not at its least, whatever the plan."""
     inputs = question(llama_8b(), "1x8:h100", global_batch=32, sequence_length=16384)
     visible, seen = inputs.cluster.accelerator.visible_memory_bytes, set()
     estimates = estimate_plans(legal_plans(inputs), inputs, keep_all_stages=True)
     for row in range(0, len(estimates), 7):
         estimate = estimates[row]
-        known = confidence(estimate, inputs)
+        known = estimate.fit
         fits = known.least_bytes <= visible, known.most_bytes <= visible
         wanted = {Verdict.SAFE: (True, True), Verdict.AT_RISK: (True, False), Verdict.OUT_OF_MEMORY: (False, False)}
         assert fits == wanted[estimate.verdict]
         assert (known.margin_bytes >= 0) == estimate.verdict.fits
         seen.add(estimate.verdict)
-        line = told(confidence_line(estimate, inputs))
+        line = told(margin_line(estimate, inputs))
         assert format_gib(known.most_bytes if estimate.verdict == Verdict.SAFE else known.least_bytes) in line
     assert seen == {*Verdict}
 
 
 def test_a_stage_is_drawn_by_its_components() -> None:
-    rows = [line for line in shown(stage_table(priced("interleaved"), LLAMA)).splitlines() if "|" in line[50:]]
+    rows = [line for line in shown(stage_table(priced("interleaved"))).splitlines() if "|" in line[50:]]
     bars = [row[row.rindex(" ", 0, row.rindex("|")) + 1 :].rstrip() for row in rows[1:]]
     assert len(bars) == 4
     assert {len(bar) for bar in bars} == {25}
@@ -134,7 +134,7 @@ def test_a_stage_is_drawn_by_its_components() -> None:
 
 
 def test_what_is_beyond_the_visible_memory_is_drawn_beyond_its_line() -> None:
-    rows = shown(stage_table(priced("no room"), LLAMA)).splitlines()
+    rows = shown(stage_table(priced("no room"))).splitlines()
     over = [row.rstrip() for row in rows if row[:1] == "0"]
     assert over
     assert over[0].rpartition("|")[2].strip(".")
@@ -143,7 +143,7 @@ def test_what_is_beyond_the_visible_memory_is_drawn_beyond_its_line() -> None:
 def test_a_long_pipeline_is_folded() -> None:
     inputs = question(llama_70b(), "10x8:h100", global_batch=80)
     estimate = estimate_each([plan_of(inputs, pp=40, dp=2, tp=1)], inputs)[0]
-    text = shown(stage_table(estimate, inputs))
+    text = shown(stage_table(estimate))
     assert len(text.splitlines()) < 24
     assert "26 stages" in text
     assert "39" in text

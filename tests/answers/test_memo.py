@@ -19,7 +19,7 @@ from meshwright.answers.memo.bottleneck import LOCAL
 from meshwright.answers.memo.memo import Memo, memo, usual_baseline
 from meshwright.answers.memo.words import percent
 from meshwright.answers.waterfall import from_peak
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.search.find import find

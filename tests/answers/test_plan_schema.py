@@ -15,7 +15,6 @@ import pytest
 
 from answered import QUESTIONS, asked, document, found
 from meshwright.answers.cite import citation_entries
-from meshwright.answers.confidence import Confidence
 from meshwright.answers.context_report import ContextLayers
 from meshwright.answers.experts import ExpertLayers
 from meshwright.answers.plan_file import SCHEMA, explain_document, json_schema, plan_document
@@ -23,7 +22,7 @@ from meshwright.answers.waterfall import Computed
 from meshwright.cost.compute.work import Work
 from meshwright.cost.estimate import StageEstimate, Waterfall
 from meshwright.cost.memory.components import Components
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Bounds, Verdict
 from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
 from meshwright.schedules.records import SCHEDULE_NAMES
@@ -76,7 +75,7 @@ def test_the_schema_is_one() -> None:
         ("expert_layers", [field.name for field in fields(ExpertLayers)]),
         ("context_layers", [field.name for field in fields(ContextLayers)]),
         ("inputs", Inputs.model_fields),
-        ("confidence", [*Confidence._fields, "sources"]),
+        ("confidence", [*(f"{name}_bytes" for name in (*Bounds._fields, "margin")), "sources"]),
         ("from_peak", [*Computed._fields, *(name for name in Waterfall._fields if name != "compute_s")]),
     ],
 )

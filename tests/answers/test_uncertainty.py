@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.answers.uncertainty import fit_probability, step_time_interval, uncertainty_line
+from meshwright.answers.uncertainty import step_time_interval, step_time_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
@@ -28,14 +28,14 @@ def test_without_like_runs_the_interval_is_wider_and_says_so() -> None:
         estimate = _estimate(inputs)
         interval = step_time_interval(estimate, inputs)
         widths.append(interval.p90 / interval.p10)
-        assert ("for want of like ones" in uncertainty_line(estimate, inputs).plain) == (interval.sources == 0)
+        assert ("because none is similar" in step_time_line(estimate, inputs).plain) == (interval.sources == 0)
     assert like(unknown) not in residuals()["step_time"]
     assert widths[0] < widths[1]
 
 
 def test_a_plan_fits_the_more_surely_the_less_it_needs() -> None:
     inputs = question(llama_8b(), "1x8:h100", "torchtitan")
-    chances = [fit_probability(_estimate(inputs, size).memory, inputs) for size in (1, 2, 3, 4)]
+    chances = [_estimate(inputs, size).fit.probability for size in (1, 2, 3, 4)]
     assert chances == sorted(chances, reverse=True)
     assert chances[0] > 0.9
     assert all(0 < chance < 1 for chance in chances)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.components import Components
-from meshwright.cost.memory.device import Verdict, communicator_bytes, eighty_percent_verdict, verdict
+from meshwright.cost.memory.device import communicator_bytes
 from meshwright.cost.memory.ends import head_memory
+from meshwright.cost.memory.fit import Verdict, eighty_percent_verdict, verdict
 from meshwright.cost.memory.parameters import layer_parameters
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality.rule import divisors

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.cost.estimate import Estimates
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_plans
 from strategies import (
     dense_model,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_plans
 from meshwright.search.best_where import best_where
 from strategies import legal_plans, llama_8b, llama_70b, question

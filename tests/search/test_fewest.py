@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput
 from meshwright.search.fewest import MOST_TIMES_THE_NODES, Limit, fewest_nodes
 from meshwright.search.find import Progress, find

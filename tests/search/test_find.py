@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from meshwright.cost.estimate import Estimates
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.errors import IllegalPlan, MeshwrightError, NothingFits
 from meshwright.layout.legality import check

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.legality import require_legal
 from meshwright.layout.named import plan_of

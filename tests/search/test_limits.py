@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_plans
 from meshwright.errors import InvalidInput
 from meshwright.layout.legality import check

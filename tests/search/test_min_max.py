@@ -10,7 +10,7 @@ from itertools import product
 import pytest
 
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.arrays import IntColumn
-from meshwright.cost.memory.device import Verdict, verdict
+from meshwright.cost.memory.fit import Verdict, verdict
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan

@@ -27,7 +27,8 @@ from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.compute.prediction import prediction_time
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.memory.activations import layer_memory
-from meshwright.cost.memory.device import communicator_bytes, verdict
+from meshwright.cost.memory.device import communicator_bytes
+from meshwright.cost.memory.fit import verdict
 from meshwright.cost.memory.states import state_bytes
 from meshwright.cost.repeated import repeated_parts
 from meshwright.layout.plan import Plan, Recompute

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.search.crossover import Crossover
 from meshwright.search.families import Contender, Family
 from meshwright.specs.scale import network_levels

@@ -6,7 +6,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from meshwright.answers.assumptions import assumptions
-from meshwright.answers.confidence import confidence_line
 from meshwright.answers.context_report import context_section
 from meshwright.answers.experts import expert_report
 from meshwright.answers.experts_table import experts_section
@@ -15,7 +14,7 @@ from meshwright.answers.neighbours import neighbours_section
 from meshwright.answers.placement import placement_section
 from meshwright.answers.screen import assumption_list, headline, memory_table, verdict_line
 from meshwright.answers.stage_table import stage_table
-from meshwright.answers.uncertainty import uncertainty_line
+from meshwright.answers.uncertainty import margin_line, step_time_line
 from meshwright.answers.waterfall import waterfall_table
 from meshwright.cost.estimate import Estimate
 from meshwright.search.find import Found
@@ -34,10 +33,10 @@ def explain_screen(estimate: Estimate, inputs: Inputs, near: Found | None = None
         "",
         Text("Plan: ").append(str(estimate.plan), style="bold"),
         verdict_line(estimate, inputs),
-        uncertainty_line(estimate, inputs),
-        confidence_line(estimate, inputs),
+        step_time_line(estimate, inputs),
+        margin_line(estimate, inputs),
         "",
-        stage_table(estimate, inputs),
+        stage_table(estimate),
         "",
         memory_table(estimate, inputs),
         "",

@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.answers.assumptions import assumptions
-from meshwright.answers.confidence import confidence_entry
 from meshwright.answers.context_report import context_entry
 from meshwright.answers.experts import expert_report, experts_entry
 from meshwright.answers.knobs_table import knobs_entry
 from meshwright.answers.neighbours import neighbours_entry
 from meshwright.answers.placement import placement_entry
-from meshwright.answers.uncertainty import uncertainty_entry
+from meshwright.answers.uncertainty import confidence_entry, uncertainty_entry
 from meshwright.answers.waterfall import from_peak
 from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.cost.memory.components import Components
-from meshwright.cost.memory.device import Verdict
 from meshwright.errors import Fault, InvalidInput, InvalidSpec, quoted
 from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
 from meshwright.layout.plans import COLUMNS
@@ -57,8 +55,7 @@ def explain_document(estimate: Estimate, inputs: Inputs, elapsed_s: float, near:
 
     near: the answer of a search, for the best other plans.
     """
-    fits = int(estimate.verdict < Verdict.OUT_OF_MEMORY)
-    counts = {"considered": 1, "legal": 1, "fitting": fits, "elapsed_s": elapsed_s}
+    counts = {"considered": 1, "legal": 1, "fitting": int(estimate.verdict.fits), "elapsed_s": elapsed_s}
     plan = plan_entry(estimate, inputs) | {
         "stages": [_stage_entry(stage) for stage in estimate.stages],
         "confidence": confidence_entry(estimate, inputs),
@@ -87,7 +84,7 @@ def plan_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
             "verdict": str(estimate.verdict),
             "worst_stage": estimate.worst_stage,
             **_bytes(estimate.memory),
-            "visible_bytes": inputs.cluster.accelerator.visible_memory_bytes,
+            "visible_bytes": estimate.fit.visible_bytes,
             "eighty_percent_rule": {
                 "usage": estimate.eighty_percent_usage,
                 "verdict": str(estimate.eighty_percent_verdict),

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.screen import STYLES, assumption_list, headline, memory_table, time_table, verdict_line
-from meshwright.answers.uncertainty import uncertainty_line
+from meshwright.answers.uncertainty import step_time_line
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.search.find import Found
 from meshwright.search.rank import why_lost
 from meshwright.units import GIB, format_seconds
@@ -38,7 +38,7 @@ def plan_screen(found: Found, front: Sequence[Estimate] = ()) -> RenderableType:
         "",
         title,
         verdict_line(best, inputs),
-        uncertainty_line(best, inputs),
+        step_time_line(best, inputs),
         *not_searched(found),
         "",
         ranking_table(found.best, best, "123456789"),

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.search.rank import PART_NAMES
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.weights import active_parameter_count, parameter_count
@@ -40,10 +40,10 @@ def headline(inputs: Inputs) -> Text:
 
 def verdict_line(estimate: Estimate, inputs: Inputs) -> Text:
     """Fit and speed of one plan; of one that does not fit, the verdict first."""
-    fits = estimate.verdict < Verdict.OUT_OF_MEMORY
-    lines = [_speed(estimate, inputs), _fit(estimate, inputs)]
+    fits = estimate.verdict.fits
+    lines = [_speed(estimate, inputs), _fit(estimate)]
     if not fits:
-        lines = [lines[1], Text("If it fitted: ").append_text(lines[0])]
+        lines = [lines[1], Text("If it did fit: ").append_text(lines[0])]
     return Text("\n").join(lines)
 
 
@@ -60,19 +60,20 @@ def _speed(estimate: Estimate, inputs: Inputs) -> Text:
     return text
 
 
-def _fit(estimate: Estimate, inputs: Inputs) -> Text:
-    visible, needed = inputs.cluster.accelerator.visible_memory_bytes, estimate.memory.device
-    text = Text().append(str(estimate.verdict), style=f"bold {STYLES[estimate.verdict]}")
-    text.append(f": stage {estimate.worst_stage} needs {format_gib(needed)} of {format_gib(visible)}")
-    text.append(f" ({needed / visible:.0%})")
-    if estimate.verdict == Verdict.AT_RISK and needed > visible:
-        text.append(", and fits only with less fragmentation than usual")
+def _fit(estimate: Estimate) -> Text:
+    fit, text = estimate.fit, Text()
+    needed, visible = format_gib(fit.needed_bytes), format_gib(fit.visible_bytes)
+    text.append(str(fit.verdict), style=f"bold {STYLES[fit.verdict]}")
+    text.append(f": stage {estimate.worst_stage} needs {needed} of {visible} ({fit.usage:.0%})")
+    text.append(f"; probability of fitting {fit.probability:.0%}")
+    if fit.verdict == Verdict.AT_RISK and fit.needed_bytes > fit.visible_bytes:
+        text.append("; it fits only with less fragmentation than usual")
     return text
 
 
 def memory_table(estimate: Estimate, inputs: Inputs) -> Table:
     """Memory of the worst stage by component, adding up to allocated, reserved and device bytes; the 80 % rule."""
-    memory, visible = estimate.memory, inputs.cluster.accelerator.visible_memory_bytes
+    memory, visible = estimate.memory, estimate.fit.visible_bytes
     table = Table(title=f"Memory of stage {estimate.worst_stage}", title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     table.add_column("GiB", justify="right", no_wrap=True)

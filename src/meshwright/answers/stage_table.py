@@ -11,7 +11,6 @@ from rich.text import Text
 
 from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.cost.memory.components import Components
-from meshwright.specs.inputs import Inputs
 from meshwright.units import GIB, format_seconds
 
 WIDTH = 24
@@ -29,7 +28,7 @@ PARTS = {
 """By the letter of a bar: what it is called, its colour, and the components in it."""
 
 
-def stage_table(estimate: Estimate, inputs: Inputs) -> Group:
+def stage_table(estimate: Estimate) -> Group:
     """Every stage, or of a long pipeline the ends and the extremes: what it holds, its times and its memory."""
     table = Table(title="Stages", title_justify="left", box=None, pad_edge=False, header_style="bold")
     table.add_column("#", justify="right")
@@ -37,7 +36,7 @@ def stage_table(estimate: Estimate, inputs: Inputs) -> Group:
     for name in ("in flight", "forward", "backward", "GiB"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("memory, | what is visible", no_wrap=True)
-    visible = inputs.cluster.accelerator.visible_memory_bytes
+    visible = estimate.fit.visible_bytes
     scale = max(visible, *(stage.memory.device for stage in estimate.stages))
     for before, stage in zip((None, *_shown(estimate)), _shown(estimate), strict=False):
         if before and stage.stage - before.stage > 1:

@@ -1,26 +1,23 @@
-"""Uncertainty: where the step times of like runs lie, and how likely a plan fits, by residuals of published runs."""
+"""Uncertainty: how far the step time and the memory of a run may be from what is predicted."""
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any, NamedTuple
 
-import numpy as np
 from rich.text import Text
 
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.memory.components import Components
+from meshwright.cost.memory.fit import Verdict
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.residuals import WIDER, chosen, like, like_memory, residuals
-from meshwright.units import format_seconds
+from meshwright.specs.residuals import WIDER, chosen, like, residuals
+from meshwright.units import format_gib, format_seconds
 
-SURE = 0.01
-"""No probability is nearer to 0 or 1 than the residuals of a hundred runs can tell."""
-DRAWS = (np.arange(100) + 0.5) / 100
+MEASURED = ("fragmentation", "communicators")
+"""What the bounds of memory rest on, by the keys under which a runtime's data give their sources."""
 
 
 class Interval(NamedTuple):
-    """Where the step time of eight of ten like runs lies."""
+    """The step time of eight in ten similar runs."""
 
     p10: float
     """Seconds."""
@@ -45,43 +42,49 @@ def step_time_interval(estimate: Estimate, inputs: Inputs) -> Interval:
     return Interval(low, high, known.runs, sources, kind)
 
 
-def fit_probability(memory: Components, inputs: Inputs) -> float:
-    """The share of like runs that would fit on the accelerator: allocated memory times the ratio of theirs, with
-    fragmentation and communicators from the least to the most that the runtime's data say.
-
-    memory: of one stage, bytes. Returns a share, 0.01 to 0.99.
-    """
-    known, _ = chosen(residuals()["memory"], like_memory(inputs))
-    margins = inputs.runtime.memory
-    ratios = np.array([known.at(float(share)) for share in DRAWS])
-    fragmentations = (margins.fragmentation_likely, margins.fragmentation, margins.fragmentation_safe)
-    rest = float(memory.device - memory.reserved - memory.communicators)
-    sizes = [
-        memory.allocated * ratios * (1 + fragmentation) + rest + memory.communicators * (1 + more)
-        for fragmentation, more in product(fragmentations, (0.0, margins.communicator_uncertainty))
-    ]
-    fitting = np.array(sizes) <= inputs.cluster.accelerator.visible_memory_bytes
-    return float(np.clip(fitting.mean(), SURE, 1 - SURE))
-
-
 def uncertainty_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
     """The interval and the probability as they stand in the plan file."""
     interval = step_time_interval(estimate, inputs)
     return {
         "step_time_s": {"p10": interval.p10, "p90": interval.p90},
-        "fits": fit_probability(estimate.memory, inputs),
+        "fits": estimate.fit.probability,
         "like": interval.like,
         "like_runs": interval.runs if interval.sources else 0,
         "sources": interval.sources,
     }
 
 
-def uncertainty_line(estimate: Estimate, inputs: Inputs) -> Text:
-    """The interval, the runs that it rests on, and the probability that the plan fits."""
-    interval, fits = step_time_interval(estimate, inputs), fit_probability(estimate.memory, inputs)
+def confidence_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
+    """The bounds of memory as they stand in the plan file of `explain`, with their sources."""
+    fit, known = estimate.fit, inputs.runtime.sources
+    bounds = {name: getattr(fit, name) for name in ("least_bytes", "most_bytes", "margin_bytes")}
+    return bounds | {"sources": [known[key] for key in MEASURED if key in known]}
+
+
+def step_time_line(estimate: Estimate, inputs: Inputs) -> Text:
+    """The interval of the step time, and the runs that it rests on."""
+    interval = step_time_interval(estimate, inputs)
     low, high = format_seconds(interval.p10), format_seconds(interval.p90)
-    sources = "one source and all others" if interval.sources == 1 else f"{interval.sources} sources"
-    rests = f"as {interval.runs} like runs of {sources} lie ({interval.like})"
+    rests = f"by {interval.runs} similar published runs from {interval.sources} sources ({interval.like})"
+    if interval.sources == 1:
+        rests = f"by {interval.runs} similar published runs from one source, averaged with all runs ({interval.like})"
     if not interval.sources:
-        rests = f"{WIDER:g} times as wide as all {interval.runs} published runs lie, for want of like ones"
-    return Text(f"8 of 10 such steps take {low} to {high}, {rests}; it fits with a probability of {fits:.0%}.")
+        rests = f"{WIDER:g} times the spread of all {interval.runs} published runs, because none is similar"
+    return Text(f"8 in 10 such runs take {low} to {high} a step, {rests}.")
+
+
+def margin_line(estimate: Estimate, inputs: Inputs) -> Text:
+    """What the verdict has to spare, and what it allows for."""
+    fit, margins = estimate.fit, inputs.runtime.memory
+    least, most, margin = format_gib(fit.least_bytes), format_gib(fit.most_bytes), format_gib(abs(fit.margin_bytes))
+    over = format_gib(fit.most_bytes - fit.visible_bytes)
+    spare = {
+        Verdict.SAFE: f"At worst it needs {most}, which leaves {margin} free.",
+        Verdict.AT_RISK: f"At best it needs {least}, which fits; at worst {most}, {over} too much.",
+        Verdict.OUT_OF_MEMORY: f"Even at best it needs {least}, {margin} too much.",
+    }[estimate.verdict]
+    text = Text(f"{spare} Best and worst: fragmentation from {margins.fragmentation_likely:.1%} to ")
+    text.append(
+        f"{margins.fragmentation_safe:.1%}, communicators up to {1 + margins.communicator_uncertainty:g} times "
+    )
+    return text.append("the estimate. The probability also covers errors in the size of tensors.")

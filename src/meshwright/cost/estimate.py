@@ -13,7 +13,7 @@ from meshwright.cost.compute.work import Work
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.footprint import Footprints
 from meshwright.cost.memory.components import Components
-from meshwright.cost.memory.device import Verdict, eighty_percent_usage
+from meshwright.cost.memory.fit import Fit, Verdict, eighty_percent_usage, fit_of
 from meshwright.cost.unit import UnitTime
 from meshwright.layout.plan import Plan
 
@@ -69,8 +69,8 @@ class Estimate:
     tokens_per_s_per_gpu: float
     mfu: float
     """Model FLOPs (causal attention counted half, multi-token prediction counted) over the dense peak."""
-    verdict: Verdict
-    """Whether the worst stage fits."""
+    fit: Fit
+    """Whether the worst stage fits, by which margin, and how likely."""
     eighty_percent_usage: float
     """States and activations of the worst stage over the memory on the vendor's label."""
     eighty_percent_verdict: Verdict
@@ -80,6 +80,11 @@ class Estimate:
     slowest_stage: int
     """The stage with the most work."""
     stages: tuple[StageEstimate, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the worst stage fits."""
+        return self.fit.verdict
 
     @property
     def step_time_s(self) -> float:
@@ -138,7 +143,7 @@ class Estimates(Footprints):
             compute=Work(*(float(part[row]) for part in self.compute)),
             tokens_per_s_per_gpu=float(self.tokens_per_s_per_gpu[row]),
             mfu=float(self.mfu[row]),
-            verdict=Verdict(int(self.verdict[row])),
+            fit=fit_of(memory, self.inputs),
             eighty_percent_usage=float(eighty_percent_usage(memory.states + memory.activations, self.inputs)),
             eighty_percent_verdict=Verdict(int(self.eighty_percent_verdict[row])),
             worst_stage=int(self.stages.stage[worst]),

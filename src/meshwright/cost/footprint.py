@@ -10,7 +10,7 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.memory.components import Components
-from meshwright.cost.memory.device import eighty_percent_verdict, verdict
+from meshwright.cost.memory.fit import eighty_percent_verdict, verdict
 from meshwright.cost.memory.stage import stage_memory
 from meshwright.cost.pipelines import Pipelines, pipelines_of
 from meshwright.cost.shapes import Shapes

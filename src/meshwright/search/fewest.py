@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput
 from meshwright.search.find import Progress, find
 from meshwright.specs.inputs import Inputs

@@ -11,7 +11,7 @@ import numpy as np
 from meshwright.arrays import IntColumn
 from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.footprint import footprints_of
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_plans
 from meshwright.distinct import distinct_rows
 from meshwright.errors import IllegalPlan

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from meshwright.cost.footprint import footprints_of
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.errors import InvalidInput
 from meshwright.layout.legality import check

@@ -12,7 +12,7 @@ import numpy as np
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.footprint import Footprints, footprints_of
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.distinct import distinct_rows
 from meshwright.errors import Fault

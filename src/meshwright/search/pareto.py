@@ -7,7 +7,7 @@ import numpy as np
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.footprint import footprints_of
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan

@@ -6,7 +6,7 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.estimate import Estimate, Estimates
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.units import format_gib, format_seconds
 
 UNNAMED_SHARE = 0.2

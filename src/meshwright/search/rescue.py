@@ -20,14 +20,14 @@ def nothing_fits(found: Found) -> NothingFits:
     first: one change of that plan or its question on the same accelerators, a shorter sequence, more accelerators.
     """
     inputs, leanest = found.inputs, found.leanest
-    visible = inputs.cluster.accelerator.visible_memory_bytes
+    needed, visible = format_gib(leanest.fit.needed_bytes), format_gib(leanest.fit.visible_bytes)
     would = (
         "; ".join(what_would_fit(found))
         or "neither 32 times the nodes nor a sixteenth of the sequence length would fit"
     )
     return NothingFits(
         f"none of the {found.legal} legal plans of {inputs.model.name} fits on {inputs.cluster.name}: the leanest, "
-        f"{leanest.plan}, needs {format_gib(leanest.memory.device)} of the {format_gib(visible)} that "
+        f"{leanest.plan}, needs {needed} of the {visible} that "
         f"{inputs.cluster.accelerator.id} has. What would fit: {would}"
     )
 

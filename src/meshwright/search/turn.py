@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from math import isclose
 
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.legality import check, unmodelled
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute, in_runs

@@ -9,7 +9,7 @@ import json
 import pytest
 from rich.console import Console
 
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.validation.score.document import score_document
 from meshwright.validation.score.fits import fits_of
 from meshwright.validation.score.outcomes import Outcome

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from meshwright.answers.compare.clusters import Comparison
 from meshwright.answers.screen import STYLES
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan
 from meshwright.search.min_max import Excluded, OnePlan
 from meshwright.units import GIB, format_gib, format_seconds
@@ -71,7 +71,8 @@ def excluded_sentence(found: Excluded | None, comparison: Comparison) -> str:
     if found.estimate is None:
         broken = "; ".join(map(str, found.faults))
         return f"The nearest, {layout_words(found.plan)}, is refused on {cluster.name}: {broken}"
-    needs, has = format_gib(found.estimate.memory.device), format_gib(cluster.accelerator.visible_memory_bytes)
+    fit = found.estimate.fit
+    needs, has = format_gib(fit.needed_bytes), format_gib(fit.visible_bytes)
     verdict = "" if found.estimate.verdict == Verdict.SAFE else f", and is {found.estimate.verdict}"
     return f"The nearest, {layout_words(found.plan)}, needs {needs} of {has} on {cluster.name}{verdict}"
 

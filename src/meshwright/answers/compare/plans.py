@@ -117,7 +117,7 @@ def _told(columns: Sequence[Column], best: Column | None, inputs: Inputs) -> tup
         return (f"None of them is legal for {inputs.runtime.id}; meshwright check shows every rule.",)
     head = f"{best.label} is {'better' if len(columns) == 2 else 'the best'}:"
     if not best.estimate.verdict.fits:
-        visible = format_gib(inputs.cluster.accelerator.visible_memory_bytes)
+        visible = format_gib(best.estimate.fit.visible_bytes)
         head = f"No legal one fits in {visible}; {best.label} lacks least:"
     return head, *(f"{each.label} {_loss(each, best.estimate)}." for each in columns if each is not best)
 

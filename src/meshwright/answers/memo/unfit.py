@@ -40,8 +40,7 @@ class Unfit:
     @property
     def least_gpus(self) -> int:
         """Accelerators whose memory holds the states alone, divided over all of them."""
-        visible = self.inputs.cluster.accelerator.visible_memory_bytes
-        return ceil(whole_states(self.inputs) / visible)
+        return ceil(whole_states(self.inputs) / self.found.leanest.fit.visible_bytes)
 
 
 def unfit(found: Found) -> Unfit:
@@ -74,7 +73,7 @@ def unfit_entry(memo: Unfit) -> dict[str, Any]:
 
 def _blocks(memo: Unfit) -> Iterator[Block]:
     inputs, leanest = memo.inputs, memo.found.leanest
-    visible, needed = inputs.cluster.accelerator.visible_memory_bytes, leanest.memory.device
+    visible, needed = leanest.fit.visible_bytes, leanest.fit.needed_bytes
     yield Heading("Verdict", 2)
     yield Callout(
         "No plan fits: do not start this job",
@@ -95,7 +94,7 @@ def _blocks(memo: Unfit) -> Iterator[Block]:
 
 def _bound(memo: Unfit) -> str:
     inputs, ranks = memo.inputs, memo.inputs.cluster.num_gpus
-    states, visible = memo.budgets.one.memory.states, inputs.cluster.accelerator.visible_memory_bytes
+    states, visible = memo.budgets.one.memory.states, memo.found.leanest.fit.visible_bytes
     told = (
         f"Weights, gradients and optimizer states of {inputs.model.name} take {format_gib(states)}. Data parallelism "
         f"alone puts all of it on each of the {ranks} accelerators; divided over all of them it is "

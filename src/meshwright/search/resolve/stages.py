@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
-from meshwright.cost.memory.device import Verdict, verdict
+from meshwright.cost.memory.fit import Verdict, verdict
 from meshwright.cost.step import stage_costs
 from meshwright.layout.plan import Plan
 from meshwright.layout.stages import Stages, layers_before

@@ -12,7 +12,7 @@ from meshwright.answers.memo.scaling import Point
 from meshwright.answers.memo.words import ACCELERATOR, percent, plural, times
 from meshwright.answers.pictures.waterfall import waterfall_picture
 from meshwright.answers.waterfall import from_peak
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.units import format_count, format_seconds
 
 WHERE = {
@@ -123,7 +123,7 @@ def _perfect(memo: Memo) -> str:
         return f"One accelerator has nothing to scale to; report its MFU, predicted {percent(best.mfu)}."
     alone = (
         f"A perfect {total} times cannot be measured: the model does not run on one accelerator, which would need "
-        f"{times(one.memory.device / memo.inputs.cluster.accelerator.visible_memory_bytes)} its memory. Report two "
+        f"{times(one.fit.usage)} its memory. Report two "
         "numbers in its place: "
         if one.verdict == Verdict.OUT_OF_MEMORY
         else f"A perfect {total} times is measured against one accelerator, on which the model runs. Report beside it: "

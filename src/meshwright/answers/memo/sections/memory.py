@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from meshwright.answers.confidence import confidence_line
 from meshwright.answers.document.blocks import Block, Figure, Heading, Paragraph, Table
 from meshwright.answers.memo.budget import Budgets
 from meshwright.answers.memo.memo import Memo
@@ -12,9 +11,10 @@ from meshwright.answers.memo.sections.activations import activations
 from meshwright.answers.memo.sections.sharding import sharding_rows
 from meshwright.answers.memo.words import percent, plural, times
 from meshwright.answers.pictures.memory import MemoryBar, memory_picture
+from meshwright.answers.uncertainty import margin_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import RECOMPUTE_NAMES
 from meshwright.specs.inputs import Inputs
 from meshwright.units import GIB, GIGA, format_gib, format_seconds
@@ -136,13 +136,14 @@ def _saved(held: Budgets) -> str:
 
 
 def _margin(best: Estimate, inputs: Inputs) -> str:
-    visible, memory = inputs.cluster.accelerator.visible_memory_bytes, best.memory
+    fit, memory = best.fit, best.memory
     label = inputs.cluster.accelerator.memory_bytes / GIGA
     return (
-        f"The plan leaves {format_gib(visible - memory.device)} of the fullest rank free, after "
+        f"The plan leaves {format_gib(fit.visible_bytes - fit.needed_bytes)} of the fullest rank free, after "
         f"{format_gib(memory.fragmentation)} of fragmentation and "
-        f"{format_gib(memory.context + memory.communicators)} of CUDA context and communicators. "
-        f"{confidence_line(best, inputs).plain} By the 80% rule (states and activations alone, arXiv:2411.06465) it "
+        f"{format_gib(memory.context + memory.communicators)} of CUDA context and communicators; it fits with a "
+        f"probability of {fit.probability:.0%}. "
+        f"{margin_line(best, inputs).plain} By the 80% rule (states and activations alone, arXiv:2411.06465) it "
         f"uses {percent(best.eighty_percent_usage)} of the {label:.0f} GB on the label: {best.eighty_percent_verdict}."
     )
 

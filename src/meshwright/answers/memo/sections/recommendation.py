@@ -15,7 +15,7 @@ from meshwright.answers.placed import placement_words
 from meshwright.answers.placement import axes
 from meshwright.answers.plan_table import indistinguishable
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute, in_runs
 from meshwright.layout.recompute_modules import names_of
@@ -54,7 +54,7 @@ def recommendation(memo: Memo) -> Iterator[Block]:
     yield Heading("Runners-up, and why they lost", 3)
     yield from _runners_up(memo)
     yield Heading("What to measure first", 3)
-    yield Bullets(tuple(_measure(best, inputs)), numbered=True)
+    yield Bullets(tuple(_measure(best)), numbered=True)
     yield Heading("What this rests on", 3)
     yield Paragraph("Given:")
     yield Bullets(tuple(_given(inputs, memo.assumed)))
@@ -63,13 +63,13 @@ def recommendation(memo: Memo) -> Iterator[Block]:
 
 
 def _verdict(best: Estimate, inputs: Inputs) -> str:
-    visible, needed = inputs.cluster.accelerator.visible_memory_bytes, best.memory.device
-    whole = best.tokens_per_s_per_gpu * inputs.cluster.num_gpus
+    fit, whole = best.fit, best.tokens_per_s_per_gpu * inputs.cluster.num_gpus
     told = (
         f"`{best.plan}`: {format_seconds(best.step_time_s)} a step, {format_count(whole)} tokens/s on "
         f"{plural(inputs.cluster.num_gpus, ACCELERATOR)}, MFU {percent(best.mfu)}. The fullest stage, "
-        f"{best.worst_stage}, needs {format_gib(needed)} of the {format_gib(visible)} that an accelerator shows "
-        f"({percent(needed / visible)}): **{best.verdict}**."
+        f"{best.worst_stage}, needs {format_gib(fit.needed_bytes)} of the {format_gib(fit.visible_bytes)} that a "
+        f"process can use ({percent(fit.usage)}): **{best.verdict}**; it fits with a probability of "
+        f"{fit.probability:.0%}."
     )
     if (training := training_of(best, inputs)) and inputs.job.tokens:
         told += f" {format_count(inputs.job.tokens)} tokens take {training.days:,.1f} days without interruptions."
@@ -168,12 +168,12 @@ def _row(each: Estimate, best: Estimate) -> tuple[str, ...]:
     return f"`{each.plan}`", format_seconds(each.step_time_s), percent(each.mfu), size, why_lost(each, best)
 
 
-def _measure(best: Estimate, inputs: Inputs) -> Iterator[str]:
+def _measure(best: Estimate) -> Iterator[str]:
     memory = best.memory
     yield (
         f"Memory of stage {best.worst_stage} after three steps: {format_gib(memory.allocated)} allocated at the peak, "
         f"{format_gib(memory.reserved)} reserved, {format_gib(memory.device)} as the driver shows it. More than "
-        f"{format_gib(inputs.cluster.accelerator.visible_memory_bytes)} and the plan is wrong."
+        f"{format_gib(best.fit.visible_bytes)} and the plan is wrong."
     )
     yield (
         f"The time of a step, the median of twenty after ten: {format_seconds(best.step_time_s)}. A tenth more on all "

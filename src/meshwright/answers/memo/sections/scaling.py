@@ -9,7 +9,7 @@ from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.scaling import Point
 from meshwright.answers.memo.words import ACCELERATOR, listed, percent, plural, times
 from meshwright.answers.pictures.scaling import ScalingPoint, scaling_picture
-from meshwright.cost.memory.device import Verdict
+from meshwright.cost.memory.fit import Verdict
 from meshwright.units import GIB, format_count, format_seconds
 
 FITS = {Verdict.SAFE: "", Verdict.AT_RISK: ", at risk", Verdict.OUT_OF_MEMORY: ", does not fit"}
