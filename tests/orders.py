@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from meshwright.schedules.action import Action
 from meshwright.schedules.pipeline import PipelineShape
-from meshwright.schedules.records import Schedule
+from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
 
+every_schedule = pytest.mark.parametrize("schedule", Schedule, ids=SCHEDULE_NAMES.values())
 CHUNKS = {each: 2 if each.record.chunks == "several" else each.record.chunks for each in Schedule}
 """Chunks of a rank in tests."""
 

@@ -116,11 +116,11 @@ def _environment(root: Path) -> dict[str, str]:
 
 
 def files_of(root: Path) -> dict[str, bytes]:
-    """Every file but compiled ones, by its path."""
+    """Every file but those that running tests leaves behind, by its path."""
     return {
         str(path.relative_to(root)): path.read_bytes()
         for path in root.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and not {"__pycache__", ".hypothesis"} & {*path.parts}
     }
 
 

@@ -25,7 +25,7 @@ from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.table import read_rows
-from orders import CHUNKS
+from orders import CHUNKS, every_schedule
 from strategies import dense_model, llama_8b, question
 
 GIVEN = question(llama_8b(), "1x8:h100", global_batch=64)
@@ -73,7 +73,7 @@ def test_dualpipe_holds_the_model_twice_and_works_as_long_on_it() -> None:
     assert seconds[1] == pytest.approx(seconds[0])
 
 
-@pytest.mark.parametrize("schedule", Schedule)
+@every_schedule
 def test_a_priced_stage_keeps_what_its_schedule_says(schedule: Schedule) -> None:
     """Eight layers a rank; with two chunks four each."""
     plan = plan_of(schedule)

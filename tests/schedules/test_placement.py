@@ -8,22 +8,17 @@ import pytest
 from meshwright.layout.plan import Plan
 from meshwright.layout.stages import ends_apart
 from meshwright.schedules.placement import blocks, copies
-from meshwright.schedules.records import SCHEDULE_NAMES, Schedule, splits_backward
-from orders import CHUNKS
+from meshwright.schedules.records import Schedule
+from orders import CHUNKS, every_schedule
 
 
-@pytest.mark.parametrize("schedule", Schedule)
+@every_schedule
 @pytest.mark.parametrize("stages", [2, 3, 4, 8])
 def test_every_block_lies_on_as_many_ranks_as_there_are_copies(schedule: Schedule, stages: int) -> None:
     chunks = CHUNKS[schedule]
     held = blocks(schedule, stages, chunks)
     assert held.shape == (chunks * copies(schedule), stages)
     assert np.bincount(held.ravel()).tolist() == [copies(schedule)] * stages * chunks
-
-
-def test_schedules_that_split_the_backward_pass() -> None:
-    split = {SCHEDULE_NAMES[schedule] for schedule in Schedule if splits_backward(schedule)}
-    assert split == set(SCHEDULE_NAMES.values()) - {"1f1b", "interleaved", "gpipe"}
 
 
 def test_a_v_and_a_single_rank_have_both_ends_together() -> None:

@@ -17,7 +17,7 @@ from meshwright.schedules.peak import in_flight
 from meshwright.schedules.pipeline import PassTimes, PipelineShape, PipelineTimes
 from meshwright.schedules.placement import blocks
 from meshwright.schedules.records import Schedule
-from orders import CHUNKS, order
+from orders import CHUNKS, every_schedule, order
 
 PIPELINES = [(p, v, groups * p) for p in (2, 3, 4, 8) for v in (1, 2, 3, 5) for groups in (1, 2, 3, 8)]
 """(stages, chunks, micro-batches)."""
@@ -83,7 +83,7 @@ def test_equal_stages_take_exactly_the_closed_form(
     assert played == pytest.approx(ideal + (stages - 1) * (forward + backward) / chunks, rel=1e-12)
 
 
-@pytest.mark.parametrize("schedule", Schedule)
+@every_schedule
 @pytest.mark.parametrize(("stages", "micro_batches"), [(2, 4), (4, 8), (4, 12), (6, 12), (8, 32)])
 def test_every_rank_works_on_every_micro_batch_and_chunk_once_in_each_direction(
     schedule: Schedule, stages: int, micro_batches: int

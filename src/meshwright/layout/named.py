@@ -8,7 +8,7 @@ from meshwright.errors import InvalidInput, quoted
 from meshwright.layout.layout_string import read_layout_string
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules, modules_of
-from meshwright.schedules.records import SCHEDULE_NAMES
+from meshwright.schedules.records import SCHEDULE_NAMES, usual_schedule
 from meshwright.specs.inputs import Inputs
 
 Code = TypeVar("Code")
@@ -78,7 +78,7 @@ def plan_of(
         recompute=_code(RECOMPUTE_NAMES, "recompute", recompute),
         recompute_modules=_modules(recompute, recompute_modules),
         recompute_layers=recompute_layers,
-        schedule=_code(SCHEDULE_NAMES, "schedule", schedule or ("interleaved" if vpp > 1 else "1f1b")),
+        schedule=_code(SCHEDULE_NAMES, "schedule", schedule) if schedule else usual_schedule(vpp),
     )
 
 

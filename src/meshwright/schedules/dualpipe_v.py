@@ -103,5 +103,7 @@ RECORD = ScheduleRecord(
     bubble_time=bubble_time,
     actions=actions,
     exchanges=0,
+    clock_equal=(0.97, 1.0),
+    clock_unequal=(0.87, 1.0),
     framework_names={"torch": "DualPipeV"},
 )

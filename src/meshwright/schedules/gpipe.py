@@ -45,6 +45,7 @@ RECORD = ScheduleRecord(
     bubble_time=bubble_time,
     actions=actions,
     exchanges=2,
+    clock_unequal=(1.0, 1.0),
     framework_names={"torch": "GPipe", "nanotron": "afab"},
     dominated_by="1f1b",
 )

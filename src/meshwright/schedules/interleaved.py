@@ -71,5 +71,6 @@ RECORD = ScheduleRecord(
     bubble_time=bubble_time,
     actions=actions,
     exchanges=1,
+    clock_unequal=(0.89, 1.0),
     framework_names={"torch": "Interleaved1F1B"},
 )

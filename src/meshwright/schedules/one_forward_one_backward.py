@@ -53,5 +53,6 @@ RECORD = ScheduleRecord(
     bubble_time=bubble_time,
     actions=actions,
     exchanges=2,
+    clock_unequal=(0.92, 1.0),
     framework_names={"torch": "1F1B", "nanotron": "1f1b"},
 )

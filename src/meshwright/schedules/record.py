@@ -47,5 +47,13 @@ class ScheduleRecord:
     framework_names: Mapping[str, str] = field(default_factory=dict)
     """What frameworks call it where a plan, a launch or a check must spell it: `torch` (torch.distributed.pipelining)
     and `nanotron`."""
+    clock_equal: tuple[float, float] = (1.0, 1.0)
+    """Seconds of its order on a clock over those with `bubble_time`, least and most, on three or more equal ranks; a
+    test plays it."""
+    clock_unequal: tuple[float, float]
+    """The same on ranks that differ by up to twice. Closed forms do not know where the slowest rank stands and take it
+    to wait for all others, so they are long, by less the more micro-batches there are."""
+    spare_chunks: int = 0
+    """Chunks fewer than `in_flight` that its order keeps on some ranks, at most."""
     dominated_by: str | None = None
     """A schedule that takes as long and keeps less: the search leaves this one out where that one can always run."""

@@ -53,6 +53,14 @@ class Schedule(IntEnum):
 SCHEDULE_NAMES = {schedule: schedule.record.name for schedule in Schedule}
 
 
+def usual_schedule(chunks: int) -> Schedule:
+    """The schedule that needs no name beside `vpp`: 1F1B, interleaved where a rank has several chunks.
+
+    chunks: of the model on each rank, a count.
+    """
+    return Schedule.INTERLEAVED if chunks > 1 else Schedule.ONE_F_ONE_B
+
+
 def by_code(fact: Callable[[ScheduleRecord], Numbers]) -> Numbers:
     """A fact of every record, as a table whose entry i is of the schedule with code i; fact: read from one record."""
     return np.array([fact(Schedule(code).record) for code in range(len(Schedule))])

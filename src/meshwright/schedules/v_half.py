@@ -65,4 +65,6 @@ RECORD = ScheduleRecord(
     bubble_time=bubble_time,
     actions=actions,
     exchanges=0,
+    clock_equal=(0.99, 1.09),
+    clock_unequal=(0.84, 1.10),
 )

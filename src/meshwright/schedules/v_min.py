@@ -62,4 +62,7 @@ RECORD = ScheduleRecord(
     bubble_time=bubble_time,
     actions=actions,
     exchanges=0,
+    clock_equal=(0.94, 1.02),
+    clock_unequal=(0.75, 1.0),
+    spare_chunks=2,
 )

@@ -78,6 +78,7 @@ RECORD_1P = ScheduleRecord(
     bubble_time=bubble_time_1p,
     actions=partial(actions, limit=1),
     exchanges=0,
+    clock_unequal=(0.91, 1.0),
 )
 RECORD_2P = ScheduleRecord(
     name="zb-2p",
@@ -90,4 +91,5 @@ RECORD_2P = ScheduleRecord(
     bubble_time=bubble_time_2p,
     actions=partial(actions, limit=2),
     exchanges=0,
+    clock_unequal=(0.88, 1.0),
 )

@@ -83,5 +83,6 @@ RECORD = ScheduleRecord(
     bubble_time=bubble_time,
     actions=actions,
     exchanges=0,
+    clock_unequal=(0.92, 1.0),
     framework_names={"torch": "ZBVZeroBubble"},
 )

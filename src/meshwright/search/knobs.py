@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
-from meshwright.schedules.records import Schedule
+from meshwright.schedules.records import Schedule, usual_schedule
 from meshwright.search.followers import followed
 from meshwright.search.modules import module_sets
 from meshwright.search.outside import outside_knobs
@@ -112,8 +112,7 @@ def _pipeline(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[s
 def _interleaved(plan: Plan, vpp: int) -> dict[str, Any]:
     """Another number of chunks; 1F1B is what interleaving is with one, and the other way round."""
     plain = {Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED}
-    schedule = Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B
-    return {"vpp": vpp} | ({"schedule": schedule} if plan.schedule in plain else {})
+    return {"vpp": vpp} | ({"schedule": usual_schedule(vpp)} if plan.schedule in plain else {})
 
 
 def _recompute(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:

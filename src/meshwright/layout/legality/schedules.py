@@ -9,7 +9,7 @@ from meshwright.layout.legality.rule import Rule, change, changes
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
 from meshwright.layout.stages import group_sizes
-from meshwright.schedules.records import SCHEDULE_NAMES, Schedule, by_code, splits_backward, v_shaped
+from meshwright.schedules.records import SCHEDULE_NAMES, Schedule, by_code, grouped, splits_backward, usual_schedule
 from meshwright.specs.inputs import Inputs
 
 _CHUNKS = by_code(lambda record: 0 if record.chunks == "several" else record.chunks)
@@ -28,7 +28,7 @@ def _schedule_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     given = SCHEDULE_NAMES[plan.schedule]
     if plan.schedule.record.chunks == 2 and plan.pp > 1:
         return f"{given} puts 2 chunks on every rank, but vpp is {plan.vpp}; nearest vpp: 2"
-    name = "interleaved" if plan.vpp > 1 else "1f1b"
+    name = usual_schedule(plan.vpp).record.name
     where = f"vpp {plan.vpp}" if plan.schedule <= Schedule.INTERLEAVED else f"pp {plan.pp} with vpp {plan.vpp}"
     what = "" if plan.schedule <= Schedule.INTERLEAVED else f", not {given}"
     return f"{where} runs the {name} schedule{what}; set schedule to {name}"
@@ -60,7 +60,7 @@ def _uncompiled(plan: Layout, inputs: Inputs) -> Bools:
 
 
 def _uncompiled_reason(plan: Plan, inputs: Inputs) -> str:
-    name = "interleaved" if plan.vpp > 1 else "1f1b"
+    name = usual_schedule(plan.vpp).record.name
     return (
         f"{SCHEDULE_NAMES[plan.schedule]} with vpp {plan.vpp} splits the backward pass, which {inputs.runtime.id} "
         f"cannot do with compiled layers; set schedule to {name}, or leave them uncompiled with elementwise=eager"
@@ -145,7 +145,7 @@ def _microbatch_groups(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
 
 def _in_turns(plan: Layout) -> Bools:
     """Whether every rank takes turns on looped chunks."""
-    return np.greater(plan.vpp, 1) & np.logical_not(v_shaped(plan.schedule))
+    return np.greater(plan.vpp, 1) & grouped(plan.schedule)
 
 
 def _group(plan: Layout) -> Ints:

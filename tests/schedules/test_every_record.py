@@ -1,5 +1,4 @@
-"""Schedules that split the backward pass, lie in the shape of a V or keep all micro-batches: orders against closed
-forms, and against the tables of PyTorch."""
+"""Every record: its order on a clock against its closed forms, and against the tables of PyTorch."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from meshwright.schedules.peak import chunks_at_peak, in_flight
 from meshwright.schedules.pipeline import PassTimes, PipelineShape
 from meshwright.schedules.placement import blocks, copies
 from meshwright.schedules.records import Schedule
-from orders import CHUNKS, order, shape_of
+from orders import CHUNKS, every_schedule, order, shape_of
 
 EVEN = [(1.0, 1.0, 1.0), (1.0, 1.0, 0.5), (1.0, 1.2, 0.8), (1.0, 1.5, 1.0), (1.0, 2.2, 1.0)]
 """Forward, input gradient, weight gradient of one micro-batch on every rank, seconds."""
@@ -31,71 +30,28 @@ def alike(stages: int, seconds: tuple[float, float, float]) -> PassTimes:
     return PassTimes(*(np.full(stages, each) for each in seconds))
 
 
-EXACT = (
-    Schedule.GPIPE,
-    Schedule.INTERLEAVED_ZERO_BUBBLE,
-    Schedule.ZERO_BUBBLE_1P,
-    Schedule.ZERO_BUBBLE_2P,
-    Schedule.ZERO_BUBBLE_V,
-)
-
-
 @pytest.mark.parametrize("seconds", EVEN)
 @pytest.mark.parametrize(("stages", "micro_batches"), PIPELINES)
-@pytest.mark.parametrize("schedule", EXACT)
-def test_equal_ranks_take_exactly_the_closed_form(
+@every_schedule
+def test_equal_ranks_take_what_the_closed_form_says(
     schedule: Schedule, stages: int, micro_batches: int, seconds: tuple[float, float, float]
 ) -> None:
-    """Of all ranks together where steps start together, and of the longest rank where they overlap."""
+    """Within the record's bound on three or more ranks; where it is exact on two as well, and of the longest rank where
+    steps overlap."""
     played, chunks = played_of(schedule, micro_batches, alike(stages, seconds)), CHUNKS[schedule]
+    least, most = schedule.record.clock_equal
     together = closed(schedule, chunks, micro_batches, alike(stages, seconds))
-    overlapped = closed(schedule, chunks, micro_batches, alike(stages, seconds), overlaps=True)
-    assert played.makespan_s == pytest.approx(together, rel=1e-12)
-    assert played.span_s == pytest.approx(overlapped, rel=1e-12)
+    if stages > 2 or least == most:
+        assert least * (1 - 1e-12) <= played.makespan_s / together <= most * (1 + 1e-12)
+    if least == most:
+        overlapped = closed(schedule, chunks, micro_batches, alike(stages, seconds), overlaps=True)
+        assert played.span_s == pytest.approx(overlapped, rel=1e-12)
 
 
-NEAR = {
-    Schedule.V_HALF: (0.99, 1.09),
-    Schedule.V_MIN: (0.94, 1.02),
-    Schedule.DUALPIPE: (0.97, 1.0),
-    Schedule.DUALPIPE_V: (0.97, 1.0),
-}
-"""Played over closed: the orders of V-Half and V-Min are not squeezed at their ends as the fork's are; the published
-form of DualPipe leaves out that its first backward comes early."""
-
-
-@pytest.mark.parametrize("seconds", EVEN)
-@pytest.mark.parametrize(("stages", "micro_batches"), [each for each in PIPELINES if each[0] > 2])
-@pytest.mark.parametrize("schedule", NEAR)
-def test_equal_ranks_take_nearly_the_closed_form(
-    schedule: Schedule, stages: int, micro_batches: int, seconds: tuple[float, float, float]
-) -> None:
-    played = played_of(schedule, micro_batches, alike(stages, seconds)).makespan_s
-    expected = closed(schedule, CHUNKS[schedule], micro_batches, alike(stages, seconds))
-    least, most = NEAR[schedule]
-    assert least <= played / expected <= most * (1 + 1e-12)
-
-
-UNEVEN = {
-    Schedule.GPIPE: (1.0, 1.0),
-    Schedule.INTERLEAVED_ZERO_BUBBLE: (0.95, 1.0),
-    Schedule.ZERO_BUBBLE_1P: (0.92, 1.0),
-    Schedule.ZERO_BUBBLE_2P: (0.88, 1.0),
-    Schedule.ZERO_BUBBLE_V: (0.92, 1.0),
-    Schedule.V_HALF: (0.84, 1.10),
-    Schedule.V_MIN: (0.75, 1.0),
-    Schedule.DUALPIPE: (0.88, 1.02),
-    Schedule.DUALPIPE_V: (0.88, 1.0),
-}
-"""Played over closed where ranks differ by up to twice: the closed forms do not know where the slowest rank stands, and
-take it to wait for all others, so they are long, by less the more micro-batches there are. V-Min most, whose period is
-taken from the slowest rank although the others' turns between are shorter."""
-
-
-@pytest.mark.parametrize("schedule", UNEVEN)
-def test_unequal_ranks_take_at_most_the_closed_form_and_not_much_less(schedule: Schedule) -> None:
+@every_schedule
+def test_unequal_ranks_take_what_the_closed_form_says_within_the_records_bound(schedule: Schedule) -> None:
     random = np.random.default_rng(int(schedule))
-    least, most = UNEVEN[schedule]
+    least, most = schedule.record.clock_unequal
     for _ in range(60):
         stages = 2 * int(random.integers(1, 4)) if copies(schedule) == 2 else int(random.integers(2, 8))
         micro_batches = stages * int(random.integers(2, 8))
@@ -107,29 +63,34 @@ def test_unequal_ranks_take_at_most_the_closed_form_and_not_much_less(schedule: 
             assert least - 1e-9 <= seconds / expected <= most + 1e-9
 
 
-@pytest.mark.parametrize("schedule", [*EXACT, Schedule.V_HALF, Schedule.DUALPIPE, Schedule.DUALPIPE_V])
-@pytest.mark.parametrize(("stages", "micro_batches"), PIPELINES)
-def test_the_played_order_keeps_as_many_chunks_as_the_closed_form(
+@every_schedule
+@pytest.mark.parametrize(("stages", "micro_batches"), [*PIPELINES, (3, 9), (5, 20)])
+def test_the_played_order_keeps_as_many_chunks_as_the_record_says(
     schedule: Schedule, stages: int, micro_batches: int
 ) -> None:
-    chunks, ranks = CHUNKS[schedule], np.arange(stages)
+    """Of those with a count for each chunk, chunks that wait for weight gradients count as in flight."""
+    if stages % 2 and copies(schedule) == 2:
+        pytest.skip("two copies need an even number of stages")
+    record, ranks, pipeline = schedule.record, np.arange(stages), shape_of(schedule, stages, micro_batches)
     played = played_of(schedule, micro_batches, alike(stages, (1.0, 1.0, 1.0)))
-    pipeline = shape_of(schedule, stages, micro_batches)
-    live = in_flight(schedule, ranks, pipeline)
-    alike_chunks = np.ones((chunks, stages), dtype=np.int64)
-    kept, waiting = chunks_at_peak(schedule, ranks, pipeline, alike_chunks, all_worked=False)
-    assert played.unfinished == tuple(kept.sum(axis=0) + waiting.sum(axis=0))
-    assert tuple(live) == tuple(kept.sum(axis=0))
-    assert schedule == Schedule.V_HALF or played.in_flight == tuple(live)
+    held, waiting = chunks_at_peak(schedule, ranks, pipeline, np.ones((CHUNKS[schedule], stages)), all_worked=False)
+    kept = held.sum(axis=0) + waiting.sum(axis=0)
+    assert tuple(in_flight(schedule, ranks, pipeline)) == tuple(held.sum(axis=0))
+    assert max(played.unfinished) == max(kept)
+    assert all(most - record.spare_chunks <= each <= most for each, most in zip(played.unfinished, kept, strict=True))
+    if not isinstance(record.in_flight(0, pipeline), tuple):
+        assert played.in_flight == tuple(held.sum(axis=0))
 
 
-@pytest.mark.parametrize(("stages", "micro_batches"), [*PIPELINES, (3, 9), (5, 20)])
-def test_v_min_keeps_at_most_the_closed_form(stages: int, micro_batches: int) -> None:
-    """Two chunks fewer on some ranks, as its building block does not fill every slot alike."""
-    played = played_of(Schedule.V_MIN, micro_batches, alike(stages, (1.0, 1.0, 1.0)))
-    live = in_flight(Schedule.V_MIN, np.arange(stages), shape_of(Schedule.V_MIN, stages, micro_batches))
-    assert max(played.unfinished) == max(live)
-    assert all(most - 2 <= each <= most for each, most in zip(played.unfinished, live, strict=True))
+@every_schedule
+@pytest.mark.parametrize("stages", [2, 4, 8])
+def test_more_micro_batches_than_the_record_says_keep_no_more_in_flight(schedule: Schedule, stages: int) -> None:
+    per_stage, ranks = schedule.record.peak_micro_batches, np.arange(stages)
+    most = [in_flight(schedule, ranks, shape_of(schedule, stages, count * stages)) for count in range(1, 9)]
+    if per_stage is None:
+        assert (np.diff(most, axis=0) > 0).all()
+    else:
+        assert all((each == most[per_stage - 1]).all() for each in most[per_stage:])
 
 
 @pytest.mark.parametrize(
