@@ -37,7 +37,8 @@ OPERATIONS: frozenset[Operation] = frozenset(("all_reduce", "all_gather", "reduc
 def test_every_accelerator_loads_with_sources(name: str) -> None:
     accelerator = read_accelerator(name)
     assert accelerator.id == name
-    assert {"flops", "memory", "links"} <= accelerator.sources.keys()
+    assert {"flops", "memory", "links", "compute_capability", "latency"} <= accelerator.sources.keys()
+    assert accelerator.compute_capability
     assert "multiprocessors" in accelerator.sources or any("multiprocessors" in note for note in accelerator.assumed)
     assert "visible" in accelerator.sources or any("Visible" in note for note in accelerator.assumed)
     assert "nic" in accelerator.sources or any("Network" in note for note in accelerator.assumed)
@@ -60,6 +61,13 @@ def test_every_kernel_table_loads_with_sources(name: str) -> None:
     assert {"gemm", "attention", "communication", "expert_exchange"} <= kernels.sources.keys()
     assert kernels.collectives or any("Collectives" in note for note in kernels.assumed) or name == "assumed"
     assert kernels.attention.backward_ratio > 2
+
+
+@pytest.mark.parametrize("name", catalog.names("kernels"))
+def test_a_library_of_collectives_says_what_it_has_from_another(name: str) -> None:
+    library = read_kernels(name).library
+    assert library.sources
+    assert library.assumed or library.all_to_all.assumed
 
 
 @pytest.mark.parametrize("name", [name for name in catalog.names("kernels") if read_kernels(name).collectives])
@@ -91,7 +99,7 @@ def test_every_cluster_loads_with_sources_and_widens_outwards(name: str) -> None
     assert cluster.levels[-1].size == cluster.num_gpus
 
 
-@pytest.mark.parametrize("kind", ["accelerators", "clusters", "kernels"])
+@pytest.mark.parametrize("kind", ["accelerators", "clusters", "kernels", "library"])
 def test_no_name_means_two_things(kind: Kind) -> None:
     names = [alias.lower().replace("_", "-") for id_ in catalog.names(kind) for alias in _names(kind, id_)]
     assert len(names) == len(set(names))
@@ -179,7 +187,8 @@ def test_an_accelerator_of_ones_own_gets_stated_defaults() -> None:
     )
     assert own.kernels.id == "assumed"
     assert own.visible_memory_bytes == pytest.approx(92 * GIB)
-    assert len(own.assumed) == 2
+    assert own.scale_up_latency_s == read_accelerator("h100").scale_up_latency_s
+    assert len(own.assumed) == 3
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from meshwright.specs.precision import FP32_BYTES
 
 def assumptions(inputs: Inputs) -> list[str]:
     """Every assumption behind the price of a plan, in the order model, job, cluster, runtime."""
-    accelerator, runtime = inputs.cluster.accelerator, inputs.runtime
+    accelerator, library, runtime = inputs.cluster.accelerator, inputs.cluster.library, inputs.runtime
     moments = (
         "moments" if runtime.storage.moment_bytes == FP32_BYTES else f"{runtime.storage.moment_bytes}-byte moments"
     )
@@ -24,7 +24,8 @@ def assumptions(inputs: Inputs) -> list[str]:
         *inputs.cluster.assumptions,
         *accelerator.assumed,
         *accelerator.kernels.assumed,
-        *(accelerator.kernels.expert_exchange.assumed if inputs.model.is_moe else ()),
+        *library.assumed,
+        *((*accelerator.kernels.expert_exchange.assumed, *library.all_to_all.assumed) if inputs.model.is_moe else ()),
         *_kernel_speed(inputs),
         f"runtime {runtime.id} as of {runtime.version}",
         *runtime.assumed,

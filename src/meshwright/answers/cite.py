@@ -50,6 +50,7 @@ EXCHANGES: dict[str, Callable[..., Any]] = {
     "fused": fused_traffic,
 }
 ONLY_WITH = {
+    "all_to_all": lambda inputs: inputs.model.is_moe,
     "expert_exchange": lambda inputs: inputs.model.is_moe,
     "grouped": lambda inputs: inputs.model.is_moe,
     "dispatcher": lambda inputs: inputs.model.is_moe,
@@ -124,6 +125,7 @@ def _data(inputs: Inputs) -> Iterator[tuple[str, str]]:
     named = {
         accelerator.id: accelerator.sources,
         f"kernels {accelerator.kernels.id}": accelerator.kernels.sources,
+        inputs.cluster.library.id: inputs.cluster.library.sources,
         f"cluster {inputs.cluster.name}": inputs.cluster.sources,
         f"precision {inputs.recipe.id}": inputs.recipe.sources if inputs.recipe.quantises else {},
         runtime.id: runtime.sources,

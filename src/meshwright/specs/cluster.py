@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
 from meshwright.errors import Fault, InvalidSpec
 from meshwright.specs.base import Spec
-from meshwright.specs.kernels import Kernels
+from meshwright.specs.kernels import CollectiveLibrary, Kernels
 from meshwright.specs.quantities import Bandwidth, Bytes, Seconds
 
 FiniteFlops = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -22,7 +22,8 @@ class Accelerator(Spec):
 
     id: str
     aliases: tuple[str, ...] = ()
-    vendor: str
+    vendor: Literal["NVIDIA", "AMD", "other"]
+    """Whose published runs the error bars rest on."""
     peak_flops: Annotated[dict[str, FiniteFlops], Field(min_length=1)]
     """Dense peak by number format (`bf16`, `fp16`, `fp8`, `mxfp8`, `nvfp4`, `fp32`), FLOP/s."""
     memory_bytes: Bytes
@@ -32,15 +33,20 @@ class Accelerator(Spec):
     memory_bandwidth: Bandwidth
     """bytes/s."""
     multiprocessors: PositiveInt
+    compute_capability: Annotated[float, Field(gt=0, lt=100)] | None = None
+    """Its generation, as torch.cuda.get_device_capability gives it: 9.0 for (9, 0); None: not known."""
     reads_fp8_by_columns: bool = False
     """Products read fp8 operands by rows and by columns alike; else backward needs transposed copies of them."""
     scale_up_bandwidth: Bandwidth
     """To its neighbours in the scale-up domain (NVLink, xGMI, PCIe), one direction, bytes/s."""
+    scale_up_latency_s: Seconds
+    """One hop over such a link, seconds."""
     scale_up_domain: PositiveInt
     """Accelerators in one scale-up domain."""
     scale_up_mesh: bool = False
     """Every pair has a link of its own (xGMI), bandwidth / (domain - 1), instead of a switch between all."""
     scale_up_name: str
+    """What answers call these links."""
     node_size: PositiveInt
     """Accelerators under one operating system in the usual machine."""
     nic_bandwidth: Bandwidth
@@ -49,6 +55,11 @@ class Accelerator(Spec):
     assumed: tuple[str, ...] = ()
     """Facts without a public source, for the user's eyes."""
     sources: dict[str, str]
+
+    @property
+    def domain_spans_nodes(self) -> bool:
+        """Whether one scale-up domain holds several nodes (NVL72)."""
+        return self.scale_up_domain > self.node_size
 
     @model_validator(mode="after")
     def _visible(self) -> Self:
@@ -101,6 +112,11 @@ class Cluster(Spec):
     """What was not given and had to be assumed, for the user's eyes."""
     sources: dict[str, str] = {}
     """Where the figures of a catalogued cluster come from."""
+
+    @property
+    def library(self) -> CollectiveLibrary:
+        """How collectives use the links."""
+        return self.accelerator.kernels.library
 
     @property
     def num_gpus(self) -> int:

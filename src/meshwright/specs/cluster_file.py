@@ -37,13 +37,13 @@ class LevelEntry(Spec):
     bandwidth: Bandwidth
     """Per accelerator, one direction, bytes/s."""
     latency: Seconds | None = None
-    """One hop, seconds; None: NCCL's tuning constant for a link of that name."""
+    """One hop, seconds; None: that of the accelerator's links inside a node or scale-up domain, else of a network."""
     oversubscription: Factor = 1.0
     """Bandwidth below this level over bandwidth through it."""
 
-    def level(self) -> Level:
+    def level(self, accelerator: Accelerator, gpus_per_node: int) -> Level:
         """The level of links that it describes."""
-        latency = hop_latency(self.name) if self.latency is None else self.latency
+        latency = hop_latency(accelerator, self.size, gpus_per_node) if self.latency is None else self.latency
         fields = {"name": self.name, "size": self.size, "bandwidth": self.bandwidth}
         return Level(**fields, latency_s=latency, oversubscription=self.oversubscription)
 
@@ -140,7 +140,7 @@ def _assumptions(entry: ClusterEntry, accelerator: Accelerator, levels: tuple[Le
     if not entry.levels and len(levels) > 1 and entry.nics_per_node is None:
         assumptions.append(network_assumption(accelerator))
     timed = {level.name for level in entry.levels if level.latency is not None}
-    untimed = [level.name for level in levels if level.name not in timed]
+    untimed = [level for level in levels if level.name not in timed]
     return [*assumptions, latency_assumption(untimed)] if untimed else assumptions
 
 
@@ -151,8 +151,8 @@ def _levels(entry: ClusterEntry, accelerator: Accelerator, gpus_per_node: int) -
         network = entry.nics_per_node * entry.nic_bandwidth / gpus_per_node
     if not entry.levels:
         return usual_levels(accelerator, entry.nodes, gpus_per_node, network)
-    levels = [level.level() for level in entry.levels]
+    levels = [level.level(accelerator, gpus_per_node) for level in entry.levels]
     needed = sum(level.size < ranks for level in levels) + 1
     if network and needed > len(levels):
-        return (*levels, fabric(levels[-1], ranks, network))
+        return (*levels, fabric(accelerator, levels[-1], ranks, network))
     return tuple(levels[:needed])

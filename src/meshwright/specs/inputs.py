@@ -11,7 +11,7 @@ from pydantic import model_validator
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
-from meshwright.specs.fitted import fitted_values, slowdowns
+from meshwright.specs.fitted import fitted_values
 from meshwright.specs.job import Job
 from meshwright.specs.kernels import NumberFormat
 from meshwright.specs.model import Model
@@ -87,9 +87,13 @@ class Inputs(Spec):
         older = self.runtime.kernels.attention_constant
         return self.half_slowdown * (self.constants[older] if older else 1.0)
 
+    def slowdowns(self, number_format: NumberFormat) -> tuple[str, ...]:
+        """Names of the fitted constants that all kernels have beside products of that format."""
+        named = self.cluster.accelerator.kernels.slowdowns.get(number_format, ""), self.runtime.kernels.kernel_constant
+        return tuple(name for name in named if name)
+
     def _slowdown(self, number_format: NumberFormat) -> float:
-        names = slowdowns(self.cluster.accelerator.kernels.id, number_format, self.runtime.id)
-        return math.prod(self.constants[name] for name in names)
+        return math.prod(self.constants[name] for name in self.slowdowns(number_format))
 
     @property
     def residual_bytes(self) -> int:

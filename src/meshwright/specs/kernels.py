@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
+from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs.base import Spec
+from meshwright.specs.fitted import fitted_constants
 from meshwright.specs.quantities import Bandwidth, Seconds
 
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -54,8 +56,12 @@ class AttentionConstants(Spec):
     """Fixed time of one call (t0), seconds."""
     backward_ratio: Annotated[float, Field(gt=0, le=100)]
     """Backward over forward time."""
+    wide_backward: Annotated[float, Field(ge=1, le=100)]
+    """Backward of heads wider than 128 over what their FLOPs take."""
     softmax_width: NonNegative
     """Elements of d_qk + d_v whose products take as long as the exponentials (s), which no head size changes."""
+    older_softmax_width: NonNegative
+    """The same of older generations of kernels."""
     older: dict[Literal["flash-1", "flash-2"], Annotated[float, Field(ge=1, le=100)]]
     """Time of an older generation of kernels over these."""
 
@@ -92,6 +98,39 @@ class ExpertExchangeConstants(Spec):
     """What in here is an assumption rather than a fit, for users of models with experts."""
 
 
+class AllToAllConstants(Spec):
+    """What an all-to-all between domains takes beyond any collective."""
+
+    rank_s: Seconds
+    """For each rank of other domains, seconds."""
+    assumed: tuple[str, ...] = ()
+    """What in here is an assumption rather than a fit, for users of models with experts."""
+
+
+class CollectiveLibrary(Spec):
+    """How a library of collectives (NCCL, RCCL) uses links, where no table of the accelerator's own says it."""
+
+    id: str
+    base_latency_s: Seconds
+    """Fixed time of one collective, seconds."""
+    hop_latency_s: Seconds
+    """One hop over a network, seconds."""
+    network_efficiency: Fraction
+    """Bus bandwidth of large messages over the network's bandwidth."""
+    network_root_s: Seconds
+    """Seconds per square root of kB sent between domains: the ramp of middling messages."""
+    link_efficiency: Fraction
+    """Bus bandwidth over the bandwidth of links inside a domain."""
+    message_link_efficiency: Fraction
+    """Share of the link that a message between two ranks of a domain reaches."""
+    message_network_efficiency: Fraction
+    """Share of the network that a message between two domains reaches."""
+    all_to_all: AllToAllConstants
+    assumed: tuple[str, ...] = ()
+    """What in here is an assumption rather than a fit, for the user's eyes."""
+    sources: dict[str, str]
+
+
 class GroupedCosts(Spec):
     """Time of grouped products (one kernel for many experts) over plain ones of the same tiles."""
 
@@ -115,11 +154,27 @@ class Kernels(Spec):
     collectives: dict[Operation, Annotated[tuple[CollectiveConstants, ...], Field(min_length=1)]] = {}
     """Per operation, by growing group size; empty: alpha-beta from the link, assumed."""
     expert_exchange: ExpertExchangeConstants
+    library: CollectiveLibrary
+    """The library of collectives, by its name in the catalogue."""
     communication_multiprocessors: PositiveInt
     """Multiprocessors that a running collective occupies."""
+    slowdowns: dict[NumberFormat, str] = {}
+    """How much longer these kernels take in a training step than alone: the name of a fitted constant, by the format of
+    the recipe's products."""
     assumed: tuple[str, ...] = ()
     """What in here is an assumption rather than a fit, for the user's eyes."""
     sources: dict[str, str]
+
+    @model_validator(mode="after")
+    def _slowdowns_known(self) -> Self:
+        known = fitted_constants()
+        unknown = {key: name for key, name in self.slowdowns.items() if name not in known}
+        if unknown:
+            told = f"is not among {', '.join(known)}"
+            raise InvalidSpec(
+                "Kernels", [Fault(f"slowdowns.{key}", f"{quoted(unknown[key])} {told}") for key in unknown]
+            )
+        return self
 
     def products(self, number_format: NumberFormat) -> GemmConstants:
         """The constants of products whose operands have that format; `low_precision` must hold it."""

@@ -8,11 +8,14 @@ from typing import Any
 from meshwright.errors import InvalidInput
 from meshwright.specs import catalog
 from meshwright.specs.cluster import Accelerator
-from meshwright.specs.kernels import Kernels
+from meshwright.specs.kernels import CollectiveLibrary, Kernels
 from meshwright.units import GIB, GIGA, parse_bytes
 
 VISIBLE_SHARE = 0.92
 """Visible GiB per GB of the label: the least among the catalogued accelerators whose visible memory is published."""
+
+SCALE_UP_LATENCY_S = 3.4e-6
+"""Of NVLink: NVIDIA/nccl@5067397c src/graph/tuning.cc, ring, Simple protocol."""
 
 
 def read_kernels(name: str) -> Kernels:
@@ -21,7 +24,16 @@ def read_kernels(name: str) -> Kernels:
     >>> read_kernels("h100").gemm.efficiency
     0.8356
     """
-    return Kernels(id=catalog.resolve("kernels", name), **catalog.load("kernels", name))
+    return Kernels(**_kernels({"id": catalog.resolve("kernels", name), **catalog.load("kernels", name)}))
+
+
+def _kernels(table: dict[str, Any]) -> dict[str, Any]:
+    """A kernel table with its library of collectives in place of that one's name."""
+    library = table.get("library")
+    if not isinstance(library, str):
+        return table
+    known = {"id": catalog.resolve("library", library), **catalog.load("library", library)}
+    return table | {"library": CollectiveLibrary(**known)}
 
 
 def read_accelerator(given: str | Mapping[str, Any]) -> Accelerator:
@@ -29,7 +41,8 @@ def read_accelerator(given: str | Mapping[str, Any]) -> Accelerator:
 
     given: a name, or a table of the fields of `Accelerator`. A table may start from a catalogued one with
     `like = "h100"` and change some fields. Without `kernels` (a name or a table) the generic `assumed` constants are
-    taken, without `visible_memory_bytes` 0.92 GiB per GB of the label; both are then listed in `assumed`.
+    taken, without `visible_memory_bytes` 0.92 GiB per GB of the label, without `scale_up_latency_s` that of NVLink; all
+    of it is then listed in `assumed`.
     Raises `UnknownName` or `InvalidSpec`.
 
     >>> read_accelerator("H100-SXM-80GB").id
@@ -45,7 +58,9 @@ def read_accelerator(given: str | Mapping[str, Any]) -> Accelerator:
 
 def _built(table: dict[str, Any]) -> Accelerator:
     kernels = table["kernels"]
-    return Accelerator(**table | {"kernels": read_kernels(kernels) if isinstance(kernels, str) else kernels})
+    if isinstance(kernels, str):
+        kernels = read_kernels(kernels)
+    return Accelerator(**table | {"kernels": _kernels(kernels) if isinstance(kernels, dict) else kernels})
 
 
 def _changed(table: dict[str, Any]) -> dict[str, Any]:
@@ -60,9 +75,12 @@ def _changed(table: dict[str, Any]) -> dict[str, Any]:
 
 def _completed(table: dict[str, Any]) -> dict[str, Any]:
     assumed = _as_list(table.get("assumed", ()))
-    complete = {"vendor": "unknown", "kernels": "assumed", "sources": {"all": "as given"}, **table}
+    complete = {"vendor": "other", "kernels": "assumed", "sources": {"all": "as given"}, **table}
     if "kernels" not in table:
         assumed.append("Kernel constants: the generic table, not measured.")
+    if "scale_up_latency_s" not in table:
+        complete["scale_up_latency_s"] = SCALE_UP_LATENCY_S
+        assumed.append("Latency inside the scale-up domain: that of NVLink in NCCL's tuning constants.")
     label = _bytes_or_none(table.get("memory_bytes"))
     if "visible_memory_bytes" not in table and label is not None:
         complete["visible_memory_bytes"] = VISIBLE_SHARE * label / GIGA * GIB

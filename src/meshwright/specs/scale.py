@@ -34,7 +34,7 @@ def _stretched(cluster: Cluster, num_nodes: int) -> tuple[Level, ...]:
     if outermost.size >= ranks:
         return cluster.levels
     if not levels:
-        return outermost, fabric(outermost, ranks, accelerator.nic_bandwidth)
+        return outermost, fabric(accelerator, outermost, ranks)
     inner = levels[-1].size
     return *levels, outermost.replace(size=-(-ranks // inner) * inner)
 

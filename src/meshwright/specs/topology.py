@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from meshwright.specs.cluster import Accelerator, Level
 from meshwright.units import format_bandwidth, format_seconds
 
-NETWORK_LATENCY_S = 14e-6
-"""One hop over the network, seconds: NVIDIA/nccl@5067397c src/graph/tuning.cc, ring, Simple protocol."""
-SCALE_UP_LATENCY_S = {"nvlink": 3.4e-6, "xgmi": 3.4e-6, "pcie": 5.7e-6}
-"""One hop inside the scale-up domain, seconds: the same table; xGMI taken as NVLink."""
 
+def hop_latency(accelerator: Accelerator, block: int, gpus_per_node: int) -> float:
+    """Seconds of one hop over a level of `block` ranks: of the accelerator's own links, where one node or one scale-up
+    domain holds the block, else of a network.
 
-def hop_latency(level_name: str) -> float:
-    """Seconds of one hop over a level of that name; a name that is no scale-up link counts as network.
-
-    >>> hop_latency("nvlink")
-    3.4e-06
+    >>> from meshwright.specs.read_accelerator import read_accelerator
+    >>> [hop_latency(read_accelerator("h100"), block, 8) for block in (8, 16)]
+    [3.4e-06, 1.4e-05]
     """
-    return SCALE_UP_LATENCY_S.get(level_name.lower(), NETWORK_LATENCY_S)
+    inside = block <= max(accelerator.scale_up_domain, gpus_per_node)
+    return accelerator.scale_up_latency_s if inside else accelerator.kernels.library.hop_latency_s
 
 
 def largest_node(accelerator: Accelerator) -> int:
@@ -32,7 +32,7 @@ def scale_up_block(accelerator: Accelerator, num_nodes: int, gpus_per_node: int)
     jobs (Slurm, `--segment`): otherwise groups of ranks would lie across two racks. Where that is less than half of
     what fits, domains are filled and the last one has the rest.
     """
-    if accelerator.scale_up_domain <= accelerator.node_size:
+    if not accelerator.domain_spans_nodes:
         return gpus_per_node
     fit = max(accelerator.scale_up_domain // gpus_per_node, 1)
     equal = max(nodes for nodes in range(1, fit + 1) if num_nodes % nodes == 0)
@@ -53,15 +53,20 @@ def usual_levels(
         name=accelerator.scale_up_name,
         size=min(block, ranks),
         bandwidth=accelerator.scale_up_bandwidth,
-        latency_s=hop_latency(accelerator.scale_up_name),
+        latency_s=accelerator.scale_up_latency_s,
     )
-    return (domain,) if ranks <= block else (domain, fabric(domain, ranks, nic_bandwidth or accelerator.nic_bandwidth))
+    return (domain,) if ranks <= block else (domain, fabric(accelerator, domain, ranks, nic_bandwidth))
 
 
-def fabric(inner: Level, ranks: int, bandwidth: float) -> Level:
-    """A network over everything: the smallest whole number of `inner` blocks that holds `ranks`."""
+def fabric(accelerator: Accelerator, inner: Level, ranks: int, nic_bandwidth: float | None = None) -> Level:
+    """A network over everything: the smallest whole number of `inner` blocks that holds `ranks`.
+
+    nic_bandwidth: network of one accelerator, one direction, bytes/s; None: the catalogued one.
+    """
     blocks = max(-(-ranks // inner.size), 2)
-    return Level(name="fabric", size=blocks * inner.size, bandwidth=bandwidth, latency_s=NETWORK_LATENCY_S)
+    latency_s = accelerator.kernels.library.hop_latency_s
+    bandwidth = nic_bandwidth or accelerator.nic_bandwidth
+    return Level(name="fabric", size=blocks * inner.size, bandwidth=bandwidth, latency_s=latency_s)
 
 
 def node_assumptions(accelerator: Accelerator, gpus_per_node: int) -> list[str]:
@@ -93,7 +98,7 @@ def network_assumption(accelerator: Accelerator) -> str:
     )
 
 
-def latency_assumption(names: list[str]) -> str:
+def latency_assumption(levels: Sequence[Level]) -> str:
     """Which latencies come from NCCL's tuning constants."""
-    hops = ", ".join(f"{name} {format_seconds(hop_latency(name))}" for name in names)
+    hops = ", ".join(f"{level.name} {format_seconds(level.latency_s)}" for level in levels)
     return f"Latency of one hop: {hops}, from NCCL's tuning constants."

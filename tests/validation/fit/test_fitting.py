@@ -10,8 +10,11 @@ import pytest
 
 from meshwright.cost.compute.ends import head_time
 from meshwright.cost.step import estimate_each
-from meshwright.specs.fitted import fitted_constants, fitted_values, slowdowns
+from meshwright.specs import catalog
+from meshwright.specs.fitted import fitted_constants, fitted_values
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.read_accelerator import read_kernels
+from meshwright.specs.runtime import read_runtime
 from meshwright.validation.fit.curves import TIMES, Curve, Refitted, curves_of, follows_of, priced_s
 from meshwright.validation.fit.fitting import fitted
 from meshwright.validation.fit.residuals import (
@@ -65,8 +68,9 @@ def test_what_a_curve_says_is_what_the_planner_prices() -> None:
 
 
 def test_every_constant_reaches_the_kernels_that_it_names() -> None:
-    named = {name for constant in fitted_constants().values() for names in constant.kernels.values() for name in names}
-    assert {name for kernels in named for name in slowdowns(kernels, "half", "torchtitan")} <= set(fitted_constants())
+    kernels = {name for each in catalog.names("kernels") for name in read_kernels(each).slowdowns.values()}
+    runtimes = {read_runtime(each).kernels.kernel_constant for each in catalog.names("runtimes")}
+    assert kernels | runtimes <= {*fitted_constants(), ""}
     row = next(row for row in read_rows() if row["runtime"] == "torchtitan" and "H100" in row["gpu"])
     (case,) = (each.case for each in outcomes_of(configurations([row])))
     assert case

@@ -5,19 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import Floats, Numbers
-from meshwright.cost.comms.collectives import (
-    BASE_LATENCY_S,
-    NETWORK_EFFICIENCY,
-    NETWORK_ROOT_S,
-    SMALL_MESSAGE_BYTES,
-    collective_time,
-)
+from meshwright.cost.comms.collectives import SMALL_MESSAGE_BYTES, collective_time
 from meshwright.cost.comms.group import Group
 from meshwright.cost.comms.traffic import all_to_all_traffic
 from meshwright.specs.cluster import Cluster
-
-PEER_S = 1.8e-6
-"""Seconds for each rank of other domains: 37 us for 8 of them, RCCL on 2 nodes of 8 MI355X."""
 
 
 def all_to_all_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
@@ -32,13 +23,13 @@ def all_to_all_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
     Source: RCCL all-to-all over 2 nodes of 8 MI355X with 50 GB/s each: 48.5 GB/s leave a rank; within 10 % from 4 MB
     to 17 GB. Four nodes of another site reach 39 GB/s.
     """
-    members, blocks = group.members, group.blocks
+    members, blocks, library = group.members, group.blocks, cluster.library
     inside = Group(members[0], (members[0],) * len(members), (1,) * len(blocks))
     time = collective_time("all_to_all", buffer * members[0] / group.ranks, inside, cluster)
     for inner, level in enumerate(cluster.levels[1:]):
         leaving = all_to_all_traffic(buffer, group).across[inner]
-        latency = BASE_LATENCY_S + level.latency_s + PEER_S * (group.ranks - members[0])
-        ramp = NETWORK_ROOT_S * np.sqrt(leaving / SMALL_MESSAGE_BYTES)
-        crossing = latency + ramp + leaving / (NETWORK_EFFICIENCY * level.effective_bandwidth)
+        latency = library.base_latency_s + level.latency_s + library.all_to_all.rank_s * (group.ranks - members[0])
+        ramp = library.network_root_s * np.sqrt(leaving / SMALL_MESSAGE_BYTES)
+        crossing = latency + ramp + leaving / (library.network_efficiency * level.effective_bandwidth)
         time = np.where(np.greater(blocks[inner], 1) & np.greater(leaving, 0), np.maximum(time, crossing), time)
     return time

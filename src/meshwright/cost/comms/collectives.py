@@ -9,19 +9,6 @@ from meshwright.cost.comms.group import Group
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.kernels import CollectiveConstants, Operation
 
-BASE_LATENCY_S = 8.4e-6
-"""Of a ring with the simple protocol (NVIDIA/nccl, src/graph/tuning.cc)."""
-NETWORK_EFFICIENCY = 0.973
-"""Bus bandwidth of large messages over the network bandwidth, ten measured systems."""
-LINK_EFFICIENCY = 0.8
-"""Bus bandwidth over link bandwidth where nothing was measured: A100 0.72, H100 0.82, B200 0.83 of theirs."""
-MESSAGE_LINK_EFFICIENCY = 0.77
-"""Point to point inside a node: 348 of 450 GB/s measured on H100."""
-MESSAGE_NETWORK_EFFICIENCY = 0.73
-"""Point to point between nodes: 36 of 50 GB/s measured on H100."""
-NETWORK_ROOT_S = 0.35e-6
-"""Seconds per square root of kB sent between domains: the ramp of middling messages. Median over five fabrics; measured
-from 0.1 us (InfiniBand) to 0.9 us (EFA), beyond it on TCP-based ones."""
 SMALL_MESSAGE_BYTES = 1e3
 
 
@@ -42,9 +29,9 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
 
     Inside one scale-up domain T = alpha + gamma sqrt(w / 1 kB) + w / B with measured constants. Across domains a ring
     (or tree): T = hops + gamma sqrt(w / 1 kB) + w / B, B the least of the domain's bandwidth and, for each level
-    crossed, 0.973 times the level's bandwidth per rank times the members that share a block below it (an all-reduce
-    over 2 or 3 domains gains 2 or 4/3 by reducing inside them first); one hop costs its level's latency. A group of
-    one rank takes no time.
+    crossed, the share of its bandwidth per rank that large messages reach (0.973) times the members that share a block
+    below it (an all-reduce over 2 or 3 domains gains 2 or 4/3 by reducing inside them first); one hop costs its
+    level's latency. A group of one rank takes no time.
 
     buffer: bytes of the full tensor, scalar or array (n,). Returns seconds.
     Source: fitted to 3.3k measured collectives (nccl-tests tables of 12 systems). Published error on held-out sizes:
@@ -55,7 +42,7 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
     inside = _domain_latency(operation, sent, group.ranks, cluster) + sent / _domain_bandwidth(
         operation, group.ranks, cluster
     )
-    ramp = NETWORK_ROOT_S * np.sqrt(sent / SMALL_MESSAGE_BYTES)
+    ramp = cluster.library.network_root_s * np.sqrt(sent / SMALL_MESSAGE_BYTES)
     across = _network_latency(operation, group, cluster) + ramp + sent / _network_bandwidth(operation, group, cluster)
     time = np.where(np.equal(group.blocks[0], 1), inside, across)
     return np.where(np.greater(group.ranks, 1) & np.greater(sent, 0), time, 0.0)
@@ -67,8 +54,11 @@ def hop_times(size: Numbers, cluster: Cluster) -> tuple[Floats, ...]:
     T = hop latency + bytes / (efficiency * bandwidth per rank). size: bytes, scalar or array (n,). Returns seconds.
     Source: measured send-receive on H100, inside (348 GB/s) and between nodes (36 GB/s of 50, 17 us).
     """
-    inside: Floats = cluster.levels[0].latency_s + size / (MESSAGE_LINK_EFFICIENCY * link_bandwidth(2, cluster))
-    network = (size / (MESSAGE_NETWORK_EFFICIENCY * level.effective_bandwidth) for level in cluster.levels[1:])
+    inside: Floats = cluster.levels[0].latency_s + size / (
+        cluster.library.message_link_efficiency * link_bandwidth(2, cluster)
+    )
+    share = cluster.library.message_network_efficiency
+    network = (size / (share * level.effective_bandwidth) for level in cluster.levels[1:])
     across = (level.latency_s + sent for level, sent in zip(cluster.levels[1:], network, strict=True))
     return inside, *across
 
@@ -112,7 +102,7 @@ def line_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
 def _domain_bandwidth(operation: Operation, ranks: Ints, cluster: Cluster) -> Floats:
     table = cluster.accelerator.kernels.collectives.get(operation)
     if not table:
-        return LINK_EFFICIENCY * link_bandwidth(ranks, cluster)
+        return cluster.library.link_efficiency * link_bandwidth(ranks, cluster)
     return _of_size(table, [row.bandwidth for row in table], ranks)
 
 
@@ -133,7 +123,7 @@ def _domain_latency(operation: Operation, sent: Numbers, ranks: Ints, cluster: C
     table = cluster.accelerator.kernels.collectives.get(operation)
     if not table:
         passes = 2 if operation == "all_reduce" else 1
-        return BASE_LATENCY_S + passes * (ranks - 1) * cluster.levels[0].latency_s
+        return cluster.library.base_latency_s + passes * (ranks - 1) * cluster.levels[0].latency_s
     fixed = _of_size(table, [row.latency_s for row in table], ranks)
     root = _of_size(table, [row.root_s for row in table], ranks)
     beyond = np.maximum(np.asarray(ranks) - table[-1].ranks, 0)
@@ -158,7 +148,8 @@ def _network_bandwidth(operation: Operation, group: Group, cluster: Cluster) -> 
         hierarchical = np.greater(group.members[0], 1)
         gain = np.select([hierarchical & np.equal(group.blocks[0], n) for n in (2, 3)], [2.0, 4 / 3], 1.0)
     for inner, level in enumerate(cluster.levels[1:]):
-        shared = NETWORK_EFFICIENCY * gain * level.effective_bandwidth * group.members[inner]
+        reached = cluster.library.network_efficiency * gain * level.effective_bandwidth
+        shared = reached * group.members[inner]
         bandwidth = np.where(np.greater(group.blocks[inner], 1), np.minimum(bandwidth, shared), bandwidth)
     return bandwidth
 
@@ -172,5 +163,5 @@ def _network_latency(operation: Operation, group: Group, cluster: Cluster) -> Fl
         ring = ring + np.maximum(group.blocks[inner] - outer, 0) * level.latency_s
         tree = tree + 2 * np.log2(np.maximum(group.blocks[inner] / outer, 1.0)) * level.latency_s
     if operation == "all_reduce":
-        return BASE_LATENCY_S + np.minimum(2 * ring, tree)
-    return BASE_LATENCY_S + ring
+        return cluster.library.base_latency_s + np.minimum(2 * ring, tree)
+    return cluster.library.base_latency_s + ring

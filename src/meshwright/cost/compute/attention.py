@@ -16,11 +16,6 @@ FORWARD_PRODUCTS = 2
 BACKWARD_PRODUCTS = 5
 MEASURED_WIDTH = 256
 """d_qk + d_v of the heads that the constants of fused attention are fitted to."""
-OLDER_SOFTMAX_WIDTH = 44.0
-"""Of kernels before the newest: FlashAttention-2 at head size 64 on H100, arXiv:2407.08608, figure 5."""
-WIDE_BACKWARD = 1.25
-"""Backward of heads above 128 over what their FLOPs take: 192 and 128 on B200 (MooreThreads/SimuMax@4dcaae51 and
-Dao-AILab/flash-attention pull requests 2270 and 2280) and on A100 (SimuMax)."""
 
 
 def attended_pairs(sequence: int, window: int | None) -> float:
@@ -58,14 +53,17 @@ def measured_widths(width: int, softmax_width: float) -> tuple[float, float]:
     return forward, backward
 
 
-def backward_over_forward(head_dim: int, value_head_dim: int, softmax_width: float, measured: float) -> float:
+def backward_over_forward(
+    head_dim: int, value_head_dim: int, softmax_width: float, measured: float, wide: float
+) -> float:
     """Backward over forward time of fused attention: the measured ratio of head size 128, for other heads.
 
-    head_dim, value_head_dim: d_qk and d_v, elements; softmax_width: of `measured_widths`; measured: at head size 128.
-    Returns a ratio. Source: `measured_widths`, `WIDE_BACKWARD`.
+    head_dim, value_head_dim: d_qk and d_v, elements; softmax_width: of `measured_widths`; measured: at head size 128;
+    wide: of heads above 128 over what their FLOPs take. Returns a ratio. Source: `measured_widths`; the accelerator's
+    kernel table.
     """
     forward, backward = measured_widths(head_dim + value_head_dim, softmax_width)
-    return measured * backward / forward * (WIDE_BACKWARD if head_dim > MEASURED_WIDTH // 2 else 1)
+    return measured * backward / forward * (wide if head_dim > MEASURED_WIDTH // 2 else 1)
 
 
 def fused_attention_time(

@@ -8,7 +8,6 @@ import numpy as np
 
 from meshwright.arrays import Floats
 from meshwright.cost.compute.attention import (
-    OLDER_SOFTMAX_WIDTH,
     backward_over_forward,
     eager_attention_time,
     fused_attention_time,
@@ -108,12 +107,14 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
         return whole[0] / plan.cp, whole[1] / plan.cp
     constants, slowdown = accelerator.kernels.attention, inputs.attention_slowdown
     softmax = constants.softmax_width
-    if inputs.runtime.kernels.attention_kernel != "newest":
-        slowdown, softmax = slowdown * constants.older[inputs.runtime.kernels.attention_kernel], OLDER_SOFTMAX_WIDTH
+    generation = inputs.runtime.kernels.attention_kernel
+    if generation != "newest":
+        slowdown, softmax = slowdown * constants.older[generation], constants.older_softmax_width
     widths = attention.head_dim, attention.value_head_dim
     split = context_split(plan, inputs)
     kernels = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 1, split.ring)
     heads, (width, _) = shard.heads / split.heads, measured_widths(sum(widths), softmax)
     shape = width, sequence, attention.window
     forward = slowdown * fused_attention_time(batch, heads, *shape, accelerator, peak, split.ring, kernels)
-    return forward, forward * backward_over_forward(*widths, softmax, constants.backward_ratio)
+    ratios = constants.backward_ratio, constants.wide_backward
+    return forward, forward * backward_over_forward(*widths, softmax, *ratios)

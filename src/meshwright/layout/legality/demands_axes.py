@@ -42,7 +42,7 @@ def _dispatcher(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
 
 def _dispatcher_text(plan: Plan, inputs: Inputs) -> str:
     dispatcher = inputs.runtime.communication.dispatcher
-    backend = "hybridep" if inputs.cluster.accelerator.id.startswith("gb") else "deepep"
+    backend = "hybridep" if inputs.cluster.accelerator.domain_spans_nodes else "deepep"
     fused = f" --moe-flex-dispatcher-backend {backend}" if dispatcher == "fused" else ""
     return (
         f"--moe-token-dispatcher-type {DISPATCHERS[dispatcher]}{fused}, the exchange of ep {plan.ep} x etp {plan.etp} "

@@ -7,8 +7,9 @@ from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.recompute_modules import RecomputeModules, names_of
 from meshwright.specs.inputs import Inputs
 
-BLACKWELL = ("b200", "b300", "gb200", "gb300", "rtx-pro-6000")
-"""How the names of accelerators begin that order their kernels without a single connection."""
+BLACKWELL = 10
+"""Compute capability from which kernels are ordered without a single connection (Megatron-LM, training/arguments.py:
+`get_device_arch_version() < 10`)."""
 
 LOW_PRECISION = {
     "fp8": "--fp8-format hybrid --fp8-recipe tensorwise",
@@ -21,8 +22,8 @@ LOW_PRECISION = {
 
 
 def _single_connection(plan: Plan, inputs: Inputs) -> bool:
-    older = not inputs.cluster.accelerator.id.startswith(BLACKWELL)
-    return older and plan.zero < 2 and (plan.tp > 1 or plan.cp > 1)
+    capability = inputs.cluster.accelerator.compute_capability
+    return (capability is None or capability < BLACKWELL) and plan.zero < 2 and (plan.tp > 1 or plan.cp > 1)
 
 
 def _single_connection_text(plan: Plan, inputs: Inputs) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from meshwright.layout.legality.demand import Demand
-from meshwright.layout.legality.recompute import DELAYED
 from meshwright.layout.plan import RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.specs.inputs import Inputs
 
@@ -78,7 +77,7 @@ def _half_states_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
 
 
 def _delayed_scaling(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
-    return inputs.job.precision == DELAYED
+    return inputs.recipe.scales_from_earlier_steps
 
 
 def _end_layers_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001

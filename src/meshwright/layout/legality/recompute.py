@@ -14,8 +14,6 @@ from meshwright.specs.model import Experts
 
 _EXPERTS = RecomputeModules.EXPERT_ACTIVATION | RecomputeModules.EXPERTS
 _NORMS_AND_ACTIVATIONS = RecomputeModules.LAYER_NORM | RecomputeModules.EXPERT_ACTIVATION
-DELAYED = "fp8-delayed"
-"""The recipe whose scales come from earlier steps, so that a tensor must not be quantised twice in one."""
 
 
 def absent_modules(inputs: Inputs) -> RecomputeModules:
@@ -30,7 +28,7 @@ def absent_modules(inputs: Inputs) -> RecomputeModules:
 
 def unscaled_modules(inputs: Inputs) -> RecomputeModules:
     """The modules whose recomputation the job's recipe of scales does not survive."""
-    return _NORMS_AND_ACTIVATIONS if inputs.recipe.id == DELAYED else NO_MODULES
+    return _NORMS_AND_ACTIVATIONS if inputs.recipe.scales_from_earlier_steps else NO_MODULES
 
 
 def _without(plan: Layout, refused: RecomputeModules) -> Bools:

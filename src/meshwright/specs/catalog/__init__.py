@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 from meshwright.errors import UnknownName
 
-Kind = Literal["accelerators", "clusters", "elementwise", "families", "kernels", "models", "precisions", "runtimes"]
+Kind = Literal[
+    "accelerators", "clusters", "elementwise", "families", "kernels", "library", "models", "precisions", "runtimes"
+]
 
 
 def names(kind: Kind) -> tuple[str, ...]:

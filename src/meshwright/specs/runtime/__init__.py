@@ -80,10 +80,10 @@ class Runtime(Spec):
             known = ", ".join(self.cross_entropies) or "none"
             what = f"{quoted(kernels.cross_entropy)} is not among cross_entropies: {known}"
             faults.append(Fault("kernels.cross_entropy", what))
-        if kernels.attention_constant and kernels.attention_constant not in fitted_constants():
-            known = ", ".join(fitted_constants())
-            what = f"{quoted(kernels.attention_constant)} is not among {known}"
-            faults.append(Fault("kernels.attention_constant", what))
+        for field in ("kernel_constant", "attention_constant"):
+            if (name := getattr(kernels, field)) and name not in fitted_constants():
+                what = f"{quoted(name)} is not among {', '.join(fitted_constants())}"
+                faults.append(Fault(f"kernels.{field}", what))
         if kernels.elementwise not in self.elementwise_kernels:
             known = ", ".join(self.elementwise_kernels) or "none"
             what = f"{quoted(kernels.elementwise)} is not among elementwise_kernels: {known}"

@@ -15,7 +15,9 @@ class RuntimeKernels(Spec):
 
     attention_kernel: Literal["newest", "flash-2", "flash-1", "eager"]
     """Fused attention by the kernels of the accelerator's table or an older generation; or score matrices in memory."""
-    attention_constant: str | None = None
+    kernel_constant: str = ""
+    """Name of the fitted constant that all of its kernels take over the accelerator's alone; empty: none."""
+    attention_constant: str = ""
     """Name of the fitted constant that its fused attention takes over kernels of that generation."""
     elementwise: str
     """The element-wise kernels in use, a key of `elementwise_kernels`."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn
 from meshwright.cost.step import estimate_each
-from meshwright.specs.fitted import fitted_values, slowdowns
+from meshwright.specs.fitted import fitted_values
 from meshwright.specs.inputs import Inputs
 from meshwright.validation.rows.frameworks import LIKE
 from meshwright.validation.rows.reading import Case
@@ -82,9 +82,8 @@ def follows_of(inputs: Inputs) -> tuple[tuple[str, ...], ...]:
     """The constants that a step time follows, in groups that act on the same kernels: on all, on those of the recipe's
     format alone, on those that stay in half precision, on attention.
     """
-    kernels, runtime = inputs.cluster.accelerator.kernels.id, inputs.runtime
-    formats = inputs.recipe.number_format, "half"
-    recipe, half = (slowdowns(kernels, each, runtime.id) for each in formats)
+    runtime = inputs.runtime
+    recipe, half = inputs.slowdowns(inputs.recipe.number_format), inputs.slowdowns("half")
     every = tuple(name for name in recipe if name in half)
     own, stays = (tuple(name for name in names if name not in every) for names in (recipe, half))
     older = (runtime.kernels.attention_constant,) if runtime.kernels.attention_constant else ()
