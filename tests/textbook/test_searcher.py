@@ -17,7 +17,7 @@ from worked import CLUSTER_METADATA, MODEL_METADATA
 from meshwright.answers import files as answer_files
 from meshwright.errors import InvalidInput
 from meshwright.textbook import Searcher
-from meshwright.textbook.pool import evaluated
+from meshwright.textbook.pool import evaluate_all
 from meshwright.textbook.searcher_times import Configuration
 
 WORKED = {(4, 2, 1): 311.1369, (8, 1, 1): 519.7765, (1, 8, 1): 578.5002, (1, 1, 8): 1649.0808}
@@ -157,7 +157,7 @@ def test_more_to_do_never_takes_less(dp: int, tp: int, pp: int, size: float, mor
 
 
 def test_the_pool_keeps_the_order_of_its_arguments() -> None:
-    assert evaluated(math.sqrt, [each * each for each in range(100)]) == list(range(100))
+    assert evaluate_all(math.sqrt, [each * each for each in range(100)]) == list(range(100))
 
 
 def test_a_directory_that_is_not_there_is_said_before_the_search(tmp_path: Path) -> None:

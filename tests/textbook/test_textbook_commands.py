@@ -56,7 +56,7 @@ def test_analyze_beside_the_planner_says_how_much_and_why() -> None:
     assert "6 + 12 / 2 bytes" in rows["states per GPU"]["why"]
     assert "2 micro-batches alive" in rows["activations per GPU"]["why"]
     assert all(row["why"] for row in beside["rows"])
-    assert "Beside the planner" in told("analyze", *given, "--model", "llama-2-7b", "--cluster", "2x8:a100")
+    assert "Compared with the planner" in told("analyze", *given, "--model", "llama-2-7b", "--cluster", "2x8:a100")
 
 
 def test_sequence_parallelism_beyond_tp_has_no_counterpart() -> None:
@@ -98,7 +98,7 @@ def test_memory_of_all_configurations() -> None:
     assert "20 configurations of 8 GPUs, 20 legal: 8 safe, 4 at-risk, 8 out-of-memory" in told(*question)
 
 
-def test_memory_beside_the_planner_counts_the_same_parameters_and_says_why_the_rest_differs() -> None:
+def test_compare_memory_the_planner_counts_the_same_parameters_and_says_why_the_rest_differs() -> None:
     question = ("memory", "--model", "llama-3.1-8b", "--seq-len", "8192", "--tp", "2", "--pp", "2", "--dp", "2")
     answer = document(*question, "--cluster", "1x8:h100")
     rows = {row["quantity"]: row for row in answer["planner"]["rows"]}
@@ -110,7 +110,7 @@ def test_memory_beside_the_planner_counts_the_same_parameters_and_says_why_the_r
     parts = [row["planner"] for name, row in rows.items() if not name.endswith("stage")]
     assert rows["first stage"]["planner"] == pytest.approx(sum(parts), rel=1e-12)
     assert rows["worst stage"]["planner"] >= rows["first stage"]["planner"]
-    assert "Beside the planner" in told(*question, "--cluster", "1x8:h100")
+    assert "Compared with the planner" in told(*question, "--cluster", "1x8:h100")
 
 
 def test_search_writes_its_file_and_says_what_it_leaves_out(metadata: list[str], tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_search_writes_its_file_and_says_what_it_leaves_out(metadata: list[str],
     assert (answer["best"], round(answer["ms"], 4), answer["evaluated"]) == ([4, 2, 1], 311.1369, 10)
     assert json.loads((tmp_path / "o.json").read_text("utf-8"))["4, 2, 1"] == "311.1369ms/iter"
     assert len(answer["left_out"]) == 7
-    assert [line.split(":")[0] for line in answer["beside"]["missing"]] == [
+    assert [line.split(":")[0] for line in answer["comparison"]["missing"]] == [
         "--model CONFIG",
         "--cluster NODESxGPUS",
         "--seq-len TOKENS",
@@ -128,9 +128,9 @@ def test_search_writes_its_file_and_says_what_it_leaves_out(metadata: list[str],
         assert fact in screen
 
 
-def test_search_beside_the_planner(metadata: list[str]) -> None:
+def test_compare_search_the_planner(metadata: list[str]) -> None:
     job = ("--model", "llama-3.1-8b", "--cluster", "1x8:h100", "--seq-len", "8192", "--global-batch", "64")
-    beside = document("search", *metadata, *job)["beside"]
+    beside = document("search", *metadata, *job)["comparison"]
     assert beside["planner"]["step_time_ms"] <= beside["same_degrees"]["step_time_ms"]
     assert beside["same_degrees"]["plan"].startswith("tp2 sp pp1 dp4")
     told_apart = " ".join(beside["disagreements"])
@@ -146,7 +146,7 @@ def test_search_beside_the_planner(metadata: list[str]) -> None:
 
 def test_what_the_planner_cannot_do_is_told_beside_the_answer(metadata: list[str]) -> None:
     job = ("--model", "llama-3.1-405b", "--cluster", "1x8:h100", "--seq-len", "8192")
-    beside = document("search", *metadata, *job)["beside"]
+    beside = document("search", *metadata, *job)["comparison"]
     assert "refused" in beside["planner"]
     assert beside["same_degrees"]["verdict"] == "out-of-memory"
 

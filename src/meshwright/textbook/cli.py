@@ -49,7 +49,7 @@ def analyze(
 ) -> None:
     """The 4D analyzer: parameters, memory, traffic and bubble of one (dp, tp, pp, sp)."""
     from meshwright.textbook.analyzer import analyze_4d_parallelism
-    from meshwright.textbook.asked import analyzer_question
+    from meshwright.textbook.questions import analyzer_question
 
     architecture = _model(model)
     flags = {"num_layers": num_layers, "hidden_size": hidden_size, "vocab_size": vocab_size, "seq_len": seq_len}
@@ -57,17 +57,17 @@ def analyze(
     flags |= {"dp": dp, "tp": tp, "pp": pp, "sp": sp, "num_gpus": num_gpus}
     configs = analyzer_question(file, flags | {"memory_per_gpu_gb": memory_per_gpu_gb}, architecture)
     answer = analyze_4d_parallelism(configs[0], configs[1], configs[2], explain=explain or not as_json)
-    beside = None
+    comparison = None
     if cluster:
-        from meshwright.textbook.asked import compared
-        from meshwright.textbook.beside_analyzer import analysis_beside
+        from meshwright.textbook.comparison.analyzer import compare_analysis
+        from meshwright.textbook.questions import model_to_compare
 
-        beside = analysis_beside(compared(architecture, cluster), cluster, configs[0], configs[1], answer)
+        comparison = compare_analysis(model_to_compare(architecture, cluster), cluster, configs[0], configs[1], answer)
     if as_json:
-        return _print_json(answer | ({"planner": beside.to_dict()} if beside else {}))
-    from meshwright.textbook.screens import analysis_screen, beside_screen
+        return _print_json(answer | ({"planner": comparison.to_dict()} if comparison else {}))
+    from meshwright.textbook.screens import analysis_screen, comparison_screen
 
-    return _print(analysis_screen(answer, explain), *([beside_screen(beside)] if beside else []))
+    return _print(analysis_screen(answer, explain), *([comparison_screen(comparison)] if comparison else []))
 
 
 @app.command()
@@ -122,8 +122,8 @@ def memory(
     as_json: AsJson = False,
 ) -> None:
     """The 4D memory estimator for Llama models: one configuration, or all of them on --gpus."""
-    from meshwright.textbook.asked import memory_answer, memory_question, no_degrees
     from meshwright.textbook.memory_space import memory_of_every_configuration
+    from meshwright.textbook.questions import memory_answer, memory_question, no_degrees
 
     architecture = _model(model)
     flags = {"hidden_size": hidden_size, "ffn_hidden_size": ffn_hidden_size, "num_layers": num_layers}
@@ -140,12 +140,12 @@ def memory(
         from meshwright.textbook.screens import space_screen
 
         return _print(space_screen(space))
-    answer, beside = memory_answer(question, degrees, num_micro_batches, (architecture, cluster))
+    answer, comparison = memory_answer(question, degrees, num_micro_batches, (architecture, cluster))
     if as_json:
-        return _print_json(answer | ({"planner": beside.to_dict()} if beside else {}))
-    from meshwright.textbook.screens import beside_screen, facts_screen
+        return _print_json(answer | ({"planner": comparison.to_dict()} if comparison else {}))
+    from meshwright.textbook.screens import comparison_screen, facts_screen
 
-    return _print(facts_screen(answer), *([beside_screen(beside)] if beside else []))
+    return _print(facts_screen(answer), *([comparison_screen(comparison)] if comparison else []))
 
 
 @app.command()
@@ -154,16 +154,16 @@ def search(
     model_metadata: Annotated[Path, typer.Option(help="JSON")],
     output: Annotated[Path, typer.Option(help="the time of every configuration, JSON")] = Path("output.json"),
     top: Annotated[int, typer.Option(min=1, help="how many configurations to show")] = 5,
-    model: Annotated[str | None, typer.Option(help="for the planner beside it: config.json or catalogue name")] = None,
+    model: Annotated[str | None, typer.Option(help="for the planner: config.json or catalogue name")] = None,
     cluster: Annotated[str | None, typer.Option(help="for the planner: NODESxGPUS:ACCELERATOR")] = None,
     seq_len: Annotated[int | None, typer.Option(help="for the planner: tokens in one sequence")] = None,
     global_batch: Annotated[int | None, typer.Option(help="for the planner; default: global_batch_size")] = None,
     as_json: AsJson = False,
 ) -> None:
     """The 3D searcher: the (dp, tp, pp) with the least time by a small cost model."""
-    from meshwright.textbook.asked import searched
+    from meshwright.textbook.questions import search_answer
 
-    answer = searched((cluster_metadata, model_metadata), output, top, (model, cluster, seq_len, global_batch))
+    answer = search_answer((cluster_metadata, model_metadata), output, top, (model, cluster, seq_len, global_batch))
     if as_json:
         return _print_json(answer)
     from meshwright.textbook.screens import search_screen

@@ -1,4 +1,4 @@
-"""Pool: a function over many arguments in processes, with progress."""
+"""Pool: a function over many arguments in processes, with a progress bar that has no thread of its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
+
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
@@ -16,7 +20,7 @@ Progress = Callable[[int, int], None]
 CHUNKS_PER_WORKER = 4
 
 
-def evaluated(
+def evaluate_all(
     function: Callable[[Argument], Result],
     arguments: Sequence[Argument],
     progress: Progress | None = None,
@@ -57,3 +61,20 @@ def _given_or_own(executor: Executor | None, workers: int) -> Iterator[Executor]
         warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
         with ProcessPoolExecutor(max_workers=workers) as pool:
             yield pool
+
+
+@contextmanager
+def search_progress() -> Iterator[Progress]:
+    """A callback that moves a bar on standard error; nothing is shown where that is no terminal.
+
+    The bar has no thread of its own, so that processes can be forked beside it.
+    """
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Bar(*columns, console=console, auto_refresh=False, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("Evaluating configurations", total=None)
+
+        def advance(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total, refresh=True)
+
+        yield advance

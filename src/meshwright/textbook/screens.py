@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from meshwright.textbook.beside import Beside
+    from meshwright.textbook.comparison.rows import Comparison
 
 STYLES = {"safe": "green", "at-risk": "yellow", "out-of-memory": "red"}
 UNITS = {"gb": "GB", "bytes": "bytes", "ms": "ms"}
@@ -24,8 +24,8 @@ def analysis_screen(answer: dict[str, Any], explain: bool) -> RenderableType:
     table = _table("", ("value", "right"), "unit", "formula; scope" if explain else "scope")
     for key, entry in entries.items():
         unit = "" if entry["unit"] == "yes or no" else entry["unit"]
-        told = f"{entry['formula']}; {entry['scope']}" if explain else entry["scope"]
-        table.add_row(key, _value(entry["value"]), unit, told)
+        scope = f"{entry['formula']}; {entry['scope']}" if explain else entry["scope"]
+        table.add_row(key, _value(entry["value"]), unit, scope)
     warning = "The four volumes are counted over different things: never add them."
     more = "" if explain else " --explain gives formulas, and the volumes per step."
     return Group(table, "", Text(warning + more, style="dim"))
@@ -76,36 +76,36 @@ def search_screen(answer: dict[str, Any]) -> RenderableType:
         "",
         table,
         "",
-        *_planner(answer["beside"]),
+        *_planner(answer["comparison"]),
         "",
         Text("What this cost model leaves out", style="bold"),
         *left_out,
     )
 
 
-def beside_screen(beside: Beside) -> RenderableType:
+def comparison_screen(comparison: Comparison) -> RenderableType:
     """Where the planner differs, by how much and why."""
-    title = Text("Beside the planner", style="bold")
-    notes = [Text(f"- {note}") for note in beside.notes]
-    if beside.refused:
-        return Group("", title, Text(f"The planner does not price this: {beside.refused}"), *notes)
+    title = Text("Compared with the planner", style="bold")
+    notes = [Text(f"- {note}") for note in comparison.notes]
+    if comparison.refused:
+        return Group("", title, Text(f"The planner does not price this: {comparison.refused}"), *notes)
     table = _table("", ("closed form", "right"), ("planner", "right"), ("difference", "right"))
-    for row in beside.rows:
+    for row in comparison.rows:
         relative = row.to_dict()["relative"]
         name = f"{row.quantity}, {row.unit}" if row.unit else row.quantity
         shown = "" if relative is None else f"{relative:+.1%}"
         table.add_row(name, _value(row.closed_form), _value(row.planner), shown)
-    reasons = [Text(f"- {row.quantity}: {row.why}") for row in beside.rows if row.planner != row.closed_form]
+    reasons = [Text(f"- {row.quantity}: {row.why}") for row in comparison.rows if row.planner != row.closed_form]
     return Group("", title, table, "", Text("Why", style="bold"), *reasons, *notes)
 
 
-def _planner(beside: dict[str, Any]) -> list[RenderableType]:
+def _planner(comparison: dict[str, Any]) -> list[RenderableType]:
     title = Text("What the planner says about the same job", style="bold")
-    if "missing" in beside:
-        return [title, "It cannot be asked yet; what it needs:", *(Text(f"- {line}") for line in beside["missing"])]
-    told = [_line("its best plan", beside["planner"]), _line("the degrees above", beside["same_degrees"])]
-    disagreements = [Text(f"- not the same job: {line}", style="yellow") for line in beside["disagreements"]]
-    return [title, *told, *disagreements]
+    if "missing" in comparison:
+        return [title, "It needs more to answer:", *(Text(f"- {line}") for line in comparison["missing"])]
+    answers = [_line("its best plan", comparison["planner"]), _line("the degrees above", comparison["same_degrees"])]
+    disagreements = [Text(f"- not the same job: {line}", style="yellow") for line in comparison["disagreements"]]
+    return [title, *answers, *disagreements]
 
 
 def _line(name: str, answer: dict[str, Any]) -> Text:

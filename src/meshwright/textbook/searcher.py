@@ -13,7 +13,7 @@ from meshwright.answers.files import writable, write_whole
 from meshwright.textbook.checks import Checks
 from meshwright.textbook.degrees import products
 from meshwright.textbook.metadata import Metadata, cluster_figures, model_figures, read_metadata
-from meshwright.textbook.pool import Progress, evaluated
+from meshwright.textbook.pool import Progress, evaluate_all
 from meshwright.textbook.searcher_times import CostModel
 
 Degrees = tuple[int, int, int]
@@ -65,7 +65,7 @@ class Searcher(CostModel):
         degrees = self.space(cluster_metadata, model_metadata)
         path = writable(output_file)
         configurations = [(*each, cluster_metadata, model_metadata) for each in degrees]
-        times = evaluated(self.evaluate_config, configurations, progress, executor)
+        times = evaluate_all(self.evaluate_config, configurations, progress, executor)
         best, least = (1, 1, math.prod(degrees[0])), math.inf
         for each, time in zip(degrees, times, strict=True):
             if time < least:

@@ -1,4 +1,4 @@
-"""Beside: a closed form's answer next to the planner's, with the difference and its reasons."""
+"""Rows of a comparison: a closed form's answer next to the planner's, with the difference and its reasons."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Beside:
+class Comparison:
     """What the planner says about the same degrees, or why it says nothing."""
 
     rows: tuple[Row, ...] = ()
@@ -57,8 +57,8 @@ def priced(
     cluster: str,
     degrees: dict[str, int],
     batches: tuple[int, int, int],
-    compare: Callable[[Estimate, Inputs], Beside],
-) -> Beside:
+    compare: Callable[[Estimate, Inputs], Comparison],
+) -> Comparison:
     """The comparison on the planner's estimate for these degrees, or its refusal.
 
     degrees: tp, pp, cp and dp; batches: sequence length in tokens, micro-batch in sequences, number of micro-batches.
@@ -67,7 +67,7 @@ def priced(
     sequence, size, count = batches
     site = read_cluster(cluster)
     if max(*batches, *degrees.values()) > MOST:
-        return Beside(refused=f"a size or degree is beyond {MOST}, the largest that it takes")
+        return Comparison(refused=f"a size or degree is beyond {MOST}, the largest that it takes")
     try:
         inputs = given(model, site, Job(sequence_length=sequence, global_batch=size * count * degrees["dp"]))
         tp, pp, cp, dp = (degrees[axis] for axis in ("tp", "pp", "cp", "dp"))
@@ -75,7 +75,7 @@ def priced(
         require_legal(plan, inputs)
         return compare(estimate_each([plan], inputs)[0], inputs)
     except InvalidInput as error:
-        return Beside(refused=str(error))
+        return Comparison(refused=str(error))
 
 
 def data_parallel_bytes(estimate: Estimate) -> float:

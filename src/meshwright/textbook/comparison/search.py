@@ -42,18 +42,18 @@ def planner_inputs(
     """
     global_batch = model_metadata.get("global_batch_size") if global_batch is None else global_batch
     if model is None or cluster is None or seq_len is None or global_batch is None:
-        asked = {"model": model, "cluster": cluster, "seq_len": seq_len, "global_batch": global_batch}
-        return [MISSING[name] for name, value in asked.items() if value is None]
+        needed = {"model": model, "cluster": cluster, "seq_len": seq_len, "global_batch": global_batch}
+        return [MISSING[name] for name, value in needed.items() if value is None]
     return given(read_model(model), cluster, Job(sequence_length=seq_len, global_batch=global_batch))
 
 
-def search_beside(
+def compare_search(
     metadata: tuple[Mapping[str, Any], Mapping[str, Any]], best: Degrees, inputs: Inputs | list[str]
 ) -> dict[str, Any]:
     """The planner's best plan for the job, its price of the searcher's degrees, and where the metadata disagree.
 
     metadata: of cluster and model; best: the searcher's degrees; inputs: what the planner prices, or what is missing.
-    Returns either `missing`, or `disagreements`, `planner` and `same_degrees`; what the planner refuses is told under
+    Returns either `missing`, or `disagreements`, `planner` and `same_degrees`; what the planner refuses stands under
     `refused`.
     """
     if isinstance(inputs, list):
@@ -70,7 +70,7 @@ def _best(inputs: Inputs) -> dict[str, Any]:
         found = find(inputs, top=1)
     except (IllegalPlan, NotModelled) as error:
         return {"refused": str(error)}
-    return _told(found.best[0]) if found.best else {"refused": str(nothing_fits(found))}
+    return _summary(found.best[0]) if found.best else {"refused": str(nothing_fits(found))}
 
 
 def _same(inputs: Inputs, best: Degrees) -> dict[str, Any]:
@@ -78,12 +78,12 @@ def _same(inputs: Inputs, best: Degrees) -> dict[str, Any]:
     try:
         plan = plan_of(inputs, dp=dp, tp=tp, pp=pp)
         require_legal(plan, inputs)
-        return _told(estimate_each([plan], inputs)[0])
+        return _summary(estimate_each([plan], inputs)[0])
     except (IllegalPlan, NotModelled) as error:
         return {"refused": str(error)}
 
 
-def _told(estimate: Estimate) -> dict[str, Any]:
+def _summary(estimate: Estimate) -> dict[str, Any]:
     return {
         "plan": str(estimate.plan),
         "step_time_ms": 1000 * estimate.step_time_s,
@@ -98,15 +98,17 @@ def _disagreements(metadata: tuple[Mapping[str, Any], Mapping[str, Any]], inputs
     job = inputs.job
     of_model = model_metadata_of(inputs.model, job.sequence_length, job.global_batch)
     derived = (cluster_metadata_of(inputs.cluster, job.precision), of_model)
-    told = []
+    differing = []
     for given_metadata, own in zip(metadata, derived, strict=True):
         for key, figure in own.items():
             if key in given_metadata and key != "tp_comm":
                 stated, expected = _total(given_metadata[key]), _total(figure)
                 if abs(stated - expected) > ALIKE * expected:
                     whole = "the sum of " if isinstance(figure, list) else ""
-                    told.append(f"{whole}{key} is {stated:.6g} in the metadata, {expected:.6g} by model and cluster")
-    return told
+                    differing.append(
+                        f"{whole}{key} is {stated:.6g} in the metadata, {expected:.6g} by model and cluster"
+                    )
+    return differing
 
 
 def _total(figure: Any) -> float:

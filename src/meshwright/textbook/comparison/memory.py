@@ -7,28 +7,28 @@ from typing import Any
 from meshwright.cost.estimate import Estimate
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
-from meshwright.textbook.beside import Beside, Row, priced
+from meshwright.textbook.comparison.rows import Comparison, Row, priced
 from meshwright.units import GIGA
 
 SAME_GB = 1e-9
 """One byte."""
 
 
-def memory_beside(
+def compare_memory(
     model: Model,
     cluster: str,
     degrees: dict[str, int],
     batches: tuple[int, int, int],
     answer: dict[str, Any],
-) -> Beside:
+) -> Comparison:
     """Where the planner differs from the 4D memory estimator, by how much and why, on the first stage and the worst.
 
     degrees: tp, pp, cp, dp; batches: sequence length in tokens, micro-batch in sequences, number of micro-batches.
     Raises `InvalidInput` for a cluster that cannot be read.
     """
 
-    def compare(estimate: Estimate, inputs: Inputs) -> Beside:
-        return Beside(rows=_rows(estimate, inputs, answer), notes=_notes(estimate, answer))
+    def compare(estimate: Estimate, inputs: Inputs) -> Comparison:
+        return Comparison(rows=_rows(estimate, inputs, answer), notes=_notes(estimate, answer))
 
     return priced(model, cluster, degrees, batches, compare)
 

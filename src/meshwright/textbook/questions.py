@@ -1,4 +1,4 @@
-"""Asked: a question of the command line, put together from files, flags and a model."""
+"""Questions of the command line, put together from files, flags and a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from meshwright.textbook.searcher import Searcher
 
 if TYPE_CHECKING:
     from meshwright.specs.model import Model
-    from meshwright.textbook.beside import Beside
+    from meshwright.textbook.comparison.rows import Comparison
 
     Planner = tuple[Model | None, str | None]
 
@@ -57,8 +57,8 @@ def memory_question(flags: Mapping[str, Any], model: Model | None) -> dict[str, 
 
 def memory_answer(
     question: dict[str, Any], degrees: Mapping[str, int | None], num_micro_batches: int | None, planner: Planner
-) -> tuple[dict[str, Any], Beside | None]:
-    """The estimator's answer for one configuration, degrees that were not given being 1, and the planner's beside it.
+) -> tuple[dict[str, Any], Comparison | None]:
+    """The estimator's answer for one configuration, degrees that were not given being 1, and with the planner's.
 
     num_micro_batches: for the planner; None: as many as there are stages. planner: model and cluster, None if none.
     """
@@ -67,11 +67,11 @@ def memory_answer(
     model, cluster = planner
     if cluster is None:
         return answer, None
-    from meshwright.textbook.beside_memory import memory_beside
+    from meshwright.textbook.comparison.memory import compare_memory
 
     count = filled["pp"] if num_micro_batches is None else num_micro_batches
     batches = (question["sequence_length"], question["micro_batch_size"], count)
-    return answer, memory_beside(compared(model, cluster), cluster, filled, batches, answer)
+    return answer, compare_memory(model_to_compare(model, cluster), cluster, filled, batches, answer)
 
 
 def no_degrees(given: Mapping[str, Any]) -> None:
@@ -81,7 +81,7 @@ def no_degrees(given: Mapping[str, Any]) -> None:
         raise InvalidInput(f"--gpus asks for every configuration; leave out {', '.join(named)}, or leave out --gpus")
 
 
-def compared(model: Model | None, cluster: str) -> Model:
+def model_to_compare(model: Model | None, cluster: str) -> Model:
     """The model that the planner prices beside a closed form; raises `InvalidInput` without one."""
     if model is None:
         raise InvalidInput(
@@ -90,14 +90,14 @@ def compared(model: Model | None, cluster: str) -> Model:
     return model
 
 
-def searched(metadata: tuple[Path, Path], output: Path, top: int, asked: tuple[Any, ...]) -> dict[str, Any]:
-    """The searcher's answer as the screen and JSON show it; the planner's beside it.
+def search_answer(metadata: tuple[Path, Path], output: Path, top: int, asked: tuple[Any, ...]) -> dict[str, Any]:
+    """The searcher's answer as the screen and JSON show it; with the planner's.
 
     metadata: files of cluster and model; asked: model, cluster, sequence length, global batch for the planner, None
     where not given; all of them are read before the search starts.
     """
-    from meshwright.textbook.beside_search import planner_inputs, search_beside
-    from meshwright.textbook.progress import search_progress
+    from meshwright.textbook.comparison.search import compare_search, planner_inputs
+    from meshwright.textbook.pool import search_progress
 
     cluster = read_metadata(metadata[0], "cluster metadata")
     model = read_metadata(metadata[1], "model metadata")
@@ -116,6 +116,6 @@ def searched(metadata: tuple[Path, Path], output: Path, top: int, asked: tuple[A
         "fastest": [
             {"degrees": list(each), "ms": sum(parts[each]), "parts": parts[each]._asdict()} for each in fastest
         ],
-        "beside": search_beside((cluster, model), best, inputs),
+        "comparison": compare_search((cluster, model), best, inputs),
         "left_out": list(searcher.LEFT_OUT),
     }

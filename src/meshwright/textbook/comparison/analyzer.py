@@ -9,7 +9,7 @@ from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.weights import parameter_count, parameters_by_part
-from meshwright.textbook.beside import Beside, Row, data_parallel_bytes, priced, time_note
+from meshwright.textbook.comparison.rows import Comparison, Row, data_parallel_bytes, priced, time_note
 from meshwright.units import GIGA
 
 NO_AXIS = (
@@ -18,24 +18,24 @@ NO_AXIS = (
 )
 
 
-def analysis_beside(
+def compare_analysis(
     model: Model, cluster: str, config: Mapping[str, Any], parallel: Mapping[str, int], answer: dict[str, Any]
-) -> Beside:
+) -> Comparison:
     """Where the planner differs from the 4D analyzer, by how much and why.
 
     model, cluster: what the planner prices; config, parallel: what the analyzer was given; answer: what it said.
     Gradients are summed over dp sp in the planner; sp is taken as its cp. Raises `InvalidInput` for a wrong cluster.
     """
 
-    def compare(estimate: Estimate, inputs: Inputs) -> Beside:
-        return Beside(rows=_rows(estimate, inputs, answer), notes=_notes(estimate, parallel["sp"], answer))
+    def compare(estimate: Estimate, inputs: Inputs) -> Comparison:
+        return Comparison(rows=_rows(estimate, inputs, answer), notes=_notes(estimate, parallel["sp"], answer))
 
     degrees = {"tp": parallel["tp"], "pp": parallel["pp"], "cp": parallel["sp"], "dp": parallel["dp"]}
     batches = (config["seq_len"], config["micro_batch_size"], config["num_micro_batches"])
-    beside = priced(model, cluster, degrees, batches, compare)
-    if beside.refused and parallel["sp"] > 1:
-        return Beside(refused=beside.refused, notes=(NO_AXIS.format(sp=parallel["sp"]),))
-    return beside
+    comparison = priced(model, cluster, degrees, batches, compare)
+    if comparison.refused and parallel["sp"] > 1:
+        return Comparison(refused=comparison.refused, notes=(NO_AXIS.format(sp=parallel["sp"]),))
+    return comparison
 
 
 def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[Row, ...]:
@@ -99,8 +99,8 @@ def _why_parameters(model: Model) -> str:
 
 
 def _ends(stage: StageEstimate) -> str:
-    held = [name for name, there in (("the embedding", stage.embedding), ("the head", stage.head)) if there]
-    return " and ".join(held) or "neither embedding nor head"
+    ends = [name for name, there in (("the embedding", stage.embedding), ("the head", stage.head)) if there]
+    return " and ".join(ends) or "neither embedding nor head"
 
 
 def _gb(quantity: str, closed_form: float, planner: Any, why: str) -> Row:

@@ -1,0 +1,1 @@
+"""What the planner says about the same job, beside each closed form."""
