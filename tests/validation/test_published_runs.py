@@ -8,11 +8,12 @@ import json
 import pytest
 
 from baseline import BASELINE, errors_by_source
+from meshwright.errors import InvalidInput
 from meshwright.specs.fitted import fitted_constants
 from meshwright.specs.weights import parameter_count
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.reading import read_case
-from meshwright.validation.rows.table import Row, read_rows
+from meshwright.validation.rows.table import FREE_TEXT, Row, read_rows
 from meshwright.validation.score.orders import schedule_orders
 from meshwright.validation.score.outcomes import KINDS, Outcome, outcomes_of
 from meshwright.validation.score.rows_file import rows_table
@@ -58,7 +59,7 @@ def test_every_schedule_of_the_zero_bubble_paper_comes_out_in_the_measured_order
 def test_every_precision_of_bridge_is_represented(outcomes: list[Outcome]) -> None:
     bridge = [outcome for outcome in outcomes if outcome.configuration.dataset == "bridge"]
     priced = {outcome.case.inputs.job.precision for outcome in bridge if outcome.case}
-    assert priced == {outcome.configuration.rows[0]["precision"] for outcome in bridge}
+    assert priced == {outcome.precision for outcome in bridge}
     assert priced == {"bf16", "fp8", "mxfp8", "nvfp4"}
 
 
@@ -91,24 +92,48 @@ def test_models_have_the_parameters_that_their_sources_print(outcomes: list[Outc
             assert count == pytest.approx(float(row["params_b"]) * 1e9, rel=0.03), row["id"]
 
 
-def test_what_a_row_of_bridge_does_not_print_is_its_recipes(rows: list[Row]) -> None:
-    """What DeepSeek's recipes recompute, and the layers that fully sharded ones keep on the host."""
-    rows = [each.rows[0] for each in configurations(rows) if each.dataset == "bridge"]
-    latent = next(row for row in rows if row["model"] == "DeepSeek-V3" and not row["recompute"])
-    sharded = [row for row in rows if row["model"] == "Llama3-70B" and row["zero_stage"] == "3"]
-    named = next(row for row in sharded if "cpu_offloading_num_layers=40" in row["notes"])
-    blank = next(row for row in sharded if "cpu_offloading" not in row["notes"] and row["gpu"].startswith("GB300"))
-    case = read_case(latent)
-    assert str(case.plan).endswith("recompute-selective(mla_up_proj)")
-    assert any("recipes of Megatron-Bridge recompute" in said for said in case.assumed)
-    away = [read_case(row).inputs.runtime.activations.offloaded_layers for row in (latent, named, blank)]
-    assert away == [0, 40, 20]
-
-
 def test_the_rows_are_written_one_line_per_configuration(outcomes: list[Outcome]) -> None:
     lines = list(csv.DictReader(rows_table(outcomes).splitlines()))
     assert [line["id"] for line in lines] == [outcome.configuration.id for outcome in outcomes]
     assert all(bool(line["plan"]) != bool(line["not_represented"]) for line in lines)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "DeepEP disabled; no capacity limit (not token-drop moe); not power limited; first 3 layers dense; rank 3; fp8",
+        "Megatron-Bridge, NeMo 24.07, torchtitan (#1690) graph_trainer, fms-fsdp, large scale, >= 128 gpus, "
+        "llm-foundry, w/o mtp; recipe moe_a2a_overlap=True; consistent with full recompute",
+    ],
+)
+def test_free_text_changes_no_configuration(outcomes: list[Outcome], text: str) -> None:
+    said = dict.fromkeys((*FREE_TEXT, "id", "quality"), text)
+    for outcome in outcomes:
+        row = outcome.configuration.rows[0] | said
+        if outcome.case:
+            assert read_case(row) == outcome.case
+        else:
+            with pytest.raises(InvalidInput):
+                read_case(row)
+
+
+def test_the_name_of_a_model_changes_nothing_but_that_name(outcomes: list[Outcome]) -> None:
+    """Every shipped row but two names in a column what its model consists of."""
+    named = [each for each in outcomes if each.case and each.configuration.rows[0]["architecture"]]
+    assert len(named) >= len([each for each in outcomes if each.case]) - 2
+    for outcome in named[::5]:
+        assert outcome.case
+        renamed = read_case(outcome.configuration.rows[0] | {"model": "Llama-3.2-1B"})
+        model = outcome.case.inputs.model.replace(name="Llama-3.2-1B")
+        assert renamed.plan == outcome.case.plan
+        assert renamed.inputs == outcome.case.inputs.replace(model=model)
+
+
+def test_rows_of_one_configuration_are_the_same_when_free_text_is_left_out(rows: list[Row]) -> None:
+    blank = [row | dict.fromkeys(FREE_TEXT, "") for row in rows]
+    names = [[[row["id"] for row in each.rows] for each in configurations(given)] for given in (rows, blank)]
+    assert names[0] == names[1]
 
 
 def test_nothing_depends_on_the_name_of_a_dataset(rows: list[Row]) -> None:

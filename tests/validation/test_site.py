@@ -51,7 +51,7 @@ def test_runs_that_tell_nothing_are_refused_with_the_reason(tmp_path: Path, run:
     for change, told in (
         ({"step_time_s": "", "tokens_per_s_per_gpu": ""}, "no step time is printed"),
         (
-            {"gpu": "A100-SXM-80GB", "precision": "bf16", "precision_detail": "bf16"},
+            {"gpu": "A100-SXM-80GB", "precision": "bf16"},
             "the question is about h100-sxm-80gb",
         ),
         ({"step_time_s": "9999"}, "is its row right?"),

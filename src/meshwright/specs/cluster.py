@@ -17,6 +17,17 @@ MAX_GPUS = 10_000_000
 """More accelerators than any site plans; a larger count is taken for a slip."""
 
 
+class Power(Spec):
+    """How the speed of an accelerator follows its power: two points."""
+
+    watts: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    """At which it reaches its peak."""
+    lower_watts: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    lower_peak_flops: FiniteFlops
+    """Dense bf16 peak that the vendor gives the same chip at that power, FLOP/s."""
+    source: str
+
+
 class Accelerator(Spec):
     """One accelerator as the driver shows it; a process owns exactly one."""
 
@@ -52,6 +63,8 @@ class Accelerator(Spec):
     nic_bandwidth: Bandwidth
     """Its share of the node's network, one direction, bytes/s."""
     kernels: Kernels
+    power: Annotated[Power | None, Field(exclude=True)] = None
+    """None: what a power limit costs is not known. No plan is priced by it, so that plan files leave it out."""
     assumed: tuple[str, ...] = ()
     """Facts without a public source, for the user's eyes."""
     sources: dict[str, str]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.errors import InvalidInput
+from meshwright.errors import InvalidInput, NotModelled, UnknownName
 from meshwright.specs.model import Experts, Mlp, Model
+from meshwright.specs.read_model import read_model
 from meshwright.specs.weights import parameter_count
-from meshwright.validation.rows.architecture import model_of
+from meshwright.validation.rows.architecture import architectures, model_of
 from meshwright.validation.rows.blanks import completed
 from meshwright.validation.rows.table import Row, checked
 from tables import llama, shipped
@@ -36,7 +37,7 @@ def test_an_unknown_name_of_llamas_sizes_has_gated_blocks() -> None:
 def test_an_unknown_name_of_gpts_sizes_has_plain_blocks(params: str) -> None:
     row = _shipped("GPT-7.5B")
     changes = {} if params else {"params_b": ""}
-    model = _model(row | {"model": "Foo-7B"} | changes)
+    model = _model(row | {"model": "Foo-7B", "architecture": ""} | changes)
     assert (_block(model).gated, model.norm) == (False, "layer")
     assert parameter_count(model) == pytest.approx(parameter_count(_model(row)), rel=0.03)
 
@@ -62,16 +63,49 @@ def test_printed_parameters_tell_whether_an_expert_is_shared() -> None:
     assert block.shared_ffn_size == 11008
 
 
+def test_the_name_of_a_catalogued_model_gives_what_the_row_leaves_out() -> None:
+    blank = dict.fromkeys(("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocab", "params_b"), "")
+    row, assumed = completed(llama(model="Llama-3.1-8B") | blank)
+    model, unsaid = model_of(row)
+    assert model == read_model("llama-3.1-8b").replace(name="Llama-3.1-8B")
+    assert unsaid == ()
+    assert "of the catalogue's llama-3.1-8b" in assumed[0]
+
+
 def test_a_catalogued_name_with_other_sizes_is_another_model() -> None:
-    row = _shipped("Qwen3-30B-A3B")
-    assert _model(row).num_layers == int(row["layers"])
-    other = _model(row | {"hidden": "1024", "head_dim": "128"})
-    assert other.hidden_size == 1024
-    assert _model(row | {"layers": "64"}).num_layers == 64
+    model, assumed = model_of(completed(checked(llama(model="Llama-3.1-8B")))[0])
+    assert (model.hidden_size, model.vocab_size) == (4096, 32000)
+    assert "the catalogue's model of that name is another: vocab is 128256, not 32000" in assumed[0]
+
+
+def test_the_beginning_of_a_name_is_no_name() -> None:
+    """It tells neither a family nor a model of the catalogue."""
+    for name in ("DeepSeek-V3-like", "Qwen3-ish", "MPT-mine", "GPT-of-ours"):
+        model, assumed = model_of(completed(llama(model=name))[0])
+        assert model == _model(llama(model="Foo-7B")).replace(name=name)
+        assert f"what {name} consists of is not printed" in assumed[0]
+
+
+def test_an_architecture_is_a_structure_or_a_model_of_the_catalogue() -> None:
+    assert _model(llama(architecture="mpt")).layer_kinds[0].attention.qkv_bias
+    assert _model(llama(architecture="qwen3", head_dim="64")).layer_kinds[0].attention.head_dim == 64
+    with pytest.raises(UnknownName, match=r"unknown architecture 'lama'; nearest: llama"):
+        _model(llama(architecture="lama"))
+    with pytest.raises(NotModelled, match="architecture is deepseek-v3, of which hidden is 7168, not 4096"):
+        _model(llama(architecture="deepseek-v3"))
 
 
 def test_fewer_layers_of_a_catalogued_model_are_its_first_ones() -> None:
     assert _model(_shipped("DeepSeek-V3") | {"layers": "5"}).layer_pattern == (0, 0, 0, 1, 1)
+    with pytest.raises(NotModelled, match="layers is 61, not 64"):
+        _model(_shipped("DeepSeek-V3") | {"layers": "64"})
+
+
+def test_every_structure_is_that_of_a_shipped_row_or_of_an_unknown_name() -> None:
+    """And comes from a source."""
+    used = {row["architecture"] for row in shipped()}
+    assert set(architectures()) - used <= {"llama-shared-expert"}
+    assert all(each.source for each in architectures().values())
 
 
 @pytest.mark.parametrize(

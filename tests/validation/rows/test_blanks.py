@@ -20,7 +20,7 @@ def test_a_row_without_blanks_assumes_nothing_of_its_layout() -> None:
 @pytest.mark.parametrize("column", NO_DEFAULT)
 def test_a_blank_without_a_default_is_refused_with_a_reason_of_its_own(column: str) -> None:
     with pytest.raises(NotModelled, match=REQUIRED[column]):
-        completed(llama(**{column: ""}))
+        completed(llama(model="Foo-7B") | {column: ""})
 
 
 def test_accelerators_are_counted_from_the_degrees_where_only_these_are_printed() -> None:
@@ -40,7 +40,8 @@ def test_accelerators_that_no_axis_takes_are_data_parallel() -> None:
 def test_a_blank_schedule_follows_the_chunks() -> None:
     schedules = [completed(llama(pp="2", vpp=chunks))[0]["schedule"] for chunks in ("1", "2")]
     assert schedules == ["1f1b", "interleaved"]
-    assert completed(llama(pp="2", schedule="interleaved"))[0]["vpp"] == "2"
+    for schedule in ("interleaved", "zb-v", "v-half"):
+        assert completed(llama(pp="2", schedule=schedule))[0]["vpp"] == "2"
 
 
 def test_a_blank_micro_batch_is_the_fastest_that_fits() -> None:
@@ -60,8 +61,3 @@ def test_a_run_on_an_unnamed_accelerator_has_memory_and_no_step_time() -> None:
     assert outcome.memory
     assert outcome.case
     assert any("no accelerator is named: no step time" in said for said in outcome.case.assumed)
-
-
-@pytest.mark.parametrize("notes", [f"cpu_offloading_num_layers={'9' * 5000}", "cpu_offloading_num_layers=none"])
-def test_words_that_only_look_like_a_number_of_layers_are_not_one(notes: str) -> None:
-    assert completed(llama(notes=notes))[0]["offloaded_layers"] == "0"

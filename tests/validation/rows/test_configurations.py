@@ -20,7 +20,10 @@ def _sizes(*rows: Row) -> list[int]:
 
 
 def test_what_was_measured_again_is_scored_once_by_its_median() -> None:
-    rows = [_again(id=str(step), step_time_s=str(step), notes=f"try {step}") for step in (3, 2, 7)]
+    rows = [
+        _again(id=str(step), step_time_s=str(step), notes=f"try {step}", precision_detail=str(step))
+        for step in (3, 2, 7)
+    ]
     (outcome,) = outcomes_of(configurations(rows))
     assert outcome.step_time
     assert outcome.step_time.measured == 3
@@ -32,6 +35,11 @@ def test_what_was_measured_again_is_scored_once_by_its_median() -> None:
 
 def test_rows_of_one_key_that_ran_otherwise_stand_apart() -> None:
     assert _sizes(_again(), _again(seq_len="8192"), _again(dataset="other"), _again(fits="no")) == [1, 1, 1, 1]
+
+
+def test_settings_that_change_nothing_set_no_rows_apart() -> None:
+    assert _sizes(_again(), _again(settings="packed-sequences")) == [2]
+    assert _sizes(_again(), _again(settings="expert-overlap"), _again(**{"with": "moment_bytes=2"})) == [1, 1, 1]
 
 
 def test_rows_without_a_key_stand_apart_even_under_one_id() -> None:

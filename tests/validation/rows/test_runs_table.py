@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.errors import InvalidInput, NotModelled
-from meshwright.validation.rows.table import COLUMNS, COUNTS, FIGURES, checked, figure, read_rows
+from meshwright.validation.rows.table import CHOICES, COLUMNS, COUNTS, FIGURES, checked, figure, read_rows
 from tables import llama, shipped, written
 
 
@@ -15,9 +15,9 @@ def test_a_table_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert read_rows(written(tmp_path / "runs.csv", shipped()[:50])) == list(shipped()[:50])
 
 
-def test_a_byte_order_mark_spaces_and_columns_of_the_authors_own_do_no_harm(tmp_path: Path) -> None:
+def test_a_byte_order_mark_and_spaces_do_no_harm(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
-    path.write_text("\ufeffid, model ,mood\n a , b ,good\n", "utf-8")
+    path.write_text("\ufeffid, model ,notes\n a , b ,good\n", "utf-8")
     (row,) = read_rows(path)
     assert set(row) == set(COLUMNS)
     assert (row["id"], row["model"], row["tp"]) == ("a", "b", "")
@@ -47,6 +47,7 @@ def test_a_table_of_a_header_alone_has_no_rows(tmp_path: Path) -> None:
         (b'id,model\n"a"b,c\n', "is no CSV file"),
         (b"id,model\na,b,c\n", "line 2: there are more values than columns"),
         (b"id,tp,tp\na,1,2\n", "more than once: tp"),
+        (b"id,global_batch\na,1\n", "not known: unknown column 'global_batch'; nearest: global_batch_size"),
     ],
 )
 def test_what_is_no_table_is_refused(tmp_path: Path, content: bytes, told: str) -> None:
@@ -80,6 +81,21 @@ def test_yes_and_no_may_be_written_in_several_ways_but_not_in_any(column: str) -
     assert checked(llama(**{column: "no"})) == checked(llama(**{column: "False"}))
     with pytest.raises(NotModelled, match=f"{column} is 'perhaps'"):
         checked(llama(**{column: "perhaps"}))
+
+
+@pytest.mark.parametrize("column", CHOICES)
+def test_a_word_that_a_column_does_not_take_is_refused_with_those_that_it_takes(column: str) -> None:
+    with pytest.raises(NotModelled, match=f"{column} is 'warp'; it must be one of {', '.join(CHOICES[column])}"):
+        checked(llama(**{column: "warp"}))
+
+
+def test_memory_is_of_a_kind_that_is_named() -> None:
+    kinds = ("max_memory_allocated", "max_memory_reserved", "nvidia-smi", "Device")
+    assert [checked(llama(memory_kind=kind))["memory_kind"] for kind in kinds] == [
+        *("allocated", "reserved", "device", "device")
+    ]
+    with pytest.raises(NotModelled, match="memory_gib needs a memory_kind"):
+        checked(llama(memory_kind=""))
 
 
 def test_numbers_may_have_commas_and_decimals_of_zero() -> None:

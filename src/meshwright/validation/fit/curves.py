@@ -13,8 +13,8 @@ from meshwright.arrays import FloatColumn
 from meshwright.cost.step import estimate_each
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.inputs import Inputs
-from meshwright.validation.rows.frameworks import LIKE
 from meshwright.validation.rows.reading import Case
+from meshwright.validation.rows.settings import stand_ins
 from meshwright.validation.score.outcomes import Outcome
 
 TIMES = np.array([0.9, 1.0, 1.1, 1.2, 1.35, 1.6, 2.2])
@@ -75,7 +75,7 @@ def counts(outcome: Outcome) -> bool:
     """Whether constants and error bars may rest on a run: its source does not doubt it, the catalogue has its
     framework.
     """
-    return outcome.sound and outcome.configuration.rows[0]["runtime"] not in LIKE
+    return outcome.sound and outcome.framework not in stand_ins()
 
 
 def follows_of(inputs: Inputs) -> tuple[tuple[str, ...], ...]:

@@ -1,84 +1,131 @@
-"""Architecture: the model of a row, from the catalogue, a known family, or the sizes that the row prints."""
+"""Architecture: the model of a row, from the catalogue, a named structure, or the sizes that the row prints."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cache
+from typing import Any
 
-from meshwright.errors import InvalidInput, NotModelled
+from meshwright.errors import InvalidInput, NotModelled, UnknownName
+from meshwright.specs import catalog
+from meshwright.specs.base import Spec
 from meshwright.specs.model import MAX_LAYERS, Attention, Experts, LayerKind, Mlp, Model
 from meshwright.specs.read_model import read_model
 from meshwright.specs.weights import parameter_count
-from meshwright.validation.rows.families import BIASED_GELU, CATALOGUED, FAMILIES, LAYER_NORM, SILU, Family
+from meshwright.validation.rows.settings import document
 from meshwright.validation.rows.table import Row
 
-LLAMA = Family("", SILU, {}, {}, "gated feed-forward blocks and RMS norms, as Llama")
-LLAMA_TIED = Family("", SILU, {}, {"tied_embeddings": True}, f"{LLAMA.source}, head and embedding tied")
-LLAMA_SHARED = Family("", SILU, {}, {}, f"{LLAMA.source}, and a shared expert", shared_expert=True)
-GPT = Family("", BIASED_GELU, {}, {"norm": "layer"}, "plain feed-forward blocks and layer norms, as GPT")
-GPT_TIED = Family("", BIASED_GELU, {}, LAYER_NORM, f"{GPT.source}, head and embedding tied", True)
 PLAIN_WIDTH = 3.9
 """From this many hidden sizes on, an FFN is taken for a plain one where no parameters are printed."""
 
 
+class Architecture(Spec):
+    """What a model consists of, beyond the sizes that a row prints."""
+
+    what: str
+    feed_forward: dict[str, Any]
+    attention: dict[str, Any] = {}
+    model: dict[str, Any] = {}
+    learned_positions: bool = False
+    """It learns one embedding for each position of the sequence; else positions are rotary."""
+    shared_expert: bool = False
+    """Every token visits one expert more, as wide as the others."""
+    source: str
+
+
+@cache
+def architectures() -> dict[str, Architecture]:
+    """Every structure by its name."""
+    return {name: Architecture(**entry) for name, entry in document("architectures").items()}
+
+
 def model_of(row: Row) -> tuple[Model, tuple[str, ...]]:
-    """The architecture of a row without blanks, and what of it was assumed; raises `InvalidInput` where the sizes make
-    no model.
+    """The model of a row without blanks, and what of it was assumed; raises `InvalidInput` where the sizes make none.
 
-    Sizes are the row's, the rest is of the catalogue's model of that name or of a family; of a name that neither has,
-    the structure is the one whose parameters come nearest to the printed ones.
+    `architecture` names a structure, whose sizes are the row's, or a model of the catalogue, of which the first layers
+    are taken. Where it is blank, `model` may name one of the catalogue; else the structure is the one whose parameters
+    come nearest to the printed ones.
     """
-    for begins, name in CATALOGUED.items():
-        if row["model"].startswith(begins) and _has_sizes(known := read_model(name), row):
-            return known.replace(name=row["model"], layer_pattern=known.layer_pattern[: int(row["layers"])]), ()
-    for family in FAMILIES:
-        runs = family.runtime in row["runtime_detail"]
-        if row["model"].startswith(family.begins) and runs and not row["moe_experts"]:
-            return _built(row, family), ()
-    return _nearest(row)
+    structure = architectures().get(row["architecture"])
+    if structure:
+        return _built(row, structure), ()
+    known = catalogued(row)
+    if known and not (differing := differences(row, known)):
+        layers = known.layer_pattern[: int(row["layers"])]
+        return known.replace(name=row["model"] or known.name, layer_pattern=layers), ()
+    if known and row["architecture"]:
+        raise NotModelled(f"architecture is {row['architecture']}, of which {differing}")
+    return _nearest(row, f", and the catalogue's model of that name is another: {differing}" if known else "")
 
 
-def _has_sizes(known: Model, row: Row) -> bool:
-    """Whether the row is of that model, or of its first layers."""
-    return known.hidden_size == int(row["hidden"]) and known.num_layers >= int(row["layers"])
+def catalogued(row: Row) -> Model | None:
+    """The catalogue's model of the id or alias in `architecture` or else in `model`; None: there is none; raises
+    `UnknownName` for an architecture that is neither a model nor a structure.
+    """
+    try:
+        return read_model(catalog.resolve("models", row["architecture"] or row["model"]))
+    except UnknownName:
+        if row["architecture"]:
+            known = (*architectures(), *catalog.names("models"))
+            raise UnknownName("architecture", row["architecture"], known) from None
+        return None
 
 
-def _nearest(row: Row) -> tuple[Model, tuple[str, ...]]:
-    models = [(_built(row, family), family) for family in _candidates(row)]
+def sizes_of(model: Model) -> Row:
+    """The columns that a model of the catalogue fills."""
+    kind = model.layer_kinds[-1]
+    attention, block = kind.attention, kind.feed_forward
+    sizes = {"layers": model.num_layers, "hidden": model.hidden_size, "vocab": model.vocab_size}
+    sizes |= {"heads": attention.heads, "kv_heads": attention.kv_heads}
+    if isinstance(block, Experts):
+        sizes |= {"moe_experts": block.count, "moe_topk": block.active, "moe_ffn": block.ffn_size}
+    else:
+        sizes["ffn_hidden"] = block.ffn_size
+    return {column: str(size) for column, size in sizes.items()}
+
+
+def differences(row: Row, model: Model) -> str:
+    """The sizes that a row prints otherwise than a model has them; a row may have its first layers alone."""
+    found = [
+        f"{column} is {size}, not {row[column]}"
+        for column, size in sizes_of(model).items()
+        if row[column] and (int(row[column]) > int(size) if column == "layers" else row[column] != size)
+    ]
+    return " and ".join(found)
+
+
+def _nearest(row: Row, why: str) -> tuple[Model, tuple[str, ...]]:
+    """The structure whose parameters come nearest to the printed ones, or without these the likeliest."""
+    plain = int(row["ffn_hidden"]) >= PLAIN_WIDTH * int(row["hidden"]) and row["kv_heads"] == row["heads"]
+    names = ["llama", "llama-tied", "llama-shared-expert"] if row["moe_experts"] else ["llama", "llama-tied"]
+    if not row["moe_experts"]:
+        names = ["gpt", "gpt-untied", *names] if plain else [*names, "gpt", "gpt-untied"]
+    models = [(_built(row, structure), structure) for structure in map(architectures().__getitem__, names)]
     if row["params_b"]:
         printed = float(row["params_b"]) * 1e9
         models.sort(key=lambda each: abs(parameter_count(each[0]) - printed))
-    model, family = models[0]
-    return model, (f"what {row['model']} consists of is not printed: {family.source}",)
+    model, structure = models[0]
+    return model, (f"what {row['model']} consists of is not printed{why}: {structure.what}",)
 
 
-def _candidates(row: Row) -> Iterator[Family]:
-    """The likeliest first."""
-    plain = int(row["ffn_hidden"]) >= PLAIN_WIDTH * int(row["hidden"]) and row["kv_heads"] == row["heads"]
-    gated = (LLAMA, LLAMA_TIED)
-    if row["moe_experts"]:
-        return iter((*gated, LLAMA_SHARED))
-    return iter((GPT_TIED, GPT, *gated) if plain else (*gated, GPT, GPT_TIED))
-
-
-def _built(row: Row, family: Family) -> Model:
+def _built(row: Row, structure: Architecture) -> Model:
     hidden, heads = int(row["hidden"]), int(row["heads"])
     if int(row["layers"]) > MAX_LAYERS:
         raise NotModelled(f"{row['layers']} layers; at most {MAX_LAYERS} are planned for")
     if hidden % heads and not row["head_dim"]:
         raise NotModelled(f"hidden {hidden} does not divide by heads {heads}, and no head_dim is printed")
-    sizes = {"head_dim": int(row["head_dim"] or hidden // heads)} | family.attention
+    sizes = {"head_dim": hidden // heads} | structure.attention
+    sizes |= {"head_dim": int(row["head_dim"])} if row["head_dim"] else {}
     try:
         attention = Attention(heads=heads, kv_heads=int(row["kv_heads"]), value_head_dim=sizes["head_dim"], **sizes)
-        block = _experts(row, family) if row["moe_experts"] else Mlp(ffn_size=int(row["ffn_hidden"]), **family.mlp)
         return Model(
             name=row["model"],
             family="native",
             hidden_size=hidden,
             vocab_size=int(row["vocab"]),
-            layer_kinds=(LayerKind(name="layer", attention=attention, feed_forward=block),),
+            layer_kinds=(LayerKind(name="layer", attention=attention, feed_forward=_feed_forward(row, structure)),),
             layer_pattern=(0,) * int(row["layers"]),
-            learned_positions=int(row["seq_len"]) if family.learned_positions else 0,
-            **family.model,
+            learned_positions=int(row["seq_len"]) if structure.learned_positions else 0,
+            **structure.model,
         )
     except InvalidInput:
         raise
@@ -86,12 +133,15 @@ def _built(row: Row, family: Family) -> Model:
         raise NotModelled(f"the sizes of {row['model']} make no model: {' '.join(str(error).split())}") from None
 
 
-def _experts(row: Row, family: Family) -> Experts:
-    """Gated experts in every layer, as wide as is printed."""
+def _feed_forward(row: Row, structure: Architecture) -> Mlp | Experts:
+    """The same in every layer; experts are as wide as is printed."""
+    if not row["moe_experts"]:
+        return Mlp(ffn_size=int(row["ffn_hidden"]), **structure.feed_forward)
     width = int(row["moe_ffn"] or row["ffn_hidden"])
     return Experts(
         count=int(row["moe_experts"]),
         active=int(row["moe_topk"] or 1),
         ffn_size=width,
-        shared_ffn_size=width * family.shared_expert,
+        shared_ffn_size=width * structure.shared_expert,
+        **structure.feed_forward,
     )

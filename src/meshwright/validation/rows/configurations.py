@@ -8,19 +8,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from meshwright.errors import NotModelled
-from meshwright.validation.rows.reading import recipe_of
-from meshwright.validation.rows.recipes import with_recipes
-from meshwright.validation.rows.table import COLUMNS, FALSE, Row, checked, figure
+from meshwright.errors import InvalidInput
+from meshwright.validation.rows.settings import settings_of
+from meshwright.validation.rows.table import COLUMNS, FALSE, FREE_TEXT, Row, checked, figure
 
 SOUND = "ok"
 """The quality of rows that count."""
-MEASURED = {
-    *("id", "source", "runtime_detail", "software_release", "step_time_s", "step_time_is", "tokens_per_s_per_gpu"),
-    *("memory_gib", "memory_kind", "quality", "notes"),
-}
-"""Columns in which rows of one configuration may differ."""
-ASKED = tuple(column for column in COLUMNS if column not in MEASURED)
+MEASURED = ("id", "step_time_s", "tokens_per_s_per_gpu", "memory_gib", "memory_kind", "quality")
+"""Columns in which rows of one configuration may differ, beside those for people."""
+RUN = tuple(column for column in COLUMNS if column not in (*MEASURED, *FREE_TEXT, "settings"))
+"""Columns in which they agree, beside settings that change how the runtime behaves."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ class Configuration:
     @property
     def memory_kind(self) -> str:
         """What its memory counts; empty: no memory is printed."""
-        return next((_kind(row) for row in self.rows if self.fits and _measured(row, "memory_gib")), "")
+        return next((row["memory_kind"] for row in self.rows if self.fits and _measured(row, "memory_gib")), "")
 
     @cached_property
     def step_time_s(self) -> float | None:
@@ -67,15 +64,11 @@ class Configuration:
     @cached_property
     def memory_gib(self) -> float | None:
         """Measured GiB of that kind on the worst rank; None: not printed."""
-        return self._median("memory_gib", [row for row in self.rows if _kind(row) == self.memory_kind])
+        return self._median("memory_gib", [row for row in self.rows if row["memory_kind"] == self.memory_kind])
 
     def _median(self, column: str, rows: Iterable[Row]) -> float | None:
         values = [value for row in rows if (value := _measured(row, column))]
         return statistics.median(values) if self.fits and values else None
-
-
-def _kind(row: Row) -> str:
-    return row["memory_kind"] or "unknown"
 
 
 def _measured(row: Row, column: str) -> float | None:
@@ -85,20 +78,15 @@ def _measured(row: Row, column: str) -> float | None:
 
 
 def configurations(rows: Iterable[Row]) -> Iterator[Configuration]:
-    """Every configuration of a table, in its order. Rows of one `config_key` are one where they agree in all but what
-    was measured and in their recipe, which changes between releases; a row without a key stands alone, and so does one
-    that holds a value which cannot be read.
+    """Every configuration of a table, in its order. Rows of one `config_key` are one where they agree in what was run;
+    a row without a key stands alone, and so does one that holds a value which cannot be read.
     """
     keyed: dict[tuple[object, ...], list[Row]] = defaultdict(list)
-    for index, row in enumerate(with_recipes(rows)):
-        keyed[_asked(row) or (index,)].append(row)
+    for index, row in enumerate(rows):
+        try:
+            given = checked(row)
+            run = (*(given[column] for column in RUN), *(each for each in settings_of(given) if each.behaviours))
+        except InvalidInput:
+            given, run = row, ()
+        keyed[run if run and row["config_key"] else (index,)].append(given)
     yield from (Configuration(tuple(each)) for each in keyed.values())
-
-
-def _asked(row: Row) -> tuple[str, ...]:
-    """What was run, where rows can have that in common."""
-    try:
-        given = checked(row)
-    except NotModelled:
-        return ()
-    return (*(given[column] for column in ASKED), *recipe_of(row)) if row["config_key"] else ()

@@ -8,30 +8,47 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from meshwright.errors import InvalidInput, NotModelled, quoted
+from meshwright.errors import InvalidInput, NotModelled, UnknownName, quoted
+from meshwright.schedules.records import SCHEDULE_NAMES
 
 Row = dict[str, str]
 
 PUBLISHED = Path(__file__).parents[1] / "published_runs.csv"
 """The project's own table; each row with its source."""
+FREE_TEXT = ("source", "runtime_detail", "precision_detail", "software_release", "step_time_is", "notes")
+"""Columns for people, which no prediction reads."""
+NAMES = (
+    *("id", "dataset", "config_key", "quality", "runtime", "settings", "with", "refused", "model", "architecture"),
+    *("gpu", "precision", "recompute_modules"),
+)
 COUNTS = (
     *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab", "seq_len"),
-    *("moe_experts", "moe_topk", "moe_ffn", "gpus_per_node", "num_gpus", "tp", "pp", "vpp", "cp", "ep", "etp", "dp"),
-    *("ends_layers_less", "zero_stage", "shard_group_size", "micro_batch_size", "global_batch_size"),
+    *("moe_experts", "moe_topk", "moe_ffn", "mtp_layers", "gpus_per_node", "num_gpus"),
+    *("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "ends_layers_less", "zero_stage", "shard_group_size"),
+    *("micro_batch_size", "global_batch_size", "recompute_layers", "memory_rank"),
 )
 """Columns of whole numbers."""
-FIGURES = ("params_b", "inter_node_GBps_per_gpu", "step_time_s", "tokens_per_s_per_gpu", "memory_gib")
-"""Columns of other numbers."""
-WORDS = (
-    *("id", "dataset", "config_key", "source", "runtime", "runtime_detail", "model", "gpu", "sp", "schedule"),
-    *("precision", "precision_detail", "recompute", "recompute_modules", "attention_kernel", "compiled"),
-    *("software_release", "step_time_is", "memory_kind", "fits", "quality", "notes"),
+FIGURES = (
+    *("params_b", "expert_capacity", "inter_node_GBps_per_gpu", "power_limit_w"),
+    *("step_time_s", "tokens_per_s_per_gpu", "memory_gib"),
 )
-COLUMNS = (*WORDS, *COUNTS, *FIGURES)
-TRUE, FALSE = ("true", "yes", "1"), ("false", "no", "0")
+"""Columns of other numbers."""
+CHOICES = {
+    "schedule": tuple(SCHEDULE_NAMES.values()),
+    "recompute": ("none", "selective", "full"),
+    "attention_kernel": ("flash", "newest", "flash-2", "flash-1", "eager"),
+    "memory_kind": ("allocated", "reserved", "device", "unknown"),
+}
+"""Columns that take a few words, and these."""
+SYNONYMS = {
+    "memory_kind": {"max_memory_allocated": "allocated", "max_memory_reserved": "reserved", "nvidia-smi": "device"}
+}
+"""Other words for them: PyTorch's counters, and the driver's."""
 SWITCHES = {"sp": ("True", "False"), "compiled": ("yes", "no"), "fits": ("yes", "no")}
 """Columns that say yes or no, and how they say it in this package."""
-MAY_BE_0 = {"zero_stage", "ends_layers_less", "moe_experts", "moe_topk", "moe_ffn"}
+COLUMNS = (*NAMES, *FREE_TEXT, *CHOICES, *SWITCHES, *COUNTS, *FIGURES)
+TRUE, FALSE = ("true", "yes", "1"), ("false", "no", "0")
+MAY_BE_0 = {"zero_stage", "ends_layers_less", "moe_experts", "moe_topk", "moe_ffn", "mtp_layers", "memory_rank"}
 """Counts that may be 0; a model of 0 experts is one without."""
 LARGEST_COUNT, LEAST_FIGURE, LARGEST_FIGURE = 10**9, 1e-9, 1e15
 """No run comes near them; beyond, a column holds something else."""
@@ -57,6 +74,9 @@ def _rows(reader: csv.DictReader[str], path: Path) -> Iterator[Row]:
     named = [name.strip() for name in reader.fieldnames or ()]
     if not set(named) & set(COLUMNS):
         raise InvalidInput(f"{str(path)!r} has none of the columns of measured runs; they are {', '.join(COLUMNS)}")
+    unknown = [str(UnknownName("column", name, COLUMNS)) for name in named if name not in COLUMNS]
+    if unknown:
+        raise InvalidInput(f"{str(path)!r} has columns that are not known: {'; '.join(unknown)}")
     twice = [column for column in COLUMNS if named.count(column) > 1]
     if twice:
         raise InvalidInput(f"{str(path)!r} names a column more than once: {', '.join(twice)}")
@@ -68,18 +88,36 @@ def _rows(reader: csv.DictReader[str], path: Path) -> Iterator[Row]:
         yield row | {"id": row["id"] or f"row {count}", "dataset": row["dataset"] or path.stem}
 
 
+def listed(text: str) -> list[str]:
+    """The parts of a column that holds several, with semicolons between.
+
+    >>> listed("deep-ep; expert-overlap")
+    ['deep-ep', 'expert-overlap']
+    """
+    return [part.strip() for part in text.split(";") if part.strip()]
+
+
 def checked(row: Row) -> Row:
-    """The row with its numbers written as Python writes them, and each yes or no as `SWITCHES` says; raises
-    `NotModelled` for a value that is none.
+    """The row with its numbers written as Python writes them, and words as `CHOICES` and `SWITCHES` have them; raises
+    `NotModelled` for a value that its column does not take.
     """
     done = dict(row)
     for column in (each for each in (*COUNTS, *FIGURES) if row[each]):
         done[column] = _number(column, row[column], whole=column in COUNTS)
+    for column, choices in CHOICES.items():
+        synonyms = SYNONYMS.get(column, {})
+        done[column] = word = synonyms.get(row[column].lower(), row[column].lower())
+        if word and word not in choices:
+            raise NotModelled(
+                f"{column} is {quoted(row[column])}; it must be one of {', '.join((*choices, *synonyms))}"
+            )
     for column, (yes, no) in SWITCHES.items():
-        said = row[column].lower()
-        if said not in ("", *TRUE, *FALSE):
+        word = row[column].lower()
+        if word not in ("", *TRUE, *FALSE):
             raise NotModelled(f"{column} is {quoted(row[column])}; it must be {yes} or {no}")
-        done[column] = said and (yes if said in TRUE else no)
+        done[column] = word and (yes if word in TRUE else no)
+    if figure(done["memory_gib"] or "0") and not done["memory_kind"]:
+        raise NotModelled(f"memory_gib needs a memory_kind, one of {', '.join(CHOICES['memory_kind'])}")
     return done if done["moe_experts"] != "0" else done | dict.fromkeys(("moe_experts", "moe_topk", "moe_ffn"), "")
 
 

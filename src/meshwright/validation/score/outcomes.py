@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -10,10 +9,11 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
+from meshwright.specs import catalog
 from meshwright.units import GIB
 from meshwright.validation.rows.configurations import SOUND, Configuration
-from meshwright.validation.rows.frameworks import FRAMEWORK_FAMILY
 from meshwright.validation.rows.reading import Case, read_case
+from meshwright.validation.rows.settings import judged_together, stand_ins
 
 KINDS = {
     "allocated": lambda memory: memory.allocated,
@@ -21,8 +21,6 @@ KINDS = {
     "device": lambda memory: memory.device,
 }
 """What is predicted for each kind of measured memory; of any other kind nothing is scored."""
-RANK = re.compile(r"; rank (\d{1,9});")
-"""Words of a row's notes that say which rank's memory it prints."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +61,20 @@ class Outcome:
 
     @property
     def precision(self) -> str:
-        """As the table calls it; bf16 where it does not."""
-        return self.configuration.rows[0]["precision"] or "bf16"
+        """The recipe's id, bf16 where the table names none; of a row that is not represented, what it names."""
+        name = self.configuration.rows[0]["precision"] or "bf16"
+        return catalog.resolve("precisions", name) if self.case else name
+
+    @property
+    def framework(self) -> str:
+        """The id of its runtime, or the name of a framework that the catalogue has not."""
+        name = self.configuration.rows[0]["runtime"]
+        return catalog.resolve("runtimes", name) if self.case and name not in stand_ins() else name
 
     @property
     def framework_family(self) -> str:
         """Frameworks that work alike: Megatron, FSDP or other."""
-        return FRAMEWORK_FAMILY.get(self.configuration.rows[0]["runtime"], "other")
+        return judged_together().get(self.framework, "other")
 
 
 def outcomes_of(configurations: Iterable[Configuration]) -> list[Outcome]:
@@ -90,7 +95,7 @@ def outcome_of(configuration: Configuration) -> Outcome:
         case,
         estimate,
         step_time=Pair(seconds, estimate.step_time_s) if seconds and case.timed else None,
-        memory=Pair(gib, predicted_gib(_measured(configuration, estimate), kind)) if gib and kind in KINDS else None,
+        memory=Pair(gib, predicted_gib(_measured(case, estimate), kind)) if gib and kind in KINDS else None,
     )
 
 
@@ -99,13 +104,11 @@ def predicted_gib(memory: Components, kind: str) -> float:
     return float(KINDS[kind](memory)) / GIB
 
 
-def _measured(configuration: Configuration, estimate: Estimate) -> Components:
-    """Of the stage of the rank that the notes name; else of the worst one."""
-    named = RANK.search(configuration.rows[0]["notes"])
-    if not named or len(estimate.stages) == 1:
+def _measured(case: Case, estimate: Estimate) -> Components:
+    """Of the stage of the rank that was measured; else of the worst one."""
+    if case.memory_rank is None or len(estimate.stages) == 1:
         return estimate.memory
-    plan = estimate.plan
-    return estimate.stages[min(int(named[1]) * plan.pp // plan.num_gpus, plan.pp - 1)].memory
+    return estimate.stages[case.memory_rank * case.plan.pp // case.plan.num_gpus].memory
 
 
 def _seconds(configuration: Configuration, case: Case) -> float | None:

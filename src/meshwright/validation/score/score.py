@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from meshwright.specs.precision import read_precision
 from meshwright.specs.residuals import residuals
 from meshwright.validation.fit.residuals import Coverage, covered, memory_residuals, step_time_residuals
 from meshwright.validation.score.errors import (
@@ -23,7 +24,7 @@ from meshwright.validation.score.ranking import Ranking, rankings
 
 BREAKDOWNS: dict[str, Callable[[Outcome], str]] = {
     "dataset": lambda each: each.configuration.dataset,
-    "runtime": lambda each: each.configuration.rows[0]["runtime"],
+    "runtime": lambda each: each.framework,
     "accelerator": lambda each: each.configuration.rows[0]["gpu"] or "not named",
     "precision": lambda each: each.precision,
 }
@@ -117,8 +118,9 @@ def judged_as(outcome: Outcome) -> str:
     """What a configuration's step time is judged with."""
     if outcome.is_moe:
         return "mixture of experts"
-    low = {"fp8": "fp8", "mxfp8": "mxfp8 and nvfp4", "nvfp4": "mxfp8 and nvfp4"}.get(outcome.precision, "bf16 and fp16")
-    return f"dense, {low}, {outcome.framework_family}" if low == "bf16 and fp16" else f"dense, {low}"
+    peak = read_precision(outcome.precision).peak
+    low = {"fp8": "fp8", "mxfp8": "mxfp8 and nvfp4", "nvfp4": "mxfp8 and nvfp4"}.get(peak)
+    return f"dense, {low}" if low else f"dense, bf16 and fp16, {outcome.framework_family}"
 
 
 def _judged_together(outcomes: Sequence[Outcome]) -> list[Judged]:

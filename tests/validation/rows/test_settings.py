@@ -1,0 +1,103 @@
+"""Settings: data that the runtimes understand, and what a row says goes before them."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from meshwright.cost.memory.activations import layer_memory
+from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.read_accelerator import read_accelerator
+from meshwright.specs.runtime import read_runtime
+from meshwright.validation.rows.reading import Case, power_derate, read_case
+from meshwright.validation.rows.settings import (
+    COMPILED,
+    judged_together,
+    runtime_of,
+    settings,
+    settings_of,
+    stand_ins,
+)
+from tables import llama, shipped
+
+MIB = 2**20
+
+
+def _case(name: str) -> Case:
+    return read_case(next(row for row in shipped() if row["id"] == name))
+
+
+@pytest.mark.parametrize("name", settings())
+def test_every_setting_is_understood_by_the_runtimes_that_it_is_of(name: str) -> None:
+    setting = settings()[name]
+    for runtime in map(read_runtime, setting.runtimes or ("megatron-core",)):
+        with_behaviours(runtime, setting.behaviours)
+        assert set(setting.without_rules) <= {rule.name for rule in runtime.rules}
+
+
+def test_every_setting_is_that_of_a_shipped_row() -> None:
+    assert {name for row in shipped() for name in row["settings"].split(";") if name} == set(settings())
+
+
+def test_no_two_settings_of_a_shipped_row_contradict_each_other() -> None:
+    for row in shipped():
+        for one, other in combinations(settings_of(row), 2):
+            given = [dict(change.split("=", 1) for change in each.behaviours) for each in (one, other)]
+            assert all(given[0][key] == given[1][key] for key in given[0].keys() & given[1].keys()), row["id"]
+
+
+def test_what_stands_for_a_framework_is_no_runtime_of_that_name() -> None:
+    for name, stand_in in stand_ins().items():
+        assert stand_in.runtime == read_runtime(stand_in.runtime).id
+        assert name in judged_together() or name == "pytorch-eager"
+    assert {runtime_of(llama(runtime=name)).id for name in stand_ins()} == {"torchtitan", "pytorch-ddp"}
+
+
+def test_a_row_goes_before_its_settings_and_these_before_its_columns() -> None:
+    titan = {"runtime": "torchtitan", "attention_kernel": "eager", "compiled": "yes"}
+    kernels = [
+        runtime_of(llama(**titan | more)).kernels.attention_kernel
+        for more in ({}, {"settings": "flash-2"}, {"settings": "flash-2", "with": "attention_kernel=flash-1"})
+    ]
+    assert kernels == ["eager", "flash-2", "flash-1"]
+    assert runtime_of(llama(**titan)).kernels.elementwise == "fused"
+    assert set(COMPILED) == {"yes", "no", ""}
+
+
+def test_any_fused_attention_is_the_runtimes_own_or_flash_2_where_it_has_none() -> None:
+    kernels = {
+        name: runtime_of(llama(runtime=name, attention_kernel="flash")).kernels.attention_kernel
+        for name in ("megatron-core", "megatron-lm", "llm-foundry")
+    }
+    assert kernels == {"megatron-core": "newest", "megatron-lm": "flash-2", "llm-foundry": "flash-1"}
+
+
+def test_a_power_limit_costs_what_its_vendor_says_of_the_same_chip() -> None:
+    """B100 and B200: 1.75 PFLOP/s at 700 W, 2.25 at 1000."""
+    b200 = read_accelerator("b200")
+    assert [power_derate(b200, watts) for watts in (1000, 700)] == pytest.approx([1, 2.25 / 1.75])
+
+
+def test_the_memory_of_a_named_rank_is_that_of_its_stage() -> None:
+    ranks = [_case(name).memory_rank for name in ("galvatron-017", "galvatron-018")]
+    assert ranks == [0, 7]
+
+
+@pytest.mark.parametrize(
+    ("name", "measured_mib"), [("galvatron-001", 514.5634765625), ("galvatron-004", 546.5634765625)]
+)
+def test_a_layer_of_galvatron_keeps_what_its_profiler_counted(name: str, measured_mib: float) -> None:
+    """Of 4096 tokens and one sequence or more: PKU-DAIR/Hetu-Galvatron@cea12ffb,
+    models/gpt/configs/memory_profiling_bf16_llama2-7b_all.json, layertype_0_sp, tp_activation_per_bsz_dict,
+    1 and 2 times 2; but for the means of its two norms, 32 KiB, which PyTorch's RMSNorm has not.
+    """
+    case = _case(name)
+    layer = layer_memory(case.plan, case.inputs, case.inputs.model.layer_kinds[0])
+    assert (layer.saved - layer.tables) / MIB == pytest.approx(measured_mib - 1 / 32, abs=0.002)
+
+
+def test_the_length_that_galvatron_prints_is_not_the_one_that_it_measured() -> None:
+    case = _case("galvatron-001")
+    assert case.inputs.job.sequence_length == 4096
+    assert any("4096 tokens, though the profile's keys say seq2048" in said for said in case.assumed)
