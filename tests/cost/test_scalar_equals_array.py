@@ -77,6 +77,7 @@ OF_ONE_SCHEDULE = {
     "placement.blocks",
     "placement.copies",
     "records.by_code",
+    "records.usual_schedule",
 }
 """They list or play the actions of one pipeline; see test_schedules.py."""
 OF_THE_QUESTION = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +38,7 @@ def asked(name: str) -> Inputs:
 
 
 SELECTIVE = {"recompute": "selective"}
+CHUNKED: dict[str, Any] = {"pp": 4, "vpp": 2, "num_microbatches": 13, "schedule": "interleaved"}
 INTERLEAVED, ULYSSES = {"schedule": "interleaved"}, {"context_exchange": "all_to_all"}
 KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
     "world_size": ("llama", {"tp": 8, "dp": 8}, {"tp": 8, "dp": 4}),
@@ -80,12 +82,16 @@ KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
     "chunk_layers": ("llama", {"pp": 3, "chunk_layers": (11, 12, 9)}, {"pp": 3, "chunk_layers": (11, 12, 10)}),
     "layers_per_chunk": ("llama", {"pp": 4, "vpp": 4}, {"pp": 4, "vpp": 3}),
     "interleaving": ("llama", {"pp": 2, "vpp": 2}, {"vpp": 2}),
-    "interleaving_beyond_two": ("llama", {"pp": 3, "vpp": 2}, {"pp": 2, "vpp": 2}),
-    "microbatch_groups": ("llama", {"pp": 4, "vpp": 2, "num_microbatches": 8}, {"pp": 4, "vpp": 2}),
+    "interleaving_beyond_two": ("llama", {"pp": 3, "vpp": 2, **INTERLEAVED}, {"pp": 2, "vpp": 2, **INTERLEAVED}),
+    "microbatch_groups": (
+        "llama",
+        {"pp": 4, "vpp": 2, "num_microbatches": 8, **INTERLEAVED},
+        {"pp": 4, "vpp": 2, **INTERLEAVED},
+    ),
     "microbatch_rounds": (
         "llama",
-        {"pp": 4, "vpp": 2, "num_microbatches": 10},
-        {"pp": 4, "vpp": 2, "num_microbatches": 13},
+        {"pp": 4, "vpp": 2, "num_microbatches": 10, **INTERLEAVED},
+        CHUNKED,
     ),
     "microbatches_fill_stages": ("llama", {"pp": 4, "num_microbatches": 4}, {"pp": 4, "num_microbatches": 3}),
     "microbatches_warm_up": ("llama", {"pp": 4, "num_microbatches": 3}, {"pp": 4, "num_microbatches": 2}),
@@ -180,7 +186,7 @@ def test_a_rule_judges_the_examples_of_all_rules_alike_one_by_one_and_together(n
             "FFN size 1024 of an expert does not divide by etp 3; nearest etp: 2",
         ),
         ("replicas_shard", "llama", Plan(dp=8, dp_replicate=2), "zero 0 shards nothing; nearest zero: 1"),
-        ("microbatch_rounds", "llama", Plan(pp=4, vpp=2, num_microbatches=13), "nearest num_microbatches: 12 or 15"),
+        ("microbatch_rounds", "llama", Plan(**CHUNKED), "nearest num_microbatches: 12 or 15"),
         ("layers_fill_chunks", "llama", Plan(pp=40), "nearest pp: 32"),
         ("no_selective_recompute", "llama", Plan(recompute="selective"), "set recompute to none or full"),
         (
