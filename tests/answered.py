@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from meshwright.answers.plan_file import explain_document, plan_document
-from meshwright.search.find import Found, find
+from meshwright.search.find import SearchResult, find
 from meshwright.specs.inputs import Inputs
 from strategies import gemma_like, gpt_like, llama_8b, llama_70b, question, three_levels
 
@@ -27,7 +27,7 @@ def asked(name: str) -> Inputs:
 
 
 @cache
-def found(name: str) -> Found:
+def found(name: str) -> SearchResult:
     """The four best plans of a question."""
     return find(asked(name), top=4)
 

@@ -17,7 +17,7 @@ FACE = {
     "Accelerator",
     "Cluster",
     "Estimate",
-    "Found",
+    "SearchResult",
     "IllegalPlan",
     "InvalidInput",
     "InvalidSpec",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from meshwright.layout.plan import Recompute as Recompute
     from meshwright.layout.recompute_modules import RecomputeModules as RecomputeModules
     from meshwright.schedules.records import Schedule as Schedule
-    from meshwright.search.find import Found as Found
+    from meshwright.search.find import SearchResult as SearchResult
     from meshwright.specs.cluster import Accelerator as Accelerator
     from meshwright.specs.cluster import Cluster as Cluster
     from meshwright.specs.cluster import Level as Level
@@ -41,7 +41,6 @@ _HOMES = {
     "Accelerator": "specs.cluster",
     "Cluster": "specs.cluster",
     "Estimate": "cost.estimate",
-    "Found": "search.find",
     "IllegalPlan": "errors",
     "InvalidInput": "errors",
     "InvalidSpec": "errors",
@@ -56,6 +55,7 @@ _HOMES = {
     "RecomputeModules": "layout.recompute_modules",
     "Runtime": "specs.runtime",
     "Schedule": "schedules.records",
+    "SearchResult": "search.find",
     "UnknownName": "errors",
     "Verdict": "cost.memory.fit",
     "estimate": "answers.ask",

@@ -28,6 +28,7 @@ from meshwright.answers.compare.premises import (
     whole_states,
 )
 from meshwright.answers.compare.training import Deadline, training_of
+from meshwright.answers.step_parts import why_lost
 from meshwright.answers.waterfall import from_peak
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
@@ -35,7 +36,6 @@ from meshwright.layout.legality import RULES
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.find import LEAST_GAIN, find
-from meshwright.search.rank import why_lost
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_network
 from strategies import Planned, dense_model, legal_plans, llama_8b, llama_70b, planned

@@ -15,14 +15,14 @@ from meshwright.answers.knobs_table import knobs_section
 from meshwright.answers.neighbours import MOST_PLANS, cheap_search, neighbours, neighbours_entry, neighbours_section
 from meshwright.answers.placement import axes, placement_section
 from meshwright.answers.stage_table import stage_table
+from meshwright.answers.step_parts import COMPUTED_NAMES, why_lost
 from meshwright.answers.uncertainty import margin_line
-from meshwright.answers.waterfall import COMPUTED_NAMES, Computed, from_peak, waterfall_table
+from meshwright.answers.waterfall import Computed, from_peak, waterfall_table
 from meshwright.cost.estimate import Estimate, Waterfall
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.named import plan_of
-from meshwright.search.rank import why_lost
-from meshwright.search.turn import turn
+from meshwright.search.sensitivity import sensitivity
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 from strategies import gpt_like, latent, legal_plans, llama_8b, llama_70b, mixture, question
@@ -211,17 +211,17 @@ def test_a_large_space_is_not_searched() -> None:
 
 
 def test_the_knobs_are_shown_with_their_seconds_and_bytes() -> None:
-    turns = turn(priced("interleaved"), LLAMA)
-    text = told(knobs_section(priced("interleaved"), turns))
-    for each in turns.turned[:5]:
+    result = sensitivity(priced("interleaved"), LLAMA)
+    text = told(knobs_section(priced("interleaved"), result))
+    for each in result.changes[:5]:
         assert f"{format_seconds(each.estimate.step_time_s)}" in text
         assert f"{each.estimate.memory.device / 2**30:.1f}" in text
-    assert f"{turns.illegal} that are not legal, {turns.idle} that change nothing" in text
+    assert f"{result.illegal} that are not legal, {result.idle} that change nothing" in text
 
 
 def test_what_does_not_fit_is_told_what_would_make_it_fit() -> None:
-    turns = turn(priced("no room"), LLAMA)
-    fitting = [each for each in turns.turned if each.estimate.verdict.fits]
-    text = told(knobs_section(priced("no room"), turns))
+    result = sensitivity(priced("no room"), LLAMA)
+    fitting = [each for each in result.changes if each.estimate.verdict.fits]
+    text = told(knobs_section(priced("no room"), result))
     assert ("What would make it fit" in text) == bool(fitting)
     assert ("No single change makes it fit" in text) != bool(fitting)

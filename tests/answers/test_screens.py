@@ -13,10 +13,10 @@ from meshwright.answers.catalog_table import catalog_document, catalog_screen
 from meshwright.answers.explain_table import explain_screen
 from meshwright.answers.model_table import dividing_degrees, model_document, model_screen
 from meshwright.answers.plan_table import plan_screen
+from meshwright.answers.step_parts import why_lost
 from meshwright.cost.step import estimate_each
 from meshwright.layout.named import plan_of
-from meshwright.search.find import Found, find
-from meshwright.search.rank import why_lost
+from meshwright.search.find import SearchResult, find
 from meshwright.specs import catalog
 from meshwright.specs.job import job_of
 from meshwright.specs.read_model import read_model
@@ -39,11 +39,11 @@ def told(screen: RenderableType) -> str:
 
 
 @pytest.fixture(scope="module")
-def found() -> Found:
+def found() -> SearchResult:
     return find(question(llama_70b(), "8x8:h100", global_batch=256, sequence_length=8192), top=3)
 
 
-def test_the_plan_screen_answers(found: Found) -> None:
+def test_the_plan_screen_answers(found: SearchResult) -> None:
     text, best = told(plan_screen(found)), found.best[0]
     for fact in (
         "70.55B",
@@ -63,7 +63,7 @@ def test_the_plan_screen_answers(found: Found) -> None:
     assert all(line in text for line in assumptions(found.inputs))
 
 
-def test_the_plan_screen_says_why_each_runner_up_lost(found: Found) -> None:
+def test_the_plan_screen_says_why_each_runner_up_lost(found: SearchResult) -> None:
     rows = shown(plan_screen(found)).splitlines()
     text = " ".join(" ".join(rows).split())
     for estimate in found.best[1:]:
@@ -156,7 +156,7 @@ def test_screens_keep_to_the_width(screen: Callable[[], RenderableType]) -> None
     assert max(len(line.rstrip()) for line in shown(screen()).splitlines()) <= WIDTH
 
 
-def test_a_plan_that_lost_says_how_much_and_to_what(found: Found) -> None:
+def test_a_plan_that_lost_says_how_much_and_to_what(found: SearchResult) -> None:
     inputs = found.inputs
     best, slow = estimate_each([plan_of(inputs, tp=8, pp=2), plan_of(inputs, tp=8, pp=2, recompute="full")], inputs)
     share = slow.step_time_s / best.step_time_s - 1
@@ -164,7 +164,7 @@ def test_a_plan_that_lost_says_how_much_and_to_what(found: Found) -> None:
     assert "more compute" in why_lost(slow, best)
 
 
-def test_a_faster_plan_at_risk_lost_to_its_memory(found: Found) -> None:
+def test_a_faster_plan_at_risk_lost_to_its_memory(found: SearchResult) -> None:
     assert found.at_risk
     best = found.best[0]
     text = why_lost(found.at_risk, best)

@@ -13,7 +13,7 @@ from meshwright.layout.plans import Plans
 from meshwright.search import find as find_module
 from meshwright.search.crossover import TOLERANCE, Crossover, crossover
 from meshwright.search.families import HIGHEST, LOWEST, Family
-from meshwright.search.find import Found, find
+from meshwright.search.find import SearchResult, find
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.model import Model
 from meshwright.specs.scale import with_network
@@ -32,7 +32,7 @@ FACTORS = (LOWEST, 0.3, 1.0, 4.0, HIGHEST)
 
 
 @cache
-def answered(name: str, runtimes: Sequence[str] = RUNTIMES) -> tuple[Found, ...]:
+def answered(name: str, runtimes: Sequence[str] = RUNTIMES) -> tuple[SearchResult, ...]:
     """The answers of the runtimes that have a plan."""
     model, cluster, batch = QUESTIONS[name]
     job = {"sequence_length": 4096, "global_batch": batch, "precision": "bf16"}

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from meshwright.answers.nothing_fits import nothing_fits
+from meshwright.answers.step_parts import PART_NAMES, why_lost
 from meshwright.cost.estimate import Estimates
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
@@ -18,10 +20,9 @@ from meshwright.layout.named import plan_of
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Plans
 from meshwright.search import find as find_module
-from meshwright.search.find import Found, find
+from meshwright.search.find import SearchResult, find
 from meshwright.search.modules import module_sets
-from meshwright.search.rank import PART_NAMES, order, why_lost
-from meshwright.search.rescue import nothing_fits
+from meshwright.search.rank import order
 from meshwright.search.space import space
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_nodes
@@ -51,7 +52,7 @@ def _in_order(estimates: Estimates, rows: Iterable[int]) -> list[tuple[int, floa
     return sorted(keys, key=lambda key: (key[0], round(key[1] / fastest, 9), key[2]))
 
 
-def _found_keys(found: Found) -> list[tuple[int, float, float]]:
+def _found_keys(found: SearchResult) -> list[tuple[int, float, float]]:
     """Of the plans of the space: those that cost decides further stand between them, in the same order."""
     keys = [(int(best.verdict), best.step_time_s, float(best.memory.device)) for best in found.best]
     fastest = min((key[1] for key in keys), default=1.0)

@@ -13,10 +13,10 @@ from meshwright.cost.step import estimate_each
 from meshwright.layout.legality import require_legal
 from meshwright.layout.named import plan_of
 from meshwright.layout.plan import Plan, in_runs
-from meshwright.search.followers import followed
+from meshwright.search.changed_plans import changed_plans
 from meshwright.search.knobs import knobs
 from meshwright.search.resolve.stages import best_split
-from meshwright.search.turn import Turned, Turns, cheapest_that_fit, turn
+from meshwright.search.sensitivity import PricedChange, Sensitivity, cheapest_that_fit, sensitivity
 from meshwright.specs.inputs import Inputs
 from strategies import gpt_like, latent, llama_8b, llama_70b, mixture, question
 
@@ -45,15 +45,15 @@ ASKED: dict[str, tuple[Inputs, dict[str, Any]]] = {
 
 
 @cache
-def turned(name: str) -> Turns:
+def answered(name: str) -> Sensitivity:
     inputs, degrees = ASKED[name]
-    return turn(estimate_each([plan_of(inputs, **degrees)], inputs)[0], inputs)
+    return sensitivity(estimate_each([plan_of(inputs, **degrees)], inputs)[0], inputs)
 
 
 @pytest.mark.parametrize("name", ASKED)
 def test_every_change_costs_what_the_changed_plan_and_question_cost_afresh(name: str) -> None:
-    assert turned(name).turned
-    for each in turned(name).turned:
+    assert answered(name).changes
+    for each in answered(name).changes:
         require_legal(each.estimate.plan, each.inputs)
         fresh = estimate_each([each.estimate.plan], each.inputs.replace())[0]
         assert each.estimate.step_time_s == pytest.approx(fresh.step_time_s, rel=1e-12)
@@ -65,17 +65,17 @@ def test_every_change_costs_what_the_changed_plan_and_question_cost_afresh(name:
 def test_every_change_uses_every_rank_and_the_whole_batch_and_is_listed_once(name: str) -> None:
     inputs, degrees = ASKED[name]
     before, seen = plan_of(inputs, **degrees), set()
-    for each in turned(name).turned:
+    for each in answered(name).changes:
         plan = each.estimate.plan
         assert plan.num_gpus == each.inputs.cluster.num_gpus
         assert plan.dp * plan.micro_batch * plan.num_microbatches == inputs.job.global_batch
         assert plan != before or each.inputs != inputs
         assert each.change
         seen.add((plan, each.change if each.inputs != inputs else ""))
-    assert len(seen) == len(turned(name).turned)
+    assert len(seen) == len(answered(name).changes)
 
 
-def _changed(each: Turned, inputs: Inputs) -> set[str]:
+def _changed(each: PricedChange, inputs: Inputs) -> set[str]:
     """Of model, cluster, job and runtime, what a change replaced."""
     return {name for name in Inputs.model_fields if getattr(each.inputs, name) != getattr(inputs, name)}
 
@@ -84,7 +84,7 @@ def _changed(each: Turned, inputs: Inputs) -> set[str]:
 def test_a_change_is_of_the_plan_or_of_one_given_thing(name: str) -> None:
     inputs, degrees = ASKED[name]
     before = plan_of(inputs, **degrees)
-    for each in turned(name).turned:
+    for each in answered(name).changes:
         replaced = _changed(each, inputs)
         assert len(replaced) <= 1
         if replaced and each.knob != "nodes":
@@ -95,7 +95,7 @@ def test_a_change_is_of_the_plan_or_of_one_given_thing(name: str) -> None:
 
 @pytest.mark.parametrize("name", ASKED)
 def test_what_fits_stands_first_and_the_fastest_first_of_these(name: str) -> None:
-    keys = [(not each.estimate.verdict.fits, each.estimate.step_time_s) for each in turned(name).turned]
+    keys = [(not each.estimate.verdict.fits, each.estimate.step_time_s) for each in answered(name).changes]
     assert keys == sorted(keys)
 
 
@@ -129,36 +129,36 @@ def test_what_fits_stands_first_and_the_fastest_first_of_these(name: str) -> Non
     ],
 )
 def test_the_changes_that_people_try_are_there(name: str, change: str) -> None:
-    assert change in [each.change for each in turned(name).turned]
+    assert change in [each.change for each in answered(name).changes]
 
 
 def test_layers_by_cost_are_a_change_like_any_other() -> None:
     inputs, degrees = ASKED["layers by name"]
-    (split,) = (each for each in turned("layers by name").turned if each.knob == "chunk_layers")
+    (split,) = (each for each in answered("layers by name").changes if each.knob == "chunk_layers")
     assert split.estimate.plan == best_split(plan_of(inputs, **degrees), inputs)
     assert split.change.endswith(f"chunks by the runtime -> {in_runs(split.estimate.plan.chunk_layers)}")
 
 
 def test_what_no_runtime_has_or_no_model_divides_is_counted_and_not_listed() -> None:
     inputs = question(llama_8b(), "1x8:h100", "torchtitan", global_batch=64, sequence_length=8192)
-    turns = turn(estimate_each([plan_of(inputs, zero=3)], inputs)[0], inputs)
-    assert turns.illegal > 0
-    assert not any("tp 1 -> 16" in each.change for each in turns.turned)
-    stages = {each.estimate.plan.zero for each in turns.turned}
+    result = sensitivity(estimate_each([plan_of(inputs, zero=3)], inputs)[0], inputs)
+    assert result.illegal > 0
+    assert not any("tp 1 -> 16" in each.change for each in result.changes)
+    stages = {each.estimate.plan.zero for each in result.changes}
     assert stages <= set(inputs.runtime.plans.zero_stages)
 
 
 def test_changes_of_nothing_are_counted_and_not_listed() -> None:
     """On one node of one replica nothing crosses an axis that is not split."""
-    turns = turned("one rank each")
-    assert turns.idle > 0
-    assert not any(each.knob.startswith("overlap") for each in turns.turned)
+    result = answered("one rank each")
+    assert result.idle > 0
+    assert not any(each.knob.startswith("overlap") for each in result.changes)
 
 
 def test_of_a_plan_that_does_not_fit_the_cheapest_changes_that_fit_are_of_the_same_ranks() -> None:
     inputs, degrees = ASKED["too large"]
     assert estimate_each([plan_of(inputs, **degrees)], inputs)[0].verdict == Verdict.OUT_OF_MEMORY
-    rescues = cheapest_that_fit(turned("too large"))
+    rescues = cheapest_that_fit(answered("too large"))
     assert rescues
     assert all(each.estimate.verdict.fits for each in rescues)
     dear = [each.knob == "nodes" for each in rescues]
@@ -168,14 +168,14 @@ def test_of_a_plan_that_does_not_fit_the_cheapest_changes_that_fit_are_of_the_sa
 def test_what_must_follow_a_change_follows_it() -> None:
     inputs, _ = ASKED["70b interleaved"]
     plan = plan_of(inputs, tp=8, pp=4, vpp=5)
-    first = next(followed(plan, inputs, {"pp": 1, "dp": 8}))
+    first = next(changed_plans(plan, inputs, {"pp": 1, "dp": 8}))
     assert first == Plan(tp=8, sp=True, dp=8, zero=1, num_microbatches=32)
-    assert next(followed(plan, inputs, {"tp": 1, "dp": 16})).sp is False
+    assert next(changed_plans(plan, inputs, {"tp": 1, "dp": 16})).sp is False
 
 
 def test_axes_trade_their_smallest_factor() -> None:
     inputs = question(llama_8b(), "3x8:h100", global_batch=48, sequence_length=4096)
     plan = plan_of(inputs, tp=2, pp=4)
-    moved = {way.plan for knob in knobs(plan, inputs) if knob.name == "pp" for way in knob.ways}
+    moved = {variant.plan for knob in knobs(plan, inputs) if knob.name == "pp" for variant in knob.variants}
     assert {(each.tp, each.pp, each.dp) for each in moved} == {(1, 8, 3), (2, 12, 1)}
     assert all(prod((each.tp, each.pp, each.dp)) == 24 for each in moved)

@@ -14,8 +14,8 @@ from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
-from meshwright.search.find import Found, find
-from meshwright.search.min_max import FOLLOWING, Excluded, OnePlan, one_plan
+from meshwright.search.find import SearchResult, find
+from meshwright.search.min_max import FOLLOWING, Exclusion, OnePlan, one_plan
 from strategies import dense_model, gpt_like, legal_plans, llama_70b, mixture, question
 
 CASES = {
@@ -28,14 +28,14 @@ CASES = {
 
 
 @cache
-def answers(name: str) -> tuple[Found, ...]:
+def answers(name: str) -> tuple[SearchResult, ...]:
     """What the search finds on each cluster of a case."""
     model, clusters, runtime = CASES[name]
     questions = (question(model, where, runtime, global_batch=8, precision="bf16") for where in clusters)
     return tuple(find(each, top=1) for each in questions)
 
 
-def chosen(found: OnePlan | Excluded) -> OnePlan:
+def chosen(found: OnePlan | Exclusion) -> OnePlan:
     """The layout that there must be."""
     assert isinstance(found, OnePlan)
     return found
@@ -53,7 +53,7 @@ def alike(plans: Sequence[Plan]) -> bool:
     return len({layout(plan) for plan in plans}) == 1 and len(stages) < 2
 
 
-def least_worst(found: Sequence[Found]) -> float:
+def least_worst(found: Sequence[SearchResult]) -> float:
     """The least largest regret, by looking at every combination of safe plans with the same layout."""
     held: list[dict[Plan, list[tuple[Plan, float]]]] = []
     for answer in found:
@@ -98,7 +98,7 @@ def test_a_cluster_beside_itself_takes_the_best_plan_of_its_space() -> None:
 def test_the_cluster_that_lacks_memory_excludes_the_nearest_layout() -> None:
     found = [find(question(llama_70b(), where, global_batch=32), top=1) for where in ("4x8:h100", "1x8:h100")]
     nearest = one_plan(found)
-    assert isinstance(nearest, Excluded)
+    assert isinstance(nearest, Exclusion)
     assert nearest.cluster == 1
     assert isinstance(nearest.estimate, Estimate)
     assert nearest.estimate.verdict == Verdict.OUT_OF_MEMORY
@@ -110,7 +110,7 @@ def test_a_cluster_without_a_common_layout_excludes_it_by_its_rules() -> None:
     shape = {"global_batch": 8, "precision": "bf16"}
     found = [find(question(gpt_like(), where, **shape), top=1) for where in ("1x8:h100", "1x6:h100")]
     nearest = one_plan(found)
-    assert isinstance(nearest, Excluded)
+    assert isinstance(nearest, Exclusion)
     assert nearest.estimate is None
     assert nearest.faults == tuple(faults(nearest.plan, found[nearest.cluster].inputs))
     assert nearest.faults

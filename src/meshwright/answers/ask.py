@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
-from meshwright.search.find import Found, Progress, find
-from meshwright.search.rescue import nothing_fits
+from meshwright.search.find import Progress, SearchResult, find
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
@@ -33,7 +33,7 @@ def plan(
     runtime: Runtime | str = "megatron-core",
     top: int = 5,
     progress: Progress | None = None,
-) -> Found:
+) -> SearchResult:
     """The best plans for a job: every legal plan priced, those that fit ranked by step time.
 
     model: a `Model`, a path to a config.json or a catalogue name; cluster: a `Cluster`, a short form such as

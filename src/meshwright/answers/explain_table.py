@@ -17,12 +17,12 @@ from meshwright.answers.stage_table import stage_table
 from meshwright.answers.uncertainty import margin_line, step_time_line
 from meshwright.answers.waterfall import waterfall_table
 from meshwright.cost.estimate import Estimate
-from meshwright.search.find import Found
-from meshwright.search.turn import turn
+from meshwright.search.find import SearchResult
+from meshwright.search.sensitivity import sensitivity
 from meshwright.specs.inputs import Inputs
 
 
-def explain_screen(estimate: Estimate, inputs: Inputs, near: Found | None = None) -> RenderableType:
+def explain_screen(estimate: Estimate, inputs: Inputs, near: SearchResult | None = None) -> RenderableType:
     """The question, the plan with its verdict and confidence, its stages and memory, the way of its time from the peak
     down, its placement, the best other plans, every single change, its exchanges, and the assumptions.
 
@@ -47,7 +47,7 @@ def explain_screen(estimate: Estimate, inputs: Inputs, near: Found | None = None
         *_exchanges(estimate, inputs),
         neighbours_section(estimate, near),
         "",
-        knobs_section(estimate, turn(estimate, inputs)),
+        knobs_section(estimate, sensitivity(estimate, inputs)),
         "",
         _rules(inputs),
         "",

@@ -10,27 +10,27 @@ from rich.text import Text
 
 from meshwright.answers.screen import STYLES
 from meshwright.cost.estimate import Estimate
-from meshwright.search.turn import Turned, Turns, cheapest_that_fit
+from meshwright.search.sensitivity import PricedChange, Sensitivity, cheapest_that_fit
 from meshwright.units import GIB, format_seconds
 
 MOST_RESCUES = 3
 """Changes with which a plan fits that are named."""
 
 
-def knobs_section(estimate: Estimate, turns: Turns) -> RenderableType:
+def knobs_section(estimate: Estimate, sensitivity: Sensitivity) -> RenderableType:
     """Every single change, what fits first, the fastest first; of a plan that does not fit, what would make it fit."""
     table = Table(title="Change one knob", title_justify="left", box=None, pad_edge=False, header_style="bold")
     table.add_column("change", overflow="fold")
     for name in ("step", "gain", "GiB", "more"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    for each in turns.turned:
+    for each in sensitivity.changes:
         table.add_row(*_row(each, estimate))
-    left_out = f"Left out: {turns.illegal} that are not legal, {turns.idle} that change nothing."
-    return Group(*_rescues(estimate, turns), table, Text(left_out, style="dim"))
+    left_out = f"Left out: {sensitivity.illegal} that are not legal, {sensitivity.idle} that change nothing."
+    return Group(*_rescues(estimate, sensitivity), table, Text(left_out, style="dim"))
 
 
-def knobs_entry(turns: Turns) -> dict[str, Any]:
+def knobs_entry(sensitivity: Sensitivity) -> dict[str, Any]:
     """The same as it stands in the plan file of `explain`."""
     changes = [
         {
@@ -41,12 +41,12 @@ def knobs_entry(turns: Turns) -> dict[str, Any]:
             "device_bytes": each.estimate.memory.device,
             "verdict": str(each.estimate.verdict),
         }
-        for each in turns.turned
+        for each in sensitivity.changes
     ]
-    return {"changes": changes, "illegal": turns.illegal, "idle": turns.idle}
+    return {"changes": changes, "illegal": sensitivity.illegal, "idle": sensitivity.idle}
 
 
-def _row(each: Turned, estimate: Estimate) -> tuple[str | Text, ...]:
+def _row(each: PricedChange, estimate: Estimate) -> tuple[str | Text, ...]:
     after = each.estimate
     gain, more = 1 - after.step_time_s / estimate.step_time_s, after.memory.device - estimate.memory.device
     return (
@@ -59,10 +59,10 @@ def _row(each: Turned, estimate: Estimate) -> tuple[str | Text, ...]:
     )
 
 
-def _rescues(estimate: Estimate, turns: Turns) -> list[RenderableType]:
+def _rescues(estimate: Estimate, sensitivity: Sensitivity) -> list[RenderableType]:
     if estimate.verdict.fits:
         return []
-    fitting = cheapest_that_fit(turns)
+    fitting = cheapest_that_fit(sensitivity)
     if not fitting:
         return [Text("No single change makes it fit.", style="bold"), ""]
     named = (f"{each.change} ({format_seconds(each.estimate.step_time_s)} a step)" for each in fitting[:MOST_RESCUES])

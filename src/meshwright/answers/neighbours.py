@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from meshwright.answers.plan_table import ranking_table
+from meshwright.answers.step_parts import why_lost
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import IllegalPlan
-from meshwright.search.find import Found, find
-from meshwright.search.rank import why_lost
+from meshwright.search.find import SearchResult, find
 from meshwright.search.space import size
 from meshwright.specs.inputs import Inputs
 
@@ -20,7 +20,7 @@ MOST_PLANS = 1 << 16
 SHOWN = 5
 
 
-def cheap_search(inputs: Inputs) -> Found | None:
+def cheap_search(inputs: Inputs) -> SearchResult | None:
     """The best plans of a question; None where its space is large, or holds no legal plan."""
     if size(inputs) > MOST_PLANS:
         return None
@@ -30,13 +30,13 @@ def cheap_search(inputs: Inputs) -> Found | None:
         return None
 
 
-def neighbours(found: Found, estimate: Estimate) -> list[Estimate]:
+def neighbours(found: SearchResult, estimate: Estimate) -> list[Estimate]:
     """The best plan, then the best of every other split, at most five, without the explained one."""
     others = [*found.best[:1], *found.other_splits, *found.best[1:]]
     return list({each.plan: each for each in others if each.plan != estimate.plan}.values())[:SHOWN]
 
 
-def neighbours_section(estimate: Estimate, found: Found | None) -> RenderableType:
+def neighbours_section(estimate: Estimate, found: SearchResult | None) -> RenderableType:
     """What the best other plans lose against this one, or gain."""
     title = Text("The best other plans", style="bold")
     if found is None:
@@ -47,7 +47,7 @@ def neighbours_section(estimate: Estimate, found: Found | None) -> RenderableTyp
     return Group(title, ranking_table(ranked, estimate, "12345", "against this one"))
 
 
-def neighbours_entry(estimate: Estimate, found: Found) -> list[dict[str, Any]]:
+def neighbours_entry(estimate: Estimate, found: SearchResult) -> list[dict[str, Any]]:
     """The same as it stands in the plan file of `explain`."""
     return [
         {

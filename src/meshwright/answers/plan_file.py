@@ -14,6 +14,7 @@ from meshwright.answers.experts import expert_report, experts_entry
 from meshwright.answers.knobs_table import knobs_entry
 from meshwright.answers.neighbours import neighbours_entry
 from meshwright.answers.placement import placement_entry
+from meshwright.answers.step_parts import why_lost
 from meshwright.answers.uncertainty import confidence_entry, uncertainty_entry
 from meshwright.answers.waterfall import from_peak
 from meshwright.cost.estimate import Estimate, StageEstimate
@@ -23,16 +24,15 @@ from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
 from meshwright.layout.plans import COLUMNS
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
 from meshwright.schedules.records import SCHEDULE_NAMES
-from meshwright.search.find import Found
-from meshwright.search.rank import why_lost
-from meshwright.search.turn import turn
+from meshwright.search.find import SearchResult
+from meshwright.search.sensitivity import sensitivity
 from meshwright.specs.inputs import Inputs
 
 SCHEMA = "meshwright.plan/1"
 CHOICES = {"recompute": tuple(RECOMPUTE_NAMES.values()), "schedule": tuple(SCHEDULE_NAMES.values())}
 
 
-def plan_document(found: Found, front: Sequence[Estimate] = ()) -> dict[str, Any]:
+def plan_document(found: SearchResult, front: Sequence[Estimate] = ()) -> dict[str, Any]:
     """The answer of a search as a plan file; front: the plans that no other beats in both time and memory."""
     plans = [_ranked_entry(estimate, found) for estimate in found.best]
     others = [_ranked_entry(estimate, found) for estimate in found.other_splits]
@@ -50,7 +50,9 @@ def plan_document(found: Found, front: Sequence[Estimate] = ()) -> dict[str, Any
     )
 
 
-def explain_document(estimate: Estimate, inputs: Inputs, elapsed_s: float, near: Found | None = None) -> dict[str, Any]:
+def explain_document(
+    estimate: Estimate, inputs: Inputs, elapsed_s: float, near: SearchResult | None = None
+) -> dict[str, Any]:
     """One explained plan as a plan file, with all that its screen shows.
 
     near: the answer of a search, for the best other plans.
@@ -61,7 +63,7 @@ def explain_document(estimate: Estimate, inputs: Inputs, elapsed_s: float, near:
         "confidence": confidence_entry(estimate, inputs),
         "from_peak": from_peak(estimate, inputs),
         "placement": placement_entry(estimate, inputs),
-        "knobs": knobs_entry(turn(estimate, inputs)),
+        "knobs": knobs_entry(sensitivity(estimate, inputs)),
     }
     if near:
         plan |= {"neighbours": neighbours_entry(estimate, near)}
@@ -95,7 +97,7 @@ def plan_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def _ranked_entry(estimate: Estimate, found: Found) -> dict[str, Any]:
+def _ranked_entry(estimate: Estimate, found: SearchResult) -> dict[str, Any]:
     best = found.best[0]
     return plan_entry(estimate, found.inputs) | {
         "lost": None if estimate.plan == best.plan else why_lost(estimate, best)

@@ -11,11 +11,11 @@ from rich.text import Text
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.screen import STYLES, assumption_list, headline, memory_table, time_table, verdict_line
+from meshwright.answers.step_parts import why_lost
 from meshwright.answers.uncertainty import step_time_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
-from meshwright.search.find import Found
-from meshwright.search.rank import why_lost
+from meshwright.search.find import SearchResult
 from meshwright.units import GIB, format_seconds
 
 INDISTINGUISHABLE = 0.005
@@ -25,7 +25,7 @@ LEANER = 0.05
 LONG_SEQUENCE = 32768
 
 
-def plan_screen(found: Found, front: Sequence[Estimate] = ()) -> RenderableType:
+def plan_screen(found: SearchResult, front: Sequence[Estimate] = ()) -> RenderableType:
     """Inputs, the best plan with its verdict, the runners-up, memory and time of the best, and the assumptions.
 
     front: the plans that no other beats in both time and memory.
@@ -56,7 +56,7 @@ def plan_screen(found: Found, front: Sequence[Estimate] = ()) -> RenderableType:
     )
 
 
-def not_searched(found: Found) -> list[Text]:
+def not_searched(found: SearchResult) -> list[Text]:
     """What a reader must know before acting: that the search could not see the usual layouts."""
     inputs, tp, domain = found.inputs, found.best[0].plan.tp, found.inputs.cluster.levels[0]
     warnings = []
@@ -119,7 +119,7 @@ def _also(first: Estimate, group: list[Estimate]) -> str:
     return f"; {'vpp ' + ', '.join(told) if told else 'other chunks'} within {furthest:.1%}"
 
 
-def search_line(found: Found) -> Text:
+def search_line(found: SearchResult) -> Text:
     """How many plans were considered, refused, too large and fitting."""
     refused = ", ".join(f"{rule} {count}" for rule, count in found.refused.items() if count)
     text = Text(f"{found.considered} plans considered, {found.legal} legal, {found.fitting} fit, ")
@@ -127,7 +127,7 @@ def search_line(found: Found) -> Text:
     return text.append(f"\nRefused, by rule (a plan may break several): {refused}" if refused else "")
 
 
-def _other_splits(found: Found) -> list[RenderableType]:
+def _other_splits(found: SearchResult) -> list[RenderableType]:
     if not found.other_splits:
         return []
     return [
@@ -158,7 +158,7 @@ def _front(front: Sequence[Estimate]) -> list[RenderableType]:
     return ["", title, table, Text(note, style="dim")]
 
 
-def _faster_at_risk(found: Found) -> list[RenderableType]:
+def _faster_at_risk(found: SearchResult) -> list[RenderableType]:
     best, risky = found.best[0], found.at_risk
     if risky is None or best.verdict != Verdict.SAFE or risky.step_time_s >= best.step_time_s:
         return []

@@ -10,19 +10,19 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.answers.crossover_text import crossover_entry, crossover_lines
+from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.answers.plan_file import plan_document
 from meshwright.answers.screen import STYLES, headline
 from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits
 from meshwright.search.crossover import Crossover, crossover
-from meshwright.search.find import Found, Progress, find
-from meshwright.search.rescue import nothing_fits
+from meshwright.search.find import Progress, SearchResult, find
 from meshwright.specs import catalog
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import read_runtime
 from meshwright.units import GIB, format_seconds
 
-Answers = dict[str, Found | MeshwrightError]
+Answers = dict[str, SearchResult | MeshwrightError]
 """Per runtime, what its search found, or why it has no plan."""
 
 
@@ -42,7 +42,7 @@ def answers_of_each(
             answers[name] = found if found.best else nothing_fits(found)
         except MeshwrightError as refusal:
             answers[name] = refusal
-    if not any(isinstance(answer, Found) for answer in answers.values()):
+    if not any(isinstance(answer, SearchResult) for answer in answers.values()):
         invalid = [answer.faults for answer in answers.values() if isinstance(answer, InvalidSpec)]
         if len(invalid) == len(answers) and len(set(invalid)) == 1:
             raise InvalidSpec("the question for every runtime", invalid[0])
@@ -56,7 +56,7 @@ def crossover_of(answers: Answers, progress: Progress | None = None) -> Crossove
 
     progress: told (plans considered, plans of all runtimes).
     """
-    return crossover([answer for answer in answers.values() if isinstance(answer, Found)], progress)
+    return crossover([answer for answer in answers.values() if isinstance(answer, SearchResult)], progress)
 
 
 def runtimes_document(answers: Answers, crossing: Crossover | None) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def runtimes_document(answers: Answers, crossing: Crossover | None) -> dict[str,
     return {
         "schema": "meshwright.runtimes/1",
         "runtimes": {
-            runtime: plan_document(answer) if isinstance(answer, Found) else {"refused": str(answer)}
+            runtime: plan_document(answer) if isinstance(answer, SearchResult) else {"refused": str(answer)}
             for runtime, answer in answers.items()
         },
         "crossover": crossover_entry(crossing) if crossing else None,
@@ -80,7 +80,7 @@ def runtimes_screen(answers: Answers, crossing: Crossover | None) -> RenderableT
         table.add_column(name, justify="right", no_wrap=True)
     notes, asked = [], ""
     for runtime, answer in answers.items():
-        if not isinstance(answer, Found):
+        if not isinstance(answer, SearchResult):
             notes.append(Text(f"- {runtime}: {answer}".replace("\n  -", "\n    -")))
             continue
         best = answer.best[0]
@@ -101,10 +101,10 @@ def runtimes_screen(answers: Answers, crossing: Crossover | None) -> RenderableT
 
 def _replaced(answers: Answers) -> str:
     """What the question replaced, which is the same in every runtime."""
-    runtimes = (answer.inputs.runtime for answer in answers.values() if isinstance(answer, Found))
+    runtimes = (answer.inputs.runtime for answer in answers.values() if isinstance(answer, SearchResult))
     changes = [change.partition(" in place of ")[0] for change in next(runtimes).replaced]
     return f"\nReplaced in every runtime: {', '.join(changes)}" if changes else ""
 
 
-def _step_time(answer: Found | MeshwrightError) -> float:
-    return answer.best[0].step_time_s if isinstance(answer, Found) else float("inf")
+def _step_time(answer: SearchResult | MeshwrightError) -> float:
+    return answer.best[0].step_time_s if isinstance(answer, SearchResult) else float("inf")

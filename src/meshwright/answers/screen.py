@@ -8,9 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.answers.step_parts import PART_NAMES
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
-from meshwright.search.rank import PART_NAMES
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.weights import active_parameter_count, parameter_count
 from meshwright.units import GIB, GIGA, format_bandwidth, format_count, format_gib, format_seconds

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from meshwright.answers.files import write_whole
+from meshwright.answers.step_parts import PART_NAMES
 from meshwright.arrays import FloatColumn
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_plans
@@ -18,7 +19,6 @@ from meshwright.layout.splits import layers_of_chunks, pipeline_of
 from meshwright.layout.stages import pipeline_shape
 from meshwright.schedules.action import Action, ChunkTimes, Event, Timeline, play
 from meshwright.schedules.placement import blocks
-from meshwright.search.rank import PART_NAMES
 from meshwright.search.resolve.chunks import chunk_times
 from meshwright.specs.inputs import Inputs
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from rich.table import Table
 
 from meshwright.answers.screen import BAR
+from meshwright.answers.step_parts import ALL_NAMES
 from meshwright.cost.compute.work import Work
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
-from meshwright.search.rank import PART_NAMES
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_seconds
 
@@ -31,15 +31,6 @@ class Computed(NamedTuple):
     """What the stage with the most work computes more than the mean; less, where its work is communication."""
     recompute_s: float
     """What the slowest stage computes again in backward."""
-
-
-COMPUTED_NAMES = {
-    "ideal_s": "model FLOPs at dense peak",
-    "kernels_s": "products and attention below peak",
-    "elementwise_s": "element-wise and norms",
-    "uneven_s": "slowest stage over the mean",
-    "recompute_s": "recomputation",
-}
 
 
 def from_peak(estimate: Estimate, inputs: Inputs) -> dict[str, float]:
@@ -71,10 +62,11 @@ def waterfall_table(estimate: Estimate, inputs: Inputs) -> Table:
     table.add_column("")
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    names = COMPUTED_NAMES | PART_NAMES
     for name, seconds in from_peak(estimate, inputs).items():
         if abs(seconds) > 1e-6 * total:
-            table.add_row(names[name], format_seconds(seconds), f"{seconds / total:4.0%} {_bar(begun, seconds, total)}")
+            table.add_row(
+                ALL_NAMES[name], format_seconds(seconds), f"{seconds / total:4.0%} {_bar(begun, seconds, total)}"
+            )
         begun += seconds
     table.add_row("= step", format_seconds(total), f"100% {'█' * BAR}", style="bold")
     return table

@@ -14,7 +14,7 @@ from meshwright.errors import InvalidInput
 
 if TYPE_CHECKING:
     from meshwright.answers.document.blocks import Document
-    from meshwright.search.find import Found
+    from meshwright.search.find import SearchResult
 
 LOOKED_AT = 20
 """Of the best plans, those among which the recommendation and its runners-up are chosen."""
@@ -59,7 +59,7 @@ def memo(
         raise typer.Exit(3)
 
 
-def _written(found: Found, baseline: int | None, assumed: tuple[str, ...]) -> tuple[Document, dict[str, object]]:
+def _written(found: SearchResult, baseline: int | None, assumed: tuple[str, ...]) -> tuple[Document, dict[str, object]]:
     """The memo as a document and as figures."""
     from meshwright.answers.memo.entry import memo_entry
     from meshwright.answers.memo.memo import memo, usual_baseline

@@ -36,12 +36,12 @@ def plan(
 ) -> None:
     """Find the best plans for a model on a cluster."""
     from meshwright.answers.cite import citation_entries, citation_list
+    from meshwright.answers.nothing_fits import nothing_fits
     from meshwright.answers.plan_file import plan_document
     from meshwright.answers.plan_table import plan_screen
     from meshwright.answers.progress import shown_progress
     from meshwright.search.find import find
     from meshwright.search.pareto import pareto as front_of
-    from meshwright.search.rescue import nothing_fits
 
     if framework.runtime == "all":
         if pareto or cite:
@@ -86,9 +86,9 @@ def limits(
 ) -> None:
     """Find the longest sequence, the fewest nodes and the largest micro-batch that fit safely."""
     from meshwright.answers.limits_table import limits_document, limits_screen
+    from meshwright.answers.nothing_fits import nothing_fits
     from meshwright.answers.progress import shown_progress
     from meshwright.search.limits import limits as limits_of
-    from meshwright.search.rescue import nothing_fits
 
     sized = replace(job, seq_len=ASSUMED_LENGTH if job.seq_len is None else job.seq_len)
     inputs = inputs_of(model, cluster, sized, framework, text_only)

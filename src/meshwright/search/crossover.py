@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from meshwright.search.families import HIGHEST, LOWEST, Contender, Side, families_of, scaled
-from meshwright.search.find import Found, Progress
+from meshwright.search.families import HIGHEST, LOWEST, Contender, FamilyPlans, families_of, scaled
+from meshwright.search.find import Progress, SearchResult
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import network_levels
 
@@ -16,7 +16,7 @@ TOLERANCE = 1.01
 
 
 @dataclass(frozen=True)
-class Change:
+class CrossoverPoint:
     """Where the family that is slower at the cluster's own bandwidth becomes the faster one."""
 
     factor: float
@@ -39,11 +39,11 @@ class Crossover:
     fastest: Contender
     other: Contender | None
     """The best of the slower family; None where none of its plans fits, or none as safely."""
-    change: Change | None
+    change: CrossoverPoint | None
     """None where the same family is faster at every bandwidth looked at."""
 
 
-def crossover(answers: Sequence[Found], progress: Progress | None = None) -> Crossover | None:
+def crossover(answers: Sequence[SearchResult], progress: Progress | None = None) -> Crossover | None:
     """The faster family at the cluster's own bandwidth between nodes, and where the other one overtakes it.
 
     Method: the links between nodes, all levels by one factor, are taken from 1 outwards in doublings until the other
@@ -56,7 +56,7 @@ def crossover(answers: Sequence[Found], progress: Progress | None = None) -> Cro
     inputs = answers[0].inputs
     if not network_levels(inputs.cluster):
         return None
-    ranked = [(side.best(1.0), side) for side in families_of(answers, progress)]
+    ranked = [(plans.best(1.0), plans) for plans in families_of(answers, progress)]
     ranked.sort(key=lambda entry: entry[0].estimate.step_time_s)
     (fastest, leader), *others = ranked
     return Crossover(
@@ -69,25 +69,25 @@ def crossover(answers: Sequence[Found], progress: Progress | None = None) -> Cro
     )
 
 
-def _change(leader: Side, other: Side) -> Change | None:
+def _change(leader: FamilyPlans, other: FamilyPlans) -> CrossoverPoint | None:
     def overtaken(factor: float) -> bool:
         return other.best(factor).estimate.step_time_s < leader.best(factor).estimate.step_time_s
 
     for doubling in range(round(math.log2(HIGHEST))):
-        for held, lost in ((2.0**doubling, 2.0 ** (doubling + 1)), (0.5**doubling, 0.5 ** (doubling + 1))):
-            if overtaken(lost):
-                factor = _bisected(overtaken, held, lost)
+        for near, far in ((2.0**doubling, 2.0 ** (doubling + 1)), (0.5**doubling, 0.5 ** (doubling + 1))):
+            if overtaken(far):
+                factor = _bisected(overtaken, near, far)
                 ahead, behind = other.best(factor), leader.best(factor)
-                return Change(factor, _bandwidth(ahead.inputs), ahead, behind)
+                return CrossoverPoint(factor, _bandwidth(ahead.inputs), ahead, behind)
     return None
 
 
-def _bisected(overtaken: Callable[[float], bool], held: float, lost: float) -> float:
-    """The factor, nearest to `held` within the tolerance, at which the leader is overtaken."""
-    while max(lost / held, held / lost) > TOLERANCE:
-        middle = math.sqrt(held * lost)
-        held, lost = (held, middle) if overtaken(middle) else (middle, lost)
-    return lost
+def _bisected(overtaken: Callable[[float], bool], near: float, far: float) -> float:
+    """The factor, nearest to `near` within the tolerance, at which the leader is overtaken."""
+    while max(far / near, near / far) > TOLERANCE:
+        middle = math.sqrt(near * far)
+        near, far = (near, middle) if overtaken(middle) else (middle, far)
+    return far
 
 
 def _bandwidth(inputs: Inputs) -> float:

@@ -12,7 +12,7 @@ from meshwright.cost.footprint import footprints_of
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality import check
 from meshwright.layout.plans import Plans
-from meshwright.search.find import Found, Progress, chunks
+from meshwright.search.find import Progress, SearchResult, chunks
 from meshwright.search.rank import order
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_network
@@ -43,7 +43,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Side:
+class FamilyPlans:
     """The plans of one family, by runtime, that can be its fastest at a bandwidth looked at."""
 
     family: Family
@@ -70,7 +70,7 @@ class _Piece:
     """The fastest step at the lowest bandwidth."""
 
 
-def families_of(answers: Sequence[Found], progress: Progress | None = None) -> list[Side]:
+def families_of(answers: Sequence[SearchResult], progress: Progress | None = None) -> list[FamilyPlans]:
     """The families that have plans, each with those that could be its fastest at some bandwidth looked at.
 
     More bandwidth makes no step slower: a plan that is slower at the highest bandwidth than another at the lowest is
@@ -96,7 +96,7 @@ def families_of(answers: Sequence[Found], progress: Progress | None = None) -> l
     return [_side(family, answers, of_family) for family, of_family in pieces.items() if any(of_family)]
 
 
-def _side(family: Family, answers: Sequence[Found], pieces: Sequence[Sequence[_Piece]]) -> Side:
+def _side(family: Family, answers: Sequence[SearchResult], pieces: Sequence[Sequence[_Piece]]) -> FamilyPlans:
     """The family's plans of every answer, less those that cannot be faster than another's."""
     limit = min(piece.limit_s for of_runtime in pieces for piece in of_runtime)
     entries = []
@@ -104,10 +104,10 @@ def _side(family: Family, answers: Sequence[Found], pieces: Sequence[Sequence[_P
         near = [piece.plans.take(piece.step_time_s <= limit) for piece in of_runtime]
         if any(map(len, near)):
             entries.append((answer.inputs, Plans.join(near)))
-    return Side(family, tuple(entries))
+    return FamilyPlans(family, tuple(entries))
 
 
-def _as_safe_as_the_best(chunk: Plans, answer: Found) -> Plans:
+def _as_safe_as_the_best(chunk: Plans, answer: SearchResult) -> Plans:
     """The legal plans of a chunk that fit as safely as the best plan; links change no verdict."""
     legal = chunk.take(check(chunk, answer.inputs).legal)
     if not len(legal):

@@ -31,7 +31,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search found."""
 
     inputs: Inputs
@@ -65,7 +65,7 @@ class _Tally:
     leanest: list[Plans] = field(default_factory=list)
 
 
-def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Found:
+def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> SearchResult:
     """Consider every plan of the space, price the legal ones, rank those that fit.
 
     top: how many of the best to keep. Raises `NotModelled` for a model that is not planned yet, `IllegalPlan` when the
@@ -81,7 +81,7 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Foun
     finalists = estimate_plans(Plans.join([*candidates, gaining, *tally.leanest]), inputs, keep_all_stages=True)
     ranked, first_lean = order(finalists), sum(map(len, candidates)) + len(gaining)
     ranked, lean = ranked[ranked < first_lean], finalists.worst_memory.device[first_lean:]
-    return Found(
+    return SearchResult(
         inputs=inputs,
         considered=tally.considered,
         legal=tally.legal,

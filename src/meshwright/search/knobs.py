@@ -1,4 +1,4 @@
-"""Knobs: every plan and question that is one change away from a given one, legal or not."""
+"""Knobs: every single change of a plan or of its question, legal or not."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.schedules.records import Schedule, usual_schedule
-from meshwright.search.followers import followed
+from meshwright.search.changed_plans import changed_plans
 from meshwright.search.modules import module_sets
-from meshwright.search.outside import outside_knobs
+from meshwright.search.question_knobs import FieldChange, question_knobs
 from meshwright.search.resolve.stages import best_split
 from meshwright.specs.inputs import Inputs
 
@@ -22,22 +22,22 @@ SPLIT = ("embedding_as_layer", "head_as_layer", "first_stage_layers", "last_stag
 """Fields that say which layers each stage holds."""
 
 
-class Way(NamedTuple):
-    """One way to turn a knob."""
+class Variant(NamedTuple):
+    """One way to make a change."""
 
     plan: Plan
     inputs: Inputs
-    told: str = ""
-    """What it changes beside the plan, as `precision bf16 -> fp8`."""
+    change: FieldChange | None = None
+    """Of the question, where it is not the plan that is changed."""
 
 
 @dataclass(frozen=True)
 class Knob:
-    """One change, and the ways to make it, of which the first that is legal counts: they differ in what must follow."""
+    """One change, and its variants, which differ in what else must change; the first legal one counts."""
 
     name: str
     """The field of the plan, the job, the cluster or the runtime that is changed."""
-    ways: tuple[Way, ...]
+    variants: tuple[Variant, ...]
 
 
 def knobs(plan: Plan, inputs: Inputs) -> Iterator[Knob]:
@@ -46,14 +46,15 @@ def knobs(plan: Plan, inputs: Inputs) -> Iterator[Knob]:
     A degree of tp, cp, pp or dp takes its smallest factor from another; ep, etp and the micro-batch double and halve;
     vpp goes to its neighbours; the layers of 1F1B stages as `best_split` chooses them; every other kind or set of
     recomputation, ZeRO stage, sharding group, schedule and context exchange of the runtime; sequence parallelism; and
-    what `outside_knobs` changes beside the plan.
+    what `question_knobs` changes in the question.
     """
-    for name, changes in _changes(plan, inputs):
-        yield Knob(name, tuple(Way(each, inputs) for change in changes for each in followed(plan, inputs, change)))
-    for name, outside in outside_knobs(plan, inputs):
+    for name, fields in _changes(plan, inputs):
+        plans = (each for some in fields for each in changed_plans(plan, inputs, some))
+        yield Knob(name, tuple(Variant(each, inputs) for each in plans))
+    for name, changes in question_knobs(plan, inputs):
+        plans_of = ((change, changed_plans(plan, change.inputs, change.plan_fields)) for change in changes)
         yield Knob(
-            name,
-            tuple(Way(each, given, told) for given, told, change in outside for each in followed(plan, given, change)),
+            name, tuple(Variant(each, change.inputs, change.change) for change, some in plans_of for each in some)
         )
 
 

@@ -13,7 +13,7 @@ from meshwright.layout.legality import check
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import Plan
 from meshwright.search.fewest import Limit, fewest_nodes
-from meshwright.search.find import Found, Progress, chunks, find
+from meshwright.search.find import Progress, SearchResult, chunks, find
 from meshwright.search.rank import order
 from meshwright.specs.inputs import Inputs
 
@@ -27,7 +27,7 @@ MOST_TIMES_THE_TOKENS = 2
 class Limits:
     """How far a question can be taken; None: no plan is safe at any size looked at."""
 
-    asked: Found
+    asked: SearchResult
     """The question as it was asked, with its best plan if any fits."""
     sequence: Limit | None
     """The longest sequence, a multiple of `GRAIN` tokens, with about as many tokens in a step."""
@@ -118,7 +118,7 @@ def _at_length(inputs: Inputs, length: int, progress: Progress | None) -> Limit 
     return None
 
 
-def _safe(found: Found) -> Limit | None:
+def _safe(found: SearchResult) -> Limit | None:
     """The fastest plan of an answer if it is safe."""
     safe = found.best[:1] and found.best[0].verdict == Verdict.SAFE
     return Limit(found.inputs, found.best[0]) if safe else None

@@ -20,8 +20,8 @@ from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.legality import check, faults
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import COLUMNS, Plans
-from meshwright.search.find import Found, Progress, chunks
-from meshwright.search.followers import followed
+from meshwright.search.changed_plans import changed_plans
+from meshwright.search.find import Progress, SearchResult, chunks
 from meshwright.search.rank import TIE_DIGITS
 from meshwright.specs.inputs import Inputs
 
@@ -42,7 +42,7 @@ class OnePlan:
 
 
 @dataclass(frozen=True)
-class Excluded:
+class Exclusion:
     """No layout is safe on every cluster: the one that comes nearest, on the cluster that excludes it."""
 
     cluster: int
@@ -61,7 +61,7 @@ class _Table(NamedTuple):
     value: FloatColumn
 
 
-def one_plan(answers: Sequence[Found], progress: Progress | None = None) -> OnePlan | Excluded:
+def one_plan(answers: Sequence[SearchResult], progress: Progress | None = None) -> OnePlan | Exclusion:
     """The layout with the least largest regret, among equals the least sum of them.
 
     Two plans have the same layout if they agree in everything that does not follow the cluster (`FOLLOWING`); a
@@ -88,19 +88,19 @@ def shared_rows(tables: Sequence[Plans], zero_stages: Sequence[int]) -> IntColum
 
     zero_stages: of the runtime, for each of which a plan without ranks to divide over stands.
     """
-    held = [_standing(plans, zero_stages) for plans in tables]
-    columns = [np.concatenate(column) for column in zip(*(columns for _, columns in held), strict=True)]
-    ends = np.cumsum([len(rows) for rows, _ in held])
+    known = [_layout_columns(plans, zero_stages) for plans in tables]
+    columns = [np.concatenate(column) for column in zip(*(columns for _, columns in known), strict=True)]
+    ends = np.cumsum([len(rows) for rows, _ in known])
     codes = np.split(distinct_rows(*columns)[1], ends[:-1])
     common = reduce(np.intersect1d, codes)
     found = []
-    for code, (rows, _) in zip(codes, held, strict=True):
+    for code, (rows, _) in zip(codes, known, strict=True):
         present, first = np.unique(code, return_index=True)
         found.append(rows[first[np.searchsorted(present, common)]])
     return np.stack(found, axis=1)
 
 
-def _standing(plans: Plans, zero_stages: Sequence[int]) -> tuple[IntColumn, list[IntColumn]]:
+def _layout_columns(plans: Plans, zero_stages: Sequence[int]) -> tuple[IntColumn, list[IntColumn]]:
     """Rows of plans, those on a single rank once for every ZeRO stage, and the columns that make their layout."""
     alone = np.flatnonzero(plans.dp * plans.cp == 1)
     others = [stage for stage in zero_stages if stage]
@@ -110,14 +110,14 @@ def _standing(plans: Plans, zero_stages: Sequence[int]) -> tuple[IntColumn, list
     return rows, [zero, group[rows], *(getattr(plans, name)[rows] for name in ALIKE)]
 
 
-def _safe_tables(answers: Sequence[Found], progress: Progress | None) -> Iterator[_Table]:
+def _safe_tables(answers: Sequence[SearchResult], progress: Progress | None) -> Iterator[_Table]:
     """The safe plans of every cluster, with the seconds of their steps."""
     done, total = 0, sum(answer.considered for answer in answers)
     for answer in answers:
         parts = []
         for chunk in chunks(answer.inputs):
-            held = _held(chunk, answer.inputs)
-            safe = held.plans.take(held.verdict == Verdict.SAFE) if held else chunk.take(slice(0))
+            known = _legal_footprints(chunk, answer.inputs)
+            safe = known.plans.take(known.verdict == Verdict.SAFE) if known else chunk.take(slice(0))
             parts.append(_Table(safe, estimate_plans(safe, answer.inputs).step_time_s if len(safe) else np.zeros(0)))
             done += len(chunk)
             if progress:
@@ -125,7 +125,7 @@ def _safe_tables(answers: Sequence[Found], progress: Progress | None) -> Iterato
         yield _joined(parts)
 
 
-def _held(chunk: Plans, inputs: Inputs) -> Footprints | None:
+def _legal_footprints(chunk: Plans, inputs: Inputs) -> Footprints | None:
     """The memory of the legal plans of a chunk, if there are any."""
     legal = chunk.take(check(chunk, inputs).legal)
     return footprints_of(legal, inputs) if len(legal) else None
@@ -135,7 +135,7 @@ def _joined(parts: Sequence[_Table]) -> _Table:
     return _Table(Plans.join(part.plans for part in parts), np.concatenate([part.value for part in parts]))
 
 
-def _nearest(answers: Sequence[Found]) -> Excluded:
+def _nearest(answers: Sequence[SearchResult]) -> Exclusion:
     """Of the layouts that every cluster's runtime accepts, the one that lacks least memory where it lacks most; where
     there are none, the best plan of a cluster that breaks the fewest rules on another.
     """
@@ -147,33 +147,33 @@ def _nearest(answers: Sequence[Found]) -> Excluded:
     first = int(lacks.max(axis=1).argmin())
     cluster = int(lacks[first].argmax())
     plan = tables[cluster].plans[int(rows[first, cluster])]
-    return Excluded(cluster, plan, estimate_each([plan], answers[cluster].inputs)[0], ())
+    return Exclusion(cluster, plan, estimate_each([plan], answers[cluster].inputs)[0], ())
 
 
 def _legal_table(inputs: Inputs) -> _Table:
     """The legal plans of a question with how far each is from safe: its verdict, then its share of the memory."""
     visible, parts = inputs.cluster.accelerator.visible_memory_bytes, []
     for chunk in chunks(inputs):
-        if held := _held(chunk, inputs):
-            share = np.asarray(held.worst_memory.device) / visible
-            parts.append(_Table(held.plans, np.where(held.verdict == Verdict.SAFE, 0.0, held.verdict + share)))
+        if known := _legal_footprints(chunk, inputs):
+            share = np.asarray(known.worst_memory.device) / visible
+            parts.append(_Table(known.plans, np.where(known.verdict == Verdict.SAFE, 0.0, known.verdict + share)))
     return _joined(parts)
 
 
-def _refused(answers: Sequence[Found]) -> Excluded:
+def _refused(answers: Sequence[SearchResult]) -> Exclusion:
     """The best plan of a cluster, or its leanest where none fits, on the other one where it breaks the fewest rules."""
     tried = []
     for index, answer in enumerate(answers):
         best = (*answer.best, answer.leanest)[0].plan
         for other, asked in enumerate(answers):
             if other != index:
-                plan = _moved(best, asked.inputs)
+                plan = _on_other_cluster(best, asked.inputs)
                 broken = tuple(faults(plan, asked.inputs))
-                tried.append(Excluded(other, plan, None if broken else estimate_each([plan], asked.inputs)[0], broken))
+                tried.append(Exclusion(other, plan, None if broken else estimate_each([plan], asked.inputs)[0], broken))
     return min(tried, key=lambda excluded: (not excluded.faults, len(excluded.faults)))
 
 
-def _moved(plan: Plan, inputs: Inputs) -> Plan:
+def _on_other_cluster(plan: Plan, inputs: Inputs) -> Plan:
     """The layout of a plan on another cluster: dp takes what the other degrees leave."""
     dp = max(inputs.cluster.num_gpus // (plan.tp * plan.cp * plan.pp), 1)
-    return next(followed(plan, inputs, {"dp": dp}))
+    return next(changed_plans(plan, inputs, {"dp": dp}))

@@ -12,12 +12,12 @@ from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.search.find import Found, Progress, chunks
+from meshwright.search.find import Progress, SearchResult, chunks
 from meshwright.search.rank import TIE_DIGITS
 from meshwright.specs.inputs import Inputs
 
 
-def pareto(found: Found, progress: Progress | None = None) -> tuple[Estimate, ...]:
+def pareto(found: SearchResult, progress: Progress | None = None) -> tuple[Estimate, ...]:
     """Of the plans that fit, those that no other beats in both step time and memory of the worst stage, fastest first.
 
     Of the plans that the search alone makes, with layers chosen by cost, those that it found take part.

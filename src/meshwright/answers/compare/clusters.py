@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from meshwright.answers.compare.premises import Contradiction, cluster_premise
 from meshwright.answers.compare.training import Deadline, Training, deadline_of, training_of
+from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.answers.waterfall import from_peak
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import InvalidInput, MeshwrightError, NothingFits
-from meshwright.search.find import Found, Progress, find
-from meshwright.search.min_max import Excluded, OnePlan, one_plan
-from meshwright.search.rescue import nothing_fits
+from meshwright.search.find import Progress, SearchResult, find
+from meshwright.search.min_max import Exclusion, OnePlan, one_plan
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 
@@ -24,7 +24,7 @@ class Row:
     cluster: Cluster
     inputs: Inputs | None
     """The question on it; None where it makes none, such as a precision that its accelerator lacks."""
-    found: Found | None
+    found: SearchResult | None
     """What the search found; None where it refuses the question."""
     refusal: MeshwrightError | None
     """Why there is no plan, with what would work; None where there is one."""
@@ -65,7 +65,7 @@ class Comparison:
 
     rows: tuple[Row, ...]
     wishes: Wishes
-    one_plan: OnePlan | Excluded | None
+    one_plan: OnePlan | Exclusion | None
     """None where it was not asked for, or where a cluster refuses every plan."""
 
     @property

@@ -13,14 +13,10 @@ from meshwright.answers.compare.clusters import Comparison, Row
 from meshwright.answers.compare.one_plan_table import one_plan_section
 from meshwright.answers.compare.training import Deadline
 from meshwright.answers.screen import STYLES, assumption_list, headline
-from meshwright.answers.waterfall import COMPUTED_NAMES
+from meshwright.answers.step_parts import ALL_NAMES
 from meshwright.search.fewest import MOST_TIMES_THE_NODES
-from meshwright.search.rank import PART_NAMES
 from meshwright.specs.cluster import Cluster
 from meshwright.units import GIB, format_bandwidth, format_count, format_seconds
-
-PARTS = COMPUTED_NAMES | PART_NAMES
-"""What the parts of a step are called."""
 
 
 def clusters_screen(comparison: Comparison) -> RenderableType:
@@ -89,7 +85,7 @@ def _plans(rows: Iterable[Row]) -> list[RenderableType]:
             lines += [
                 "",
                 Text(row.cluster.name, style="bold").append(f" ({_links(row.cluster)}): {row.best.plan}"),
-                Text(f"Most beyond the ideal: {PARTS[name]}, {format_seconds(seconds)} ({share:.0%} of the step)"),
+                Text(f"Most beyond the ideal: {ALL_NAMES[name]}, {format_seconds(seconds)} ({share:.0%} of the step)"),
             ]
     return lines
 

@@ -15,7 +15,7 @@ from meshwright.answers.plan_file import read_plan_file
 from meshwright.errors import InvalidInput, quoted
 from meshwright.layout.named import plan_of
 from meshwright.layout.plan import Plan
-from meshwright.search.turn import SHORT
+from meshwright.search.sensitivity import SHORT
 from meshwright.specs.inputs import Inputs
 
 FIELDS = {field.name: field.default for field in fields(Plan)}

@@ -13,7 +13,7 @@ from meshwright.answers.compare.clusters import Comparison
 from meshwright.answers.screen import STYLES
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan
-from meshwright.search.min_max import Excluded, OnePlan
+from meshwright.search.min_max import Exclusion, OnePlan
 from meshwright.units import GIB, format_gib, format_seconds
 
 OF_THE_CLUSTER = re.compile(r"(dp|m|group|replicate)\d+")
@@ -62,7 +62,7 @@ def one_plan_entry(comparison: Comparison) -> dict[str, Any] | None:
     return {"excluded": excluded_sentence(found, comparison), "nearest": nearest}
 
 
-def excluded_sentence(found: Excluded | None, comparison: Comparison) -> str:
+def excluded_sentence(found: Exclusion | None, comparison: Comparison) -> str:
     """Which cluster excludes the nearest layout, and why."""
     if found is None:
         refusing = next(row for row in comparison.rows if row.found is None)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from meshwright.answers.compare.named import Named
 from meshwright.answers.compare.premises import Contradiction, plan_premise
 from meshwright.answers.compare.training import Training, training_of
+from meshwright.answers.step_parts import why_lost
 from meshwright.answers.waterfall import from_peak
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import Fault, IllegalPlan, NotModelled
 from meshwright.layout.legality import require_legal, unmodelled
-from meshwright.search.rank import why_lost
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib
 

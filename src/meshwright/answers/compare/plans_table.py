@@ -11,12 +11,10 @@ from rich.text import Text
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.compare.plans import Column, Comparison
 from meshwright.answers.screen import STYLES, assumption_list, headline
-from meshwright.answers.waterfall import COMPUTED_NAMES
+from meshwright.answers.step_parts import ALL_NAMES
 from meshwright.cost.estimate import Estimate
-from meshwright.search.rank import PART_NAMES
 from meshwright.units import GIB, format_count, format_seconds
 
-PARTS = COMPUTED_NAMES | PART_NAMES
 SHORT_LABEL = 5
 """Characters of names of which three plans and two differences stand in 80 columns beside what they are; else two."""
 NOTHING = 1e-6
@@ -88,7 +86,7 @@ def _time(columns: Sequence[Column]) -> Table:
     """Every part of the step, from the ideal on."""
     table = _table("time of one step", columns)
     steps = _numbers(columns, lambda estimate: estimate.step_time_s)
-    for name, called in PARTS.items():
+    for name, called in ALL_NAMES.items():
         seconds = [column.parts.get(name, 0.0) if column.estimate else None for column in columns]
         if any(abs(part or 0.0) > NOTHING * (step or 1.0) for part, step in zip(seconds, steps, strict=True)):
             _row(table, called, seconds, format_seconds, whole=max(filter(None, steps)))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshwright.answers.memo.scaling import Point, Scaling
-from meshwright.answers.waterfall import COMPUTED_NAMES, from_peak
+from meshwright.answers.step_parts import ALL_NAMES
+from meshwright.answers.waterfall import from_peak
 from meshwright.cost.estimate import Estimate
-from meshwright.search.rank import PART_NAMES
 from meshwright.specs.inputs import Inputs
 
 GROWS = 0.003
@@ -15,7 +15,6 @@ GROWS = 0.003
 LOCAL = ("kernels_s", "elementwise_s", "optimizer_s")
 """Parts that one accelerator alone would have too: named only where no other part costs a hundredth of the step."""
 LEAST_SHARE = 0.01
-NAMES = COMPUTED_NAMES | PART_NAMES
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Overhead:
     @property
     def name(self) -> str:
         """In words."""
-        return NAMES[self.part]
+        return ALL_NAMES[self.part]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from meshwright.answers.memo.micro_batching import MicroBatching, idle_share
 from meshwright.answers.memo.mitigation import KINDS, Mitigation
 from meshwright.answers.memo.scaling import Point
 from meshwright.answers.plan_file import plan_entry
-from meshwright.search.rank import why_lost
+from meshwright.answers.step_parts import why_lost
 from meshwright.specs.inputs import Inputs
 
 SCHEMA = "meshwright.memo/1"

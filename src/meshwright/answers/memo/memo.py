@@ -14,8 +14,8 @@ from meshwright.answers.memo.scaling import Point, Scaling, scaling
 from meshwright.answers.plan_table import indistinguishable
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import IllegalPlan
-from meshwright.search.find import Found, find
-from meshwright.search.turn import Turns, turn
+from meshwright.search.find import SearchResult, find
+from meshwright.search.sensitivity import Sensitivity, sensitivity
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_gpus
 
@@ -24,7 +24,7 @@ from meshwright.specs.scale import with_gpus
 class Memo:
     """A recommendation for a question that a plan fits."""
 
-    found: Found
+    found: SearchResult
     best: Estimate
     """The recommended plan."""
     assumed: tuple[str, ...]
@@ -35,7 +35,7 @@ class Memo:
     smaller: Point | None
     """The best plan on the baseline; None where none fits."""
     micro_batching: MicroBatching | None
-    turns: Turns
+    sensitivity: Sensitivity
     bottleneck: Bottleneck
     mitigation: Mitigation | None
 
@@ -51,7 +51,7 @@ def usual_baseline(inputs: Inputs) -> int:
     return cluster.gpus_per_node if cluster.num_nodes > 1 else 1
 
 
-def memo(found: Found, baseline: int, assumed: tuple[str, ...] = ()) -> Memo:
+def memo(found: SearchResult, baseline: int, assumed: tuple[str, ...] = ()) -> Memo:
     """The figures of a recommendation for a search that found plans.
 
     baseline: accelerators from which scaling is told; assumed: options left to their defaults. Raises `InvalidInput`
@@ -60,7 +60,7 @@ def memo(found: Found, baseline: int, assumed: tuple[str, ...] = ()) -> Memo:
     best, inputs = recommended(found), found.inputs
     scaled = scaling(best, inputs, baseline)
     smaller = best_on(inputs, baseline) if baseline < inputs.cluster.num_gpus else None
-    named, turns = bottleneck(best, inputs, scaled, smaller), turn(best, inputs)
+    named, single = bottleneck(best, inputs, scaled, smaller), sensitivity(best, inputs)
     return Memo(
         found=found,
         best=best,
@@ -70,13 +70,13 @@ def memo(found: Found, baseline: int, assumed: tuple[str, ...] = ()) -> Memo:
         scaling=scaled,
         smaller=smaller,
         micro_batching=micro_batching(best, inputs),
-        turns=turns,
+        sensitivity=single,
         bottleneck=named,
-        mitigation=mitigation(best, inputs, named, turns),
+        mitigation=mitigation(best, inputs, named, single),
     )
 
 
-def recommended(found: Found) -> Estimate:
+def recommended(found: SearchResult) -> Estimate:
     """Of the best plans of a search those that differ from the first in their chunks alone, and by less than a
     measurement tells: the one with the fewest chunks, and the fewest messages between stages.
     """

@@ -10,7 +10,7 @@ from meshwright.answers.waterfall import from_peak
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.layout.legality import faults
-from meshwright.search.turn import Turns
+from meshwright.search.sensitivity import Sensitivity
 from meshwright.specs.inputs import Inputs
 
 RECOVERS = 0.25
@@ -50,14 +50,16 @@ class Mitigation:
     part_after_s: float
 
 
-def mitigation(estimate: Estimate, inputs: Inputs, bottleneck: Bottleneck, turns: Turns) -> Mitigation | None:
+def mitigation(
+    estimate: Estimate, inputs: Inputs, bottleneck: Bottleneck, sensitivity: Sensitivity
+) -> Mitigation | None:
     """Of every single change that fits as safely, and of a batch twice as large: the cheapest kind that takes a
     quarter of the bottleneck's seconds from it and from the step, the one of it that gains most; else the one that
-    takes most. None where none saves a thousandth of the step. turns: every single change of the plan, priced.
+    takes most. None where none saves a thousandth of the step. sensitivity: every single change of the plan, priced.
     """
     part = bottleneck.chosen.part
     before = estimate, inputs, part, from_peak(estimate, inputs)[part]
-    priced = [each for each in _changes(before, turns) if each.gain >= LEAST_GAIN]
+    priced = [each for each in _changes(before, sensitivity) if each.gain >= LEAST_GAIN]
     helping = [each for each in priced if each.part_after_s < each.part_before_s]
     enough = [each for each in helping if _recovered(each, estimate) >= RECOVERS]
     if enough:
@@ -71,9 +73,9 @@ def _recovered(each: Mitigation, estimate: Estimate) -> float:
     return min(each.part_before_s - each.part_after_s, shorter) / each.part_before_s
 
 
-def _changes(before: Before, turns: Turns) -> Iterator[Mitigation]:
+def _changes(before: Before, sensitivity: Sensitivity) -> Iterator[Mitigation]:
     estimate, inputs, *_ = before
-    for each in turns.turned:
+    for each in sensitivity.changes:
         if _possible(each.knob, inputs) and each.estimate.verdict <= estimate.verdict:
             yield _priced(each.knob, each.change, each.inputs, each.estimate, before)
     plan, job = estimate.plan, inputs.job

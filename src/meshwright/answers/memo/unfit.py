@@ -15,9 +15,10 @@ from meshwright.answers.memo.entry import SCHEMA
 from meshwright.answers.memo.sections.memory import budget_blocks
 from meshwright.answers.memo.text import subtitle
 from meshwright.answers.memo.words import percent, plural
+from meshwright.answers.nothing_fits import remedy_words
 from meshwright.answers.plan_file import plan_entry
-from meshwright.search.find import Found
-from meshwright.search.rescue import what_would_fit
+from meshwright.search.find import SearchResult
+from meshwright.search.remedies import remedies
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib
 
@@ -26,7 +27,7 @@ from meshwright.units import format_gib
 class Unfit:
     """A question that no plan fits."""
 
-    found: Found
+    found: SearchResult
     budgets: Budgets
     """Of the leanest plan."""
     would: tuple[str, ...]
@@ -43,9 +44,9 @@ class Unfit:
         return ceil(whole_states(self.inputs) / self.found.leanest.fit.visible_bytes)
 
 
-def unfit(found: Found) -> Unfit:
+def unfit(found: SearchResult) -> Unfit:
     """The figures of a memo for a search that found no plan that fits."""
-    return Unfit(found, budgets(found.leanest, found.inputs), tuple(what_would_fit(found)))
+    return Unfit(found, budgets(found.leanest, found.inputs), tuple(map(remedy_words, remedies(found))))
 
 
 def unfit_document(memo: Unfit) -> Document:

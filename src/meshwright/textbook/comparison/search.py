@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from meshwright.answers.ask import given
+from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import IllegalPlan, NotModelled
 from meshwright.layout.legality import require_legal
 from meshwright.layout.named import plan_of
 from meshwright.search.find import find
-from meshwright.search.rescue import nothing_fits
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.read_model import read_model

@@ -8,7 +8,7 @@ from meshwright.answers.document.blocks import Block, Paragraph, Table
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.words import percent, plural
 from meshwright.cost.estimate import Estimate
-from meshwright.search.turn import Turned
+from meshwright.search.sensitivity import PricedChange
 from meshwright.units import GIB, format_gib, format_seconds
 
 
@@ -31,7 +31,7 @@ def activations(memo: Memo) -> Iterator[Block]:
     yield Paragraph(told)
     if plan.pp > 1:
         yield _stages(best)
-    rows = tuple(_recomputed(each, best) for each in memo.turns.turned if each.knob == "recompute")
+    rows = tuple(_recomputed(each, best) for each in memo.sensitivity.changes if each.knob == "recompute")
     if rows:
         memory = best.memory
         sizes = format_gib(memory.activations), format_gib(memory.device)
@@ -67,7 +67,7 @@ def _ends(best: Estimate) -> set[int]:
     return {0, 1, last - 1, last, best.worst_stage, best.slowest_stage} if last > 7 else {*range(last + 1)}
 
 
-def _recomputed(each: Turned, best: Estimate) -> tuple[str, ...]:
+def _recomputed(each: PricedChange, best: Estimate) -> tuple[str, ...]:
     after = each.estimate
     name = each.change.removeprefix("recompute ")
     slower = after.step_time_s / best.step_time_s - 1

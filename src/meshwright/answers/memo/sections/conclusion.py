@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from meshwright.answers.document.blocks import Block, Callout, Figure, Heading, Paragraph, Table
-from meshwright.answers.memo.bottleneck import GROWS, NAMES, Bottleneck
+from meshwright.answers.memo.bottleneck import GROWS, Bottleneck
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.mitigation import KINDS, LEAST_GAIN
 from meshwright.answers.memo.scaling import Point
 from meshwright.answers.memo.words import ACCELERATOR, percent, plural, times
 from meshwright.answers.pictures.waterfall import waterfall_picture
+from meshwright.answers.step_parts import ALL_NAMES
 from meshwright.answers.waterfall import from_peak
 from meshwright.cost.memory.fit import Verdict
 from meshwright.units import format_count, format_seconds
@@ -40,7 +41,7 @@ def conclusion_section(memo: Memo) -> Iterator[Block]:
     """The parts that grow, the bottleneck, the mitigation, and what perfect scaling would mean."""
     yield Heading("Conclusion: what will limit it, and what to try first", 2)
     title = "From peak to the predicted step"
-    parts = [(NAMES.get(name, name), seconds) for name, seconds in _parts(memo) if abs(seconds) > 0]
+    parts = [(ALL_NAMES.get(name, name), seconds) for name, seconds in _parts(memo) if abs(seconds) > 0]
     yield Figure("waterfall", waterfall_picture(parts, title), title)
     if memo.bottleneck.reference:
         yield _growth(memo.bottleneck, memo.bottleneck.reference, memo)

@@ -14,13 +14,13 @@ from meshwright.answers.memo.words import ACCELERATOR, percent, plural
 from meshwright.answers.placed import placement_words
 from meshwright.answers.placement import axes
 from meshwright.answers.plan_table import indistinguishable
+from meshwright.answers.step_parts import why_lost
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute, in_runs
 from meshwright.layout.recompute_modules import names_of
 from meshwright.schedules.records import SCHEDULE_NAMES
-from meshwright.search.rank import why_lost
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.weights import parameter_count
 from meshwright.units import GIB, format_count, format_gib, format_seconds

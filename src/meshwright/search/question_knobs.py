@@ -1,4 +1,4 @@
-"""Outside: single changes beside the plan: of the job, the runtime and the cluster."""
+"""Question knobs: single changes of the job, the runtime and the cluster."""
 
 from __future__ import annotations
 
@@ -14,18 +14,28 @@ from meshwright.specs.scale import network_levels, with_network, with_nodes
 NETWORK_FACTOR = 2.0
 
 
-class Outside(NamedTuple):
-    """One change beside the plan."""
+class FieldChange(NamedTuple):
+    """One field with its value before and after."""
+
+    name: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.before} -> {self.after}" if self.before else f"{self.name} {self.after}"
+
+
+class QuestionChange(NamedTuple):
+    """One change of the question."""
 
     inputs: Inputs
-    told: str
-    """As `precision bf16 -> fp8`."""
-    changes: dict[str, Any]
-    """Fields of the plan that go with it."""
+    change: FieldChange
+    plan_fields: dict[str, Any]
+    """Fields of the plan that change with it."""
 
 
-def outside_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[Outside]]]:
-    """Every single change beside the plan: by its name, the ways to make it; none where it makes no question.
+def question_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
+    """Every single change of the question: by its name, the ways to make it; none where the question is invalid.
 
     Other precisions and gradients; switches of the runtime (each share of overlap to nothing, or from nothing to what
     the runtime hides best; cross-entropy; dispatcher of experts); the fewest more nodes; the network twice as fast.
@@ -41,17 +51,17 @@ def outside_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[Outsid
     yield "nodes", list(_more_nodes(plan, inputs))
     if network_levels(inputs.cluster):
         faster = inputs.replace(cluster=with_network(inputs.cluster, NETWORK_FACTOR))
-        yield "network", [Outside(faster, f"network x{NETWORK_FACTOR:g}", {})]
+        yield "network", [QuestionChange(faster, FieldChange("network", "", f"x{NETWORK_FACTOR:g}"), {})]
 
 
-def _of_job(inputs: Inputs, field: str, before: str, after: str) -> Iterator[tuple[str, list[Outside]]]:
+def _of_job(inputs: Inputs, field: str, before: str, after: str) -> Iterator[tuple[str, list[QuestionChange]]]:
     def changed() -> Inputs:
         return inputs.replace(job=inputs.job.replace(**{field: after}))
 
-    yield field, _possible(changed, f"{field} {before} -> {after}")
+    yield field, _valid(changed, FieldChange(field, before, after))
 
 
-def _switches(inputs: Inputs) -> Iterator[tuple[str, list[Outside]]]:
+def _switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
     runtime = inputs.runtime
     shares = {name: getattr(runtime.overlap, name) for name in Overlap.model_fields}
     best = max(shares.values())
@@ -68,14 +78,14 @@ def _switches(inputs: Inputs) -> Iterator[tuple[str, list[Outside]]]:
             yield _of_runtime(inputs, "dispatcher", runtime.communication.dispatcher, name, dispatcher=name)
 
 
-def _of_runtime(inputs: Inputs, key: str, before: str, after: str, **fields: Any) -> tuple[str, list[Outside]]:
+def _of_runtime(inputs: Inputs, key: str, before: str, after: str, **fields: Any) -> tuple[str, list[QuestionChange]]:
     def changed() -> Inputs:
         return inputs.replace(runtime=inputs.runtime.replace(**fields))
 
-    return key, _possible(changed, f"{key} {before} -> {after}")
+    return key, _valid(changed, FieldChange(key, before, after))
 
 
-def _more_nodes(plan: Plan, inputs: Inputs) -> Iterator[Outside]:
+def _more_nodes(plan: Plan, inputs: Inputs) -> Iterator[QuestionChange]:
     """The next numbers of nodes, up to twice as many, of which dp can use every rank on whole micro-batches."""
     cluster, replica = inputs.cluster, plan.tp * plan.cp * plan.pp
     for nodes in range(cluster.num_nodes + 1, 2 * cluster.num_nodes + 1):
@@ -85,12 +95,13 @@ def _more_nodes(plan: Plan, inputs: Inputs) -> Iterator[Outside]:
             def changed(nodes: int = nodes) -> Inputs:
                 return inputs.replace(cluster=with_nodes(cluster, nodes))
 
-            yield from _possible(changed, f"nodes {cluster.num_nodes} -> {nodes}", dp=dp)
+            change = FieldChange("nodes", str(cluster.num_nodes), str(nodes))
+            yield from _valid(changed, change, dp=dp)
 
 
-def _possible(changed: Callable[[], Inputs], told: str, **changes: int) -> list[Outside]:
-    """The change, if it makes a question."""
+def _valid(changed: Callable[[], Inputs], change: FieldChange, **plan_fields: int) -> list[QuestionChange]:
+    """The change, if it makes a valid question."""
     try:
-        return [Outside(changed(), told, changes)]
+        return [QuestionChange(changed(), change, plan_fields)]
     except InvalidSpec:
         return []

@@ -1,4 +1,4 @@
-"""Followers: what else a plan must change when one of its fields does, to stay legal."""
+"""Changed plans: a plan with some fields changed, and what else must change for it to stay legal."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ WITHOUT_PIPELINE = {
 }
 
 
-def followed(plan: Plan, inputs: Inputs, changes: dict[str, Any]) -> Iterator[Plan]:
-    """The plan with some fields changed, in every way that its other fields can follow, the least change first.
+def changed_plans(plan: Plan, inputs: Inputs, changes: dict[str, Any]) -> Iterator[Plan]:
+    """The plan with some fields changed, with every choice of the fields that depend on them, the least change first.
 
     Micro-batches follow from the batch. Sequence parallelism, ZeRO and the context exchange come as the runtime has
     them with the axis that they need, and go with it. vpp, the ends as layers, groups of micro-batches, replicas of the

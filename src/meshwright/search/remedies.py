@@ -1,0 +1,83 @@
+"""Remedies: when nothing fits, what would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from meshwright.cost.estimate import Estimate
+from meshwright.errors import IllegalPlan
+from meshwright.search.find import SearchResult, find
+from meshwright.search.question_knobs import FieldChange
+from meshwright.search.sensitivity import cheapest_that_fit, sensitivity
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.scale import with_full_node, with_nodes
+
+NODE_FACTORS = (1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+SEQUENCE_DIVISORS = (2, 4, 8, 16)
+MOST_CHANGES = 3
+"""Single changes that are kept."""
+
+
+class Kind(Enum):
+    """What a remedy changes."""
+
+    SINGLE_CHANGE = "single change"
+    """One field of the leanest plan or of its question, on the same accelerators."""
+    SHORTER_SEQUENCE = "shorter sequence"
+    FULL_NODE = "full node"
+    MORE_NODES = "more nodes"
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """One change that makes a plan fit."""
+
+    kind: Kind
+    inputs: Inputs
+    """The changed question."""
+    estimate: Estimate
+    """Of a plan that fits: the best one, or the leanest with a single change."""
+    fields: tuple[FieldChange, ...] = ()
+    """Of a single change."""
+
+
+def remedies(result: SearchResult) -> list[Remedy]:
+    """Of a search without a fitting plan, what would make one fit, the cheapest first: a single change of the leanest
+    plan, a shorter sequence, more accelerators; none where neither 32 times the nodes nor a sixteenth of the sequence
+    length would.
+    """
+    more = _full_node(result.inputs) or _more_nodes(result.inputs)
+    return [*_single_changes(result), *filter(None, (_shorter_sequence(result.inputs), more))]
+
+
+def _single_changes(result: SearchResult) -> list[Remedy]:
+    """Changes that no search makes: of precision, gradients, a switch, or cp beyond the shortest slices."""
+    fitting = cheapest_that_fit(sensitivity(result.leanest, result.inputs))
+    changes = [each for each in fitting if each.knob != "nodes"][:MOST_CHANGES]
+    return [Remedy(Kind.SINGLE_CHANGE, each.inputs, each.estimate, each.fields) for each in changes]
+
+
+def _full_node(inputs: Inputs) -> Remedy | None:
+    cluster = with_full_node(inputs.cluster)
+    return _first_fit(Kind.FULL_NODE, inputs.replace(cluster=cluster)) if cluster else None
+
+
+def _more_nodes(inputs: Inputs) -> Remedy | None:
+    counts = (round(inputs.cluster.num_nodes * factor) for factor in NODE_FACTORS)
+    questions = (inputs.replace(cluster=with_nodes(inputs.cluster, nodes)) for nodes in counts)
+    return next(filter(None, (_first_fit(Kind.MORE_NODES, each) for each in questions)), None)
+
+
+def _shorter_sequence(inputs: Inputs) -> Remedy | None:
+    lengths = filter(None, (inputs.job.sequence_length // divisor for divisor in SEQUENCE_DIVISORS))
+    questions = (inputs.replace(job=inputs.job.replace(sequence_length=length)) for length in lengths)
+    return next(filter(None, (_first_fit(Kind.SHORTER_SEQUENCE, each) for each in questions)), None)
+
+
+def _first_fit(kind: Kind, inputs: Inputs) -> Remedy | None:
+    try:
+        result = find(inputs, top=1)
+    except IllegalPlan:
+        return None
+    return Remedy(kind, inputs, result.best[0]) if result.best else None

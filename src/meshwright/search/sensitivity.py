@@ -1,0 +1,142 @@
+"""Sensitivity: every single change of a plan or its question, priced by the planner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from math import isclose
+
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.memory.fit import Verdict
+from meshwright.cost.step import estimate_each
+from meshwright.layout.legality import check, unmodelled
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute, in_runs
+from meshwright.layout.plans import Plans
+from meshwright.layout.recompute_modules import names_of
+from meshwright.schedules.records import SCHEDULE_NAMES
+from meshwright.search.knobs import Knob, Variant, knobs
+from meshwright.search.question_knobs import FieldChange
+from meshwright.specs.inputs import Inputs
+
+SAME = 1e-9
+"""Of a step time or of bytes, as a ratio: what a change without effect may differ by."""
+SHORT = {
+    "micro_batch": "mbs",
+    "dp_replicate": "replicate",
+    "context_exchange": "exchange",
+    "microbatch_group": "group",
+    "chunk_layers": "chunks",
+}
+"""Fields by the names that plans are written with."""
+IMPLIED = ("num_microbatches", "recompute_modules")
+"""Fields that change only with others, which are listed."""
+
+
+@dataclass(frozen=True)
+class PricedChange:
+    """One change of a plan or its question, priced."""
+
+    knob: str
+    """The field that is changed."""
+    fields: tuple[FieldChange, ...]
+    """All fields that change, that of the question first."""
+    inputs: Inputs
+    estimate: Estimate
+
+    @property
+    def change(self) -> str:
+        """As `tp 8 -> 4, dp 2 -> 4`."""
+        return ", ".join(map(str, self.fields))
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Every single change of one plan."""
+
+    changes: tuple[PricedChange, ...]
+    """What fits first, then by step time."""
+    illegal: int
+    """Changes that the runtime refuses, or that make no valid question."""
+    idle: int
+    """Changes without effect on time and memory."""
+
+
+def sensitivity(estimate: Estimate, inputs: Inputs) -> Sensitivity:
+    """Every single legal change of a priced plan, priced as the changed plan and question are by themselves."""
+    plan, tried = estimate.plan, list(knobs(estimate.plan, inputs))
+    chosen = _first_legal(tried)
+    unique: dict[tuple[Plan, FieldChange | None], tuple[Knob, Variant]] = {}
+    for knob, variant in zip(tried, chosen, strict=True):
+        if variant and (variant.plan != plan or variant.change):
+            unique.setdefault((variant.plan, variant.change), (knob, variant))
+    after = _priced([variant for _, variant in unique.values()])
+    priced = [
+        PricedChange(knob.name, field_changes(plan, variant), variant.inputs, each)
+        for (knob, variant), each in zip(unique.values(), after, strict=True)
+    ]
+    moving = [each for each in priced if not _same(each.estimate, estimate)]
+    ranked = sorted(moving, key=lambda each: (not each.estimate.verdict.fits, each.estimate.step_time_s))
+    return Sensitivity(tuple(ranked), chosen.count(None), len(priced) - len(moving))
+
+
+def field_changes(plan: Plan, variant: Variant) -> tuple[FieldChange, ...]:
+    """The change of the question, if it is one, then every field of the plan that has another value."""
+    before, after = _values(plan), _values(variant.plan)
+    if plan.cp == 1 or variant.plan.cp == 1:
+        del before["exchange"]
+    moved = (FieldChange(name, before[name], after[name]) for name in before if before[name] != after[name])
+    return (*filter(None, [variant.change]), *moved)
+
+
+def _values(plan: Plan) -> dict[str, str]:
+    """The value of each field as people write it, by the name that they write."""
+    named = {field.name: getattr(plan, field.name) for field in fields(Plan) if field.name not in IMPLIED}
+    modules = f"({','.join(names_of(plan.recompute_modules))})" if plan.recompute == Recompute.SELECTIVE else ""
+    named |= {
+        "chunk_layers": in_runs(plan.chunk_layers) or "by the runtime",
+        "context_exchange": CONTEXT_EXCHANGE_NAMES[plan.context_exchange],
+        "recompute": f"{RECOMPUTE_NAMES[plan.recompute]}{modules}",
+        "schedule": SCHEDULE_NAMES[plan.schedule],
+        "sp": "on" if plan.sp else "off",
+    }
+    return {SHORT.get(name, name): str(value) for name, value in named.items()}
+
+
+def _first_legal(tried: list[Knob]) -> list[Variant | None]:
+    """Of every knob the first variant that its runtime accepts and that is priced."""
+    by_question: dict[int, tuple[Inputs, dict[Plan, bool]]] = {}
+    for knob in tried:
+        for each in knob.variants:
+            by_question.setdefault(id(each.inputs), (each.inputs, {}))[1][each.plan] = False
+    for inputs, plans in by_question.values():
+        legal = check(Plans.of(plans), inputs).legal
+        plans |= {plan: bool(accepted) for plan, accepted in zip(plans, legal, strict=True)}
+    return [_first(knob.variants, by_question) for knob in tried]
+
+
+def _first(variants: Iterable[Variant], known: dict[int, tuple[Inputs, dict[Plan, bool]]]) -> Variant | None:
+    legal = (each for each in variants if known[id(each.inputs)][1][each.plan])
+    return next((each for each in legal if not unmodelled(each.plan, each.inputs)), None)
+
+
+def _priced(variants: list[Variant]) -> list[Estimate]:
+    """The estimate of every variant, those of one question together."""
+    plans: dict[int, tuple[Inputs, list[Plan]]] = {}
+    for each in variants:
+        plans.setdefault(id(each.inputs), (each.inputs, []))[1].append(each.plan)
+    answers = {key: iter(estimate_each(group, inputs)) for key, (inputs, group) in plans.items()}
+    return [next(answers[id(each.inputs)]) for each in variants]
+
+
+def _same(after: Estimate, before: Estimate) -> bool:
+    pairs = ((after.step_time_s, before.step_time_s), (after.memory.device, before.memory.device))
+    return after.verdict == before.verdict and all(isclose(*pair, rel_tol=SAME) for pair in pairs)
+
+
+def cheapest_that_fit(result: Sensitivity) -> list[PricedChange]:
+    """Of the changes those with which the plan fits: on the same ranks first, safe before at risk, then the fastest."""
+
+    def cost(each: PricedChange) -> tuple[bool, Verdict, float]:
+        return each.knob in ("nodes", "network"), each.estimate.verdict, each.estimate.step_time_s
+
+    return sorted((each for each in result.changes if each.estimate.verdict.fits), key=cost)
