@@ -16,9 +16,9 @@ from meshwright.answers.trace import COMMUNICATION, PIPELINE, STEP, slices, trac
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
+from meshwright.layout.microbatches import pipeline_shape
 from meshwright.layout.named import plan_of
 from meshwright.layout.plan import Plan
-from meshwright.layout.stages import pipeline_shape
 from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 from orders import CHUNKS

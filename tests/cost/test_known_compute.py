@@ -19,6 +19,7 @@ from meshwright.cost.compute.ends import embedding_time, head_time
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.optimizer import optimizer_time
+from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.specs.cluster import Accelerator
@@ -143,7 +144,7 @@ def test_a_layers_compute_is_its_four_linear_layers_and_its_attention() -> None:
     gradients = sum(_product_seconds(tokens, into, out, gpu, peak) for out, into in shapes)
     gradients += 1.05 * sum(_product_seconds(out, into, tokens, gpu, peak) for out, into in shapes)
     attention = fused_attention_time(1, 8, 256, 8192, None, gpu, peak)
-    slow = inputs.slowdown
+    slow = slowdown(inputs)
     assert slow > 1
     assert layer.forward.gemm == pytest.approx(slow * forward, rel=1e-12)
     assert layer.backward.gemm == pytest.approx(slow * gradients, rel=1e-12)
@@ -174,7 +175,7 @@ def test_a_site_derate_stretches_every_kernel() -> None:
 
 def test_optimizer_traffic_of_fp32_gradients_is_34_bytes_owned_and_4_bytes_cleared() -> None:
     inputs = question(llama_70b(), "8x8:h100", precision="bf16")
-    rate = 0.8 * 3350e9 / inputs.slowdown
+    rate = 0.8 * 3350e9 / slowdown(inputs)
     assert optimizer_time(Plan(dp=8), inputs, 1e9) == pytest.approx(38e9 / rate)
     assert optimizer_time(Plan(dp=8, zero=1), inputs, 1e9) == pytest.approx((34e9 / 8 + 4e9) / rate)
 

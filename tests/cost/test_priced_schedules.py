@@ -11,6 +11,7 @@ import pytest
 from meshwright.cost.comms.collectives import line_time, message_time, opposite_message_time
 from meshwright.cost.comms.group import group, pipeline_group
 from meshwright.cost.comms.pipeline import exposed_pipeline_time, message_bytes
+from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.waiting import waiting_bytes
 from meshwright.cost.step import estimate_each
@@ -148,7 +149,7 @@ def test_passes_of_a_stage_are_near_the_profiled_ones(model: str, micro_batch: s
     case = read_case(row)
     layers = (int(row["layers"]) + 2) // int(row["pp"])
     passes = unit_times(Plans.of([case.plan]), case.inputs, some_kept=False).layers[0].scaled(layers).passes
-    forward, gradient, weight = (case.inputs.slowdown * each for each in PROFILED[model, micro_batch])
+    forward, gradient, weight = (slowdown(case.inputs) * each for each in PROFILED[model, micro_batch])
     assert 1e3 * passes.forward[0] == pytest.approx(forward, rel=0.20)
     assert 1e3 * passes.input_gradient[0] == pytest.approx(gradient, rel=0.10)
     assert 1e3 * passes.weight_gradient[0] == pytest.approx(weight, rel=0.10)

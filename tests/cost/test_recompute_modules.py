@@ -13,6 +13,7 @@ from meshwright.cost.comms.tensor import layer_collectives, layer_tensor_time
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.products import linear_time
+from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.unit import unit_times
 from meshwright.layout.plan import Plan, Recompute
@@ -99,8 +100,8 @@ def test_a_block_runs_its_norm_both_products_and_its_activation_again() -> None:
     again = layer_time(_plan(["mlp"], 8), inputs, kind).recompute
     shapes = [(TOKENS, 2 * 28672 // 8, 8192), (TOKENS, 8192, 28672 // 8)]
     moved = 4 * 8192 * TOKENS / 8 + 6 * TOKENS * 28672 / 8
-    assert again.gemm == pytest.approx(inputs.slowdown * sum(linear_time(*shape, inputs).forward for shape in shapes))
-    assert again.elementwise == pytest.approx(inputs.slowdown * elementwise_time(moved, inputs.cluster.accelerator))
+    assert again.gemm == pytest.approx(slowdown(inputs) * sum(linear_time(*shape, inputs).forward for shape in shapes))
+    assert again.elementwise == pytest.approx(slowdown(inputs) * elementwise_time(moved, inputs.cluster.accelerator))
     assert again.attention == 0
 
 
@@ -109,7 +110,7 @@ def test_norms_and_activations_cost_their_traffic_alone() -> None:
     kind = inputs.model.layer_kinds[1]
     again = layer_time(_plan(["layernorm", "moe_act"]), inputs, kind).recompute
     moved = TOKENS * (4 * 2 * 2048 + 6 * 6 * 1408)
-    assert again.elementwise == pytest.approx(inputs.slowdown * elementwise_time(moved, inputs.cluster.accelerator))
+    assert again.elementwise == pytest.approx(slowdown(inputs) * elementwise_time(moved, inputs.cluster.accelerator))
     assert again.gemm == again.attention == 0
 
 
@@ -119,8 +120,8 @@ def test_latent_attention_expands_its_compressed_widths_again() -> None:
     again = layer_time(plan, inputs, kind).recompute
     shapes = [(TOKENS, 8 * 192, 768), (TOKENS, 8 * (128 + 128), 512)]
     moved = 4 * (768 + 512) * TOKENS / 2 + 4 * TOKENS * 8 * (192 + 192)
-    assert again.gemm == pytest.approx(inputs.slowdown * sum(linear_time(*shape, inputs).forward for shape in shapes))
-    assert again.elementwise == pytest.approx(inputs.slowdown * elementwise_time(moved, inputs.cluster.accelerator))
+    assert again.gemm == pytest.approx(slowdown(inputs) * sum(linear_time(*shape, inputs).forward for shape in shapes))
+    assert again.elementwise == pytest.approx(slowdown(inputs) * elementwise_time(moved, inputs.cluster.accelerator))
     counts = layer_collectives(plan, inputs, kind)
     assert (tuple(counts.recompute), counts.expansions) == ((0, 0), 1)
 

@@ -34,9 +34,10 @@ from meshwright.cost.shard import layer_shard
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.cost.unit import micro_batch_shapes, unit_times
 from meshwright.layout import groups
+from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import microbatch_group, split_stages
+from meshwright.layout.stages import split_stages
 from meshwright.schedules.pipeline import PassTimes, PipelineShape, PipelineTimes
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts
@@ -92,6 +93,7 @@ OF_THE_QUESTION = {
     "shard.dense_block",
     "shard.compressed_width",
     "saved.product_bytes",
+    "slowdown.constants_of",
 }
 """They take no plan and no column."""
 

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.layout.legality.rule import divisors
+from meshwright.layout.microbatches import pipeline_shape
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import Stages, pipeline_shape, split_stages
+from meshwright.layout.stages import Stages, split_stages
 from meshwright.schedules import interleaved
 from meshwright.schedules.peak import in_flight
 from meshwright.schedules.records import Schedule

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
 from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
@@ -13,21 +9,14 @@ from meshwright.errors import InvalidInput
 from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
 from meshwright.search.find import Progress, SearchResult, find
-from meshwright.specs.cluster import Cluster
-from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
-from meshwright.specs.model import Model
-from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.read_model import read_model
-from meshwright.specs.runtime import Runtime, read_runtime
-
-GivenModel = Model | str | Path | Mapping[str, Any]
-GivenCluster = Cluster | str | Path | Mapping[str, Any]
+from meshwright.specs.read_inputs import ClusterSource, ModelSource, read_inputs
+from meshwright.specs.runtime import Runtime
 
 
 def plan(
-    model: GivenModel,
-    cluster: GivenCluster,
+    model: ModelSource,
+    cluster: ClusterSource,
     job: Job,
     *,
     runtime: Runtime | str = "megatron-core",
@@ -46,14 +35,14 @@ def plan(
     """
     if top < 1:
         raise InvalidInput(f"top is {top}; ask for 1 plan or more")
-    found = find(given(model, cluster, job, runtime), top=top, progress=progress)
+    found = find(read_inputs(model, cluster, job, runtime), top=top, progress=progress)
     if not found.best:
         raise nothing_fits(found)
     return found
 
 
 def estimate(
-    model: GivenModel, cluster: GivenCluster, job: Job, plan: Plan, *, runtime: Runtime | str = "megatron-core"
+    model: ModelSource, cluster: ClusterSource, job: Job, plan: Plan, *, runtime: Runtime | str = "megatron-core"
 ) -> Estimate:
     """What one plan costs, stage by stage; see `plan` for the arguments.
 
@@ -63,16 +52,6 @@ def estimate(
     >>> round(estimate("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64), layout).mfu, 2)
     0.35
     """
-    inputs = given(model, cluster, job, runtime)
+    inputs = read_inputs(model, cluster, job, runtime)
     require_legal(plan, inputs)
     return estimate_each([plan], inputs)[0]
-
-
-def given(model: GivenModel, cluster: GivenCluster, job: Job, runtime: Runtime | str = "megatron-core") -> Inputs:
-    """Everything that is given, read and validated."""
-    return Inputs(
-        model=model if isinstance(model, Model) else read_model(model),
-        cluster=cluster if isinstance(cluster, Cluster) else read_cluster(cluster),
-        job=job,
-        runtime=runtime if isinstance(runtime, Runtime) else read_runtime(runtime),
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from meshwright.cost.compute.slowdown import half_slowdown, usual_slowdown
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
 
@@ -35,12 +36,12 @@ def assumptions(inputs: Inputs) -> list[str]:
 
 def _kernel_speed(inputs: Inputs) -> list[str]:
     """What kernels take in a step over what they take alone, and the site's own share of it."""
-    usual = inputs.usual_slowdown
+    usual = usual_slowdown(inputs)
     said = "kernels take in a step what they take alone: no training run tells otherwise"
     if usual != 1:
         said = f"kernels take {usual:.3g} times what they take alone, as on the sites of published runs"
-    if inputs.half_slowdown != 1:
-        said = f"{said}; those that stay in half precision take {inputs.half_slowdown * usual:.3g} times"
+    if half_slowdown(inputs) != 1:
+        said = f"{said}; those that stay in half precision take {half_slowdown(inputs) * usual:.3g} times"
     return [f"{said} (site_derate {inputs.cluster.site_derate:g})"]
 
 

@@ -10,13 +10,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.answers.ask import given
 from meshwright.layout.legality import rules_of
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
 from meshwright.specs.job import Job
 from meshwright.specs.model import Experts, LayerKind, Model
+from meshwright.specs.read_inputs import read_inputs
 from meshwright.specs.runtime import read_runtime
 from meshwright.specs.weights import active_parameter_count, parameter_count, parameters_by_part
 from meshwright.units import format_count
@@ -70,7 +70,7 @@ def _runtimes_of(model: Model) -> list[str]:
 
 def legal_degrees(model: Model, runtime: str) -> dict[str, list[int]]:
     """The tp and pp that a runtime's own rules accept for a model, whatever the cluster and the job."""
-    alone = given(model, "1x1:h100", Job(sequence_length=1, global_batch=1), runtime)
+    alone = read_inputs(model, "1x1:h100", Job(sequence_length=1, global_batch=1), runtime)
     rules = {rule.name: rule for rule in rules_of(alone)}
 
     def accepts(plan: Plan, names: tuple[str, ...]) -> bool:

@@ -13,10 +13,10 @@ from meshwright.arrays import FloatColumn
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_plans
 from meshwright.cost.unit import Exposed
+from meshwright.layout.microbatches import pipeline_shape
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_chunks, pipeline_of
-from meshwright.layout.stages import pipeline_shape
 from meshwright.schedules.action import Action, ChunkTimes, Event, Timeline, play
 from meshwright.schedules.placement import blocks
 from meshwright.search.resolve.chunks import chunk_times

@@ -65,9 +65,9 @@ def inputs_of(
     model: str, cluster: str, job: JobOptions, framework: RuntimeOptions, text_only: bool, measured: Path | None = None
 ) -> Inputs:
     """The question that the options ask; measured: a table of the site's own runs."""
-    from meshwright.answers.ask import given
     from meshwright.specs.behaviours import with_behaviours
     from meshwright.specs.job import job_of
+    from meshwright.specs.read_inputs import read_inputs
     from meshwright.specs.read_model import read_model
     from meshwright.specs.runtime import read_runtime
 
@@ -75,7 +75,7 @@ def inputs_of(
     runtime, behaviours = options.pop("runtime"), options.pop("behaviours")
     whole_job = job_of(options.pop("seq_len"), **options)
     wanted = with_behaviours(read_runtime(runtime), behaviours) if behaviours else runtime
-    inputs = given(read_model(model, text_only=text_only), cluster, whole_job, wanted)
+    inputs = read_inputs(read_model(model, text_only=text_only), cluster, whole_job, wanted)
     if measured is None:
         return inputs
     from meshwright.validation.site import with_measured_runs

@@ -9,8 +9,9 @@ import numpy as np
 
 from meshwright.arrays import IntColumn
 from meshwright.cost.shapes import distinct_shapes
+from meshwright.layout.microbatches import filling
 from meshwright.layout.plans import COLUMNS, Plans
-from meshwright.layout.stages import Stages, filling, split_stages
+from meshwright.layout.stages import Stages, split_stages
 from meshwright.specs.inputs import Inputs
 
 OF_ONE_MICRO_BATCH = {"sp", "context_exchange", "micro_batch", "recompute", "recompute_modules"}

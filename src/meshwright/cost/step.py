@@ -36,9 +36,10 @@ from meshwright.cost.pipelines import Pipelines
 from meshwright.cost.tree import combined
 from meshwright.cost.unit import Units, UnitTime, unit_times
 from meshwright.distinct import distinct_rows, gathered, on_distinct
+from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import Stages, filling
+from meshwright.layout.stages import Stages
 from meshwright.schedules.bubble import bubble_time
 from meshwright.schedules.pipeline import PassTimes, PipelineTimes
 from meshwright.specs.inputs import Inputs

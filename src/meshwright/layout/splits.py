@@ -8,6 +8,7 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.layout.plan import Plan
+from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Mlp, Model
 from meshwright.specs.weights import Weight, embedding_weights, head_weights, layer_weights
 
@@ -55,6 +56,20 @@ def layers_of_chunks(model: Model, rule: str, pipeline: Pipeline, mtp_layers: in
         sizes = outer_fewer(counted, chunks, 0 if any(ends) else mtp_layers)
     sizes[[0, -1]] -= ends
     return sizes
+
+
+def layers_before(model: Model) -> IntColumn:
+    """Layers of each kind before every layer, and in all of them, shape (L + 1, kinds)."""
+    kinds = np.zeros((model.num_layers + 1, len(model.layer_kinds)), dtype=np.int64)
+    kinds[1 + np.arange(model.num_layers), list(model.layer_pattern)] = 1
+    return kinds.cumsum(axis=0)
+
+
+def layers_of_blocks(inputs: Inputs, pipeline: Pipeline) -> IntColumn:
+    """Layers of each kind of every block of a pipeline, in the order of the model, shape (pp x vpp, kinds)."""
+    before = layers_before(inputs.model)
+    ends = np.cumsum(layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, pipeline, inputs.mtp_layers))
+    return np.diff(before[ends], axis=0, prepend=0)
 
 
 def outer_fewer(layers: int, chunks: int, mtp_layers: int = 0) -> IntColumn:

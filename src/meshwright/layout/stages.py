@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, Bools, IntColumn, Ints
+from meshwright.arrays import BoolColumn, Bools, IntColumn
 from meshwright.distinct import distinct_rows
+from meshwright.layout.microbatches import filling
 from meshwright.layout.plans import Layout, Plans
-from meshwright.layout.splits import Pipeline, layers_of_chunks
+from meshwright.layout.splits import Pipeline, layers_before, layers_of_chunks
 from meshwright.schedules.peak import chunks_at_peak
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.placement import blocks, copies
-from meshwright.schedules.records import by_code, grouped, v_shaped
+from meshwright.schedules.records import v_shaped
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import Model
-
-_PEAK = by_code(lambda record: record.peak_micro_batches or 0)
-"""Micro-batches for each stage that fill a pipeline; 0: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +97,6 @@ def split_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> Stages:
     return each.spread(index)[0]
 
 
-def filling(plans: Plans) -> Plans:
-    """The plans with as many micro-batches, in as large groups, as tell how full their pipelines get: beyond
-    `peak_micro_batches` for each stage of their schedule, or one group of them, no more are in flight.
-    """
-    group = np.where(grouped(plans.schedule), microbatch_group(plans), 1)
-    most = np.where(_PEAK[plans.schedule] > 0, _PEAK[plans.schedule] * plans.pp, plans.num_microbatches)
-    enough = np.minimum(plans.num_microbatches, np.maximum(most, group))
-    return replace(plans, num_microbatches=enough, microbatch_group=np.minimum(group, enough))
-
-
 def _pipeline(row: list[int], chunkings: tuple[tuple[int, ...], ...]) -> Pipeline:
     """The fields of a pipeline, as its columns hold them."""
     pp, vpp, embedding, head, first, last, chunk_layers = row
@@ -120,46 +106,6 @@ def _pipeline(row: list[int], chunkings: tuple[tuple[int, ...], ...]) -> Pipelin
 def ends_apart(plan: Layout) -> Bools:
     """Whether the embedding and the head are on different ranks; scalar or array (n,)."""
     return np.greater(plan.pp, 1) & np.logical_not(v_shaped(plan.schedule))
-
-
-def pipeline_shape(plan: Layout) -> PipelineShape:
-    """The counts on which a plan's schedule depends; scalar or columns of shape (n,)."""
-    return PipelineShape(plan.pp, plan.num_microbatches, plan.vpp, microbatch_group(plan))
-
-
-def microbatch_group(plan: Layout) -> Ints:
-    """Micro-batches that a chunk of an interleaved schedule works on before the next one does: what the plan says, or
-    m / max(floor(m / pp), 1), which is pp where pp divides m.
-
-    plan: scalar or columns of shape (n,). Returns a count. Source: torch.distributed.pipelining, schedules.py,
-    ScheduleInterleaved1F1B; Megatron-LM, --microbatch-group-size-per-virtual-pipeline-stage, which is pp unless told.
-    """
-    rounds = np.maximum(plan.num_microbatches // plan.pp, 1)
-    return np.where(np.greater(plan.microbatch_group, 0), plan.microbatch_group, plan.num_microbatches // rounds)
-
-
-def group_sizes(stages: int, micro_batches: int) -> Iterator[int]:
-    """Sizes of groups in which interleaving can work, smallest first: pp or more micro-batches in each, the last one
-    too.
-
-    stages: pp; micro_batches: m; counts. None where m < pp. Source: Megatron-LM, schedules.py,
-    forward_backward_pipelining_with_interleaving, its checks of microbatch_group_size_per_vp_stage.
-    """
-    return (size for size in range(stages, micro_batches + 1) if not 0 < micro_batches % size < stages)
-
-
-def layers_before(model: Model) -> IntColumn:
-    """Layers of each kind before every layer, and in all of them, shape (L + 1, kinds)."""
-    kinds = np.zeros((model.num_layers + 1, len(model.layer_kinds)), dtype=np.int64)
-    kinds[1 + np.arange(model.num_layers), list(model.layer_pattern)] = 1
-    return kinds.cumsum(axis=0)
-
-
-def layers_of_blocks(inputs: Inputs, pipeline: Pipeline) -> IntColumn:
-    """Layers of each kind of every block of a pipeline, in the order of the model, shape (pp x vpp, kinds)."""
-    before = layers_before(inputs.model)
-    ends = np.cumsum(layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, pipeline, inputs.mtp_layers))
-    return np.diff(before[ends], axis=0, prepend=0)
 
 
 def _signature(

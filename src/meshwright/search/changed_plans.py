@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from meshwright.layout.microbatches import group_sizes
 from meshwright.layout.named import usual_stage
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, Plan
-from meshwright.layout.stages import group_sizes
 from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 

@@ -11,10 +11,10 @@ import numpy as np
 from meshwright.arrays import IntColumn
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality.rule import divisors
+from meshwright.layout.microbatches import group_sizes
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, ContextExchange, Plan, Recompute
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import RecomputeModules
-from meshwright.layout.stages import group_sizes
 from meshwright.schedules.records import Schedule, grouped
 from meshwright.search.modules import module_sets
 from meshwright.specs.inputs import Inputs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Self
 
@@ -13,7 +12,6 @@ from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.job import Job
-from meshwright.specs.kernels import NumberFormat
 from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES, Precision, read_precision
 from meshwright.specs.runtime import Runtime
@@ -65,35 +63,6 @@ class Inputs(Spec):
     def constants(self) -> Mapping[str, float]:
         """Values of the fitted constants by name: the catalogue's."""
         return fitted_values()
-
-    @property
-    def slowdown(self) -> float:
-        """How much longer kernels take here than alone: the site's share, and what training runs show."""
-        return self.cluster.site_derate * self.usual_slowdown
-
-    @property
-    def usual_slowdown(self) -> float:
-        """How much longer kernels take in a training step than alone, by published runs; 1 where none tells."""
-        return self._slowdown(self.recipe.number_format)
-
-    @property
-    def half_slowdown(self) -> float:
-        """Time of kernels that stay in half precision over that of the recipe's, by fitted constants alone; a ratio."""
-        return self._slowdown("half") / self.usual_slowdown
-
-    @property
-    def attention_slowdown(self) -> float:
-        """The same of attention, whose kernels may be older than the accelerator's table; a ratio."""
-        older = self.runtime.kernels.attention_constant
-        return self.half_slowdown * (self.constants[older] if older else 1.0)
-
-    def slowdowns(self, number_format: NumberFormat) -> tuple[str, ...]:
-        """Names of the fitted constants that all kernels have beside products of that format."""
-        named = self.cluster.accelerator.kernels.slowdowns.get(number_format, ""), self.runtime.kernels.kernel_constant
-        return tuple(name for name in named if name)
-
-    def _slowdown(self, number_format: NumberFormat) -> float:
-        return math.prod(self.constants[name] for name in self.slowdowns(number_format))
 
     @property
     def residual_bytes(self) -> int:

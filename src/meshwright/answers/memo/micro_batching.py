@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from meshwright.answers.trace import played_pipeline
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each, estimate_plans
+from meshwright.layout.microbatches import group_sizes
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import group_sizes
 from meshwright.schedules.action import ChunkTimes, Timeline, play
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.placement import blocks

@@ -11,9 +11,10 @@ from meshwright.cost.comms.data import shard_times
 from meshwright.cost.comms.group import expert_holders, holders
 from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.compute.elementwise import elementwise_time
+from meshwright.cost.compute.slowdown import slowdown
 from meshwright.distinct import distinct_rows
+from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plans import Layout
-from meshwright.layout.stages import microbatch_group
 from meshwright.schedules.gathered import chunk_gathers
 from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
@@ -131,7 +132,7 @@ def gather_copies_time(inputs: Inputs, parameters: Numbers, kept: Numbers, times
     runtime = inputs.runtime
     moved = runtime.sharding.gather_copy_bytes * (times.forward + times.backward * (1 - kept))
     moved = moved + runtime.sharding.scatter_copy_bytes * times.scatters
-    return elementwise_time(moved * parameters, inputs.cluster.accelerator) * inputs.slowdown
+    return elementwise_time(moved * parameters, inputs.cluster.accelerator) * slowdown(inputs)
 
 
 def sharded_exchange_time(

@@ -8,6 +8,7 @@ from meshwright.arrays import Floats
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.passes import norm_passes
 from meshwright.cost.compute.products import linear_time
+from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.compute.work import NO_WORK, Work
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_shard
 from meshwright.layout.plans import Layout
@@ -36,7 +37,7 @@ def embedding_time(plan: Layout, inputs: Inputs) -> EndTime:
     accumulated = (4.0 + 2 * inputs.gradient_bytes) * vocabulary_shard(plan, inputs) * hidden
     forward = NO_WORK._replace(elementwise=elementwise_time(looked_up, accelerator))
     backward = NO_WORK._replace(elementwise=elementwise_time(looked_up + accumulated, accelerator))
-    derate = inputs.slowdown
+    derate = slowdown(inputs)
     nothing = 0.0 * looked_up
     return EndTime(forward.scaled(derate), backward.scaled(derate), nothing, nothing)
 
@@ -59,7 +60,7 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     forward = Work(head.forward, 0.0 * normed, elementwise_time(forward_bytes, accelerator))
     gradients = head.input_gradient + head.weight_gradient
     backward = Work(gradients, 0.0 * normed, elementwise_time(backward_bytes, accelerator))
-    derate = inputs.slowdown
+    derate = slowdown(inputs)
     return EndTime(
         forward.scaled(derate), backward.scaled(derate), head.input_gradient * derate, head.weight_gradient * derate
     )

@@ -18,6 +18,7 @@ from meshwright.cost.compute.experts import ExpertTime, expert_time
 from meshwright.cost.compute.passes import moved_bytes, repeated_bytes
 from meshwright.cost.compute.products import NO_GEMM, Gemm, linear_time
 from meshwright.cost.compute.projections import projections
+from meshwright.cost.compute.slowdown import attention_slowdown, slowdown
 from meshwright.cost.compute.work import Work
 from meshwright.cost.repeated import Repeated, repeated_parts
 from meshwright.cost.shapes import on_shapes
@@ -70,7 +71,7 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     selective = Work(gemm, repeated.core * attention[0], passes)
     again = forward.where(plan.recompute == Recompute.FULL).plus(selective)
     time = LayerTime(forward, backward, again, products.weight_gradient, (into, block[0] if block else NO_GEMM))
-    return combined(lambda seconds: seconds * inputs.slowdown, time)
+    return combined(lambda seconds: seconds * slowdown(inputs), time)
 
 
 def _linear_times(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Gemm, tuple[Gemm, ...], tuple[Gemm, ...]]:
@@ -105,16 +106,16 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
         widths = attention.head_dim, attention.value_head_dim
         whole = eager_attention_time(batch, shard.heads, *widths, sequence, accelerator, peak)
         return whole[0] / plan.cp, whole[1] / plan.cp
-    constants, slowdown = accelerator.kernels.attention, inputs.attention_slowdown
+    constants, factor = accelerator.kernels.attention, attention_slowdown(inputs)
     softmax = constants.softmax_width
     generation = inputs.runtime.kernels.attention_kernel
     if generation != "newest":
-        slowdown, softmax = slowdown * constants.older[generation], constants.older_softmax_width
+        factor, softmax = factor * constants.older[generation], constants.older_softmax_width
     widths = attention.head_dim, attention.value_head_dim
     split = context_split(plan, inputs)
     kernels = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 1, split.ring)
     heads, (width, _) = shard.heads / split.heads, measured_widths(sum(widths), softmax)
     shape = width, sequence, attention.window
-    forward = slowdown * fused_attention_time(batch, heads, *shape, accelerator, peak, split.ring, kernels)
+    forward = factor * fused_attention_time(batch, heads, *shape, accelerator, peak, split.ring, kernels)
     ratios = constants.backward_ratio, constants.wide_backward
     return forward, forward * backward_over_forward(*widths, softmax, *ratios)

@@ -6,6 +6,7 @@ import numpy as np
 
 from meshwright.arrays import Floats, Numbers
 from meshwright.cost.compute.elementwise import elementwise_time
+from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.element import FP32_BYTES
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Layout
@@ -31,4 +32,4 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     moved = owned * (read + 2 * inputs.optimizer_bytes + (inputs.gathered_bytes if half else 0))
     kept = np.where(np.greater(plan.zero, 1), owned, 1.0 * parameters + experts)
     cleared = gradient * kept if half else 0.0
-    return elementwise_time(moved + cleared, inputs.cluster.accelerator) * inputs.slowdown
+    return elementwise_time(moved + cleared, inputs.cluster.accelerator) * slowdown(inputs)

@@ -6,6 +6,7 @@ from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.ends import EndTime, embedding_time
 from meshwright.cost.compute.passes import norm_passes
 from meshwright.cost.compute.products import linear_time
+from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.compute.work import Work
 from meshwright.cost.shard import residual_tokens, tokens
 from meshwright.layout.plans import Layout
@@ -19,7 +20,7 @@ def prediction_time(plan: Layout, inputs: Inputs) -> EndTime:
     and the head are priced as any other. plan: scalar or array (n,). Returns seconds.
     Source: Megatron-LM, core/transformer/multi_token_prediction.py, _get_embeddings and _concat_embeddings.
     """
-    hidden, accelerator, derate = inputs.model.hidden_size, inputs.cluster.accelerator, inputs.slowdown
+    hidden, accelerator, derate = inputs.model.hidden_size, inputs.cluster.accelerator, slowdown(inputs)
     rows, looked_up = tokens(plan, inputs), embedding_time(plan, inputs)
     projection = linear_time(rows, hidden / plan.tp, 2 * hidden, inputs)
     quantised = inputs.quantise_bytes

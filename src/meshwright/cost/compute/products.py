@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from meshwright.arrays import Floats, Ints, Numbers
 from meshwright.cost.compute.gemm import gemm_time
+from meshwright.cost.compute.slowdown import half_slowdown
 from meshwright.cost.element import HALF_BYTES
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.kernels import NumberFormat
@@ -47,7 +48,7 @@ def linear_time(rows: Ints, outputs: Ints, features: Ints, inputs: Inputs, *, ha
     peak = inputs.peak_flops if quantised else inputs.half_peak_flops
     element = recipe.operand_bytes if quantised else HALF_BYTES
     number_format: NumberFormat = recipe.number_format if quantised else "half"
-    slowdown = recipe.product_slowdown if quantised else inputs.half_slowdown
+    slowdown = recipe.product_slowdown if quantised else half_slowdown(inputs)
 
     def product(m: Numbers, n: Numbers, k: Numbers) -> Floats:
         return gemm_time(m, n, k, accelerator, peak, element, number_format) * slowdown

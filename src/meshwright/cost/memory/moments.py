@@ -11,8 +11,8 @@ from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.kept import Kept
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.cost.memory.units import Units
+from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import microbatch_group
 from meshwright.schedules.gathered import ChunksLeft, Standing
 from meshwright.specs.inputs import Inputs
 

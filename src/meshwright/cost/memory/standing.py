@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.distinct import distinct_rows, gathered
+from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import Stages, microbatch_group
+from meshwright.layout.stages import Stages
 from meshwright.schedules.gathered import ChunksLeft, Standing, chunks_left
 from meshwright.schedules.records import Schedule
 

@@ -11,9 +11,9 @@ from meshwright.arrays import BoolColumn, FloatColumn, IntColumn
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.kept import Kept
 from meshwright.cost.memory.units import Units
+from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Plans
-from meshwright.layout.stages import microbatch_group
 from meshwright.schedules.gathered import AHEAD, ChunksLeft
 from meshwright.specs.inputs import Inputs
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from meshwright.arrays import Bools, Ints
 from meshwright.layout.legality.rule import Rule, change, changes
+from meshwright.layout.microbatches import group_sizes
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
-from meshwright.layout.stages import group_sizes
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule, by_code, grouped, splits_backward, usual_schedule
 from meshwright.specs.inputs import Inputs
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.parameters import layer_parameters
+from meshwright.layout.microbatches import pipeline_shape
 from meshwright.layout.plan import Plan, Recompute
-from meshwright.layout.stages import pipeline_shape
 from meshwright.pytorch.fake_world.cuts import Rank
 from meshwright.pytorch.planned.issued import issued
 from meshwright.pytorch.planned.predicted import PredictedStage

@@ -11,10 +11,10 @@ import numpy as np
 
 from meshwright.errors import IllegalPlan
 from meshwright.layout.legality import require_legal
+from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_chunks, pipeline_of
-from meshwright.layout.stages import filling
 from meshwright.pytorch.processes.observed import Collective, Moment, Observed, Peak
 from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.scope import Scope

@@ -19,8 +19,8 @@ from meshwright.cost.memory.parameters import (
 )
 from meshwright.cost.shard import residual_tokens, tokens
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
+from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plan import ContextExchange, Plan, Recompute
-from meshwright.layout.stages import microbatch_group
 from meshwright.pytorch.planned.predicted import PredictedStage
 from meshwright.pytorch.processes.observed import Collective
 from meshwright.schedules.gathered import chunk_gathers

@@ -11,8 +11,7 @@ from meshwright.cost.memory.units import Units, stage_units
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.splits import pipeline_of
-from meshwright.layout.stages import layers_of_blocks
+from meshwright.layout.splits import layers_of_blocks, pipeline_of
 from meshwright.schedules.placement import blocks
 from meshwright.specs.inputs import Inputs
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.step import stage_costs
+from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plan import Plan
-from meshwright.layout.splits import front, layers_of_chunks, pipeline_of
-from meshwright.layout.stages import layers_before, microbatch_group
+from meshwright.layout.splits import front, layers_before, layers_of_chunks, pipeline_of
 from meshwright.schedules.action import ChunkTimes, play
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.placement import blocks

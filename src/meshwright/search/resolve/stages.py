@@ -10,7 +10,8 @@ from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.memory.fit import Verdict, verdict
 from meshwright.cost.step import stage_costs
 from meshwright.layout.plan import Plan
-from meshwright.layout.stages import Stages, layers_before
+from meshwright.layout.splits import layers_before
+from meshwright.layout.stages import Stages
 from meshwright.schedules.peak import in_flight
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from meshwright.answers.ask import given
 from meshwright.cost.comms.collectives import sent_bytes
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
@@ -17,6 +16,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
 from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.read_inputs import read_inputs
 
 MOST = 10**7
 """Tokens, sequences, micro-batches or ranks; products of a few such still fit in 64 bits."""
@@ -69,7 +69,7 @@ def priced(
     if max(*batches, *degrees.values()) > MOST:
         return Comparison(refused=f"a size or degree is beyond {MOST}, the largest that it takes")
     try:
-        inputs = given(model, site, Job(sequence_length=sequence, global_batch=size * count * degrees["dp"]))
+        inputs = read_inputs(model, site, Job(sequence_length=sequence, global_batch=size * count * degrees["dp"]))
         tp, pp, cp, dp = (degrees[axis] for axis in ("tp", "pp", "cp", "dp"))
         plan = plan_of(inputs, tp=tp, pp=pp, cp=cp, dp=dp, micro_batch=size)
         require_legal(plan, inputs)

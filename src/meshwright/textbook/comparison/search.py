@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from meshwright.answers.ask import given
 from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
@@ -15,6 +14,7 @@ from meshwright.layout.named import plan_of
 from meshwright.search.find import find
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
+from meshwright.specs.read_inputs import read_inputs
 from meshwright.specs.read_model import read_model
 from meshwright.textbook.derive import cluster_metadata_of, model_metadata_of
 from meshwright.textbook.searcher import Degrees
@@ -44,7 +44,7 @@ def planner_inputs(
     if model is None or cluster is None or seq_len is None or global_batch is None:
         needed = {"model": model, "cluster": cluster, "seq_len": seq_len, "global_batch": global_batch}
         return [MISSING[name] for name, value in needed.items() if value is None]
-    return given(read_model(model), cluster, Job(sequence_length=seq_len, global_batch=global_batch))
+    return read_inputs(read_model(model), cluster, Job(sequence_length=seq_len, global_batch=global_batch))
 
 
 def compare_search(

@@ -10,6 +10,7 @@ from itertools import product
 import numpy as np
 
 from meshwright.arrays import FloatColumn
+from meshwright.cost.compute.slowdown import constants_of
 from meshwright.cost.step import estimate_each
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.inputs import Inputs
@@ -83,7 +84,7 @@ def follows_of(inputs: Inputs) -> tuple[tuple[str, ...], ...]:
     format alone, on those that stay in half precision, on attention.
     """
     runtime = inputs.runtime
-    recipe, half = inputs.slowdowns(inputs.recipe.number_format), inputs.slowdowns("half")
+    recipe, half = constants_of(inputs, inputs.recipe.number_format), constants_of(inputs, "half")
     every = tuple(name for name in recipe if name in half)
     own, stays = (tuple(name for name in names if name not in every) for names in (recipe, half))
     older = (runtime.kernels.attention_constant,) if runtime.kernels.attention_constant else ()

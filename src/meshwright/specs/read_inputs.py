@@ -1,0 +1,34 @@
+"""Everything that is given, from what users write: names, paths or values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from meshwright.specs.cluster import Cluster
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import Job
+from meshwright.specs.model import Model
+from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.read_model import read_model
+from meshwright.specs.runtime import Runtime, read_runtime
+
+ModelSource = Model | str | Path | Mapping[str, Any]
+ClusterSource = Cluster | str | Path | Mapping[str, Any]
+
+
+def read_inputs(
+    model: ModelSource, cluster: ClusterSource, job: Job, runtime: Runtime | str = "megatron-core"
+) -> Inputs:
+    """A model, a cluster, a job and a runtime, read and validated.
+
+    >>> read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64)).cluster.num_gpus
+    8
+    """
+    return Inputs(
+        model=model if isinstance(model, Model) else read_model(model),
+        cluster=cluster if isinstance(cluster, Cluster) else read_cluster(cluster),
+        job=job,
+        runtime=runtime if isinstance(runtime, Runtime) else read_runtime(runtime),
+    )
