@@ -16,7 +16,8 @@ def on_distinct(function: Callable[..., Answer], *columns: IntColumn) -> Answer:
     """`function(*columns)` for a function of rows, evaluated once per distinct row.
 
     columns: small non-negative integers, each of shape (n,). The function gets one column each of shape (k,), k <= n,
-    and returns a named tuple (tuples may nest in it) whose arrays have k rows (or are scalars); the answer has n.
+    and returns a named tuple (tuples may nest in it) whose arrays have k rows (or are scalars); the answer has n. Words
+    and None stay as they are.
     """
     distinct, index = distinct_rows(*columns)
     return gathered(function(*distinct), index)
@@ -69,5 +70,7 @@ def gathered(answer: Answer, index: IntColumn) -> Answer:
 
 
 def _spread(part: Numbers, index: IntColumn) -> Numbers:
+    if part is None or isinstance(part, str):
+        return part
     column = np.asarray(part)
-    return column[index] if column.ndim else np.full(len(index), column)
+    return column[index] if column.ndim else part

@@ -30,14 +30,14 @@ def test_a_ring_of_pytorch_sends_what_it_is_counted_to_send(cp: int) -> None:
     """
     inputs = long("torchtitan")
     sent = context_bytes(Plan(cp=cp, context_exchange="ring"), inputs, inputs.model.layer_kinds[0])
-    assert sent.ring_forward == (cp - 1) * LOCAL / cp
-    assert sent.ring_backward == (cp - 1) * LOCAL / cp + cp * 2 * LOCAL / cp
+    assert sent.local == LOCAL / cp
+    assert sent.gradients == 2 * LOCAL / cp
 
 
 def test_a_ring_of_transformer_engine_passes_gradients_on_in_two_bytes() -> None:
     inputs = long()
     sent = context_bytes(Plan(cp=8, tp=2), inputs, inputs.model.layer_kinds[0])
-    assert sent.ring_backward == pytest.approx((7 + 8) * LOCAL / 8 / 2)
+    assert sent.gradients == sent.local == LOCAL / 8 / 2
 
 
 def test_an_all_to_all_exchanges_queries_keys_values_and_output() -> None:
@@ -45,7 +45,7 @@ def test_an_all_to_all_exchanges_queries_keys_values_and_output() -> None:
     inputs = long("deepspeed")
     sent = context_bytes(Plan(cp=8, context_exchange="all_to_all"), inputs, inputs.model.layer_kinds[0])
     assert sent.exchanged == 2 * SEQUENCE / 8 * (2 * 32 * 128 + 2 * 8 * 128)
-    assert sent.ring_forward == 0
+    assert context_split(Plan(cp=8, context_exchange="all_to_all"), inputs).ring == 1
 
 
 def test_more_ranks_than_key_value_heads_repeat_them() -> None:

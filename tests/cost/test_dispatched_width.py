@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.cost.comms.exchanged import exchange_traffic
-from meshwright.cost.comms.experts import exposed_exchange_time
+from exchange_times import pass_times
+from meshwright.cost.comms.experts import TOKENS, expert_exchanges
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.memory.activations import layer_memory
+from meshwright.cost.messages import layer_messages
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.specs import catalog
 from meshwright.specs.behaviours import with_behaviours
@@ -61,7 +62,7 @@ def test_4_bit_recipes_dispatch_2_bytes() -> None:
 def test_a_quantised_dispatch_shortens_its_own_pass_alone(dispatcher: str) -> None:
     kind = _asked("none").model.layer_kinds[0]
     none, forward, both = (
-        exposed_exchange_time(PLAN, inputs, kind, layer_time(PLAN, inputs, kind))
+        pass_times(expert_exchanges(PLAN, inputs, kind, layer_time(PLAN, inputs, kind)), inputs)
         for inputs in (_asked(quantised, dispatcher) for quantised in ("none", "forward", "both"))
     )
     assert forward.forward < none.forward
@@ -72,8 +73,8 @@ def test_a_quantised_dispatch_shortens_its_own_pass_alone(dispatcher: str) -> No
 def test_recomputed_dispatches_are_as_wide_as_the_first() -> None:
     inputs, plan = _asked("forward"), Plan(dp=32, ep=32, micro_batch=4, recompute=Recompute.FULL)
     kind = inputs.model.layer_kinds[0]
-    time = exposed_exchange_time(plan, inputs, kind, layer_time(plan, inputs, kind))
-    plain = exposed_exchange_time(PLAN, inputs, kind, layer_time(PLAN, inputs, kind))
+    time = pass_times(expert_exchanges(plan, inputs, kind, layer_time(plan, inputs, kind)), inputs)
+    plain = pass_times(expert_exchanges(PLAN, inputs, kind, layer_time(PLAN, inputs, kind)), inputs)
     assert time.backward == pytest.approx(float(plain.backward + plain.forward))
 
 
@@ -81,9 +82,15 @@ def test_recomputed_dispatches_are_as_wide_as_the_first() -> None:
 def test_what_a_rank_sends_is_as_wide_as_what_it_dispatches(dispatcher: str) -> None:
     wide, narrow = (_asked(quantised, dispatcher) for quantised in ("none", "forward"))
     kind = wide.model.layer_kinds[0]
-    sent, less = (exchange_traffic(PLAN, inputs, kind) for inputs in (wide, narrow))
-    np.testing.assert_allclose(less.inside * 2, np.multiply(sent.inside, BLOCKWISE))
-    np.testing.assert_allclose(np.multiply(less.across, 2), np.multiply(sent.across, BLOCKWISE))
+    sent, less = (
+        [
+            row.sent_bytes
+            for row in layer_messages(PLAN, inputs, kind)
+            if (row.content, row.phase) == (TOKENS, "forward")
+        ]
+        for inputs in (wide, narrow)
+    )
+    np.testing.assert_allclose(np.multiply(less, 2), np.multiply(sent, BLOCKWISE))
 
 
 def test_gradients_that_arrive_quantised_take_less_memory_and_what_is_kept_stays() -> None:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exchange_times import token_times
 from meshwright.cost.comms.all_to_all import all_to_all_time
 from meshwright.cost.comms.collectives import collective_time
-from meshwright.cost.comms.experts import Exchange, expert_exchange_time
 from meshwright.cost.comms.fused import fused_traffic
 from meshwright.cost.comms.group import expert_group, expert_set_group, expert_tensor_group, group
 from meshwright.cost.comms.routing import missed_share, reached_blocks
@@ -73,7 +73,7 @@ def test_a_token_reaches_at_least_one_block_and_no_more_than_it_has_experts(
 @pytest.mark.parametrize("dispatcher", DISPATCHERS)
 def test_one_rank_with_every_expert_exchanges_nothing(dispatcher: str) -> None:
     inputs, kind = _asked("2x8:h100", dispatcher)
-    assert expert_exchange_time(Plan(dp=16), inputs, kind, 4096, 2) == Exchange(0, 0)
+    assert token_times(Plan(dp=16), inputs, kind, 4096, 2) == (0, 0)
 
 
 def test_an_all_to_all_moves_2_t_k_h_bytes_less_what_stays() -> None:
@@ -82,7 +82,7 @@ def test_an_all_to_all_moves_2_t_k_h_bytes_less_what_stays() -> None:
     plan, buffer = Plan(dp=8, ep=8), 2.0 * 4096 * 8 * 7168
     inside, across = all_to_all_traffic(buffer, expert_group(plan, inputs))
     assert (inside, across) == (buffer * 7 / 8, ())
-    assert expert_exchange_time(plan, inputs, kind, 4096, 2) == pytest.approx(
+    assert token_times(plan, inputs, kind, 4096, 2) == pytest.approx(
         2 * (float(collective_time("all_to_all", buffer, group(8, 1, inputs.cluster), inputs.cluster)),)
     )
 
@@ -96,14 +96,14 @@ def test_expert_tensor_parallelism_gathers_and_scatters_etp_times_the_rows() -> 
         float(exchanged + collective_time(operation, 2 * buffer, slices, inputs.cluster))
         for operation in ("all_gather", "reduce_scatter")
     ]
-    assert expert_exchange_time(plan, inputs, kind, 4096, 2) == pytest.approx(tuple(expected))
+    assert token_times(plan, inputs, kind, 4096, 2) == pytest.approx(tuple(expected))
 
 
 def test_an_all_gather_receives_the_tokens_of_all_others_whatever_they_visit() -> None:
     plan, times = Plan(tp=2, sp=True, dp=8, ep=4, etp=2), []
     for active in (1, 8):
         inputs, kind = _asked("2x8:h100", "all_gather", active=active)
-        times.append(expert_exchange_time(plan, inputs, kind, 4096, 2))
+        times.append(token_times(plan, inputs, kind, 4096, 2))
     whole = 8 * 4096 * 7168 * 2.0
     dispatch = collective_time("all_gather", whole, expert_set_group(plan, inputs), inputs.cluster)
     assert times[0] == times[1]
@@ -114,7 +114,7 @@ def test_a_combine_carries_2_bytes_also_where_fp8_is_dispatched() -> None:
     for dispatcher in DISPATCHERS:
         inputs, kind = _asked("4x8:h100", dispatcher)
         plan = Plan(dp=32, ep=32)
-        wide, narrow = (expert_exchange_time(plan, inputs, kind, 4096, width) for width in (2, 1.03125))
+        wide, narrow = (token_times(plan, inputs, kind, 4096, width) for width in (2, 1.03125))
         assert wide.combine == narrow.combine
         assert narrow.dispatch < 0.6 * wide.dispatch
 
@@ -170,7 +170,7 @@ def test_measured_exchanges_are_reproduced_within_the_stated_error(row: dict[str
     )
     inputs, kind = _asked(f"{nodes}x{per_node}:{row['accelerator']}", "fused", count, active, hidden)
     plan = Plan(dp=nodes * per_node, ep=nodes * per_node)
-    found = expert_exchange_time(plan, inputs, kind, tokens, float(row["dispatch_bytes"]))
+    found = token_times(plan, inputs, kind, tokens, float(row["dispatch_bytes"]))
     measured = (float(row["dispatch_us"]) * 1e-6, float(row["combine_us"]) * 1e-6)
     np.testing.assert_allclose(found, measured, rtol=TOLERANCE[nodes])
 
@@ -206,14 +206,14 @@ def test_exchanges_of_deepseek_take_what_was_measured(
     """
     inputs = question(read_model("deepseek-v3"), cluster, precision="bf16")
     inputs = inputs.replace(runtime=inputs.runtime.replace(dispatcher=dispatcher))
-    found = expert_exchange_time(Plan(dp=64, ep=ranks), inputs, inputs.model.layer_kinds[-1], 4096, 2)
+    found = token_times(Plan(dp=64, ep=ranks), inputs, inputs.model.layer_kinds[-1], 4096, 2)
     np.testing.assert_allclose(found, (dispatch * 1e-6, combine * 1e-6), rtol=0.17)
 
 
 def test_deepeps_own_bandwidth_over_4_nodes_is_reproduced() -> None:
     """deepseek-ai/DeepEP@0297fc80, docs/legacy.md: GB/s that also count the copies for the sender's own node."""
     inputs, kind = _asked("4x8:h100", "fused")
-    seconds = expert_exchange_time(Plan(dp=32, ep=32), inputs, kind, 4096, 1.03125).dispatch
+    seconds = token_times(Plan(dp=32, ep=32), inputs, kind, 4096, 1.03125).dispatch
     logical = 4096 * 7168 * 1.03125 * reached_blocks(routed_experts(kind), 4) / 1e9
     assert logical / seconds == pytest.approx(58, rel=0.06)
 
@@ -230,10 +230,10 @@ PLANS = [
 def test_an_exchange_of_columns_is_the_exchange_of_each_row(dispatcher: str, job: dict[str, float]) -> None:
     inputs, kind = _asked("4x8:h100", dispatcher, **job)
     tokens = np.random.default_rng(0).integers(1, 10_000, len(PLANS))
-    many = expert_exchange_time(Plans.of(PLANS), inputs, kind, tokens, 2)
+    many = token_times(Plans.of(PLANS), inputs, kind, tokens, 2)
     rows = routed_rows(Plans.of(PLANS), inputs, kind, tokens)
     for row, plan in enumerate(PLANS):
-        alone = expert_exchange_time(plan, inputs, kind, int(tokens[row]), 2)
+        alone = token_times(plan, inputs, kind, int(tokens[row]), 2)
         np.testing.assert_allclose(alone, [many.dispatch[row], many.combine[row]], rtol=1e-12)
         np.testing.assert_allclose(
             routed_rows(plan, inputs, kind, int(tokens[row])), [rows.mean[row], rows.hottest[row]], rtol=1e-12
@@ -246,7 +246,7 @@ def test_more_tokens_take_longer_and_no_tokens_no_time(dispatcher: str, cluster:
     inputs, kind = _asked(cluster, dispatcher, count=240)
     ranks = inputs.cluster.num_gpus
     for ep in (each for each in range(2, ranks + 1) if ranks % each == 0):
-        times = expert_exchange_time(Plan(dp=ranks, ep=ep), inputs, kind, np.array([0, 1, 10, 1000, 5000, 10**6]), 2)
+        times = token_times(Plan(dp=ranks, ep=ep), inputs, kind, np.array([0, 1, 10, 1000, 5000, 10**6]), 2)
         for time in times:
             assert time[0] == 0
             assert (np.diff(time) > 0).all()
@@ -267,7 +267,7 @@ def test_the_busiest_rank_has_the_imbalance_but_no_more_tokens_than_there_are() 
     assert factors == [1, 2, 3, 3]
     even, _ = _asked("4x8:h100", "all_to_all", count=64, active=4)
     plan = Plan(dp=32, ep=32)
-    slower, faster = (expert_exchange_time(plan, each, kind, 65536, 2).dispatch for each in (inputs, even))
+    slower, faster = (token_times(plan, each, kind, 65536, 2).dispatch for each in (inputs, even))
     assert slower == pytest.approx(3 * faster, rel=0.02)
 
 

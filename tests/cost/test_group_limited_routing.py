@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.cost.comms.experts import expert_exchange_time
+from exchange_times import token_times
 from meshwright.cost.comms.fused import fused_traffic
 from meshwright.cost.comms.group import expert_group
 from meshwright.cost.comms.routing import reached_blocks
@@ -82,14 +82,14 @@ def test_a_fused_dispatch_over_8_nodes_leaves_the_node_for_4_of_them_at_most() -
     bytes_each = 2.0 * limited.model.hidden_size
     assert fused_traffic(plan, limited, kind, 1, 2).across[0] == pytest.approx(bytes_each * 4 * 7 / 8)
     assert fused_traffic(plan, wide, other, 1, 2).across[0] == pytest.approx(bytes_each * 5.2947 * 7 / 8, rel=1e-4)
-    times = [expert_exchange_time(plan, inputs, each, 65536, 2) for inputs, each in ((limited, kind), (wide, other))]
+    times = [token_times(plan, inputs, each, 65536, 2) for inputs, each in ((limited, kind), (wide, other))]
     assert times[0].dispatch < 0.8 * times[1].dispatch
 
 
 def test_an_all_to_all_sends_every_copy_whatever_the_groups() -> None:
     plan, free = Plan(dp=64, ep=64), V3.replace(groups=1, active_groups=1)
     (limited, kind), (wide, other) = _asked(V3, "all_to_all"), _asked(free, "all_to_all")
-    times = [expert_exchange_time(plan, inputs, each, 4096, 2) for inputs, each in ((limited, kind), (wide, other))]
+    times = [token_times(plan, inputs, each, 4096, 2) for inputs, each in ((limited, kind), (wide, other))]
     assert times[0] == times[1]
     traffic = all_to_all_traffic(2.0 * 8, expert_group(plan, limited))
     assert traffic.across[0] == 2.0 * 8 * 7 / 8

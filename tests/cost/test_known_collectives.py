@@ -7,12 +7,13 @@ import math
 import numpy as np
 import pytest
 
+from exchange_times import pass_times, pipeline_time
 from meshwright.cost.comms.collectives import collective_time, message_time, sent_bytes
-from meshwright.cost.comms.data import data_exchange, exposed_data_time
+from meshwright.cost.comms.data import data_exchange, data_exchanges
+from meshwright.cost.comms.exchange import exposed_seconds, exposed_time
 from meshwright.cost.comms.group import data_group, group, pipeline_group, tensor_group
-from meshwright.cost.comms.overlap import exposed_time
-from meshwright.cost.comms.pipeline import exposed_pipeline_time, message_bytes
-from meshwright.cost.comms.tensor import layer_tensor_time
+from meshwright.cost.comms.pipeline import message_bytes
+from meshwright.cost.comms.tensor import layer_tensor_exchanges
 from meshwright.cost.compute.layer import layer_time
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.schedules.records import Schedule
@@ -138,7 +139,7 @@ def _tensor_seconds(plan: Plan, inputs: Inputs) -> tuple[float, float]:
     bare = inputs.runtime.overlap.replace(tensor_parallel_backward=0.0)
     inputs = inputs.replace(runtime=inputs.runtime.replace(overlap=bare))
     kind = inputs.model.layer_kinds[0]
-    return layer_tensor_time(plan, inputs, kind, layer_time(plan, inputs, kind))
+    return pass_times(layer_tensor_exchanges(plan, inputs, kind, layer_time(plan, inputs, kind)), inputs)
 
 
 def test_a_sequence_parallel_layer_sends_6_all_gathers_and_4_reduce_scatters() -> None:
@@ -176,7 +177,8 @@ def test_zero_1_scatters_fp32_gradients_and_gathers_2_byte_parameters_once_a_ste
     reduced = collective_time("all_reduce", 4 * parameters, ranks, where)
     for each, seconds in ((plan, scattered + gathered), (Plan(tp=8, dp=4), reduced)):
         exchange = data_exchange(each, bare, parameters, 0)
-        assert exposed_data_time(exchange, bare, 1.0, 1.0, 0) == pytest.approx(float(seconds))
+        exposed = exposed_seconds(data_exchanges(exchange, bare, 1.0, 1.0, 0), bare)
+        assert exposed == pytest.approx(float(seconds))
 
 
 def test_a_stage_message_of_70b_over_tp8_with_sequence_parallelism_is_16_mib() -> None:
@@ -190,9 +192,9 @@ def test_interleaving_sends_v_times_the_messages_and_hides_them() -> None:
     plain = Plan(pp=4, num_microbatches=16)
     chunked = Plan(pp=4, vpp=3, num_microbatches=16, schedule=Schedule.INTERLEAVED)
     one = message_time(message_bytes(plain, inputs), pipeline_group(plain, inputs), inputs.cluster)
-    assert exposed_pipeline_time(plain, inputs, 1.0) == pytest.approx((2 * 16 + 6) * one)
+    assert pipeline_time(plain, inputs, 1.0) == pytest.approx((2 * 16 + 6) * one)
     taken = 24 / 132
-    assert exposed_pipeline_time(chunked, inputs, 1.0) == pytest.approx((6 + 2 * 16 * 3 * taken) * one)
+    assert pipeline_time(chunked, inputs, 1.0) == pytest.approx((6 + 2 * 16 * 3 * taken) * one)
 
 
 @pytest.mark.parametrize(

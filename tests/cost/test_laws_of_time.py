@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exchange_times import pipeline_time
 from meshwright.cost.comms.collectives import collective_time, message_time
-from meshwright.cost.comms.data import data_exchange, exposed_data_time, tied_embedding_time
+from meshwright.cost.comms.data import data_exchange, data_exchanges, tied_embedding_exchange
+from meshwright.cost.comms.exchange import exposed_seconds
 from meshwright.cost.comms.group import group
-from meshwright.cost.comms.pipeline import exposed_pipeline_time
-from meshwright.cost.comms.tensor import layer_tensor_time
+from meshwright.cost.comms.tensor import layer_tensor_exchanges
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.step import estimate_plans
@@ -165,10 +166,12 @@ def test_an_axis_of_degree_one_communicates_nothing(name: str) -> None:
     inputs = questions()[name]
     alone = Plan()
     (kind, *_) = inputs.model.layer_kinds
-    assert layer_tensor_time(alone, inputs, kind, layer_time(alone, inputs, kind)) == (0, 0)
-    assert exposed_pipeline_time(alone, inputs, 1.0) == 0
-    assert exposed_data_time(data_exchange(alone, inputs, 1e9, 0), inputs, 1.0, 1.0, 0) == 0
-    assert tied_embedding_time(alone, inputs) == 0
+    exchanges = layer_tensor_exchanges(alone, inputs, kind, layer_time(alone, inputs, kind))
+    assert exposed_seconds(exchanges, inputs) == 0
+    assert pipeline_time(alone, inputs, 1.0) == 0
+    exchanges = data_exchanges(data_exchange(alone, inputs, 1e9, 0), inputs, 1.0, 1.0, 0)
+    assert exposed_seconds(exchanges, inputs) == 0
+    assert tied_embedding_exchange(alone, inputs).seconds == 0
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

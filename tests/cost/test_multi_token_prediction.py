@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from exchange_times import pass_times
 from meshwright.answers.assumptions import assumptions
-from meshwright.cost.comms.data import tied_embedding_time
-from meshwright.cost.comms.prediction import prediction_tensor_time
+from meshwright.cost.comms.data import tied_embedding_exchange
+from meshwright.cost.comms.tensor import prediction_exchanges
 from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.memory.activations import layer_memory
@@ -135,8 +136,8 @@ def test_its_stage_holds_a_copy_of_the_embedding_where_it_is_not_the_first(pp: i
     plan = Plan(pp=pp, dp=16 // pp)
     embedding, head = end_parameters(plan, without)
     assert end_parameters(plan, with_it) == (embedding, head + copies * embedding)
-    assert (tied_embedding_time(plan, with_it) > 0) == (copies > 0)
-    assert tied_embedding_time(plan, without) == 0
+    assert (tied_embedding_exchange(plan, with_it).seconds > 0) == (copies > 0)
+    assert tied_embedding_exchange(plan, without).seconds == 0
 
 
 def test_its_projection_is_divided_by_tp_and_its_norms_are_not() -> None:
@@ -192,8 +193,9 @@ def test_a_search_leaves_room_for_it() -> None:
 
 
 def test_without_tensor_parallelism_it_sends_nothing() -> None:
-    assert prediction_tensor_time(Plan(dp=16), _asked(1)) == (0, 0)
-    forward, backward = prediction_tensor_time(Plan(tp=8, sp=True, dp=2), _asked(1))
+    inputs = _asked(1)
+    assert pass_times(prediction_exchanges(Plan(dp=16), inputs), inputs) == (0, 0)
+    forward, backward = pass_times(prediction_exchanges(Plan(tp=8, sp=True, dp=2), inputs), inputs)
     assert backward > forward > 0
 
 

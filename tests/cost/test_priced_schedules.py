@@ -8,9 +8,10 @@ from functools import cache
 import numpy as np
 import pytest
 
+from exchange_times import pipeline_time
 from meshwright.cost.comms.collectives import line_time, message_time, opposite_message_time
 from meshwright.cost.comms.group import group, pipeline_group
-from meshwright.cost.comms.pipeline import exposed_pipeline_time, message_bytes
+from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.waiting import waiting_bytes
@@ -177,7 +178,7 @@ def test_chunks_send_as_often_as_they_are_and_two_stages_have_one_side() -> None
 
     def messages(plan: Plan) -> float:
         one = message_time(message_bytes(plan, inputs), pipeline_group(plan, inputs), inputs.cluster)
-        return float(exposed_pipeline_time(plan, inputs, 0.0) / one)
+        return float(pipeline_time(plan, inputs, 0.0) / one)
 
     plain = Plan(pp=4, dp=2, num_microbatches=32)
     assert messages(plain) == pytest.approx(2 * 32 + 6)
@@ -197,7 +198,7 @@ def test_an_exchange_that_the_runtime_waits_for_takes_its_host() -> None:
         (Schedule.ZERO_BUBBLE_1P, 1, 0),
     ):
         plan = replace(plain, schedule=schedule, vpp=vpp)
-        more = exposed_pipeline_time(plan, slow, 1.0) - exposed_pipeline_time(plan, inputs, 1.0)
+        more = pipeline_time(plan, slow, 1.0) - pipeline_time(plan, inputs, 1.0)
         assert more == pytest.approx(exchanges * 1e-3, abs=1e-12)
 
 

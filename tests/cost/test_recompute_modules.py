@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from meshwright.cost.comms.experts import exposed_exchange_time
-from meshwright.cost.comms.tensor import layer_collectives, layer_tensor_time
+from exchange_times import pass_times
+from meshwright.cost.comms.experts import expert_exchanges
+from meshwright.cost.comms.tensor import layer_collectives, layer_tensor_exchanges
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.products import linear_time
@@ -138,7 +139,8 @@ def test_a_repeated_block_is_entered_and_left_again(layer: int, names: list[str]
         assert tuple(layer_collectives(plan, inputs, kind).recompute) == (times * sp, times)
         compute = layer_time(plan, inputs, kind)
         none, again = (
-            layer_tensor_time(replace(plan, recompute=each), inputs, kind, compute).backward for each in (0, 1)
+            pass_times(layer_tensor_exchanges(replace(plan, recompute=each), inputs, kind, compute), inputs).backward
+            for each in (0, 1)
         )
         assert (again > none) == (times > 0)
 
@@ -148,7 +150,7 @@ def test_only_the_whole_mixture_exchanges_its_tokens_again() -> None:
     (kind,) = inputs.model.layer_kinds
     for name in MODULES:
         plan = replace(_plan([name]), dp=8, ep=8)
-        time = exposed_exchange_time(plan, inputs, kind, layer_time(plan, inputs, kind))
+        time = pass_times(expert_exchanges(plan, inputs, kind, layer_time(plan, inputs, kind)), inputs)
         assert time.backward == pytest.approx(time.forward * (2 if name == "moe" else 1))
 
 

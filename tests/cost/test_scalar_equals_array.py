@@ -19,10 +19,13 @@ import pytest
 
 import meshwright.cost
 import meshwright.schedules
-from meshwright.cost.comms.data import data_exchange
-from meshwright.cost.comms.group import data_group, holders
-from meshwright.cost.comms.sharded import gathers_per_step, sharded_exchange_time
-from meshwright.cost.comms.tensor import layer_tensor_time
+from meshwright.cost.comms.context import context_exchanges
+from meshwright.cost.comms.data import data_exchange, shard_messages
+from meshwright.cost.comms.exchange import exposed_seconds
+from meshwright.cost.comms.group import data_group
+from meshwright.cost.comms.sharded import gathers_per_step
+from meshwright.cost.comms.tensor import layer_tensor_exchanges
+from meshwright.cost.comms.traffic import all_to_all_traffic
 from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.projections import projections
@@ -39,6 +42,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import split_stages
 from meshwright.schedules.pipeline import PassTimes, PipelineShape, PipelineTimes
+from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts
 from strategies import questions, some_legal_plans
@@ -81,6 +85,8 @@ OF_ONE_SCHEDULE = {
     "records.usual_schedule",
 }
 """They list or play the actions of one pipeline; see test_schedules.py."""
+OF_ONE_PLAN = {f"messages.{name}_messages" for name in ("step", "pass", "layer", "weight")}
+"""They list the messages of one plan; see test_messages.py."""
 OF_THE_QUESTION = {
     "tree.combined",
     "shapes.on_shapes",
@@ -131,11 +137,14 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "element_bytes": lambda _: 1.0,
     "number_format": lambda case: "fp8" if case.inputs.cluster.accelerator.kernels.low_precision else "half",
     "exchange": lambda case: data_exchange(case.plan, case.inputs, case.columns["parameters"], case.columns["stage"]),
-    "sharded_exchange": lambda case: sharded_exchange_time(case.plan, case.inputs, case.columns["parameters"]),
+    "shard_messages": lambda case: shard_messages(case.plan, case.inputs, case.columns["parameters"]),
+    "exchanges": lambda case: context_exchanges(case.plan, case.inputs, _kind(case), GIVEN["layer"](case)),
+    "messages": lambda case: tuple(message for each in GIVEN["exchanges"](case) for message in each.messages),
+    "traffic": lambda case: all_to_all_traffic(case.columns["buffer"], data_group(case.plan, case.inputs)),
+    "content": lambda _: "tokens",
     "last_stage": lambda case: case.plan.pp - 1,
     "times": lambda case: gathers_per_step(case.plan, case.inputs, case.columns["live"], case.plan.pp - 1),
     "group": lambda case: data_group(case.plan, case.inputs),
-    "holding": lambda case: holders(case.plan, case.inputs),
     "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),
     "shard": lambda case: layer_shard(case.plan, case.inputs, _kind(case)),
     "linears": lambda case: projections(case.inputs, _kind(case), GIVEN["shard"](case)),
@@ -183,20 +192,22 @@ SMALL += ["reductions"]
 SIZES = ["gradients", "moved", "buffer", "size", "allocated", "reserved", "communicators"]
 SIZES += ["states_and_activations"]
 SECONDS = ["time", "first_chunk", "forward", "backward", "slowest", "total", "work"]
-SPECIAL = {"overlap.exposed_time.window": "work", "states.state_bytes.layer": "parameters"}
-SPECIAL |= {"data.data_exchange.experts": "parameters", "sharded.exposed_sharded_time.exchange": "sharded_exchange"}
-SPECIAL |= {f"{name}.experts": "ends" for name in ("sharded.sharded_exchange_time", "optimizer.optimizer_time")}
-SPECIAL |= {"sharded.gathers_per_step.stage": "last_stage"}
+SPECIAL = {"exchange.exposed_time.window": "work", "states.state_bytes.layer": "parameters"}
+SPECIAL |= {"data.data_exchange.experts": "parameters", "sharded.sharded_exchanges.messages": "shard_messages"}
+SPECIAL |= {"sharded.end_exchanges.messages": "shard_messages"}
+SPECIAL |= {"exchange.repeated.count": "stage", "exchange.resized.factor": "forward"}
+SPECIAL |= {f"{name}.experts": "ends" for name in ("data.shard_messages", "optimizer.optimizer_time")}
+SPECIAL |= {f"sharded.{name}.stage": "last_stage" for name in ("gathers_per_step", "end_gathers")}
 SPECIAL |= {"gemm.gemm_time.groups": "ranks", "products.grouped_time.groups": "ranks"}
 """Arguments that mean something else in one function: the column or entry to take there."""
 EXPERT_FUNCTIONS = (
     "experts.expert_shard",
-    "experts.expert_exchange_time",
-    "experts.all_to_all_exchange",
-    "experts.all_gather_exchange",
+    "experts.token_messages",
+    "experts.all_to_all_messages",
+    "experts.all_gather_messages",
+    "fused.fused_message",
 )
 EXPERT_FUNCTIONS += (
-    "exchanged.exchange_traffic",
     "fused.fused_traffic",
     "fused.fused_time",
     "expert_rows.routed_rows",
@@ -232,7 +243,7 @@ def _public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
 FUNCTIONS = dict(_public_functions())
 OF_ONE_SCHEDULE |= {name for name in FUNCTIONS if name.endswith(".actions")}
 SPECIAL |= {f"{name}.pipeline": "counts" for name in FUNCTIONS if name.endswith((".in_flight", ".waiting"))}
-NOT_ELEMENTWISE = TABLES | OF_ONE_SCHEDULE | OF_THE_QUESTION
+NOT_ELEMENTWISE = TABLES | OF_ONE_SCHEDULE | OF_ONE_PLAN | OF_THE_QUESTION
 ELEMENTWISE = [name for name in FUNCTIONS if name not in NOT_ELEMENTWISE]
 
 
@@ -252,7 +263,9 @@ def _call(name: str, case: Case) -> Any:
 
 def _leaves(answer: Any) -> list[Any]:
     """The scalars or columns of an answer whose tuples may nest."""
-    return [leaf for part in answer for leaf in _leaves(part)] if isinstance(answer, tuple) else [answer]
+    if isinstance(answer, tuple):
+        return [leaf for part in answer for leaf in _leaves(part)]
+    return [] if answer is None or isinstance(answer, str | Cluster) else [answer]
 
 
 @cache
@@ -326,7 +339,8 @@ def test_shapes_take_what_the_plans_own_layers_take_whatever_the_rank_order(orde
     kind = inputs.model.layer_kinds[0]
     shapes = micro_batch_shapes(plans, inputs)
     priced = unit_times(shapes.plans, inputs, some_kept=False).layers[0].exposed_forward.tensor[shapes.of_plan]
-    itself = layer_tensor_time(plans, inputs, kind, layer_time(plans, inputs, kind)).forward
+    exchanges = layer_tensor_exchanges(plans, inputs, kind, layer_time(plans, inputs, kind))
+    itself = exposed_seconds([each for each in exchanges if each.phase == "forward"], inputs)
     np.testing.assert_allclose(priced, itself, rtol=1e-12)
 
 

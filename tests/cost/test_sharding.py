@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exchange_times import shard_times
 from meshwright.cost.comms.collectives import collective_time
-from meshwright.cost.comms.data import data_exchange, earlier_reductions, exposed_data_time, shard_times, sum_time
-from meshwright.cost.comms.group import data_group, holders, replica_group, sharding_group
-from meshwright.cost.comms.sharded import gathers_per_step, sharded_exchange_time
+from meshwright.cost.comms.data import data_exchange, data_exchanges, earlier_reductions
+from meshwright.cost.comms.exchange import communicator, exposed_seconds
+from meshwright.cost.comms.group import data_group, replica_group, sharding_group
+from meshwright.cost.comms.sharded import gathers_per_step
 from meshwright.cost.comms.tensor import layer_collectives
 from meshwright.cost.memory.states import States, state_bytes
 from meshwright.cost.memory.units import stage_units
@@ -110,11 +112,11 @@ def test_an_optimizer_that_knows_precisions_keeps_less() -> None:
 def test_quantised_weights_are_gathered_in_one_byte_and_the_ends_in_two() -> None:
     given = question(llama_8b(), "8x8:b200", precision="fp8")
     alone = given.replace(runtime=given.runtime.replace(quantised_weights=("fp8",)))
-    held = holders(Plan(dp=64), given)
-    whole = shard_times(COUNT, held, given)
-    assert shard_times(COUNT, held, alone)[0] == whole[0]
-    assert shard_times(COUNT, held, alone)[1] == shard_times(COUNT // 2, held, given)[1]
-    assert shard_times(COUNT, held, alone, COUNT)[1] == whole[1]
+    plan = Plan(dp=64)
+    whole = shard_times(plan, given, COUNT)
+    assert shard_times(plan, alone, COUNT)[0] == whole[0]
+    assert shard_times(plan, alone, COUNT)[1] == shard_times(plan, given, COUNT // 2)[1]
+    assert shard_times(plan, alone, COUNT, COUNT)[1] == whole[1]
 
 
 def test_what_only_the_step_needs_counts_where_it_exceeds_activations() -> None:
@@ -202,11 +204,11 @@ def test_hybrid_sharding_sums_one_shard_over_its_replicas(replicas: int, size: i
     inputs = question(llama_8b(), "8x8:h100", "torchtitan")
     plan = Plan(dp=64, zero=3, dp_replicate=replicas)
     whole = Plan(dp=64, zero=3)
-    scattered, _ = shard_times(size, holders(plan, inputs), inputs)
+    scattered, _ = shard_times(plan, inputs, size)
     inside = collective_time("reduce_scatter", 4.0 * size, sharding_group(plan, inputs), inputs.cluster)
     assert (scattered == pytest.approx(inside)) == (replicas == 1)
     assert scattered >= inside
-    assert shard_times(size, holders(whole, inputs), inputs)[0] > 0
+    assert shard_times(whole, inputs, size)[0] > 0
 
 
 def test_hybrid_sharding_pays_off_where_the_network_is_slow() -> None:
@@ -220,15 +222,19 @@ def test_hybrid_sharding_pays_off_where_the_network_is_slow() -> None:
     assert hybrid.memory.states > whole.memory.states
 
 
+def _exposed(plan: Plan, inputs: Inputs, parameters: int, forward: float, backward: float) -> float:
+    """What a step waits for the gradients and weights of one stage."""
+    exchange = data_exchange(plan, inputs, parameters, 0)
+    exchanges = data_exchanges(exchange, inputs, forward, backward, earlier_reductions(plan))
+    return float(exposed_seconds(exchanges, inputs))
+
+
 def test_gradients_are_reduced_once_or_every_micro_batch() -> None:
     """ZeRO 1 once a step, ZeRO 2 after every micro-batch (DeepSpeed, stage_1_and_2.py)."""
     inputs = question(llama_8b(), "8x8:h100", "deepspeed", global_batch=512)
     inputs = inputs.replace(runtime=inputs.runtime.replace(overlap=inputs.runtime.overlap.replace(data_parallel=0.0)))
     plans = Plan(dp=64, zero=1), Plan(dp=64, zero=1, num_microbatches=8), Plan(dp=64, zero=2, num_microbatches=8)
-    single, once, every = (
-        exposed_data_time(data_exchange(plan, inputs, COUNT, 0), inputs, 1.0, 2.0, earlier_reductions(plan))
-        for plan in plans
-    )
+    single, once, every = (_exposed(plan, inputs, COUNT, 1.0, 2.0) for plan in plans)
     assert once == pytest.approx(single)
     reduced = (every - once) / 7
     assert 0 < reduced < once
@@ -275,11 +281,10 @@ def test_whole_gradients_are_summed_by_an_all_reduce() -> None:
     inputs, plan = question(llama_8b(), "8x8:h100", "deepspeed"), Plan(dp=64, zero=1)
     assert inputs.runtime.sharding.sums_whole_gradients
     scattering = inputs.replace(runtime=inputs.runtime.replace(sums_whole_gradients=False))
-    held, parameters = holders(plan, inputs), inputs.runtime.sharding.gradient_bucket
-    whole, divided = (
-        exposed_data_time(data_exchange(plan, each, parameters, 0), each, 0.0, 0.0, 0) for each in (inputs, scattering)
-    )
-    more = sum_time(parameters, held, inputs) - shard_times(parameters, held, inputs)[0]
+    parameters = inputs.runtime.sharding.gradient_bucket
+    whole, divided = (_exposed(plan, each, parameters, 0.0, 0.0) for each in (inputs, scattering))
+    summed = communicator("dp", plan, inputs).message("all_reduce", "", inputs.gradient_bytes * parameters)
+    more = summed.seconds - shard_times(plan, inputs, parameters)[0]
     assert whole - divided == pytest.approx(more)
     assert more > 0
 
@@ -351,5 +356,5 @@ def test_exchange_counts_hold_for_columns() -> None:
     counts = gathers_per_step(plans, inputs, 1, plans.pp - 1)
     assert (counts.backward <= plans.num_microbatches).all()
     assert (counts.scatters <= plans.num_microbatches).all()
-    gather, scatter = sharded_exchange_time(plans, inputs, COUNT)
+    scatter, gather = shard_times(plans, inputs, COUNT)
     assert (gather <= scatter).all()

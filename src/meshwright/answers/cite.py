@@ -13,11 +13,11 @@ from rich.text import Text
 
 from meshwright.cost.comms.collectives import collective_time
 from meshwright.cost.comms.context import context_bytes
-from meshwright.cost.comms.data import exposed_data_time
-from meshwright.cost.comms.experts import all_gather_exchange, all_to_all_exchange, exposed_exchange_time
+from meshwright.cost.comms.data import data_exchanges
+from meshwright.cost.comms.experts import all_gather_messages, all_to_all_messages, expert_exchanges
 from meshwright.cost.comms.fused import fused_traffic
-from meshwright.cost.comms.pipeline import exposed_pipeline_time
-from meshwright.cost.comms.sharded import exposed_sharded_time, gathers_weights
+from meshwright.cost.comms.pipeline import pipeline_exchanges
+from meshwright.cost.comms.sharded import gathers_weights, sharded_exchanges
 from meshwright.cost.comms.tensor import layer_collectives
 from meshwright.cost.compute.attention import eager_attention_time, fused_attention_time
 from meshwright.cost.compute.elementwise import elementwise_time
@@ -45,8 +45,8 @@ ALWAYS: dict[str, Callable[..., Any]] = {
     "verdict": verdict,
 }
 EXCHANGES: dict[str, Callable[..., Any]] = {
-    "all_to_all": all_to_all_exchange,
-    "all_gather": all_gather_exchange,
+    "all_to_all": all_to_all_messages,
+    "all_gather": all_gather_messages,
     "fused": fused_traffic,
 }
 ONLY_WITH = {
@@ -94,7 +94,7 @@ def citation_entries(plans: Sequence[Plan], inputs: Inputs) -> list[dict[str, st
 def _formulas(plan: Plan, inputs: Inputs) -> dict[str, Callable[..., Any]]:
     """The formulas that price a plan, by what they price."""
     fused, together = inputs.runtime.kernels.attention_kernel != "eager", plan.dp * plan.cp
-    weights = exposed_sharded_time if gathers_weights(plan, inputs) else exposed_data_time
+    weights = sharded_exchanges if gathers_weights(plan, inputs) else data_exchanges
     exchange = EXCHANGES[inputs.runtime.communication.dispatcher]
     chosen: dict[str, tuple[bool, Callable[..., Any]]] = {
         "attention core": (True, fused_attention_time if fused else eager_attention_time),
@@ -103,9 +103,9 @@ def _formulas(plan: Plan, inputs: Inputs) -> dict[str, Callable[..., Any]]:
         "tp: tensor parallelism": (plan.tp > 1, layer_collectives),
         "cp: context parallelism": (plan.cp > 1, context_bytes),
         f"dp: data parallelism with ZeRO {plan.zero}": (together > 1, weights),
-        "pp: stage-to-stage messages": (plan.pp > 1, exposed_pipeline_time),
+        "pp: stage-to-stage messages": (plan.pp > 1, pipeline_exchanges),
         "experts": (inputs.model.is_moe, expert_time),
-        "ep: expert parallelism": (plan.ep > 1, exposed_exchange_time),
+        "ep: expert parallelism": (plan.ep > 1, expert_exchanges),
         f"ep: {inputs.runtime.communication.dispatcher.replace('_', '-')} dispatcher": (plan.ep > 1, exchange),
         "multi-token prediction": (inputs.mtp_layers > 0, prediction_time),
         "pp: schedule": (plan.pp > 1, plan.schedule.record.in_flight),

@@ -10,14 +10,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from meshwright.answers.placed import link_of, placement_words, sent_over, sent_words
-from meshwright.cost.comms.context import ContextTime, context_time
-from meshwright.cost.comms.context_sent import context_traffic
 from meshwright.cost.comms.group import context_group
-from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.estimate import Estimate
+from meshwright.cost.messages import layer_messages
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, Plan
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import LayerKind
 from meshwright.units import format_seconds
 
 
@@ -43,20 +40,18 @@ def context_layers(plan: Plan, inputs: Inputs) -> Iterator[ContextLayers]:
     """What context parallelism exchanges, per kind of layer; nothing where cp is 1."""
     if plan.cp == 1:
         return
-    overlap = inputs.runtime.overlap.replace(context=0.0)
-    alone = inputs.replace(runtime=inputs.runtime.replace(overlap=overlap))
     for kind, count in zip(inputs.model.layer_kinds, inputs.layers_per_kind, strict=True):
-        sent = context_traffic(plan, inputs, kind)
-        whole, exposed = _time(plan, alone, kind), _time(plan, inputs, kind)
+        rows = [row for row in layer_messages(plan, inputs, kind) if row.part == "cp"]
+        forward, backward = ([row for row in rows if row.phase == phase] for phase in ("forward", "backward"))
         yield ContextLayers(
             kind=kind.name,
             layers=count,
-            forward_bytes=sent_over(sent.forward, inputs.cluster),
-            backward_bytes=sent_over(sent.backward, inputs.cluster),
-            forward_s=float(whole.forward),
-            backward_s=float(whole.backward),
-            exposed_forward_s=float(exposed.forward),
-            exposed_backward_s=float(exposed.backward),
+            forward_bytes=sent_over(forward, inputs.cluster),
+            backward_bytes=sent_over(backward, inputs.cluster),
+            forward_s=sum(row.seconds for row in forward),
+            backward_s=sum(row.seconds for row in backward),
+            exposed_forward_s=sum(row.exposed_s for row in forward),
+            exposed_backward_s=sum(row.exposed_s for row in backward),
         )
 
 
@@ -94,7 +89,3 @@ def _line(layers: ContextLayers) -> str:
         for name, sent, whole, exposed in passes
     )
     return f"{layers.layers} layers ({layers.kind}), each and per micro-batch: {', '.join(told)}"
-
-
-def _time(plan: Plan, inputs: Inputs, kind: LayerKind) -> ContextTime:
-    return context_time(plan, inputs, kind, layer_time(plan, inputs, kind))

@@ -7,19 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright.answers.placed import link_of, sent_over
-from meshwright.cost.comms.exchanged import exchange_traffic
-from meshwright.cost.comms.experts import expert_exchange_time, exposed_exchange_time
+from meshwright.cost.comms.experts import RESULTS, TOKENS
 from meshwright.cost.comms.group import Group, expert_set_group
-from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.expert_rows import routed_experts, routed_rows
+from meshwright.cost.messages import layer_messages, step_messages
 from meshwright.cost.shard import residual_tokens
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.groups import expert_data_ranks
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import LayerKind
 
 IMBALANCES = (1.0, 1.2, 1.5, 2.0)
 """Tokens of the busiest rank over the mean, of which each is priced."""
@@ -73,13 +71,14 @@ def expert_report(estimate: Estimate, inputs: Inputs) -> ExpertReport | None:
     if not inputs.model.is_moe:
         return None
     plan, group = estimate.plan, expert_set_group(estimate.plan, inputs)
+    rows = step_messages(estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True))
     return ExpertReport(
         group=group,
         link=link_of(group, inputs.cluster).name,
         dispatcher=inputs.runtime.communication.dispatcher,
         replicas=int(expert_data_ranks(plan)),
         layers=tuple(_layers(plan, inputs)),
-        exchanged_s=_exchanged_s(plan, inputs),
+        exchanged_s=sum(row.seconds for row in rows if row.part == "ep"),
         exposed_s=estimate.time.exposed_ep_s,
         imbalance=tuple((imbalance, _imbalanced(plan, inputs, imbalance)) for imbalance in IMBALANCES),
     )
@@ -114,7 +113,8 @@ def _layers(plan: Plan, inputs: Inputs) -> Iterator[ExpertLayers]:
         if not kind.is_moe:
             continue
         experts, rows = routed_experts(kind), routed_rows(plan, inputs, kind, tokens)
-        exchange = expert_exchange_time(plan, inputs, kind, tokens, inputs.dispatch_bytes[0])
+        sent = [row for row in layer_messages(plan, inputs, kind) if (row.part, row.phase) == ("ep", "forward")]
+        dispatch, combine = ([row for row in sent if row.content == what] for what in (TOKENS, RESULTS))
         yield ExpertLayers(
             kind=kind.name,
             layers=count,
@@ -124,24 +124,10 @@ def _layers(plan: Plan, inputs: Inputs) -> Iterator[ExpertLayers]:
             tokens=float(tokens),
             rows=float(rows.mean),
             busiest_rows=float(rows.hottest),
-            sent_bytes=sent_over(exchange_traffic(plan, inputs, kind), inputs.cluster),
-            dispatch_s=float(exchange.dispatch),
-            combine_s=float(exchange.combine),
+            sent_bytes=sent_over(dispatch, inputs.cluster),
+            dispatch_s=sum(row.seconds for row in dispatch),
+            combine_s=sum(row.seconds for row in combine),
         )
-
-
-def _exchanged_s(plan: Plan, inputs: Inputs) -> float:
-    """Seconds of one step's exchanges on the slowest stage, priced as if the runtime overlapped none."""
-    overlap = inputs.runtime.overlap.replace(expert=0.0)
-    alone = inputs.replace(runtime=inputs.runtime.replace(overlap=overlap))
-    estimates = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True)
-    layers = estimates.stages.layers[estimates.slowest[0]]
-    each = (_both_passes(plan, alone, kind) for kind in inputs.model.layer_kinds)
-    return plan.num_microbatches * sum(int(count) * time for count, time in zip(layers, each, strict=True))
-
-
-def _both_passes(plan: Plan, inputs: Inputs, kind: LayerKind) -> float:
-    return float(sum(exposed_exchange_time(plan, inputs, kind, layer_time(plan, inputs, kind))))
 
 
 def _imbalanced(plan: Plan, inputs: Inputs, imbalance: float) -> Estimate:

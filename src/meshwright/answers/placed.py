@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from meshwright.cost.comms.group import Group
-from meshwright.cost.comms.traffic import Traffic
+from meshwright.cost.messages import MessageRow
 from meshwright.specs.cluster import Cluster, Level
 from meshwright.units import format_bandwidth, format_bytes
 
@@ -27,10 +29,13 @@ def placement_words(name: str, group: Group, cluster: Cluster) -> str:
     return f"{name} {group.ranks} across {group.blocks[0]} {room}s, {members}, {over}"
 
 
-def sent_over(traffic: Traffic, cluster: Cluster) -> dict[str, float]:
-    """Bytes that one rank of one plan sends over each level of links, innermost first."""
-    names = (level.name for level in cluster.levels)
-    return dict(zip(names, map(float, (traffic.inside, *traffic.across)), strict=True))
+def sent_over(rows: Iterable[MessageRow], cluster: Cluster) -> dict[str, float]:
+    """Bytes that one rank of one plan sends in one step over each level of links, innermost first."""
+    sent = dict.fromkeys((level.name for level in cluster.levels), 0.0)
+    for row in rows:
+        for name, size in zip(sent, (row.traffic.inside, *row.traffic.across), strict=True):
+            sent[name] += row.times * float(size)
+    return sent
 
 
 def sent_words(sent: dict[str, float]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,18 +11,21 @@ from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.comms.data import (
     DataExchange,
     data_exchange,
+    data_exchanges,
     earlier_reductions,
-    exposed_data_time,
-    tied_embedding_time,
+    shard_messages,
+    tied_embedding_exchange,
 )
-from meshwright.cost.comms.pipeline import exposed_pipeline_time
+from meshwright.cost.comms.exchange import exposed_seconds
+from meshwright.cost.comms.pipeline import pipeline_exchanges
 from meshwright.cost.comms.sharded import (
     Gathers,
-    exposed_sharded_time,
-    gather_copies_time,
+    end_exchanges,
+    end_gathers,
     gathers_per_step,
     gathers_weights,
-    sharded_exchange_time,
+    kept_share,
+    sharded_exchanges,
 )
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
@@ -34,7 +36,7 @@ from meshwright.cost.memory.stage import stage_parameters
 from meshwright.cost.memory.waiting import waiting_share
 from meshwright.cost.pipelines import Pipelines
 from meshwright.cost.tree import combined
-from meshwright.cost.unit import Units, UnitTime, unit_times
+from meshwright.cost.unit import UnitTime, UnitTimes, unit_times
 from meshwright.distinct import distinct_rows, gathered, on_distinct
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
@@ -104,7 +106,7 @@ def stage_costs(plan: Plan, stages: Stages, inputs: Inputs) -> tuple[FloatColumn
     return works.each.total[works.row], held.memory
 
 
-def _works(held: Footprints, units: Units) -> _Works:
+def _works(held: Footprints, units: UnitTimes) -> _Works:
     stages = held.pipelines.stages
     again = stages.layers - stages.kept_layers
     ends = stages.embedding * 1, stages.head * 1, stages.copies
@@ -117,7 +119,7 @@ def _works(held: Footprints, units: Units) -> _Works:
     return _Works(time.scaled(1 / copies[kind]), row)
 
 
-def _pipeline(held: Footprints, units: Units, slowest: UnitTime) -> PipelineTimes:
+def _pipeline(held: Footprints, units: UnitTimes, slowest: UnitTime) -> PipelineTimes:
     """What the idle time of every plan's schedule depends on."""
     inputs, plans, shape = held.inputs, held.plans, held.shapes.of_plan
     whole = units.embedding.plus(units.head).passes
@@ -135,7 +137,7 @@ def _pipeline(held: Footprints, units: Units, slowest: UnitTime) -> PipelineTime
     )
 
 
-def _less_kept(whole: PassTimes, held: Footprints, units: Units) -> PassTimes:
+def _less_kept(whole: PassTimes, held: Footprints, units: UnitTimes) -> PassTimes:
     """The passes of the whole model, less what the layers that full recomputation leaves out save."""
     shape, counts = held.shapes.of_plan, held.stages.kept_in_model[held.stages.start]
     for kind, (layer, kept) in enumerate(zip(units.layers, units.kept_layers, strict=False)):
@@ -148,7 +150,7 @@ def _less_kept(whole: PassTimes, held: Footprints, units: Units) -> PassTimes:
     return whole
 
 
-def _waterfall(held: Footprints, units: Units, works: _Works, work: UnitTime) -> Waterfall:
+def _waterfall(held: Footprints, units: UnitTimes, works: _Works, work: UnitTime) -> Waterfall:
     """Step time seen from the slowest stage: m micro-batches of its work, what the others add, and what comes once."""
     inputs, plans, pipeline = held.inputs, held.plans, held.pipelines.of_plan
     count, updates = plans.num_microbatches, _updates(held.pipelines, inputs)
@@ -159,7 +161,7 @@ def _waterfall(held: Footprints, units: Units, works: _Works, work: UnitTime) ->
         exposed_tp_s=count * (work.exposed_forward.tensor + work.exposed_backward.tensor),
         exposed_cp_s=count * (work.exposed_forward.context + work.exposed_backward.context),
         exposed_ep_s=count * (work.exposed_forward.expert + work.exposed_backward.expert),
-        exposed_pp_s=exposed_pipeline_time(plans, inputs, work.total),
+        exposed_pp_s=exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs),
         exposed_dp_s=exposed + updates.tied[pipeline],
         bubble_s=np.where(plans.pp > 1, idle, 0.0),
         optimizer_s=updates.optimizer[pipeline],
@@ -171,13 +173,13 @@ def _updates(pipelines: Pipelines, inputs: Inputs) -> _Updates:
     plans, stages = pipelines.plans, pipelines.stages
     rows, parameters = plans.take(stages.plan), stage_parameters(plans, stages, inputs)
     return _Updates(
-        data_exchange(rows, inputs, parameters.dense, stages.stage, parameters.experts, parameters.ends),
+        data_exchange(rows, inputs, parameters.dense, stages.stage, parameters.experts, parameters.ends).joined(),
         np.maximum.reduceat(optimizer_time(rows, inputs, parameters.dense, parameters.experts), stages.start),
-        tied_embedding_time(plans, inputs),
+        tied_embedding_exchange(plans, inputs).exposed(inputs),
     )
 
 
-def _exchanged(held: Footprints, units: Units, works: _Works, exchange: DataExchange) -> FloatColumn:
+def _exchanged(held: Footprints, units: UnitTimes, works: _Works, exchange: DataExchange) -> FloatColumn:
     """Exposed seconds per step of what data parallelism exchanges, of every stage, shape (r,)."""
     plan, time = held.stages.plan, works.each
     sharded = gathers_weights(held.plans, held.inputs)[plan]
@@ -187,19 +189,19 @@ def _exchanged(held: Footprints, units: Units, works: _Works, exchange: DataExch
         forward, backward = time.forward_total + time.host_forward, time.backward_total + time.host_backward
         row, reductions = works.row[whole], earlier_reductions(held.plans)[plan[whole]]
         each = gathered(exchange, held.pipelines.of_stage[whole])
-        exposed[whole] = exposed_data_time(each, held.inputs, forward[row], backward[row], reductions)
+        exchanges = data_exchanges(each, held.inputs, forward[row], backward[row], reductions)
+        exposed[whole] = exposed_seconds(exchanges, held.inputs)
     if len(whole) < len(plan):
         exposed[sharded] = _sharded(held, units, np.flatnonzero(sharded))
     return exposed
 
 
-def _sharded(held: Footprints, units: Units, chosen: IntColumn) -> FloatColumn:
+def _sharded(held: Footprints, units: UnitTimes, chosen: IntColumn) -> FloatColumn:
     """Exposed seconds per step of the chosen stages: layers beside their passes, the ends before and after them."""
     inputs, stages, plan = held.inputs, held.stages, held.stages.plan[chosen]
     rows, live, stage = held.plans.take(plan), stages.live_micro_batches[chosen], stages.stage[chosen]
-    times = ends = gathers_per_step(rows, inputs, live, stage)
-    if inputs.runtime.sharding.keeps_ends_gathered:
-        ends = gathers_per_step(replace(rows, zero=np.full_like(rows.zero, 2)), inputs, live, stage)
+    times = gathers_per_step(rows, inputs, live, stage)
+    ends = end_gathers(rows, inputs, live, stage)
     exposed = _exposed_ends(held, held.pipelines.of_stage[chosen], ends)
     for index, (kind, unit) in enumerate(zip(inputs.model.layer_kinds, units.layers, strict=True)):
         exposed = exposed + stages.layers[chosen, index] * _exposed_layer(held, plan, times, kind, unit)
@@ -210,12 +212,12 @@ def _exposed_ends(held: Footprints, stage: IntColumn, times: Gathers) -> FloatCo
     """Of embedding, final norm and head; stage: the row of every stage among those of the pipelines."""
     inputs, (pipelines, stages, *_) = held.inputs, held.pipelines
     ends = stage_parameters(pipelines, stages, inputs).ends
-    exchange = on_distinct(
-        lambda some: sharded_exchange_time(pipelines.take(stages.plan[some]), inputs, ends[some], ends=ends[some]),
+    messages = on_distinct(
+        lambda some: shard_messages(pipelines.take(stages.plan[some]), inputs, ends[some], ends=ends[some]).joined(),
         stage,
     )
-    exposed = (times.forward + times.backward) * exchange.gathered + times.scatters * exchange.scattered
-    whole: FloatColumn = exposed + gather_copies_time(inputs, ends[stage], 0.0, times)
+    exchanges = end_exchanges(inputs, messages, ends[stage], times)
+    whole: FloatColumn = exposed_seconds(exchanges, inputs)
     return whole
 
 
@@ -224,12 +226,11 @@ def _exposed_layer(held: Footprints, plan: IntColumn, times: Gathers, kind: Laye
     inputs, pipelines, shape = held.inputs, held.pipelines.plans, held.shapes.of_plan[plan]
     dense, experts = layer_parameters(pipelines, inputs, kind), expert_parameters(pipelines, inputs, kind)
     pipeline = held.pipelines.of_plan[plan]
-    exchange = on_distinct(
-        lambda some: sharded_exchange_time(pipelines.take(some), inputs, dense[some], experts[some]), pipeline
+    messages = on_distinct(
+        lambda some: shard_messages(pipelines.take(some), inputs, dense[some], experts[some]).joined(), pipeline
     )
     forward, backward = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
-    kept = inputs.runtime.sharding.keeps_last_layer_gathered * held.plans.pp[plan] / inputs.model.num_layers
-    passes = forward[shape], backward[shape]
-    weights = (dense + experts)[pipeline]
-    exposed: FloatColumn = exposed_sharded_time(inputs, exchange, weights, *passes, kept, times)
+    kept = kept_share(held.plans.take(plan), inputs)
+    weights, passes = (dense + experts)[pipeline], (forward[shape], backward[shape])
+    exposed: FloatColumn = exposed_seconds(sharded_exchanges(inputs, messages, weights, *passes, kept, times), inputs)
     return exposed

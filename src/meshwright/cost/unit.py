@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.arrays import Floats, IntColumn, Numbers
-from meshwright.cost.comms.context import context_time
-from meshwright.cost.comms.experts import exposed_exchange_time
-from meshwright.cost.comms.prediction import prediction_tensor_time
-from meshwright.cost.comms.tensor import TensorTime, embedding_tensor_time, head_tensor_time, layer_tensor_time
+from meshwright.cost.comms.context import context_exchanges
+from meshwright.cost.comms.exchange import Exchange, exposed_seconds
+from meshwright.cost.comms.experts import expert_exchanges
+from meshwright.cost.comms.tensor import (
+    embedding_exchanges,
+    head_exchanges,
+    layer_tensor_exchanges,
+    prediction_exchanges,
+)
 from meshwright.cost.compute.ends import EndTime, embedding_time, head_time
-from meshwright.cost.compute.layer import layer_time
+from meshwright.cost.compute.layer import LayerTime, layer_time
 from meshwright.cost.compute.prediction import prediction_time
 from meshwright.cost.compute.work import Work
 from meshwright.cost.shapes import Shapes, distinct_shapes
 from meshwright.cost.tree import combined
-from meshwright.layout.plans import Plans, without_recompute
+from meshwright.layout.plans import Layout, Plans, without_recompute
 from meshwright.schedules.pipeline import PassTimes
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
@@ -38,6 +44,10 @@ class Exposed(NamedTuple):
     def total(self) -> Floats:
         """All axes together, seconds."""
         return sum(self)
+
+
+AXES = Exposed(tensor="tp", context="cp", expert="ep")
+"""The axes of the exchanges that each part sums."""
 
 
 class UnitTime(NamedTuple):
@@ -93,7 +103,7 @@ class UnitTime(NamedTuple):
         return combined(lambda part: part[index] if np.ndim(part) else part, self)
 
 
-class Units(NamedTuple):
+class UnitTimes(NamedTuple):
     """The times of every piece of the model."""
 
     layers: tuple[UnitTime, ...]
@@ -113,39 +123,60 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs) -> Shapes:
     return distinct_shapes(plans, dict.fromkeys((*SHAPE, *order[: order.index("tp")])))
 
 
-def unit_times(shapes: Plans, inputs: Inputs, *, some_kept: bool) -> Units:
+def unit_times(shapes: Plans, inputs: Inputs, *, some_kept: bool) -> UnitTimes:
     """The times of every piece of the model.
 
     shapes: of `micro_batch_shapes`, columns (k,); some_kept: whether full recomputation leaves out layers of any plan.
     """
     kinds, kept = inputs.model.layer_kinds, without_recompute(shapes)
     embedding, head = embedding_time(shapes, inputs), head_time(shapes, inputs)
-    ending = _end(head, head_tensor_time(shapes, inputs, head))
+    ending = _end(head, head_exchanges(shapes, inputs, head), inputs)
     if inputs.mtp_layers:
-        ahead = _end(prediction_time(shapes, inputs), prediction_tensor_time(shapes, inputs))
+        ahead = _end(prediction_time(shapes, inputs), prediction_exchanges(shapes, inputs), inputs)
         ending = ending.plus(ahead.plus(ending).scaled(inputs.mtp_layers))
-    return Units(
-        layers=tuple(_layer(shapes, inputs, kind) for kind in kinds),
-        kept_layers=tuple(_layer(kept, inputs, kind) for kind in kinds) if some_kept else (),
-        embedding=_end(embedding, embedding_tensor_time(shapes, inputs)),
+    return UnitTimes(
+        layers=tuple(layer_unit_time(shapes, inputs, kind) for kind in kinds),
+        kept_layers=tuple(layer_unit_time(kept, inputs, kind) for kind in kinds) if some_kept else (),
+        embedding=_end(embedding, embedding_exchanges(shapes, inputs), inputs),
         head=ending,
     )
 
 
-def _end(time: EndTime, tensor: TensorTime) -> UnitTime:
-    exposed = Exposed(tensor.forward), Exposed(tensor.backward)
-    return UnitTime(time.forward, time.backward, *exposed, weight_gradient=time.weight_gradient)
+def layer_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime) -> tuple[Exchange, ...]:
+    """What the ranks of all axes send each other for one layer and micro-batch.
+
+    plan: scalar or array (n,); layer: its compute, for the windows, seconds. Returns bytes and seconds.
+    """
+    return (
+        *layer_tensor_exchanges(plan, inputs, kind, layer),
+        *context_exchanges(plan, inputs, kind, layer),
+        *expert_exchanges(plan, inputs, kind, layer),
+    )
 
 
-def _layer(shapes: Plans, inputs: Inputs, kind: LayerKind) -> UnitTime:
-    layer = layer_time(shapes, inputs, kind)
-    tensor: TensorTime = layer_tensor_time(shapes, inputs, kind, layer)
-    context, expert = context_time(shapes, inputs, kind, layer), exposed_exchange_time(shapes, inputs, kind, layer)
+def exposed(exchanges: Iterable[Exchange], inputs: Inputs) -> tuple[Exposed, Exposed]:
+    """Seconds that forward and backward wait for some exchanges, by axis; what is computed again is of backward."""
+    passes: tuple[list[Exchange], list[Exchange]] = ([], [])
+    for each in exchanges:
+        passes[each.phase != "forward"].append(each)
+    forward, backward = (
+        Exposed(*(exposed_seconds((each for each in chosen if each.axis == axis), inputs) for axis in AXES))
+        for chosen in passes
+    )
+    return forward, backward
+
+
+def _end(time: EndTime, exchanges: tuple[Exchange, ...], inputs: Inputs) -> UnitTime:
+    return UnitTime(time.forward, time.backward, *exposed(exchanges, inputs), weight_gradient=time.weight_gradient)
+
+
+def layer_unit_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> UnitTime:
+    """The time of one layer of a kind. plan: scalar or array (n,). Returns seconds for one micro-batch."""
+    layer = layer_time(plan, inputs, kind)
     time = UnitTime(
         layer.forward,
         layer.recompute.plus(layer.backward),
-        Exposed(tensor.forward, context.forward, expert.forward),
-        Exposed(tensor.backward, context.backward, expert.backward),
+        *exposed(layer_exchanges(plan, inputs, kind, layer), inputs),
         weight_gradient=layer.weight_gradient,
     )
     issue = inputs.runtime.host.host_s_per_layer

@@ -6,7 +6,7 @@ from typing import Any
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.memo.bottleneck import Bottleneck
-from meshwright.answers.memo.exchange import Exchange
+from meshwright.answers.memo.exchanges import ExchangeLine
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.micro_batching import MicroBatching, idle_share
 from meshwright.answers.memo.mitigation import KINDS, Mitigation
@@ -44,7 +44,7 @@ def memo_entry(memo: Memo) -> dict[str, Any]:
     }
 
 
-def exchange_entry(each: Exchange) -> dict[str, Any]:
+def exchange_entry(each: ExchangeLine) -> dict[str, Any]:
     """One line of the table of exchanges."""
     return vars(each) | {"link": each.link.name, "bandwidth": each.link.effective_bandwidth}
 

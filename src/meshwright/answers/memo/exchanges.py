@@ -2,39 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from meshwright.answers.memo.exchange import Exchange, exchange
-from meshwright.answers.memo.gradients import gradient_exchanges
-from meshwright.answers.memo.passes import pass_exchanges
-from meshwright.cost.comms.group import pipeline_group
-from meshwright.cost.comms.pipeline import exposed_pipeline_time, message_bytes
+from meshwright.answers.placed import link_of
+from meshwright.cost.comms.data import WEIGHTS, earlier_reductions
+from meshwright.cost.comms.group import GROUPS, Group
+from meshwright.cost.comms.sharded import gathers_weights
 from meshwright.cost.estimate import Estimate
+from meshwright.cost.messages import MessageRow, step_messages
 from meshwright.cost.step import estimate_plans
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, Plan
 from meshwright.layout.plans import Plans
+from meshwright.specs.cluster import Level
 from meshwright.specs.inputs import Inputs
 
+PASSES = {"tp": "tp", "cp": "cp", "ep": "ep_etp"}
+"""Axes that exchange in the passes of every micro-batch, and the group of each that is told."""
 
-def exchanges(estimate: Estimate, inputs: Inputs) -> tuple[Exchange, ...]:
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeLine:
+    """What one axis exchanges in one pass, seen from a rank of the stage that sets the pace."""
+
+    axis: str
+    what: str
+    """As `forward: 2 all-gather, 2 reduce-scatter`."""
+    ranks: int
+    domains: int
+    """Scale-up domains that the group touches."""
+    link: Level
+    """The outermost that it crosses."""
+    sent_bytes: float
+    """By one rank each time."""
+    times: float
+    """A step."""
+    seconds: float
+    """A step, if nothing ran beside it."""
+    exposed_s: float
+    """Of these, what the step waits for."""
+
+
+def exchanges(estimate: Estimate, inputs: Inputs) -> tuple[ExchangeLine, ...]:
     """Every exchange of one step; what they expose adds up to the communication in the estimate's waterfall."""
-    return (*pass_exchanges(estimate, inputs), *_messages(estimate, inputs), *gradient_exchanges(estimate, inputs))
+    plan, rows = estimate.plan, step_messages(estimate_plans(Plans.of([estimate.plan]), inputs, keep_all_stages=True))
+    return (*_passes(rows, plan, inputs), *_between_stages(rows, plan, inputs), *_weights(rows, plan, inputs))
 
 
-def _messages(estimate: Estimate, inputs: Inputs) -> Iterator[Exchange]:
+def _passes(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator[ExchangeLine]:
+    """A line for either pass of every axis that a layer exchanges over.
+
+    Bytes are the mean of the layers on the slowest stage that exchange; seconds hold its embedding's and head's too.
+    """
+    names = {"tp": "tensor parallel", "cp": "context parallel", "ep": "expert parallel"}
+    kinds = [kind.name for kind in inputs.model.layer_kinds]
+    for axis, group in PASSES.items():
+        for forward in (True, False):
+            every = [row for row in rows if row.part == axis and (row.phase == "forward") == forward]
+            layers = [row for row in every if row.unit in kinds]
+            if not layers:
+                continue
+            units = sum({(row.unit, row.units): row.units for row in layers}.values())
+            last = [row for row in layers if (row.unit, row.units) == (layers[-1].unit, layers[-1].units)]
+            what = f"{'forward' if forward else 'backward'}: {_what(axis, last, plan, inputs, forward=forward)}"
+            sent = sum(row.sent_bytes * row.times for row in layers) / units
+            yield _line(names[axis], what, every, GROUPS[group](plan, inputs), inputs, sent, units)
+
+
+def _what(axis: str, rows: Sequence[MessageRow], plan: Plan, inputs: Inputs, *, forward: bool) -> str:
+    """What one layer exchanges in one pass, in words."""
+    if axis == "cp":
+        name = CONTEXT_EXCHANGE_NAMES[plan.context_exchange].replace("_", "-")
+        return f"{name} of keys and values" if forward else f"{name} of keys, values and their gradients"
+    if axis == "ep":
+        name = inputs.runtime.communication.dispatcher.replace("_", "-")
+        return f"{name} dispatch and combine of tokens" if forward else f"{name} of their gradients"
+    counts = dict.fromkeys(sorted({row.operation for row in rows}), 0.0)
+    for row in rows:
+        counts[row.operation] += row.times_a_unit
+    return ", ".join(f"{count:.0f} {name.replace('_', '-')}" for name, count in counts.items())
+
+
+def _between_stages(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator[ExchangeLine]:
     """Activations to the next stage and gradients to the one before, of every micro-batch and chunk."""
-    plan = estimate.plan
-    if plan.pp == 1:
-        return
-    work = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True).stage_time.total[estimate.slowest_stage]
-    overlap = inputs.runtime.overlap.replace(pipeline=0.0, interleaved_pipeline=0.0, split_pipeline=0.0)
-    plain = inputs.replace(runtime=inputs.runtime.replace(overlap=overlap))
-    yield exchange(
-        "pipeline parallel",
-        "activations to the next stage, gradients back",
-        pipeline_group(plan, inputs),
-        inputs,
-        float(message_bytes(plan, inputs)),
-        2 * plan.num_microbatches * plan.vpp,
-        float(exposed_pipeline_time(plan, plain, work)),
-        estimate.time.exposed_pp_s,
+    between = [row for row in rows if row.part == "pp"]
+    if between:
+        times, group = 2 * plan.num_microbatches * plan.vpp, GROUPS["pp"](plan, inputs)
+        sent = next(row.bytes for row in between if row.operation == "send")
+        yield _line(
+            "pipeline parallel", "activations to the next stage, gradients back", between, group, inputs, sent, times
+        )
+
+
+def _weights(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator[ExchangeLine]:
+    """Lines for gradients and weights between replicas, of the stage that waits longest, and for embeddings that two
+    stages share.
+    """
+    group = GROUPS["dp"](plan, inputs)
+    tied = [row for row in rows if row.axis == "embedding"]
+    between = [row for row in rows if row.part == "dp" and row.axis != "embedding"]
+    gathered, reduced = ([row for row in between if (row.content == WEIGHTS) == weights] for weights in (True, False))
+    if between and gathers_weights(plan, inputs):
+        what = "all-gather of weights, reduce-scatter of gradients, layer by layer"
+        times = sum(row.times for row in between if row.axis == "dp_shard" and row.bytes)
+        yield _line("data parallel", what, between, group, inputs, _sent(between) / times, times)
+    elif between:
+        times = 1 + float(earlier_reductions(plan))
+        yield _line("data parallel", _reducing(reduced), reduced, group, inputs, _sent(reduced) / times, times)
+        if gathered:
+            what = "all-gather of updated weights"
+            yield _line("data parallel", what, gathered, group, inputs, _sent(gathered), 1)
+    if tied:
+        what, ends = "all-reduce of its gradient", GROUPS["embedding"](plan, inputs)
+        yield _line("shared embedding", what, tied, ends, inputs, _sent(tied), 1)
+
+
+def _reducing(rows: Sequence[MessageRow]) -> str:
+    """What sums the gradients."""
+    operations = {row.operation for row in rows}
+    if "reduce_scatter" not in operations:
+        return "all-reduce of gradients"
+    return "reduce-scatter of gradients" + (", all-reduce between replicas" if "all_reduce" in operations else "")
+
+
+def _sent(rows: Sequence[MessageRow]) -> float:
+    """Bytes that one rank sends in a step."""
+    return sum(row.sent_bytes * row.times for row in rows)
+
+
+def _line(
+    axis: str, what: str, rows: Sequence[MessageRow], group: Group, inputs: Inputs, sent_bytes: float, times: float
+) -> ExchangeLine:
+    """A line for some messages over a group of one plan."""
+    return ExchangeLine(
+        axis=axis,
+        what=what,
+        ranks=int(group.ranks),
+        domains=int(group.blocks[0]),
+        link=link_of(group, inputs.cluster),
+        sent_bytes=sent_bytes,
+        times=times,
+        seconds=sum(row.seconds for row in rows),
+        exposed_s=sum(row.exposed_s for row in rows),
     )

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from meshwright.answers.memo.bottleneck import Bottleneck, bottleneck
 from meshwright.answers.memo.budget import Budgets, budgets
-from meshwright.answers.memo.exchange import Exchange
-from meshwright.answers.memo.exchanges import exchanges
+from meshwright.answers.memo.exchanges import ExchangeLine, exchanges
 from meshwright.answers.memo.micro_batching import MicroBatching, micro_batching
 from meshwright.answers.memo.mitigation import Mitigation, mitigation
 from meshwright.answers.memo.scaling import Point, Scaling, scaling
@@ -30,7 +29,7 @@ class Memo:
     assumed: tuple[str, ...]
     """Options that were left to their defaults, in words."""
     budgets: Budgets
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[ExchangeLine, ...]
     scaling: Scaling
     smaller: Point | None
     """The best plan on the baseline; None where none fits."""

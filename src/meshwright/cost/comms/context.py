@@ -7,10 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats, Ints
-from meshwright.cost.comms.all_to_all import all_to_all_time
-from meshwright.cost.comms.collectives import collective_time, message_time
-from meshwright.cost.comms.group import Group, context_group, head_exchange_group
-from meshwright.cost.comms.overlap import exposed_time
+from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator
 from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.shard import layer_shard
@@ -20,21 +17,17 @@ from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 
-
-class ContextTime(NamedTuple):
-    """Exposed seconds of context-parallel communication of one layer and micro-batch."""
-
-    forward: Floats
-    backward: Floats
+KEYS_AND_VALUES = "keys and values"
+THEIR_GRADIENTS = "gradients of keys and values"
 
 
 class ContextBytes(NamedTuple):
     """Bytes of one layer and micro-batch on one rank; each scalar or array (n,)."""
 
-    ring_forward: Floats
-    """Sent to the next rank of a ring, all its steps together: (r - 1) times the local keys and values."""
-    ring_backward: Floats
-    """The same again, and r times their gradients."""
+    local: Floats
+    """Keys and values of the rank's own part of the sequence."""
+    gradients: Floats
+    """Their gradients, as a ring passes them on."""
     gathered: Floats
     """Keys and values of the whole group, the buffer of an all-gather."""
     exchanged: Floats
@@ -52,48 +45,52 @@ def context_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> ContextBytes
     """
     shard, split = layer_shard(plan, inputs, kind), context_split(plan, inputs)
     local = 1.0 * HALF_BYTES * shard.tokens * (shard.key + shard.value)
-    gradients = inputs.runtime.communication.context_gradient_bytes / HALF_BYTES
     repeated = np.maximum(1.0, split.heads * plan.tp / kind.attention.kv_heads)
     keys = np.minimum(repeated, split.heads) * (shard.key + shard.value)
-    several = np.greater(split.ring, 1)
     return ContextBytes(
-        local * (split.ring - 1),
-        np.where(several, local * (split.ring - 1 + gradients * split.ring), 0.0),
-        local * plan.cp,
-        1.0 * HALF_BYTES * shard.tokens * (shard.query + shard.core + keys),
+        local=local,
+        gradients=local * inputs.runtime.communication.context_gradient_bytes / HALF_BYTES,
+        gathered=local * plan.cp,
+        exchanged=1.0 * HALF_BYTES * shard.tokens * (shard.query + shard.core + keys),
     )
 
 
-def context_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime) -> ContextTime:
-    """Exposed context-parallel seconds of one layer and micro-batch.
+def context_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime) -> tuple[Exchange, ...]:
+    """Context-parallel exchanges of one layer and micro-batch.
 
-    Ring: messages beside the attention of the piece that has arrived. All-gather: keys and values before attention,
-    their gradients reduced after it, nothing hidden. All-to-all: queries, keys and values before attention and its
-    output after it, in both directions. Hierarchical: the all-to-all inside the scale-up domain, the ring across.
+    Ring: messages beside the attention of the piece that has arrived, (r - 1) / r of it. All-gather: keys and values
+    before attention, their gradients reduced after it, nothing hidden. All-to-all: queries, keys and values before
+    attention and its output after it, in both directions. Hierarchical: the all-to-all inside the scale-up domain, the
+    ring across.
 
-    plan: scalar or array (n,); layer: its compute, for the windows. Returns seconds. Source: `context_bytes`;
-    Megatron-LM, --cp-comm-type p2p, all_gather, a2a, a2a+p2p.
+    plan: scalar or array (n,); layer: its compute, for the windows, seconds. Returns bytes and seconds.
+    Source: `context_bytes`; Megatron-LM, --cp-comm-type p2p, all_gather, a2a, a2a+p2p.
     """
-    sent, split = context_bytes(plan, inputs, kind), context_split(plan, inputs)
-    whole, cluster = context_group(plan, inputs), inputs.cluster
-    gathers, rings = np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), np.greater(split.ring, 1)
-    gathered = collective_time("all_gather", sent.gathered, whole, cluster)
-    reduced = collective_time("reduce_scatter", sent.gathered, whole, cluster)
-    swapped = all_to_all_time(sent.exchanged, head_exchange_group(plan, inputs), cluster)
-    forward, backward = (
-        np.where(rings & np.logical_not(gathers), _ring_time(size, inputs, split.ring, window, whole), 0.0)
-        for size, window in (
-            (sent.ring_forward, layer.forward.attention),
-            (sent.ring_backward, layer.backward.attention),
-        )
-    )
-    return ContextTime(
-        np.where(gathers, gathered, forward + swapped), np.where(gathers, gathered + reduced, backward + swapped)
+    sizes, ring = context_bytes(plan, inputs, kind), context_split(plan, inputs).ring
+    whole, heads = communicator("cp", plan, inputs), communicator("cp_heads", plan, inputs)
+    gathers = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 1, 0)
+    rings, overlap = (1 - gathers) * np.greater(ring, 1), inputs.runtime.overlap.context
+    gathered = whole.message("all_gather", KEYS_AND_VALUES, sizes.gathered)
+    reduced = whole.message("reduce_scatter", THEIR_GRADIENTS, sizes.gathered)
+    swapped = heads.message("all_to_all", "queries, keys, values and output", sizes.exchanged)
+    forward, backward = _ring_messages(sizes, whole, ring)
+    passed = (ring - 1) / np.maximum(ring, 1)
+    return (
+        Exchange("cp", "forward", (gathered,), gathers),
+        Exchange("cp", "forward", forward, rings, layer.forward.attention * passed, overlap),
+        Exchange("cp", "forward", (swapped,), 1 - gathers),
+        Exchange("cp", "backward", (gathered, reduced), gathers),
+        Exchange("cp", "backward", backward, rings, layer.backward.attention * passed, overlap),
+        Exchange("cp", "backward", (swapped,), 1 - gathers),
     )
 
 
-def _ring_time(size: Floats, inputs: Inputs, ring: Ints, window: Floats, whole: Group) -> Floats:
-    """Exposed seconds of the messages of a ring: (r - 1) / r of the attention runs beside them."""
+def _ring_messages(
+    sizes: ContextBytes, whole: Communicator, ring: Ints
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """What a ring passes on forward and backward, where gradients travel with the keys and values of r - 1 steps."""
     steps = np.maximum(ring - 1, 1)
-    time = steps * message_time(size / steps, whole, inputs.cluster)
-    return exposed_time(time, window * (ring - 1) / np.maximum(ring, 1), inputs.runtime.overlap.context, 0.0, inputs)
+    keys = whole.message("send", KEYS_AND_VALUES, sizes.local, steps)
+    both = whole.message("send", THEIR_GRADIENTS, sizes.local + sizes.gradients * ring / steps)
+    more = steps * (both.seconds - keys.seconds) / ring
+    return (keys,), (keys, both._replace(bytes=sizes.gradients, seconds=more, count=ring))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
+
+import numpy as np
 
 from meshwright.arrays import Ints
 from meshwright.layout.groups import (
@@ -15,6 +18,7 @@ from meshwright.layout.groups import (
     stride,
 )
 from meshwright.layout.plans import Layout
+from meshwright.layout.stages import ends_apart
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 
@@ -122,23 +126,26 @@ def expert_data_group(plan: Layout, inputs: Inputs) -> Group:
     return group(expert_data_ranks(plan), expert_stride(plan, "dp", inputs.runtime.plans.rank_order), inputs.cluster)
 
 
-class Holders(NamedTuple):
-    """Ranks that hold the same weights before ZeRO divides them."""
-
-    all: Group
-    """Every one of them."""
-    shards: Group
-    """Those over which ZeRO divides."""
-    replicas: Group
-    """Those that then hold the same shard."""
+def embedding_group(plan: Layout, inputs: Inputs) -> Group:
+    """The first and the last stage of a pipeline, which share embeddings. plan: scalar or array (n,)."""
+    distance = stride(plan, "pp", inputs.runtime.plans.rank_order) * np.maximum(plan.pp - 1, 1)
+    return group(np.where(ends_apart(plan), 2, 1), distance, inputs.cluster)
 
 
-def holders(plan: Layout, inputs: Inputs) -> Holders:
-    """Ranks that hold the same weights of the layers and ends. plan: scalar or array (n,)."""
-    return Holders(data_group(plan, inputs), sharding_group(plan, inputs), replica_group(plan, inputs))
-
-
-def expert_holders(plan: Layout, inputs: Inputs) -> Holders:
-    """Ranks that hold the same routed experts. plan: scalar or array (n,)."""
-    alike = expert_data_group(plan, inputs)
-    return Holders(alike, expert_sharding_group(plan, inputs), expert_replica_group(plan, inputs))
+GROUPS: dict[str, Callable[[Layout, Inputs], Group]] = {
+    "tp": tensor_group,
+    "cp": context_group,
+    "cp_heads": head_exchange_group,
+    "pp": pipeline_group,
+    "embedding": embedding_group,
+    "dp": data_group,
+    "dp_shard": sharding_group,
+    "dp_replicate": replica_group,
+    "ep": expert_group,
+    "etp": expert_tensor_group,
+    "ep_etp": expert_set_group,
+    "edp": expert_data_group,
+    "edp_shard": expert_sharding_group,
+    "edp_replicate": expert_replica_group,
+}
+"""The groups of ranks that exchange messages, by the name of their axis; those of experts with an e."""

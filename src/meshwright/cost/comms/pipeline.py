@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats
+from meshwright.arrays import Floats, Numbers
 from meshwright.cost.comms.collectives import collective_time, line_time, message_time, opposite_message_time
+from meshwright.cost.comms.exchange import Exchange, Message
 from meshwright.cost.comms.group import pipeline_group, tensor_group
-from meshwright.cost.comms.overlap import exposed_time
 from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import residual_tokens
@@ -21,6 +21,7 @@ MESSAGE_SHAPE = ("tp", "sp", "cp", "pp", "dp", "micro_batch")
 """The fields of a plan on which its messages depend."""
 _SEVERAL = by_code(lambda record: record.chunks == "several")
 _EXCHANGES = by_code(lambda record: record.exchanges)
+ACTIVATIONS = "activations and their gradients"
 
 
 def message_bytes(plan: Layout, inputs: Inputs) -> Floats:
@@ -34,19 +35,21 @@ def message_bytes(plan: Layout, inputs: Inputs) -> Floats:
     return HALF_BYTES * residual_tokens(plan, inputs) * inputs.model.hidden_size / parts
 
 
-class _Messages(NamedTuple):
-    """Seconds of messages, with what gathers them where the runtime scatters them."""
+class _Seconds(NamedTuple):
+    """Of one message, and its bytes; each scalar or array (n,)."""
 
-    sides: Floats
-    """One to either neighbour."""
-    one: Floats
-    """One to the neighbour that is farther."""
-    way: Floats
+    bytes: Floats
+    farther: Floats
+    """To the neighbour that is farther away."""
+    nearer: Floats
+    line: Floats
     """From the first stage to the last."""
+    gather: Floats
+    """Of gathering it where the runtime scatters it over tensor-parallel ranks; else nothing."""
 
 
-def exposed_pipeline_time(plan: Layout, inputs: Inputs, work: Floats) -> Floats:
-    """Exposed seconds of stage-to-stage messages on the slowest stage, per step.
+def pipeline_exchanges(plan: Layout, inputs: Inputs, work: Floats) -> tuple[Exchange, ...]:
+    """Stage-to-stage messages of the slowest stage in one step, and what its host waits for them.
 
     For each micro-batch and chunk a stage exchanges an activation and a gradient with the stages on either side, both
     directions at once: m v messages to the one and to the other, of which two stages without chunks have but one.
@@ -55,29 +58,39 @@ def exposed_pipeline_time(plan: Layout, inputs: Inputs, work: Floats) -> Floats:
     pass may hide the steady messages beside the compute of another chunk. Where the runtime waits for an exchange, its
     host needs time for each: two a micro-batch of 1F1B, one for each chunk of its interleaved form.
 
-    work: compute of one micro-batch on the stage, seconds, the window; plan: scalar or array (n,). Returns seconds.
-    Source: Narayanan et al., arXiv:2104.04473, section 2.2; Megatron-LM, pipeline_parallel/schedules.py
-    (send_forward_recv_backward, send_forward_backward_recv_forward_backward; overlap_p2p_comm).
+    work: compute of one micro-batch on the stage, seconds, the window; plan: scalar or array (n,). Returns bytes and
+    seconds of one step. Source: Narayanan et al., arXiv:2104.04473, section 2.2; Megatron-LM,
+    pipeline_parallel/schedules.py (send_forward_recv_backward, send_forward_backward_recv_forward_backward;
+    overlap_p2p_comm).
     """
-    sides, one, way = on_shapes(lambda shapes: _messages(shapes, inputs), plan, *MESSAGE_SHAPE)
-    sides = np.where(np.greater(plan.pp, 2) | np.greater(plan.vpp, 1), sides, one)
-    window, overlap = work * plan.num_microbatches, inputs.runtime.overlap
-    several, splits = _SEVERAL[plan.schedule], splits_backward(plan.schedule)
-    exchanges = _EXCHANGES[plan.schedule] * plan.vpp * plan.num_microbatches
-    waited = inputs.runtime.host.host_s_per_exchange * np.where(np.greater(plan.pp, 1), exchanges, 0)
-    plain, interleaved, split = (
-        exposed_time(plan.num_microbatches * plan.vpp * sides, window, share, 0.0, inputs)
-        for share in (overlap.pipeline, overlap.interleaved_pipeline, overlap.split_pipeline)
+    size, farther, nearer, line, gather = on_shapes(lambda shapes: _seconds(shapes, inputs), plan, *MESSAGE_SHAPE)
+    overlap, both_sides = inputs.runtime.overlap, np.greater(plan.pp, 2) | np.greater(plan.vpp, 1)
+    share = np.where(_SEVERAL[plan.schedule], overlap.interleaved_pipeline, overlap.pipeline)
+    share = np.where(splits_backward(plan.schedule), overlap.split_pipeline, share)
+    sent = plan.num_microbatches * plan.vpp
+    waits = np.where(np.greater(plan.pp, 1), _EXCHANGES[plan.schedule] * sent, 0)
+
+    def message(seconds: Floats, count: Numbers) -> Message:
+        return Message("pp", "send", ACTIVATIONS, bytes=size, seconds=seconds, count=count)
+
+    def gathers(count: Numbers) -> tuple[Message, ...]:
+        whole = Message("tp", "all_gather", ACTIVATIONS, bytes=plan.tp * size, seconds=gather, count=count)
+        return (whole,) if inputs.runtime.pipeline.scatters_messages else ()
+
+    steady = (message(farther, sent), message(nearer, np.where(both_sides, sent, 0)), *gathers(2 * sent))
+    wait = Message("pp", "wait", "the host, for messages", bytes=0.0, seconds=inputs.runtime.host.host_s_per_exchange)
+    return (
+        Exchange("pp", "step", steady, window=work * plan.num_microbatches, share=share),
+        Exchange("pp", "step", (message(line, 1), *gathers(plan.pp - 1)), count=2),
+        Exchange("pp", "step", (wait,), count=waits),
     )
-    steady = np.where(splits, split, np.where(several, interleaved, plain))
-    return steady + waited + 2.0 * way
 
 
-def _messages(plan: Layout, inputs: Inputs) -> _Messages:
-    size, stages = message_bytes(plan, inputs), pipeline_group(plan, inputs)
-    one, other, way = (time(size, stages, inputs.cluster) for time in (message_time, opposite_message_time, line_time))
-    if not inputs.runtime.pipeline.scatters_messages:
-        return _Messages(one + other, one, way)
-    whole = np.where(np.greater(plan.pp, 1), plan.tp * size, 0.0)
-    gathered = collective_time("all_gather", whole, tensor_group(plan, inputs), inputs.cluster)
-    return _Messages(one + other + 2 * gathered, one + 2 * gathered, way + (plan.pp - 1) * gathered)
+def _seconds(plan: Layout, inputs: Inputs) -> _Seconds:
+    size, group, cluster = message_bytes(plan, inputs), pipeline_group(plan, inputs), inputs.cluster
+    farther, nearer, line = (time(size, group, cluster) for time in (message_time, opposite_message_time, line_time))
+    gather: Floats = 0.0
+    if inputs.runtime.pipeline.scatters_messages:
+        whole = np.where(np.greater(plan.pp, 1), plan.tp * size, 0.0)
+        gather = collective_time("all_gather", whole, tensor_group(plan, inputs), cluster)
+    return _Seconds(bytes=size, farther=farther, nearer=nearer, line=line, gather=gather)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.arrays import Bools, Floats, Ints, Numbers
-from meshwright.cost.comms.data import shard_times
-from meshwright.cost.comms.group import expert_holders, holders
-from meshwright.cost.comms.overlap import exposed_time
+from meshwright.cost.comms.data import ShardMessages
+from meshwright.cost.comms.exchange import Exchange, Message, repeated
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.distinct import distinct_rows
@@ -27,15 +27,6 @@ class Gathers(NamedTuple):
     """Before a forward, or before all of a chunk's work."""
     backward: Numbers
     scatters: Ints
-
-
-class ShardedExchange(NamedTuple):
-    """Seconds of exchanging the weights of a layer, or of an end of the model, once; each scalar or array (n,)."""
-
-    gathered: Floats
-    """Of an all-gather of its weights."""
-    scattered: Floats
-    """Of a reduce-scatter of its gradients."""
 
 
 def gathers_weights(plan: Layout, inputs: Inputs) -> Bools:
@@ -91,35 +82,69 @@ def _mean_gathers(
     return float((gathers.ahead + gathers.forward)[:, stage].mean()), float(gathers.backward[:, stage].mean())
 
 
-def exposed_sharded_time(
+def end_gathers(plan: Layout, inputs: Inputs, live: Ints, stage: Ints) -> Gathers:
+    """As `gathers_per_step`, of embedding and head, which some runtimes do not reshard after forward.
+
+    plan: scalar or array (n,); live: micro-batches in flight on the stage, a count; stage: 0 is first. Returns counts.
+    """
+    zero = 0 * plan.zero + 2 if inputs.runtime.sharding.keeps_ends_gathered else plan.zero
+    kept: Layout = replace(plan, zero=zero)  # type: ignore[arg-type]
+    return gathers_per_step(kept, inputs, live, stage)
+
+
+def kept_share(plan: Layout, inputs: Inputs) -> Floats:
+    """Share of a stage's layers that stay gathered until their backward. plan: scalar or array (n,)."""
+    return inputs.runtime.sharding.keeps_last_layer_gathered * plan.pp / inputs.model.num_layers
+
+
+def sharded_exchanges(
     inputs: Inputs,
-    exchange: ShardedExchange,
+    messages: ShardMessages,
     parameters: Numbers,
     forward: Floats,
     backward: Floats,
     kept: Numbers,
     times: Gathers,
-) -> Floats:
-    """Exposed seconds per step of the exchange of one layer's weights and gradients.
+) -> tuple[Exchange, ...]:
+    """Exchanges per step of the weights and gradients of one layer.
 
-    An all-gather of P weights as they are stored, prefetched beside the forward of the layer before it; in backward the
-    same again and the reduce-scatter of the gradients, beside the backward of the layer before it: T_exposed of
-    `exposed_time` with windows of one layer's passes, as often as `times` says; and the copies of
-    `gather_copies_time`.
+    An all-gather of its weights as they are stored, prefetched beside the forward of the layer before it; in backward
+    the same again and the reduce-scatter of the gradients, beside the backward of the layer before it, with windows of
+    one layer's passes, as often as `times` says; and the copies of `gather_copies_time`.
 
-    exchange: of `sharded_exchange_time`, of the layer; parameters: P of the layer on the rank before data parallelism;
-    forward, backward: its passes of one micro-batch, seconds; kept: share of such layers that stay gathered until
-    their backward, 0 to 1; times: of `gathers_per_step`; scalar or array (n,). Returns seconds.
+    messages: of `shard_messages`, of the layer; parameters: of the layer on the rank before data parallelism, count;
+    forward, backward: its passes of one micro-batch, seconds; kept: share of such layers that stay gathered until their
+    backward, 0 to 1; times: of `gathers_per_step`, counts; scalar or array (n,). Returns bytes and seconds.
     Source: Zhao et al., arXiv:2304.11277, section 3.3.
     """
-    gathered, scattered = exchange
-    copied = gather_copies_time(inputs, parameters, kept, times)
+    gather, scatter = messages
     share = inputs.runtime.overlap.data_parallel
-    again = np.where(np.greater(times.backward, 0), gathered * (1 - kept), 0.0)
+    again = repeated(gather, np.where(np.greater(times.backward, 0), 1 - kept, 0.0))
     alone = np.maximum(times.backward - times.scatters, 0)
-    ahead = times.forward * exposed_time(gathered, forward, share, 0.0, inputs)
-    ahead = ahead + alone * exposed_time(again, backward, share, 0.0, inputs)
-    return copied + ahead + times.scatters * exposed_time(again + scattered, backward, share, 0.0, inputs)
+    return (
+        Exchange("dp", "forward", gather, times.forward, window=forward, share=share),
+        Exchange("dp", "backward", again, alone, window=backward, share=share),
+        Exchange("dp", "backward", (*again, *scatter), times.scatters, window=backward, share=share),
+        _copies(gather_copies_time(inputs, parameters, kept, times)),
+    )
+
+
+def end_exchanges(inputs: Inputs, messages: ShardMessages, parameters: Numbers, times: Gathers) -> tuple[Exchange, ...]:
+    """Exchanges per step of the weights and gradients of embedding, final norm and head, which nothing hides.
+
+    messages: of `shard_messages`, of both ends; parameters: of both on the rank before data parallelism, count; times:
+    of `end_gathers`, counts; scalar or array (n,). Returns bytes and seconds.
+    """
+    return (
+        Exchange("dp", "forward", messages.gather, times.forward),
+        Exchange("dp", "backward", messages.gather, times.backward),
+        Exchange("dp", "backward", messages.scatter, times.scatters),
+        _copies(gather_copies_time(inputs, parameters, 0.0, times)),
+    )
+
+
+def _copies(seconds: Floats) -> Exchange:
+    return Exchange("dp", "step", (Message("dp_shard", "copy", "weights and gradients", bytes=0.0, seconds=seconds),))
 
 
 def gather_copies_time(inputs: Inputs, parameters: Numbers, kept: Numbers, times: Gathers) -> Floats:
@@ -133,19 +158,3 @@ def gather_copies_time(inputs: Inputs, parameters: Numbers, kept: Numbers, times
     moved = runtime.sharding.gather_copy_bytes * (times.forward + times.backward * (1 - kept))
     moved = moved + runtime.sharding.scatter_copy_bytes * times.scatters
     return elementwise_time(moved * parameters, inputs.cluster.accelerator) * slowdown(inputs)
-
-
-def sharded_exchange_time(
-    plan: Layout, inputs: Inputs, parameters: Numbers, experts: Numbers = 0, ends: Numbers = 0
-) -> ShardedExchange:
-    """Seconds of one all-gather of weights and one reduce-scatter of gradients, with the sum over replicas.
-
-    plan: scalar or array (n,); parameters: on the rank before data parallelism, without routed experts; experts: those
-    of routed experts, which fewer ranks hold alike; ends: of `parameters`, those of embedding and head. Returns
-    seconds. Source: Zhao et al., arXiv:2304.11277, section 3.
-    """
-    scattered, gathered = shard_times(parameters, holders(plan, inputs), inputs, ends)
-    if not np.any(experts):
-        return ShardedExchange(gathered, scattered)
-    routed, fetched = shard_times(experts, expert_holders(plan, inputs), inputs)
-    return ShardedExchange(gathered + fetched, scattered + routed)

@@ -1,4 +1,4 @@
-"""Tensor parallelism: the collectives of one layer and of the two ends, and what of them is exposed."""
+"""Tensor parallelism: the collectives of one layer and of the two ends, and the products that may hide them."""
 
 from __future__ import annotations
 
@@ -6,30 +6,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints
-from meshwright.cost.comms.collectives import collective_time
-from meshwright.cost.comms.crossings import Crossing, crossing, layer_crossings, split_heads
-from meshwright.cost.comms.group import tensor_group
-from meshwright.cost.comms.overlap import exposed_time
+from meshwright.arrays import Ints
+from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator, repeated, resized
 from meshwright.cost.compute.ends import EndTime
 from meshwright.cost.compute.layer import LayerTime
-from meshwright.cost.element import FP32_BYTES
+from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.repeated import repeated_parts
-from meshwright.cost.shard import dense_block, tokens
+from meshwright.cost.shard import dense_block, qkv_width, tokens
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 
+ACTIVATIONS = "activations"
+ENTROPY_SUMS = "sums of the cross-entropy"
 ENTROPY_REDUCTIONS = 3
-
-
-class TensorTime(NamedTuple):
-    """Exposed seconds of tensor-parallel communication for one micro-batch."""
-
-    forward: Floats
-    backward: Floats
-    """With what recomputation sends again."""
 
 
 class Collectives(NamedTuple):
@@ -54,6 +45,27 @@ class LayerCollectives(NamedTuple):
     """All-gathers of compressed queries, keys and values that the selective one of latent attention repeats."""
 
 
+class Region(NamedTuple):
+    """The collectives at the ends of a tensor-parallel region, over X bytes."""
+
+    ranks: Communicator
+    enter: tuple[Message, ...]
+    """All-gather of the sequence; none without sequence parallelism."""
+    leave: tuple[Message, ...]
+    """Reduce-scatter with sequence parallelism, all-reduce without."""
+
+
+class Entries(NamedTuple):
+    """What the regions of one layer gather; latent attention compressed queries, keys and values in place of X."""
+
+    each: tuple[Message, ...]
+    """On average over its regions."""
+    again: tuple[Message, ...]
+    """Over those that recomputation enters again: all of them, or the feed-forward block alone."""
+    expand: tuple[Message, ...]
+    """What queries, keys and values of latent attention are expanded from."""
+
+
 def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCollectives:
     """What one layer exchanges over its tensor-parallel ranks.
 
@@ -76,21 +88,21 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     entered = by_product & np.equal(plan.recompute, Recompute.SELECTIVE)
     forward = Collectives(np.where(sequence, halves, 0), halves + 0 * plan.tp)
     return LayerCollectives(
-        forward,
-        Collectives(np.where(sequence, halves, 0), np.where(sequence, halves, products)),
-        np.where(sequence & runtime.activations.regathers_inputs, halves, 0),
-        Collectives(
-            (full | entered) * forward.gathers + np.where(sequence, parts.block, 0),
-            full * (forward.reductions - (runtime.activations.checkpoint_stops_early and not kind.is_moe))
+        forward=forward,
+        backward=Collectives(np.where(sequence, halves, 0), np.where(sequence, halves, products)),
+        regathers=np.where(sequence & runtime.activations.regathers_inputs, halves, 0),
+        recompute=Collectives(
+            gathers=(full | entered) * forward.gathers + np.where(sequence, parts.block, 0),
+            reductions=full * (forward.reductions - (runtime.activations.checkpoint_stops_early and not kind.is_moe))
             + parts.block
             + np.where(sequence, 0, entered * forward.reductions),
         ),
-        np.where(sequence, parts.expansion, 0),
+        expansions=np.where(sequence, parts.expansion, 0),
     )
 
 
-def layer_tensor_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime) -> TensorTime:
-    """Exposed tensor-parallel seconds of one layer and micro-batch.
+def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime) -> tuple[Exchange, ...]:
+    """Tensor-parallel exchanges of one layer and micro-batch.
 
     X = 2 s b h / c bytes as often as `layer_collectives` says. In backward the all-gathers that fetch saved, sharded
     inputs once more are issued beside the input-gradient product, the input gradient's reduction beside the
@@ -98,55 +110,122 @@ def layer_tensor_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
     Where t exceeds the key and value heads, the fused projection's output is gathered whole and its gradient reduced
     again.
 
-    plan: scalar or array (n,); layer: its compute, for the windows. Returns seconds.
+    plan: scalar or array (n,); layer: its compute, for the windows, seconds. Returns bytes and seconds.
     """
-    (exchange, again, expand), overlap = layer_crossings(plan, inputs, kind), inputs.runtime.overlap
-    counts, (gathered, scattered) = layer_collectives(plan, inputs, kind), split_heads(plan, inputs, kind)
-    product, share = layer.forward.gemm / 4, overlap.tensor_parallel
-    forward = gathered + _pass_time(counts.forward, exchange, product, share, inputs)
-    repeated = _pass_time(counts.recompute, again, product, share, inputs)
-    repeated = repeated + counts.expansions * _hidden(expand, product, share, inputs)
-    gradient = counts.backward.gathers * _hidden(exchange.enter, layer.backward.gemm / 4, share, inputs)
-    backward = gradient + scattered + repeated + np.where(plan.recompute == Recompute.FULL, gathered, 0.0)
-    share, halves = overlap.tensor_parallel_backward, 1 + (dense_block(kind) is not None)
+    counts, overlap, region = layer_collectives(plan, inputs, kind), inputs.runtime.overlap, _region(plan, inputs)
+    entries, (whole, sliced) = _entries(region, plan, inputs, kind), _split_heads(region, plan, inputs, kind)
+    forward, gradient = ((work.gemm / 4, overlap.tensor_parallel) for work in (layer.forward, layer.backward))
+    full = np.where(np.equal(plan.recompute, Recompute.FULL), 1, 0)
+    exchanges = [
+        Exchange("tp", "forward", whole),
+        Exchange("tp", "forward", entries.each, counts.forward.gathers, *forward),
+        Exchange("tp", "forward", region.leave, counts.forward.reductions, *forward),
+        Exchange("tp", "recompute", whole, full),
+        Exchange("tp", "recompute", entries.again, counts.recompute.gathers, *forward),
+        Exchange("tp", "recompute", region.leave, counts.recompute.reductions, *forward),
+        Exchange("tp", "recompute", entries.expand, counts.expansions, *forward),
+        Exchange("tp", "backward", entries.each, counts.backward.gathers, *gradient),
+        Exchange("tp", "backward", sliced),
+    ]
+    halves, share = 1 + (dense_block(kind) is not None), overlap.tensor_parallel_backward
+    entered = repeated(entries.each, counts.regathers / halves)
+    left = repeated(region.leave, counts.backward.reductions / halves)
     for column in layer.columns[:halves]:
-        entered, left = counts.regathers / halves, counts.backward.reductions / halves
-        backward = backward + _hidden(entered * exchange.enter, column.input_gradient, share, inputs)
-        backward = backward + _hidden(left * exchange.leave, column.weight_gradient, share, inputs)
-    return TensorTime(forward, backward)
+        exchanges.append(Exchange("tp", "backward", entered, window=column.input_gradient, share=share))
+        exchanges.append(Exchange("tp", "backward", left, window=column.weight_gradient, share=share))
+    return tuple(exchanges)
 
 
-def _pass_time(counts: Collectives, exchange: Crossing, product: Floats, share: float, inputs: Inputs) -> Floats:
-    """Exposed seconds of a forward pass: every collective beside the product that it feeds or follows."""
-    enter, leave = (_hidden(each, product, share, inputs) for each in exchange)
-    return counts.gathers * enter + counts.reductions * leave
+def embedding_exchanges(plan: Layout, inputs: Inputs) -> tuple[Exchange, ...]:
+    """Exchanges at the vocabulary-parallel embedding: its output reduced forward, gathered backward.
 
-
-def embedding_tensor_time(plan: Layout, inputs: Inputs) -> TensorTime:
-    """Exposed seconds at the vocabulary-parallel embedding: its output reduced forward, gathered backward.
-
-    plan: scalar or array (n,). Returns seconds for one micro-batch.
+    plan: scalar or array (n,). Returns bytes and seconds for one micro-batch.
     """
-    exchange = crossing(plan, inputs)
-    return TensorTime(exchange.leave, exchange.enter)
+    region = _region(plan, inputs)
+    return Exchange("tp", "forward", region.leave), Exchange("tp", "backward", region.enter)
 
 
-def head_tensor_time(plan: Layout, inputs: Inputs, head: EndTime) -> TensorTime:
-    """Exposed seconds at the output head.
+def head_exchanges(plan: Layout, inputs: Inputs, head: EndTime) -> tuple[Exchange, ...]:
+    """Exchanges at the output head.
 
     X gathered forward and again backward, its gradient reduced beside the weight gradient, and three all-reduces of 4
     bytes per token for the vocabulary-parallel cross-entropy.
-    plan: scalar or array (n,); head: its compute, for the windows. Returns seconds for one micro-batch.
+    plan: scalar or array (n,); head: its compute, for the windows, seconds. Returns bytes and seconds for one
+    micro-batch.
     """
-    exchange, share = crossing(plan, inputs), inputs.runtime.overlap.tensor_parallel_backward
-    size, group = FP32_BYTES * tokens(plan, inputs), tensor_group(plan, inputs)
-    entropy = ENTROPY_REDUCTIONS * collective_time("all_reduce", size, group, inputs.cluster)
-    again = 0.0 if not inputs.runtime.activations.regathers_inputs else exchange.enter
-    backward = _hidden(again, head.input_gradient, share, inputs) + _hidden(
-        exchange.leave, head.weight_gradient, share, inputs
+    (ranks, enter, leave), share = _region(plan, inputs), inputs.runtime.overlap.tensor_parallel_backward
+    entropy = ranks.message("all_reduce", ENTROPY_SUMS, FP32_BYTES * tokens(plan, inputs))
+    again = int(inputs.runtime.activations.regathers_inputs)
+    return (
+        Exchange("tp", "forward", enter),
+        Exchange("tp", "forward", (entropy,), count=ENTROPY_REDUCTIONS),
+        Exchange("tp", "backward", enter, again, window=head.input_gradient, share=share),
+        Exchange("tp", "backward", leave, window=head.weight_gradient, share=share),
     )
-    return TensorTime(exchange.enter + entropy, backward)
 
 
-def _hidden(time: Floats, window: Floats, share: float, inputs: Inputs) -> Floats:
-    return exposed_time(time, window, share, 0.0, inputs)
+def prediction_exchanges(plan: Layout, inputs: Inputs) -> tuple[Exchange, ...]:
+    """Exchanges of a layer of multi-token prediction, ahead of its transformer layer: at the embedding and around the
+    projection from 2 h to h, which is column-parallel.
+
+    Its input of 2 X = 4 s b h / c bytes enters as any other, its output of X is gathered whole, and with sequence
+    parallelism the gradient of that is gathered once more; nothing hides them.
+    plan: scalar or array (n,). Returns bytes and seconds for one micro-batch.
+    Source: Megatron-LM, core/transformer/multi_token_prediction.py, _concat_embeddings.
+    """
+    (_, enter, leave), again = _region(plan, inputs), int(inputs.runtime.activations.regathers_inputs)
+    whole = tuple(each._replace(count=1.0) for each in enter)
+    return (
+        *embedding_exchanges(plan, inputs),
+        Exchange("tp", "forward", enter, count=2),
+        Exchange("tp", "forward", whole),
+        Exchange("tp", "backward", enter, count=2 * again),
+        Exchange("tp", "backward", leave, count=2),
+        Exchange("tp", "backward", whole, count=np.where(plan.sp, 1, 0)),
+    )
+
+
+def _region(plan: Layout, inputs: Inputs) -> Region:
+    """Entering and leaving a region with X = 2 s b h / c bytes. Source: Megatron-LM, tensor_parallel/mappings.py."""
+    size = 1.0 * HALF_BYTES * tokens(plan, inputs) * inputs.model.hidden_size
+    ranks, sequence = communicator("tp", plan, inputs), np.where(plan.sp, 1, 0)
+    return Region(
+        ranks=ranks,
+        enter=(ranks.message("all_gather", ACTIVATIONS, size, sequence),),
+        leave=(
+            ranks.message("reduce_scatter", ACTIVATIONS, size, sequence),
+            ranks.message("all_reduce", ACTIVATIONS, size, 1 - sequence),
+        ),
+    )
+
+
+def _entries(region: Region, plan: Layout, inputs: Inputs, kind: LayerKind) -> Entries:
+    """What the regions of one layer gather.
+
+    Latent attention gathers r_q + r_kv + d_rope elements a token in place of h, and r_q + r_kv of them again for the
+    expansion alone. Source: Megatron-LM, multi_latent_attention.py.
+    """
+    enter, latent, hidden = region.enter, kind.attention.latent, inputs.model.hidden_size
+    if latent is None:
+        return Entries(each=enter, again=enter, expand=())
+    halves = 1 + (dense_block(kind) is not None)
+    expanded = (latent.query_rank or hidden) + latent.kv_rank
+    narrower = ((expanded + latent.rope_head_dim) / hidden + halves - 1) / halves
+    full = np.equal(plan.recompute, Recompute.FULL)
+    return Entries(
+        each=resized(enter, narrower),
+        again=resized(enter, np.where(full, narrower, 1.0)),
+        expand=resized(enter, expanded / hidden),
+    )
+
+
+def _split_heads(
+    region: Region, plan: Layout, inputs: Inputs, kind: LayerKind
+) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+    """The gather of a projection whose key and value heads are split over ranks, and the reduction of its gradient;
+    nothing where t is no more than the heads.
+    """
+    size = 1.0 * HALF_BYTES * tokens(plan, inputs) * qkv_width(kind)
+    size = np.where(np.greater(plan.tp, kind.attention.kv_heads), size, 0.0)
+    gathered, reduced = (region.ranks.message(name, ACTIVATIONS, size) for name in ("all_gather", "reduce_scatter"))
+    return (gathered,), (reduced,)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from meshwright.arrays import Floats, Numbers
+from meshwright.cost.comms.collectives import sent_bytes
 from meshwright.cost.comms.group import Group
+from meshwright.specs.kernels import Operation
 
 
 class Traffic(NamedTuple):
@@ -17,6 +21,16 @@ class Traffic(NamedTuple):
     """Over each level beyond it, innermost first."""
 
 
+def operation_traffic(operation: Operation | Literal["send"], size: Numbers, group: Group) -> Traffic:
+    """What one rank sends in one operation, by `all_to_all_traffic` or `ring_traffic`.
+
+    size: bytes of the buffer, scalar or array (n,). Returns bytes, the mean of the group's ranks.
+    """
+    if operation == "all_to_all":
+        return all_to_all_traffic(size, group)
+    return ring_traffic(size if operation == "send" else sent_bytes(operation, size, group.ranks), group)
+
+
 def all_to_all_traffic(buffer: Numbers, group: Group) -> Traffic:
     """What one rank sends in an all-to-all: an equal part of its buffer to each rank, the one for itself staying.
 
@@ -25,3 +39,13 @@ def all_to_all_traffic(buffer: Numbers, group: Group) -> Traffic:
     """
     ranks, members = group.ranks, group.members
     return Traffic(buffer * (members[0] - 1) / ranks, tuple(buffer * (ranks - each) / ranks for each in members[:-1]))
+
+
+def ring_traffic(size: Numbers, group: Group) -> Traffic:
+    """Where the bytes that each rank of a ring sends on go: of m ranks that share a block, one sends beyond it.
+
+    size: bytes of one rank, scalar or array (n,); group: where the ranks stand. Returns bytes, the mean of its ranks.
+    """
+    shares = zip(group.members[:-1], group.blocks[:-1], strict=True)
+    across = tuple(np.where(np.greater(blocks, 1), size / members, 0.0) for members, blocks in shares)
+    return Traffic(size - (across[0] if across else 0.0), across)

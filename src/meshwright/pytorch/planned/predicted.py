@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.units import Units, stage_units
+from meshwright.cost.messages import MessageRow, pass_messages
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_blocks, pipeline_of
 from meshwright.schedules.placement import blocks
 from meshwright.specs.inputs import Inputs
+
+DISPATCHER = "all_to_all"
+"""How the trainer sends tokens to their experts, whatever the runtime does."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class PredictedStage:
     """Parameters on the rank before they are sharded."""
     stored: Units
     memory: Components
+    messages: tuple[MessageRow, ...]
+    """Of the passes, in one step."""
 
     @property
     def allocated(self) -> float:
@@ -43,6 +49,7 @@ class PredictedStage:
 def predicted_stages(plan: Plan, inputs: Inputs) -> list[PredictedStage]:
     """Every stage of one plan, first one first."""
     priced = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True)
+    trained = replace(priced, inputs=inputs.replace(runtime=inputs.runtime.replace(dispatcher=DISPATCHER)))
     stages = priced.stages
     whole, stored = stage_units(priced.plans, stages, inputs)
     chunks = layers_of_blocks(inputs, pipeline_of(plan))[blocks(plan.schedule, plan.pp, plan.vpp)]
@@ -58,6 +65,7 @@ def predicted_stages(plan: Plan, inputs: Inputs) -> list[PredictedStage]:
             whole=_row(whole, row),
             stored=_row(stored, row),
             memory=priced.memory.rows(np.array(row)),
+            messages=pass_messages(trained, row),
         )
         for row in range(len(stages.stage))
     ]

@@ -1,0 +1,147 @@
+"""Exchange: the messages that ranks send each other, the compute that may hide them, and what stays exposed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import Floats, Numbers
+from meshwright.cost.comms.all_to_all import all_to_all_time
+from meshwright.cost.comms.collectives import collective_time, message_time
+from meshwright.cost.comms.group import GROUPS, Group
+from meshwright.cost.comms.traffic import Traffic
+from meshwright.layout.plans import Layout
+from meshwright.specs.cluster import Cluster
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.kernels import Operation
+
+
+class Message(NamedTuple):
+    """Collectives or messages of one kind; each number scalar or array (n,)."""
+
+    axis: str
+    """A key of `GROUPS`: the ranks that take part."""
+    operation: str
+    """all_reduce, all_gather, reduce_scatter, all_to_all, send; dispatch and combine of a fused token exchange."""
+    content: str
+    """What it carries."""
+    bytes: Floats
+    """Of the whole buffer: gathered, or before it is scattered; what one rank sends to all, or to its neighbour."""
+    seconds: Floats
+    """Of one, if nothing ran beside it."""
+    count: Numbers = 1.0
+    """How many share the window of their exchange."""
+    traffic: Traffic | None = None
+    """Bytes that one rank sends, where they do not follow from the operation."""
+
+
+class Exchange(NamedTuple):
+    """Messages that go one after the other beside the same compute; each number scalar or array (n,)."""
+
+    axis: str
+    """The part of the step that it is priced as: tp, cp, ep, pp or dp."""
+    phase: str
+    """forward, backward, recompute (in backward), or step."""
+    messages: tuple[Message, ...]
+    count: Numbers = 1.0
+    """How often they go."""
+    window: Floats = 0.0
+    """Seconds of the compute that may run beside all of them."""
+    share: Floats = 0.0
+    """Of the window, what hides them: 0 (nothing) to 1."""
+    unhidden: Floats = 0.0
+    """Seconds of the first piece, which nothing can hide."""
+    slack: Floats | None = None
+    """Seconds by which the rank may end later than its window without being waited for."""
+
+    @property
+    def seconds(self) -> Floats:
+        """Of all messages once, if nothing ran beside them."""
+        return total_seconds(self.messages)
+
+    def exposed(self, inputs: Inputs) -> Floats:
+        """Seconds that the step waits for it, all `count` times."""
+        exposed = exposed_time(self.seconds, self.window, self.share, self.unhidden, inputs)
+        return self.count * (exposed if self.slack is None else np.maximum(exposed - self.slack, 0.0))
+
+
+class Communicator(NamedTuple):
+    """The ranks of one axis of a plan, and the links between them."""
+
+    axis: str
+    group: Group
+    cluster: Cluster
+
+    def message(
+        self, operation: Operation | Literal["send"], content: str, size: Numbers, count: Numbers = 1.0
+    ) -> Message:
+        """A collective of these ranks, or a message between neighbours among them, with its seconds.
+
+        size: bytes of the buffer; count: how many share a window; scalar or array (n,).
+        """
+        seconds = operation_time(operation, size, self.group, self.cluster)
+        return Message(self.axis, operation, content, bytes=size, seconds=seconds, count=count)
+
+
+def communicator(axis: str, plan: Layout, inputs: Inputs) -> Communicator:
+    """The ranks of one axis. plan: scalar or array (n,); axis: a key of `GROUPS`."""
+    return Communicator(axis, GROUPS[axis](plan, inputs), inputs.cluster)
+
+
+def operation_time(operation: Operation | Literal["send"], size: Numbers, group: Group, cluster: Cluster) -> Floats:
+    """Seconds of one operation over a group, if nothing runs beside it.
+
+    size: bytes of the buffer, scalar or array (n,). Returns seconds. Source: `all_to_all_time`, `message_time`,
+    `collective_time`.
+    """
+    if operation == "all_to_all":
+        return all_to_all_time(size, group, cluster)
+    if operation == "send":
+        return message_time(size, group, cluster)
+    return collective_time(operation, size, group, cluster)
+
+
+def exposed_time(time: Floats, window: Floats, share: Floats, first_chunk: Numbers, inputs: Inputs) -> Floats:
+    """Seconds that a communication adds to the step when compute may run beside it.
+
+    T_exposed = min(T, max(T_first, T - h W)), and the compute beside the hidden part is slowed because the collective
+    takes n_ctas of the n_SM multiprocessors: T_hidden n_ctas / n_SM more.
+
+    time: T; window: compute W that may run beside it; first_chunk: T_first, the piece that nothing can hide; seconds;
+    share: h, 0 (nothing is hidden) to 1; scalar or array (n,). Returns seconds.
+    Source: the slow-down law fits the 18.9 % mean slow-down of overlapped compute of arXiv:2507.03114.
+    """
+    if np.ndim(share) == 0 and share == 0:
+        return time
+    exposed = np.minimum(time, np.maximum(first_chunk, time - share * window))
+    accelerator = inputs.cluster.accelerator
+    taken = accelerator.kernels.communication_multiprocessors / accelerator.multiprocessors
+    return exposed + (time - exposed) * taken
+
+
+def repeated(messages: Iterable[Message], count: Numbers) -> tuple[Message, ...]:
+    """The same messages, each `count` times as often in one window. count: scalar or array (n,)."""
+    return tuple(each._replace(count=each.count * count) for each in messages)
+
+
+def resized(messages: Iterable[Message], factor: Numbers) -> tuple[Message, ...]:
+    """The same messages with buffers of another size, in proportion. factor: scalar or array (n,)."""
+    return tuple(each._replace(bytes=each.bytes * factor, seconds=each.seconds * factor) for each in messages)
+
+
+def total_seconds(messages: Iterable[Message]) -> Floats:
+    """Seconds of some messages one after the other, as often as each goes in a window."""
+    return sum(each.count * each.seconds for each in messages)
+
+
+def joined(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """One message that takes as long as all of some messages: what is left when only their seconds matter."""
+    first = messages[0]
+    return (Message(first.axis, first.operation, first.content, bytes=0.0, seconds=total_seconds(messages)),)
+
+
+def exposed_seconds(exchanges: Iterable[Exchange], inputs: Inputs) -> Floats:
+    """Seconds that the step waits for some exchanges, each as often as it goes."""
+    return sum((each.exposed(inputs) for each in exchanges), 0.0)

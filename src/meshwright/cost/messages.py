@@ -1,0 +1,198 @@
+"""Messages: what the ranks of one plan send each other in a step, row by row, as the step is priced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.cost.comms.data import (
+    data_exchange,
+    data_exchanges,
+    earlier_reductions,
+    shard_messages,
+    tied_embedding_exchange,
+)
+from meshwright.cost.comms.exchange import Exchange, Message
+from meshwright.cost.comms.group import GROUPS, Group
+from meshwright.cost.comms.pipeline import pipeline_exchanges
+from meshwright.cost.comms.sharded import (
+    end_exchanges,
+    end_gathers,
+    gathers_per_step,
+    gathers_weights,
+    kept_share,
+    sharded_exchanges,
+)
+from meshwright.cost.comms.tensor import embedding_exchanges, head_exchanges, prediction_exchanges
+from meshwright.cost.comms.traffic import Traffic, operation_traffic
+from meshwright.cost.compute.ends import head_time
+from meshwright.cost.compute.layer import layer_time
+from meshwright.cost.estimate import Estimates
+from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
+from meshwright.cost.memory.stage import stage_parameters
+from meshwright.cost.unit import layer_exchanges, layer_unit_time
+from meshwright.layout.plan import Plan, Recompute
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind
+
+
+class MessageRow(NamedTuple):
+    """One kind of collective or message of one rank in one step."""
+
+    part: str
+    """Of the waterfall: tp, cp, ep, pp or dp."""
+    unit: str
+    """The piece of the model that it is for: a layer kind, embedding, head, prediction, stage."""
+    units: float
+    """How many of them there are, times the micro-batches."""
+    axis: str
+    """A key of `GROUPS`."""
+    group: Group
+    operation: str
+    content: str
+    """What it carries."""
+    phase: str
+    """forward, backward, recompute or step."""
+    bytes: float
+    """Of the whole buffer of one."""
+    traffic: Traffic
+    """Bytes that one rank sends each time."""
+    times_a_unit: float
+    """How often it goes for one unit."""
+    window_s: float
+    """Seconds of compute that may run beside it and what shares its window."""
+    seconds: float
+    """Of all of the step, if nothing ran beside them."""
+    exposed_s: float
+    """Of these, what the step waits for."""
+
+    @property
+    def sent_bytes(self) -> float:
+        """What one rank sends each time, over all links."""
+        return float(self.traffic.inside + sum(self.traffic.across))
+
+    @property
+    def times(self) -> float:
+        """How often it goes in a step."""
+        return self.units * self.times_a_unit
+
+
+def step_messages(priced: Estimates) -> tuple[MessageRow, ...]:
+    """Every message of one step of the only plan of `priced`; what they expose adds up to its waterfall.
+
+    Those of the passes and between stages as the stage with the most work sees them, those of weights and gradients as
+    the stage that waits longest for them. priced: with all stages.
+    """
+    slowest = int(priced.slowest[0])
+    weights = (weight_messages(priced, stage) for stage in range(len(priced.stages.plan)))
+    longest = max(weights, key=lambda rows: sum(row.exposed_s for row in rows))
+    return (*pass_messages(priced, slowest), *_between_stages(priced, slowest), *longest)
+
+
+def pass_messages(priced: Estimates, stage: int) -> tuple[MessageRow, ...]:
+    """Those of the tensor, context and expert axes that one stage of the only plan exchanges in a step.
+
+    priced: with all stages; stage: 0 is first.
+    """
+    plan, inputs, stages = priced.plans[0], priced.inputs, priced.stages
+    micro_batches, rows = plan.num_microbatches / int(stages.copies[stage]), list[MessageRow]()
+    for index, kind in enumerate(inputs.model.layer_kinds):
+        kept = int(stages.kept_layers[stage, index])
+        rows += layer_messages(plan, inputs, kind, micro_batches * (int(stages.layers[stage, index]) - kept))
+        rows += layer_messages(replace(plan, recompute=Recompute.NONE), inputs, kind, micro_batches * kept)
+    head, predicted = bool(stages.head[stage]) * micro_batches, inputs.mtp_layers
+    ends = (
+        ("embedding", embedding_exchanges(plan, inputs), bool(stages.embedding[stage]) * micro_batches),
+        ("head", head_exchanges(plan, inputs, head_time(plan, inputs)), head * (1 + predicted)),
+        ("prediction", prediction_exchanges(plan, inputs), head * predicted),
+    )
+    for unit, exchanges, units in ends:
+        rows += _rows(unit, exchanges, plan, inputs, units)
+    return tuple(rows)
+
+
+def layer_messages(plan: Plan, inputs: Inputs, kind: LayerKind, units: float = 1.0) -> tuple[MessageRow, ...]:
+    """Those of one layer of a kind. plan: one plan; units: how many such layers and micro-batches there are."""
+    return tuple(
+        _rows(kind.name, layer_exchanges(plan, inputs, kind, layer_time(plan, inputs, kind)), plan, inputs, units)
+    )
+
+
+def _between_stages(priced: Estimates, stage: int) -> Iterator[MessageRow]:
+    work = float(priced.stage_time.total[stage])
+    return _rows("stage", pipeline_exchanges(priced.plans[0], priced.inputs, work), priced.plans[0], priced.inputs)
+
+
+def weight_messages(priced: Estimates, stage: int) -> tuple[MessageRow, ...]:
+    """Those of weights and gradients that one stage of the only plan exchanges in a step.
+
+    priced: with all stages; stage: 0 is first.
+    """
+    plan, inputs = priced.plans[0], priced.inputs
+    exchange = _sharded if gathers_weights(plan, inputs) else _once_a_step
+    tied = _rows("embedding", (tied_embedding_exchange(plan, inputs),), plan, inputs)
+    return (*exchange(priced, stage), *tied)
+
+
+def _once_a_step(priced: Estimates, stage: int) -> Iterator[MessageRow]:
+    plan, inputs, time = priced.plans[0], priced.inputs, priced.stage_time.rows(np.array(stage))
+    parameters = stage_parameters(priced.plans, priced.stages, inputs)
+    dense, experts, ends = (float(column[stage]) for column in parameters)
+    exchange = data_exchange(plan, inputs, dense, stage, experts, ends)
+    forward, backward = time.forward_total + time.host_forward, time.backward_total + time.host_backward
+    exchanges = data_exchanges(exchange, inputs, forward, backward, earlier_reductions(plan))
+    return _rows("stage", exchanges, plan, inputs)
+
+
+def _sharded(priced: Estimates, stage: int) -> Iterator[MessageRow]:
+    plan, inputs, stages = priced.plans[0], priced.inputs, priced.stages
+    live, kept = int(stages.live_micro_batches[stage]), kept_share(plan, inputs)
+    times = gathers_per_step(plan, inputs, live, stage)
+    for index, kind in enumerate(inputs.model.layer_kinds):
+        dense, experts = layer_parameters(plan, inputs, kind), expert_parameters(plan, inputs, kind)
+        unit, messages = layer_unit_time(plan, inputs, kind), shard_messages(plan, inputs, dense, experts)
+        passes = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
+        exchanges = sharded_exchanges(inputs, messages, dense + experts, *passes, kept, times)
+        yield from _rows(kind.name, exchanges, plan, inputs, int(stages.layers[stage, index]))
+    ends = float(stage_parameters(priced.plans, stages, inputs).ends[stage])
+    messages = shard_messages(plan, inputs, ends, ends=ends)
+    exchanges = end_exchanges(inputs, messages, ends, end_gathers(plan, inputs, live, stage))
+    yield from _rows("ends", exchanges, plan, inputs)
+
+
+def _rows(
+    unit: str, exchanges: Iterable[Exchange], plan: Plan, inputs: Inputs, units: float = 1.0
+) -> Iterator[MessageRow]:
+    """A row for each message that takes time; what an exchange exposes is shared out by the seconds of its messages."""
+    for exchange in exchanges:
+        whole, exposed = float(exchange.seconds), float(exchange.exposed(inputs))
+        for each in exchange.messages:
+            seconds = float(exchange.count * each.count * each.seconds)
+            if not seconds * units:
+                continue
+            group = GROUPS[each.axis](plan, inputs)
+            yield MessageRow(
+                part=exchange.axis,
+                unit=unit,
+                units=units,
+                axis=each.axis,
+                group=group,
+                operation=each.operation,
+                content=each.content,
+                phase=exchange.phase,
+                bytes=float(each.bytes),
+                traffic=_traffic(each, group),
+                times_a_unit=float(exchange.count * each.count),
+                window_s=float(exchange.window),
+                seconds=units * seconds,
+                exposed_s=units * exposed * seconds / float(exchange.count * whole),
+            )
+
+
+def _traffic(message: Message, group: Group) -> Traffic:
+    if message.traffic is not None:
+        return message.traffic
+    return operation_traffic(message.operation, message.bytes, group)  # type: ignore[arg-type]
