@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.specs.number_format import BF16, FP16, FP32, FloatFormat
+from meshwright.specs.precision import BF16, FP16, FP32, FloatFormat
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(FP16, np.float16), (FP32, np.float32)])

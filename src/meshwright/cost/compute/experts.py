@@ -72,7 +72,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     if not kind.is_moe:
         return ExpertTime((NO_GEMM,), 0.0, 0.0, 0.0)
     block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
-    traffic = inputs.runtime.traffic
+    traffic = inputs.runtime.elementwise_bytes
     passes = traffic.gated_activation if block.gated else traffic.plain_activation
     sorts = np.where(np.greater(shard.experts, 1) & (inputs.runtime.communication.dispatcher == "all_to_all"), 4, 0)
     moved = HALF_BYTES * hidden * (shard.rows * (3 + sorts) + shard.tokens)

@@ -16,7 +16,7 @@ from meshwright.layout.plan import ContextExchange
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
-from meshwright.specs.traffic import Passes
+from meshwright.specs.runtime.operators import PassBytes
 
 
 class Moved(NamedTuple):
@@ -49,7 +49,7 @@ def repeated_bytes(repeated: Repeated, inputs: Inputs, kind: LayerKind, shard: S
     and the rotary positions; the dense or shared activation; and quantising the inputs of repeated products.
     repeated: counts, scalar or array (n,); shard: sizes on the rank; linears: its linear layers. Returns bytes.
     """
-    traffic, norm, block = inputs.runtime.traffic, norm_passes(inputs).forward, dense_block(kind)
+    traffic, norm, block = inputs.runtime.elementwise_bytes, norm_passes(inputs).forward, dense_block(kind)
     fused = 0 if kind.is_moe or kind.parallel_residual else repeated.block
     norms = repeated.attention_norm + repeated.block_norm + fused
     moved = norm * norms * shard.residual_tokens * inputs.model.hidden_size
@@ -63,14 +63,14 @@ def repeated_bytes(repeated: Repeated, inputs: Inputs, kind: LayerKind, shard: S
     return moved + repeated.block * (activation + _quantising(inputs, linears.feed_forward))
 
 
-def norm_passes(inputs: Inputs) -> Passes:
+def norm_passes(inputs: Inputs) -> PassBytes:
     """The runtime's bytes per element of the model's norms."""
-    traffic = inputs.runtime.traffic
+    traffic = inputs.runtime.elementwise_bytes
     return traffic.rms_norm if inputs.model.norm == "rms" else traffic.layer_norm
 
 
 def _elementwise(inputs: Inputs, kind: LayerKind, shard: Shard) -> Moved:
-    traffic, block = inputs.runtime.traffic, dense_block(kind)
+    traffic, block = inputs.runtime.elementwise_bytes, dense_block(kind)
     residual = 1.0 * shard.residual_tokens * inputs.model.hidden_size
     turned = 1.0 * shard.tokens * (shard.query + shard.key)
     pieces = [
@@ -90,7 +90,7 @@ def _elementwise(inputs: Inputs, kind: LayerKind, shard: Shard) -> Moved:
 
 def _gradients(inputs: Inputs, kind: LayerKind, shard: Shard) -> Moved:
     """Bias gradients, and the gradients of fused or separate projections."""
-    traffic, block, hidden = inputs.runtime.traffic, dense_block(kind), inputs.model.hidden_size
+    traffic, block, hidden = inputs.runtime.elementwise_bytes, dense_block(kind), inputs.model.hidden_size
     gated = bool(block and block.gated)
     width = (2 if gated else 1) * shard.ffn
     biased = kind.attention.qkv_bias * shard.qkv + kind.attention.output_bias * hidden

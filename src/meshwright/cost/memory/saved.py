@@ -62,7 +62,7 @@ def norm_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     if runtime.activations.dropout:
         kept = kept + DROPOUT_MASKS * hidden * shard.residual_tokens
     if inputs.model.norm == "rms":
-        kept = kept + runtime.traffic.rms_norm_kept * hidden * kind.norms * shard.residual_tokens
+        kept = kept + runtime.elementwise_bytes.rms_norm_kept * hidden * kind.norms * shard.residual_tokens
     return kept + (_statistic_bytes(kind, shard) if runtime.activations.keeps_statistics else 0.0)
 
 

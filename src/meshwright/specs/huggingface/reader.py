@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
-from meshwright.errors import Fault, InvalidSpec, NotModelled
+from meshwright.errors import LONGEST, Fault, InvalidSpec, NotModelled
 from meshwright.specs.base import faults_of
 from meshwright.specs.huggingface.decoder import Decoder
 from meshwright.specs.huggingface.families import FAMILIES, TEXT_OF_WRAPPER
-from meshwright.specs.huggingface.misspelled import misspelled
 from meshwright.specs.huggingface.refusals import refuse_features, refuse_flat, refuse_unknown, refuse_wrapper
 from meshwright.specs.model import LayerKind, Model
+
+ALIKE = 0.9
+"""Share of common letters (difflib) from which a key is taken for a misspelled one."""
 
 
 def model_of_config(config: Mapping[str, Any], *, name: str, subject: str, text_only: bool = False) -> Model:
@@ -85,7 +88,7 @@ def _model(decoder: Decoder, name: str, model_type: str) -> Model:
 
 def _validated(family: type[Decoder], config: Mapping[str, Any], subject: str, within: str) -> Decoder:
     prepared = family.prepared(config)
-    faults = [*_contradictions(family, prepared), *misspelled(family, config)]
+    faults = [*_contradictions(family, prepared), *_misspelled(family, config)]
     try:
         decoder = family.model_validate(prepared)
     except ValidationError as error:
@@ -133,3 +136,19 @@ def _quantized(config: Mapping[str, Any]) -> list[str]:
         return []
     method = quantization.get("quant_method", "quantized") if isinstance(quantization, Mapping) else "quantized"
     return [f"the file's weights are {method} (quantization_config); they are planned in the job's precision"]
+
+
+def _misspelled(family: type[Decoder], config: Mapping[str, Any]) -> Iterator[Fault]:
+    """A fault for each key that the family does not read, and that nearly is one which it reads and the file lacks.
+
+    Keys that start with `_` are notes of transformers to itself.
+    """
+    keys = {name: family.keys_of(name) for name in family.model_fields}
+    read = {key for spellings in keys.values() for key in spellings}
+    absent = [key for spellings in keys.values() if not any(key in config for key in spellings) for key in spellings]
+    for key in config:
+        if not isinstance(key, str) or key in read or key.startswith("_"):
+            continue
+        near = difflib.get_close_matches(key[:LONGEST], absent, n=1, cutoff=ALIKE)
+        if near:
+            yield Fault(key, f"is not a key of {family.config_class}; did you mean {near[0]}?")

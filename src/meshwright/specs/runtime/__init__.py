@@ -13,12 +13,11 @@ from meshwright.specs.runtime.activations import Activations
 from meshwright.specs.runtime.capabilities import Capabilities
 from meshwright.specs.runtime.communication import Communication, Overlap, PipelineEngine
 from meshwright.specs.runtime.families import elementwise_entries, runtime_entry
-from meshwright.specs.runtime.operators import CrossEntropy, RuntimeKernels
+from meshwright.specs.runtime.operators import CrossEntropy, ElementwiseKernels, RuntimeKernels
 from meshwright.specs.runtime.process import DeviceMemory, Host
 from meshwright.specs.runtime.rules import RuleReference
 from meshwright.specs.runtime.sharding import Sharding
 from meshwright.specs.runtime.storage import LossScaling, Storage
-from meshwright.specs.traffic import ElementwiseTraffic
 
 __all__ = ["AXES", "SECTION_OF", "Runtime", "read_runtime"]
 
@@ -46,7 +45,7 @@ class Runtime(Spec):
     memory: DeviceMemory
     loss_scaling: LossScaling
     cross_entropies: dict[str, CrossEntropy]
-    elementwise_kernels: dict[str, ElementwiseTraffic]
+    elementwise_kernels: dict[str, ElementwiseKernels]
     rules: tuple[RuleReference, ...]
     demands: tuple[RuleReference, ...] = ()
     """What a launch must set beside the plan; no part of legality."""
@@ -57,7 +56,7 @@ class Runtime(Spec):
     sources: dict[str, str]
 
     @property
-    def traffic(self) -> ElementwiseTraffic:
+    def elementwise_bytes(self) -> ElementwiseKernels:
         """Of the element-wise kernels in use."""
         return self.elementwise_kernels[self.kernels.elementwise]
 

@@ -1,4 +1,4 @@
-"""Sections [kernels] and [cross_entropies]: which kernels a runtime runs, and what its cross-entropies cost."""
+"""Sections [kernels], [cross_entropies] and [elementwise_kernels]: which kernels a runtime runs, and what they move."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pydantic import Field
 
 from meshwright.specs.base import Spec
 from meshwright.specs.quantities import NonNegative
+
+ElementBytes = Annotated[float, Field(ge=0, le=1000)]
 
 
 class RuntimeKernels(Spec):
@@ -45,3 +47,37 @@ class CrossEntropy(Spec):
     """Moved in forward."""
     backward_bytes: NonNegative
     """Moved in backward."""
+
+
+class PassBytes(Spec):
+    """Bytes read and written for every 2-byte element."""
+
+    forward: ElementBytes
+    backward: ElementBytes
+
+
+class ElementwiseKernels(Spec):
+    """Bytes that norms, sums, rotary positions and activations of one implementation move."""
+
+    rms_norm: PassBytes
+    """Per element of its input; query-key norms likewise."""
+    rms_norm_kept: ElementBytes
+    """Kept from forward to backward beyond the 2-byte input, per element."""
+    layer_norm: PassBytes
+    residual: PassBytes
+    """A residual sum, per element."""
+    rotary: PassBytes
+    """Per element of the queries and keys."""
+    gated_activation: PassBytes
+    """Per element of the FFN."""
+    plain_activation: PassBytes
+    expert_bias: PassBytes
+    """Per element that the first products of experts with biases put out."""
+    expert_output_bias: PassBytes
+    """Per element that their second products put out."""
+    bias_gradient: ElementBytes
+    """Backward, per element of a biased product's output."""
+    split_gradient: ElementBytes
+    """Backward, per element of the output of a fused product whose gradient is put together from its parts."""
+    summed_gradient: ElementBytes
+    """Backward, per hidden element, for every product beyond the first that reads the same input."""

@@ -9,8 +9,7 @@ from meshwright.answers.document.blocks import Block, Bullets, Heading, Paragrap
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.words import plural, times
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.number_format import BF16, FORMATS, FP16, FP32
-from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
+from meshwright.specs.precision import BF16, FORMATS, FP16, FP32, FP32_BYTES, HALF_BYTES
 from meshwright.specs.weights import parameter_count
 from meshwright.units import format_bytes, format_count, format_gib
 
