@@ -19,8 +19,7 @@ import meshwright
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.residuals import as_toml
 from meshwright.validation.fit.curves import Curve, curves_of
-from meshwright.validation.fit.fitting import fitted
-from meshwright.validation.fit.left_out import left_out, left_out_intervals
+from meshwright.validation.fit.fitting import fit_constants, leave_one_source_out, leave_one_source_out_coverage
 from meshwright.validation.fit.residuals import (
     by_kind,
     memory_residuals,
@@ -47,7 +46,7 @@ HEAD = """# Measured over predicted, at 2, 5, 10, 25, 50, 75, 90, 95 and 98 % of
 def main() -> None:
     outcomes = outcomes_of(configurations(read_rows()))
     curves = curves_of(outcomes)
-    constants = fitted(curves)
+    constants = fit_constants(curves)
     before, path = fitted_values(), CATALOG / "fitted.toml"
     path.write_text(with_values(path.read_text("utf-8"), constants), "utf-8")
     worth = [f"{'constant':24} {'value':>6} {'error without it':>17}"]
@@ -55,7 +54,7 @@ def main() -> None:
         worth.append(f"{name:24} {value:6.2f} {left_out_error(curves, name):17.1%}")
     worth.append(f"{'none left out':24} {'':6} {left_out_error(curves):17.1%}")
     print("\n".join(worth), f"before: {before}", sep="\n")
-    without = left_out(outcomes, outcomes)
+    without = leave_one_source_out(outcomes, outcomes)
     times, memory = step_time_residuals(without), memory_residuals(outcomes)
     kinds = [
         ("step_time", of_another_site(times)),
@@ -64,7 +63,7 @@ def main() -> None:
     ]
     (CATALOG / "residuals.toml").write_text(HEAD + as_toml(kinds), "utf-8")
     page = DOCS / "accuracy.md"
-    score = score_of(without, left_out_intervals(without, without))
+    score = score_of(without, leave_one_source_out_coverage(without, without))
     text = filled(page.read_text("utf-8"), "left-out", printed(score))
     page.write_text(filled(text, "constants", "\n".join(worth)), "utf-8")
 
@@ -81,7 +80,7 @@ def left_out_error(curves: Sequence[Curve], without: str = "") -> float:
     """The mean over sources of their mean absolute errors, each under constants fitted to the others; a share."""
     means = []
     for source in {curve.source for curve in curves}:
-        constants = fitted([curve for curve in curves if curve.source != source], without)
+        constants = fit_constants([curve for curve in curves if curve.source != source], without)
         mine = [curve for curve in curves if curve.source == source]
         errors = (np.exp(curve.log_errors(curve.times_of(constants))).item() - 1 for curve in mine)
         means.append(statistics.mean(abs(error) for error in errors))

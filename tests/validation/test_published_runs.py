@@ -8,15 +8,15 @@ import json
 import pytest
 
 from baseline import BASELINE, errors_by_source
+from measured_orders import schedule_orders
 from meshwright.errors import InvalidInput
 from meshwright.specs.fitted import fitted_constants
 from meshwright.specs.weights import parameter_count
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.table import FREE_TEXT, Row, read_rows
-from meshwright.validation.score.orders import schedule_orders
+from meshwright.validation.score.document import configurations_csv
 from meshwright.validation.score.outcomes import KINDS, Outcome, outcomes_of
-from meshwright.validation.score.rows_file import rows_table
 from meshwright.validation.score.score import Score, score_of
 
 UNPUBLISHED = {"Nemotron3-22B"}
@@ -44,9 +44,9 @@ def test_98_percent_of_the_rows_are_represented(score: Score) -> None:
 
 
 def test_no_run_that_ran_out_of_memory_is_called_safe(score: Score) -> None:
-    assert score.fits.oom == 9
-    assert score.fits.oom_called_safe == 0
-    assert score.fits.fitted_called_oom <= 0.03 * score.fits.fitted
+    assert score.verdicts.oom == 9
+    assert score.verdicts.oom_called_safe == 0
+    assert score.verdicts.fitted_called_oom <= 0.03 * score.verdicts.fitted
 
 
 def test_every_schedule_of_the_zero_bubble_paper_comes_out_in_the_measured_order(outcomes: list[Outcome]) -> None:
@@ -93,7 +93,7 @@ def test_models_have_the_parameters_that_their_sources_print(outcomes: list[Outc
 
 
 def test_the_rows_are_written_one_line_per_configuration(outcomes: list[Outcome]) -> None:
-    lines = list(csv.DictReader(rows_table(outcomes).splitlines()))
+    lines = list(csv.DictReader(configurations_csv(outcomes).splitlines()))
     assert [line["id"] for line in lines] == [outcome.configuration.id for outcome in outcomes]
     assert all(bool(line["plan"]) != bool(line["not_represented"]) for line in lines)
 

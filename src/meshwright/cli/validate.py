@@ -29,13 +29,12 @@ def validate(
 ) -> None:
     """Predict training runs that others measured, and print how far off that is."""
     from meshwright.answers.files import writable, write_whole
-    from meshwright.validation.fit.left_out import left_out, left_out_intervals
+    from meshwright.validation.fit.fitting import leave_one_source_out, leave_one_source_out_coverage
     from meshwright.validation.rows.configurations import configurations
     from meshwright.validation.rows.table import PUBLISHED, read_rows
-    from meshwright.validation.score.document import score_document
+    from meshwright.validation.score.document import configurations_csv, score_document
     from meshwright.validation.score.outcomes import outcomes_of
     from meshwright.validation.score.picture import score_picture
-    from meshwright.validation.score.rows_file import rows_table
     from meshwright.validation.score.score import score_of
     from meshwright.validation.score.screen import score_screen
     from meshwright.validation.score.where import row_filter
@@ -48,11 +47,11 @@ def validate(
     intervals = None
     if without:
         published = outcomes if runs is None and where is None else outcomes_of(configurations(read_rows()))
-        judged = left_out(published, published)
-        outcomes = judged if outcomes is published else left_out(outcomes, published)
-        intervals = left_out_intervals(outcomes, judged)
+        judged = leave_one_source_out(published, published)
+        outcomes = judged if outcomes is published else leave_one_source_out(outcomes, published)
+        intervals = leave_one_source_out_coverage(outcomes, judged)
     if table:
-        write_whole(table, rows_table(outcomes))
+        write_whole(table, configurations_csv(outcomes))
     if picture:
         write_whole(picture, score_picture(outcomes))
     score = score_of(outcomes, intervals)

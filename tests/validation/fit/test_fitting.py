@@ -17,14 +17,14 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_accelerator import read_kernels
 from meshwright.specs.runtime import read_runtime
 from meshwright.validation.fit.curves import TIMES, Curve, Refitted, curves_of, follows_of, priced_s
-from meshwright.validation.fit.fitting import fitted
+from meshwright.validation.fit.fitting import fit_constants
 from meshwright.validation.fit.residuals import (
     NORMAL,
     STUDENT,
     Residual,
     by_kind,
-    covered,
-    covered_by_others,
+    coverage,
+    coverage_by_others,
     of_another_site,
 )
 from meshwright.validation.rows.configurations import configurations
@@ -41,11 +41,11 @@ def curve(source: str, names: tuple[str, ...], measured_s: float) -> Curve:
 def test_the_fit_finds_the_constant_that_runs_were_made_with() -> None:
     times = 1.25
     runs = [curve("a", ("ampere",), 9 * times + 1) for _ in range(3)]
-    assert fitted(runs)["ampere"] == pytest.approx(times, abs=0.006)
+    assert fit_constants(runs)["ampere"] == pytest.approx(times, abs=0.006)
 
 
 def test_a_constant_that_no_run_follows_stays_and_one_that_is_left_out_is_1() -> None:
-    constants = fitted([curve("a", ("ampere",), 10.0)], without="ampere")
+    constants = fit_constants([curve("a", ("ampere",), 10.0)], without="ampere")
     assert constants["ampere"] == 1
     assert constants["hopper"] == fitted_values()["hopper"]
 
@@ -55,7 +55,7 @@ def test_a_large_source_does_not_outweigh_all_others() -> None:
     fast, slow = (9 * times + 1 for times in (1.0, 1.3))
     runs = [curve("large", ("ampere",), fast)] * 9
     runs += [curve(source, ("ampere",), slow) for source in ("b", "c", "d", "e")]
-    assert fitted(runs)["ampere"] == pytest.approx(1.3, abs=0.006)
+    assert fit_constants(runs)["ampere"] == pytest.approx(1.3, abs=0.006)
 
 
 def test_what_a_curve_says_is_what_the_planner_prices() -> None:
@@ -116,8 +116,8 @@ def _head(case: Case) -> float:
 def test_intervals_hold_about_eight_of_ten_runs_of_their_own_kind() -> None:
     spread = np.random.default_rng(7).lognormal(0, 0.1, 400)
     runs = [Residual(f"source {index % 4}", "kind", float(ratio)) for index, ratio in enumerate(spread)]
-    assert covered(runs, by_kind(runs)).inside == pytest.approx(0.8, abs=0.02)
-    assert covered_by_others(runs, runs, by_kind).inside == pytest.approx(0.8, abs=0.04)
+    assert coverage(runs, by_kind(runs)).inside == pytest.approx(0.8, abs=0.02)
+    assert coverage_by_others(runs, runs, by_kind).inside == pytest.approx(0.8, abs=0.04)
 
 
 def test_the_widths_of_another_site_are_students() -> None:

@@ -26,7 +26,7 @@ def test_a_blank_without_a_default_is_refused_with_a_reason_of_its_own(column: s
 def test_accelerators_are_counted_from_the_degrees_where_only_these_are_printed() -> None:
     row, assumed = completed(llama(num_gpus="", tp="2", pp="2", dp="4"))
     assert row["num_gpus"] == "16"
-    assert "as many accelerators as the degrees make" in assumed
+    assert "the product of the degrees as the number of accelerators" in assumed
     with pytest.raises(NotModelled, match="neither the number of accelerators nor the degrees"):
         completed(llama(num_gpus="", dp=""))
 
@@ -34,7 +34,7 @@ def test_accelerators_are_counted_from_the_degrees_where_only_these_are_printed(
 def test_accelerators_that_no_axis_takes_are_data_parallel() -> None:
     row, assumed = completed(llama(dp="", num_gpus="64", pp="4"))
     assert row["dp"] == "8"
-    assert "all accelerators that other axes leave are data-parallel" in assumed
+    assert "data parallelism over all accelerators that the other axes leave" in assumed
 
 
 def test_a_blank_schedule_follows_the_chunks() -> None:
@@ -60,4 +60,4 @@ def test_a_run_on_an_unnamed_accelerator_has_memory_and_no_step_time() -> None:
     assert outcome.step_time is None
     assert outcome.memory
     assert outcome.case
-    assert any("no accelerator is named: no step time" in said for said in outcome.case.assumed)
+    assert any("as none is named; its step time is not scored" in said for said in outcome.case.assumed)

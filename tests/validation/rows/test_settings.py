@@ -33,6 +33,7 @@ def test_every_setting_is_understood_by_the_runtimes_that_it_is_of(name: str) ->
     setting = settings()[name]
     for runtime in map(read_runtime, setting.runtimes or ("megatron-core",)):
         with_behaviours(runtime, setting.behaviours)
+        assert setting.source or not setting.behaviours
         assert set(setting.without_rules) <= {rule.name for rule in runtime.rules}
 
 

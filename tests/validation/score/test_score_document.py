@@ -10,16 +10,15 @@ import pytest
 from rich.console import Console
 
 from meshwright.cost.memory.fit import Verdict
-from meshwright.validation.score.document import score_document
-from meshwright.validation.score.fits import fits_of
+from meshwright.validation.score.document import COLUMNS, configurations_csv, score_document
 from meshwright.validation.score.outcomes import Outcome
-from meshwright.validation.score.rows_file import COLUMNS, rows_table
-from meshwright.validation.score.score import score_of
+from meshwright.validation.score.score import score_of, verdict_counts
 from meshwright.validation.score.screen import score_screen
 from tables import judged, llama, outcome, outcome_of_row
 
 KEYS = {
     *("rows", "represented", "skipped", "step_time", "memory", "memory_by_kind", "mean_of_datasets", "judged_together"),
+    "memory_not_scored",
     *("fit", "ranking", "by", "intervals", "apart"),
 }
 
@@ -73,7 +72,7 @@ def test_where_nothing_was_measured_the_score_is_null_and_not_nan(outcomes: list
 def test_verdicts_are_counted_beside_what_happened() -> None:
     ran_out = [judged(verdict, fits="no") for verdict in (Verdict.OUT_OF_MEMORY, Verdict.AT_RISK, Verdict.SAFE)]
     ran = [judged(verdict) for verdict in (Verdict.OUT_OF_MEMORY, Verdict.AT_RISK, Verdict.SAFE, Verdict.SAFE)]
-    assert fits_of([*ran_out, *ran, outcome()]) == (3, 1, 4, 1)
+    assert verdict_counts([*ran_out, *ran, outcome()]) == (3, 1, 4, 1)
 
 
 @pytest.mark.parametrize("name", ["x" * 200, "a source of many words " * 9])
@@ -94,7 +93,7 @@ def test_the_screen_lists_reasons_once_with_the_rows_that_have_them() -> None:
 def test_the_rows_have_a_header_and_a_line_for_every_configuration() -> None:
     row = llama(notes='a "b", c', micro_batch_size="", step_time_s="", tokens_per_s_per_gpu="6553.6")
     outcomes = [*_mixed(), outcome_of_row(row)]
-    lines = list(csv.DictReader(io.StringIO(rows_table(outcomes))))
+    lines = list(csv.DictReader(io.StringIO(configurations_csv(outcomes))))
     assert len(lines) == len(outcomes)
     assert (lines[0]["plan"], lines[0]["step_time_measured_s"]) == ("", "2.5")
     assert "warp-9" in lines[0]["not_represented"]
@@ -103,4 +102,4 @@ def test_the_rows_have_a_header_and_a_line_for_every_configuration() -> None:
         float(lines[-1]["step_time_predicted_s"]) / 2.5 - 1, abs=1e-4
     )
     assert "the fastest that fits" in lines[-1]["assumed"]
-    assert rows_table([]).splitlines() == [",".join(COLUMNS)]
+    assert configurations_csv([]).splitlines() == [",".join(COLUMNS)]

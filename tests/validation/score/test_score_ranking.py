@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from meshwright.validation.score.orders import schedule_orders
+from measured_orders import schedule_orders
 from meshwright.validation.score.ranking import rankings, spearman
 from tables import outcome
 

@@ -1,1 +1,1 @@
-"""Fit: the constants that only training runs can give, and what is predicted for a source that they do not rest on."""
+"""Fit: the constants that only training runs can give, and predictions for sources that they do not rest on."""

@@ -67,16 +67,11 @@ class Curve:
 
 
 def curves_of(outcomes: Iterable[Outcome]) -> list[Curve]:
-    """Of every run that counts, on a site that is like others: what a power limit takes is assumed, not known."""
-    timed = ((each, each.case) for each in outcomes if each.step_time and counts(each))
-    return [_curve(outcome, case) for outcome, case in timed if case and case.inputs.cluster.site_derate == 1]
-
-
-def counts(outcome: Outcome) -> bool:
-    """Whether constants and error bars may rest on a run: its source does not doubt it, the catalogue has its
-    framework.
+    """Of every run that constants may rest on: its source does not doubt it, the catalogue has its framework, and its
+    site is like others, as what a power limit takes is assumed and not known.
     """
-    return outcome.sound and outcome.framework not in stand_ins()
+    sound = (each for each in outcomes if each.step_time and each.sound and each.framework not in stand_ins())
+    return [_curve(each, each.case) for each in sound if each.case and each.case.inputs.cluster.site_derate == 1]
 
 
 def follows_of(inputs: Inputs) -> tuple[tuple[str, ...], ...]:

@@ -1,15 +1,25 @@
-"""Fitting: the constants under which the published runs are nearest."""
+"""Fitting: the constants under which the published runs are nearest, and what is predicted for a source without it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from meshwright.arrays import FloatColumn
 from meshwright.specs.fitted import fitted_values
-from meshwright.validation.fit.curves import Constants, Curve
+from meshwright.validation.fit.curves import Constants, Curve, curves_of, priced_s
+from meshwright.validation.fit.residuals import (
+    by_kind,
+    coverage_by_others,
+    memory_residuals,
+    of_another_site,
+    step_time_residuals,
+)
+from meshwright.validation.score.outcomes import Outcome
+from meshwright.validation.score.score import IntervalCoverage
 
 STEPS = np.arange(0.9, 2.0, 0.01)
 """Values that every constant is tried at."""
@@ -17,7 +27,7 @@ ROUNDS = 6
 """At most so many times every constant in turn."""
 
 
-def fitted(curves: Sequence[Curve], without: str = "") -> dict[str, float]:
+def fit_constants(curves: Sequence[Curve], without: str = "") -> dict[str, float]:
     """The constants of least absolute logarithmic error, one after the other until none moves; shares.
 
     A run weighs 1 / sqrt(n) where its source has n, between every run alike and every source alike. A constant that no
@@ -49,3 +59,28 @@ def _best(name: str, constants: Constants, curves: Sequence[Curve], weights: Flo
         tried = curve.times_of({**constants, name: 1.0}) * STEPS**follows
         total += weight * np.abs(curve.log_errors(tried))
     return round(float(STEPS[int(total.argmin())]), 2)
+
+
+def leave_one_source_out(outcomes: Sequence[Outcome], published: Sequence[Outcome]) -> list[Outcome]:
+    """The same outcomes, each step time under constants that are fitted to the published runs of other sources."""
+    curves = curves_of(published)
+    constants = {
+        source: fit_constants([curve for curve in curves if curve.source != source])
+        for source in {outcome.configuration.dataset for outcome in outcomes}
+    }
+    return [_repriced(outcome, constants[outcome.configuration.dataset]) for outcome in outcomes]
+
+
+def _repriced(outcome: Outcome, constants: Constants) -> Outcome:
+    if not outcome.case or not outcome.step_time:
+        return outcome
+    seconds = priced_s(outcome.case, constants)
+    return replace(outcome, step_time=replace(outcome.step_time, predicted=seconds))
+
+
+def leave_one_source_out_coverage(outcomes: Sequence[Outcome], published: Sequence[Outcome]) -> IntervalCoverage:
+    """How many runs lie where the residuals of other sources put them; both as `leave_one_source_out` returns them."""
+    return IntervalCoverage(
+        step_time=coverage_by_others(step_time_residuals(outcomes), step_time_residuals(published), of_another_site),
+        memory=coverage_by_others(memory_residuals(outcomes), memory_residuals(published), by_kind),
+    )

@@ -99,13 +99,13 @@ def _of_a_further_source(known: Residuals) -> Residuals:
     return known.widened(STUDENT[min(degrees, len(STUDENT)) - 1] / NORMAL) if degrees else known
 
 
-def covered(runs: Sequence[Residual], known: Mapping[str, Residuals]) -> Coverage:
+def coverage(runs: Sequence[Residual], known: Mapping[str, Residuals]) -> Coverage:
     """How many runs lie in the interval that known residuals make, by kind."""
     inside = sum(_is_inside(run, known) for run in runs)
     return Coverage(len(runs), inside / len(runs) if runs else 0.0)
 
 
-def covered_by_others(
+def coverage_by_others(
     runs: Sequence[Residual],
     published: Sequence[Residual],
     kinds: Callable[[Sequence[Residual]], Mapping[str, Residuals]],

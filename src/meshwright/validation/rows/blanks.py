@@ -82,26 +82,30 @@ REQUIRED = {
     "num_gpus": "neither the number of accelerators nor the degrees that make it are printed",
 }
 """Columns without a default, and what to say where they are blank."""
-RANKS = Blank("num_gpus", _ranks, "as many accelerators as the degrees make")
+RANKS = Blank("num_gpus", _ranks, "the product of the degrees as the number of accelerators")
 BLANKS = (
-    Blank("gpu", lambda _: UNNAMED_ACCELERATOR, f"{UNNAMED_ACCELERATOR}, as no accelerator is named: no step time"),
-    Blank("gpus_per_node", _usual_node, "nodes of the accelerator's usual size"),
-    *(Blank(axis, lambda _: "1", f"no {axis}") for axis in ("tp", "pp", "cp", "ep")),
-    Blank("dp", _replicas, "all accelerators that other axes leave are data-parallel"),
-    Blank("sp", lambda _: "True", "sequence parallelism beside tp", _is_over_1("tp")),
-    Blank("global_batch_size", _one_each, "one micro-batch on every rank of a pipeline for each replica"),
+    Blank(
+        "gpu",
+        lambda _: UNNAMED_ACCELERATOR,
+        f"{UNNAMED_ACCELERATOR}, as none is named; its step time is not scored",
+    ),
+    Blank("gpus_per_node", _usual_node, "the accelerator's usual number per node"),
+    *(Blank(axis, lambda _: "1", f"{axis} 1") for axis in ("tp", "pp", "cp", "ep")),
+    Blank("dp", _replicas, "data parallelism over all accelerators that the other axes leave"),
+    Blank("sp", lambda _: "True", "sequence parallelism with tp", _is_over_1("tp")),
+    Blank("global_batch_size", _one_each, "pp micro-batches for each data-parallel rank"),
     Blank("ffn_hidden", lambda row: str(4 * int(row["hidden"])), "an FFN size of four times the hidden size"),
-    Blank("precision", lambda _: "bf16", "the data type is bf16"),
+    Blank("precision", lambda _: "bf16", "bf16"),
     Blank("kv_heads", lambda row: row["heads"], "as many key-value heads as heads"),
     Blank("vocab", lambda _: "50257", "the vocabulary of GPT-2"),
-    Blank("zero_stage", _usual_zero, "ZeRO 1 where the framework has it, else its last stage"),
-    Blank("etp", lambda _: "1", "experts are not split over tensor-parallel ranks", _is_over_1("ep")),
+    Blank("zero_stage", _usual_zero, "ZeRO 1 if the framework has it, else its highest stage"),
+    Blank("etp", lambda _: "1", "etp 1", _is_over_1("ep")),
     Blank("attention_kernel", lambda _: "", "attention by the runtime's own kernels"),
-    Blank("vpp", lambda _: "2", "two chunks of layers on each rank, as the schedule needs", _has_chunks),
-    Blank("vpp", lambda _: "1", "one chunk of layers on each pipeline rank"),
+    Blank("vpp", lambda _: "2", "two chunks of layers per rank, as the schedule needs", _has_chunks),
+    Blank("vpp", lambda _: "1", "one chunk of layers per pipeline rank"),
     Blank("recompute", lambda _: "selective", "selective recomputation", lambda row: bool(row["recompute_modules"])),
     Blank("recompute", lambda _: "none", "no recomputation"),
-    Blank("schedule", _usual_schedule, "the schedule is 1F1B, interleaved with more than one chunk", _is_over_1("pp")),
+    Blank("schedule", _usual_schedule, "1F1B, interleaved with more than one chunk per rank", _is_over_1("pp")),
     Blank("inter_node_GBps_per_gpu", lambda _: "", "the network of the accelerator's usual node", _several_nodes),
 )
 

@@ -38,7 +38,7 @@ class Configuration:
 
     @property
     def quality(self) -> str:
-        """`ok`, or why it is scored apart: what its source says of the first row that it doubts."""
+        """`ok`, or why it is scored separately: what its source says of the first row that it doubts."""
         return next((row["quality"] for row in self.rows if row["quality"] not in ("", SOUND)), SOUND)
 
     @property

@@ -27,16 +27,17 @@ class Setting(Spec):
     """How a release or a configuration of a framework differs from a runtime of the catalogue."""
 
     what: str
-    source: str
+    source: str = ""
+    """None where the row itself says so."""
     runtimes: tuple[str, ...] = ()
     """Ids of the runtimes that it is of; none: of any."""
     behaviours: tuple[str, ...] = ()
-    """`KEY=VALUE`, as `--with` takes them; none: it is told and not priced."""
+    """`KEY=VALUE`, as `--with` takes them; none: it is not priced, and users are told."""
     without_rules: tuple[str, ...] = ()
     """Rules of the runtime that do not hold."""
 
     def __str__(self) -> str:
-        return f"{self.what} ({self.source})"
+        return f"{self.what} ({self.source})" if self.source else self.what
 
 
 class StandIn(Setting):

@@ -17,7 +17,7 @@ Quantity = Callable[[Outcome], Pair | None]
 
 
 class Errors(NamedTuple):
-    """Errors of predictions as shares: predicted over measured, less one."""
+    """Errors of predictions as shares: predicted / measured - 1."""
 
     n: int
     mape: float

@@ -20,7 +20,9 @@ KINDS = {
     "reserved": lambda memory: memory.reserved,
     "device": lambda memory: memory.device,
 }
-"""What is predicted for each kind of measured memory; of any other kind nothing is scored."""
+"""What is predicted for each kind of measured memory."""
+UNKNOWN = "unknown"
+"""A kind of which nothing is scored."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Pair:
 
     @property
     def error(self) -> float:
-        """Predicted over measured, less one: a share."""
+        """Predicted / measured - 1, a share."""
         return self.predicted / self.measured - 1
 
 
@@ -51,7 +53,7 @@ class Outcome:
 
     @property
     def sound(self) -> bool:
-        """Whether it counts; what its source doubts is scored apart."""
+        """Whether it counts; what its source doubts is scored separately."""
         return self.configuration.quality == SOUND
 
     @property

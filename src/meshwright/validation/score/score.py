@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from meshwright.cost.memory.fit import Verdict
 from meshwright.specs.precision import read_precision
 from meshwright.specs.residuals import residuals
-from meshwright.validation.fit.residuals import Coverage, covered, memory_residuals, step_time_residuals
+from meshwright.validation.fit.residuals import Coverage, coverage, memory_residuals, step_time_residuals
 from meshwright.validation.score.errors import (
     Errors,
     Quantity,
@@ -18,8 +19,7 @@ from meshwright.validation.score.errors import (
     memory_of,
     step_time,
 )
-from meshwright.validation.score.fits import Fits, fits_of
-from meshwright.validation.score.outcomes import KINDS, Outcome
+from meshwright.validation.score.outcomes import KINDS, UNKNOWN, Outcome
 from meshwright.validation.score.ranking import Ranking, rankings
 
 BREAKDOWNS: dict[str, Callable[[Outcome], str]] = {
@@ -37,7 +37,7 @@ class Part(NamedTuple):
     memory: Errors | None
 
 
-class Judged(NamedTuple):
+class JudgedGroup(NamedTuple):
     """Configurations whose step time is judged together: by framework, precision, dense or with experts."""
 
     name: str
@@ -47,7 +47,17 @@ class Judged(NamedTuple):
     datasets: int
 
 
-class Intervals(NamedTuple):
+class VerdictCounts(NamedTuple):
+    """Configurations by what happened and what was said of their memory."""
+
+    oom: int
+    """That ran out of memory."""
+    oom_called_safe: int
+    fitted: int
+    fitted_called_oom: int
+
+
+class IntervalCoverage(NamedTuple):
     """How many runs lie where eight of ten like runs are said to."""
 
     step_time: Coverage
@@ -67,25 +77,39 @@ class Score(NamedTuple):
     """Of memory, by what was measured."""
     means: tuple[float | None, float | None]
     """Means over datasets of their mean absolute errors: step time and memory, shares."""
-    judged_together: tuple[Judged, ...]
-    fits: Fits
+    judged_together: tuple[JudgedGroup, ...]
+    memory_not_scored: int
+    """Configurations that print memory without saying of what kind it is."""
+    verdicts: VerdictCounts
     rankings: tuple[Ranking, ...]
     by: dict[str, dict[str, Part]]
-    intervals: Intervals
+    intervals: IntervalCoverage
     apart: dict[str, Part]
     """Runs that their source doubts, by what it says of them; in nothing above but the rows and the fits."""
 
 
-def intervals_of(outcomes: Sequence[Outcome]) -> Intervals:
-    """By the residuals of the catalogue, which rest on the published runs."""
-    known = residuals()
-    return Intervals(
-        covered(step_time_residuals(outcomes), known["step_time"]), covered(memory_residuals(outcomes), known["memory"])
+def verdict_counts(outcomes: Sequence[Outcome]) -> VerdictCounts:
+    """How the verdicts compare with what happened."""
+    priced = [(outcome.configuration.fits, outcome.estimate.verdict) for outcome in outcomes if outcome.estimate]
+    return VerdictCounts(
+        oom=sum(not fitted for fitted, _ in priced),
+        oom_called_safe=sum(not fitted and verdict is Verdict.SAFE for fitted, verdict in priced),
+        fitted=sum(fitted for fitted, _ in priced),
+        fitted_called_oom=sum(fitted and not verdict.fits for fitted, verdict in priced),
     )
 
 
-def score_of(outcomes: Sequence[Outcome], intervals: Intervals | None = None) -> Score:
-    """Score outcomes; what is no good measurement is scored apart. intervals: those of the catalogue unless given."""
+def intervals_of(outcomes: Sequence[Outcome]) -> IntervalCoverage:
+    """By the residuals of the catalogue, which rest on the published runs."""
+    known = residuals()
+    return IntervalCoverage(
+        coverage(step_time_residuals(outcomes), known["step_time"]),
+        coverage(memory_residuals(outcomes), known["memory"]),
+    )
+
+
+def score_of(outcomes: Sequence[Outcome], intervals: IntervalCoverage | None = None) -> Score:
+    """Score outcomes; what its source doubts is scored separately. intervals: those of the catalogue unless given."""
     sound = [each for each in outcomes if each.sound]
     kinds = {kind: errors_of(sound, memory_of(kind)) for kind in KINDS}
     doubted, refused = [each for each in outcomes if not each.sound], [each for each in outcomes if each.refusal]
@@ -97,7 +121,10 @@ def score_of(outcomes: Sequence[Outcome], intervals: Intervals | None = None) ->
         kinds={kind: errors for kind, errors in kinds.items() if errors},
         means=(mean_of_datasets(sound, step_time), mean_of_datasets(sound, memory)),
         judged_together=tuple(_judged_together(sound)),
-        fits=fits_of(outcomes),
+        memory_not_scored=sum(
+            each.estimate is not None and each.configuration.memory_kind == UNKNOWN for each in outcomes
+        ),
+        verdicts=verdict_counts(outcomes),
         rankings=tuple(rankings(sound)),
         by={name: _parts(sound, key) for name, key in BREAKDOWNS.items()},
         intervals=intervals or intervals_of(outcomes),
@@ -123,12 +150,12 @@ def judged_as(outcome: Outcome) -> str:
     return f"dense, {low}" if low else f"dense, bf16 and fp16, {outcome.framework_family}"
 
 
-def _judged_together(outcomes: Sequence[Outcome]) -> list[Judged]:
+def _judged_together(outcomes: Sequence[Outcome]) -> list[JudgedGroup]:
     judged = []
     timed: Quantity = step_time
     for name, members in sorted(grouped([each for each in outcomes if each.case], judged_as).items()):
         errors, mean = errors_of(members, timed), mean_of_datasets(members, timed)
         if errors and mean is not None:
             sources = len({each.configuration.dataset for each in members if each.step_time})
-            judged.append(Judged(name, errors, mean, sources))
+            judged.append(JudgedGroup(name, errors, mean, sources))
     return judged

@@ -29,9 +29,10 @@ def score_screen(score: Score) -> RenderableType:
         ),
         "",
         _parts("memory", {**score.kinds, **_memory(score.by["dataset"])}, score.whole.memory),
+        *_not_scored(score),
         *(_apart(score.apart) if score.apart else []),
         "",
-        _fits(score),
+        _verdicts(score),
         _intervals(score),
         _rankings(score),
         *_skipped(score),
@@ -41,7 +42,7 @@ def score_screen(score: Score) -> RenderableType:
 def _coverage(score: Score) -> Text:
     share = score.represented / score.rows if score.rows else 0.0
     text = Text(f"{score.represented} of {score.rows} rows are represented ({share:.1%})", style="bold")
-    return text.append("; errors are predicted over measured, less one", style="not bold")
+    return text.append("; errors are predicted / measured - 1", style="not bold")
 
 
 def _judged_together(score: Score) -> Table:
@@ -85,7 +86,7 @@ def _share(share: float, sign: str = "") -> str:
 
 
 def _apart(parts: dict[str, Part]) -> list[RenderableType]:
-    table = _table("scored apart, as the source doubts them", "n", *HEAD)
+    table = _table("scored separately, as their source doubts them", "n", *HEAD)
     for quality, part in parts.items():
         for what, errors in (("step time", part.step_time), ("memory", part.memory)):
             if errors:
@@ -93,26 +94,32 @@ def _apart(parts: dict[str, Part]) -> list[RenderableType]:
     return ["", table]
 
 
-def _fits(score: Score) -> Text:
-    fits = score.fits
-    text = f"Of {fits.oom} runs that ran out of memory {fits.oom_called_safe} are called safe; "
-    return Text(f"{text}of {fits.fitted} that fitted {fits.fitted_called_oom} are called out-of-memory.")
+def _not_scored(score: Score) -> list[Text]:
+    if not score.memory_not_scored:
+        return []
+    return [Text(f"{score.memory_not_scored} memory figures of an unknown kind are not scored.")]
+
+
+def _verdicts(score: Score) -> Text:
+    counts = score.verdicts
+    text = f"Of {counts.oom} runs that ran out of memory, {counts.oom_called_safe} are predicted to be safe; "
+    return Text(f"{text}of {counts.fitted} that fitted, {counts.fitted_called_oom} are predicted to run out of memory.")
 
 
 def _intervals(score: Score) -> Text:
     time, memory = score.intervals
-    held = f"{time.inside:.0%} of {time.n} step times and {memory.inside:.0%} of {memory.n} figures of memory"
-    return Text(f"Intervals in which eight of ten runs should lie hold {held}.")
+    contained = f"{time.inside:.0%} of {time.n} step times and {memory.inside:.0%} of {memory.n} memory figures"
+    return Text(f"Intervals meant to contain 80% of runs contain {contained}.")
 
 
 def _rankings(score: Score) -> Text:
     if not score.rankings:
-        return Text("No three runs of one job are there to be ranked.")
+        return Text("No job has three runs that could be ranked.")
     spearman = sum(each.spearman for each in score.rankings) / len(score.rankings)
     regret = sum(each.regret for each in score.rankings) / len(score.rankings)
     worst = max(score.rankings, key=lambda each: each.regret)
-    text = f"Ranked in {len(score.rankings)} groups of the same job: Spearman {spearman:.2f} and regret {regret:.1%} "
-    return Text(f"{text}on average; the largest regret, {worst.regret:.1%}, in {worst.group}.")
+    text = f"Ranking within {len(score.rankings)} jobs: on average Spearman {spearman:.2f} and regret {regret:.1%}; "
+    return Text(f"{text}the largest regret is {worst.regret:.1%}, in {worst.group}.")
 
 
 def _skipped(score: Score) -> list[RenderableType]:
