@@ -117,6 +117,7 @@ def test_everything_that_is_counted_or_measured_is_a_number(name: str) -> None:
         "embedding_as_layer",
         "head_as_layer",
         "exchange",
+        "peak_moment",
         "link",
         "kind",
         "knob",

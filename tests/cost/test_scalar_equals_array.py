@@ -62,11 +62,19 @@ TABLES = {
     "stage.stage_parameters",
     "stage.stage_states",
     "stage.stage_memory",
-    "kept.kept_bytes",
+    "in_flight.in_flight_bytes",
     "units.stage_units",
-    "moments.stored_bytes",
-    "moments.highest_moment",
-    "moments.pooled_bytes",
+    "fully_sharded.unit_step",
+    "fully_sharded.played_steps",
+    "fully_sharded.stored_states",
+    "sharded_step.sharded_step",
+    "sharded_step.replicated_step",
+    "pipelined_step.pipelined_step",
+    "pipelined_step.chunk_gradients",
+    "states.half_weights_step",
+    "stage.stage_steps",
+    "timeline.highest",
+    "fully_sharded.pooled_bytes",
     "placeholders.placeholder_bytes",
     "standing.standing_chunks",
 }
@@ -88,6 +96,7 @@ OF_ONE_SCHEDULE = {
 OF_ONE_PLAN = {f"messages.{name}_messages" for name in ("step", "pass", "layer", "weight")}
 """They list the messages of one plan; see test_messages.py."""
 OF_THE_QUESTION = {
+    "footprint.step_events",
     "tree.combined",
     "shapes.on_shapes",
     "passes.norm_passes",
@@ -101,7 +110,7 @@ OF_THE_QUESTION = {
     "saved.product_bytes",
     "slowdown.constants_of",
 }
-"""They take no plan and no column."""
+"""They take no plan and no column, or tell of one plan alone."""
 
 
 class Case(NamedTuple):

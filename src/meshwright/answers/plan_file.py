@@ -106,7 +106,7 @@ def _ranked_entry(estimate: Estimate, found: SearchResult) -> dict[str, Any]:
 
 def _stage_entry(stage: StageEstimate) -> dict[str, Any]:
     fields = {name: value for name, value in vars(stage).items() if name != "memory"}
-    return fields | {"memory": _bytes(stage.memory)}
+    return fields | {"memory": _bytes(stage.memory), "peak_moment": str(stage.peak_moment)}
 
 
 def read_plan_file(path: str | Path) -> tuple[Inputs, list[Plan]]:

@@ -14,6 +14,7 @@ from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.footprint import Footprints
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.fit import Fit, Verdict, eighty_percent_usage, fit_of
+from meshwright.cost.memory.timeline import Moment
 from meshwright.cost.unit import UnitTime
 from meshwright.layout.plan import Plan
 
@@ -55,6 +56,8 @@ class StageEstimate:
     backward_s: float
     memory: Components
     """Bytes."""
+    peak_moment: Moment
+    """The moment of its step at which it holds them."""
 
 
 @dataclass(frozen=True)
@@ -164,4 +167,5 @@ class Estimates(Footprints):
             forward_s=float(time.forward_total),
             backward_s=float(time.backward_total),
             memory=Components(*(float(part) for part in memory)),
+            peak_moment=Moment(int(self.peak_moment[index])),
         )

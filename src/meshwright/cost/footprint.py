@@ -11,10 +11,12 @@ import numpy as np
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.fit import eighty_percent_verdict, verdict
-from meshwright.cost.memory.stage import stage_memory
+from meshwright.cost.memory.stage import stage_memory, stage_steps
+from meshwright.cost.memory.timeline import Event
 from meshwright.cost.pipelines import Pipelines, pipelines_of
 from meshwright.cost.shapes import Shapes
 from meshwright.cost.unit import micro_batch_shapes
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
@@ -33,6 +35,8 @@ class Footprints:
     """Of one micro-batch."""
     memory: Components
     """Bytes of each stage, shape (r,)."""
+    peak_moment: IntColumn
+    """The moment of each stage's step at which that is, as codes of `Moment`, shape (r,)."""
     worst: IntColumn
     """Row of the stage with the most memory, shape (n,)."""
 
@@ -40,7 +44,7 @@ class Footprints:
     def of(cls, plans: Plans, pipelines: Pipelines, stages: Stages, inputs: Inputs) -> Self:
         """What plans hold whose stages are given, with the layers of multi-token prediction among them."""
         shapes = micro_batch_shapes(plans, inputs)
-        memory = stage_memory(stages, pipelines, shapes, plans, inputs)
+        memory, peak_moment = stage_memory(stages, pipelines, shapes, plans, inputs)
         return cls(
             inputs=inputs,
             plans=plans,
@@ -48,6 +52,7 @@ class Footprints:
             pipelines=pipelines,
             shapes=shapes,
             memory=memory,
+            peak_moment=peak_moment,
             worst=first_largest(memory.device, stages),
         )
 
@@ -79,6 +84,17 @@ def footprints_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = False
     """
     pipelines, stages = pipelines_of(plans, inputs, keep_all_stages=keep_all_stages)
     return Footprints.of(plans, pipelines, stages, inputs)
+
+
+def step_events(plan: Plan, inputs: Inputs, stage: int = 0) -> list[Event]:
+    """What one rank of a stage allocates and releases in the course of a step, beside the states that it stores.
+
+    A legal plan's highest moment is where `allocated` of an event is the most; `str` of an event is a line in GiB.
+    stage: the pipeline rank, 0 first. Returns events in order, bytes. Source: `stage_steps`.
+    """
+    plans = Plans.of([plan])
+    pipelines, stages = pipelines_of(plans, inputs, keep_all_stages=True)
+    return stage_steps(stages, pipelines, micro_batch_shapes(plans, inputs), plans, inputs).events(stage)
 
 
 def first_largest(values: FloatColumn, stages: Stages) -> IntColumn:

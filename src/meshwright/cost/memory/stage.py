@@ -1,4 +1,4 @@
-"""Memory of every stage of every plan, by component."""
+"""Memory of every stage of every plan, by component, and the moment of its step at which it is highest."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Ints
+from meshwright.arrays import FloatColumn, IntColumn, Ints
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.device import communicator_bytes
-from meshwright.cost.memory.kept import Kept, kept_bytes
-from meshwright.cost.memory.moments import highest_moment, pooled_bytes, stored_bytes
+from meshwright.cost.memory.fully_sharded import played_steps, pooled_bytes, stored_states, unit_step
+from meshwright.cost.memory.in_flight import InFlight, in_flight_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters, prediction_parameters
 from meshwright.cost.memory.placeholders import placeholder_bytes
-from meshwright.cost.memory.standing import standing_chunks
-from meshwright.cost.memory.states import States, state_bytes
-from meshwright.cost.memory.units import stage_units
+from meshwright.cost.memory.states import States, half_weights_step, state_bytes
+from meshwright.cost.memory.timeline import Event, Played, highest
 from meshwright.cost.pipelines import Pipelines
 from meshwright.cost.shapes import Shapes
 from meshwright.cost.tree import combined
@@ -79,79 +78,61 @@ def _largest(stages: Stages, counts: list[Ints]) -> FloatColumn:
     return largest
 
 
-def stage_memory(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Plans, inputs: Inputs) -> Components:
-    """Bytes of every stage by component.
+class StageSteps(NamedTuple):
+    """What every stage holds; bytes, shape (r,)."""
 
-    States and what the micro-batches in flight keep, at the moment with the most of it. Of 2-byte weights: either the
-    working set of one layer's backward, with its whole gradients, or, on the last stage, the logits, whichever is
-    larger; what the optimizer needs for itself only where it exceeds all of these. Of fp32 weights that are cast for
-    use: `highest_moment`.
+    stored: States
+    """From step to step."""
+    played: list[Played]
+    """In the course of a step, beside that."""
+    pools: FloatColumn
+    """Free, yet kept for the streams of exchanges."""
+    in_flight: InFlight
+
+    def events(self, row: int) -> list[Event]:
+        """The allocations and releases of one stage, in order, without what is of 0 bytes."""
+        return next(step.events(int(np.searchsorted(rows, row))) for rows, step in self.played if row in rows)
+
+
+def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Plans, inputs: Inputs) -> StageSteps:
+    """What every stage holds from step to step, and its step as allocations and releases.
+
+    stages: of plans, shape (r,); pipelines, shapes: theirs; plans: themselves, shape (n,). Returns bytes, shape (r,).
+    """
+    in_flight = in_flight_bytes(stages, pipelines, shapes, plans.num_microbatches, inputs)
+    if inputs.runtime.storage.weights == "half":
+        states = gathered(stage_states(pipelines.plans, pipelines.stages, inputs), pipelines.of_stage)
+        placeholders = placeholder_bytes(pipelines.plans, pipelines.stages, inputs)[pipelines.of_stage]
+        step = half_weights_step(states, in_flight, placeholders)
+        return StageSteps(states, [(np.arange(len(placeholders)), step)], 0.0 * placeholders, in_flight)
+    units = unit_step(stages, pipelines, plans, in_flight, inputs)
+    return StageSteps(stored_states(units), played_steps(units), pooled_bytes(units), in_flight)
+
+
+def stage_memory(
+    stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Plans, inputs: Inputs
+) -> tuple[Components, IntColumn]:
+    """Bytes of every stage by component at the highest moment of its step, and that moment as a code of `Moment`.
+
+    States stay from step to step; what else is allocated is played: `half_weights_step` where weights are 2-byte ones,
+    `sharded_step`, `pipelined_step` or `replicated_step` where they are fp32 ones that are cast for use.
     stages: of plans, shape (r,); pipelines, shapes: theirs; plans: themselves, shape (n,). Returns bytes, shape (r,).
     Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
     """
-    kept = kept_bytes(stages, pipelines, shapes, plans.num_microbatches, inputs)
-    build = _of_half_weights if inputs.runtime.storage.weights == "half" else _of_full_weights
-    components, beside = build(stages, pipelines, plans, kept, inputs)
-    held = inputs.runtime.memory.fragmentation * components.allocated + beside
-    return components._replace(fragmentation=held)
-
-
-def _of_half_weights(
-    stages: Stages,
-    pipelines: Pipelines,
-    plans: Plans,  # noqa: ARG001
-    kept: Kept,
-    inputs: Inputs,
-) -> tuple[Components, FloatColumn]:
-    """Components, and what the allocator holds beside a share of them."""
-    states = gathered(stage_states(pipelines.plans, pipelines.stages, inputs), pipelines.of_stage)
-    working = kept.working + states.whole_gradients
-    at_logits = kept.logits > working
-    logits, temporaries = kept.logits * at_logits, working * ~at_logits + kept.messages
-    placeholders = placeholder_bytes(pipelines.plans, pipelines.stages, inputs)[pipelines.of_stage]
-    components = _components(stages, pipelines, inputs)._replace(
-        parameters=states.parameters,
-        gradients=states.gradients,
-        optimizer_states=states.optimizer_states,
-        activations=kept.activations,
-        logits=logits,
-        temporaries=np.maximum(temporaries, states.updating - kept.activations - logits) + placeholders,
-    )
-    return components, np.where(at_logits, kept.unjoined, 0.0)
-
-
-def _of_full_weights(
-    stages: Stages, pipelines: Pipelines, plans: Plans, kept: Kept, inputs: Inputs
-) -> tuple[Components, FloatColumn]:
-    """Components, and what the allocator holds beside a share of them."""
-    units = stage_units(pipelines.plans, pipelines.stages, inputs)
-    whole, stored = (gathered(unit, pipelines.of_stage) for unit in units)
-    weights, moments = stored_bytes(stored, inputs)
-    rows = plans.take(stages.plan)
-    backwards = np.maximum(rows.num_microbatches * rows.vpp - stages.live_chunks, 0)
-    left = gathered(standing_chunks(pipelines.plans, pipelines.stages), pipelines.of_stage)
-    moment = highest_moment(rows, whole, stored, kept, backwards, left, inputs)
-    components = _components(stages, pipelines, inputs)._replace(
-        parameters=weights + moment.gathered,
-        gradients=moment.gradients,
-        optimizer_states=moments,
-        activations=moment.activations,
-        logits=moment.logits,
-        temporaries=moment.temporaries + kept.messages,
-    )
-    unjoined = np.where(moment.logits > 0, kept.unjoined, 0.0)
-    return components, unjoined + pooled_bytes(rows, whole, stored, inputs)
-
-
-def _components(stages: Stages, pipelines: Pipelines, inputs: Inputs) -> Components:
-    """What stands beside the training itself; all else 0."""
-    memory, rows = inputs.runtime.memory, len(stages.plan)
+    steps, memory, rows = stage_steps(stages, pipelines, shapes, plans, inputs), inputs.runtime.memory, len(stages.plan)
+    peak = highest(steps.played, rows)
     communicators = communicator_bytes(pipelines.plans, inputs)[pipelines.stages.plan]
-    nothing = np.zeros(rows)
-    return Components(
-        *[nothing] * len(Components._fields),
-    )._replace(
+    components = Components(
+        parameters=steps.stored.parameters + peak.parameters,
+        gradients=steps.stored.gradients + peak.gradients,
+        optimizer_states=steps.stored.optimizer_states,
+        activations=peak.activations,
+        logits=peak.logits,
+        temporaries=peak.temporaries,
         workspaces=np.full(rows, memory.workspace_bytes),
+        fragmentation=steps.pools + np.where(peak.logits > 0, steps.in_flight.unjoined, 0.0),
         context=np.full(rows, memory.context_bytes),
         communicators=communicators[pipelines.of_stage],
     )
+    share = memory.fragmentation * components.allocated
+    return components._replace(fragmentation=share + components.fragmentation), peak.moment

@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints, Numbers
+from meshwright.arrays import FloatColumn, Floats, Ints, Numbers
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
+from meshwright.cost.memory.in_flight import InFlight
+from meshwright.cost.memory.timeline import Moment, Timeline
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
@@ -62,6 +64,29 @@ def state_bytes(
         np.where(np.greater(plan.zero, 1), bucket, 0.0),
         (0.0 if kept else copies) * shard(1),
     )
+
+
+def half_weights_step(states: States, in_flight: InFlight, placeholders: FloatColumn) -> Timeline:
+    """A step beside the states: the loss, with its logits; one layer's backward, with its whole gradients; the
+    optimizer's update, when no activations are left.
+
+    What the update needs is counted beyond the activations, which stay on the account.
+    states, in_flight: of every stage, bytes, shape (r,); placeholders: what stands in for weight gradients all along,
+    bytes, shape (r,). Returns allocations in bytes.
+    """
+    step = Timeline(len(placeholders))
+    step.hold("activations", "saved for backward", in_flight.activations)
+    step.hold("temporaries", "stand-ins for weight gradients", placeholders)
+    step.hold("temporaries", "message buffers", in_flight.messages)
+    step.hold("logits", "logits", in_flight.logits)
+    step.at(Moment.LOSS_BACKWARD)
+    step.free("logits")
+    step.hold("temporaries", "working set", in_flight.working + states.whole_gradients)
+    step.at(Moment.LAST_LAYER_BACKWARD)
+    step.free("working set", "message buffers")
+    step.hold("temporaries", "fp32 copies of gradients", np.maximum(states.updating - in_flight.activations, 0.0))
+    step.at(Moment.OPTIMIZER_STEP)
+    return step
 
 
 def _weights(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats, ends: Floats, ranks: Ints) -> Floats:

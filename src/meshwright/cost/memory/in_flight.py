@@ -1,4 +1,4 @@
-"""Kept: what the micro-batches in flight keep on every stage, and what one layer's passes need beside it."""
+"""In flight: what the micro-batches in flight keep on every stage, and what one layer's passes need beside it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
 
 
-class Kept(NamedTuple):
+class InFlight(NamedTuple):
     """Bytes on one rank of every stage; shape (r,)."""
 
     activations: FloatColumn
@@ -50,9 +50,9 @@ class Kept(NamedTuple):
     """Buffers for messages of other stages, and what was sent or put out and is kept until its backward is done."""
 
 
-def kept_bytes(
+def in_flight_bytes(
     stages: Stages, pipelines: Pipelines, shapes: Shapes, num_microbatches: IntColumn, inputs: Inputs
-) -> Kept:
+) -> InFlight:
     """What micro-batches keep on every stage.
 
     Of offloaded layers only the one is counted that is on its way to the host or back. Rotary tables stand once for
@@ -89,7 +89,7 @@ def kept_bytes(
     activations = activations + _waiting(stages, shapes.plans, shape, inputs)
     put_out = pipelined * inputs.runtime.pipeline.receives_ahead * end.output[shape]
     waiting, several = end.waiting[shape] + put_out, stages.live_at_head > 1
-    return Kept(
+    return InFlight(
         activations=activations,
         layer=layer,
         chunk=chunk,

@@ -1,0 +1,157 @@
+"""The step of fully sharded data parallelism without a pipeline, and that of replicas, as allocations and releases."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.cost.element import FP32_BYTES, HALF_BYTES
+from meshwright.cost.memory.timeline import Moment, Timeline
+from meshwright.cost.memory.unit_step import UnitStep
+
+
+def sharded_step(step: UnitStep) -> Timeline:
+    """The last micro-batch of a step where every backward reduces its gradients.
+
+    Forward gathers one layer after the other in 2 bytes, the next one ahead; the ends stay gathered where the runtime
+    says so, with ZeRO 2 everything does. The cross-entropy works backward before any layer is gathered again. In
+    backward a unit's 2-byte gradients are joined in the format of the sum, sent, and kept on the rank in fp32; what is
+    sent stays until the next unit's is.
+    Source: torch.distributed.fsdp 2.13, _fully_shard/_fsdp_param_group.py (unshard, wait_for_unshard, post_backward),
+    _fsdp_collectives.py (foreach_all_gather_copy_out, foreach_reduce), _fsdp_param.py (to_accumulated_grad_if_needed);
+    peaks counted on fake tensors, moment by moment.
+    """
+    line = Timeline(len(step.plans))
+    _forward(line, step)
+    _last_layer(line, step)
+    _middle_layers(line, step)
+    _first_layers(line, step)
+    _embedding(line, step)
+    return line
+
+
+def _forward(line: Timeline, step: UnitStep) -> None:
+    saved = step.in_flight
+    line.hold("temporaries", "message buffers", saved.messages)
+    line.hold("gradients", "shards of earlier micro-batches", FP32_BYTES * step.stored.all * step.several)
+    line.hold("parameters", "gathered until backward", step.until_backward)
+    line.hold("parameters", "two layers", step.prefetched(2))
+    line.hold("activations", "saved for backward", saved.activations)
+    line.hold("temporaries", "output of the layer", saved.ending)
+    line.at(Moment.LAST_LAYER_FORWARD)
+    line.free("two layers", "output of the layer")
+    line.hold("logits", "logits", saved.logits)
+    line.at(Moment.LOSS_BACKWARD)
+    line.free("logits")
+
+
+def _last_layer(line: Timeline, step: UnitStep) -> None:
+    """Backward of the head and of the last layer. A head that is a unit of its own is reduced as soon as it is done."""
+    runtime, whole, saved, sent = step.inputs.runtime, step.whole, step.in_flight, step.inputs.gradient_bytes
+    line.hold("activations", "saved for backward", np.maximum(saved.activations - saved.head, 0.0))
+    head = step.root_head
+    if runtime.sharding.ends_apart:
+        done = HALF_BYTES * whole.head * runtime.sharding.keeps_ends_gathered * step.resharded
+        line.hold("parameters", "gathered until backward", step.until_backward - done)
+        line.hold("parameters", "two layers", step.prefetched(1))
+        line.hold("gradients", "new shards", step.new_shards * step.stored.head)
+        line.hold("temporaries", "gradients of the head", (HALF_BYTES + sent) * whole.head)
+        line.hold("temporaries", "working set", saved.residual)
+        line.at(Moment.HEAD_REDUCE_SCATTER, whole.head > 0)
+        head = sent * whole.head
+    line.hold("parameters", "two layers", step.prefetched(2))
+    line.hold("temporaries", "gradients of the head", head)
+    line.hold("temporaries", "working set", saved.working)
+    line.at(Moment.LAST_LAYER_BACKWARD)
+
+
+def _middle_layers(line: Timeline, step: UnitStep) -> None:
+    """Any layer between, the next one of the last: the last one's gradients are being sent."""
+    saved, stored = step.in_flight, step.stored
+    passed = np.maximum(saved.activations - saved.head - saved.layer, 0.0)
+    line.hold("activations", "saved for backward", passed)
+    head = stored.head * step.inputs.runtime.sharding.ends_apart
+    line.hold("gradients", "new shards", step.new_shards * (stored.layer + head))
+    line.hold("temporaries", "gradients of the head", step.root_head)
+    line.hold("temporaries", "gradients of a layer", step.inputs.gradient_bytes * step.whole.layer)
+    line.hold("parameters", "experts put together", step.expert_copies)
+    line.hold("temporaries", "working set", saved.residual)
+    line.at(Moment.MIDDLE_LAYER_ALL_GATHER, step.has_more_layers_than(1))
+    line.free("experts put together")
+    line.hold("temporaries", "working set", saved.working)
+    line.at(Moment.MIDDLE_LAYER_BACKWARD, step.has_more_layers_than(2))
+
+
+def _first_layers(line: Timeline, step: UnitStep) -> None:
+    """The second layer and the first one: all others have been resharded and their gradients reduced."""
+    saved, whole, stored, several = step.in_flight, step.whole, step.stored, step.has_more_layers_than(1)
+    ends = 0.0 if step.inputs.runtime.sharding.ends_apart else whole.ends
+    layers = np.minimum(2 * whole.layer, np.maximum(step.layers, 0.0))
+    line.hold("parameters", "gathered until backward", HALF_BYTES * ends)
+    line.hold("parameters", "two layers", HALF_BYTES * layers)
+
+    def above(layers: int) -> None:
+        """So many layers are left."""
+        reduced = np.maximum(stored.all - layers * stored.layer - stored.embedding, 0.0)
+        line.hold("activations", "saved for backward", layers * saved.layer)
+        line.hold("gradients", "new shards", step.new_shards * reduced)
+
+    above(2)
+    line.at(Moment.SECOND_LAYER_BACKWARD, step.has_more_layers_than(2))
+    above(1)
+    line.hold("parameters", "experts put together", step.expert_copies)
+    line.hold("temporaries", "working set", saved.residual)
+    line.at(Moment.FIRST_LAYER_ALL_GATHER, several)
+    line.free("experts put together")
+    line.hold("parameters", "two layers", HALF_BYTES * (layers - whole.layer))
+    line.hold("temporaries", "working set", saved.working)
+    line.at(Moment.FIRST_LAYER_BACKWARD, several)
+
+
+def _embedding(line: Timeline, step: UnitStep) -> None:
+    """The last unit: the embedding, with the head where both are of one root unit."""
+    whole, stored, apart = step.whole, step.stored, step.inputs.runtime.sharding.ends_apart
+    last, done = (whole.embedding, stored.embedding) if apart else (whole.ends, stored.ends)
+    line.free("gathered until backward", "two layers", "saved for backward", "working set")
+    line.free("gradients of the head", "gradients of a layer")
+    line.hold("gradients", "new shards", step.new_shards * (stored.all - done))
+    line.hold("temporaries", "gradients of the ends", (HALF_BYTES + step.inputs.gradient_bytes) * last)
+    line.at(Moment.GRADIENT_REDUCTION)
+
+
+def replicated_step(step: UnitStep) -> Timeline:
+    """The last micro-batch of a step of replicas, which gather nothing.
+
+    Gradients last from the first micro-batch on, with the copies of communication buckets. Autocast keeps a 2-byte copy
+    of every weight of a matrix product, of layers that are computed again a new one.
+    Source: torch 2.13, nn/parallel/distributed.py; amp/autocast_mode.py, cache_enabled.
+    """
+    runtime, whole, saved = step.inputs.runtime, step.whole, step.in_flight
+    line, tied = Timeline(len(step.plans)), step.inputs.model.tied_embeddings
+    copies = step.several + 1.0 * runtime.storage.gradient_copies * (step.plans.dp > 1)
+    embedding = whole.embedding * (runtime.storage.autocast and not tied)
+    cast = HALF_BYTES * (whole.all - embedding)
+    again = HALF_BYTES * step.layers * step.casts_again
+    line.hold("temporaries", "message buffers", saved.messages)
+    line.hold("gradients", "of earlier micro-batches, and buckets", FP32_BYTES * copies * whole.all)
+    line.hold("parameters", "2-byte copies", cast - again)
+    line.hold("activations", "saved for backward", saved.activations)
+    line.hold("temporaries", "output of the layer", saved.ending)
+    line.at(Moment.LAST_LAYER_FORWARD)
+    line.free("output of the layer")
+    line.hold("parameters", "2-byte copies", cast)
+    line.hold("logits", "logits", saved.logits_forward)
+    line.at(Moment.LOSS_FORWARD)
+    line.hold("parameters", "2-byte copies", cast - again)
+    line.hold("logits", "logits", saved.logits)
+    line.at(Moment.LOSS_BACKWARD)
+    line.free("logits")
+    line.hold("parameters", "2-byte copies", cast - again + HALF_BYTES * whole.layer * step.casts_again)
+    line.hold("activations", "saved for backward", np.maximum(saved.activations - saved.head, 0.0))
+    line.hold("temporaries", "working set", saved.working)
+    line.at(Moment.LAST_LAYER_BACKWARD)
+    line.free("2-byte copies", "saved for backward", "working set")
+    line.hold("gradients", "of this micro-batch", FP32_BYTES * whole.all * ~step.several)
+    summands = step.several + 2.0 * tied
+    line.hold("temporaries", "summands of the embedding", FP32_BYTES * whole.embedding * summands)
+    line.at(Moment.GRADIENT_REDUCTION)
+    return line

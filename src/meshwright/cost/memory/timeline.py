@@ -1,0 +1,175 @@
+"""Timeline: what a rank has allocated at each moment of its step, and the moment with the most of it."""
+
+from __future__ import annotations
+
+import operator
+from enum import IntEnum
+from functools import reduce
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn
+from meshwright.units import GIB
+
+
+class Moment(IntEnum):
+    """Moments of a step at which memory may be highest, as they come."""
+
+    LAST_LAYER_FORWARD = 0
+    LOSS_FORWARD = 1
+    LOSS_BACKWARD = 2
+    HEAD_REDUCE_SCATTER = 3
+    LAST_LAYER_BACKWARD = 4
+    LAST_LAYER_GRADIENTS = 5
+    MIDDLE_LAYER_ALL_GATHER = 6
+    MIDDLE_LAYER_BACKWARD = 7
+    SECOND_LAYER_BACKWARD = 8
+    FIRST_LAYER_ALL_GATHER = 9
+    FIRST_LAYER_BACKWARD = 10
+    EMBEDDING_GRADIENTS = 11
+    GRADIENT_REDUCTION = 12
+    OPTIMIZER_STEP = 13
+
+    def __str__(self) -> str:
+        return self.name.lower().replace("_", " ")
+
+
+class Peak(NamedTuple):
+    """What is allocated when it is the most, beside what stays allocated from step to step; each of shape (r,)."""
+
+    moment: IntColumn
+    """Codes of `Moment`."""
+    parameters: FloatColumn
+    """Bytes; of gathered weights."""
+    gradients: FloatColumn
+    activations: FloatColumn
+    logits: FloatColumn
+    temporaries: FloatColumn
+
+
+class Event(NamedTuple):
+    """One allocation or release on one rank."""
+
+    moment: Moment
+    """The next moment that comes after it."""
+    component: str
+    """The field of `Peak`."""
+    name: str
+    size: float
+    """Bytes, less than 0 where they are released."""
+    allocated: float
+    """Bytes afterwards."""
+
+    def __str__(self) -> str:
+        return f"{self.moment!s:23} {self.size / GIB:+8.3f} {self.allocated / GIB:8.3f}  {self.component}: {self.name}"
+
+
+class Timeline:
+    """One step of r ranks, played as allocations and releases; every rank has the same events, some of 0 bytes.
+
+    >>> step = Timeline(1)
+    >>> step.hold("activations", "saved for backward", 3.0)
+    >>> step.hold("logits", "logits", 2.0)
+    >>> step.at(Moment.LOSS_BACKWARD)
+    >>> step.free("logits")
+    >>> step.hold("temporaries", "working set", 1.0)
+    >>> step.at(Moment.LAST_LAYER_BACKWARD)
+    >>> peak = step.peak()
+    >>> str(Moment(peak.moment[0])), float(peak.activations[0]), float(peak.logits[0]), float(peak.temporaries[0])
+    ('loss backward', 3.0, 2.0, 0.0)
+    """
+
+    def __init__(self, ranks: int) -> None:
+        self._ranks = ranks
+        self._held: dict[str, _Held] = {}
+        self._moments: list[_Reached] = []
+
+    def hold(self, component: str, name: str, size: Floats) -> None:
+        """From now on so many bytes are allocated under a name: it is new, has grown or has shrunk.
+
+        component: a field of `Peak`; size: bytes, scalar or array (r,).
+        """
+        self._held[name] = _Held(component, size)
+
+    def free(self, *names: str) -> None:
+        """Release all that is allocated under these names."""
+        for name in names:
+            del self._held[name]
+
+    def at(self, moment: Moment, only: BoolColumn | None = None) -> None:
+        """What is allocated now may be the most. only: the ranks that have such a moment, shape (r,)."""
+        total = reduce(operator.add, (each.size for each in self._held.values()))
+        self._moments.append(_Reached(moment, dict(self._held), total if only is None else np.where(only, total, 0.0)))
+
+    def peak(self) -> Peak:
+        """The first of the moments with the most."""
+        most, highest = np.zeros(self._ranks), np.zeros(self._ranks, dtype=np.int64)
+        for index, reached in enumerate(self._moments):
+            highest[reached.total > most] = index
+            most = np.maximum(most, reached.total)
+        later = [highest >= index for index in range(len(self._moments))]
+        parts: dict[str, Floats] = dict.fromkeys(Peak._fields[1:], 0.0)
+        names = {name: each.component for reached in self._moments for name, each in reached.held.items()}
+        for name, component in names.items():
+            before = size = _Held(component, 0.0)
+            for from_here, reached in zip(later, self._moments, strict=True):
+                now = reached.held.get(name, _Held(component, 0.0))
+                if now.size is not before.size:
+                    size = _Held(component, np.where(from_here, now.size, size.size))
+                before = now
+            parts[component] = parts[component] + size.size
+        codes = np.array([reached.moment for reached in self._moments])[highest]
+        return Peak(codes, **{name: np.broadcast_to(part, self._ranks) for name, part in parts.items()})
+
+    def events(self, rank: int) -> list[Event]:
+        """What one rank allocates and releases, in order, without what is of 0 bytes."""
+        events, before, allocated = [], dict[str, _Held](), 0.0
+        for reached in self._moments:
+            if not np.broadcast_to(reached.total, self._ranks)[rank]:
+                continue
+            now = {name: each.of(rank, self._ranks) for name, each in reached.held.items()}
+            names = dict.fromkeys((*before, *now))
+            changes = [(name, now.get(name, _NOTHING).size - before.get(name, _NOTHING).size) for name in names]
+            for name, size in sorted(changes, key=lambda change: change[1]):
+                allocated += size
+                component = (now.get(name) or before[name]).component
+                events += [Event(reached.moment, component, name, size, allocated)] if size else []
+            before = now
+        return events
+
+
+class _Held(NamedTuple):
+    component: str
+    size: Floats
+
+    def of(self, rank: int, ranks: int) -> _Held:
+        return _Held(self.component, float(np.broadcast_to(self.size, ranks)[rank]))
+
+
+_NOTHING = _Held("", 0.0)
+
+
+class _Reached(NamedTuple):
+    moment: Moment
+    held: dict[str, _Held]
+    total: FloatColumn
+    """Bytes, shape (r,); 0 where a rank has no such moment."""
+
+
+Played: TypeAlias = tuple[IntColumn, Timeline]
+"""Some rows of a table of stages, and their step."""
+
+
+def highest(played: list[Played], rows: int) -> Peak:
+    """The peaks of a table of stages.
+
+    played: timelines, each with its rows of the table; rows: of the whole table, a count. Returns bytes, shape (rows,).
+    """
+    if len(played) == 1:
+        return played[0][1].peak()
+    peak = Peak(np.zeros(rows, dtype=np.int64), *np.zeros((len(Peak._fields) - 1, rows)))
+    for index, timeline in played:
+        for whole, part in zip(peak, timeline.peak(), strict=True):
+            whole[index] = part
+    return peak
