@@ -54,7 +54,7 @@ def test_runs_that_tell_nothing_are_refused_with_the_reason(tmp_path: Path, run:
             {"gpu": "A100-SXM-80GB", "precision": "bf16"},
             "the question is about h100-sxm-80gb",
         ),
-        ({"step_time_s": "9999"}, "is its row right?"),
+        ({"step_time_s": "9999"}, "Is its row right?"),
         ({"runtime": "unheard-of"}, "unknown runtime 'unheard-of'"),
     ):
         with pytest.raises(InvalidInput, match=told.replace("?", r"\?")):

@@ -100,4 +100,4 @@ def test_one_file_is_not_written_over_another(mine: Path, one: str, other: str) 
 
 @pytest.mark.parametrize("condition", ["", "tp +", "num_gpu > 8", "__import__('os').system('true')", "model < 5"])
 def test_what_is_no_condition_is_refused(condition: str) -> None:
-    assert "write, say, dataset == 'llmfoundry'" in refused(asked("validate", "--where", condition))
+    assert "for example: dataset == 'llmfoundry'" in refused(asked("validate", "--where", condition))

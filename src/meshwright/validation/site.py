@@ -1,4 +1,4 @@
-"""Site: what a user's own measured runs say about the speed of his kernels."""
+"""Site: how fast kernels run on a user's own site, from runs that were measured there."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import Outcome, outcomes_of
 
 FASTEST, SLOWEST = 0.5, 8.0
-"""Times of a site's kernels over those of other sites, between which its own is sought."""
+"""Bounds of the search for a site's factor: kernel times there over those on other sites."""
 CLOSE = 1e-4
 
 
 def with_measured_runs(inputs: Inputs, path: Path) -> Inputs:
-    """The question on a site of which runs were measured: kernels as fast as makes the runs' predictions right.
+    """The same question with the site's factor on kernel times: the median of those that make the runs' predictions
+    right. Communication is left as it is.
 
-    The site's factor is the median over the runs; what lies beside kernels stays. path: a table of measured runs, as
-    `validate` takes it. Raises `InvalidInput` if it holds no run with a step time that can be predicted, a run on
-    another accelerator, or one that no speed of kernels explains.
+    path: a table of measured runs, as `validate` takes it. Raises `InvalidInput` if it holds no run with a step time
+    that can be predicted, a run on another accelerator, or one that no speed of kernels explains.
     """
     outcomes = outcomes_of(configurations(read_rows(path)))
     timed = [outcome for outcome in outcomes if outcome.step_time]
     if not timed:
         reasons = "; ".join(dict.fromkeys(each.refusal or "no step time is printed" for each in outcomes)) or "no rows"
-        raise InvalidInput(f"--measured {str(path)!r} holds no run that tells how fast kernels are: {reasons}")
+        raise InvalidInput(f"--measured {str(path)!r} has no run whose step time can be predicted: {reasons}")
     factors = [_factor(outcome, outcome.case, inputs) for outcome in timed if outcome.case]
     derate, runs = statistics.median(factors), len(factors)
-    told = f"kernels of this site take {derate:.3g} times what they take on others, by {runs} of its own runs"
+    factor = f"kernels on this site take {derate:.3g} times as long as on other sites, by {runs} of its own runs"
     cluster = inputs.cluster
     return inputs.replace(
-        cluster=cluster.replace(site_derate=derate, measured_runs=runs, assumptions=(*cluster.assumptions, told))
+        cluster=cluster.replace(site_derate=derate, measured_runs=runs, assumptions=(*cluster.assumptions, factor))
     )
 
 
 def _factor(outcome: Outcome, case: Case, inputs: Inputs) -> float:
-    """Times of kernels that make one run's prediction right."""
+    """The factor on kernel times that makes one run's prediction right."""
     run, asked = case.inputs.cluster.accelerator.id, inputs.cluster.accelerator.id
     name, measured = outcome.configuration.id, outcome.step_time.measured if outcome.step_time else 0.0
     if run != asked:
@@ -55,8 +55,8 @@ def _factor(outcome: Outcome, case: Case, inputs: Inputs) -> float:
     least, most = seconds(low), seconds(high)
     if not least <= measured <= most:
         raise InvalidInput(
-            f"run {name} took {measured:.4g} s a step, and with kernels from {1 / FASTEST:g} times as fast to "
-            f"{SLOWEST:g} times as slow it is predicted to take {least:.4g} to {most:.4g} s; is its row right?"
+            f"run {name} took {measured:.4g} s per step; with kernels {1 / FASTEST:g} times as fast to "
+            f"{SLOWEST:g} times as slow it is predicted to take {least:.4g} to {most:.4g} s. Is its row right?"
         )
     while high / low > 1 + CLOSE:
         middle = math.sqrt(low * high)

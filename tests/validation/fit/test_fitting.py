@@ -16,7 +16,7 @@ from meshwright.specs.fitted import fitted_constants, fitted_values
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_accelerator import read_kernels
 from meshwright.specs.runtime import read_runtime
-from meshwright.validation.fit.curves import TIMES, Curve, Refitted, curves_of, follows_of, priced_s
+from meshwright.validation.fit.curves import TIMES, Curve, Refitted, curves_of, follows_of, step_time_under
 from meshwright.validation.fit.fitting import fit_constants
 from meshwright.validation.fit.residuals import (
     NORMAL,
@@ -149,5 +149,5 @@ def test_under_the_constants_of_the_file_a_run_takes_what_is_predicted_for_it_on
     for each in outcomes:
         assert each.case is not None
         assert each.step_time is not None
-        priced = priced_s(each.case, fitted_values())
+        priced = step_time_under(each.case, fitted_values())
         assert priced == pytest.approx(each.step_time.predicted, rel=1e-9)

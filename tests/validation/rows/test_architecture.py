@@ -9,13 +9,13 @@ from meshwright.specs.model import Experts, Mlp, Model
 from meshwright.specs.read_model import read_model
 from meshwright.specs.weights import parameter_count
 from meshwright.validation.rows.architecture import architectures, model_of
-from meshwright.validation.rows.blanks import completed
-from meshwright.validation.rows.table import Row, checked
+from meshwright.validation.rows.blanks import fill_blanks
+from meshwright.validation.rows.table import Row, normalised
 from tables import llama, shipped
 
 
 def _model(row: Row) -> Model:
-    return model_of(completed(checked(row))[0])[0]
+    return model_of(fill_blanks(normalised(row))[0])[0]
 
 
 def _block(model: Model) -> Mlp | Experts:
@@ -27,10 +27,10 @@ def _shipped(model: str) -> Row:
 
 
 def test_an_unknown_name_of_llamas_sizes_has_gated_blocks() -> None:
-    model, assumed = model_of(completed(llama(model="Foo-7B"))[0])
+    model, assumed = model_of(fill_blanks(llama(model="Foo-7B"))[0])
     assert (_block(model).gated, model.norm, model.tied_embeddings) == (True, "rms", False)
     assert parameter_count(model) == pytest.approx(6.74e9, rel=0.01)
-    assert any("what Foo-7B consists of is not printed" in said for said in assumed)
+    assert any("the structure of Foo-7B is not printed" in said for said in assumed)
 
 
 @pytest.mark.parametrize("params", ["printed", ""])
@@ -65,7 +65,7 @@ def test_printed_parameters_tell_whether_an_expert_is_shared() -> None:
 
 def test_the_name_of_a_catalogued_model_gives_what_the_row_leaves_out() -> None:
     blank = dict.fromkeys(("layers", "hidden", "heads", "kv_heads", "ffn_hidden", "vocab", "params_b"), "")
-    row, assumed = completed(llama(model="Llama-3.1-8B") | blank)
+    row, assumed = fill_blanks(llama(model="Llama-3.1-8B") | blank)
     model, unsaid = model_of(row)
     assert model == read_model("llama-3.1-8b").replace(name="Llama-3.1-8B")
     assert unsaid == ()
@@ -73,17 +73,17 @@ def test_the_name_of_a_catalogued_model_gives_what_the_row_leaves_out() -> None:
 
 
 def test_a_catalogued_name_with_other_sizes_is_another_model() -> None:
-    model, assumed = model_of(completed(checked(llama(model="Llama-3.1-8B")))[0])
+    model, assumed = model_of(fill_blanks(normalised(llama(model="Llama-3.1-8B")))[0])
     assert (model.hidden_size, model.vocab_size) == (4096, 32000)
-    assert "the catalogue's model of that name is another: vocab is 128256, not 32000" in assumed[0]
+    assert "it is not the catalogue's llama-3.1-8b: vocab is 128256, not 32000" in assumed[0]
 
 
 def test_the_beginning_of_a_name_is_no_name() -> None:
     """It tells neither a family nor a model of the catalogue."""
     for name in ("DeepSeek-V3-like", "Qwen3-ish", "MPT-mine", "GPT-of-ours"):
-        model, assumed = model_of(completed(llama(model=name))[0])
+        model, assumed = model_of(fill_blanks(llama(model=name))[0])
         assert model == _model(llama(model="Foo-7B")).replace(name=name)
-        assert f"what {name} consists of is not printed" in assumed[0]
+        assert f"the structure of {name} is not printed" in assumed[0]
 
 
 def test_an_architecture_is_a_structure_or_a_model_of_the_catalogue() -> None:
@@ -91,7 +91,7 @@ def test_an_architecture_is_a_structure_or_a_model_of_the_catalogue() -> None:
     assert _model(llama(architecture="qwen3", head_dim="64")).layer_kinds[0].attention.head_dim == 64
     with pytest.raises(UnknownName, match=r"unknown architecture 'lama'; nearest: llama"):
         _model(llama(architecture="lama"))
-    with pytest.raises(NotModelled, match="architecture is deepseek-v3, of which hidden is 7168, not 4096"):
+    with pytest.raises(NotModelled, match=r"differs from its architecture deepseek-v3: .*hidden is 7168, not 4096"):
         _model(llama(architecture="deepseek-v3"))
 
 

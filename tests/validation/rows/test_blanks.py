@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshwright.errors import NotModelled
-from meshwright.validation.rows.blanks import REQUIRED, completed
+from meshwright.validation.rows.blanks import REQUIRED, fill_blanks
 from meshwright.validation.rows.reading import MICRO_BATCHES, read_case
 from tables import llama, outcome_of_row
 
@@ -13,35 +13,35 @@ NO_DEFAULT = sorted(set(REQUIRED) - {"num_gpus"})
 
 
 def test_a_row_without_blanks_assumes_nothing_of_its_layout() -> None:
-    _, assumed = completed(llama(sp="True", zero_stage="1", cp="1", ep="1", vpp="1"))
+    _, assumed = fill_blanks(llama(sp="True", zero_stage="1", cp="1", ep="1", vpp="1"))
     assert assumed == ("attention by the runtime's own kernels",)
 
 
 @pytest.mark.parametrize("column", NO_DEFAULT)
 def test_a_blank_without_a_default_is_refused_with_a_reason_of_its_own(column: str) -> None:
     with pytest.raises(NotModelled, match=REQUIRED[column]):
-        completed(llama(model="Foo-7B") | {column: ""})
+        fill_blanks(llama(model="Foo-7B") | {column: ""})
 
 
 def test_accelerators_are_counted_from_the_degrees_where_only_these_are_printed() -> None:
-    row, assumed = completed(llama(num_gpus="", tp="2", pp="2", dp="4"))
+    row, assumed = fill_blanks(llama(num_gpus="", tp="2", pp="2", dp="4"))
     assert row["num_gpus"] == "16"
     assert "the product of the degrees as the number of accelerators" in assumed
     with pytest.raises(NotModelled, match="neither the number of accelerators nor the degrees"):
-        completed(llama(num_gpus="", dp=""))
+        fill_blanks(llama(num_gpus="", dp=""))
 
 
 def test_accelerators_that_no_axis_takes_are_data_parallel() -> None:
-    row, assumed = completed(llama(dp="", num_gpus="64", pp="4"))
+    row, assumed = fill_blanks(llama(dp="", num_gpus="64", pp="4"))
     assert row["dp"] == "8"
     assert "data parallelism over all accelerators that the other axes leave" in assumed
 
 
 def test_a_blank_schedule_follows_the_chunks() -> None:
-    schedules = [completed(llama(pp="2", vpp=chunks))[0]["schedule"] for chunks in ("1", "2")]
+    schedules = [fill_blanks(llama(pp="2", vpp=chunks))[0]["schedule"] for chunks in ("1", "2")]
     assert schedules == ["1f1b", "interleaved"]
     for schedule in ("interleaved", "zb-v", "v-half"):
-        assert completed(llama(pp="2", schedule=schedule))[0]["vpp"] == "2"
+        assert fill_blanks(llama(pp="2", schedule=schedule))[0]["vpp"] == "2"
 
 
 def test_a_blank_micro_batch_is_the_fastest_that_fits() -> None:

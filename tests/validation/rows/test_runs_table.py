@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.errors import InvalidInput, NotModelled
-from meshwright.validation.rows.table import CHOICES, COLUMNS, COUNTS, FIGURES, checked, figure, read_rows
+from meshwright.validation.rows.table import CHOICES, COLUMNS, COUNTS, FIGURES, figure, normalised, read_rows
 from tables import llama, shipped, written
 
 
@@ -43,8 +43,8 @@ def test_a_table_of_a_header_alone_has_no_rows(tmp_path: Path) -> None:
         (b"", "none of the columns"),
         (b"a,b\n1,2\n", "none of the columns"),
         (b"id;model\n1;2\n", "none of the columns"),
-        (b"\xff\xfe\x00\x01", "not text in UTF-8"),
-        (b'id,model\n"a"b,c\n', "is no CSV file"),
+        (b"\xff\xfe\x00\x01", "not UTF-8 text"),
+        (b'id,model\n"a"b,c\n', "is not a CSV file"),
         (b"id,model\na,b,c\n", "line 2: there are more values than columns"),
         (b"id,tp,tp\na,1,2\n", "more than once: tp"),
         (b"id,global_batch\na,1\n", "not known: unknown column 'global_batch'; nearest: global_batch_size"),
@@ -66,49 +66,49 @@ def test_a_path_without_a_file_is_refused(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("text", ["abc", "-1", "1e400", "nan", "inf", "1e10", "2.5", "0"])
 def test_junk_in_a_count_is_refused_by_name(text: str) -> None:
     with pytest.raises(NotModelled, match=f"hidden is '{text}'; it must be a whole number from 1 to"):
-        checked(llama(hidden=text))
+        normalised(llama(hidden=text))
 
 
 @pytest.mark.parametrize("text", ["abc", "-1", "1e400", "nan", "1e16", "1e-10"])
 def test_junk_in_a_figure_is_refused_by_name(text: str) -> None:
     with pytest.raises(NotModelled, match=f"memory_gib is '{text}'; it must be 0 or a number from"):
-        checked(llama(memory_gib=text))
+        normalised(llama(memory_gib=text))
 
 
 @pytest.mark.parametrize("column", ["sp", "compiled", "fits"])
 def test_yes_and_no_may_be_written_in_several_ways_but_not_in_any(column: str) -> None:
-    assert len({checked(llama(**{column: text}))[column] for text in ("Yes", "TRUE", "1")}) == 1
-    assert checked(llama(**{column: "no"})) == checked(llama(**{column: "False"}))
+    assert len({normalised(llama(**{column: text}))[column] for text in ("Yes", "TRUE", "1")}) == 1
+    assert normalised(llama(**{column: "no"})) == normalised(llama(**{column: "False"}))
     with pytest.raises(NotModelled, match=f"{column} is 'perhaps'"):
-        checked(llama(**{column: "perhaps"}))
+        normalised(llama(**{column: "perhaps"}))
 
 
 @pytest.mark.parametrize("column", CHOICES)
 def test_a_word_that_a_column_does_not_take_is_refused_with_those_that_it_takes(column: str) -> None:
     with pytest.raises(NotModelled, match=f"{column} is 'warp'; it must be one of {', '.join(CHOICES[column])}"):
-        checked(llama(**{column: "warp"}))
+        normalised(llama(**{column: "warp"}))
 
 
 def test_memory_is_of_a_kind_that_is_named() -> None:
     kinds = ("max_memory_allocated", "max_memory_reserved", "nvidia-smi", "Device")
-    assert [checked(llama(memory_kind=kind))["memory_kind"] for kind in kinds] == [
+    assert [normalised(llama(memory_kind=kind))["memory_kind"] for kind in kinds] == [
         *("allocated", "reserved", "device", "device")
     ]
     with pytest.raises(NotModelled, match="memory_gib needs a memory_kind"):
-        checked(llama(memory_kind=""))
+        normalised(llama(memory_kind=""))
 
 
 def test_numbers_may_have_commas_and_decimals_of_zero() -> None:
-    row = checked(llama(hidden="4,096", tp="2.0", step_time_s="1,000.5"))
+    row = normalised(llama(hidden="4,096", tp="2.0", step_time_s="1,000.5"))
     assert (row["hidden"], row["tp"], row["step_time_s"]) == ("4096", "2", "1000.5")
     assert figure("１2") == 12
 
 
 def test_no_experts_are_none() -> None:
-    assert checked(llama(moe_experts="0", moe_topk="0", moe_ffn="0")) == checked(llama())
+    assert normalised(llama(moe_experts="0", moe_topk="0", moe_ffn="0")) == normalised(llama())
 
 
 def test_every_shipped_value_is_readable() -> None:
     for row in shipped():
-        done = checked(row)
+        done = normalised(row)
         assert all(figure(done[column]) == figure(row[column]) for column in (*COUNTS, *FIGURES))

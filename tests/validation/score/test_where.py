@@ -53,7 +53,9 @@ def test_numbers_may_have_commas() -> None:
     ],
 )
 def test_anything_else_is_refused_with_an_example(condition: str) -> None:
-    with pytest.raises(InvalidInput, match=r"is no condition.*write, say, dataset == 'llmfoundry' and num_gpus >= 64"):
+    with pytest.raises(
+        InvalidInput, match=r"is not a condition.*for example: dataset == 'llmfoundry' and num_gpus >= 64"
+    ):
         row_filter(condition)
 
 

@@ -89,7 +89,7 @@ def follows_of(inputs: Inputs) -> tuple[tuple[str, ...], ...]:
 def _curve(outcome: Outcome, case: Case) -> Curve:
     follows = follows_of(case.inputs)
     grid = product(TIMES, repeat=len(follows))
-    seconds = [priced_s(case, fitted_values() | _of_groups(follows, times)) for times in grid]
+    seconds = [step_time_under(case, fitted_values() | _of_groups(follows, times)) for times in grid]
     measured = outcome.step_time.measured if outcome.step_time else np.nan
     shape = (len(TIMES),) * len(follows)
     return Curve(outcome.configuration.dataset, follows, measured, np.array(seconds).reshape(shape))
@@ -101,7 +101,7 @@ def _of_groups(follows: Sequence[tuple[str, ...]], times: Sequence[float]) -> di
     return {name: first.get(name, 1.0) for group in follows for name in group}
 
 
-def priced_s(case: Case, constants: Constants) -> float:
+def step_time_under(case: Case, constants: Constants) -> float:
     """Seconds of a step under other values of the fitted constants."""
     given = {name: getattr(case.inputs, name) for name in Inputs.model_fields}
     return estimate_each([case.plan], Refitted(**given, values=dict(constants)))[0].step_time_s

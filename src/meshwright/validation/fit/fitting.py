@@ -10,7 +10,7 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn
 from meshwright.specs.fitted import fitted_values
-from meshwright.validation.fit.curves import Constants, Curve, curves_of, priced_s
+from meshwright.validation.fit.curves import Constants, Curve, curves_of, step_time_under
 from meshwright.validation.fit.residuals import (
     by_kind,
     coverage_by_others,
@@ -74,7 +74,7 @@ def leave_one_source_out(outcomes: Sequence[Outcome], published: Sequence[Outcom
 def _repriced(outcome: Outcome, constants: Constants) -> Outcome:
     if not outcome.case or not outcome.step_time:
         return outcome
-    seconds = priced_s(outcome.case, constants)
+    seconds = step_time_under(outcome.case, constants)
     return replace(outcome, step_time=replace(outcome.step_time, predicted=seconds))
 
 

@@ -48,16 +48,16 @@ def model_of(row: Row) -> tuple[Model, tuple[str, ...]]:
     structure = architectures().get(row["architecture"])
     if structure:
         return _built(row, structure), ()
-    known = catalogued(row)
+    known = catalogue_model(row)
     if known and not (differing := differences(row, known)):
         layers = known.layer_pattern[: int(row["layers"])]
         return known.replace(name=row["model"] or known.name, layer_pattern=layers), ()
     if known and row["architecture"]:
-        raise NotModelled(f"architecture is {row['architecture']}, of which {differing}")
-    return _nearest(row, f", and the catalogue's model of that name is another: {differing}" if known else "")
+        raise NotModelled(f"the row differs from its architecture {row['architecture']}: {differing}")
+    return _nearest(row, f"; it is not the catalogue's {known.name}: {differing}" if known else "")
 
 
-def catalogued(row: Row) -> Model | None:
+def catalogue_model(row: Row) -> Model | None:
     """The catalogue's model of the id or alias in `architecture` or else in `model`; None: there is none; raises
     `UnknownName` for an architecture that is neither a model nor a structure.
     """
@@ -104,7 +104,7 @@ def _nearest(row: Row, why: str) -> tuple[Model, tuple[str, ...]]:
         printed = float(row["params_b"]) * 1e9
         models.sort(key=lambda each: abs(parameter_count(each[0]) - printed))
     model, structure = models[0]
-    return model, (f"what {row['model']} consists of is not printed{why}: {structure.what}",)
+    return model, (f"the structure of {row['model']} is not printed, assumed: {structure.what}{why}",)
 
 
 def _built(row: Row, structure: Architecture) -> Model:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from meshwright.errors import InvalidInput, NotModelled
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
 from meshwright.specs.read_accelerator import read_accelerator
-from meshwright.validation.rows.architecture import architectures, catalogued, differences, sizes_of
+from meshwright.validation.rows.architecture import architectures, catalogue_model, differences, sizes_of
 from meshwright.validation.rows.settings import base_runtime
 from meshwright.validation.rows.table import Row
 
@@ -110,31 +110,31 @@ BLANKS = (
 )
 
 
-def completed(row: Row) -> tuple[Row, tuple[str, ...]]:
+def fill_blanks(row: Row) -> tuple[Row, tuple[str, ...]]:
     """The row without the blanks that have a default, and what was assumed; raises `NotModelled` for other blanks.
 
     A blank micro-batch size stays: what is assumed for it has to be priced.
     """
     filled, sizes = _with_catalogued_sizes(row)
-    filled, ranks = _filled(filled, [RANKS])
+    filled, ranks = _fill(filled, [RANKS])
     for column in (each for each in REQUIRED if not filled[each]):
         raise NotModelled(REQUIRED[column])
     if _has_chunks(filled) and filled["vpp"] == "1":
         filled["vpp"] = ""
-    filled, assumed = _filled(filled, BLANKS)
+    filled, assumed = _fill(filled, BLANKS)
     return filled, (*sizes, *ranks, *assumed)
 
 
 def _with_catalogued_sizes(row: Row) -> tuple[Row, list[str]]:
     """With the blank sizes of a model of the catalogue that the row names and does not contradict."""
-    known = None if row["architecture"] in architectures() else catalogued(row)
+    known = None if row["architecture"] in architectures() else catalogue_model(row)
     if not known or differences(row, known):
         return row, []
     blank = {column: size for column, size in sizes_of(known).items() if not row[column]}
     return row | blank, [f"{', '.join(blank)} of the catalogue's {known.name}"] if blank else []
 
 
-def _filled(row: Row, blanks: Iterable[Blank]) -> tuple[Row, list[str]]:
+def _fill(row: Row, blanks: Iterable[Blank]) -> tuple[Row, list[str]]:
     filled, assumed = dict(row), []
     for blank in blanks:
         if not filled[blank.column] and blank.matters(filled):

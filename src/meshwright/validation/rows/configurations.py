@@ -10,7 +10,7 @@ from functools import cached_property
 
 from meshwright.errors import InvalidInput
 from meshwright.validation.rows.settings import settings_of
-from meshwright.validation.rows.table import COLUMNS, FALSE, FREE_TEXT, Row, checked, figure
+from meshwright.validation.rows.table import COLUMNS, FALSE, FREE_TEXT, Row, figure, normalised
 
 SOUND = "ok"
 """The quality of rows that count."""
@@ -84,7 +84,7 @@ def configurations(rows: Iterable[Row]) -> Iterator[Configuration]:
     keyed: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for index, row in enumerate(rows):
         try:
-            given = checked(row)
+            given = normalised(row)
             run = (*(given[column] for column in RUN), *(each for each in settings_of(given) if each.behaviours))
         except InvalidInput:
             given, run = row, ()

@@ -17,9 +17,9 @@ from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.topology import segment_assumptions
 from meshwright.validation.rows.architecture import model_of
-from meshwright.validation.rows.blanks import completed
+from meshwright.validation.rows.blanks import fill_blanks
 from meshwright.validation.rows.settings import runtime_of, settings_of, stand_ins
-from meshwright.validation.rows.table import Row, checked
+from meshwright.validation.rows.table import Row, normalised
 
 MICRO_BATCHES = tuple(2**power for power in range(8))
 """Sizes that are tried where a row prints none."""
@@ -43,7 +43,7 @@ def read_case(row: Row) -> Case:
     if row["refused"]:
         raise NotModelled(row["refused"])
     named = bool(row["gpu"])
-    row, blanks = completed(checked(row))
+    row, blanks = fill_blanks(normalised(row))
     model, structure = model_of(row)
     job = job_of(
         int(row["seq_len"]),
@@ -64,7 +64,7 @@ def _memory_rank(row: Row) -> int | None:
     if not row["memory_rank"]:
         return None
     if int(row["memory_rank"]) >= int(row["num_gpus"]):
-        raise NotModelled(f"memory_rank is {row['memory_rank']}; ranks of {row['num_gpus']} accelerators start at 0")
+        raise NotModelled(f"memory_rank is {row['memory_rank']}; it must be from 0 to {int(row['num_gpus']) - 1}")
     return int(row["memory_rank"])
 
 
@@ -128,7 +128,7 @@ def _recomputed(row: Row) -> dict[str, Any]:
     if not row["recompute_modules"]:
         return recompute
     if row["recompute"] != "selective":
-        raise NotModelled(f"recompute_modules goes with recompute selective, and recompute is {row['recompute']}")
+        raise NotModelled(f"recompute_modules needs recompute selective; it is {row['recompute']}")
     names = [name.strip() for name in row["recompute_modules"].split("+")]
     unknown = [quoted(name) for name in names if name not in RECOMPUTE_MODULE_NAMES.values()]
     if unknown:
@@ -157,10 +157,15 @@ def power_derate(accelerator: Accelerator, limit_w: float) -> float:
 
     W, F: watts and peak of the accelerator; W', F': those at which its vendor sells the same chip with fewer.
     accelerator: with `power`; limit_w: watts. Raises `NotModelled` without the former and for a limit beyond it.
+
+    >>> round(power_derate(read_accelerator("b200"), 700), 3)
+    1.286
     """
     power = accelerator.power
     if power is None:
-        raise NotModelled(f"power_limit_w is {limit_w:g}, and what that costs {accelerator.id} is not known")
+        raise NotModelled(
+            f"power_limit_w is {limit_w:g}; what a limit costs {accelerator.id} is not known, so leave it blank"
+        )
     if not 0 < limit_w <= power.watts:
         raise NotModelled(f"power_limit_w is {limit_w:g}; {accelerator.id} draws {power.watts:g} W at most")
     slower, fewer = power.lower_peak_flops / accelerator.peak_flops["bf16"], power.lower_watts / power.watts

@@ -11,7 +11,7 @@ from meshwright.errors import InvalidSpec, NotModelled, UnknownName
 from meshwright.specs.base import Spec
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.runtime import Runtime, read_runtime
-from meshwright.validation.rows.table import Row, listed
+from meshwright.validation.rows.table import Row, split_list
 
 COMPILED = {
     "yes": ("elementwise=fused", "fused_activation=true", "keeps_unread_products=false"),
@@ -30,7 +30,7 @@ class Setting(Spec):
     source: str = ""
     """None where the row itself says so."""
     runtimes: tuple[str, ...] = ()
-    """Ids of the runtimes that it is of; none: of any."""
+    """Ids of the runtimes that it is for; none: any."""
     behaviours: tuple[str, ...] = ()
     """`KEY=VALUE`, as `--with` takes them; none: it is not priced, and users are told."""
     without_rules: tuple[str, ...] = ()
@@ -81,11 +81,13 @@ def settings_of(row: Row) -> list[Setting]:
     """What the column `settings` names; raises `InvalidInput` for a name that is none, or one of another runtime."""
     known, runtime = settings(), base_runtime(row["runtime"]).id
     found = []
-    for name in listed(row["settings"]):
+    for name in split_list(row["settings"]):
         if name not in known:
             raise UnknownName("setting", name, known)
         if known[name].runtimes and runtime not in known[name].runtimes:
-            raise NotModelled(f"settings: {name} is of {' and '.join(known[name].runtimes)}, not of {runtime}")
+            raise NotModelled(
+                f"settings has {name}, which is for {' and '.join(known[name].runtimes)}; the runtime is {runtime}"
+            )
         found.append(known[name])
     return found
 
@@ -100,7 +102,7 @@ def runtime_of(row: Row) -> Runtime:
     given = (stand_in.behaviours if stand_in else (), columns, *(each.behaviours for each in named))
     changes = {change.partition("=")[0]: change for group in given for change in group}
     try:
-        runtime = with_behaviours(with_behaviours(runtime, [*changes.values()]), listed(row["with"]))
+        runtime = with_behaviours(with_behaviours(runtime, [*changes.values()]), split_list(row["with"]))
     except InvalidSpec as error:
         raise InvalidSpec("column with", error.faults) from None
     without = {rule for each in differences for rule in each.without_rules}

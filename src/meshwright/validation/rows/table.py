@@ -61,13 +61,13 @@ def read_rows(path: Path = PUBLISHED) -> list[Row]:
     except OSError as error:
         raise InvalidInput(f"{str(path)!r} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InvalidInput(f"{str(path)!r} is no CSV file: it is not text in UTF-8") from None
+        raise InvalidInput(f"{str(path)!r} is not a CSV file: it is not UTF-8 text") from None
     except ValueError as error:
         raise InvalidInput(f"{str(path)!r} is not a path: {error}") from None
     try:
         return [*_rows(csv.DictReader(io.StringIO(text), strict=True), path)]
     except csv.Error as error:
-        raise InvalidInput(f"{str(path)!r} is no CSV file: {error}") from None
+        raise InvalidInput(f"{str(path)!r} is not a CSV file: {error}") from None
 
 
 def _rows(reader: csv.DictReader[str], path: Path) -> Iterator[Row]:
@@ -88,16 +88,16 @@ def _rows(reader: csv.DictReader[str], path: Path) -> Iterator[Row]:
         yield row | {"id": row["id"] or f"row {count}", "dataset": row["dataset"] or path.stem}
 
 
-def listed(text: str) -> list[str]:
+def split_list(text: str) -> list[str]:
     """The parts of a column that holds several, with semicolons between.
 
-    >>> listed("deep-ep; expert-overlap")
+    >>> split_list("deep-ep; expert-overlap")
     ['deep-ep', 'expert-overlap']
     """
     return [part.strip() for part in text.split(";") if part.strip()]
 
 
-def checked(row: Row) -> Row:
+def normalised(row: Row) -> Row:
     """The row with its numbers written as Python writes them, and words as `CHOICES` and `SWITCHES` have them; raises
     `NotModelled` for a value that its column does not take.
     """

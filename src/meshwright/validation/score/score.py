@@ -141,7 +141,7 @@ def _parts(outcomes: Sequence[Outcome], key: Callable[[Outcome], str]) -> dict[s
     return {name: part for name, part in parts.items() if part.step_time or part.memory}
 
 
-def judged_as(outcome: Outcome) -> str:
+def judging_group(outcome: Outcome) -> str:
     """What a configuration's step time is judged with."""
     if outcome.is_moe:
         return "mixture of experts"
@@ -153,7 +153,7 @@ def judged_as(outcome: Outcome) -> str:
 def _judged_together(outcomes: Sequence[Outcome]) -> list[JudgedGroup]:
     judged = []
     timed: Quantity = step_time
-    for name, members in sorted(grouped([each for each in outcomes if each.case], judged_as).items()):
+    for name, members in sorted(grouped([each for each in outcomes if each.case], judging_group).items()):
         errors, mean = errors_of(members, timed), mean_of_datasets(members, timed)
         if errors and mean is not None:
             sources = len({each.configuration.dataset for each in members if each.step_time})

@@ -1,4 +1,4 @@
-"""Where: which rows of a table are asked for, as an expression over its columns."""
+"""Where: selecting rows of a table by an expression over its columns."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ EXAMPLE = "dataset == 'llmfoundry' and num_gpus >= 64"
 
 
 def row_filter(expression: str) -> Callable[[Row], bool]:
-    """Whether a row is asked for: comparisons of columns with values, joined by and, or, not.
+    """A filter of rows from comparisons of columns with values, joined by and, or, not.
 
-    expression: such as `dataset == 'llmfoundry' and num_gpus >= 64`; a blank compares with nothing but ''. Raises
+    expression: such as `dataset == 'llmfoundry' and num_gpus >= 64`; a blank equals '' alone. Raises
     `InvalidInput` for anything else.
 
     >>> row_filter("8 <= num_gpus <= 64 and not model in ('a', 'b')")({"num_gpus": "16", "model": "c"})
@@ -47,8 +47,8 @@ def row_filter(expression: str) -> Callable[[Row], bool]:
             tree = ast.parse(expression.strip(), mode="eval").body
         _check(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        told = f": {error}" if isinstance(error, InvalidInput) else ""
-        raise InvalidInput(f"--where {quoted(expression)} is no condition{told}; write, say, {EXAMPLE}") from None
+        reason = f": {error}" if isinstance(error, InvalidInput) else ""
+        raise InvalidInput(f"--where {quoted(expression)} is not a condition{reason}; for example: {EXAMPLE}") from None
     return lambda row: _holds(tree, row)
 
 
@@ -62,7 +62,7 @@ def _check(node: ast.expr) -> None:
         for left, compare, right in _links(node):
             _check_link(left, type(compare), right)
     else:
-        raise InvalidInput("it may hold comparisons of columns with values, and, or, not")
+        raise InvalidInput("it may have comparisons of columns with values, and, or, not")
 
 
 def _links(node: ast.Compare) -> list[tuple[ast.expr, ast.cmpop, ast.expr]]:
