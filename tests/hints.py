@@ -8,7 +8,6 @@ from typing import Any
 
 from meshwright.layout.legality.rule import Rule
 from meshwright.layout.plan import Plan
-from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 
 PHRASES: dict[str, dict[str, Any]] = {
@@ -17,21 +16,9 @@ PHRASES: dict[str, dict[str, Any]] = {
     "sp needs tp 2": {"sp": False},
     "turn sp on": {"sp": True},
     "needs pp 2 or more": {"pp": 2},
-    "with nothing said of stages": {
-        "pp": 1,
-        "embedding_as_layer": False,
-        "head_as_layer": False,
-        "first_stage_layers": 0,
-        "last_stage_layers": 0,
-        "chunk_layers": (),
-        "microbatch_group": 0,
-    },
     "name no chunk_layers": {"chunk_layers": ()},
     "name no end_stage_layers": {"first_stage_layers": 0, "last_stage_layers": 0},
     "leave both out": {"embedding_as_layer": False, "head_as_layer": False},
-    "set recompute to none or full": {"recompute": "full"},
-    "set schedule to interleaved": {"schedule": Schedule.INTERLEAVED},
-    "set schedule to 1f1b": {"schedule": Schedule.ONE_F_ONE_B},
 }
 """Advice without a number."""
 
@@ -56,8 +43,6 @@ def _hints(rule: Rule, plan: Plan, given: Inputs) -> list[tuple[Plan, Inputs]]:
 def _named_changes(reason: str) -> list[dict[str, Any]]:
     """What a reason names after `nearest`, `makes`, `would` or in one of the phrases."""
     changes: list[dict[str, Any]] = []
-    if "with nothing said of stages" in reason:
-        return [PHRASES["with nothing said of stages"]]
     for first, last in re.findall(r"nearest first_stage_layers: (\d+) \w+ last_stage_layers: (\d+)", reason):
         return [{"first_stage_layers": int(first), "last_stage_layers": int(last)}]
     for sizes in re.findall(r"nearest chunk_layers: ([\d,]+)", reason):
@@ -72,4 +57,7 @@ def _named_changes(reason: str) -> list[dict[str, Any]]:
         changes += [{field: int(value)} for value in values if value]
     for names in re.findall(r"nearest recompute_modules: ([\w,]+)", reason):
         changes += [{"recompute_modules": names.split(",")}]
+    for kinds in re.findall(r"set recompute to (\w+(?: or \w+)*)", reason):
+        changes += [{"recompute": kind} for kind in kinds.split(" or ")]
+    changes += [{"schedule": name} for name in re.findall(r"set schedule to ([\w-]+)", reason)]
     return changes + [change for phrase, change in PHRASES.items() if phrase in reason]

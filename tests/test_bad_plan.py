@@ -49,7 +49,7 @@ DEGREES: list[tuple[str, dict[str, str], list[str]]] = [
     ("--tp 2", {"global_batch": "66"}, ["global_batch 66", "nearest global_batch: 64 or 68"]),
     ("--sp", {}, ["sp needs tp 2 or more"]),
     ("--tp 8", {"seq_len": "1001"}, ["sequence length 1001", "tp 8", "nearest tp: 7 or 11, or no sp"]),
-    ("--tp 2 --sp", {"runtime": "megatron-lm"}, ["sp is not modelled for megatron-lm"]),
+    ("--tp 2 --sp", {"runtime": "megatron-lm"}, ["sp with tp 2: megatron-lm splits no norms"]),
     ("--ep 2", {}, ["ep 2", "has no experts", "nearest ep: 1"]),
     ("--etp 2", {}, ["etp 2", "has no experts", "nearest etp: 1"]),
     ("--ep 3", {"model": "mixtral-8x7b"}, ["8 experts", "ep 3", "nearest ep: 2 or 4"]),

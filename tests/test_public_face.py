@@ -116,7 +116,7 @@ def test_errors_from_python_are_the_documented_ones() -> None:
         meshwright.estimate("llama-3.1-8b", "1x8:h100", job, meshwright.Plan(tp=3, num_microbatches=8))
     with pytest.raises(meshwright.UnknownName, match="nearest: llama"):
         meshwright.read_model("llama-3.1-8")
-    with pytest.raises(meshwright.NotModelled, match="ZeRO 3"):
+    with pytest.raises(meshwright.IllegalPlan, match="ZeRO 3"):
         meshwright.estimate("llama-3.1-8b", "1x8:h100", job, meshwright.Plan(dp=8, zero=3), runtime="nanotron")
     with pytest.raises(ValueError, match="global_batch"):
         meshwright.Job(sequence_length=8192, global_batch=0)

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hints import leads_to_legal
 from meshwright.layout.legality import RULES
+from meshwright.layout.legality.rule import Rule
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from strategies import dense_model, gemma_like, llama_8b, question, with_biases, with_experts
 
+RUNTIMES = catalog.names("runtimes")
 RINGS = {"rank_order": ("tp", "cp", "ep", "pp", "dp")}
 
 
 @cache
 def asked(name: str) -> Inputs:
     """Questions under which a rule can be broken: 64 H100, 32 layers, 32 heads, 8 key-value heads, 256 sequences."""
-    llama = question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16")
+    fields = {"global_batch": 256, "precision": "bf16"}
+    llama = question(llama_8b(), "8x8:h100", **fields)
     return {
         "llama": lambda: llama,
         "fp16": lambda: llama.replace(job=llama.job.replace(precision="fp16")),
@@ -34,143 +38,158 @@ def asked(name: str) -> Inputs:
         "pp before dp": lambda: with_experts(llama, 64).replace(runtime=llama.runtime.replace(**RINGS)),
         "delayed": lambda: with_experts(llama, 64).replace(job=llama.job.replace(precision="fp8-delayed")),
         "no ends": lambda: llama.replace(runtime=llama.runtime.replace(ends_as_layers=(False,))),
+        "even": lambda: llama.replace(runtime=llama.runtime.replace(stage_split="even")),
+        **{name: partial(question, llama_8b(), "8x8:h100", name, **fields) for name in RUNTIMES},
     }[name]()
 
 
 SELECTIVE = {"recompute": "selective"}
-CHUNKED: dict[str, Any] = {"pp": 4, "vpp": 2, "num_microbatches": 13, "schedule": "interleaved"}
 INTERLEAVED, ULYSSES = {"schedule": "interleaved"}, {"context_exchange": "all_to_all"}
-KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, object], dict[str, object]]] = {
-    "world_size": ("llama", {"tp": 8, "dp": 8}, {"tp": 8, "dp": 4}),
-    "global_batch": ("llama", {"dp": 64, "num_microbatches": 4}, {"dp": 64, "num_microbatches": 3}),
-    "schedule": ("llama", {"vpp": 2, **INTERLEAVED}, {"vpp": 2}),
-    "schedule_both_ways": (
+KEPT_AND_BROKEN: tuple[tuple[str, str, dict[str, object], dict[str, object]], ...] = (
+    ("world_size", "llama", {"tp": 8, "dp": 8}, {"tp": 8, "dp": 4}),
+    ("global_batch", "llama", {"dp": 64, "num_microbatches": 4}, {"dp": 64, "num_microbatches": 3}),
+    ("schedule_chunks", "llama", {"vpp": 2, **INTERLEAVED}, {"vpp": 2}),
+    (
+        "schedule_both_ways",
         "llama",
         {"pp": 4, "num_microbatches": 8, "schedule": "dualpipe"},
         {"pp": 4, "num_microbatches": 7, "schedule": "dualpipe"},
     ),
-    "split_backward_uncompiled": (
-        "llama",
+    (
+        "split_backward_compiled",
+        "torchtitan",
         {"pp": 4, "num_microbatches": 8},
         {"pp": 4, "num_microbatches": 8, "schedule": "zb-1p"},
     ),
-    "split_backward_keeps_weights": (
+    (
+        "split_backward_keeps_weights",
         "llama",
         {"pp": 4, "num_microbatches": 8, "schedule": "zb-1p", "zero": 2},
         {"pp": 4, "num_microbatches": 8, "schedule": "zb-1p", "zero": 3},
     ),
-    "query_heads": ("llama", {"tp": 32}, {"tp": 3}),
-    "kv_heads": ("uneven", {"tp": 24}, {"tp": 8}),
-    "kv_heads_divide": ("llama", {"tp": 8}, {"tp": 16}),
-    "ffn_size": ("uneven", {"tp": 9}, {"tp": 5}),
-    "sequence_parallel": ("odd", {"tp": 2, "sp": True}, {"tp": 4, "sp": True}),
-    "context_parallel_halves": ("odd", {"cp": 3}, {"cp": 2}),
-    "context_parallel_slices": ("odd", {"cp": 6}, {"cp": 4}),
-    "context_parallel_heads": ("llama", {"tp": 4, "cp": 8, **ULYSSES}, {"tp": 8, "cp": 8, **ULYSSES}),
-    "context_parallel_kv_heads": ("llama", {"tp": 2, "cp": 4, **ULYSSES}, {"tp": 4, "cp": 4, **ULYSSES}),
-    "context_parallel_alone": ("llama", {"cp": 8}, {"cp": 8, "tp": 2}),
-    "tokens_per_microbatch": ("odd", {"tp": 4, "sp": True, "micro_batch": 4}, {"tp": 4, "sp": True}),
-    "ends_as_layers": ("no ends", {"pp": 2}, {"pp": 2, "head_as_layer": True}),
-    "layers_per_stage": ("llama", {"pp": 4}, {"pp": 5}),
-    "layers_fill_chunks": ("llama", {"pp": 5, "vpp": 2}, {"pp": 8, "vpp": 5}),
-    "layers_per_round": ("llama", {"pp": 3, "vpp": 4}, {"pp": 3, "vpp": 5}),
-    "end_stage_layers": (
+    ("query_heads", "llama", {"tp": 32}, {"tp": 3}),
+    ("kv_heads", "uneven", {"tp": 24}, {"tp": 8}),
+    ("kv_heads", "torchtitan", {"tp": 8}, {"tp": 16}),
+    ("ffn_size", "uneven", {"tp": 9}, {"tp": 5}),
+    ("sequence_parallel", "odd", {"tp": 2, "sp": True}, {"tp": 4, "sp": True}),
+    ("sequence_parallel", "deepspeed", {"tp": 2}, {"tp": 2, "sp": True}),
+    ("context_parallel_halves", "odd", {"cp": 3}, {"cp": 2}),
+    ("context_parallel_slices", "odd", {"cp": 6}, {"cp": 4}),
+    ("context_parallel_heads", "llama", {"tp": 4, "cp": 8, **ULYSSES}, {"tp": 8, "cp": 8, **ULYSSES}),
+    ("context_parallel_kv_heads", "llama", {"tp": 2, "cp": 4, **ULYSSES}, {"tp": 4, "cp": 4, **ULYSSES}),
+    ("context_parallel_alone", "llama", {"cp": 8}, {"cp": 8, "tp": 2}),
+    ("tokens_per_microbatch", "odd", {"tp": 4, "sp": True, "micro_batch": 4}, {"tp": 4, "sp": True}),
+    ("ends_as_layers", "no ends", {"pp": 2}, {"pp": 2, "head_as_layer": True}),
+    ("layers_per_stage", "even", {"pp": 4}, {"pp": 5}),
+    ("layers_fill_chunks", "llama", {"pp": 5, "vpp": 2}, {"pp": 8, "vpp": 5}),
+    ("layers_per_round", "internevo", {"pp": 3, "vpp": 4}, {"pp": 3, "vpp": 5}),
+    (
+        "end_stage_layers",
         "llama",
         {"pp": 4, "vpp": 2, "first_stage_layers": 6, "last_stage_layers": 2},
         {"pp": 4, "vpp": 2, "first_stage_layers": 5, "last_stage_layers": 2},
     ),
-    "chunk_layers": ("llama", {"pp": 3, "chunk_layers": (11, 12, 9)}, {"pp": 3, "chunk_layers": (11, 12, 10)}),
-    "layers_per_chunk": ("llama", {"pp": 4, "vpp": 4}, {"pp": 4, "vpp": 3}),
-    "interleaving": ("llama", {"pp": 2, "vpp": 2}, {"vpp": 2}),
-    "interleaving_beyond_two": ("llama", {"pp": 3, "vpp": 2, **INTERLEAVED}, {"pp": 2, "vpp": 2, **INTERLEAVED}),
-    "microbatch_groups": (
+    ("end_stage_layers", "torchtitan", {"pp": 2}, {"pp": 2, "first_stage_layers": 14, "last_stage_layers": 18}),
+    ("chunk_layers", "llama", {"pp": 3, "chunk_layers": (11, 12, 9)}, {"pp": 3, "chunk_layers": (11, 12, 10)}),
+    ("chunk_layers", "deepspeed", {"pp": 2}, {"pp": 2, "chunk_layers": (15, 17)}),
+    ("layers_per_chunk", "even", {"pp": 4, "vpp": 4}, {"pp": 4, "vpp": 3}),
+    ("interleaving", "llama", {"pp": 2, "vpp": 2}, {"vpp": 2}),
+    ("interleaving", "deepspeed", {"pp": 2}, {"pp": 2, "vpp": 2}),
+    ("interleaving_beyond_two", "llama", {"pp": 3, "vpp": 2, **INTERLEAVED}, {"pp": 2, "vpp": 2, **INTERLEAVED}),
+    (
+        "microbatch_groups",
         "llama",
         {"pp": 4, "vpp": 2, "num_microbatches": 8, **INTERLEAVED},
         {"pp": 4, "vpp": 2, **INTERLEAVED},
     ),
-    "microbatch_rounds": (
-        "llama",
+    (
+        "microbatch_groups",
+        "torchtitan",
         {"pp": 4, "vpp": 2, "num_microbatches": 10, **INTERLEAVED},
-        CHUNKED,
+        {"pp": 4, "vpp": 2, "num_microbatches": 13, **INTERLEAVED},
     ),
-    "microbatches_fill_stages": ("llama", {"pp": 4, "num_microbatches": 4}, {"pp": 4, "num_microbatches": 3}),
-    "microbatches_warm_up": ("llama", {"pp": 4, "num_microbatches": 3}, {"pp": 4, "num_microbatches": 2}),
-    "untied_pipeline": ("tied", {}, {"pp": 2}),
-    "experts_present": ("llama", {}, {"ep": 8}),
-    "experts_per_rank": ("experts", {"ep": 64}, {"ep": 48}),
-    "expert_world_size": ("experts", {"ep": 16, "etp": 2, "pp": 2}, {"ep": 16, "etp": 2, "pp": 4}),
-    "expert_shard_group": ("experts", {"dp": 32, "dp_replicate": 2, "ep": 16}, {"dp": 32, "dp_replicate": 2, "ep": 32}),
-    "expert_sequence_parallel": ("experts", {"tp": 2, "sp": True}, {"tp": 2}),
-    "expert_rank_order": ("pp before dp", {"tp": 2, "dp": 8, "pp": 4, "ep": 2}, {"tp": 2, "dp": 8, "pp": 4}),
-    "expert_tensor_whole": ("experts", {"tp": 4, "etp": 4}, {"tp": 4, "etp": 2}),
-    "expert_biases_whole": ("biased", {"ep": 4}, {"etp": 2}),
-    "expert_ffn_size": ("experts", {"etp": 4}, {"etp": 3}),
-    "expert_replicas": ("experts", {"dp": 64, "ep": 8, "dp_replicate": 8}, {"dp": 64, "ep": 8, "dp_replicate": 16}),
-    "zero_stage": ("llama", {"zero": 3}, {"zero": 4}),
-    "zero_up_to_one": ("llama", {"zero": 1}, {"zero": 2}),
-    "zero_not_one": ("llama", {"zero": 2}, {"zero": 1}),
-    "zero_without_pipeline": ("llama", {"zero": 1, "pp": 2}, {"zero": 2, "pp": 2}),
-    "zero_without_experts": ("experts", {"zero": 1, "ep": 2}, {"zero": 3, "ep": 2}),
-    "zero_untied": ("tied", {"zero": 1}, {"zero": 3}),
-    "zero_without_fp16": ("fp16", {"zero": 1}, {"zero": 3}),
-    "replicas": ("llama", {"dp": 8, "dp_replicate": 4}, {"dp": 8, "cp": 3, "dp_replicate": 3}),
-    "replicas_with_context": ("llama", {"dp": 8, "cp": 3, "dp_replicate": 3}, {"dp": 8, "dp_replicate": 3}),
-    "replicas_shard": ("llama", {"dp": 8, "dp_replicate": 2, "zero": 1}, {"dp": 8, "dp_replicate": 2}),
-    "replicas_beside_tensor": (
-        "llama",
-        {"tp": 8, "dp": 8, "dp_replicate": 4},
-        {"tp": 8, "dp": 8, "dp_replicate": 8},
-    ),
-    "recompute_modules_present": (
+    ("microbatch_groups", "megatron-lm", {"pp": 2}, {"pp": 2, "vpp": 2, "microbatch_group": 4}),
+    ("microbatches_fill_stages", "llama", {"pp": 4, "num_microbatches": 4}, {"pp": 4, "num_microbatches": 3}),
+    ("untied_pipeline", "tied", {}, {"pp": 2}),
+    ("experts_present", "llama", {}, {"ep": 8}),
+    ("experts_per_rank", "experts", {"ep": 64}, {"ep": 48}),
+    ("expert_world_size", "experts", {"ep": 16, "etp": 2, "pp": 2}, {"ep": 16, "etp": 2, "pp": 4}),
+    ("expert_shard_group", "experts", {"dp": 32, "dp_replicate": 2, "ep": 16}, {"dp": 32, "dp_replicate": 2, "ep": 32}),
+    ("expert_sequence_parallel", "experts", {"tp": 2, "sp": True}, {"tp": 2}),
+    ("expert_rank_order", "pp before dp", {"tp": 2, "dp": 8, "pp": 4, "ep": 2}, {"tp": 2, "dp": 8, "pp": 4}),
+    ("expert_tensor_parallel", "deepspeed", {"tp": 4, "etp": 4}, {"tp": 4, "etp": 2}),
+    ("expert_tensor_parallel", "torchtitan", {}, {"etp": 2}),
+    ("expert_biases_whole", "biased", {"ep": 4}, {"etp": 2}),
+    ("expert_ffn_size", "experts", {"etp": 4}, {"etp": 3}),
+    ("expert_replicas", "experts", {"dp": 64, "ep": 8, "dp_replicate": 8}, {"dp": 64, "ep": 8, "dp_replicate": 16}),
+    ("zero", "llama", {"zero": 3}, {"zero": 4}),
+    ("zero", "nanotron", {"zero": 1}, {"zero": 2}),
+    ("zero", "torchtitan", {"zero": 2}, {"zero": 1}),
+    ("zero_without_pipeline", "llama", {"zero": 1, "pp": 2}, {"zero": 2, "pp": 2}),
+    ("zero_without_experts", "experts", {"zero": 1, "ep": 2}, {"zero": 3, "ep": 2}),
+    ("zero_untied", "tied", {"zero": 1}, {"zero": 3}),
+    ("zero_without_fp16", "fp16", {"zero": 1}, {"zero": 3}),
+    ("replicas_within_dp", "llama", {"dp": 8, "dp_replicate": 4}, {"dp": 8, "cp": 3, "dp_replicate": 3}),
+    ("replicas", "llama", {"dp": 8, "cp": 3, "dp_replicate": 3}, {"dp": 8, "dp_replicate": 3}),
+    ("replicas", "nanotron", {"dp": 2}, {"dp": 2, "dp_replicate": 2}),
+    ("replicas_shard", "llama", {"dp": 8, "dp_replicate": 2, "zero": 1}, {"dp": 8, "dp_replicate": 2}),
+    ("replicas_beside_tensor", "llama", {"tp": 8, "dp": 8, "dp_replicate": 4}, {"tp": 8, "dp": 8, "dp_replicate": 8}),
+    (
+        "recompute_modules",
         "llama",
         {**SELECTIVE, "recompute_modules": ["layernorm", "mlp"]},
         {**SELECTIVE, "recompute_modules": ["mla_up_proj", "moe", "mlp"]},
     ),
-    "recompute_modules_scaling": (
+    (
+        "recompute_modules_scaling",
         "delayed",
         {**SELECTIVE, "recompute_modules": ["moe"]},
         {**SELECTIVE, "recompute_modules": ["layernorm", "moe_act"]},
     ),
-    "no_tensor_parallel": ("llama", {}, {"tp": 2}),
-    "no_context_parallel": ("llama", {}, {"cp": 2}),
-    "no_pipeline_parallel": ("llama", {}, {"pp": 2}),
-    "no_interleaving": ("llama", {"pp": 2}, {"pp": 2, "vpp": 2}),
-    "no_expert_parallel": ("experts", {}, {"ep": 2}),
-    "no_expert_tensor_parallel": ("experts", {}, {"etp": 2}),
-    "no_replicas": ("llama", {"dp": 2}, {"dp": 2, "dp_replicate": 2}),
-    "recompute_layers": (
+    ("tensor_parallel", "pytorch-ddp", {}, {"tp": 2}),
+    ("context_parallel", "internevo", {}, {"cp": 2}),
+    ("pipeline_parallel", "pytorch-ddp", {}, {"pp": 2}),
+    ("expert_parallel", "pytorch-ddp", {}, {"ep": 2}),
+    (
+        "recompute_layers",
         "llama",
         {"recompute": "full", "recompute_layers": 5},
         {"recompute": "full", "recompute_layers": 40},
     ),
-    "no_recompute_layers": ("llama", {"recompute": "full"}, {"recompute": "full", "recompute_layers": 5}),
-    "no_microbatch_group": ("llama", {"pp": 2}, {"pp": 2, "vpp": 2, "microbatch_group": 4}),
-    "no_end_stage_layers": ("llama", {"pp": 2}, {"pp": 2, "first_stage_layers": 14, "last_stage_layers": 18}),
-    "no_chunk_layers": ("llama", {"pp": 2}, {"pp": 2, "chunk_layers": (15, 17)}),
-    "no_sequence_parallel": ("llama", {"tp": 2}, {"tp": 2, "sp": True}),
-    "no_selective_recompute": ("llama", {"recompute": "full"}, {"recompute": "selective"}),
-}
+    ("recompute_layers", "torchtitan", {"recompute": "full"}, {"recompute": "full", "recompute_layers": 5}),
+    ("recompute_modules", "megatron-lm", SELECTIVE, {**SELECTIVE, "recompute_modules": ["mlp"]}),
+    ("recompute", "deepspeed", {"recompute": "full"}, {"recompute": "selective"}),
+    ("schedule", "torchtitan", {"pp": 2}, {"pp": 2, "schedule": "zb-1p"}),
+)
 
 
 def test_every_rule_has_an_example() -> None:
-    assert set(KEPT_AND_BROKEN) == set(RULES)
+    assert {name for name, *_ in KEPT_AND_BROKEN} == set(RULES)
 
 
-@pytest.mark.parametrize("name", KEPT_AND_BROKEN)
-def test_a_rule_accepts_one_plan_and_refuses_another_with_a_way_back(name: str) -> None:
-    rule, (question_name, kept, broken) = RULES[name], KEPT_AND_BROKEN[name]
-    given, plan = asked(question_name), Plan(**broken)
+@pytest.mark.parametrize(("name", "question_name", "kept", "broken"), KEPT_AND_BROKEN)
+def test_a_rule_accepts_one_plan_and_refuses_another_with_a_way_back(
+    name: str, question_name: str, kept: dict[str, object], broken: dict[str, object]
+) -> None:
+    rule, given, plan = RULES[name], asked(question_name), Plan(**broken)
     assert rule.legal(Plan(**kept), given)
     assert not rule.legal(plan, given)
     assert leads_to_legal(rule, plan, given, steps=2), rule.reason(plan, given)
 
 
-@pytest.mark.parametrize("name", KEPT_AND_BROKEN)
-def test_a_rule_judges_the_examples_of_all_rules_alike_one_by_one_and_together(name: str) -> None:
-    given = asked(KEPT_AND_BROKEN[name][0])
-    rows = [Plan(**fields) for _, *both in KEPT_AND_BROKEN.values() for fields in both]
+@pytest.mark.parametrize(("name", "question_name"), [each[:2] for each in KEPT_AND_BROKEN])
+def test_a_rule_judges_the_examples_of_all_rules_alike_one_by_one_and_together(name: str, question_name: str) -> None:
+    given = asked(question_name)
+    rows = [Plan(**fields) for *_, kept, broken in KEPT_AND_BROKEN for fields in (kept, broken)]
     column = np.broadcast_to(RULES[name].legal(Plans.of(rows), given), len(rows))
     assert column.tolist() == [bool(RULES[name].legal(row, given)) for row in rows]
+
+
+def test_a_runtime_may_spare_micro_batches_that_others_need() -> None:
+    rule = replace(RULES["microbatches_fill_stages"], parameters={"spare": 1})
+    assert rule.legal(Plan(pp=4, num_microbatches=3), asked("llama"))
+    assert not rule.legal(Plan(pp=4, num_microbatches=2), asked("llama"))
+    assert leads_to_legal(rule, Plan(pp=4, num_microbatches=2), asked("llama"))
 
 
 @pytest.mark.parametrize(
@@ -186,11 +205,16 @@ def test_a_rule_judges_the_examples_of_all_rules_alike_one_by_one_and_together(n
             "FFN size 1024 of an expert does not divide by etp 3; nearest etp: 2",
         ),
         ("replicas_shard", "llama", Plan(dp=8, dp_replicate=2), "zero 0 shards nothing; nearest zero: 1"),
-        ("microbatch_rounds", "llama", Plan(**CHUNKED), "nearest num_microbatches: 12 or 15"),
-        ("layers_fill_chunks", "llama", Plan(pp=40), "nearest pp: 32"),
-        ("no_selective_recompute", "llama", Plan(recompute="selective"), "set recompute to none or full"),
         (
-            "recompute_modules_present",
+            "microbatch_groups",
+            "torchtitan",
+            Plan(pp=4, vpp=2, num_microbatches=13, schedule="interleaved"),
+            "nearest num_microbatches: 12 or 15",
+        ),
+        ("layers_fill_chunks", "llama", Plan(pp=40), "nearest pp: 32"),
+        ("recompute", "deepspeed", Plan(recompute="selective"), "set recompute to none or full"),
+        (
+            "recompute_modules",
             "llama",
             Plan(recompute="selective", recompute_modules=["mlp", "moe_act", "shared_experts"]),
             "recompute_modules moe_act,shared_experts, but llama has 0 layers with experts and 0 with a shared expert; "
@@ -208,12 +232,18 @@ def test_reasons_speak_of_the_plan(name: str, question_name: str, plan: Plan, sa
     assert said in RULES[name].reason(plan, asked(question_name))
 
 
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_the_page_of_runtimes_says_what_every_rule_asks(rule: Rule) -> None:
+    page = Path(__file__).parents[2] / "docs" / "runtimes.md"
+    assert f"| `{rule.name}` | {rule.summary} |\n" in page.read_text("utf-8")
+
+
 def test_heads_are_exchanged_for_sequence_in_an_all_to_all_alone() -> None:
     assert RULES["context_parallel_heads"].legal(Plan(tp=8, cp=8, context_exchange="ring"), asked("llama"))
 
 
 def test_modules_that_nothing_recomputes_keep_every_rule() -> None:
-    for name in ("recompute_modules_present", "recompute_modules_scaling"):
+    for name in ("recompute_modules", "recompute_modules_scaling"):
         for recompute in ("none", "full"):
             plan = Plan(recompute=recompute, recompute_modules=["layernorm", "moe_act", "mla_up_proj"])
             assert RULES[name].legal(plan, asked("delayed"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshwright.errors import InvalidSpec, UnknownName
-from meshwright.layout.legality import RULES
+from meshwright.layout.legality import RULES, rules_of
 from meshwright.layout.legality.demands import DEMANDS
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
@@ -18,14 +18,15 @@ def test_every_runtime_loads_with_its_sources_and_known_rules(name: str) -> None
     runtime = read_runtime(name)
     assert runtime.id == name
     assert runtime.sources
-    assert {reference.name for reference in runtime.rules} <= set(RULES)
+    assert rules_of(question(llama_8b(), "1x8:h100", name))
     assert {reference.name for reference in runtime.demands} <= set(DEMANDS)
-    assert all(reference.source for reference in (*runtime.rules, *runtime.demands))
+    assert all(reference.source for reference in (*runtime.rules, *runtime.checks.values(), *runtime.demands))
 
 
 def test_every_rule_and_every_demand_is_some_runtimes() -> None:
     runtimes = [read_runtime(name) for name in catalog.names("runtimes")]
-    assert {reference.name for runtime in runtimes for reference in runtime.rules} == set(RULES)
+    listed = {reference.name for runtime in runtimes for reference in runtime.rules}
+    assert listed == {rule.name for rule in RULES.values() if rule.kind == "restriction"}
     assert {reference.name for runtime in runtimes for reference in runtime.demands} == set(DEMANDS)
 
 

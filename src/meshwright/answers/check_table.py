@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.answers.screen import headline
-from meshwright.layout.legality import faults, unmodelled
+from meshwright.layout.legality import faults, rules_of
 from meshwright.layout.legality.demands import demands_of
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
@@ -22,8 +22,8 @@ WHEN = {
 
 
 def is_legal(plan: Plan, inputs: Inputs) -> bool:
-    """Whether the runtime accepts the plan and everything about it is priced."""
-    return all(entry["kept"] for entry in _entries(plan, inputs))
+    """Whether the plan keeps every rule."""
+    return not faults(plan, inputs)
 
 
 def check_document(plan: Plan, inputs: Inputs) -> dict[str, Any]:
@@ -50,8 +50,6 @@ def check_screen(plan: Plan, inputs: Inputs) -> RenderableType:
     verdict = f"{runtime} accepts it: all {len(entries)} rules kept"
     if broken:
         verdict = f"{runtime} refuses it: {broken} of {len(entries)} rules broken"
-    if broken and broken == len(unmodelled(plan, inputs)):
-        verdict = f"Not modelled for {runtime}"
     plan_line = Text("Plan: ").append(str(plan), style="bold")
     return Group(headline(inputs), "", plan_line, Text(verdict), "", *_rules(entries), *_launch(plan, inputs))
 
@@ -88,18 +86,15 @@ def demanded(plan: Plan, inputs: Inputs) -> list[dict[str, str]]:
 
 
 def _entries(plan: Plan, inputs: Inputs) -> list[dict[str, Any]]:
-    unpriced = [
-        {"name": fault.where, "kept": False, "source": "meshwright", "enforced": "at start", "reason": fault.what}
-        for fault in unmodelled(plan, inputs)
-    ]
     broken = {fault.where: fault.what for fault in faults(plan, inputs)}
-    return unpriced + [
+    sources = {**inputs.runtime.checks, **{rule.name: rule for rule in inputs.runtime.rules}}
+    return [
         {
             "name": rule.name,
             "kept": rule.name not in broken,
-            "source": rule.source,
-            "enforced": rule.enforced,
+            "source": sources[rule.name].source if rule.name in sources else f"meshwright: {rule.summary}",
+            "enforced": sources[rule.name].enforced if rule.name in sources else "at start",
             "reason": broken.get(rule.name),
         }
-        for rule in inputs.runtime.rules
+        for rule in rules_of(inputs)
     ]

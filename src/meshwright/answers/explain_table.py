@@ -17,6 +17,7 @@ from meshwright.answers.stage_table import stage_table
 from meshwright.answers.uncertainty import margin_line, step_time_line
 from meshwright.answers.waterfall import waterfall_table
 from meshwright.cost.estimate import Estimate
+from meshwright.layout.legality import rules_of
 from meshwright.search.find import SearchResult
 from meshwright.search.sensitivity import sensitivity
 from meshwright.specs.inputs import Inputs
@@ -56,7 +57,7 @@ def explain_screen(estimate: Estimate, inputs: Inputs, near: SearchResult | None
 
 
 def _rules(inputs: Inputs) -> Text:
-    count, runtime = len(inputs.runtime.rules), inputs.runtime.id
+    count, runtime = len(rules_of(inputs)), inputs.runtime.id
     return Text(f"The plan keeps all {count} rules of {runtime}; meshwright check shows each with its source.", "green")
 
 

@@ -21,14 +21,8 @@ from meshwright.specs.runtime import read_runtime
 from meshwright.specs.weights import active_parameter_count, parameter_count, parameters_by_part
 from meshwright.units import format_count
 
-TENSOR_RULES = ("no_tensor_parallel", "query_heads", "kv_heads", "kv_heads_divide", "ffn_size")
-PIPELINE_RULES = (
-    "no_pipeline_parallel",
-    "ends_as_layers",
-    "layers_per_stage",
-    "layers_fill_chunks",
-    "untied_pipeline",
-)
+TENSOR_RULES = ("tensor_parallel", "query_heads", "kv_heads", "ffn_size")
+PIPELINE_RULES = ("pipeline_parallel", "ends_as_layers", "layers_per_stage", "layers_fill_chunks", "untied_pipeline")
 
 
 def model_document(model: Model) -> dict[str, Any]:

@@ -39,6 +39,6 @@ def usable_modules(inputs: Inputs) -> RecomputeModules:
     dense = RecomputeModules.MLP if any(not kind.is_moe for kind in kinds) else NO_MODULES
     separate = any(kind.is_moe or kind.attention.latent for kind in kinds)
     norms = RecomputeModules.LAYER_NORM if separate else NO_MODULES
-    inner = ~(RecomputeModules.MLP | RecomputeModules.LAYER_NORM | absent_modules(inputs))
-    effective = (inner | dense | norms) & ~unscaled_modules(inputs)
+    inner = ~(RecomputeModules.MLP | RecomputeModules.LAYER_NORM | absent_modules(inputs.model))
+    effective = (inner | dense | norms) & ~unscaled_modules(inputs.recipe)
     return effective & modules_of(inputs.runtime.plans.recompute_modules)

@@ -9,7 +9,7 @@ from math import isclose
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
-from meshwright.layout.legality import check, unmodelled
+from meshwright.layout.legality import check
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute, in_runs
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import names_of
@@ -115,8 +115,7 @@ def _first_legal(tried: list[Knob]) -> list[Variant | None]:
 
 
 def _first(variants: Iterable[Variant], known: dict[int, tuple[Inputs, dict[Plan, bool]]]) -> Variant | None:
-    legal = (each for each in variants if known[id(each.inputs)][1][each.plan])
-    return next((each for each in legal if not unmodelled(each.plan, each.inputs)), None)
+    return next((each for each in variants if known[id(each.inputs)][1][each.plan]), None)
 
 
 def _priced(variants: list[Variant]) -> list[Estimate]:

@@ -12,27 +12,10 @@ from meshwright.answers.step_parts import why_lost
 from meshwright.answers.waterfall import from_peak
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
-from meshwright.errors import Fault, IllegalPlan, NotModelled
-from meshwright.layout.legality import require_legal, unmodelled
+from meshwright.errors import Fault, IllegalPlan
+from meshwright.layout.legality import priced_anyway, require_legal
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib
-
-PRICED_ANYWAY = frozenset(
-    {
-        "zero_without_pipeline",
-        "zero_without_experts",
-        "zero_untied",
-        "zero_without_fp16",
-        "context_parallel_alone",
-        "expert_sequence_parallel",
-        "microbatches_fill_stages",
-        "microbatches_warm_up",
-        "interleaving_beyond_two",
-        "split_backward_uncompiled",
-        "recompute_modules_scaling",
-    }
-)
-"""Rules of frameworks alone: the shapes of a plan that breaks them stay whole numbers, so that its price holds."""
 
 
 @dataclass(frozen=True)
@@ -86,23 +69,21 @@ def compare_plans(named: Sequence[Named], inputs: Inputs) -> Comparison:
 
 
 def _column(named: Named, inputs: Inputs) -> Column:
-    broken, unpriced = _broken(named, inputs)
-    if unpriced or any(fault.where not in PRICED_ANYWAY for fault in broken):
+    broken = _broken(named, inputs)
+    if not all(map(priced_anyway, broken)):
         return Column(named, broken, None, {}, None, None)
     estimate = estimate_each([named.plan], inputs)[0]
     parts, premise = from_peak(estimate, inputs), plan_premise(estimate, inputs)
     return Column(named, broken, estimate, parts, premise, training_of(estimate, inputs))
 
 
-def _broken(named: Named, inputs: Inputs) -> tuple[tuple[Fault, ...], bool]:
-    """What the runtime refuses a plan for, and whether this is something that nobody prices."""
+def _broken(named: Named, inputs: Inputs) -> tuple[Fault, ...]:
+    """What the runtime refuses a plan for."""
     try:
         require_legal(named.plan, inputs)
     except IllegalPlan as refusal:
-        return refusal.faults, False
-    except NotModelled:
-        return tuple(unmodelled(named.plan, inputs)), True
-    return (), False
+        return refusal.faults
+    return ()
 
 
 def _rank(estimate: Estimate) -> tuple[int, float, float]:

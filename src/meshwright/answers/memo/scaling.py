@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
-from meshwright.layout.legality import faults, unmodelled
+from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
 from meshwright.search.changed_plans import changed_plans
 from meshwright.specs.inputs import Inputs
@@ -67,8 +67,7 @@ def same_layout(plan: Plan, inputs: Inputs) -> Plan | None:
         return None
     if (dp, inputs.job.global_batch) == (plan.dp, plan.dp * plan.micro_batch * plan.num_microbatches):
         return plan
-    ways = (each for each in changed_plans(plan, inputs, {"dp": dp}) if not faults(each, inputs))
-    return next((each for each in ways if not unmodelled(each, inputs)), None)
+    return next((each for each in changed_plans(plan, inputs, {"dp": dp}) if not faults(each, inputs)), None)
 
 
 def _doublings(baseline: int, total: int) -> Iterator[int]:

@@ -1,15 +1,16 @@
-"""Legality: named rules; a runtime's data file lists the ones that it enforces."""
+"""Legality: named rules. Most hold for any plan; a runtime's file lists those that its framework adds."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.arrays import BoolColumn
-from meshwright.errors import Fault, IllegalPlan, InvalidSpec, NotModelled, quoted
+from meshwright.errors import Fault, IllegalPlan, InvalidSpec, quoted
 from meshwright.layout.legality import (
-    absent,
     context,
     experts,
     mesh,
@@ -21,14 +22,15 @@ from meshwright.layout.legality import (
     tensor,
 )
 from meshwright.layout.legality.rule import Rule
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.recompute_modules import RecomputeModules, names_of
-from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs.inputs import Inputs
 
-_TOPICS = (mesh, tensor, context, pipeline, named_layers, schedules, experts, sharding, recompute, absent)
-RULES = {rule.name: rule for topic in _TOPICS for rule in topic.RULES}
+_TOPICS = (mesh, tensor, context, pipeline, named_layers, schedules, experts, sharding, recompute)
+RULES = {rule.name: rule for topic in _TOPICS for rule in vars(topic).values() if isinstance(rule, Rule)}
+"""Every rule by name."""
+ALWAYS = tuple(rule for rule in RULES.values() if rule.kind != "restriction")
+"""The rules that every plan of every runtime is held against."""
 
 
 class Legality(NamedTuple):
@@ -37,28 +39,46 @@ class Legality(NamedTuple):
     legal: BoolColumn
     """Per plan, shape (n,)."""
     refused: dict[str, int]
-    """Per rule, in the runtime's order, how many plans break it."""
+    """Per rule how many plans break it."""
 
 
 def rules_of(inputs: Inputs) -> list[Rule]:
-    """The rules that the runtime enforces, in its order; raises `InvalidSpec` for one that nobody has written."""
-    unknown = [
-        Fault(f"runtime.rules[{index}].name", f"{quoted(reference.name)} is no rule; known: {', '.join(RULES)}")
-        for index, reference in enumerate(inputs.runtime.rules)
-        if reference.name not in RULES
-    ]
-    if unknown:
-        raise InvalidSpec(f"runtime {quoted(inputs.runtime.id)}", unknown)
-    return [RULES[reference.name] for reference in inputs.runtime.rules]
+    """The rules that plans are held against: those of all runtimes, and those that the runtime's file lists.
+
+    Raises `InvalidSpec` where the file lists what is no such rule, or gives a parameter that it does not have.
+    """
+    faults = list(_misnamed(inputs))
+    if faults:
+        raise InvalidSpec(f"runtime {quoted(inputs.runtime.id)}", faults)
+    listed = (replace(RULES[each.name], parameters=each.parameters) for each in inputs.runtime.rules)
+    return [*ALWAYS, *listed]
+
+
+def _misnamed(inputs: Inputs) -> Iterator[Fault]:
+    always = {rule.name for rule in ALWAYS}
+    known = [name for name in RULES if name not in always]
+    for index, each in enumerate(inputs.runtime.rules):
+        where = f"runtime.rules[{index}]"
+        if each.name in always:
+            yield Fault(f"{where}.name", f"{quoted(each.name)} holds for every runtime; say under checks who checks it")
+        elif each.name not in RULES:
+            yield Fault(f"{where}.name", f"{quoted(each.name)} is no rule; known: {', '.join(known)}")
+        elif unknown := set(each.parameters) - RULES[each.name].known_parameters:
+            parameters = ", ".join(sorted(RULES[each.name].known_parameters)) or "none"
+            yield Fault(f"{where}.parameters", f"{quoted(min(unknown))} is no parameter; known: {parameters}")
+    for name in inputs.runtime.checks:
+        if name not in always:
+            what = f"{quoted(name)} is no rule that holds for every runtime; known: {', '.join(sorted(always))}"
+            yield Fault(f"runtime.checks.{name}", what)
 
 
 def check(plans: Plans, inputs: Inputs) -> Legality:
     """Hold every plan against every rule of the runtime."""
     legal, refused = np.ones(len(plans), dtype=bool), {}
     for rule in rules_of(inputs):
-        kept = np.broadcast_to(rule.legal(plans, inputs), len(plans))
-        refused[rule.name] = len(plans) - int(np.count_nonzero(kept))
-        legal &= kept
+        keeps = np.broadcast_to(rule.legal(plans, inputs), len(plans))
+        refused[rule.name] = len(plans) - int(np.count_nonzero(keeps))
+        legal &= keeps
     return Legality(legal, refused)
 
 
@@ -67,53 +87,17 @@ def faults(plan: Plan, inputs: Inputs) -> list[Fault]:
     return [Fault(rule.name, rule.reason(plan, inputs)) for rule in rules_of(inputs) if not rule.legal(plan, inputs)]
 
 
-def unmodelled(plan: Plan, inputs: Inputs) -> list[Fault]:
-    """What of one plan is not priced, or not for this runtime, with what is."""
-    runtime = inputs.runtime
-    schedule, kind = SCHEDULE_NAMES[plan.schedule], RECOMPUTE_NAMES[plan.recompute]
-    faults = []
-    if plan.zero not in runtime.plans.zero_stages and (plan.zero or plan.dp * plan.cp > 1):
-        stages = ", ".join(map(str, runtime.plans.zero_stages))
-        faults.append(Fault("zero", f"ZeRO {plan.zero} is not modelled for {runtime.id}; its stages: {stages}"))
-    if plan.dp_replicate > 1 and not runtime.plans.hybrid_sharding:
-        faults.append(
-            Fault("dp_replicate", f"{plan.dp_replicate} is not modelled for {runtime.id}; use dp_replicate 1")
-        )
-    if plan.sp and not runtime.plans.sequence_parallel:
-        faults.append(Fault("sp", f"is not modelled for {runtime.id}; use no sp"))
-    exchange = CONTEXT_EXCHANGE_NAMES[plan.context_exchange]
-    for name, value, known in (
-        ("schedule", schedule, runtime.plans.schedules),
-        ("recompute", kind, runtime.plans.recompute),
-        *([("context_exchange", exchange, runtime.plans.context_exchanges or ("cp 1 alone",))] if plan.cp > 1 else []),
-    ):
-        if value not in known:
-            faults.append(Fault(name, f"{value} is not modelled for {runtime.id}; it has {', '.join(known)}"))
-    return faults + (_unmodelled_modules(plan, inputs) if plan.recompute == Recompute.SELECTIVE else [])
-
-
-def _unmodelled_modules(plan: Plan, inputs: Inputs) -> list[Fault]:
-    """Modules of selective recomputation that the runtime has not; where it chooses for itself, all but the default."""
-    runtime, default = inputs.runtime, names_of(RecomputeModules.CORE_ATTENTION)
-    known, asked = runtime.plans.recompute_modules or default, names_of(plan.recompute_modules)
-    unknown = [name for name in asked if name not in known]
-    if asked and not unknown:
-        return []
-    told = f"{', '.join(unknown)} is not modelled for {runtime.id}" if asked else "names no module"
-    return [Fault("recompute_modules", f"{told}; it has {', '.join(known)}")]
-
-
 def require_legal(plan: Plan, inputs: Inputs) -> None:
-    """Raise `IllegalPlan` with every broken rule, or `NotModelled` for what is not priced yet."""
-    unpriced = unmodelled(plan, inputs)
-    if unpriced:
-        raise NotModelled("; ".join(f"{fault.where} {fault.what}" for fault in unpriced))
+    """Raise `IllegalPlan` with every broken rule."""
     small = [(name, getattr(plan, name)) for name in _COUNTS if getattr(plan, name) < 1]
-    if small:
-        raise IllegalPlan(f"plan {plan}", [Fault(name, f"is {value}; it must be 1 or more") for name, value in small])
-    broken = faults(plan, inputs)
+    broken = [Fault(name, f"is {value}; it must be 1 or more") for name, value in small] or faults(plan, inputs)
     if broken:
         raise IllegalPlan(f"plan {plan}", broken)
+
+
+def priced_anyway(broken: Fault) -> bool:
+    """Whether a plan that breaks a rule has a price all the same, as the rule is its framework's alone."""
+    return broken.where in RULES and RULES[broken.where].kind != "invariant"
 
 
 _COUNTS = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "dp_replicate", "micro_batch", "num_microbatches")

@@ -6,84 +6,107 @@ import math
 
 import numpy as np
 
-from meshwright.arrays import Bools, Ints
 from meshwright.layout.groups import context_split
-from meshwright.layout.legality.rule import Rule, change, changes, divisors, multiples
-from meshwright.layout.plan import ContextExchange, Plan
+from meshwright.layout.legality.rule import (
+    Ruling,
+    all_divide,
+    change,
+    changes,
+    divisors,
+    invariant,
+    multiples,
+    one,
+    restriction,
+)
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, ContextExchange, Plan
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import MAX_SIZE
+from meshwright.specs.job import Job
+from meshwright.specs.model import MAX_SIZE, Model
+from meshwright.specs.runtime import Runtime
 
 
-def _halves(plan: Layout, inputs: Inputs) -> Bools:
-    return np.equal(plan.cp, 1) | (inputs.job.sequence_length % (2 * plan.cp) == 0)
+@invariant
+def context_parallel(plan: Layout, runtime: Runtime) -> Ruling:
+    """cp is 1 unless the runtime has context parallelism with the plan's exchange."""
+    known = runtime.plans.context_exchanges
+    codes = [int(code) for code, name in CONTEXT_EXCHANGE_NAMES.items() if name in known]
+    has = f"has {', '.join(known)}" if known else "has no context parallelism"
+    yield np.equal(plan.cp, 1) | np.isin(plan.context_exchange, codes)
+    yield (
+        f"cp {plan.cp} with context_exchange {CONTEXT_EXCHANGE_NAMES[one(plan).context_exchange]}: {runtime.id} {has}; "
+        "nearest cp: 1"
+    )
 
 
-def _halves_reason(plan: Plan, inputs: Inputs) -> str:
-    sequence = inputs.job.sequence_length
+@invariant
+def context_parallel_slices(plan: Layout, job: Job) -> Ruling:
+    """cp divides the sequence."""
+    sequence = job.sequence_length
+    yield sequence % plan.cp == 0
+    yield f"sequence length {sequence} does not divide by cp {plan.cp}; {change('cp', plan.cp, divisors(sequence))}"
+
+
+@invariant
+def context_parallel_heads(plan: Layout, model: Model) -> Ruling:
+    """With all_to_all, tp x cp divides the query heads."""
+    counts = sorted({kind.attention.heads for kind in model.layer_kinds})
+    exchanged = np.equal(plan.context_exchange, int(ContextExchange.ALL_TO_ALL))
+    legal = np.equal(plan.cp, 1) | np.logical_not(exchanged) | all_divide(counts, plan.cp * plan.tp)
+    yield legal
+    yield (
+        f"{math.gcd(*counts)} query heads do not divide by cp {plan.cp} x tp {plan.tp}: attention exchanges sequence "
+        f"for heads; {change('cp', plan.cp, _degrees_of_heads(counts, one(plan).tp))}"
+    )
+
+
+def _degrees_of_heads(counts: list[int], tp: int) -> list[int]:
+    common = math.gcd(*counts)
+    return [1, *(cp for cp in divisors(common) if common % (cp * tp) == 0)]
+
+
+@restriction
+def context_parallel_halves(plan: Layout, job: Job) -> Ruling:
+    """2 x cp divides the sequence: every rank takes a piece from the front and one from the back."""
+    sequence = job.sequence_length
     degrees = [1, *(cp for cp in divisors(sequence) if sequence % (2 * cp) == 0)]
-    return (
+    yield np.equal(plan.cp, 1) | (sequence % (2 * plan.cp) == 0)
+    yield (
         f"sequence length {sequence} does not divide by 2 x cp {plan.cp}: every rank takes a piece from the front and "
         f"one from the back; {change('cp', plan.cp, degrees)}"
     )
 
 
-def _slices(plan: Layout, inputs: Inputs) -> Bools:
-    return inputs.job.sequence_length % plan.cp == 0
-
-
-def _slices_reason(plan: Plan, inputs: Inputs) -> str:
-    sequence = inputs.job.sequence_length
-    return f"sequence length {sequence} does not divide by cp {plan.cp}; {change('cp', plan.cp, divisors(sequence))}"
-
-
-def _heads(plan: Layout, inputs: Inputs) -> Bools:
-    counts = {kind.attention.heads for kind in inputs.model.layer_kinds}
-    divide = np.logical_and.reduce([each % (plan.cp * plan.tp) == 0 for each in sorted(counts)])
-    exchanged = np.equal(plan.context_exchange, int(ContextExchange.ALL_TO_ALL))
-    return np.equal(plan.cp, 1) | np.logical_not(exchanged) | divide
-
-
-def _heads_reason(plan: Plan, inputs: Inputs) -> str:
-    common = math.gcd(*(kind.attention.heads for kind in inputs.model.layer_kinds))
-    degrees = [1, *(cp for cp in divisors(common) if common % (cp * plan.tp) == 0)]
-    return (
-        f"{common} query heads do not divide by cp {plan.cp} x tp {plan.tp}: attention exchanges sequence for heads; "
-        f"{change('cp', plan.cp, degrees)}"
-    )
-
-
-def _kv_heads(plan: Layout, inputs: Inputs) -> Bools:
-    counts = {kind.attention.kv_heads for kind in inputs.model.layer_kinds}
+@restriction
+def context_parallel_kv_heads(plan: Layout, inputs: Inputs, model: Model) -> Ruling:
+    """tp x the ranks that exchange sequence for heads divides the key-value heads."""
+    counts = sorted({kind.attention.kv_heads for kind in model.layer_kinds})
     split = context_split(plan, inputs).heads
     ranks = split * (min(plan.tp, MAX_SIZE) if isinstance(plan, Plan) else plan.tp)
-    return np.equal(split, 1) | np.logical_and.reduce([each % ranks == 0 for each in sorted(counts)])
-
-
-def _kv_heads_reason(plan: Plan, inputs: Inputs) -> str:
-    common = math.gcd(*(kind.attention.kv_heads for kind in inputs.model.layer_kinds))
-    split = int(context_split(plan, inputs).heads)
-    degrees = [1, *(cp for cp in divisors(common) if common % (cp * plan.tp) == 0)]
-    return (
-        f"{common} key-value heads do not divide by tp {plan.tp} x the {split} ranks that exchange sequence for heads, "
-        f"which a ring does not ask for; {change('cp', plan.cp, degrees)}"
+    yield np.equal(split, 1) | all_divide(counts, ranks)
+    yield (
+        f"{math.gcd(*counts)} key-value heads do not divide by tp {plan.tp} x the {int(split)} ranks that exchange "
+        f"sequence for heads, which a ring does not ask for; "
+        f"{change('cp', plan.cp, _degrees_of_heads(counts, one(plan).tp))}"
     )
 
 
-def _alone(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    return np.equal(plan.cp, 1) | (np.equal(plan.tp, 1) & np.equal(plan.pp, 1))
+@restriction
+def context_parallel_alone(plan: Layout) -> Ruling:
+    """cp 2 or more needs tp 1 and pp 1."""
+    yield np.equal(plan.cp, 1) | (np.equal(plan.tp, 1) & np.equal(plan.pp, 1))
+    yield f"cp {plan.cp} works with neither tp nor pp, but tp is {plan.tp} and pp {plan.pp}; nearest cp: 1"
 
 
-def _alone_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
-    return f"cp {plan.cp} works with neither tp nor pp, but tp is {plan.tp} and pp {plan.pp}; nearest cp: 1"
+@restriction
+def tokens_per_microbatch(plan: Layout, job: Job) -> Ruling:
+    """The tokens of a micro-batch divide by 2 x cp, with sp by tp x 2 x cp."""
+    multiple = np.where(plan.sp, plan.tp, 1) * 2 * plan.cp
+    yield plan.micro_batch * job.sequence_length % multiple == 0
+    yield _tokens_per_microbatch(one(plan), job.sequence_length, int(multiple))
 
 
-def _tokens_per_microbatch(plan: Layout, inputs: Inputs) -> Bools:
-    return plan.micro_batch * inputs.job.sequence_length % _token_multiple(plan) == 0
-
-
-def _tokens_per_microbatch_reason(plan: Plan, inputs: Inputs) -> str:
-    sequence, multiple = inputs.job.sequence_length, int(_token_multiple(plan))
+def _tokens_per_microbatch(plan: Plan, sequence: int, multiple: int) -> str:
     tokens, others = plan.micro_batch * sequence, multiple // plan.cp
     batches = multiples(multiple // math.gcd(multiple, sequence), plan.micro_batch)
     degrees = [cp for cp in divisors(tokens) if tokens % (others * cp) == 0]
@@ -92,17 +115,3 @@ def _tokens_per_microbatch_reason(plan: Plan, inputs: Inputs) -> str:
         f"a micro-batch of {plan.micro_batch} x {sequence} = {tokens} tokens does not divide by {split} = {multiple}; "
         f"{changes(change('cp', plan.cp, degrees), change('micro_batch', plan.micro_batch, batches))}"
     )
-
-
-def _token_multiple(plan: Layout) -> Ints:
-    return np.where(plan.sp, plan.tp, 1) * 2 * plan.cp
-
-
-RULES = (
-    Rule("context_parallel_halves", _halves, _halves_reason),
-    Rule("context_parallel_slices", _slices, _slices_reason),
-    Rule("context_parallel_heads", _heads, _heads_reason),
-    Rule("context_parallel_kv_heads", _kv_heads, _kv_heads_reason),
-    Rule("context_parallel_alone", _alone, _alone_reason),
-    Rule("tokens_per_microbatch", _tokens_per_microbatch, _tokens_per_microbatch_reason),
-)

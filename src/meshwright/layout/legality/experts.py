@@ -6,51 +6,77 @@ import math
 
 import numpy as np
 
-from meshwright.arrays import Bools
-from meshwright.layout.legality.rule import Rule, change, divisors, nearest
+from meshwright.layout.legality.rule import (
+    Ruling,
+    all_divide,
+    change,
+    divisors,
+    invariant,
+    lacking,
+    limit,
+    nearest,
+    one,
+    restriction,
+)
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
-from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import Experts
+from meshwright.specs.cluster import Cluster
+from meshwright.specs.model import Experts, Model
+from meshwright.specs.runtime import Runtime
 
 
-def _present(plan: Layout, inputs: Inputs) -> Bools:
-    return (np.equal(plan.ep, 1) & np.equal(plan.etp, 1)) | inputs.model.is_moe
+@invariant
+def expert_parallel(plan: Layout, runtime: Runtime) -> Ruling:
+    """ep is 1 unless the runtime has expert parallelism."""
+    yield from lacking(plan, "ep", runtime.plans.expert_parallel, f"{runtime.id} has no expert parallelism that works")
 
 
-def _present_reason(plan: Plan, inputs: Inputs) -> str:
+@invariant
+def expert_tensor_parallel(plan: Layout, runtime: Runtime) -> Ruling:
+    """etp is 1, or tp, or any degree, as the runtime splits experts."""
+    if runtime.plans.expert_tensor_parallel != "whole":
+        free = runtime.plans.expert_tensor_parallel == "free"
+        yield from lacking(plan, "etp", free, f"{runtime.id} has no tensor-parallel degree of its own for experts")
+        return
+    yield np.equal(plan.etp, 1) | np.equal(plan.etp, plan.tp)
+    yield (
+        f"etp {plan.etp}: {runtime.id} splits experts by 1 or by tp {plan.tp}; "
+        f"nearest etp: {nearest(one(plan).etp, sorted({1, one(plan).tp}))}"
+    )
+
+
+@invariant
+def experts_present(plan: Layout, model: Model) -> Ruling:
+    """ep and etp are 1 unless the model has experts."""
+    yield (np.equal(plan.ep, 1) & np.equal(plan.etp, 1)) | model.is_moe
+    yield _present(one(plan), model)
+
+
+def _present(plan: Plan, model: Model) -> str:
     asked = [(name, degree) for name, degree in (("ep", plan.ep), ("etp", plan.etp)) if degree > 1]
     given = " and ".join(f"{name} {degree}" for name, degree in asked)
-    return f"{given}, but {inputs.model.name} has no experts; " + "; ".join(f"nearest {name}: 1" for name, _ in asked)
+    return f"{given}, but {model.name} has no experts; " + "; ".join(f"nearest {name}: 1" for name, _ in asked)
 
 
-def _per_rank(plan: Layout, inputs: Inputs) -> Bools:
-    return np.logical_and.reduce([each % plan.ep == 0 for each in _expert_counts(inputs)])
+@invariant
+def experts_per_rank(plan: Layout, model: Model) -> Ruling:
+    """ep divides the experts."""
+    counts = sorted({block.count for block in _blocks(model)})
+    yield all_divide(counts, plan.ep)
+    yield (
+        f"{math.gcd(*counts)} experts do not divide by ep {plan.ep}; "
+        f"{change('ep', plan.ep, divisors(math.gcd(*counts)))}"
+    )
 
 
-def _per_rank_reason(plan: Plan, inputs: Inputs) -> str:
-    common = math.gcd(*_expert_counts(inputs))
-    return f"{common} experts do not divide by ep {plan.ep}; {change('ep', plan.ep, divisors(common))}"
-
-
-def _expert_counts(inputs: Inputs) -> list[int]:
-    return sorted({block.count for block in _expert_blocks(inputs)})
-
-
-def _expert_blocks(inputs: Inputs) -> list[Experts]:
-    blocks = (kind.feed_forward for kind in inputs.model.layer_kinds)
-    return [block for block in blocks if isinstance(block, Experts)]
-
-
-def _world_size(plan: Layout, inputs: Inputs) -> Bools:
-    return inputs.cluster.num_gpus % (plan.etp * plan.ep * plan.pp) == 0
-
-
-def _world_size_reason(plan: Plan, inputs: Inputs) -> str:
-    world = inputs.cluster.num_gpus
-    return (
-        f"{world} accelerators do not divide by etp {plan.etp} x ep {plan.ep} x pp {plan.pp} = "
-        f"{plan.etp * plan.ep * plan.pp}; {_world_size_hint(plan, world)}"
+@invariant
+def expert_world_size(plan: Layout, model: Model, cluster: Cluster) -> Ruling:
+    """etp x ep x pp divides the accelerators."""
+    world, product = cluster.num_gpus, plan.etp * plan.ep * plan.pp
+    yield (world % product == 0) | (not model.is_moe)
+    yield (
+        f"{world} accelerators do not divide by etp {plan.etp} x ep {plan.ep} x pp {plan.pp} = {product}; "
+        f"{_world_size_hint(one(plan), world)}"
     )
 
 
@@ -66,101 +92,70 @@ def _world_size_hint(plan: Plan, world: int) -> str:
     return change(axis, getattr(plan, axis), degrees)
 
 
-def _shard_group(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    return plan.dp // plan.dp_replicate * plan.cp * plan.tp % plan.ep == 0
-
-
-def _shard_group_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
-    shards = plan.dp // plan.dp_replicate
-    ranks = shards * plan.cp * plan.tp
-    return (
-        f"ep {plan.ep} does not divide the dp {shards} of one sharding group x cp {plan.cp} x tp {plan.tp} = {ranks} "
-        f"ranks that it borrows from; {change('ep', plan.ep, divisors(ranks))}"
-    )
-
-
-def _sequence_parallel(plan: Layout, inputs: Inputs) -> Bools:
-    return np.equal(plan.tp, 1) | np.not_equal(plan.sp, 0) | (not inputs.model.is_moe)
-
-
-def _sequence_parallel_reason(plan: Plan, inputs: Inputs) -> str:
-    return f"tp {plan.tp} with the experts of {inputs.model.name} needs sp; turn sp on, or nearest tp: 1"
-
-
-def _rank_order(plan: Layout, inputs: Inputs) -> Bools:
-    experts = plan.etp * plan.ep * plan.pp * plan.dp
-    ordered = inputs.runtime.plans.rank_order[-1] == "pp" or not inputs.model.is_moe
-    return np.equal(plan.pp, 1) | ordered | np.equal(experts, inputs.cluster.num_gpus)
-
-
-def _rank_order_reason(plan: Plan, inputs: Inputs) -> str:
-    order = "-".join(inputs.runtime.plans.rank_order)
-    experts = inputs.cluster.num_gpus / (plan.etp * plan.ep * plan.pp)
-    return (
-        f"ranks in the order {order} need as many replicas of the experts, {experts:g}, as of the rest, dp {plan.dp}; "
-        "nearest pp: 1"
-    )
-
-
-def _tensor_whole(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    return np.equal(plan.etp, 1) | np.equal(plan.etp, plan.tp)
-
-
-def _tensor_whole_reason(plan: Plan, inputs: Inputs) -> str:
-    near = nearest(plan.etp, sorted({1, plan.tp}))
-    return f"etp {plan.etp}: {inputs.runtime.id} splits experts by 1 or by tp {plan.tp}; nearest etp: {near}"
-
-
-def _biases_whole(plan: Layout, inputs: Inputs) -> Bools:
-    return np.equal(plan.etp, 1) | (not any(block.bias for block in _expert_blocks(inputs)))
-
-
-def _biases_whole_reason(plan: Plan, inputs: Inputs) -> str:
-    return (
-        f"the experts of {inputs.model.name} have biases, which {inputs.runtime.id} does not split by etp {plan.etp}; "
-        f"{change('etp', plan.etp, [1])}"
-    )
-
-
-def _ffn_size(plan: Layout, inputs: Inputs) -> Bools:
-    return np.logical_and.reduce([size % plan.etp == 0 for size in _expert_ffn_sizes(inputs)])
-
-
-def _ffn_size_reason(plan: Plan, inputs: Inputs) -> str:
-    sizes = _expert_ffn_sizes(inputs)
-    size = next(each for each in sizes if each % plan.etp)
-    return (
-        f"FFN size {size} of an expert does not divide by etp {plan.etp}; "
+@invariant
+def expert_ffn_size(plan: Layout, model: Model) -> Ruling:
+    """etp divides the FFN size of every expert."""
+    sizes = sorted({block.ffn_size for block in _blocks(model)})
+    yield all_divide(sizes, plan.etp)
+    yield (
+        f"FFN size {next(size for size in sizes if size % plan.etp)} of an expert does not divide by etp {plan.etp}; "
         f"{change('etp', plan.etp, divisors(math.gcd(*sizes)))}"
     )
 
 
-def _expert_ffn_sizes(inputs: Inputs) -> list[int]:
-    return sorted({block.ffn_size for block in _expert_blocks(inputs)})
+@limit
+def expert_sequence_parallel(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
+    """Where the runtime asks for it, experts with tp 2 or more need sp."""
+    free = not (model.is_moe and runtime.plans.experts_need_sequence_parallel)
+    yield np.equal(plan.tp, 1) | np.not_equal(plan.sp, 0) | free
+    yield f"tp {plan.tp} with the experts of {model.name} needs sp; turn sp on, or nearest tp: 1"
 
 
-def _replicas(plan: Layout, inputs: Inputs) -> Bools:
-    copies = inputs.cluster.num_gpus // (plan.etp * plan.ep * plan.pp)
-    return (copies % plan.dp_replicate == 0) | (not inputs.model.is_moe)
-
-
-def _replicas_reason(plan: Plan, inputs: Inputs) -> str:
-    copies = inputs.cluster.num_gpus // (plan.etp * plan.ep * plan.pp)
-    return (
-        f"the experts have {copies} replicas, which do not divide by dp_replicate {plan.dp_replicate}; "
-        f"{change('dp_replicate', plan.dp_replicate, divisors(copies))}"
+@restriction
+def expert_shard_group(plan: Layout) -> Ruling:
+    """ep divides cp x tp x the data-parallel ranks of one sharding group."""
+    shards = plan.dp // plan.dp_replicate
+    ranks = shards * plan.cp * plan.tp
+    yield ranks % plan.ep == 0
+    yield (
+        f"ep {plan.ep} does not divide the dp {shards} of one sharding group x cp {plan.cp} x tp {plan.tp} = {ranks} "
+        f"ranks that it borrows from; {change('ep', plan.ep, divisors(int(ranks)))}"
     )
 
 
-RULES = (
-    Rule("experts_present", _present, _present_reason),
-    Rule("experts_per_rank", _per_rank, _per_rank_reason),
-    Rule("expert_world_size", _world_size, _world_size_reason),
-    Rule("expert_shard_group", _shard_group, _shard_group_reason),
-    Rule("expert_sequence_parallel", _sequence_parallel, _sequence_parallel_reason),
-    Rule("expert_rank_order", _rank_order, _rank_order_reason),
-    Rule("expert_tensor_whole", _tensor_whole, _tensor_whole_reason),
-    Rule("expert_ffn_size", _ffn_size, _ffn_size_reason),
-    Rule("expert_biases_whole", _biases_whole, _biases_whole_reason),
-    Rule("expert_replicas", _replicas, _replicas_reason),
-)
+@restriction
+def expert_rank_order(plan: Layout, model: Model, cluster: Cluster, runtime: Runtime) -> Ruling:
+    """With pp before dp in the order of ranks, experts have dp replicas."""
+    world, order = cluster.num_gpus, runtime.plans.rank_order
+    inner = plan.etp * plan.ep * plan.pp
+    ordered = order[-1] == "pp" or not model.is_moe
+    yield np.equal(plan.pp, 1) | ordered | np.equal(inner * plan.dp, world)
+    yield (
+        f"ranks in the order {'-'.join(order)} need as many replicas of the experts, {world / inner:g}, as of the "
+        f"rest, dp {plan.dp}; nearest pp: 1"
+    )
+
+
+@restriction
+def expert_biases_whole(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
+    """Experts with biases are not split by etp."""
+    yield np.equal(plan.etp, 1) | (not any(block.bias for block in _blocks(model)))
+    yield (
+        f"the experts of {model.name} have biases, which {runtime.id} does not split by etp {plan.etp}; nearest etp: 1"
+    )
+
+
+@restriction
+def expert_replicas(plan: Layout, model: Model, cluster: Cluster) -> Ruling:
+    """dp_replicate divides the replicas of the experts."""
+    copies = cluster.num_gpus // (plan.etp * plan.ep * plan.pp)
+    yield (copies % plan.dp_replicate == 0) | (not model.is_moe)
+    yield (
+        f"the experts have {copies} replicas, which do not divide by dp_replicate {plan.dp_replicate}; "
+        f"{change('dp_replicate', plan.dp_replicate, divisors(int(copies)))}"
+    )
+
+
+def _blocks(model: Model) -> list[Experts]:
+    blocks = (kind.feed_forward for kind in model.layer_kinds)
+    return [block for block in blocks if isinstance(block, Experts)]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from meshwright.arrays import Ints
-from meshwright.layout.legality.rule import Rule, divisors, multiples, nearest
+from meshwright.layout.legality.rule import Ruling, divisors, invariant, multiples, nearest, one
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
-from meshwright.specs.inputs import Inputs
+from meshwright.specs.cluster import Cluster
+from meshwright.specs.job import Job
 
 
-def _world_size(plan: Layout, inputs: Inputs) -> Ints:
-    return plan.tp * plan.cp * plan.pp * plan.dp == inputs.cluster.num_gpus
+@invariant
+def world_size(plan: Layout, cluster: Cluster) -> Ruling:
+    """tp x cp x pp x dp is the number of accelerators."""
+    world = cluster.num_gpus
+    yield plan.tp * plan.cp * plan.pp * plan.dp == world
+    yield _world_size(one(plan), world)
 
 
-def _world_size_reason(plan: Plan, inputs: Inputs) -> str:
-    world, split = inputs.cluster.num_gpus, plan.tp * plan.cp * plan.pp
+def _world_size(plan: Plan, world: int) -> str:
+    split = plan.tp * plan.cp * plan.pp
     product = f"tp {plan.tp} x cp {plan.cp} x pp {plan.pp} x dp {plan.dp} = {plan.num_gpus}"
     if world % split == 0:
         return f"{product}, but the cluster has {world} accelerators; dp {world // split} makes it {world}"
@@ -33,14 +37,17 @@ def _degree_hint(axis: str, degree: int, world: int, others: int) -> str:
     return near and f"{axis} {near} would divide it"
 
 
-def _global_batch(plan: Layout, inputs: Inputs) -> Ints:
-    per_step = plan.micro_batch * plan.dp * plan.num_microbatches
-    return per_step == inputs.job.global_batch
+@invariant
+def global_batch(plan: Layout, job: Job, cluster: Cluster) -> Ruling:
+    """micro_batch x dp x num_microbatches is the global batch."""
+    legal = plan.micro_batch * plan.dp * plan.num_microbatches == job.global_batch
+    yield legal
+    yield _global_batch(one(plan), job.global_batch, cluster.num_gpus)
 
 
-def _global_batch_reason(plan: Plan, inputs: Inputs) -> str:
-    dp = _dp_of_world(plan, inputs)
-    batch, step = inputs.job.global_batch, plan.micro_batch * dp
+def _global_batch(plan: Plan, batch: int, world: int) -> str:
+    dp = _dp_of_world(plan, world)
+    step = plan.micro_batch * dp
     first = "" if dp == plan.dp else f"with dp {dp}, "
     if batch % step == 0:
         product = plan.micro_batch * plan.dp * plan.num_microbatches
@@ -56,13 +63,7 @@ def _global_batch_reason(plan: Plan, inputs: Inputs) -> str:
     )
 
 
-def _dp_of_world(plan: Plan, inputs: Inputs) -> int:
+def _dp_of_world(plan: Plan, world: int) -> int:
     """The dp that `world_size` asks for, so that the two hints can be followed together; its own where none fits."""
-    dp, rest = divmod(inputs.cluster.num_gpus, plan.tp * plan.cp * plan.pp)
+    dp, rest = divmod(world, plan.tp * plan.cp * plan.pp)
     return plan.dp if rest else dp
-
-
-RULES = (
-    Rule("world_size", _world_size, _world_size_reason),
-    Rule("global_batch", _global_batch, _global_batch_reason),
-)

@@ -8,17 +8,17 @@ from itertools import product
 import numpy as np
 
 from meshwright.arrays import Bools
-from meshwright.layout.legality.rule import Rule
+from meshwright.layout.legality.rule import Ruling, invariant, one
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout, of_chunks
 from meshwright.layout.splits import outer_fewer
-from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import Model
+from meshwright.specs.runtime import Runtime
 
 
 def named_layers(plan: Layout) -> Bools:
     """Whether a plan names numbers of layers; scalar or array (n,)."""
-    ends = np.not_equal(plan.first_stage_layers, 0) | np.not_equal(plan.last_stage_layers, 0)
-    return ends | np.greater(of_chunks(plan, len), 0)
+    return np.logical_not(_no_ends(plan)) | np.greater(of_chunks(plan, len), 0)
 
 
 def numbers_of(plan: Plan) -> str:
@@ -30,47 +30,69 @@ def numbers_of(plan: Plan) -> str:
     return ",".join(map(str, plan.chunk_layers or (plan.first_stage_layers, plan.last_stage_layers)))
 
 
-def _end_stages(plan: Layout, inputs: Inputs) -> Bools:
+@invariant
+def end_stage_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
+    """Layers named for the first or the last stage, where the runtime takes them, and what they leave to each other
+    stage divide by vpp.
+    """
+    legal = _no_ends(plan) | (_ends_fill(plan, model.num_layers) & runtime.plans.takes_end_stage_layers)
+    yield legal
+    yield _end_stage_layers(one(plan), model.num_layers, runtime)
+
+
+def _no_ends(plan: Layout) -> Bools:
+    return np.equal(plan.first_stage_layers, 0) & np.equal(plan.last_stage_layers, 0)
+
+
+def _ends_fill(plan: Layout, layers: int) -> Bools:
     first, last = plan.first_stage_layers, plan.last_stage_layers
     between = plan.pp - np.greater(first, 0) - np.greater(last, 0)
-    rest, share = inputs.model.num_layers - first - last, np.maximum(between, 1) * plan.vpp
+    rest, share = layers - first - last, np.maximum(between, 1) * plan.vpp
     filled = np.where(np.greater(between, 0), np.greater(rest, 0) & np.equal(rest % share, 0), np.equal(rest, 0))
     alike = np.equal(first % plan.vpp, 0) & np.equal(last % plan.vpp, 0) & np.greater_equal(np.minimum(first, last), 0)
-    alone = np.equal(of_chunks(plan, len), 0) & np.greater(plan.pp, 1)
-    return (np.equal(first, 0) & np.equal(last, 0)) | (filled & alike & alone)
+    return filled & alike & np.equal(of_chunks(plan, len), 0) & np.greater(plan.pp, 1)
 
 
-def _end_stages_reason(plan: Plan, inputs: Inputs) -> str:
+def _end_stage_layers(plan: Plan, layers: int, runtime: Runtime) -> str:
     first, last = plan.first_stage_layers, plan.last_stage_layers
     asked = f"first_stage_layers {first} and last_stage_layers {last}"
+    if not runtime.plans.takes_end_stage_layers:
+        return f"{asked}: {runtime.id} takes no such numbers; nearest first_stage_layers: 0 and last_stage_layers: 0"
     if plan.chunk_layers or plan.pp == 1:
         where = f"beside chunk_layers {numbers_of(plan)}" if plan.chunk_layers else "with pp 1"
         return f"{asked} mean nothing {where}; name no end_stage_layers"
-    near = min(_end_choices(plan, inputs), key=lambda ends: abs(ends[0] - first) + abs(ends[1] - last), default=(0, 0))
+    near = min(_end_choices(plan, layers), key=lambda ends: abs(ends[0] - first) + abs(ends[1] - last), default=(0, 0))
     return (
-        f"{asked} of {inputs.model.num_layers} layers: each, and what they leave to each of the other stages of pp "
-        f"{plan.pp}, is one or more and divides by vpp {plan.vpp}; nearest first_stage_layers: {near[0]} with "
-        f"last_stage_layers: {near[1]}"
+        f"{asked} of {layers} layers: each, and what they leave to each of the other stages of pp {plan.pp}, is one or "
+        f"more and divides by vpp {plan.vpp}; nearest first_stage_layers: {near[0]} with last_stage_layers: {near[1]}"
     )
 
 
-def _end_choices(plan: Plan, inputs: Inputs) -> list[tuple[int, int]]:
+def _end_choices(plan: Plan, layers: int) -> list[tuple[int, int]]:
     """Legal numbers of layers for the ends that this plan names."""
-    counts = range(plan.vpp, inputs.model.num_layers, plan.vpp)
+    counts = range(plan.vpp, layers, plan.vpp)
     ends = product(counts if plan.first_stage_layers else (0,), counts if plan.last_stage_layers else (0,))
     plans = ((pair, replace(plan, first_stage_layers=pair[0], last_stage_layers=pair[1])) for pair in ends)
-    return [pair for pair, choice in plans if _end_stages(choice, inputs)]
+    return [pair for pair, choice in plans if _ends_fill(choice, layers)]
 
 
-def _chunk_layers(plan: Layout, inputs: Inputs) -> Bools:
+@invariant
+def chunk_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
+    """Layers named for the chunks, where the runtime takes them: one number for each of pp x vpp, which add up to the
+    model.
+    """
     count = of_chunks(plan, len)
-    fits = np.equal(count, plan.pp * plan.vpp) & np.equal(of_chunks(plan, sum), inputs.model.num_layers)
+    fits = np.equal(count, plan.pp * plan.vpp) & np.equal(of_chunks(plan, sum), model.num_layers)
     positive = np.greater_equal(of_chunks(plan, lambda sizes: min(sizes, default=0)), 0)
-    return np.equal(count, 0) | (fits & positive & np.greater(plan.pp, 1))
+    legal = np.equal(count, 0) | (fits & positive & np.greater(plan.pp, 1) & runtime.plans.takes_chunk_layers)
+    yield legal
+    yield _chunk_layers(one(plan), model.num_layers, runtime)
 
 
-def _chunk_layers_reason(plan: Plan, inputs: Inputs) -> str:
-    sizes, chunks, layers = plan.chunk_layers, plan.pp * plan.vpp, inputs.model.num_layers
+def _chunk_layers(plan: Plan, layers: int, runtime: Runtime) -> str:
+    sizes, chunks = plan.chunk_layers, plan.pp * plan.vpp
+    if not runtime.plans.takes_chunk_layers:
+        return f"chunk_layers {numbers_of(plan)}: {runtime.id} splits the layers itself; name no chunk_layers"
     if plan.pp == 1:
         return f"chunk_layers {numbers_of(plan)} with pp 1, where one rank holds all layers; name no chunk_layers"
     wanted = ",".join(map(str, outer_fewer(layers, chunks))) if layers >= chunks else ""
@@ -79,9 +101,3 @@ def _chunk_layers_reason(plan: Plan, inputs: Inputs) -> str:
         f"layers for pp {plan.pp} x vpp {plan.vpp} = {chunks} chunks, none below 0; "
         + (f"nearest chunk_layers: {wanted}" if wanted else "name no chunk_layers")
     )
-
-
-RULES = (
-    Rule("end_stage_layers", _end_stages, _end_stages_reason),
-    Rule("chunk_layers", _chunk_layers, _chunk_layers_reason),
-)

@@ -4,43 +4,99 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Bools, Ints
+from meshwright.arrays import Ints
 from meshwright.layout.legality.named_layers import named_layers, numbers_of
-from meshwright.layout.legality.rule import Rule, change, divisors, nearest
+from meshwright.layout.legality.rule import Ruling, change, divisors, invariant, lacking, nearest, one, restriction
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
-from meshwright.specs.inputs import Inputs
+from meshwright.schedules.records import Schedule
+from meshwright.specs.model import Model
+from meshwright.specs.runtime import Runtime
 
 
-def _counted_layers(plan: Layout, inputs: Inputs) -> Ints:
-    """Layers to split over the stages: the embedding and the head count where the plan says so."""
-    return inputs.model.num_layers + plan.embedding_as_layer * 1 + plan.head_as_layer * 1
+@invariant
+def pipeline_parallel(plan: Layout, runtime: Runtime) -> Ruling:
+    """pp is 1 unless the runtime has pipeline parallelism."""
+    yield from lacking(plan, "pp", runtime.plans.pipeline_parallel, f"{runtime.id} has no pipeline parallelism")
 
 
-def _layers_per_stage(plan: Layout, inputs: Inputs) -> Ints:
-    return _counted_layers(plan, inputs) % plan.pp == 0
+@invariant
+def interleaving(plan: Layout, runtime: Runtime) -> Ruling:
+    """vpp 2 or more needs pp 2 or more, and a runtime with a schedule of several chunks."""
+    known = runtime.plans.schedules
+    has = any(each.record.chunks != 1 for each in Schedule if each.record.name in known)
+    none = f"{runtime.id} has no schedule of several chunks; nearest vpp: 1"
+    alone = "needs pp 2 or more; with pp 1 there are no stages to interleave"
+    legal = np.equal(plan.vpp, 1) | (np.greater(plan.pp, 1) & has)
+    yield legal
+    yield f"vpp {plan.vpp} {alone}" if has else f"vpp {plan.vpp}: {none}"
 
 
-def _layers_per_stage_reason(plan: Plan, inputs: Inputs) -> str:
-    layers, counted = inputs.model.num_layers, _counted_layers(plan, inputs)
+@invariant
+def ends_as_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
+    """An end counts as a layer only in a pipeline of a runtime that has this, where every chunk has a layer or an end
+    and the plan names no numbers of layers.
+    """
+    counts = plan.embedding_as_layer * 1 + plan.head_as_layer * 1
+    allowed = np.greater(plan.pp, 1) & (True in runtime.plans.ends_as_layers) & np.logical_not(named_layers(plan))
+    legal = np.equal(counts, 0) | (allowed & (model.num_layers >= plan.pp * plan.vpp - counts))
+    yield legal
+    yield _ends_as_layers(one(plan), runtime)
+
+
+def _ends_as_layers(plan: Plan, runtime: Runtime) -> str:
+    if True not in runtime.plans.ends_as_layers:
+        return f"{runtime.id} cannot count the ends of a pipeline of pp {plan.pp} as layers; leave both out"
+    return (
+        f"an end counts as a layer where pp is 2 or more, every chunk has one and the plan names no numbers of layers "
+        f"itself, but pp is {plan.pp}, vpp {plan.vpp} and it names {numbers_of(plan)}; leave both out"
+    )
+
+
+@invariant
+def layers_per_stage(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
+    """Where stages are alike, pp divides the layers, with the ends that count."""
+    counted = _counted_layers(plan, model)
+    legal = np.equal(counted % plan.pp, 0) | (runtime.pipeline.stage_split != "even")
+    yield legal
+    yield _layers_per_stage(one(plan), model.num_layers, runtime)
+
+
+def _layers_per_stage(plan: Plan, layers: int, runtime: Runtime) -> str:
+    counted = layers + plan.embedding_as_layer + plan.head_as_layer
     hint = f"nearest pp: {nearest(plan.pp, divisors(counted))}"
     ends = [extra for extra in (1, 2) if (layers + extra) % plan.pp == 0 and layers + extra != counted]
-    if ends and True in inputs.runtime.plans.ends_as_layers:
+    if ends and True in runtime.plans.ends_as_layers:
         hint += f"; or count {'the embedding or the head' if ends[0] == 1 else 'embedding and head'} as a layer"
     with_ends = f" ({counted} with the ends that count)" if counted != layers else ""
     return f"{layers} layers{with_ends} do not divide by pp {plan.pp}; {hint}"
 
 
-def _layers_fill_chunks(plan: Layout, inputs: Inputs) -> Bools:
-    layers, chunks = _counted_layers(plan, inputs), plan.pp * plan.vpp
-    whole = np.equal(layers, inputs.model.num_layers) | (layers % chunks == 0)
-    return named_layers(plan) | (
-        np.greater_equal(layers, chunks) & (whole | (inputs.runtime.pipeline.stage_split == "front"))
+@invariant
+def layers_per_chunk(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
+    """Where stages are alike, vpp divides the layers of each."""
+    layers = _counted_layers(plan, model) // plan.pp
+    yield np.equal(layers % plan.vpp, 0) | (runtime.pipeline.stage_split != "even")
+    yield (
+        f"{layers} layers of each of the pp {plan.pp} stages do not divide by vpp {plan.vpp}; "
+        f"nearest vpp: {nearest(one(plan).vpp, divisors(int(layers))) or 1}"
     )
 
 
-def _layers_fill_chunks_reason(plan: Plan, inputs: Inputs) -> str:
-    layers, chunks = _counted_layers(plan, inputs), plan.pp * plan.vpp
+@invariant
+def layers_fill_chunks(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
+    """Every one of pp x vpp chunks has a layer; where an end counts as one, chunks are alike, unless the first ones
+    take what is left.
+    """
+    layers, chunks = _counted_layers(plan, model), plan.pp * plan.vpp
+    whole = np.equal(layers, model.num_layers) | (layers % chunks == 0)
+    filled = np.greater_equal(layers, chunks) & (whole | (runtime.pipeline.stage_split == "front"))
+    yield named_layers(plan) | filled
+    yield _layers_fill_chunks(one(plan), int(layers))
+
+
+def _layers_fill_chunks(plan: Plan, layers: int) -> str:
+    chunks = plan.pp * plan.vpp
     split = f"pp {plan.pp} x vpp {plan.vpp} = {chunks} chunks"
     if layers >= chunks:
         return f"{layers} layers with the ends that count do not divide by {split}; leave both out"
@@ -50,57 +106,24 @@ def _layers_fill_chunks_reason(plan: Plan, inputs: Inputs) -> str:
     return f"{layers} layers do not fill {split} with one each; {hints}"
 
 
-def _layers_per_chunk(plan: Layout, inputs: Inputs) -> Ints:
-    return _counted_layers(plan, inputs) // plan.pp % plan.vpp == 0
+@invariant
+def layers_per_round(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
+    """Where the last stages of each round take what is left, vpp divides the layers."""
+    layers = model.num_layers
+    yield np.equal(layers % plan.vpp, 0) | (runtime.pipeline.stage_split != "back")
+    yield f"{layers} layers do not divide by vpp {plan.vpp}; {change('vpp', plan.vpp, divisors(layers))}"
 
 
-def _layers_per_chunk_reason(plan: Plan, inputs: Inputs) -> str:
-    layers = _counted_layers(plan, inputs) // plan.pp
-    return (
-        f"{layers} layers of each of the pp {plan.pp} stages do not divide by vpp {plan.vpp}; "
-        f"nearest vpp: {nearest(plan.vpp, divisors(layers)) or 1}"
+@restriction
+def untied_pipeline(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
+    """A model that ties its head to the embedding needs pp 1."""
+    yield np.equal(plan.pp, 1) | (not model.tied_embeddings)
+    yield (
+        f"{model.name} ties its head to the embedding, and {runtime.id} keeps no copy for the last of pp {plan.pp} "
+        "stages; nearest pp: 1"
     )
 
 
-def _layers_per_round(plan: Layout, inputs: Inputs) -> Bools:
-    return np.equal(inputs.model.num_layers % plan.vpp, 0)
-
-
-def _layers_per_round_reason(plan: Plan, inputs: Inputs) -> str:
-    layers = inputs.model.num_layers
-    return f"{layers} layers do not divide by vpp {plan.vpp}; {change('vpp', plan.vpp, divisors(layers))}"
-
-
-def _ends_as_layers(plan: Layout, inputs: Inputs) -> Bools:
-    counts = plan.embedding_as_layer * 1 + plan.head_as_layer * 1
-    allowed = (
-        np.greater(plan.pp, 1) & (True in inputs.runtime.plans.ends_as_layers) & np.logical_not(named_layers(plan))
-    )
-    return np.equal(counts, 0) | (allowed & (inputs.model.num_layers >= plan.pp * plan.vpp - counts))
-
-
-def _ends_as_layers_reason(plan: Plan, inputs: Inputs) -> str:
-    if True not in inputs.runtime.plans.ends_as_layers:
-        return f"{inputs.runtime.id} cannot count the ends of a pipeline of pp {plan.pp} as layers; leave both out"
-    return (
-        f"an end counts as a layer where pp is 2 or more, every chunk has one and the plan names no numbers of layers "
-        f"itself, but pp is {plan.pp}, vpp {plan.vpp} and it names {numbers_of(plan)}; leave both out"
-    )
-
-
-def _interleaving(plan: Layout, inputs: Inputs) -> Ints:  # noqa: ARG001
-    return np.equal(plan.vpp, 1) | np.greater(plan.pp, 1)
-
-
-def _interleaving_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
-    return f"vpp {plan.vpp} needs pp 2 or more; with pp 1 there are no stages to interleave"
-
-
-RULES = (
-    Rule("ends_as_layers", _ends_as_layers, _ends_as_layers_reason),
-    Rule("layers_per_stage", _layers_per_stage, _layers_per_stage_reason),
-    Rule("layers_fill_chunks", _layers_fill_chunks, _layers_fill_chunks_reason),
-    Rule("layers_per_chunk", _layers_per_chunk, _layers_per_chunk_reason),
-    Rule("layers_per_round", _layers_per_round, _layers_per_round_reason),
-    Rule("interleaving", _interleaving, _interleaving_reason),
-)
+def _counted_layers(plan: Layout, model: Model) -> Ints:
+    """Layers to split over the stages: the embedding and the head count where the plan says so."""
+    return model.num_layers + plan.embedding_as_layer * 1 + plan.head_as_layer * 1

@@ -5,20 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import Bools
-from meshwright.layout.legality.rule import Rule
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.legality.rule import Ruling, invariant, one, restriction
+from meshwright.layout.plan import RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.layout.plans import Layout
-from meshwright.layout.recompute_modules import NO_MODULES, RecomputeModules, names_of
-from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import Experts
+from meshwright.layout.recompute_modules import NO_MODULES, RecomputeModules, modules_of, names_of
+from meshwright.specs.model import Experts, Model
+from meshwright.specs.precision import Precision
+from meshwright.specs.runtime import Runtime
 
 _EXPERTS = RecomputeModules.EXPERT_ACTIVATION | RecomputeModules.EXPERTS
 _NORMS_AND_ACTIVATIONS = RecomputeModules.LAYER_NORM | RecomputeModules.EXPERT_ACTIVATION
 
 
-def absent_modules(inputs: Inputs) -> RecomputeModules:
+def absent_modules(model: Model) -> RecomputeModules:
     """The modules that name a part of a layer which no layer of the model has."""
-    kinds = inputs.model.layer_kinds
+    kinds = model.layer_kinds
     blocks = [kind.feed_forward for kind in kinds if isinstance(kind.feed_forward, Experts)]
     latent = any(kind.attention.latent for kind in kinds)
     absent = NO_MODULES if latent else RecomputeModules.LATENT_UP_PROJECTION
@@ -26,42 +27,81 @@ def absent_modules(inputs: Inputs) -> RecomputeModules:
     return absent | (NO_MODULES if any(block.shared_ffn_size for block in blocks) else RecomputeModules.SHARED_EXPERTS)
 
 
-def unscaled_modules(inputs: Inputs) -> RecomputeModules:
-    """The modules whose recomputation the job's recipe of scales does not survive."""
-    return _NORMS_AND_ACTIVATIONS if inputs.recipe.scales_from_earlier_steps else NO_MODULES
+def unscaled_modules(recipe: Precision) -> RecomputeModules:
+    """The modules whose recomputation a recipe of scales does not survive."""
+    return _NORMS_AND_ACTIVATIONS if recipe.scales_from_earlier_steps else NO_MODULES
 
 
-def _without(plan: Layout, refused: RecomputeModules) -> Bools:
-    chosen = np.equal(np.bitwise_and(plan.recompute_modules, int(refused)), 0)
-    return np.not_equal(plan.recompute, Recompute.SELECTIVE) | chosen
+@invariant
+def recompute(plan: Layout, runtime: Runtime) -> Ruling:
+    """The runtime has the kind of recomputation."""
+    known = runtime.plans.recompute
+    yield np.isin(plan.recompute, [code for code, name in RECOMPUTE_NAMES.items() if name in known])
+    yield (
+        f"recompute {RECOMPUTE_NAMES[one(plan).recompute]} ({int(plan.recompute)}) is not modelled for {runtime.id}; "
+        f"set recompute to {' or '.join(known)}"
+    )
 
 
-def _present(plan: Layout, inputs: Inputs) -> Bools:
-    return _without(plan, absent_modules(inputs))
+@invariant
+def recompute_modules(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
+    """What selective recomputation names, the runtime can recompute and the model has."""
+    known = modules_of(runtime.plans.recompute_modules) or RecomputeModules.CORE_ATTENTION
+    named = np.not_equal(plan.recompute_modules, 0) | np.not_equal(plan.recompute, Recompute.SELECTIVE)
+    legal = named & _without(plan, ~known | absent_modules(model))
+    yield legal
+    yield _recompute_modules(one(plan), known, model, runtime)
 
 
-def _present_reason(plan: Plan, inputs: Inputs) -> str:
-    absent = plan.recompute_modules & absent_modules(inputs)
+def _recompute_modules(plan: Plan, known: RecomputeModules, model: Model, runtime: Runtime) -> str:
+    unknown, absent = plan.recompute_modules & ~known, plan.recompute_modules & absent_modules(model)
+    if unknown or not plan.recompute_modules:
+        told = f"{_listed(unknown)} is not modelled for {runtime.id}" if unknown else "names 0 modules"
+        told = f"recompute_modules {told}; it has {len(names_of(known))}: {_listed(known)}"
+        return f"{told}; {_rest(plan, unknown | absent)}"
     parts = {
         "latent attention": RecomputeModules.LATENT_UP_PROJECTION,
         "experts": _EXPERTS,
         "a shared expert": RecomputeModules.SHARED_EXPERTS,
     }
     missing = " and 0 with ".join(part for part, modules in parts.items() if modules & absent)
-    told = f"recompute_modules {_listed(absent)}, but {inputs.model.name} has 0 layers with {missing}"
+    told = f"recompute_modules {_listed(absent)}, but {model.name} has 0 layers with {missing}"
     return f"{told}; {_rest(plan, absent)}"
 
 
-def _scaling(plan: Layout, inputs: Inputs) -> Bools:
-    return _without(plan, unscaled_modules(inputs))
+@invariant
+def recompute_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
+    """Layers named for recomputation go with full, in a runtime that takes them, and are no more than the model has."""
+    count, full = plan.recompute_layers, np.equal(plan.recompute, int(Recompute.FULL))
+    inside = np.greater(count, 0) & np.less_equal(count, model.num_layers)
+    legal = np.equal(count, 0) | (full & inside & runtime.plans.takes_recompute_layers)
+    yield legal
+    yield _recompute_layers(one(plan), model.num_layers, runtime)
 
 
-def _scaling_reason(plan: Plan, inputs: Inputs) -> str:
-    refused = plan.recompute_modules & unscaled_modules(inputs)
-    told = (
-        f"recompute_modules {_listed(refused)} does not go with {inputs.recipe.id}, which must quantise a tensor once"
+def _recompute_layers(plan: Plan, layers: int, runtime: Runtime) -> str:
+    count = plan.recompute_layers
+    if not runtime.plans.takes_recompute_layers:
+        return f"recompute_layers {count}: {runtime.id} recomputes every layer or none; nearest recompute_layers: 0"
+    if plan.recompute != Recompute.FULL:
+        return f"recompute_layers {count} without recompute full recomputes nothing; nearest recompute_layers: 0"
+    return f"recompute_layers {count} of a chunk, but the model has {layers}; nearest recompute_layers: {layers}"
+
+
+@restriction
+def recompute_modules_scaling(plan: Layout, recipe: Precision) -> Ruling:
+    """With delayed fp8 scaling, selective recomputation names neither layernorm nor moe_act."""
+    refused = unscaled_modules(recipe)
+    yield _without(plan, refused)
+    yield (
+        f"recompute_modules {_listed(one(plan).recompute_modules & refused)} does not go with {recipe.id}, which must "
+        f"quantise a tensor once; {_rest(one(plan), refused)}"
     )
-    return f"{told}; {_rest(plan, refused)}"
+
+
+def _without(plan: Layout, refused: RecomputeModules) -> Bools:
+    chosen = np.equal(np.bitwise_and(plan.recompute_modules, int(refused)), 0)
+    return np.not_equal(plan.recompute, Recompute.SELECTIVE) | chosen
 
 
 def _rest(plan: Plan, refused: RecomputeModules) -> str:
@@ -72,23 +112,3 @@ def _rest(plan: Plan, refused: RecomputeModules) -> str:
 
 def _listed(modules: RecomputeModules) -> str:
     return ",".join(names_of(modules))
-
-
-def _layers(plan: Layout, inputs: Inputs) -> Bools:
-    count, full = plan.recompute_layers, np.equal(plan.recompute, int(Recompute.FULL))
-    inside = np.greater(count, 0) & np.less_equal(count, inputs.model.num_layers)
-    return np.equal(count, 0) | (full & inside)
-
-
-def _layers_reason(plan: Plan, inputs: Inputs) -> str:
-    count, layers = plan.recompute_layers, inputs.model.num_layers
-    if plan.recompute != Recompute.FULL:
-        return f"recompute_layers {count} without recompute full recomputes nothing; nearest recompute_layers: 0"
-    return f"recompute_layers {count} of a chunk, but the model has {layers}; nearest recompute_layers: {layers}"
-
-
-RULES = (
-    Rule("recompute_layers", _layers, _layers_reason),
-    Rule("recompute_modules_present", _present, _present_reason),
-    Rule("recompute_modules_scaling", _scaling, _scaling_reason),
-)

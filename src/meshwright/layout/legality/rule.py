@@ -1,25 +1,113 @@
-"""Rule: one thing that a framework demands of a plan."""
+"""Rule: one thing that a plan must keep, as a function that asks by name for what it needs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, cast
 
-from meshwright.arrays import Ints
+import numpy as np
+
+from meshwright.arrays import Bools, Ints
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
+Ruling: TypeAlias = Iterator[Bools | str]
+"""What a rule yields: first whether a plan keeps it, scalar or array (n,); then, asked of a single plan that breaks it,
+the values, the rule and the nearest legal change."""
+
+GIVEN = ("model", "cluster", "job", "runtime", "recipe")
+"""Parts of a question that a rule may ask for by name, beside `inputs`, the whole of it."""
+
 
 @dataclass(frozen=True)
 class Rule:
-    """A named rule: whether a plan keeps it, and what to say when it does not."""
+    """A named rule. Its function takes the plan, then by name what it needs of the question and its parameters."""
 
-    name: str
-    legal: Callable[[Layout, Inputs], Ints]
-    """Truth per plan, scalar or array (n,)."""
-    reason: Callable[[Plan, Inputs], str]
-    """The values, the rule and the nearest legal change, for a plan that breaks it."""
+    function: Callable[..., Ruling]
+    kind: Literal["invariant", "limit", "restriction"]
+    """What any plan must keep for its price to hold, with what the runtime has read from its fields; a limit of the
+    framework that a field of the runtime states; or one that the runtime's file lists. The first two always apply."""
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    """As a runtime's file gives them; the function has the defaults."""
+
+    @property
+    def name(self) -> str:
+        """As runtimes' files and answers call it."""
+        return self.function.__name__
+
+    @property
+    def summary(self) -> str:
+        """What it asks of a plan, in one sentence."""
+        return " ".join((self.function.__doc__ or "").split())
+
+    @property
+    def known_parameters(self) -> frozenset[str]:
+        """What a runtime's file may give it."""
+        return frozenset(self._asks) - {"inputs", *GIVEN}
+
+    @property
+    def _asks(self) -> tuple[str, ...]:
+        return tuple(inspect.signature(self.function).parameters)[1:]
+
+    def legal(self, plan: Layout, inputs: Inputs) -> Bools:
+        """Whether a plan keeps it; scalar or array (n,)."""
+        return cast(Bools, next(self._ruling(plan, inputs)))
+
+    def reason(self, plan: Plan, inputs: Inputs) -> str:
+        """The values, the rule and the nearest legal change, for a plan that breaks it."""
+        _, reason = self._ruling(plan, inputs)
+        return cast(str, reason)
+
+    def _ruling(self, plan: Layout, inputs: Inputs) -> Ruling:
+        parts = {name: inputs if name == "inputs" else getattr(inputs, name) for name in self._asks if name in _NAMES}
+        return self.function(plan, **parts, **self.parameters)
+
+
+_NAMES = ("inputs", *GIVEN)
+
+
+def invariant(function: Callable[..., Ruling]) -> Rule:
+    """A rule that any plan must keep, under any runtime."""
+    return Rule(function, "invariant")
+
+
+def limit(function: Callable[..., Ruling]) -> Rule:
+    """A rule of frameworks alone, stated by a field of the runtime; a plan that breaks it still has a price."""
+    return Rule(function, "limit")
+
+
+def restriction(function: Callable[..., Ruling]) -> Rule:
+    """A rule of the frameworks whose files list it; a plan that breaks it still has a price."""
+    return Rule(function, "restriction")
+
+
+def lacking(plan: Layout, field: str, has: bool, what: str, without: int = 1) -> Ruling:
+    """The ruling on a field that must stay at what stands for none, unless the runtime has such a thing.
+
+    plan: scalar or array (n,); what: what the runtime does not have, as a sentence.
+    """
+    yield np.equal(getattr(plan, field), without) | has
+    yield f"{field} {getattr(plan, field)}: {what}; nearest {field}: {without}"
+
+
+def one(plan: Layout) -> Plan:
+    """The plan whose reason is asked for: a single one."""
+    return cast(Plan, plan)
+
+
+def all_divide(numbers: Iterable[int], degree: Ints) -> Bools:
+    """Whether a degree divides every one of some numbers.
+
+    numbers: counts; degree: a count, scalar or array (n,).
+
+    >>> bool(all_divide([32, 8], 8)), bool(all_divide([32, 8], 16))
+    (True, False)
+    """
+    divided: Bools = np.logical_and.reduce([number % degree == 0 for number in numbers])
+    return divided
 
 
 def divisors(number: int) -> list[int]:
@@ -52,13 +140,13 @@ def nearest(value: int, choices: list[int]) -> str:
     return " or ".join(str(choice) for choice in below[-1:] + above[:1])
 
 
-def change(field: str, value: int, choices: Iterable[int]) -> str:
+def change(field: str, value: Ints, choices: Iterable[int]) -> str:
     """The nearest choices of a field, for a message; empty where there is none.
 
     >>> change("cp", 6, [4, 8])
     'nearest cp: 4 or 8'
     """
-    near = nearest(value, sorted(set(choices)))
+    near = nearest(int(value), sorted(set(choices)))
     return near and f"nearest {field}: {near}"
 
 

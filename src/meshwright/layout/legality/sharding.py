@@ -4,124 +4,104 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Bools
-from meshwright.layout.legality.rule import Rule, change, changes, divisors
+from meshwright.layout.legality.rule import Ruling, change, changes, divisors, invariant, one, restriction
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
-from meshwright.specs.inputs import Inputs
+from meshwright.specs.cluster import Cluster
+from meshwright.specs.job import Job
+from meshwright.specs.model import Model
+from meshwright.specs.runtime import Runtime
 
 
-def _stage(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    return np.greater_equal(plan.zero, 0) & np.less_equal(plan.zero, 3)
-
-
-def _stage_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
-    return f"zero {plan.zero} is no ZeRO stage; {change('zero', plan.zero, range(4))}"
-
-
-def _up_to_one(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    return np.less_equal(plan.zero, 1)
-
-
-def _up_to_one_reason(plan: Plan, inputs: Inputs) -> str:
-    return f"zero {plan.zero}: {inputs.runtime.id} shards optimizer states alone; nearest zero: 1"
-
-
-def _not_one(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    return np.not_equal(plan.zero, 1)
-
-
-def _not_one_reason(plan: Plan, inputs: Inputs) -> str:
-    return f"zero {plan.zero}: {inputs.runtime.id} does not shard optimizer states alone; nearest zero: 0 or 2"
-
-
-def _without_pipeline(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    return np.less_equal(plan.zero, 1) | np.equal(plan.pp, 1)
-
-
-def _without_pipeline_reason(plan: Plan, inputs: Inputs) -> str:
-    return f"zero {plan.zero} does not go with pp {plan.pp} in {inputs.runtime.id}; nearest zero: 1; nearest pp: 1"
-
-
-def _without_experts(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    return np.less_equal(plan.zero, 1) | np.equal(plan.ep, 1)
-
-
-def _without_experts_reason(plan: Plan, inputs: Inputs) -> str:
-    return f"zero {plan.zero} does not go with ep {plan.ep} in {inputs.runtime.id}; nearest zero: 1; nearest ep: 1"
-
-
-def _untied(plan: Layout, inputs: Inputs) -> Bools:
-    return np.less_equal(plan.zero, 1) | (not inputs.model.tied_embeddings)
-
-
-def _untied_reason(plan: Plan, inputs: Inputs) -> str:
-    return f"zero {plan.zero} needs an untied head, but {inputs.model.name} ties it; nearest zero: 1"
-
-
-def _without_fp16(plan: Layout, inputs: Inputs) -> Bools:
-    return np.less_equal(plan.zero, 1) | (inputs.job.precision != "fp16")
-
-
-def _without_fp16_reason(plan: Plan, inputs: Inputs) -> str:
-    other = ", or precision bf16" if "bf16" in inputs.cluster.accelerator.peak_flops else ""
-    return f"zero {plan.zero} does not train in {inputs.job.precision}; nearest zero: 1{other}"
-
-
-def _replicas(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    return plan.dp % plan.dp_replicate == 0
-
-
-def _replicas_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
-    replicas = plan.dp_replicate
-    near = change("dp_replicate", replicas, divisors(plan.dp))
-    return f"dp {plan.dp} does not divide into dp_replicate {replicas} sharding groups; {near}"
-
-
-def _replicas_with_context(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    return plan.dp * plan.cp % plan.dp_replicate == 0
-
-
-def _replicas_with_context_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
-    replicas = plan.dp_replicate
-    near = change("dp_replicate", replicas, divisors(plan.dp * plan.cp))
-    return f"dp {plan.dp} x cp {plan.cp} does not divide into dp_replicate {replicas} sharding groups; {near}"
-
-
-def _replicas_shard(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    return np.equal(plan.dp_replicate, 1) | np.greater_equal(plan.zero, 1)
-
-
-def _replicas_shard_reason(plan: Plan, inputs: Inputs) -> str:
-    stages = change("zero", plan.zero, (stage for stage in inputs.runtime.plans.zero_stages if stage))
-    told = f"dp_replicate {plan.dp_replicate} copies a sharding group, but zero {plan.zero} shards nothing"
-    return changes(told, stages, "nearest dp_replicate: 1")
-
-
-def _replicas_beside_tensor(plan: Layout, inputs: Inputs) -> Bools:  # noqa: ARG001
-    plain = np.equal(plan.tp, 1) & np.equal(plan.cp, 1)
-    return np.equal(plan.dp_replicate, 1) | plain | np.greater(plan.dp // plan.dp_replicate, 1)
-
-
-def _replicas_beside_tensor_reason(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
-    fewer = [each for each in divisors(plan.dp) if each < plan.dp] or [1]
-    return (
-        f"tp {plan.tp} and cp {plan.cp} go with replicas only where each is sharded, but dp {plan.dp} is dp_replicate "
-        f"{plan.dp_replicate} groups of {plan.dp // plan.dp_replicate}; "
-        f"{change('dp_replicate', plan.dp_replicate, fewer)}"
+@invariant
+def zero(plan: Layout, runtime: Runtime) -> Ruling:
+    """The ZeRO stage is one that is priced for the runtime; 0 where one rank has nobody to share with."""
+    stages = runtime.plans.zero_stages
+    alone = np.equal(plan.zero, 0) & np.equal(plan.dp * plan.cp, 1)
+    yield np.isin(plan.zero, stages) | alone
+    yield (
+        f"ZeRO {plan.zero} is not modelled for {runtime.id}; its stages: {', '.join(map(str, stages))}; "
+        f"{change('zero', plan.zero, stages)}"
     )
 
 
-RULES = (
-    Rule("zero_stage", _stage, _stage_reason),
-    Rule("zero_up_to_one", _up_to_one, _up_to_one_reason),
-    Rule("zero_not_one", _not_one, _not_one_reason),
-    Rule("zero_without_pipeline", _without_pipeline, _without_pipeline_reason),
-    Rule("zero_without_experts", _without_experts, _without_experts_reason),
-    Rule("zero_untied", _untied, _untied_reason),
-    Rule("zero_without_fp16", _without_fp16, _without_fp16_reason),
-    Rule("replicas", _replicas, _replicas_reason),
-    Rule("replicas_with_context", _replicas_with_context, _replicas_with_context_reason),
-    Rule("replicas_shard", _replicas_shard, _replicas_shard_reason),
-    Rule("replicas_beside_tensor", _replicas_beside_tensor, _replicas_beside_tensor_reason),
-)
+@invariant
+def replicas(plan: Layout, runtime: Runtime) -> Ruling:
+    """dp_replicate, where the runtime has hybrid sharding, divides dp x cp."""
+    legal = np.equal(plan.dp * plan.cp % plan.dp_replicate, 0) & runtime.plans.hybrid_sharding
+    yield np.equal(plan.dp_replicate, 1) | legal
+    yield _replicas(one(plan), runtime)
+
+
+def _replicas(plan: Plan, runtime: Runtime) -> str:
+    if not runtime.plans.hybrid_sharding:
+        return f"dp_replicate {plan.dp_replicate}: {runtime.id} has no hybrid sharding; nearest dp_replicate: 1"
+    near = change("dp_replicate", plan.dp_replicate, divisors(plan.dp * plan.cp))
+    return f"dp {plan.dp} x cp {plan.cp} does not divide into dp_replicate {plan.dp_replicate} sharding groups; {near}"
+
+
+@invariant
+def replicas_shard(plan: Layout, runtime: Runtime) -> Ruling:
+    """dp_replicate 2 or more needs ZeRO 1 or more."""
+    stages = [stage for stage in runtime.plans.zero_stages if stage]
+    yield np.equal(plan.dp_replicate, 1) | np.greater_equal(plan.zero, 1)
+    yield (
+        changes(
+            f"dp_replicate {plan.dp_replicate} copies a sharding group, but zero {plan.zero} shards nothing",
+            change("zero", plan.zero, stages),
+            "nearest dp_replicate: 1",
+        )
+    )
+
+
+@restriction
+def replicas_within_dp(plan: Layout) -> Ruling:
+    """dp_replicate divides dp."""
+    yield plan.dp % plan.dp_replicate == 0
+    yield (
+        f"dp {plan.dp} does not divide into dp_replicate {plan.dp_replicate} sharding groups; "
+        f"{change('dp_replicate', plan.dp_replicate, divisors(one(plan).dp))}"
+    )
+
+
+@restriction
+def replicas_beside_tensor(plan: Layout) -> Ruling:
+    """Beside tp or cp, a sharding group has two data-parallel ranks or more."""
+    plain = np.equal(plan.tp, 1) & np.equal(plan.cp, 1)
+    shards = plan.dp // plan.dp_replicate
+    yield np.equal(plan.dp_replicate, 1) | plain | np.greater(shards, 1)
+    fewer = [each for each in divisors(one(plan).dp) if each < one(plan).dp]
+    yield (
+        f"tp {plan.tp} and cp {plan.cp} go with replicas only where each is sharded, but dp {plan.dp} is dp_replicate "
+        f"{plan.dp_replicate} groups of {shards}; "
+        f"{change('dp_replicate', plan.dp_replicate, fewer or [1])}"
+    )
+
+
+@restriction
+def zero_without_pipeline(plan: Layout, runtime: Runtime) -> Ruling:
+    """ZeRO 2 and 3 need pp 1."""
+    yield np.less_equal(plan.zero, 1) | np.equal(plan.pp, 1)
+    yield f"zero {plan.zero} does not go with pp {plan.pp} in {runtime.id}; nearest zero: 1; nearest pp: 1"
+
+
+@restriction
+def zero_without_experts(plan: Layout, runtime: Runtime) -> Ruling:
+    """ZeRO 2 and 3 need ep 1."""
+    yield np.less_equal(plan.zero, 1) | np.equal(plan.ep, 1)
+    yield f"zero {plan.zero} does not go with ep {plan.ep} in {runtime.id}; nearest zero: 1; nearest ep: 1"
+
+
+@restriction
+def zero_untied(plan: Layout, model: Model) -> Ruling:
+    """ZeRO 2 and 3 need a head that is not tied to the embedding."""
+    yield np.less_equal(plan.zero, 1) | (not model.tied_embeddings)
+    yield f"zero {plan.zero} needs an untied head, but {model.name} ties it; nearest zero: 1"
+
+
+@restriction
+def zero_without_fp16(plan: Layout, job: Job, cluster: Cluster) -> Ruling:
+    """ZeRO 2 and 3 do not train in fp16."""
+    other = ", or precision bf16" if "bf16" in cluster.accelerator.peak_flops else ""
+    yield np.less_equal(plan.zero, 1) | (job.precision != "fp16")
+    yield f"zero {plan.zero} does not train in {job.precision}; nearest zero: 1{other}"

@@ -4,94 +4,85 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Ints
-from meshwright.layout.legality.rule import Rule, divisors, nearest
+from meshwright.layout.legality.rule import Ruling, all_divide, change, divisors, invariant, lacking, nearest, one
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
-from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import Mlp
+from meshwright.specs.job import Job
+from meshwright.specs.model import Mlp, Model
+from meshwright.specs.runtime import Runtime
 
 
-def _query_heads(plan: Layout, inputs: Inputs) -> Ints:
-    return np.logical_and.reduce([each % plan.tp == 0 for each in _heads(inputs)])
+@invariant
+def tensor_parallel(plan: Layout, runtime: Runtime) -> Ruling:
+    """tp is 1 unless the runtime has tensor parallelism."""
+    yield from lacking(plan, "tp", runtime.plans.tensor_parallel, f"{runtime.id} has no tensor parallelism")
 
 
-def _query_heads_reason(plan: Plan, inputs: Inputs) -> str:
-    common = int(np.gcd.reduce(_heads(inputs)))
-    return f"{common} query heads do not divide by tp {plan.tp}; nearest tp: {nearest(plan.tp, divisors(common))}"
+@invariant
+def query_heads(plan: Layout, model: Model) -> Ruling:
+    """tp divides the query heads."""
+    heads = _query_heads(model)
+    common = int(np.gcd.reduce(heads))
+    yield all_divide(heads, plan.tp)
+    yield f"{common} query heads do not divide by tp {plan.tp}; {change('tp', plan.tp, divisors(common))}"
 
 
-def _kv_heads(plan: Layout, inputs: Inputs) -> Ints:
-    return np.logical_and.reduce([(each % plan.tp == 0) | (plan.tp % each == 0) for each in _kv_head_counts(inputs)])
+@invariant
+def kv_heads(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
+    """tp divides the key-value heads or, where the runtime replicates them, they divide tp."""
+    counts = sorted({kind.attention.kv_heads for kind in model.layer_kinds})
+    if not runtime.plans.replicates_kv_heads:
+        common = int(np.gcd.reduce(counts))
+        yield all_divide(counts, plan.tp)
+        yield (
+            f"{common} key-value heads do not divide by tp {plan.tp}, and {runtime.id} replicates none; "
+            f"{change('tp', plan.tp, divisors(common))}"
+        )
+        return
+    legal = np.logical_and.reduce([(count % plan.tp == 0) | (plan.tp % count == 0) for count in counts])
+    yield legal
+    yield _replicated_kv_heads(one(plan), counts, _query_heads(model))
 
 
-def _kv_heads_reason(plan: Plan, inputs: Inputs) -> str:
-    counts = _kv_head_counts(inputs)
-    broken = next(each for each in counts if each % plan.tp and plan.tp % each)
-    degrees = [
-        tp
-        for tp in divisors(int(np.gcd.reduce(_heads(inputs))))
-        if all(each % tp == 0 or tp % each == 0 for each in counts)
-    ]
+def _replicated_kv_heads(plan: Plan, counts: list[int], heads: list[int]) -> str:
+    broken = next(count for count in counts if count % plan.tp and plan.tp % count)
+    degrees = divisors(int(np.gcd.reduce(heads)))
+    fitting = [tp for tp in degrees if all(count % tp == 0 or tp % count == 0 for count in counts)]
     return (
         f"{broken} key-value heads neither divide by tp {plan.tp} nor divide it (replication); "
-        f"nearest tp: {nearest(plan.tp, degrees)}"
+        f"{change('tp', plan.tp, fitting)}"
     )
 
 
-def _kv_heads_divide(plan: Layout, inputs: Inputs) -> Ints:
-    return np.logical_and.reduce([each % plan.tp == 0 for each in _kv_head_counts(inputs)])
+@invariant
+def ffn_size(plan: Layout, model: Model) -> Ruling:
+    """tp divides the FFN size."""
+    blocks = (kind.feed_forward for kind in model.layer_kinds)
+    sizes = sorted({block.ffn_size for block in blocks if isinstance(block, Mlp)})
+    common = int(np.gcd.reduce(sizes)) if sizes else 0
+    yield all_divide(sizes, plan.tp)
+    yield f"FFN size {common} does not divide by tp {plan.tp}; {change('tp', plan.tp, divisors(common))}"
 
 
-def _kv_heads_divide_reason(plan: Plan, inputs: Inputs) -> str:
-    common = int(np.gcd.reduce(_kv_head_counts(inputs)))
-    return (
-        f"{common} key-value heads do not divide by tp {plan.tp}, and this runtime replicates none; "
-        f"nearest tp: {nearest(plan.tp, divisors(common))}"
-    )
+@invariant
+def sequence_parallel(plan: Layout, job: Job, runtime: Runtime) -> Ruling:
+    """sp needs a runtime that has it, tp 2 or more, and a sequence that divides by tp x cp."""
+    splits = np.greater(plan.tp, 1) & (job.sequence_length % (plan.tp * plan.cp) == 0)
+    legal = np.logical_not(plan.sp) | (splits & runtime.plans.sequence_parallel)
+    yield legal
+    yield _sequence_parallel(one(plan), job.sequence_length, runtime)
 
 
-def _kv_head_counts(inputs: Inputs) -> list[int]:
-    return sorted({kind.attention.kv_heads for kind in inputs.model.layer_kinds})
-
-
-def _ffn_size(plan: Layout, inputs: Inputs) -> Ints:
-    return np.logical_and.reduce([each % plan.tp == 0 for each in _ffn_sizes(inputs)])
-
-
-def _ffn_size_reason(plan: Plan, inputs: Inputs) -> str:
-    common = int(np.gcd.reduce(_ffn_sizes(inputs)))
-    return f"FFN size {common} does not divide by tp {plan.tp}; nearest tp: {nearest(plan.tp, divisors(common))}"
-
-
-def _sequence_parallel(plan: Layout, inputs: Inputs) -> Ints:
-    divides = inputs.job.sequence_length % (plan.tp * plan.cp) == 0
-    return np.logical_not(plan.sp) | (np.greater(plan.tp, 1) & divides)
-
-
-def _sequence_parallel_reason(plan: Plan, inputs: Inputs) -> str:
+def _sequence_parallel(plan: Plan, sequence: int, runtime: Runtime) -> str:
+    if not runtime.plans.sequence_parallel:
+        return f"sp with tp {plan.tp}: {runtime.id} splits no norms or residuals over tp; only no sp would do"
     if plan.tp == 1:
         return "sp needs tp 2 or more: with tp 1 there is nothing to split it over"
-    sequence = inputs.job.sequence_length
     degrees = nearest(plan.tp, [tp for tp in divisors(sequence) if tp > 1 and sequence % (tp * plan.cp) == 0])
     return f"sequence length {sequence} does not divide by tp {plan.tp} x cp {plan.cp} as sp needs; " + (
         f"nearest tp: {degrees}, or no sp" if degrees else "only no sp would do"
     )
 
 
-def _heads(inputs: Inputs) -> list[int]:
-    return sorted({kind.attention.heads for kind in inputs.model.layer_kinds})
-
-
-def _ffn_sizes(inputs: Inputs) -> list[int]:
-    blocks = (kind.feed_forward for kind in inputs.model.layer_kinds)
-    return sorted({block.ffn_size for block in blocks if isinstance(block, Mlp)})
-
-
-RULES = (
-    Rule("query_heads", _query_heads, _query_heads_reason),
-    Rule("kv_heads", _kv_heads, _kv_heads_reason),
-    Rule("kv_heads_divide", _kv_heads_divide, _kv_heads_divide_reason),
-    Rule("ffn_size", _ffn_size, _ffn_size_reason),
-    Rule("sequence_parallel", _sequence_parallel, _sequence_parallel_reason),
-)
+def _query_heads(model: Model) -> list[int]:
+    return sorted({kind.attention.heads for kind in model.layer_kinds})

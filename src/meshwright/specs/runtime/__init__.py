@@ -15,7 +15,7 @@ from meshwright.specs.runtime.communication import Communication, Overlap, Pipel
 from meshwright.specs.runtime.families import elementwise_entries, runtime_entry
 from meshwright.specs.runtime.operators import CrossEntropy, ElementwiseKernels, RuntimeKernels
 from meshwright.specs.runtime.process import DeviceMemory, Host
-from meshwright.specs.runtime.rules import RuleReference
+from meshwright.specs.runtime.rules import Enforcement, RuleReference
 from meshwright.specs.runtime.sharding import Sharding
 from meshwright.specs.runtime.storage import LossScaling, Storage
 
@@ -46,7 +46,10 @@ class Runtime(Spec):
     loss_scaling: LossScaling
     cross_entropies: dict[str, CrossEntropy]
     elementwise_kernels: dict[str, ElementwiseKernels]
-    rules: tuple[RuleReference, ...]
+    checks: dict[str, Enforcement] = {}
+    """Where the framework checks what any plan is held against: sources for people, no part of legality."""
+    rules: tuple[RuleReference, ...] = ()
+    """Rules that the framework adds to those that hold for every plan."""
     demands: tuple[RuleReference, ...] = ()
     """What a launch must set beside the plan; no part of legality."""
     assumed: tuple[str, ...] = ()

@@ -11,8 +11,8 @@ from meshwright.specs import catalog
 def runtime_entry(name: str) -> dict[str, Any]:
     """All that the file of a runtime says, with what it leaves to a root or to another runtime of its family.
 
-    name: an id or an alias. Tables merge key by key, at every depth; lists and single values are replaced. Raises
-    `UnknownName`, and `InvalidSpec` where the file is like a runtime of another family.
+    name: an id or an alias. Tables merge key by key, at every depth; `checks`, lists and single values are replaced.
+    Raises `UnknownName`, and `InvalidSpec` where the file is like a runtime of another family.
     """
     return {"id": catalog.resolve("runtimes", name), **_entry("runtimes", name)}
 
@@ -36,5 +36,6 @@ def _entry(kind: catalog.Kind, name: str) -> dict[str, Any]:
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    both = {key for key in below.keys() & above.keys() if isinstance(below[key], dict) and isinstance(above[key], dict)}
+    shared = below.keys() & above.keys() - {"checks"}
+    both = {key for key in shared if isinstance(below[key], dict) and isinstance(above[key], dict)}
     return below | above | {key: _merged(below[key], above[key]) for key in both}

@@ -1,4 +1,4 @@
-"""References of a runtime's file to the rules that the framework enforces, and to what it demands of a launch."""
+"""What a runtime's file says of legality: where the framework checks rules, and which it adds."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from typing import Literal
 from meshwright.specs.base import Spec
 
 
-class RuleReference(Spec):
-    """A named legality rule that the framework enforces, or a demand that it makes on the launch."""
+class Enforcement(Spec):
+    """Where a framework checks a rule, and when."""
 
-    name: str
     source: str
-    """Where the framework enforces it."""
     enforced: Literal["at start", "late", "silently"] = "at start"
     """With its arguments; only once it has started; or by doing something else without a word."""
+
+
+class RuleReference(Enforcement):
+    """A legality rule that a framework adds to those of all, or a demand that it makes on the launch."""
+
+    name: str
+    parameters: dict[str, int] = {}
+    """Numbers that the rule takes, where they are not its defaults."""
