@@ -14,7 +14,7 @@ def _counts(check: StageCheck, axis: str, kind: str, phase: str, size: int | Non
     """How often PyTorch issued a collective, of one size where it is given."""
     return sum(
         each.observed
-        for each in check.traffic
+        for each in check.collectives
         if (each.collective.axis, each.collective.kind, each.collective.phase) == (axis, kind, phase)
         and size in (None, each.collective.bytes)
     )
@@ -23,7 +23,7 @@ def _counts(check: StageCheck, axis: str, kind: str, phase: str, size: int | Non
 @pytest.mark.parametrize("name", CASES)
 def test_pytorch_agrees_with_every_figure(name: str) -> None:
     done = run(name)
-    off = [each for stage in done.stages for each in (*stage.quantities, *stage.traffic) if not each.holds]
+    off = [each for stage in done.stages for each in (*stage.quantities, *stage.collectives) if not each.holds]
     assert not off
     assert all(stage.order_holds for stage in done.stages)
     assert done.holds
@@ -70,4 +70,4 @@ def test_megatron_is_compared_in_what_it_shares() -> None:
     names = {each.name for stage in done.stages for each in stage.quantities}
     assert names == {"parameters before sharding", "live micro-batches"}
     assert len(done.scope.unchecked) == 2
-    assert {each.collective.axis for stage in done.stages for each in stage.traffic} == {"tp", "pp"}
+    assert {each.collective.axis for stage in done.stages for each in stage.collectives} == {"tp", "pp"}

@@ -41,7 +41,7 @@ def pipelines_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool) -> tupl
     stages = split_stages(inputs, distinct.plans, keep_all=keep_all_stages)
     stages = _with_prediction(stages, inputs)
     of_plans, of_stage = stages.spread(distinct.of_plan)
-    return Pipelines(distinct.plans, stages, distinct.of_plan, of_stage), of_plans
+    return Pipelines(plans=distinct.plans, stages=stages, of_plan=distinct.of_plan, of_stage=of_stage), of_plans
 
 
 def _with_prediction(stages: Stages, inputs: Inputs) -> Stages:

@@ -100,7 +100,9 @@ def stage_costs(plan: Plan, stages: Stages, inputs: Inputs) -> tuple[FloatColumn
     stages: of that plan alone, as many for each pipeline rank as there are splits to compare.
     """
     plans = Plans.of([plan])
-    pipelines = Pipelines(filling(plans), stages, np.zeros(1, dtype=np.int64), np.arange(len(stages.plan)))
+    pipelines = Pipelines(
+        plans=filling(plans), stages=stages, of_plan=np.zeros(1, dtype=np.int64), of_stage=np.arange(len(stages.plan))
+    )
     held = Footprints.of(plans, pipelines, stages, inputs)
     works = _works(held, unit_times(held.shapes.plans, inputs, some_kept=bool(stages.kept_layers.any())))
     return works.each.total[works.row], held.memory

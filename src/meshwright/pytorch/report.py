@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.answers.screen import headline
-from meshwright.pytorch.fake_world.compare import Quantity, StageCheck, Traffic
+from meshwright.pytorch.fake_world.compare import CollectiveCount, Quantity, StageCheck
 from meshwright.pytorch.fake_world.verify import Verification
 from meshwright.units import GIB, MIB
 
@@ -106,9 +106,9 @@ def _traffic(done: Verification) -> Table:
         table.add_column(name)
     for name in ("Buffer", "Planned", "PyTorch"):
         table.add_column(name, justify="right")
-    alike: dict[Traffic, list[str]] = defaultdict(list)
+    alike: dict[CollectiveCount, list[str]] = defaultdict(list)
     for check in done.stages:
-        for each in check.traffic:
+        for each in check.collectives:
             alike[each].append(_stages(check))
     for each, stages in alike.items():
         axis, kind, number_format, size, phase = each.collective
@@ -152,7 +152,7 @@ def _stage_entry(check: StageCheck) -> dict[str, Any]:
         "peak_at": check.peak_at,
         "collectives": [
             each.collective._asdict() | {"predicted": each.predicted, "observed": each.observed, "holds": each.holds}
-            for each in check.traffic
+            for each in check.collectives
         ],
         "order_holds": check.order_holds,
         "order": list(check.order),

@@ -76,12 +76,12 @@ def context_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
     forward, backward = _ring_messages(sizes, whole, ring)
     passed = (ring - 1) / np.maximum(ring, 1)
     return (
-        Exchange("cp", "forward", (gathered,), gathers),
-        Exchange("cp", "forward", forward, rings, layer.forward.attention * passed, overlap),
-        Exchange("cp", "forward", (swapped,), 1 - gathers),
-        Exchange("cp", "backward", (gathered, reduced), gathers),
-        Exchange("cp", "backward", backward, rings, layer.backward.attention * passed, overlap),
-        Exchange("cp", "backward", (swapped,), 1 - gathers),
+        Exchange("cp", "forward", (gathered,), count=gathers),
+        Exchange("cp", "forward", forward, count=rings, window=layer.forward.attention * passed, share=overlap),
+        Exchange("cp", "forward", (swapped,), count=1 - gathers),
+        Exchange("cp", "backward", (gathered, reduced), count=gathers),
+        Exchange("cp", "backward", backward, count=rings, window=layer.backward.attention * passed, share=overlap),
+        Exchange("cp", "backward", (swapped,), count=1 - gathers),
     )
 
 

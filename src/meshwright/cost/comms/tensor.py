@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Ints
+from meshwright.arrays import Floats, Ints
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator, repeated, resized
 from meshwright.cost.compute.ends import EndTime
 from meshwright.cost.compute.layer import LayerTime
@@ -114,17 +114,20 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     """
     counts, overlap, region = layer_collectives(plan, inputs, kind), inputs.runtime.overlap, _region(plan, inputs)
     entries, (whole, sliced) = _entries(region, plan, inputs, kind), _split_heads(region, plan, inputs, kind)
-    forward, gradient = ((work.gemm / 4, overlap.tensor_parallel) for work in (layer.forward, layer.backward))
-    full = np.where(np.equal(plan.recompute, Recompute.FULL), 1, 0)
+    product, gradient, full = layer.forward.gemm / 4, layer.backward.gemm / 4, np.equal(plan.recompute, Recompute.FULL)
+
+    def beside(window: Floats, phase: str, messages: tuple[Message, ...], count: Ints) -> Exchange:
+        return Exchange("tp", phase, messages, count=count, window=window, share=overlap.tensor_parallel)
+
     exchanges = [
         Exchange("tp", "forward", whole),
-        Exchange("tp", "forward", entries.each, counts.forward.gathers, *forward),
-        Exchange("tp", "forward", region.leave, counts.forward.reductions, *forward),
-        Exchange("tp", "recompute", whole, full),
-        Exchange("tp", "recompute", entries.again, counts.recompute.gathers, *forward),
-        Exchange("tp", "recompute", region.leave, counts.recompute.reductions, *forward),
-        Exchange("tp", "recompute", entries.expand, counts.expansions, *forward),
-        Exchange("tp", "backward", entries.each, counts.backward.gathers, *gradient),
+        beside(product, "forward", entries.each, counts.forward.gathers),
+        beside(product, "forward", region.leave, counts.forward.reductions),
+        Exchange("tp", "recompute", whole, count=np.where(full, 1, 0)),
+        beside(product, "recompute", entries.again, counts.recompute.gathers),
+        beside(product, "recompute", region.leave, counts.recompute.reductions),
+        beside(product, "recompute", entries.expand, counts.expansions),
+        beside(gradient, "backward", entries.each, counts.backward.gathers),
         Exchange("tp", "backward", sliced),
     ]
     halves, share = 1 + (dense_block(kind) is not None), overlap.tensor_parallel_backward
@@ -159,7 +162,7 @@ def head_exchanges(plan: Layout, inputs: Inputs, head: EndTime) -> tuple[Exchang
     return (
         Exchange("tp", "forward", enter),
         Exchange("tp", "forward", (entropy,), count=ENTROPY_REDUCTIONS),
-        Exchange("tp", "backward", enter, again, window=head.input_gradient, share=share),
+        Exchange("tp", "backward", enter, count=again, window=head.input_gradient, share=share),
         Exchange("tp", "backward", leave, window=head.weight_gradient, share=share),
     )
 

@@ -39,7 +39,12 @@ def embedding_time(plan: Layout, inputs: Inputs) -> EndTime:
     backward = NO_WORK._replace(elementwise=elementwise_time(looked_up + accumulated, accelerator))
     derate = slowdown(inputs)
     nothing = 0.0 * looked_up
-    return EndTime(forward.scaled(derate), backward.scaled(derate), nothing, nothing)
+    return EndTime(
+        forward=forward.scaled(derate),
+        backward=backward.scaled(derate),
+        input_gradient=nothing,
+        weight_gradient=nothing,
+    )
 
 
 def head_time(plan: Layout, inputs: Inputs) -> EndTime:
@@ -62,5 +67,8 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     backward = Work(gradients, 0.0 * normed, elementwise_time(backward_bytes, accelerator))
     derate = slowdown(inputs)
     return EndTime(
-        forward.scaled(derate), backward.scaled(derate), head.input_gradient * derate, head.weight_gradient * derate
+        forward=forward.scaled(derate),
+        backward=backward.scaled(derate),
+        input_gradient=head.input_gradient * derate,
+        weight_gradient=head.weight_gradient * derate,
     )

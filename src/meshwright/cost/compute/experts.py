@@ -57,7 +57,13 @@ def expert_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertShard:
     block, tokens = routed_experts(kind), residual_tokens(plan, inputs)
     ffn = block.ffn_size // plan.etp
     rows = routed_rows(plan, inputs, kind, tokens).hottest
-    return ExpertShard(tokens, rows, np.maximum(block.count // plan.ep, 1), ffn, (2 if block.gated else 1) * ffn)
+    return ExpertShard(
+        tokens=tokens,
+        rows=rows,
+        experts=np.maximum(block.count // plan.ep, 1),
+        ffn=ffn,
+        width=(2 if block.gated else 1) * ffn,
+    )
 
 
 def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
@@ -70,7 +76,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     token_dispatcher.py, experts.py (TEGroupedMLP).
     """
     if not kind.is_moe:
-        return ExpertTime((NO_GEMM,), 0.0, 0.0, 0.0)
+        return ExpertTime(products=(NO_GEMM,), forward_bytes=0.0, backward_bytes=0.0, activation_bytes=0.0)
     block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
     traffic = inputs.runtime.elementwise_bytes
     passes = traffic.gated_activation if block.gated else traffic.plain_activation
@@ -87,7 +93,9 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     forward = activation + shard.rows * (quantised * hidden + biases)
     biases = traffic.expert_bias.backward * inner + traffic.expert_output_bias.backward * outer
     backward = shard.rows * (passes.backward * shard.ffn + quantised * (hidden + shard.width) + biases)
-    return ExpertTime(products, moved + forward, moved + backward, activation)
+    return ExpertTime(
+        products=products, forward_bytes=moved + forward, backward_bytes=moved + backward, activation_bytes=activation
+    )
 
 
 def _products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Gemm, Gemm, Gemm]:

@@ -70,7 +70,13 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     gemm, passes = _repeated_products(repeated, into, block, experts), elementwise_time(moved, accelerator)
     selective = Work(gemm, repeated.core * attention[0], passes)
     again = forward.where(plan.recompute == Recompute.FULL).plus(selective)
-    time = LayerTime(forward, backward, again, products.weight_gradient, (into, block[0] if block else NO_GEMM))
+    time = LayerTime(
+        forward=forward,
+        backward=backward,
+        recompute=again,
+        weight_gradient=products.weight_gradient,
+        columns=(into, block[0] if block else NO_GEMM),
+    )
     return combined(lambda seconds: seconds * slowdown(inputs), time)
 
 

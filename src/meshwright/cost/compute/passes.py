@@ -19,14 +19,14 @@ from meshwright.specs.model import LayerKind
 from meshwright.specs.runtime.operators import PassBytes
 
 
-class Moved(NamedTuple):
+class LayerTraffic(NamedTuple):
     """Bytes read and written; each scalar or array (n,)."""
 
     forward: Floats
     backward: Floats
 
 
-def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, linears: Projections) -> Moved:
+def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, linears: Projections) -> LayerTraffic:
     """Bytes of norms, residual sums, rotary positions, the dense activation, quantising, and what moves around
     products and context parallelism.
 
@@ -39,7 +39,7 @@ def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, lin
         _context(plan, inputs, shard),
         _quantised(inputs, linears),
     )
-    return Moved(sum(part.forward for part in parts), sum(part.backward for part in parts))
+    return LayerTraffic(sum(part.forward for part in parts), sum(part.backward for part in parts))
 
 
 def repeated_bytes(repeated: Repeated, inputs: Inputs, kind: LayerKind, shard: Shard, linears: Projections) -> Floats:
@@ -69,7 +69,7 @@ def norm_passes(inputs: Inputs) -> PassBytes:
     return traffic.rms_norm if inputs.model.norm == "rms" else traffic.layer_norm
 
 
-def _elementwise(inputs: Inputs, kind: LayerKind, shard: Shard) -> Moved:
+def _elementwise(inputs: Inputs, kind: LayerKind, shard: Shard) -> LayerTraffic:
     traffic, block = inputs.runtime.elementwise_bytes, dense_block(kind)
     residual = 1.0 * shard.residual_tokens * inputs.model.hidden_size
     turned = 1.0 * shard.tokens * (shard.query + shard.key)
@@ -82,13 +82,13 @@ def _elementwise(inputs: Inputs, kind: LayerKind, shard: Shard) -> Moved:
     if block:
         inner = traffic.gated_activation if block.gated else traffic.plain_activation
         pieces.append((inner, 1.0 * shard.tokens * shard.ffn))
-    return Moved(
+    return LayerTraffic(
         sum(passes.forward * elements for passes, elements in pieces),
         sum(passes.backward * elements for passes, elements in pieces),
     )
 
 
-def _gradients(inputs: Inputs, kind: LayerKind, shard: Shard) -> Moved:
+def _gradients(inputs: Inputs, kind: LayerKind, shard: Shard) -> LayerTraffic:
     """Bias gradients, and the gradients of fused or separate projections."""
     traffic, block, hidden = inputs.runtime.elementwise_bytes, dense_block(kind), inputs.model.hidden_size
     gated = bool(block and block.gated)
@@ -100,10 +100,10 @@ def _gradients(inputs: Inputs, kind: LayerKind, shard: Shard) -> Moved:
         joined = traffic.split_gradient * (shard.qkv + (width if gated else 0))
     else:
         joined = traffic.summed_gradient * hidden * (3 if gated else 2)
-    return Moved(0.0, 1.0 * shard.tokens * (traffic.bias_gradient * biased + joined))
+    return LayerTraffic(0.0, 1.0 * shard.tokens * (traffic.bias_gradient * biased + joined))
 
 
-def _context(plan: Layout, inputs: Inputs, shard: Shard) -> Moved:
+def _context(plan: Layout, inputs: Inputs, shard: Shard) -> LayerTraffic:
     """What context parallelism moves on the device.
 
     A ring adds every piece's output to what it has in fp32, 5 bytes an element because half of the rows take part (in
@@ -114,10 +114,10 @@ def _context(plan: Layout, inputs: Inputs, shard: Shard) -> Moved:
     keys = shard.key + shard.value
     swapped = np.where(np.greater(split.heads, 1), 8 * tokens * (shard.query + shard.core + keys), 0.0)
     merged = 5 * tokens * rings
-    return Moved(swapped + merged * shard.core, swapped + merged * (shard.query + keys))
+    return LayerTraffic(swapped + merged * shard.core, swapped + merged * (shard.query + keys))
 
 
-def _quantised(inputs: Inputs, linears: Projections) -> Moved:
+def _quantised(inputs: Inputs, linears: Projections) -> LayerTraffic:
     """Inputs of all products forward, gradients of their outputs backward; weights once a step, or by rows forward and
     by columns backward in every micro-batch.
     """
@@ -126,7 +126,7 @@ def _quantised(inputs: Inputs, linears: Projections) -> Moved:
     if inputs.quantises_apart:
         weights = 0.5 * each * sum(1.0 * linear.outputs * linear.features for linear in every)
     written = each * sum(1.0 * linear.rows * linear.outputs for linear in every)
-    return Moved(_quantising(inputs, every) + weights, written + weights)
+    return LayerTraffic(_quantising(inputs, every) + weights, written + weights)
 
 
 def _quantising(inputs: Inputs, linears: tuple[Linear, ...]) -> Floats:

@@ -30,8 +30,8 @@ def prediction_time(plan: Layout, inputs: Inputs) -> EndTime:
     forward = Work(projection.forward, 0.0 * joined, elementwise_time(forward_bytes, accelerator)).scaled(derate)
     backward = Work(projection.backward, 0.0 * joined, elementwise_time(backward_bytes, accelerator)).scaled(derate)
     return EndTime(
-        forward.plus(looked_up.forward),
-        backward.plus(looked_up.backward),
-        projection.input_gradient * derate,
-        projection.weight_gradient * derate,
+        forward=forward.plus(looked_up.forward),
+        backward=backward.plus(looked_up.backward),
+        input_gradient=projection.input_gradient * derate,
+        weight_gradient=projection.weight_gradient * derate,
     )

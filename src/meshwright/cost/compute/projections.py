@@ -35,13 +35,13 @@ def projections(inputs: Inputs, kind: LayerKind, shard: Shard) -> Projections:
     output = Linear(shard.tokens, hidden, shard.core)
     down, attention = _into_attention(hidden, kind, shard)
     if block is None:
-        return Projections(down, attention, output, ())
+        return Projections(down=down, attention=attention, output=output, feed_forward=())
     width = (2 if block.gated else 1) * shard.ffn
     return Projections(
-        down,
-        attention,
-        output,
-        (Linear(shard.tokens, width, hidden), Linear(shard.tokens, hidden, shard.ffn)),
+        down=down,
+        attention=attention,
+        output=output,
+        feed_forward=(Linear(shard.tokens, width, hidden), Linear(shard.tokens, hidden, shard.ffn)),
     )
 
 

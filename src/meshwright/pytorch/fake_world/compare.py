@@ -51,7 +51,7 @@ class Quantity(NamedTuple):
         return abs(self.ratio - 1) <= self.tolerance
 
 
-class Traffic(NamedTuple):
+class CollectiveCount(NamedTuple):
     """One kind of collective or message, and how often it is issued."""
 
     collective: Collective
@@ -71,7 +71,7 @@ class StageCheck:
     stages: tuple[int, ...]
     """Those that are alike, of which the first was run."""
     quantities: tuple[Quantity, ...]
-    traffic: tuple[Traffic, ...]
+    collectives: tuple[CollectiveCount, ...]
     peak_at: str
     """Moment, what ran and the operator."""
     order_holds: bool
@@ -87,7 +87,7 @@ class StageCheck:
     def wrong(self) -> int:
         """How many figures are farther off than they may be."""
         off = sum(not each.holds for each in self.quantities)
-        return off + sum(not each.holds for each in self.traffic)
+        return off + sum(not each.holds for each in self.collectives)
 
 
 def stage_check(
@@ -108,7 +108,7 @@ def stage_check(
     return StageCheck(
         stages=stages,
         quantities=tuple(quantities),
-        traffic=tuple(_traffic(stage, seen, scope)),
+        collectives=tuple(_collectives(stage, seen, scope)),
         peak_at=f"{seen.highest.name}: {seen.peak.where}" if scope.native else "",
         order_holds=scope.plan.pp == 1 or seen.order == planned_order(request.plan, request.stage),
         order=seen.order,
@@ -144,12 +144,12 @@ def _cast(plan: Plan, inputs: Inputs, kind: LayerKind) -> float:
     return HALF_BYTES * (float(layer_parameters(plan, inputs, kind)) - kind.norms * inputs.model.hidden_size)
 
 
-def _traffic(stage: PredictedStage, seen: Observed, scope: Scope) -> Iterator[Traffic]:
+def _collectives(stage: PredictedStage, seen: Observed, scope: Scope) -> Iterator[CollectiveCount]:
     wanted = _as_grouped(issued(scope.plan, scope.inputs, stage), scope.run_plan)
     scatters = scope.inputs.runtime.pipeline.scatters_messages and scope.plan.tp > 1
     for collective in sorted({**wanted, **seen.collectives}):
         if scope.native or _is_shared(collective, scatters):
-            yield Traffic(collective, wanted.get(collective, 0), seen.collectives.get(collective, 0))
+            yield CollectiveCount(collective, wanted.get(collective, 0), seen.collectives.get(collective, 0))
 
 
 def _as_grouped(wanted: Mapping[Collective, int], plan: Plan) -> dict[Collective, int]:

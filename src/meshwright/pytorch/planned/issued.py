@@ -30,7 +30,6 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 
 Issued = tuple[Collective, float]
-FORMATS = {2: "bf16", 4: "fp32"}
 NAMES = {"dp_shard": "dp", "edp_shard": "edp", "edp_replicate": "dp_replicate"}
 """What the trainer calls an axis, where the planner has another name for it."""
 
@@ -47,27 +46,33 @@ def issued(plan: Plan, inputs: Inputs, stage: PredictedStage) -> dict[Collective
 def _passes(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
     """Over tp, cp and ep: the messages of the passes as they are priced."""
     for row in stage.messages:
-        phase, half = "forward" if row.phase == "forward" else "backward", inputs.recipe.half
+        phase = "forward" if row.phase == "forward" else "backward"
         if row.part == "cp":
-            yield from _context(plan, row, phase, half)
+            yield from _context(plan, inputs, row, phase)
         else:
-            written = FORMATS[FP32_BYTES] if row.content == ENTROPY_SUMS else half
-            yield Collective(row.axis, row.operation, written, int(row.bytes), phase), row.times
+            full = row.content == ENTROPY_SUMS
+            yield _collective(inputs, row.axis, row.operation, row.bytes, phase, full=full), row.times
 
 
-def _context(plan: Plan, row: MessageRow, phase: str, half: str) -> Iterator[Issued]:
+def _collective(inputs: Inputs, axis: str, kind: str, size: float, phase: str, *, full: bool = False) -> Collective:
+    """A collective of `size` bytes in half precision, or in fp32."""
+    written = "fp32" if full else inputs.recipe.half
+    return Collective(axis=axis, kind=kind, number_format=written, bytes=round(size), phase=phase)
+
+
+def _context(plan: Plan, inputs: Inputs, row: MessageRow, phase: str) -> Iterator[Issued]:
     """PyTorch passes a ring on by all-to-alls, also the gradients in fp32 of what it gathered; and repeats what
     recomputation needs once more, which the price leaves out.
     """
     gathers = plan.context_exchange == ContextExchange.ALL_GATHER
     if row.content == THEIR_GRADIENTS:
         local = row.bytes * HALF_BYTES / plan.cp if gathers else row.bytes
-        yield Collective("cp", "all_to_all", "fp32", round(local), phase), row.units * plan.cp
+        yield _collective(inputs, "cp", "all_to_all", local, phase, full=True), row.units * plan.cp
         return
     repeats = plan.recompute == Recompute.FULL or (gathers and plan.recompute == Recompute.SELECTIVE)
     again = 2 if repeats and phase == "backward" else 1
     operation = "all_gather" if gathers else "all_to_all"
-    yield Collective("cp", operation, half, round(row.bytes), phase), row.times * again
+    yield _collective(inputs, "cp", operation, row.bytes, phase), row.times * again
 
 
 def _partial_gradients(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
@@ -95,9 +100,8 @@ def _partial(plan: Plan, inputs: Inputs, elements: int, weights: int, *, of_head
         return
     deferred = plan.pp > 1 and inputs.runtime.sharding.defers_reduction and plan.num_microbatches > 1
     width, phase = (FP32_BYTES, "pipeline") if deferred else (HALF_BYTES, "backward")
-    written = "fp32" if deferred else inputs.recipe.half
     times = 1 if plan.pp > 1 and inputs.runtime.sharding.defers_reduction else plan.num_microbatches
-    yield Collective("tp", "all_reduce", written, width * elements, phase), weights * times
+    yield _collective(inputs, "tp", "all_reduce", width * elements, phase, full=deferred), weights * times
 
 
 class _Gathers(NamedTuple):
@@ -114,8 +118,8 @@ def _weights(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issu
     """Over the sharding groups: weights of every unit gathered, gradients scattered and summed over replicas."""
     ranks, holders = int(sharding_ranks(plan)), int(expert_sharding_ranks(plan))
     if plan.zero < 2:
-        summed = int(FP32_BYTES * stage.whole.all) if ranks > 1 else 0
-        yield Collective("dp", "all_reduce", FORMATS[FP32_BYTES], summed, "backward"), 1
+        summed = FP32_BYTES * float(stage.whole.all) if ranks > 1 else 0.0
+        yield _collective(inputs, "dp", "all_reduce", summed, "backward", full=True), 1
         return
     every = _gathers(plan, inputs, stage)
     for layers, times in zip(stage.chunks, every, strict=True):
@@ -139,7 +143,7 @@ def _gathers(plan: Plan, inputs: Inputs, stage: PredictedStage) -> list[_Gathers
     """Of every chunk of a stage."""
     times = gathers_per_step(plan, inputs, stage.live_micro_batches, stage.stage)
     if plan.vpp == 1 or not inputs.runtime.sharding.defers_reduction:
-        return [_Gathers(0, int(times.forward), int(times.backward), int(times.scatters))] * len(stage.chunks)
+        return [_Gathers(0, *map(int, times))] * len(stage.chunks)
     group, resharded = int(microbatch_group(plan)), plan.zero == 3
     every = chunk_gathers(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, group, resharded=resharded)
     ahead, forward, backward = (part[:, stage.stage].tolist() for part in every)
@@ -169,19 +173,18 @@ def _unit(plan: Plan, inputs: Inputs, parameters: tuple[float, float], times: _G
     phases = (("pipeline", times.ahead), ("forward", times.forward), ("backward", times.backward))
     counted = [(each, phase, count) for each in gather for phase, count in phases]
     counted += [(each, reducing, times.scatters) for each in scatter]
-    full = inputs.gradient_bytes == FP32_BYTES
     for each, phase, count in counted:
         if GROUPS[each.axis](plan, inputs).ranks > 1:
-            written = FORMATS[FP32_BYTES] if full and each.content == GRADIENTS else inputs.recipe.half
             axis = NAMES.get(each.axis, each.axis)
-            yield Collective(axis, each.operation, written, int(each.bytes), phase), count
+            full = each.content == GRADIENTS and inputs.gradient_bytes == FP32_BYTES
+            yield _collective(inputs, axis, each.operation, each.bytes, phase, full=full), count
 
 
 def _pipeline(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
     """Over pp: activations and gradients of every chunk, sent and received; where a V turns they stay on the rank."""
     if plan.pp == 1:
         return
-    size, turns = int(message_bytes(plan, inputs)), v_shaped(plan.schedule) and stage.stage == plan.pp - 1
+    size, turns = float(message_bytes(plan, inputs)), v_shaped(plan.schedule) and stage.stage == plan.pp - 1
     messages = plan.num_microbatches * (2 * plan.vpp - stage.embedding - stage.head - 2 * turns)
     for kind in ("receive", "send"):
-        yield Collective("pp", kind, inputs.recipe.half, size, "pipeline"), messages
+        yield _collective(inputs, "pp", kind, size, "pipeline"), messages
