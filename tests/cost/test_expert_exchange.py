@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exchange_times import token_times
-from meshwright.cost.comms.all_to_all import all_to_all_time
-from meshwright.cost.comms.collectives import collective_time
+from meshwright.cost.comms.collectives import all_to_all_time, collective_time
 from meshwright.cost.comms.fused import fused_traffic
 from meshwright.cost.comms.group import expert_group, expert_set_group, expert_tensor_group, group
 from meshwright.cost.comms.routing import missed_share, reached_blocks

@@ -21,10 +21,10 @@ from meshwright.cost.comms.sharded import gathers_weights, sharded_exchanges
 from meshwright.cost.comms.tensor import layer_collectives
 from meshwright.cost.compute.attention import eager_attention_time, fused_attention_time
 from meshwright.cost.compute.elementwise import elementwise_time
+from meshwright.cost.compute.ends import prediction_time
 from meshwright.cost.compute.experts import expert_time
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.compute.optimizer import optimizer_time
-from meshwright.cost.compute.prediction import prediction_time
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.device import communicator_bytes

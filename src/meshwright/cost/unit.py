@@ -18,9 +18,8 @@ from meshwright.cost.comms.tensor import (
     layer_tensor_exchanges,
     prediction_exchanges,
 )
-from meshwright.cost.compute.ends import EndTime, embedding_time, head_time
+from meshwright.cost.compute.ends import EndTime, embedding_time, head_time, prediction_time
 from meshwright.cost.compute.layer import LayerTime, layer_time
-from meshwright.cost.compute.prediction import prediction_time
 from meshwright.cost.compute.work import Work
 from meshwright.cost.shapes import Shapes, distinct_shapes
 from meshwright.cost.tree import combined

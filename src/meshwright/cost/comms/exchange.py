@@ -8,8 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats, Numbers
-from meshwright.cost.comms.all_to_all import all_to_all_time
-from meshwright.cost.comms.collectives import collective_time, message_time
+from meshwright.cost.comms.collectives import operation_time
 from meshwright.cost.comms.group import GROUPS, Group
 from meshwright.cost.comms.traffic import Traffic
 from meshwright.layout.plans import Layout
@@ -88,19 +87,6 @@ class Communicator(NamedTuple):
 def communicator(axis: str, plan: Layout, inputs: Inputs) -> Communicator:
     """The ranks of one axis. plan: scalar or array (n,); axis: a key of `GROUPS`."""
     return Communicator(axis, GROUPS[axis](plan, inputs), inputs.cluster)
-
-
-def operation_time(operation: Operation | Literal["send"], size: Numbers, group: Group, cluster: Cluster) -> Floats:
-    """Seconds of one operation over a group, if nothing runs beside it.
-
-    size: bytes of the buffer, scalar or array (n,). Returns seconds. Source: `all_to_all_time`, `message_time`,
-    `collective_time`.
-    """
-    if operation == "all_to_all":
-        return all_to_all_time(size, group, cluster)
-    if operation == "send":
-        return message_time(size, group, cluster)
-    return collective_time(operation, size, group, cluster)
 
 
 def exposed_time(time: Floats, window: Floats, share: Floats, first_chunk: Numbers, inputs: Inputs) -> Floats:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Numbers
-from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator, operation_time
+from meshwright.cost.comms.collectives import operation_time
+from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator
 from meshwright.cost.comms.fused import fused_message
 from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.element import HALF_BYTES

@@ -6,8 +6,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers
-from meshwright.cost.comms.collectives import sent_bytes
+from meshwright.arrays import Floats, Ints, Numbers
 from meshwright.cost.comms.group import Group
 from meshwright.specs.kernels import Operation
 
@@ -19,6 +18,18 @@ class Traffic(NamedTuple):
     """Over the links of its own scale-up domain."""
     across: tuple[Floats, ...]
     """Over each level beyond it, innermost first."""
+
+
+def sent_bytes(operation: Operation, buffer: Numbers, ranks: Ints) -> Floats:
+    """Bytes that one rank of a ring sends: w = 2(n-1)/n of the buffer for an all-reduce, (n-1)/n for the others.
+
+    buffer: the full tensor (gathered output, whole input), bytes; ranks: n; scalar or array (n,). Returns bytes.
+    Source: Thakur et al., 2005; the definition of nccl-tests' bus bandwidth.
+
+    >>> float(sent_bytes("all_reduce", 8.0, 4))
+    12.0
+    """
+    return buffer * (ranks - 1) / ranks * (2.0 if operation == "all_reduce" else 1.0)
 
 
 def operation_traffic(operation: Operation | Literal["send"], size: Numbers, group: Group) -> Traffic:
