@@ -12,7 +12,7 @@ ASK = """
 from meshwright.answers.cite import citations
 from meshwright.answers.pictures.pipeline import PipelineChart, pipeline_picture
 from meshwright.answers.plan_file import json_schema
-from meshwright.answers.trace import played_pipeline, slices
+from meshwright.answers.trace import play_pipeline, slices
 from meshwright.cost.step import estimate_each
 from meshwright.layout.legality import require_legal
 from meshwright.layout.legality.demands import demands_of
@@ -38,7 +38,7 @@ assert [stage.live_micro_batches for stage in estimate.stages] == [plan.num_micr
 assert "arXiv:2211.05953" in {each.about: each.source for each in citations([plan], inputs)}["pp: schedule"]
 drawn = [each for each in slices(estimate, inputs) if each.category in ("forward", "backward")]
 assert len(drawn) == 2 * 4 * 2 * plan.num_microbatches
-played = played_pipeline(plan, inputs).played
+played = play_pipeline(plan, inputs).timeline
 assert "<svg" in pipeline_picture([PipelineChart("breadth-first", played.events, played.makespan_s)], "P")
 assert any("LoopedBFS" in demand.text(plan, inputs) for demand in demands_of(inputs) if demand.applies(plan, inputs))
 assert SCHEDULE_CLASSES[plan.schedule] == "LoopedBFS"

@@ -16,7 +16,7 @@ from meshwright.cost.unit import Exposed
 from meshwright.layout.microbatches import pipeline_shape
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.splits import layers_of_chunks, pipeline_of
+from meshwright.layout.splits import layers_of_chunks, split_of
 from meshwright.schedules.action import Action, ChunkTimes, Event, Timeline, play
 from meshwright.schedules.placement import blocks
 from meshwright.search.resolve.chunks import chunk_times
@@ -43,9 +43,9 @@ class Slice(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """A played pipeline."""
+    """The pipeline of a plan on a clock."""
 
-    played: Timeline
+    timeline: Timeline
     shares: FloatColumn
     """Of a stage's seconds, what each of its chunks takes, shape (chunks, stages)."""
     forward: list[Exposed]
@@ -91,18 +91,18 @@ def slices(estimate: Estimate, inputs: Inputs) -> Iterator[Slice]:
     no time there, and stand behind the pipeline as in the price. With unequal stages the played pipeline can be shorter
     than the priced one.
     """
-    clock = played_pipeline(estimate.plan, inputs)
-    for stage, events in enumerate(clock.played.events):
-        yield from _stage(stage, events, clock, len(clock.played.events))
+    clock = play_pipeline(estimate.plan, inputs)
+    for stage, events in enumerate(clock.timeline.events):
+        yield from _stage(stage, events, clock, len(clock.timeline.events))
     yield from _step(estimate, inputs)
 
 
-def played_pipeline(plan: Plan, inputs: Inputs) -> Clock:
+def play_pipeline(plan: Plan, inputs: Inputs) -> Clock:
     """The order of a plan's pipeline played with its stages' seconds, a chunk taking its share of them."""
     time = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True).stage_time
     held = blocks(plan.schedule, plan.pp, plan.vpp)
     actions = plan.schedule.record.actions(pipeline_shape(plan))
-    layers = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, pipeline_of(plan), inputs.mtp_layers)
+    layers = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, split_of(plan), inputs.mtp_layers)
     chunks = chunk_times(plan, layers[None], inputs)[0][held]
     shares = chunks / chunks.sum(axis=0)
     passes = ([_at(seconds, stage) for stage in range(plan.pp)] for seconds in time.passes)
@@ -137,7 +137,7 @@ def _stage(stage: int, events: Sequence[Event], clock: Clock, stages: int) -> It
         idle = end
         yield _action(stage, start, end, event.action)
         yield from _exposed(stage, end, event.action, clock)
-    makespan = _nanoseconds(clock.played.makespan_s)
+    makespan = _nanoseconds(clock.timeline.makespan_s)
     if makespan > idle:
         yield Slice(PIPELINE, stage, idle, makespan, "bubble", "bubble", {})
 

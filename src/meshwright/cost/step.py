@@ -42,8 +42,8 @@ from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
-from meshwright.schedules.bubble import bubble_time
 from meshwright.schedules.pipeline import PassTimes, PipelineTimes
+from meshwright.schedules.records import bubble_time
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 

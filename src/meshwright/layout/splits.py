@@ -13,7 +13,7 @@ from meshwright.specs.model import Mlp, Model
 from meshwright.specs.weights import Weight, embedding_weights, head_weights, layer_weights
 
 
-class Pipeline(NamedTuple):
+class PipelineSplit(NamedTuple):
     """What decides the layers of every chunk beside the model: fields of a plan."""
 
     pp: int
@@ -25,12 +25,12 @@ class Pipeline(NamedTuple):
     chunk_layers: tuple[int, ...] = ()
 
 
-def pipeline_of(plan: Plan) -> Pipeline:
+def split_of(plan: Plan) -> PipelineSplit:
     """The fields of a plan that decide the layers of its chunks."""
-    return Pipeline(*(getattr(plan, name) for name in Pipeline._fields))
+    return PipelineSplit(*(getattr(plan, name) for name in PipelineSplit._fields))
 
 
-def layers_of_chunks(model: Model, rule: str, pipeline: Pipeline, mtp_layers: int = 0) -> IntColumn:
+def layers_of_chunks(model: Model, rule: str, pipeline: PipelineSplit, mtp_layers: int = 0) -> IntColumn:
     """Layers of every chunk in the order of the model: what the plan spells out, else as the runtime splits.
 
     rule: `Runtime.stage_split`; where a plan names the layers of the first or the last rank, the ranks between share
@@ -65,7 +65,7 @@ def layers_before(model: Model) -> IntColumn:
     return kinds.cumsum(axis=0)
 
 
-def layers_of_blocks(inputs: Inputs, pipeline: Pipeline) -> IntColumn:
+def layers_of_blocks(inputs: Inputs, pipeline: PipelineSplit) -> IntColumn:
     """Layers of each kind of every block of a pipeline, in the order of the model, shape (pp x vpp, kinds)."""
     before = layers_before(inputs.model)
     ends = np.cumsum(layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, pipeline, inputs.mtp_layers))
@@ -161,7 +161,7 @@ def balanced(weights: FloatColumn, is_layer: IntColumn, chunks: int) -> IntColum
     return np.diff(layers[borders[::-1]])
 
 
-def _between_ends(layers: int, pipeline: Pipeline) -> IntColumn:
+def _between_ends(layers: int, pipeline: PipelineSplit) -> IntColumn:
     first, last, stages = pipeline.first_stage_layers, pipeline.last_stage_layers, pipeline.pp
     between = max(stages - (first > 0) - (last > 0), 1)
     per_rank = np.full(stages, (layers - first - last) // between)

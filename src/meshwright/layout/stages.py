@@ -10,7 +10,7 @@ from meshwright.arrays import BoolColumn, Bools, IntColumn
 from meshwright.distinct import distinct_rows
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plans import Layout, Plans
-from meshwright.layout.splits import Pipeline, layers_before, layers_of_chunks
+from meshwright.layout.splits import PipelineSplit, layers_before, layers_of_chunks
 from meshwright.schedules.peak import chunks_at_peak
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.placement import blocks, copies
@@ -83,24 +83,24 @@ def split_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> Stages:
     Source of the order: Megatron-LM, transformer_block.py, get_num_layers_to_build.
     """
     filled = filling(plans)
-    split = [getattr(plans, name) for name in Pipeline._fields]
+    split = [getattr(plans, name) for name in PipelineSplit._fields]
     turns = plans.schedule, filled.num_microbatches, filled.microbatch_group, plans.recompute_layers
     signatures, index = distinct_rows(*split, *turns)
     tables = [
         _signature(inputs, _pipeline(row[:-4], plans.chunkings), row[-4:], keep_all)
         for row in ([int(value) for value in signature] for signature in zip(*signatures, strict=True))
     ]
-    tables = tables or [_signature(inputs, Pipeline(1, 1), [0, 1, 1, 0], keep_all)]
+    tables = tables or [_signature(inputs, PipelineSplit(1, 1), [0, 1, 1, 0], keep_all)]
     heights = np.array([len(table["stage"]) for table in tables])
     joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     each = Stages(plan=np.repeat(np.arange(len(tables)), heights), start=np.cumsum(heights) - heights, **joined)
     return each.spread(index)[0]
 
 
-def _pipeline(row: list[int], chunkings: tuple[tuple[int, ...], ...]) -> Pipeline:
+def _pipeline(row: list[int], chunkings: tuple[tuple[int, ...], ...]) -> PipelineSplit:
     """The fields of a pipeline, as its columns hold them."""
     pp, vpp, embedding, head, first, last, chunk_layers = row
-    return Pipeline(pp, vpp, bool(embedding), bool(head), first, last, chunkings[chunk_layers])
+    return PipelineSplit(pp, vpp, bool(embedding), bool(head), first, last, chunkings[chunk_layers])
 
 
 def ends_apart(plan: Layout) -> Bools:
@@ -109,7 +109,7 @@ def ends_apart(plan: Layout) -> Bools:
 
 
 def _signature(
-    inputs: Inputs, pipeline: Pipeline, turns: list[int], keep_all: bool
+    inputs: Inputs, pipeline: PipelineSplit, turns: list[int], keep_all: bool
 ) -> dict[str, IntColumn | BoolColumn]:
     model, stages, chunks = inputs.model, pipeline.pp, pipeline.vpp
     schedule, micro_batches, group, recomputed = turns

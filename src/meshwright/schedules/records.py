@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from meshwright.arrays import Bools, Ints, Numbers
+from meshwright.arrays import Bools, Floats, Ints, Numbers
 from meshwright.schedules import (
     dualpipe,
     dualpipe_v,
@@ -21,6 +21,7 @@ from meshwright.schedules import (
     zero_bubble,
     zero_bubble_v,
 )
+from meshwright.schedules.pipeline import PipelineTimes
 from meshwright.schedules.record import ScheduleRecord
 
 
@@ -87,3 +88,16 @@ def splits_backward(schedule: Ints) -> Bools:
 def grouped(schedule: Ints) -> Bools:
     """Whether chunks take turns on groups of micro-batches; schedule: code of `Schedule`, scalar or array (n,)."""
     return _GROUPED[schedule]
+
+
+def bubble_time(schedule: Ints, pipeline: PipelineTimes) -> Floats:
+    """Idle time of the slowest rank under its schedule, seconds.
+
+    schedule: code of `Schedule`, scalar or array (n,); pipeline: what it depends on. Returns seconds.
+    Sources: the schedule's own file.
+    """
+    present = [*np.flatnonzero(np.bincount(np.ravel(schedule)))] or [0]
+    idle = Schedule(present[0]).record.bubble_time(pipeline)
+    for code in present[1:]:
+        idle = np.where(np.equal(schedule, code), Schedule(code).record.bubble_time(pipeline), idle)
+    return idle

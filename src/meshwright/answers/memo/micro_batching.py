@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from meshwright.answers.trace import played_pipeline
+from meshwright.answers.trace import play_pipeline
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.microbatches import group_sizes
@@ -63,7 +63,7 @@ def micro_batching(estimate: Estimate, inputs: Inputs) -> MicroBatching | None:
         chunks=plan.vpp,
         naive_busy=1 / plan.pp,
         bubbles=tuple(_bubbles(plan, inputs)),
-        chosen=played_pipeline(few, inputs).played,
+        chosen=play_pipeline(few, inputs).timeline,
         naive=_naive(plan, inputs, drawn),
         drawn=drawn,
     )

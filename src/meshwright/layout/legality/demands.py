@@ -6,7 +6,6 @@ from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.layout.legality import demands_axes, demands_megatron, demands_pipeline, demands_switches
 from meshwright.layout.legality.demand import Demand
 from meshwright.layout.plan import Plan
-from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 
 
@@ -35,12 +34,13 @@ def _microbatches_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
     return f"parallelism.num_pp_microbatches {plan.num_microbatches}: left out, it is 1, for pp {plan.pp}"
 
 
-def _alternates(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
-    return plan.pp > 1 and plan.schedule == Schedule.ONE_F_ONE_B
+def _engine(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
+    return plan.pp > 1 and plan.schedule.record.framework_names.get("nanotron", "afab") != "afab"
 
 
 def _engine_text(plan: Plan, inputs: Inputs) -> str:  # noqa: ARG001
-    return f"parallelism.pp_engine 1f1b: left out, pp {plan.pp} runs all forwards before all backwards (afab)"
+    name = plan.schedule.record.framework_names["nanotron"]
+    return f"parallelism.pp_engine {name}: left out, pp {plan.pp} runs all forwards before all backwards (afab)"
 
 
 def _schedule(plan: Plan, inputs: Inputs) -> bool:  # noqa: ARG001
@@ -140,7 +140,7 @@ DEMANDS = {
         Demand("pipeline_without_graphs", _pipeline, _graphs_text),
         Demand("pipeline_microbatches", _pipeline, _microbatches_text),
         Demand("pipeline_schedule", _schedule, _schedule_text),
-        Demand("pipeline_engine", _alternates, _engine_text),
+        Demand("pipeline_engine", _engine, _engine_text),
         Demand("flex_attention", _flex_attention, _flex_attention_text),
         Demand("layers_of_stages", _stage_modules, _stage_modules_text),
         Demand("less_layers", _less_layers, _less_layers_text),
