@@ -63,6 +63,8 @@ def test_memory_of_different_kinds_is_not_mixed() -> None:
     kinds = (("", ""), ("40", "allocated"), ("60", "reserved"), ("44", "allocated"))
     given = Configuration(tuple(_again(memory_gib=size, memory_kind=kind) for size, kind in kinds))
     assert (given.memory_kind, given.memory_gib) == ("allocated", 42)
+    unknown = Configuration((_again(memory_gib="70", memory_kind="unknown"), *given.rows))
+    assert (unknown.memory_kind, unknown.memory_gib) == ("allocated", 42)
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "abc", "1e400", "nan"])

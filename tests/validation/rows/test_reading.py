@@ -24,6 +24,9 @@ NAMES = [
 ]
 
 
+BRIDGE = {"runtime": "megatron-bridge"}
+
+
 @st.composite
 def _spoilt(draw: st.DrawFn) -> Row:
     """A shipped row with some blanks more, and junk in one or two columns."""
@@ -76,10 +79,11 @@ def test_any_blanks_are_filled_or_refused(blank: set[str]) -> None:
         ({"settings": "flash-2"}, "settings has flash-2, which is for torchtitan; the runtime is megatron-core"),
         (
             {"with": "gradient_byte=2"},
-            "column with is not valid.* unknown behaviour 'gradient_byte'; nearest: gradient_bytes",
+            "settings or with is not valid.* unknown behaviour 'gradient_byte'; nearest: gradient_bytes",
         ),
         ({"with": "moment_bytes"}, "'moment_bytes' is not KEY=VALUE"),
         ({"with": "moment_bytes=2; storage.moment_bytes=4"}, "is replaced twice"),
+        ({"settings": "tensor-parallel-overlap; no-tensor-parallel-overlap-nvfp4", **BRIDGE}, "is replaced twice"),
         ({"refused": "a technique of ours"}, "a technique of ours"),
         ({"power_limit_w": "500"}, "power_limit_w is 500; what a limit costs h100-sxm-80gb is not known"),
         ({"power_limit_w": "1200", "gpu": "b200"}, "power_limit_w is 1200; b200-sxm-180gb draws 1000 W at most"),

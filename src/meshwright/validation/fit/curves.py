@@ -47,12 +47,14 @@ class Curve:
     """Seconds at every one of `TIMES` for every group, shape (7,) * groups."""
 
     def log_errors(self, times: FloatColumn) -> FloatColumn:
-        """The logarithm of predicted over measured, a share, between what was priced linearly.
+        """ln(predicted / measured), a share, interpolated linearly between the points that were priced.
 
         times: for every group, of its constants multiplied, shape (groups, k). Returns shape (k,).
         """
+        # Index of the grid point below, and the share of the way to the one above, both of shape (groups, k).
         below = np.clip(np.searchsorted(TIMES, times, side="right") - 1, 0, len(TIMES) - 2)
         above = (times - TIMES[below]) / (TIMES[below + 1] - TIMES[below])
+        # Multilinear interpolation: every corner of the cell around a point, weighted by its share of it, shape (k,).
         seconds = np.zeros(times.shape[1:])
         for corner in product((0, 1), repeat=len(self.follows)):
             upper = np.array(corner, dtype=int)[:, None]

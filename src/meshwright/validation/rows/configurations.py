@@ -10,7 +10,7 @@ from functools import cached_property
 
 from meshwright.errors import InvalidInput
 from meshwright.validation.rows.settings import settings_of
-from meshwright.validation.rows.table import COLUMNS, FALSE, FREE_TEXT, Row, figure, normalised
+from meshwright.validation.rows.table import COLUMNS, FALSE, FREE_TEXT, UNKNOWN, Row, figure, normalised
 
 SOUND = "ok"
 """The quality of rows that count."""
@@ -49,7 +49,8 @@ class Configuration:
     @property
     def memory_kind(self) -> str:
         """What its memory counts; empty: no memory is printed."""
-        return next((row["memory_kind"] for row in self.rows if self.fits and _measured(row, "memory_gib")), "")
+        kinds = [row["memory_kind"] for row in self.rows if self.fits and _measured(row, "memory_gib")]
+        return next((kind for kind in kinds if kind != UNKNOWN), kinds[0] if kinds else "")
 
     @cached_property
     def step_time_s(self) -> float | None:

@@ -103,8 +103,8 @@ def plan_of(row: Row, inputs: Inputs) -> Plan:
     """The layout of a row without blanks; raises `InvalidInput` for a recomputation that no plan has."""
     degrees: dict[str, Any] = {name: int(row[name] or 1) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")}
     micro_batch, dp = int(row["micro_batch_size"]), degrees["dp"]
-    usual = inputs.runtime.plans.ends_as_layers[0]
-    ends = degrees["pp"] > 1 and (usual or row["ends_layers_less"] == "1")
+    usual = "1" if inputs.runtime.plans.ends_as_layers[0] else "0"
+    ends = degrees["pp"] > 1 and (row["ends_layers_less"] or usual) == "1"
     group = min(int(row["shard_group_size"] or dp), dp)
     if dp % group:
         raise NotModelled(f"{dp} data-parallel ranks do not divide into sharding groups of {group}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -72,41 +73,44 @@ def judged_together() -> dict[str, str]:
 
 @cache
 def base_runtime(framework: str) -> Runtime:
-    """The catalogue's runtime of that name, or the one that stands for a framework; raises `UnknownName`."""
+    """The catalogue's runtime of that name, or what stands for a framework; raises `UnknownName`."""
     stand_in = stand_ins().get(framework)
-    return read_runtime(stand_in.runtime if stand_in else framework)
+    return _with_settings(read_runtime(stand_in.runtime), [stand_in]) if stand_in else read_runtime(framework)
 
 
 def settings_of(row: Row) -> list[Setting]:
     """What the column `settings` names; raises `InvalidInput` for a name that is none, or one of another runtime."""
     known, runtime = settings(), base_runtime(row["runtime"]).id
-    found = []
+    named = []
     for name in split_list(row["settings"]):
         if name not in known:
             raise UnknownName("setting", name, known)
         if known[name].runtimes and runtime not in known[name].runtimes:
-            raise NotModelled(
-                f"settings has {name}, which is for {' and '.join(known[name].runtimes)}; the runtime is {runtime}"
-            )
-        found.append(known[name])
-    return found
+            owners = " and ".join(known[name].runtimes)
+            raise NotModelled(f"settings has {name}, which is for {owners}; the runtime is {runtime}")
+        named.append(known[name])
+    return named
 
 
 def runtime_of(row: Row) -> Runtime:
-    """The catalogue's runtime with what a row changes: its framework, its columns, its settings, and last the column
-    `with`; a later one goes before an earlier one. Raises `InvalidInput` for what is no behaviour.
+    """The runtime of a row as its columns change it: `attention_kernel` and `compiled`, then `settings`, then `with`.
+
+    Raises `InvalidInput` for what is no behaviour, and for one that two settings set to different values.
     """
-    runtime, stand_in, named = base_runtime(row["runtime"]), stand_ins().get(row["runtime"]), settings_of(row)
-    differences = [*([stand_in] if stand_in else []), *named]
-    columns = (*_attention(row), *COMPILED[row["compiled"]])
-    given = (stand_in.behaviours if stand_in else (), columns, *(each.behaviours for each in named))
-    changes = {change.partition("=")[0]: change for group in given for change in group}
+    runtime = with_behaviours(base_runtime(row["runtime"]), [*_attention(row), *COMPILED[row["compiled"]]])
     try:
-        runtime = with_behaviours(with_behaviours(runtime, [*changes.values()]), split_list(row["with"]))
+        runtime = _with_settings(runtime, settings_of(row))
+        return with_behaviours(runtime, split_list(row["with"])) if row["with"] else runtime
     except InvalidSpec as error:
-        raise InvalidSpec("column with", error.faults) from None
-    without = {rule for each in differences for rule in each.without_rules}
-    return runtime.replace(rules=tuple(rule for rule in runtime.rules if rule.name not in without))
+        raise InvalidSpec("settings or with", error.faults) from None
+
+
+def _with_settings(runtime: Runtime, given: Sequence[Setting]) -> Runtime:
+    """With what they say; one and the same behaviour may be named by several."""
+    changes = dict.fromkeys(change for each in given for change in each.behaviours)
+    without = {rule for each in given for rule in each.without_rules}
+    changed = with_behaviours(runtime, [*changes]) if changes else runtime
+    return changed.replace(rules=tuple(rule for rule in changed.rules if rule.name not in without))
 
 
 def _attention(row: Row) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ NAMES = (
 COUNTS = (
     *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab", "seq_len"),
     *("moe_experts", "moe_topk", "moe_ffn", "mtp_layers", "gpus_per_node", "num_gpus"),
-    *("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "ends_layers_less", "zero_stage", "shard_group_size"),
+    *("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "zero_stage", "shard_group_size"),
     *("micro_batch_size", "global_batch_size", "recompute_layers", "memory_rank"),
 )
 """Columns of whole numbers."""
@@ -33,22 +33,24 @@ FIGURES = (
     *("step_time_s", "tokens_per_s_per_gpu", "memory_gib"),
 )
 """Columns of other numbers."""
+UNKNOWN = "unknown"
+"""A kind of memory of which nothing is scored."""
 CHOICES = {
     "schedule": tuple(SCHEDULE_NAMES.values()),
     "recompute": ("none", "selective", "full"),
     "attention_kernel": ("flash", "newest", "flash-2", "flash-1", "eager"),
-    "memory_kind": ("allocated", "reserved", "device", "unknown"),
+    "memory_kind": ("allocated", "reserved", "device", UNKNOWN),
 }
 """Columns that take a few words, and these."""
 SYNONYMS = {
     "memory_kind": {"max_memory_allocated": "allocated", "max_memory_reserved": "reserved", "nvidia-smi": "device"}
 }
 """Other words for them: PyTorch's counters, and the driver's."""
-SWITCHES = {"sp": ("True", "False"), "compiled": ("yes", "no"), "fits": ("yes", "no")}
+SWITCHES = {"sp": ("True", "False"), "ends_layers_less": ("1", "0"), "compiled": ("yes", "no"), "fits": ("yes", "no")}
 """Columns that say yes or no, and how they say it in this package."""
 COLUMNS = (*NAMES, *FREE_TEXT, *CHOICES, *SWITCHES, *COUNTS, *FIGURES)
 TRUE, FALSE = ("true", "yes", "1"), ("false", "no", "0")
-MAY_BE_0 = {"zero_stage", "ends_layers_less", "moe_experts", "moe_topk", "moe_ffn", "mtp_layers", "memory_rank"}
+MAY_BE_0 = {"zero_stage", "moe_experts", "moe_topk", "moe_ffn", "mtp_layers", "memory_rank"}
 """Counts that may be 0; a model of 0 experts is one without."""
 LARGEST_COUNT, LEAST_FIGURE, LARGEST_FIGURE = 10**9, 1e-9, 1e15
 """No run comes near them; beyond, a column holds something else."""

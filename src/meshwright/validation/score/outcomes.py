@@ -21,8 +21,6 @@ KINDS = {
     "device": lambda memory: memory.device,
 }
 """What is predicted for each kind of measured memory."""
-UNKNOWN = "unknown"
-"""A kind of which nothing is scored."""
 
 
 @dataclass(frozen=True)

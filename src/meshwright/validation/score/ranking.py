@@ -59,6 +59,7 @@ def spearman(one: FloatColumn, other: FloatColumn) -> float:
 
 
 def _ranks(values: FloatColumn) -> FloatColumn:
+    # Counts of smaller and of equal values for each value, shape (n,); equal ones share the mean of their ranks.
     below = (values[:, None] > values).sum(axis=1)
     equal = (values[:, None] == values).sum(axis=1)
     ranks: FloatColumn = below + (equal - 1) / 2
