@@ -11,6 +11,7 @@ from recipes import Block, blocks_of, copy_of_project, execute, titles, write
 PLACES = {
     "Add an accelerator": 2,
     "Add a pipeline schedule": 3,
+    "Add a plan field": 4,
     "Add a model family": 3,
 }
 """Files of the package that a recipe creates or changes, by its title."""

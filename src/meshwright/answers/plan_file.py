@@ -150,9 +150,10 @@ def _inputs(given: Any) -> tuple[Inputs | None, list[Fault]]:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of the plan file: the one that is shipped in the package, with the names of the schedules."""
+    """The JSON Schema of the plan file: the shipped one, with the names of the schedules; a plan has all its fields."""
     schema: dict[str, Any] = json.loads((resources.files(__package__) / "plan.schema.json").read_text("utf-8"))
     schema["$defs"]["schedule"]["enum"] = [*SCHEDULE_NAMES.values()]
+    schema["$defs"]["plan"]["required"] = [*schema["$defs"]["plan"]["properties"]]
     return schema
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from meshwright.errors import InvalidInput, quoted
 from meshwright.layout.layout_string import read_layout_string
@@ -22,23 +22,16 @@ def plan_of(
     cp: int = 1,
     context_exchange: str | None = None,
     pp: int = 1,
-    vpp: int = 1,
     dp: int | None = None,
-    ep: int = 1,
-    etp: int = 1,
     zero: int | None = None,
-    dp_replicate: int = 1,
     micro_batch: int = 1,
     embedding_as_layer: bool | None = None,
     head_as_layer: bool | None = None,
-    first_stage_layers: int = 0,
-    last_stage_layers: int = 0,
     pipeline_layout: str | None = None,
-    microbatch_group: int = 0,
     schedule: str | None = None,
     recompute: str = "none",
     recompute_modules: str | None = None,
-    recompute_layers: int = 0,
+    **others: Any,
 ) -> Plan:
     """The plan with these degrees; not yet held against the runtime's rules.
 
@@ -47,13 +40,14 @@ def plan_of(
     context_exchange: None takes the runtime's first; embedding_as_layer, head_as_layer: None counts them where the
     runtime does unless told; pipeline_layout: Megatron's string, or the layers of every chunk with commas between;
     schedule: None takes interleaved where vpp > 1, else 1f1b; recompute_modules: names with commas between, None takes
-    the attention core. Micro-batches follow from the global batch. Raises `InvalidInput` for an unknown name, or for
-    modules without selective recomputation.
+    the attention core; others: fields as `Plan` has them. Micro-batches follow from the global batch. Raises
+    `InvalidInput` for an unknown name, or for modules without selective recomputation.
     """
     runtime, replica = inputs.runtime, tp * cp * pp
     exchange = context_exchange or (*runtime.plans.context_exchanges, "ring")[0]
     chunk_layers = _chunk_layers(pipeline_layout)
-    ends = pp > 1 and not (chunk_layers or first_stage_layers or last_stage_layers) and runtime.plans.ends_as_layers[0]
+    told = chunk_layers or others.get("first_stage_layers") or others.get("last_stage_layers")
+    ends = pp > 1 and not told and runtime.plans.ends_as_layers[0]
     dp = max(inputs.cluster.num_gpus // max(replica, 1), 1) if dp is None else dp
     return Plan(
         tp=tp,
@@ -61,24 +55,17 @@ def plan_of(
         cp=cp,
         context_exchange=_code(CONTEXT_EXCHANGE_NAMES, "context exchange", exchange),
         pp=pp,
-        vpp=vpp,
         dp=dp,
-        ep=ep,
-        etp=etp,
         zero=usual_stage(inputs, dp * cp) if zero is None else zero,
-        dp_replicate=dp_replicate,
         micro_batch=micro_batch,
         num_microbatches=max(inputs.job.global_batch // max(micro_batch * dp, 1), 1),
         embedding_as_layer=ends if embedding_as_layer is None else embedding_as_layer,
         head_as_layer=ends if head_as_layer is None else head_as_layer,
-        first_stage_layers=first_stage_layers,
-        last_stage_layers=last_stage_layers,
         chunk_layers=chunk_layers,
-        microbatch_group=microbatch_group,
         recompute=_code(RECOMPUTE_NAMES, "recompute", recompute),
         recompute_modules=_modules(recompute, recompute_modules),
-        recompute_layers=recompute_layers,
-        schedule=_code(SCHEDULE_NAMES, "schedule", schedule) if schedule else usual_schedule(vpp),
+        schedule=_code(SCHEDULE_NAMES, "schedule", schedule) if schedule else usual_schedule(others.get("vpp", 1)),
+        **others,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import IntEnum
 from itertools import groupby
 from typing import Any, Self
@@ -99,7 +99,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         faults = []
-        for name, kind in _KINDS.items():
+        for name, kind in KINDS.items():
             value = getattr(self, name)
             if type(value) is not kind or kind is tuple:
                 try:
@@ -116,13 +116,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as they stand in a plan file."""
-        return asdict(self) | {
-            "context_exchange": CONTEXT_EXCHANGE_NAMES[self.context_exchange],
-            "recompute": RECOMPUTE_NAMES[self.recompute],
-            "recompute_modules": names_of(self.recompute_modules),
-            "chunk_layers": [*self.chunk_layers],
-            "schedule": SCHEDULE_NAMES[self.schedule],
-        }
+        return {name: _written(kind, getattr(self, name)) for name, kind in KINDS.items()}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
@@ -165,7 +159,8 @@ def in_runs(sizes: tuple[int, ...]) -> str:
     return ",".join(f"{size}*{count}" if count > 1 else str(size) for size, count in runs)
 
 
-_KINDS: dict[str, type] = {field.name: type(field.default) for field in fields(Plan)}
+KINDS: dict[str, type] = {field.name: type(field.default) for field in fields(Plan)}
+"""Of the value of every field."""
 _NAMES: dict[type, dict[Any, str]] = {
     Recompute: {**RECOMPUTE_NAMES},
     Schedule: {**SCHEDULE_NAMES},
@@ -184,6 +179,13 @@ def _read(kind: type, value: Any) -> Any:
     if kind in _NAMES and isinstance(value, str):
         return {name: code for code, name in _NAMES[kind].items()}[value]
     return kind(operator.index(value))
+
+
+def _written(kind: type, value: Any) -> Any:
+    """A value as it stands in a plan file."""
+    if kind is RecomputeModules:
+        return names_of(value)
+    return [*value] if kind is tuple else _NAMES.get(kind, {}).get(value, value)
 
 
 def _wanted(kind: type) -> str:

@@ -9,9 +9,7 @@ from typing import Self, TypeAlias
 import numpy as np
 
 from meshwright.arrays import BoolColumn, IntColumn, Ints
-from meshwright.layout.plan import ContextExchange, Plan, Recompute
-from meshwright.layout.recompute_modules import RecomputeModules
-from meshwright.schedules.records import Schedule
+from meshwright.layout.plan import KINDS, Plan, Recompute
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,18 +77,9 @@ class Plans:
         return len(self.tp)
 
     def __getitem__(self, index: int) -> Plan:
-        row = {name: int(getattr(self, name)[index]) for name in COLUMNS}
-        return Plan(
-            **row  # type: ignore[arg-type]
-            | {
-                **{name: bool(row[name]) for name in ("sp", "embedding_as_layer", "head_as_layer")},
-                "context_exchange": ContextExchange(row["context_exchange"]),
-                "recompute": Recompute(row["recompute"]),
-                "recompute_modules": RecomputeModules(row["recompute_modules"]),
-                "chunk_layers": self.chunkings[row["chunk_layers"]],
-                "schedule": Schedule(row["schedule"]),
-            }
-        )
+        kinds = {name: kind for name, kind in KINDS.items() if kind is not tuple}
+        row = {name: kind(int(getattr(self, name)[index])) for name, kind in kinds.items()}
+        return Plan(**row, chunk_layers=self.chunkings[self.chunk_layers[index]])
 
     def take(self, rows: IntColumn | BoolColumn | slice) -> Plans:
         """The chosen rows, by index, mask or slice."""
@@ -135,6 +124,6 @@ def regrouped(tables: Iterable[Plans], size: int) -> Iterator[Plans]:
         yield Plans.join(held)
 
 
-COLUMNS = tuple(field.name for field in fields(Plan))
+COLUMNS = tuple(KINDS)
 Layout: TypeAlias = Plan | Plans
 """One plan or many: formulas read the same attributes from both."""
