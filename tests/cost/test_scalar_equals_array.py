@@ -142,6 +142,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "cluster": lambda case: case.inputs.cluster,
     "expert_plan": lambda case: _expert_plan(case.plan),
     "expert_kind": lambda case: _kind(case).replace(feed_forward=LIMITED),
+    "score_bytes": lambda case: case.inputs.runtime.elementwise_bytes.attention_scores,
     "peak_flops": lambda case: case.inputs.peak_flops,
     "element_bytes": lambda _: 1.0,
     "number_format": lambda case: "fp8" if case.inputs.cluster.accelerator.kernels.low_precision else "half",

@@ -8,10 +8,9 @@ from meshwright.arrays import Floats, Ints
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.specs.cluster import Accelerator
+from meshwright.specs.runtime.operators import PassBytes
 
 QUERY_TILE = 128
-EAGER_FORWARD_BYTES = 13
-EAGER_BACKWARD_BYTES = 19
 FORWARD_PRODUCTS = 2
 BACKWARD_PRODUCTS = 5
 MEASURED_WIDTH = 256
@@ -106,18 +105,20 @@ def eager_attention_time(
     sequence: int,
     accelerator: Accelerator,
     peak_flops: float,
+    score_bytes: PassBytes,
 ) -> tuple[Floats, Floats]:
     """Forward and backward seconds of attention that keeps full s x s scores in memory.
 
-    Two products of all s^2 pairs forward and four backward, and 13 (forward) and 19 (backward) bytes moved per score.
+    Two products of all s^2 pairs forward and four backward, and the bytes that are moved per score.
 
     batch: sequences, heads: per rank; scalar or array (n,); head_dim, value_head_dim: elements; sequence: tokens;
-    peak_flops: FLOP/s. Returns seconds. Source: Megatron-LM before flash attention, fused scale-mask-softmax-dropout.
+    peak_flops: FLOP/s; score_bytes: moved per score. Returns seconds. Source: Megatron-LM before flash attention, fused
+    scale-mask-softmax-dropout.
     """
     rows = batch * heads * sequence
     products = gemm_time(rows, sequence, head_dim, accelerator, peak_flops)
     products = products + gemm_time(rows, value_head_dim, sequence, accelerator, peak_flops)
     scores = 1.0 * rows * sequence
-    forward = products + elementwise_time(EAGER_FORWARD_BYTES * scores, accelerator)
-    backward = 2 * products + elementwise_time(EAGER_BACKWARD_BYTES * scores, accelerator)
+    forward = products + elementwise_time(score_bytes.forward * scores, accelerator)
+    backward = 2 * products + elementwise_time(score_bytes.backward * scores, accelerator)
     return forward, backward

@@ -8,17 +8,13 @@ import numpy as np
 
 from meshwright.arrays import Floats, Ints
 from meshwright.cost.compute.products import NO_GEMM, Gemm, grouped_time, linear_time
-from meshwright.cost.element import FP32_BYTES, HALF_BYTES
+from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.expert_rows import routed_experts, routed_rows
 from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import residual_tokens
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
-
-ROUTER_PASSES = 6
-"""Of fp32 numbers per token and expert: logits, scores, the chosen ones and their map."""
-
 
 EXPERT_SHAPE = ("tp", "sp", "cp", "ep", "etp", "micro_batch")
 """The fields of a plan on which the sizes of its experts' layers depend."""
@@ -69,7 +65,7 @@ def expert_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertShard:
 def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     """Router, grouped products and the passes around them, of one layer and micro-batch; nothing for a dense layer.
 
-    The router runs in half precision; it moves fp32 scores of T E elements six times each way. Permuting writes the R
+    The router runs in half precision; it moves the runtime's bytes for each of T E scores each way. Permuting writes R
     routed rows and reads them again to weigh and sum them; with several experts a rank an all-to-all sorts them once
     more on both ways. The activation moves the runtime's bytes per element of R f, quantising the recipe's.
     plan: scalar or array (n,). Returns seconds and bytes. Source: Megatron-LM, core/transformer/moe: router.py,
@@ -82,7 +78,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     passes = traffic.gated_activation if block.gated else traffic.plain_activation
     sorts = np.where(np.greater(shard.experts, 1) & (inputs.runtime.communication.dispatcher == "all_to_all"), 4, 0)
     moved = HALF_BYTES * hidden * (shard.rows * (3 + sorts) + shard.tokens)
-    moved = moved + ROUTER_PASSES * FP32_BYTES * shard.tokens * block.count
+    moved = moved + traffic.router_scores * shard.tokens * block.count
     products = on_shapes(lambda shapes: _products(shapes, inputs, kind), plan, *EXPERT_SHAPE)
     quantised = inputs.quantise_bytes
     activation = shard.rows * shard.ffn * (passes.forward + quantised)

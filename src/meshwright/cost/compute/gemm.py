@@ -15,6 +15,7 @@ TILES = np.array(
 SPLITS = np.array([1, 2, 4])
 REFERENCE_TILE = 128 * 256 / (128 + 256)
 POWER_FLOP = 2e12
+"""Of a product, in the form that `power_derate` is fitted in."""
 
 
 def gemm_time(

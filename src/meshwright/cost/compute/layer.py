@@ -110,7 +110,8 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
     sequence, batch = inputs.job.sequence_length, plan.micro_batch
     if inputs.runtime.kernels.attention_kernel == "eager":
         widths = attention.head_dim, attention.value_head_dim
-        whole = eager_attention_time(batch, shard.heads, *widths, sequence, accelerator, peak)
+        scores = inputs.runtime.elementwise_bytes.attention_scores
+        whole = eager_attention_time(batch, shard.heads, *widths, sequence, accelerator, peak, scores)
         return whole[0] / plan.cp, whole[1] / plan.cp
     constants, factor = accelerator.kernels.attention, attention_slowdown(inputs)
     softmax = constants.softmax_width

@@ -75,6 +75,10 @@ class ElementwiseKernels(Spec):
     """Per element that the first products of experts with biases put out."""
     expert_output_bias: PassBytes
     """Per element that their second products put out."""
+    attention_scores: PassBytes
+    """Per score, where they are kept in memory."""
+    router_scores: ElementBytes
+    """Each way, per token and expert."""
     bias_gradient: ElementBytes
     """Backward, per element of a biased product's output."""
     split_gradient: ElementBytes
