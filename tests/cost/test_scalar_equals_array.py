@@ -64,19 +64,18 @@ TABLES = {
     "stage.stage_memory",
     "in_flight.in_flight_bytes",
     "units.stage_units",
-    "fully_sharded.unit_step",
+    "unit_step.stage_chunks",
     "fully_sharded.played_steps",
     "fully_sharded.stored_states",
     "sharded_step.sharded_step",
     "sharded_step.replicated_step",
     "pipelined_step.pipelined_step",
-    "pipelined_step.chunk_gradients",
+    "pipelined_step.worked_chunks",
     "states.half_weights_step",
     "stage.stage_steps",
     "timeline.highest",
     "fully_sharded.pooled_bytes",
     "placeholders.placeholder_bytes",
-    "standing.standing_chunks",
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""
 OF_ONE_SCHEDULE = {

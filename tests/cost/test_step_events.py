@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meshwright.cost.footprint import step_events
+from meshwright.cost.footprint import footprints_of, step_events
 from meshwright.cost.memory.timeline import Moment, Timeline
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plans import Plans
 from strategies import llama_8b, question, questions, some_legal_plans
 
 PAGE = Path(__file__).parents[2] / "docs/memory.md"
@@ -50,3 +51,8 @@ def test_what_a_timeline_holds_twice_is_counted_once_and_what_it_frees_no_more()
     assert [Moment(code) for code in peak.moment] == [Moment.LAST_LAYER_FORWARD, Moment.LOSS_BACKWARD]
     assert (peak.activations.tolist(), peak.logits.tolist()) == ([4.0, 2.0], [0.0, 5.0])
     assert [event.size for event in step.events(0)] == [4.0, -2.0, 1.0, -1.0]
+
+
+@pytest.mark.parametrize("runtime", ["torchtitan", "pytorch-ddp", "megatron-core"])
+def test_no_plans_have_no_steps(runtime: str) -> None:
+    assert len(footprints_of(Plans.of([]), question(llama_8b(), "1x8:h100", runtime))) == 0

@@ -1,4 +1,4 @@
-"""How often chunks of a pipeline are gathered, and how many stand gathered."""
+"""How often chunks of a pipeline are gathered, and how many are unsharded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.schedules import gathered
-from meshwright.schedules.gathered import AHEAD, chunk_gathers, chunks_left
+from meshwright.schedules.gathered import AHEAD, chunk_gathers, unsharded_chunks
 from meshwright.schedules.one_forward_one_backward import in_flight
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule
@@ -71,12 +71,13 @@ def test_one_chunk_is_gathered_as_the_closed_form_says(stages: int) -> None:
 
 
 @pytest.mark.parametrize(("stages", "chunks", "group"), PIPELINES)
-def test_no_more_chunks_stand_gathered_than_there_are(stages: int, chunks: int, group: int) -> None:
-    for left in chunks_left(Schedule.INTERLEAVED, stages, chunks, 3 * group, group):
-        assert 0 <= left.forward < min(chunks, AHEAD)
-        assert 1 <= left.behind <= min(chunks, AHEAD)
-        for standing in (left.in_flight, left.ending, left.most):
-            assert 0 <= standing.others + standing.own <= min(chunks, AHEAD)
+def test_no_more_chunks_are_unsharded_than_there_are(stages: int, chunks: int, group: int) -> None:
+    for rank in unsharded_chunks(Schedule.INTERLEAVED, stages, chunks, 3 * group, group):
+        assert 0 <= rank.forward < min(chunks, AHEAD)
+        assert 1 <= rank.after_backward <= min(chunks, AHEAD)
+        for unsharded, own in ((rank.first, rank.first_own), (rank.second, rank.second_own)):
+            assert 0 <= own <= unsharded <= min(chunks, AHEAD)
+        assert rank.fullest_own <= rank.fullest <= min(chunks, AHEAD)
 
 
 def _interleaved(chunks: int) -> Estimate:

@@ -1,4 +1,4 @@
-"""Gathered: how often the weights of a rank's chunks are gathered, and which chunks stand gathered meanwhile."""
+"""Gathered: how often the weights of a rank's chunks are gathered, and which of them are unsharded meanwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule
 
 AHEAD = 3
-"""Chunks that stand gathered at once: those that work next."""
+"""Chunks that are unsharded at once: those that work next."""
 GROUPS = 3
 """Groups of micro-batches after which every further one adds as many gathers."""
 
@@ -28,43 +28,37 @@ class ChunkGathers(NamedTuple):
     backward: IntColumn
 
 
-class Standing(NamedTuple):
-    """Chunks of a rank that stand gathered before a backward; counts, scalar or array (n,)."""
-
-    others: Ints
-    own: Ints
-    """1 where the chunk that works does itself, else 0."""
-
-
-class ChunksLeft(NamedTuple):
-    """Which chunks of a rank stand gathered, where weights are given back after forward and not after backward.
+class UnshardedChunks(NamedTuple):
+    """How many chunks of a rank are unsharded, where weights are resharded after forward and not after backward.
 
     The most of them while as many micro-batches are in flight as ever, and as many chunks have worked backward as
-    before the last forward.
+    before the last forward. Counts, each scalar or array (n,); of `own` 1 where the chunk that works is among them.
     """
 
     forward: Ints
-    """Beside the chunk of a forward; a count, scalar or array (n,)."""
-    in_flight: Standing
-    """Before the backward that follows it."""
+    """Beside the chunk of a forward."""
     at_loss: Ints
-    """Before one of the last chunk; a count, scalar or array (n,)."""
-    behind: Ints
-    """After a backward; a count, scalar or array (n,)."""
-    ending: Standing
+    """Before a backward of the last chunk."""
+    first: Ints
+    """Before the backward that follows the last forward."""
+    first_own: Ints
+    after_backward: Ints
+    second: Ints
     """Before the second backward after the last forward."""
-    most: Standing
+    second_own: Ints
+    fullest: Ints
     """Before the backward with the most from there and from when every chunk has worked backward."""
-    backwards: Ints
-    """Those between the last forward and that one; a count, scalar or array (n,)."""
+    fullest_own: Ints
+    passed: Ints
+    """Backward passes between the last forward and that one."""
 
 
 def chunk_gathers(
     schedule: Schedule, stages: int, chunks: int, micro_batches: int, microbatch_group: int, *, resharded: bool
 ) -> ChunkGathers:
-    """Gathers of every chunk: the three chunks that work next stand gathered; given back when others come first.
+    """Gathers of every chunk: the three chunks that work next are unsharded; resharded when others come first.
 
-    Given back after every forward as well (resharded), a chunk is gathered again for its next pass, but stays gathered
+    Resharded after every forward as well, a chunk is gathered again for its next pass, but stays gathered
     after a backward. Every group of micro-batches beyond the third adds as many gathers as the third does.
     schedule: of several chunks a rank; stages: p; chunks: v; micro_batches: m; microbatch_group: g; counts.
     Source: torch 2.13, pipelining/schedules.py, _add_unshard_reshard (max_active_stages) and _PipelineScheduleRuntime;
@@ -89,46 +83,58 @@ def _gathers(
     schedule: Schedule, stages: int, chunks: int, micro_batches: int, microbatch_group: int, resharded: bool
 ) -> ChunkGathers:
     walk = _walk(_actions(schedule, stages, chunks, micro_batches, microbatch_group), chunks, resharded)
-    again = walk.own & ~walk.standing
+    again = walk.own & ~walk.unsharded
     before = np.concatenate([np.zeros_like(walk.window[:, :1]), walk.window[:, :-1]], axis=1)
     events = walk.window & ~before, again & walk.forward, again & ~walk.forward
     return ChunkGathers(*(each.sum(axis=1).T for each in events))
 
 
 @lru_cache(maxsize=4096)
-def chunks_left(
+def unsharded_chunks(
     schedule: Schedule, stages: int, chunks: int, micro_batches: int, microbatch_group: int
-) -> list[ChunksLeft]:
-    """Chunks of every rank that stand gathered at the moments with the most activations.
+) -> list[UnshardedChunks]:
+    """Chunks of every rank that are unsharded at the moments with the most activations.
 
     schedule: of any number of chunks a rank; stages: p; chunks: v; micro_batches: m; microbatch_group: g; counts.
     Source: `chunk_gathers`.
     """
+    if chunks == 1:
+        return [ONE_CHUNK] * stages
     walk = _walk(_actions(schedule, stages, chunks, micro_batches, microbatch_group), chunks, resharded=True)
-    own, others = (walk.own & walk.standing).sum(axis=2), (~walk.own & walk.standing).sum(axis=2)
+    own, every = (walk.own & walk.unsharded).sum(axis=2), walk.unsharded.sum(axis=2)
     worked = walk.own.argmax(axis=2)
-    return [_left(*each, chunks) for each in zip(walk.forward[:, :, 0], worked, others, own, strict=True)]
+    return [_of_rank(*each, chunks) for each in zip(walk.forward[:, :, 0], worked, every, own, strict=True)]
 
 
-def _left(forward: BoolColumn, worked: IntColumn, others: IntColumn, own: IntColumn, chunks: int) -> ChunksLeft:
-    """Of one rank: its actions, whether they are forwards, their chunks, and what stands before each; shape (t,)."""
+ONE_CHUNK = UnshardedChunks(
+    forward=0, at_loss=0, first=0, first_own=0, after_backward=1, second=1, second_own=1, fullest=1, fullest_own=1,
+    passed=1,
+)  # fmt: skip
+"""It is unsharded after its backward."""
+
+
+def _of_rank(forward: BoolColumn, worked: IntColumn, every: IntColumn, own: IntColumn, chunks: int) -> UnshardedChunks:
+    """Of one rank, of each action: whether it is a forward, its chunk, and what is unsharded before it; shape (t,)."""
     backwards = np.flatnonzero(~forward)
     before = int(np.searchsorted(backwards, np.flatnonzero(forward)[-1]))
     firsts = [int(np.flatnonzero(worked[backwards] == chunk)[0]) for chunk in range(chunks)]
     in_flight = backwards[max((first + 1 for first in firsts if first < before), default=0) : before + 1]
-    most = in_flight[(others + own)[in_flight].argmax()]
+    first = in_flight[every[in_flight].argmax()]
     at_loss = in_flight[worked[in_flight] == chunks - 1]
-    ending = backwards[min(before + 1, len(backwards) - 1)]
+    second = backwards[min(before + 1, len(backwards) - 1)]
     all_worked = min(max(before, *firsts) + 1, len(backwards) - 1)
-    fullest = all_worked + int((others + own)[backwards[all_worked:]].argmax())
-    return ChunksLeft(
-        forward=others[in_flight - 1].max(),
-        in_flight=Standing(others[most], own[most]),
-        at_loss=(others + own)[at_loss].max(initial=0),
-        behind=others[in_flight].max() + 1,
-        ending=Standing(others[ending], own[ending]),
-        most=Standing(others[backwards[fullest]], own[backwards[fullest]]),
-        backwards=max(fullest - before, 1),
+    fullest = all_worked + int(every[backwards[all_worked:]].argmax())
+    return UnshardedChunks(
+        forward=(every - own)[in_flight - 1].max(),
+        at_loss=every[at_loss].max(initial=0),
+        first=every[first],
+        first_own=own[first],
+        after_backward=(every - own)[in_flight].max() + 1,
+        second=every[second],
+        second_own=own[second],
+        fullest=every[backwards[fullest]],
+        fullest_own=own[backwards[fullest]],
+        passed=max(fullest - before, 1),
     )
 
 
@@ -147,12 +153,12 @@ class _Walk(NamedTuple):
     """Which chunk works, shape (ranks, t, chunks)."""
     window: BoolColumn
     """Which ones are among those that work next, shape (ranks, t, chunks)."""
-    standing: BoolColumn
-    """Which ones stand gathered before it, shape (ranks, t, chunks)."""
+    unsharded: BoolColumn
+    """Which ones are unsharded before it, shape (ranks, t, chunks)."""
 
 
 def _walk(ranks: Sequence[Sequence[Action]], chunks: int, resharded: bool) -> _Walk:
-    """A chunk stands if it works soon, and after its last action was either left gathered or not wanted for a while."""
+    """A chunk is unsharded if it works soon, and after its last action was either left so or not wanted for a while."""
     worked = np.array([[action.chunk for action in actions] for actions in ranks])
     forward = np.array([[action.kind == "forward" for action in actions] for actions in ranks])[:, :, None]
     times, own = np.arange(worked.shape[1])[:, None], worked[:, :, None] == np.arange(chunks)

@@ -6,41 +6,11 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
-from meshwright.cost.memory.in_flight import InFlight
 from meshwright.cost.memory.pipelined_step import pipelined_step
 from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
-from meshwright.cost.memory.standing import standing_chunks
 from meshwright.cost.memory.states import States
 from meshwright.cost.memory.timeline import Played
 from meshwright.cost.memory.unit_step import UnitStep
-from meshwright.cost.memory.units import stage_units
-from meshwright.cost.pipelines import Pipelines
-from meshwright.distinct import gathered
-from meshwright.layout.plans import Plans
-from meshwright.layout.stages import Stages
-from meshwright.specs.inputs import Inputs
-
-
-def unit_step(stages: Stages, pipelines: Pipelines, plans: Plans, in_flight: InFlight, inputs: Inputs) -> UnitStep:
-    """What the steps of stages are played with.
-
-    stages: of plans, shape (r,); pipelines: theirs; plans: themselves, shape (n,); in_flight: of every stage.
-    Returns bytes and counts, shape (r,).
-    """
-    units = stage_units(pipelines.plans, pipelines.stages, inputs)
-    whole, stored = (gathered(unit, pipelines.of_stage) for unit in units)
-    rows = plans.take(stages.plan)
-    backwards = np.maximum(rows.num_microbatches * rows.vpp - stages.live_chunks, 0)
-    unsharded = gathered(standing_chunks(pipelines.plans, pipelines.stages), pipelines.of_stage)
-    return UnitStep(
-        plans=rows,
-        whole=whole,
-        stored=stored,
-        in_flight=in_flight,
-        backwards=backwards,
-        unsharded=unsharded,
-        inputs=inputs,
-    )
 
 
 def played_steps(step: UnitStep) -> list[Played]:

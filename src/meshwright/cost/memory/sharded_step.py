@@ -7,6 +7,7 @@ import numpy as np
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.timeline import Moment, Timeline
 from meshwright.cost.memory.unit_step import UnitStep
+from meshwright.layout.plan import Recompute
 
 
 def sharded_step(step: UnitStep) -> Timeline:
@@ -73,7 +74,7 @@ def _middle_layers(line: Timeline, step: UnitStep) -> None:
     line.hold("gradients", "new shards", step.new_shards * (stored.layer + head))
     line.hold("temporaries", "gradients of the head", step.root_head)
     line.hold("temporaries", "gradients of a layer", step.inputs.gradient_bytes * step.whole.layer)
-    line.hold("parameters", "experts put together", step.expert_copies)
+    line.hold("parameters", "experts put together", HALF_BYTES * step.whole.split_experts * step.resharded)
     line.hold("temporaries", "working set", saved.residual)
     line.at(Moment.MIDDLE_LAYER_ALL_GATHER, step.has_more_layers_than(1))
     line.free("experts put together")
@@ -98,7 +99,7 @@ def _first_layers(line: Timeline, step: UnitStep) -> None:
     above(2)
     line.at(Moment.SECOND_LAYER_BACKWARD, step.has_more_layers_than(2))
     above(1)
-    line.hold("parameters", "experts put together", step.expert_copies)
+    line.hold("parameters", "experts put together", HALF_BYTES * step.whole.split_experts * step.resharded)
     line.hold("temporaries", "working set", saved.residual)
     line.at(Moment.FIRST_LAYER_ALL_GATHER, several)
     line.free("experts put together")
@@ -130,7 +131,8 @@ def replicated_step(step: UnitStep) -> Timeline:
     copies = step.several + 1.0 * runtime.storage.gradient_copies * (step.plans.dp > 1)
     embedding = whole.embedding * (runtime.storage.autocast and not tied)
     cast = HALF_BYTES * (whole.all - embedding)
-    again = HALF_BYTES * step.layers * step.casts_again
+    casts_again = runtime.storage.autocast & (step.plans.recompute == Recompute.FULL)
+    again = HALF_BYTES * step.layers * casts_again
     line.hold("temporaries", "message buffers", saved.messages)
     line.hold("gradients", "of earlier micro-batches, and buckets", FP32_BYTES * copies * whole.all)
     line.hold("parameters", "2-byte copies", cast - again)
@@ -145,7 +147,7 @@ def replicated_step(step: UnitStep) -> Timeline:
     line.hold("logits", "logits", saved.logits)
     line.at(Moment.LOSS_BACKWARD)
     line.free("logits")
-    line.hold("parameters", "2-byte copies", cast - again + HALF_BYTES * whole.layer * step.casts_again)
+    line.hold("parameters", "2-byte copies", cast - again + HALF_BYTES * whole.layer * casts_again)
     line.hold("activations", "saved for backward", np.maximum(saved.activations - saved.head, 0.0))
     line.hold("temporaries", "working set", saved.working)
     line.at(Moment.LAST_LAYER_BACKWARD)

@@ -10,12 +10,13 @@ import numpy as np
 from meshwright.arrays import FloatColumn, IntColumn, Ints
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.device import communicator_bytes
-from meshwright.cost.memory.fully_sharded import played_steps, pooled_bytes, stored_states, unit_step
+from meshwright.cost.memory.fully_sharded import played_steps, pooled_bytes, stored_states
 from meshwright.cost.memory.in_flight import InFlight, in_flight_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters, prediction_parameters
 from meshwright.cost.memory.placeholders import placeholder_bytes
 from meshwright.cost.memory.states import States, half_weights_step, state_bytes
 from meshwright.cost.memory.timeline import Event, Played, highest
+from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.cost.pipelines import Pipelines
 from meshwright.cost.shapes import Shapes
 from meshwright.cost.tree import combined
@@ -105,7 +106,7 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
         placeholders = placeholder_bytes(pipelines.plans, pipelines.stages, inputs)[pipelines.of_stage]
         step = half_weights_step(states, in_flight, placeholders)
         return StageSteps(states, [(np.arange(len(placeholders)), step)], 0.0 * placeholders, in_flight)
-    units = unit_step(stages, pipelines, plans, in_flight, inputs)
+    units = UnitStep.of(stages, pipelines, plans, in_flight, inputs)
     return StageSteps(stored_states(units), played_steps(units), pooled_bytes(units), in_flight)
 
 

@@ -1,27 +1,30 @@
-"""Step of units: what one rank gathers and reduces layer by layer, in the sizes that its step is played with."""
+"""Unit step: what a step is played with where fp32 weights are gathered and gradients reduced unit by unit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.in_flight import InFlight
-from meshwright.cost.memory.units import Units
-from meshwright.distinct import gathered
+from meshwright.cost.memory.units import Units, stage_units
+from meshwright.cost.pipelines import Pipelines
+from meshwright.distinct import distinct_rows, gathered
 from meshwright.layout.microbatches import microbatch_group
-from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Plans
-from meshwright.schedules.gathered import AHEAD, ChunksLeft
+from meshwright.layout.stages import Stages
+from meshwright.schedules.gathered import AHEAD, UnshardedChunks, unsharded_chunks
+from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnitStep:
-    """One step of every stage; bytes, shape (r,)."""
+    """One step of every stage; columns of shape (r,), sizes in bytes."""
 
     plans: Plans
     """Of every stage."""
@@ -32,9 +35,23 @@ class UnitStep:
     in_flight: InFlight
     backwards: IntColumn
     """Of chunks, that come before the last forward."""
-    unsharded: ChunksLeft
-    """Of several chunks those that stay gathered."""
+    unsharded: UnshardedChunks
     inputs: Inputs
+
+    @classmethod
+    def of(cls, stages: Stages, pipelines: Pipelines, plans: Plans, in_flight: InFlight, inputs: Inputs) -> Self:
+        """The steps of stages: units and unsharded chunks once for every distinct pipeline, then of every stage."""
+        rows = plans.take(stages.plan)
+        whole, stored = stage_units(pipelines.plans, pipelines.stages, inputs)
+        return cls(
+            plans=rows,
+            whole=gathered(whole, pipelines.of_stage),
+            stored=gathered(stored, pipelines.of_stage),
+            in_flight=in_flight,
+            backwards=np.maximum(rows.num_microbatches * rows.vpp - stages.live_chunks, 0),
+            unsharded=gathered(stage_chunks(pipelines.plans, pipelines.stages), pipelines.of_stage),
+            inputs=inputs,
+        )
 
     def take(self, index: IntColumn) -> UnitStep:
         """The chosen stages."""
@@ -53,6 +70,12 @@ class UnitStep:
         """Micro-batches that a chunk works on before the next one does, a count."""
         group: IntColumn = microbatch_group(self.plans)
         return group
+
+    @cached_property
+    def several(self) -> BoolColumn:
+        """Whether a step has several micro-batches, so that gradients last from one to the next."""
+        several: BoolColumn = self.plans.num_microbatches > 1
+        return several
 
     @cached_property
     def resharded(self) -> BoolColumn:
@@ -81,13 +104,13 @@ class UnitStep:
         """2-byte weights that stay gathered from forward to backward, bytes.
 
         ZeRO 3: the ends and the last layer where the runtime says so. ZeRO 2: everything, of more chunks than are
-        gathered ahead those alone; the first of these chunks waits for its turn.
+        gathered ahead those alone. With one group of micro-batches the first of these chunks waits for its turn.
         """
-        runtime, whole, ahead = self.inputs.runtime, self.whole, np.minimum(AHEAD / self.plans.vpp, 1.0)
+        sharding, whole, ahead = self.inputs.runtime.sharding, self.whole, np.minimum(AHEAD / self.plans.vpp, 1.0)
         first_waits = (ahead < 1) & (self.plans.num_microbatches <= self.group)
         embedding = whole.embedding * ~first_waits
-        ends = (whole.head + embedding * (not runtime.sharding.ends_apart)) * runtime.sharding.keeps_ends_gathered
-        resharded = ends + whole.layer * runtime.sharding.keeps_last_layer_gathered
+        ends = (whole.head + embedding * (not sharding.ends_apart)) * sharding.keeps_ends_gathered
+        resharded = ends + whole.layer * sharding.keeps_last_layer_gathered
         every = whole.head + embedding + self.layers * ahead
         until_backward: FloatColumn = HALF_BYTES * np.where(self.resharded, resharded, every)
         return until_backward
@@ -98,22 +121,10 @@ class UnitStep:
         size: FloatColumn = HALF_BYTES * np.minimum(beside * self.whole.layer, np.maximum(self.layers, 0.0))
         return size * self.resharded
 
-    @cached_property
-    def expert_copies(self) -> FloatColumn:
-        """ZeRO 3: bytes of the copy in which experts that are divided by rows are put together."""
-        copies: FloatColumn = HALF_BYTES * self.whole.split_experts * self.resharded
-        return copies
-
-    @cached_property
+    @property
     def root_head(self) -> Floats:
         """Bytes of the head's 2-byte gradients that wait for the embedding's, as both are of one root unit."""
         return 0.0 if self.inputs.runtime.sharding.ends_apart else HALF_BYTES * self.whole.head
-
-    @cached_property
-    def several(self) -> BoolColumn:
-        """Whether a step has several micro-batches, so that gradients last from one to the next."""
-        several: BoolColumn = self.plans.num_microbatches > 1
-        return several
 
     @cached_property
     def new_shards(self) -> FloatColumn:
@@ -123,8 +134,17 @@ class UnitStep:
         shards: FloatColumn = 1.0 * FP32_BYTES * (~self.several | (self.plans.dp_replicate > 1))
         return shards
 
-    @cached_property
-    def casts_again(self) -> BoolColumn:
-        """Whether autocast casts the weights of layers that are computed again a second time, and keeps none before."""
-        casts: BoolColumn = self.inputs.runtime.storage.autocast & (self.plans.recompute == Recompute.FULL)
-        return casts
+
+def stage_chunks(plans: Plans, stages: Stages) -> UnshardedChunks:
+    """What `unsharded_chunks` says of every stage; each shape (r,), counts.
+
+    plans: pipelines, shape (p,); stages: theirs.
+    """
+    columns = plans.schedule, plans.pp, plans.vpp, plans.num_microbatches, microbatch_group(plans)
+    several = (plans.vpp > 1) & (plans.zero == 3)
+    distinct, index = distinct_rows(*(np.where(several, column, 1)[stages.plan] for column in columns), stages.stage)
+    rows = [
+        unsharded_chunks(Schedule(schedule), *pipeline)[rank if pipeline[1] > 1 else 0]
+        for schedule, *pipeline, rank in (map(int, row) for row in zip(*distinct, strict=True))
+    ]
+    return gathered(UnshardedChunks(*np.array(rows, dtype=np.int64).reshape(-1, len(UnshardedChunks._fields)).T), index)
