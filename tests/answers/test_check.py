@@ -10,6 +10,7 @@ from rich.console import Console
 
 from commands import asked
 from meshwright.answers.check_table import check_document, check_screen, is_legal
+from meshwright.answers.document.terminal import terminal
 from meshwright.layout.legality import check, rules_of
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -106,7 +107,7 @@ def test_a_launch_is_told_what_it_must_set_but_no_plan_is_illegal_for_it() -> No
 
 def _printed(plan: Plan, inputs: Inputs) -> str:
     console = Console(width=300, file=io.StringIO(), record=True)
-    console.print(check_screen(plan, inputs))
+    console.print(terminal(check_screen(plan, inputs)))
     return " ".join(console.export_text().split())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 from commands import LLAMA, asked, question, refused
 from meshwright.answers.compare.clusters import Comparison, Wishes, compare_clusters
@@ -28,6 +28,8 @@ from meshwright.answers.compare.premises import (
     whole_states,
 )
 from meshwright.answers.compare.training import Deadline, training_of
+from meshwright.answers.document.blocks import Block
+from meshwright.answers.document.terminal import terminal
 from meshwright.answers.step_parts import why_lost
 from meshwright.answers.waterfall import from_peak
 from meshwright.cost.step import estimate_each
@@ -112,9 +114,9 @@ def test_a_deadline_is_met_or_gets_the_nodes_that_meet_it() -> None:
     assert clusters_document(never)["clusters"][0]["deadline"] == {"days": 1e-9, "met": False, "nodes": None}
 
 
-def _printed(screen: RenderableType) -> str:
+def _printed(screen: tuple[Block, ...]) -> str:
     with (console := Console(width=80)).capture() as printed:
-        console.print(screen)
+        console.print(terminal(screen))
     return printed.get()
 
 

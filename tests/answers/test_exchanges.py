@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from rich.console import Console
 
+from meshwright.answers.document.terminal import terminal
 from meshwright.answers.explain_table import explain_screen
 from meshwright.answers.plan_file import explain_document, json_schema
 from meshwright.cost.estimate import Estimate
@@ -48,7 +49,7 @@ def entry(inputs: Inputs, **degrees: Any) -> dict[str, Any]:
 def told(inputs: Inputs, **degrees: Any) -> str:
     """The explain screen at 80 columns as running text."""
     out = io.StringIO()
-    Console(file=out, width=80, color_system=None).print(explain_screen(priced(inputs, **degrees), inputs))
+    Console(file=out, width=80, color_system=None).print(terminal(explain_screen(priced(inputs, **degrees), inputs)))
     assert max(map(len, map(str.rstrip, out.getvalue().splitlines()))) <= 80
     return " ".join(out.getvalue().split())
 

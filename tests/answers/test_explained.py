@@ -8,8 +8,10 @@ from functools import cache
 from typing import Any
 
 import pytest
-from rich.console import Console, RenderableType
+from rich.console import Console
 
+from meshwright.answers.document.blocks import Block
+from meshwright.answers.document.terminal import terminal
 from meshwright.answers.explain_table import explain_screen
 from meshwright.answers.knobs_table import knobs_section
 from meshwright.answers.neighbours import MOST_PLANS, cheap_search, neighbours, neighbours_entry, neighbours_section
@@ -49,13 +51,13 @@ def priced(name: str) -> Estimate:
     return estimate_each([plan_of(inputs, **degrees)], inputs)[0]
 
 
-def shown(screen: RenderableType, **options: Any) -> str:
-    out = io.StringIO()
-    Console(file=out, width=WIDTH, **{"color_system": None, "force_terminal": False} | options).print(screen)
+def shown(screen: Block | tuple[Block, ...], **options: Any) -> str:
+    out, blocks = io.StringIO(), screen if isinstance(screen, tuple) else (screen,)
+    Console(file=out, width=WIDTH, **{"color_system": None, "force_terminal": False} | options).print(terminal(blocks))
     return out.getvalue()
 
 
-def told(screen: RenderableType) -> str:
+def told(screen: Block | tuple[Block, ...]) -> str:
     return " ".join(shown(screen).split())
 
 
@@ -117,7 +119,7 @@ def test_the_bounds_of_memory_agree_with_the_verdict() -> None:
         assert fits == wanted[estimate.verdict]
         assert (known.margin_bytes >= 0) == estimate.verdict.fits
         seen.add(estimate.verdict)
-        line = told(margin_line(estimate, inputs))
+        line = margin_line(estimate, inputs)
         assert format_gib(known.most_bytes if estimate.verdict == Verdict.SAFE else known.least_bytes) in line
     assert seen == {*Verdict}
 

@@ -6,10 +6,12 @@ import io
 from collections.abc import Callable
 
 import pytest
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.catalog_table import catalog_document, catalog_screen
+from meshwright.answers.document.blocks import Block
+from meshwright.answers.document.terminal import terminal
 from meshwright.answers.explain_table import explain_screen
 from meshwright.answers.model_table import dividing_degrees, model_document, model_screen
 from meshwright.answers.plan_table import plan_screen
@@ -26,14 +28,14 @@ from strategies import llama_8b, llama_70b, question
 WIDTH = 80
 
 
-def shown(screen: RenderableType) -> str:
+def shown(screen: tuple[Block, ...]) -> str:
     """What a terminal of 80 columns without colour shows."""
     out = io.StringIO()
-    Console(file=out, width=WIDTH, color_system=None, force_terminal=False).print(screen, highlight=False)
+    Console(file=out, width=WIDTH, color_system=None, force_terminal=False).print(terminal(screen), highlight=False)
     return out.getvalue()
 
 
-def told(screen: RenderableType) -> str:
+def told(screen: tuple[Block, ...]) -> str:
     """The same as running text."""
     return " ".join(shown(screen).split())
 
@@ -152,7 +154,7 @@ def test_an_entry_shows_its_sources(kind: catalog.Kind, name: str) -> None:
         lambda: plan_screen(find(question(llama_8b(), "2x8:h100"), top=5)),
     ],
 )
-def test_screens_keep_to_the_width(screen: Callable[[], RenderableType]) -> None:
+def test_screens_keep_to_the_width(screen: Callable[[], tuple[Block, ...]]) -> None:
     assert max(len(line.rstrip()) for line in shown(screen()).splitlines()) <= WIDTH
 
 

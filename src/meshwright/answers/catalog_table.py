@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
+from meshwright.answers.document.blocks import Block, Heading, Table
 from meshwright.errors import UnknownName
 from meshwright.specs import catalog
 from meshwright.specs.read_accelerator import read_accelerator
@@ -36,18 +33,17 @@ def catalog_document(kind: str, name: str | None) -> Any:
     return {"id": catalog.resolve(known, name), **catalog.load(known, name)}
 
 
-def catalog_screen(kind: str, name: str | None) -> RenderableType:
+def catalog_screen(kind: str, name: str | None) -> tuple[Block, ...]:
     """A table of a kind, or one entry with its sources."""
     known = _kind(kind)
     if name is not None:
-        return _entry_screen(catalog_document(kind, name))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(kind.removesuffix("s"), no_wrap=True)
-    for column in (*COLUMNS[known], "also"):
-        table.add_column(column, overflow="fold")
-    for id_ in catalog.names(known):
-        table.add_row(id_, *_facts(kind, id_), *catalog.load(known, id_).get("aliases", [])[:1])
-    return table
+        entry = catalog_document(kind, name)
+        return Heading(str(entry["id"]), 2), Table(("", ""), tuple(_flat(entry)), "wl")
+    ids = catalog.names(known)
+    also = ("".join(catalog.load(known, id_).get("aliases", [])[:1]) for id_ in ids)
+    rows = tuple((id_, *_facts(kind, id_), alias) for id_, alias in zip(ids, also, strict=True))
+    columns = (kind.removesuffix("s"), *COLUMNS[known], "also")
+    return (Table(columns, rows, "w" + "l" * (len(columns) - 1)),)
 
 
 def _kind(kind: str) -> catalog.Kind:
@@ -77,15 +73,6 @@ def _facts(kind: str, id_: str) -> tuple[str, ...]:
         f"{accelerator.scale_up_domain} x {accelerator.scale_up_bandwidth / GIGA:.0f}",
         f"{accelerator.nic_bandwidth / GIGA:g}",
     )
-
-
-def _entry_screen(entry: dict[str, Any]) -> RenderableType:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for key, value in _flat(entry):
-        table.add_row(key, value)
-    return Group(Text(str(entry["id"]), style="bold"), table)
 
 
 def _flat(entry: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
+from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table, Toned
 from meshwright.answers.screen import headline
 from meshwright.layout.legality import faults, rules_of
 from meshwright.layout.legality.demands import demands_of
@@ -42,7 +39,7 @@ def check_document(plan: Plan, inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def check_screen(plan: Plan, inputs: Inputs) -> RenderableType:
+def check_screen(plan: Plan, inputs: Inputs) -> tuple[Block, ...]:
     """Every rule, green or red, with the values, the nearest legal change, where and when the framework enforces it."""
     entries = _entries(plan, inputs)
     broken = sum(not entry["kept"] for entry in entries)
@@ -50,28 +47,24 @@ def check_screen(plan: Plan, inputs: Inputs) -> RenderableType:
     verdict = f"{runtime} accepts it: all {len(entries)} rules kept"
     if broken:
         verdict = f"{runtime} refuses it: {broken} of {len(entries)} rules broken"
-    plan_line = Text("Plan: ").append(str(plan), style="bold")
-    return Group(headline(inputs), "", plan_line, Text(verdict), "", *_rules(entries), *_launch(plan, inputs))
+    lines = Lines((f"Plan: **{plan}**", verdict))
+    return headline(inputs), lines, _rules(entries), *_launch(plan, inputs)
 
 
-def _rules(entries: list[dict[str, Any]]) -> list[RenderableType]:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    table.add_column("rule", no_wrap=True)
-    table.add_column("", overflow="fold")
+def _rules(entries: list[dict[str, Any]]) -> Table:
+    rows = []
     for entry in entries:
-        mark = Text("ok", style="green") if entry["kept"] else Text("broken", style="bold red")
+        mark = Toned("ok", "good") if entry["kept"] else Toned("**broken**", "bad")
         when = f"{entry['enforced']}: " if entry["enforced"] in WHEN else ""
-        said = Text(entry["source"], style="dim") if entry["kept"] else Text(entry["reason"])
-        table.add_row(mark, entry["name"], Text(when).append(said))
+        rows.append((mark, entry["name"], when + (entry["source"] if entry["kept"] else entry["reason"])))
     marks = [meaning for when, meaning in WHEN.items() if any(entry["enforced"] == when for entry in entries)]
-    return [table, *(Text(meaning, style="dim") for meaning in marks)]
+    return Table(("", "rule", "source, or what is wrong"), tuple(rows), "lwl", note="\n".join(marks))
 
 
-def _launch(plan: Plan, inputs: Inputs) -> list[RenderableType]:
+def _launch(plan: Plan, inputs: Inputs) -> tuple[Block, ...]:
     """What the launch must set, one line each, under the rules."""
-    lines: list[RenderableType] = [Text(f"- {demand['text']}") for demand in demanded(plan, inputs)]
-    return ["", Text("The launch must set", style="bold"), *lines] if lines else []
+    lines = tuple(demand["text"] for demand in demanded(plan, inputs))
+    return (Heading("The launch must set", 3), Bullets(lines)) if lines else ()
 
 
 def demanded(plan: Plan, inputs: Inputs) -> list[dict[str, str]]:

@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
+from meshwright.answers.document.blocks import Block, Heading, Lines
 from meshwright.cost.comms.collectives import collective_time
 from meshwright.cost.comms.context import context_bytes
 from meshwright.cost.comms.data import data_exchanges
@@ -80,10 +78,10 @@ def citations(plans: Sequence[Plan], inputs: Inputs) -> list[Citation]:
     return told + [Citation(about, " ".join(source.split())) for about, source in _data(inputs)]
 
 
-def citation_list(plans: Sequence[Plan], inputs: Inputs) -> RenderableType:
-    """The citations on screen, one paragraph each."""
-    lines = [Text(f"{each.about}: ", style="bold").append(each.source, "dim") for each in citations(plans, inputs)]
-    return Group(Text("Sources", style="bold"), *lines)
+def citation_list(plans: Sequence[Plan], inputs: Inputs) -> tuple[Block, ...]:
+    """The citations on screen, one line each."""
+    lines = tuple(f"**{each.about}**: {each.source}" for each in citations(plans, inputs))
+    return Heading("Sources", 2), Lines(lines)
 
 
 def citation_entries(plans: Sequence[Plan], inputs: Inputs) -> list[dict[str, str]]:

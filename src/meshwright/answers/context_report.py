@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
+from meshwright.answers.document.blocks import Block, Heading, Lines
 from meshwright.answers.placed import link_of, placement_words, sent_over, sent_words
 from meshwright.cost.comms.group import context_group
 from meshwright.cost.estimate import Estimate
@@ -66,16 +64,14 @@ def context_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def context_section(estimate: Estimate, inputs: Inputs) -> RenderableType:
+def context_section(estimate: Estimate, inputs: Inputs) -> tuple[Block, ...]:
     """One line on the ranks that share a sequence, and one for each kind of layer on what they send."""
     plan = estimate.plan
     placed = placement_words("cp", context_group(plan, inputs), inputs.cluster)
     exchange = CONTEXT_EXCHANGE_NAMES[plan.context_exchange].replace("_", "-")
     exposed = format_seconds(estimate.time.exposed_cp_s)
-    lines = [Text(_line(layers)) for layers in context_layers(plan, inputs)]
-    return Group(
-        Text("Context exchange", style="bold"), Text(f"{exchange}, {placed}; {exposed} a step exposed"), *lines
-    )
+    lines = [_line(layers) for layers in context_layers(plan, inputs)]
+    return Heading("Context exchange", 3), Lines((f"{exchange}, {placed}; {exposed} a step exposed", *lines))
 
 
 def _line(layers: ContextLayers) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.text import Text
-
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.crossover import Crossover
 from meshwright.search.families import Contender, Family
@@ -13,17 +11,15 @@ from meshwright.specs.scale import network_levels
 from meshwright.units import format_bandwidth, format_seconds
 
 
-def crossover_lines(crossing: Crossover) -> list[Text]:
+def crossover_lines(crossing: Crossover) -> list[str]:
     """Which family is faster at the cluster's own bandwidth between nodes, and at which bandwidth the other one is."""
     fastest, other = crossing.fastest, crossing.other
-    text = Text(f"At {format_bandwidth(crossing.bandwidth)} per GPU between nodes, ")
-    text.append(fastest.family, style="bold").append(f" is fastest: {_named(fastest)}")
+    at = f"At {format_bandwidth(crossing.bandwidth)} per GPU between nodes, **{fastest.family}** is fastest: "
     if other:
-        text.append(f"; the best {other.family} plan is {_named(other)}.")
-    else:
-        missing = next(family for family in Family if family != fastest.family)
-        text.append(f". No {missing} plan fits as safely, whatever the links.")
-    return [text, *([_change_line(crossing, other)] if other else [])]
+        best = f"{_named(fastest)}; the best {other.family} plan is {_named(other)}."
+        return [at + best, _change_line(crossing, other)]
+    missing = next(family for family in Family if family != fastest.family)
+    return [f"{at}{_named(fastest)}. No {missing} plan fits as safely, however fast the links."]
 
 
 def crossover_entry(crossing: Crossover) -> dict[str, Any]:
@@ -46,15 +42,17 @@ def crossover_entry(crossing: Crossover) -> dict[str, Any]:
     }
 
 
-def _change_line(crossing: Crossover, other: Contender) -> Text:
+def _change_line(crossing: Crossover, other: Contender) -> str:
     change = crossing.change
     if change is None:
-        limits = f"{_rounded(crossing.lowest)} to {_rounded(crossing.highest)}"
-        return Text(f"No bandwidth from {limits} changes that.")
-    text = Text("Above" if change.factor > 1 else "Below").append(f" about {_rounded(change.bandwidth)}", style="bold")
+        return f"No bandwidth from {_rounded(crossing.lowest)} to {_rounded(crossing.highest)} changes that."
+    side = "Above" if change.factor > 1 else "Below"
     alike = ", all links between nodes alike" if len(network_levels(other.inputs.cluster)) > 1 else ""
-    text.append(f" ({change.factor:.2f} times{alike}) ").append(other.family, style="bold").append(" would be faster")
-    return text.append("." if _alike(change.overtaking, other) else f": {_named(change.overtaking)}.")
+    text = (
+        f"{side} **about {_rounded(change.bandwidth)}** ({change.factor:.2f} times{alike}) **{other.family}** would be "
+        "faster"
+    )
+    return f"{text}." if _alike(change.overtaking, other) else f"{text}: {_named(change.overtaking)}."
 
 
 def _alike(one: Contender, other: Contender) -> bool:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.context_report import context_section
+from meshwright.answers.document.blocks import Block, Lines, Paragraph, Toned
 from meshwright.answers.experts import expert_report
 from meshwright.answers.experts_table import experts_section
 from meshwright.answers.knobs_table import knobs_section
 from meshwright.answers.neighbours import neighbours_section
 from meshwright.answers.placement import placement_section
-from meshwright.answers.screen import assumption_list, headline, memory_table, verdict_line
+from meshwright.answers.screen import assumption_list, headline, memory_table, verdict_lines
 from meshwright.answers.stage_table import stage_table
 from meshwright.answers.uncertainty import margin_line, step_time_line
 from meshwright.answers.waterfall import waterfall_table
@@ -23,49 +21,37 @@ from meshwright.search.sensitivity import sensitivity
 from meshwright.specs.inputs import Inputs
 
 
-def explain_screen(estimate: Estimate, inputs: Inputs, near: SearchResult | None = None) -> RenderableType:
-    """The question, the plan with its verdict and confidence, its stages and memory, the way of its time from the peak
-    down, its placement, the best other plans, every single change, its exchanges, and the assumptions.
+def explain_screen(estimate: Estimate, inputs: Inputs, near: SearchResult | None = None) -> tuple[Block, ...]:
+    """The question, the plan with its verdict, its stages and memory, its time from the peak down, its placement, its
+    exchanges, the best other plans, every single change, and the assumptions.
 
     near: the answer of a search, for the best other plans.
     """
-    return Group(
+    report = expert_report(estimate, inputs)
+    return (
         headline(inputs),
-        "",
-        Text("Plan: ").append(str(estimate.plan), style="bold"),
-        verdict_line(estimate, inputs),
-        step_time_line(estimate, inputs),
-        margin_line(estimate, inputs),
-        "",
-        stage_table(estimate),
-        "",
+        Lines(
+            (
+                f"Plan: **{estimate.plan}**",
+                *verdict_lines(estimate, inputs),
+                step_time_line(estimate, inputs),
+                margin_line(estimate, inputs),
+            )
+        ),
+        *stage_table(estimate),
         memory_table(estimate, inputs),
-        "",
         waterfall_table(estimate, inputs),
-        "",
-        placement_section(estimate, inputs),
-        "",
-        *_exchanges(estimate, inputs),
-        neighbours_section(estimate, near),
-        "",
-        knobs_section(estimate, sensitivity(estimate, inputs)),
-        "",
+        *placement_section(estimate, inputs),
+        *(experts_section(report, estimate.plan, inputs) if report else ()),
+        *(context_section(estimate, inputs) if estimate.plan.cp > 1 else ()),
+        *neighbours_section(estimate, near),
+        *knobs_section(estimate, sensitivity(estimate, inputs)),
         _rules(inputs),
-        "",
-        assumption_list(assumptions(inputs)),
+        *assumption_list(assumptions(inputs)),
     )
 
 
-def _rules(inputs: Inputs) -> Text:
+def _rules(inputs: Inputs) -> Paragraph:
     count, runtime = len(rules_of(inputs)), inputs.runtime.id
-    return Text(f"The plan keeps all {count} rules of {runtime}; meshwright check shows each with its source.", "green")
-
-
-def _exchanges(estimate: Estimate, inputs: Inputs) -> list[RenderableType]:
-    """The sections of a mixture of experts and of a sequence that ranks share."""
-    sections: list[RenderableType] = []
-    if report := expert_report(estimate, inputs):
-        sections += [experts_section(report, estimate.plan, inputs), ""]
-    if estimate.plan.cp > 1:
-        sections += [context_section(estimate, inputs), ""]
-    return sections
+    kept = f"The plan keeps all {count} rules of {runtime}; meshwright check shows each with its source."
+    return Paragraph(Toned(kept, "good"))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from meshwright.answers.assumptions import assumptions
+from meshwright.answers.document.blocks import Block, Lines, Table
 from meshwright.answers.plan_file import plan_entry
-from meshwright.answers.screen import STYLES, assumption_list, headline
-from meshwright.cost.estimate import Estimate
+from meshwright.answers.screen import SPEED_COLUMNS, assumption_list, headline, speed_cells
 from meshwright.search.fewest import MOST_TIMES_THE_NODES, Limit
 from meshwright.search.limits import GRAIN, Limits
-from meshwright.units import GIB, format_count, format_seconds
+from meshwright.units import format_count, format_seconds
 
 
 def limits_document(limits: Limits) -> dict[str, Any]:
@@ -47,24 +44,19 @@ def limits_document(limits: Limits) -> dict[str, Any]:
     }
 
 
-def limits_screen(limits: Limits) -> RenderableType:
+def limits_screen(limits: Limits) -> tuple[Block, ...]:
     """The question, one line for each limit, the plan that reaches it, and the assumptions."""
     inputs = limits.asked.inputs
-    lines = [_sequence_line(limits), _nodes_line(limits), _micro_batch_line(limits)]
-    note = f"Every plan here is safe; step times are of its own question; found in {format_seconds(limits.elapsed_s)}"
-    return Group(
+    note = f"Every plan here is safe; each step time is of its own question; took {format_seconds(limits.elapsed_s)}"
+    return (
         headline(inputs),
-        "",
-        *lines,
-        "",
-        _table(limits),
-        Text(note, style="dim"),
-        "",
-        assumption_list(assumptions(inputs)),
+        Lines((_sequence_line(limits), _nodes_line(limits), _micro_batch_line(limits))),
+        Table(("limit", "plan", *SPEED_COLUMNS), tuple(_rows(limits)), "llrrr", note=note),
+        *assumption_list(assumptions(inputs)),
     )
 
 
-def _sequence_line(limits: Limits) -> Text:
+def _sequence_line(limits: Limits) -> str:
     asked, limit = limits.asked.inputs.job, limits.sequence
     if limit is None:
         return _line("Longest sequence", f"none of {GRAIN} tokens or more is safe")
@@ -74,7 +66,7 @@ def _sequence_line(limits: Limits) -> Text:
     return _line("Longest sequence", f"{job.sequence_length:,} tokens, {batch}{told}")
 
 
-def _nodes_line(limits: Limits) -> Text:
+def _nodes_line(limits: Limits) -> str:
     inputs, limit = limits.asked.inputs, limits.nodes
     asked = f"for {inputs.job.global_batch} sequences of {inputs.job.sequence_length}"
     if limit is None:
@@ -84,25 +76,20 @@ def _nodes_line(limits: Limits) -> Text:
     return _line("Fewest nodes", f"{nodes} ({cluster.num_gpus} accelerators) {asked}")
 
 
-def _micro_batch_line(limits: Limits) -> Text:
+def _micro_batch_line(limits: Limits) -> str:
     length = limits.asked.inputs.job.sequence_length
     if limits.micro_batch is None:
         return _line("Largest micro-batch", f"none of sequences of {length} is safe")
     return _line("Largest micro-batch", f"{limits.micro_batch.estimate.plan.micro_batch} sequences of {length}")
 
 
-def _line(name: str, told: str) -> Text:
-    return Text(f"{name}: ").append(told, style="bold")
+def _line(name: str, told: str) -> str:
+    return f"{name}: **{told}**"
 
 
-def _table(limits: Limits) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("limit", "plan"):
-        table.add_column(name, overflow="fold")
-    for name in ("step", "MFU", "GiB"):
-        table.add_column(name, justify="right", no_wrap=True)
+def _rows(limits: Limits) -> Iterator[tuple[str, ...]]:
     for estimate in limits.asked.best[:1]:
-        _row(table, "as asked", estimate)
+        yield "as asked", str(estimate.plan), *speed_cells(estimate)
     named: dict[str, Limit | None] = {
         "longest sequence": limits.sequence,
         "fewest nodes": limits.nodes,
@@ -110,10 +97,4 @@ def _table(limits: Limits) -> Table:
     }
     for name, limit in named.items():
         if limit:
-            _row(table, name, limit.estimate)
-    return table
-
-
-def _row(table: Table, name: str, estimate: Estimate) -> None:
-    memory = Text(f"{estimate.memory.device / GIB:.1f}", style=STYLES[estimate.verdict])
-    table.add_row(name, str(estimate.plan), format_seconds(estimate.step_time_s), f"{estimate.mfu:.1%}", memory)
+            yield name, str(limit.estimate.plan), *speed_cells(limit.estimate)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
+from meshwright.answers.document.blocks import Block, Bullets, Paragraph, Table
 from meshwright.layout.legality import rules_of
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import Plan
@@ -85,34 +83,29 @@ def legal_degrees(model: Model, runtime: str) -> dict[str, list[int]]:
     }
 
 
-def model_screen(model: Model) -> RenderableType:
+def model_screen(model: Model) -> tuple[Block, ...]:
     """The architecture, parameters by part and dividing degrees, for people."""
     count, active = parameter_count(model), active_parameter_count(model)
-    title = Text(model.name, style="bold").append(f" ({model.family}): {count} parameters ({format_count(count)})")
+    title = f"**{model.name}** ({model.family}): {count} parameters ({format_count(count)})"
     if active != count:
-        title.append(f", {active} active ({format_count(active)})")
-    return Group(
-        title,
-        "",
-        _architecture_table(model),
-        "",
+        title += f", {active} active ({format_count(active)})"
+    return (
+        Paragraph(title),
+        Table(("", ""), tuple(_architecture(model)), "ll"),
         _parts_table(model),
-        "",
         _degrees_table(model),
-        *(Text(f"- {line}", style="dim") for line in model.assumptions),
+        *([Bullets(tuple(model.assumptions))] if model.assumptions else []),
     )
 
 
-def _architecture_table(model: Model) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_row("hidden size", str(model.hidden_size))
-    table.add_row("vocabulary", f"{model.vocab_size}{', tied to the head' if model.tied_embeddings else ''}")
-    table.add_row("positions", f"{model.learned_positions} learned" if model.learned_positions else "rotary or none")
+def _architecture(model: Model) -> Iterator[tuple[str, str]]:
+    yield "hidden size", str(model.hidden_size)
+    yield "vocabulary", f"{model.vocab_size}{', tied to the head' if model.tied_embeddings else ''}"
+    yield "positions", f"{model.learned_positions} learned" if model.learned_positions else "rotary or none"
     for kind, count in zip(model.layer_kinds, model.layers_per_kind, strict=True):
-        table.add_row(f"{count} x {kind.name}", _describe(kind))
+        yield f"{count} x {kind.name}", _describe(kind)
     if model.mtp_layers:
-        table.add_row(f"{model.mtp_layers} x prediction", "multi-token prediction, no part of these parameters")
-    return table
+        yield f"{model.mtp_layers} x prediction", "multi-token prediction, not among these parameters"
 
 
 def _describe(kind: LayerKind) -> str:
@@ -129,26 +122,20 @@ def _describe(kind: LayerKind) -> str:
 
 
 def _parts_table(model: Model) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("part")
-    table.add_column("parameters", justify="right")
-    table.add_column("share", justify="right")
     count = parameter_count(model)
-    for part, parameters in parameters_by_part(model).items():
-        table.add_row(part.replace("_", " "), f"{parameters:,}", f"{parameters / count:.1%}")
-    return table
+    parts = parameters_by_part(model).items()
+    rows = tuple((part.replace("_", " "), f"{size:,}", f"{size / count:.1%}") for part, size in parts)
+    return Table(("part", "parameters", "share"), rows)
 
 
 def _degrees_table(model: Model) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("axis", no_wrap=True)
-    table.add_column("degrees", overflow="fold")
-    for axis, degrees in dividing_degrees(model).items():
-        table.add_row(f"{axis.replace('_', ' ')}, dividing", ", ".join(map(str, degrees)))
+    rows = [
+        (f"{axis.replace('_', ' ')}, dividing", ", ".join(map(str, degrees)))
+        for axis, degrees in dividing_degrees(model).items()
+    ]
     for runtime in _runtimes_of(model):
-        for axis, degrees in legal_degrees(model, runtime).items():
-            table.add_row(f"{axis}, {runtime}", _runs(degrees))
-    return table
+        rows += [(f"{axis}, {runtime}", _runs(degrees)) for axis, degrees in legal_degrees(model, runtime).items()]
+    return Table(("axis", "degrees"), tuple(rows), "wl")
 
 
 def _runs(degrees: Sequence[int]) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
+from meshwright.answers.document.blocks import Block, Heading, Paragraph
 from meshwright.answers.plan_table import ranking_table
 from meshwright.answers.step_parts import why_lost
 from meshwright.cost.estimate import Estimate
@@ -36,15 +34,15 @@ def neighbours(found: SearchResult, estimate: Estimate) -> list[Estimate]:
     return list({each.plan: each for each in others if each.plan != estimate.plan}.values())[:SHOWN]
 
 
-def neighbours_section(estimate: Estimate, found: SearchResult | None) -> RenderableType:
+def neighbours_section(estimate: Estimate, found: SearchResult | None) -> tuple[Block, ...]:
     """What the best other plans lose against this one, or gain."""
-    title = Text("The best other plans", style="bold")
+    title = Heading("The best other plans", 3)
     if found is None:
-        return Group(title, Text("Not searched here; meshwright plan ranks them.", style="dim"))
+        return title, Paragraph("Not searched here; meshwright plan ranks them.")
     ranked = neighbours(found, estimate)
     if not ranked:
-        return Group(title, Text("None fits.", style="dim"))
-    return Group(title, ranking_table(ranked, estimate, "12345", "against this one"))
+        return title, Paragraph("None fits.")
+    return title, ranking_table(ranked, estimate, "12345", "against this one")
 
 
 def neighbours_entry(estimate: Estimate, found: SearchResult) -> list[dict[str, Any]]:

@@ -6,11 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from rich.console import Group as Screen
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
-
+from meshwright.answers.document.blocks import Block, Coloured, Lines, Table
 from meshwright.answers.placed import link_of, placement_words
 from meshwright.cost.comms.group import (
     Group,
@@ -38,6 +34,7 @@ CELLS_WIDTH = 56
 """Characters that they may take."""
 COLOURS = {"tp": "cyan", "cp": "magenta", "dp": "green", "pp": "yellow", "ep": "red", "etp": "blue"}
 LETTERS = {"tp": "t", "cp": "c", "dp": "d", "pp": "p", "ep": "e", "etp": "x"}
+LETTER_COLOURS = {LETTERS[name]: colour for name, colour in COLOURS.items()}
 
 
 class Axis(NamedTuple):
@@ -95,12 +92,13 @@ def placement_entry(estimate: Estimate, inputs: Inputs) -> list[dict[str, Any]]:
     ]
 
 
-def placement_section(estimate: Estimate, inputs: Inputs) -> RenderableType:
+def placement_section(estimate: Estimate, inputs: Inputs) -> tuple[Block, ...]:
     """A line for every node, or run of nodes that differ in one coordinate alone, then one for every axis."""
-    lines = [Text(_words(axis, inputs)) for axis in axes(estimate, inputs)]
     letters = ", ".join(f"{LETTERS[name]} {name}" for name in _strides(estimate.plan, inputs))
-    title = Text("Placement", style="italic").append(f", every rank by its coordinates: {letters}" if letters else "")
-    return Screen(title, _grid(estimate.plan, inputs), *lines)
+    title = "Placement" + (f", every rank by its coordinates: {letters}" if letters else "")
+    grid = Table(("", "", ""), tuple(_grid(estimate.plan, inputs)), "lll", title)
+    lines = tuple(_words(axis, inputs) for axis in axes(estimate, inputs))
+    return (grid, Lines(lines)) if lines else (grid,)
 
 
 def _words(axis: Axis, inputs: Inputs) -> str:
@@ -108,17 +106,13 @@ def _words(axis: Axis, inputs: Inputs) -> str:
     return placement_words(axis.name, axis.group, inputs.cluster) + waited
 
 
-def _grid(plan: Plan, inputs: Inputs) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for _ in range(3):
-        table.add_column(overflow="fold")
+def _grid(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, ...]]:
     runs = list(_folded(_runs(plan, inputs), inputs.cluster.num_nodes))
     for before, run in zip((None, *runs), runs, strict=False):
         if before and run.first - before.last > 1:
-            table.add_row("...", "", f"{run.first - before.last - 1} more nodes")
+            yield "...", "", f"{run.first - before.last - 1} more nodes"
         nodes = f"node {run.first}" if run.first == run.last else f"nodes {run.first}-{run.last}"
-        table.add_row(nodes, _coloured(_fixed(run)), _coloured(_cells(run.cells)))
-    return table
+        yield nodes, Coloured(_fixed(run), LETTER_COLOURS), Coloured(_cells(run.cells), LETTER_COLOURS)
 
 
 def _folded(runs: Iterator[_Run], nodes: int) -> Iterator[_Run]:
@@ -188,12 +182,3 @@ def _cells(cells: tuple[str, ...]) -> str:
         if len(text) <= CELLS_WIDTH:
             return text
     return " ".join(cells[:2])
-
-
-def _coloured(text: str) -> Text:
-    """Every coordinate in the colour of its axis."""
-    coloured, named, style = Text(), {LETTERS[name]: colour for name, colour in COLOURS.items()}, ""
-    for letter in text:
-        style = named.get(letter, style) if letter.isalpha() else style
-        coloured.append(letter, style="" if letter == " " else style)
-    return coloured

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from meshwright.answers.crossover_text import crossover_entry, crossover_lines
+from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
 from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.answers.plan_file import plan_document
-from meshwright.answers.screen import STYLES, headline
+from meshwright.answers.screen import SPEED_COLUMNS, headline, job_words, speed_cells, without_plan
 from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits
 from meshwright.search.crossover import Crossover, crossover
 from meshwright.search.find import Progress, SearchResult, find
@@ -20,7 +17,6 @@ from meshwright.specs import catalog
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import read_runtime
-from meshwright.units import GIB, format_seconds
 
 Answers = dict[str, SearchResult | MeshwrightError]
 """Per runtime, what its search found, or why it has no plan."""
@@ -71,39 +67,26 @@ def runtimes_document(answers: Answers, crossing: Crossover | None) -> dict[str,
     }
 
 
-def runtimes_screen(answers: Answers, crossing: Crossover | None) -> RenderableType:
+def runtimes_screen(answers: Answers, crossing: Crossover | None) -> tuple[Block, ...]:
     """One row for each runtime: its best plan, how fast and how large it is; then the two families of plans."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("runtime", "best plan"):
-        table.add_column(name, overflow="fold")
-    for name in ("step", "MFU", "GiB"):
-        table.add_column(name, justify="right", no_wrap=True)
-    notes, asked = [], ""
-    for runtime, answer in answers.items():
-        if not isinstance(answer, SearchResult):
-            notes.append(Text(f"- {runtime}: {answer}".replace("\n  -", "\n    -")))
-            continue
-        best = answer.best[0]
-        memory = Text(f"{best.memory.device / GIB:.1f}", style=STYLES[best.verdict])
-        table.add_row(runtime, str(best.plan), format_seconds(best.step_time_s), f"{best.mfu:.1%}", memory)
-        asked = asked or str(headline(answer.inputs)).rpartition(",")[0]
-    more: list[RenderableType] = [Text("Without a plan", style="bold"), *notes] if notes else []
-    more += ["", *crossover_lines(crossing)] if crossing else []
-    return Group(
-        Text(asked + _replaced(answers)),
-        "",
-        table,
-        *more,
-        "",
-        Text("meshwright plan --runtime NAME shows one in full.", style="dim"),
+    found = {runtime: answer for runtime, answer in answers.items() if isinstance(answer, SearchResult)}
+    rows = tuple((runtime, str(each.best[0].plan), *speed_cells(each.best[0])) for runtime, each in found.items())
+    refused = [f"{runtime}: {answer}" for runtime, answer in answers.items() if runtime not in found]
+    inputs = next(iter(found.values())).inputs
+    question = (*headline(inputs).lines[:-1], job_words(inputs), *_replaced(inputs))
+    return (
+        Lines(question),
+        Table(("runtime", "best plan", *SPEED_COLUMNS), rows, "llrrr"),
+        *without_plan(refused),
+        *([Lines(tuple(crossover_lines(crossing)))] if crossing else []),
+        Paragraph("meshwright plan --runtime NAME shows one in full."),
     )
 
 
-def _replaced(answers: Answers) -> str:
+def _replaced(inputs: Inputs) -> list[str]:
     """What the question replaced, which is the same in every runtime."""
-    runtimes = (answer.inputs.runtime for answer in answers.values() if isinstance(answer, SearchResult))
-    changes = [change.partition(" in place of ")[0] for change in next(runtimes).replaced]
-    return f"\nReplaced in every runtime: {', '.join(changes)}" if changes else ""
+    changes = [change.partition(" in place of ")[0] for change in inputs.runtime.replaced]
+    return [f"Replaced in every runtime: {', '.join(changes)}"] if changes else []
 
 
 def _step_time(answer: SearchResult | MeshwrightError) -> float:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
+from meshwright.answers.document.blocks import Block, Coloured, Lines, Table
 from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.cost.memory.components import Components
 from meshwright.units import GIB, format_seconds
@@ -26,28 +23,26 @@ PARTS = {
     "X": ("outside of tensors", "bright_black", ("workspaces", "fragmentation", "context", "communicators")),
 }
 """By the letter of a bar: what it is called, its colour, and the components in it."""
+COLOURS = {letter: colour for letter, (_, colour, _) in PARTS.items()}
+LEGEND = COLOURS | dict.fromkeys("abcdefghijklmnopqrstuvwxyz", "")
 
 
-def stage_table(estimate: Estimate) -> Group:
+def stage_table(estimate: Estimate) -> tuple[Block, ...]:
     """Every stage, or of a long pipeline the ends and the extremes: what it holds, its times and its memory."""
-    table = Table(title="Stages", title_justify="left", box=None, pad_edge=False, header_style="bold")
-    table.add_column("#", justify="right")
-    table.add_column("layers", overflow="fold")
-    for name in ("in flight", "forward", "backward", "GiB"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("memory, | what is visible", no_wrap=True)
     visible = estimate.fit.visible_bytes
     scale = max(visible, *(stage.memory.device for stage in estimate.stages))
-    for before, stage in zip((None, *_shown(estimate)), _shown(estimate), strict=False):
+    shown = _shown(estimate)
+    rows: list[tuple[str, ...]] = []
+    for before, stage in zip((None, *shown), shown, strict=False):
         if before and stage.stage - before.stage > 1:
-            table.add_row("...", f"{stage.stage - before.stage - 1} stages")
-        table.add_row(*_cells(stage), _bar(stage.memory, visible, scale))
-    legend = Text("  ").join(Text(letter, style=style).append(f" {name}") for letter, (name, style, _) in PARTS.items())
-    if len(estimate.stages) == 1:
-        return Group(table, legend)
-    worst, slowest = estimate.worst_stage, estimate.slowest_stage
-    extremes = f"Stage {worst} holds the most memory, stage {slowest} has the most work."
-    return Group(table, legend, Text(extremes, style="dim"))
+            rows.append(("...", f"{stage.stage - before.stage - 1} stages", "", "", "", "", ""))
+        rows.append((*_cells(stage), _bar(stage.memory, visible, scale)))
+    columns = ("#", "layers", "in flight", "forward", "backward", "GiB", "memory, | what is visible")
+    legend: list[str] = [Coloured("  ".join(f"{letter} {name}" for letter, (name, _, _) in PARTS.items()), LEGEND)]
+    if len(estimate.stages) > 1:
+        worst, slowest = estimate.worst_stage, estimate.slowest_stage
+        legend.append(f"Stage {worst} holds the most memory, stage {slowest} has the most work.")
+    return Table(columns, tuple(rows), "rlrrrrw", "Stages"), Lines(tuple(legend))
 
 
 def _shown(estimate: Estimate) -> Sequence[StageEstimate]:
@@ -72,13 +67,10 @@ def _cells(stage: StageEstimate) -> tuple[str, ...]:
     )
 
 
-def _bar(memory: Components, visible: float, scale: float) -> Text:
+def _bar(memory: Components, visible: float, scale: float) -> str:
     """A letter for every 24th of the scale, a dot where nothing is, and a line where the visible memory ends."""
     sizes = [sum(getattr(memory, name) for name in names) for _, _, names in PARTS.values()]
     marks = [round(sum(sizes[:count]) / scale * WIDTH) for count in range(len(sizes) + 1)]
     letters = "".join(letter * (last - first) for letter, (first, last) in zip(PARTS, pairwise(marks), strict=True))
     bar, end = letters.ljust(WIDTH, "."), round(visible / scale * WIDTH)
-    text = Text()
-    for letter in bar[:end] + "|" + bar[end:]:
-        text.append(letter, style=PARTS[letter][1] if letter in PARTS else "")
-    return text
+    return Coloured(bar[:end] + "|" + bar[end:], COLOURS)

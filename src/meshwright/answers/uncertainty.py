@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from rich.text import Text
-
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.specs.inputs import Inputs
@@ -61,7 +59,7 @@ def confidence_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
     return bounds | {"sources": [known[key] for key in MEASURED if key in known]}
 
 
-def step_time_line(estimate: Estimate, inputs: Inputs) -> Text:
+def step_time_line(estimate: Estimate, inputs: Inputs) -> str:
     """The interval of the step time, and the runs that it rests on."""
     interval = step_time_interval(estimate, inputs)
     low, high = format_seconds(interval.p10), format_seconds(interval.p90)
@@ -70,10 +68,10 @@ def step_time_line(estimate: Estimate, inputs: Inputs) -> Text:
         rests = f"by {interval.runs} similar published runs from one source, averaged with all runs ({interval.like})"
     if not interval.sources:
         rests = f"{WIDER:g} times the spread of all {interval.runs} published runs, because none is similar"
-    return Text(f"8 in 10 such runs take {low} to {high} a step, {rests}.")
+    return f"8 in 10 such runs take {low} to {high} a step, {rests}."
 
 
-def margin_line(estimate: Estimate, inputs: Inputs) -> Text:
+def margin_line(estimate: Estimate, inputs: Inputs) -> str:
     """What the verdict has to spare, and what it allows for."""
     fit, margins = estimate.fit, inputs.runtime.memory
     least, most, margin = format_gib(fit.least_bytes), format_gib(fit.most_bytes), format_gib(abs(fit.margin_bytes))
@@ -83,8 +81,8 @@ def margin_line(estimate: Estimate, inputs: Inputs) -> Text:
         Verdict.AT_RISK: f"At best it needs {least}, which fits; at worst {most}, {over} too much.",
         Verdict.OUT_OF_MEMORY: f"Even at best it needs {least}, {margin} too much.",
     }[estimate.verdict]
-    text = Text(f"{spare} Best and worst: fragmentation from {margins.fragmentation_likely:.1%} to ")
-    text.append(
-        f"{margins.fragmentation_safe:.1%}, communicators up to {1 + margins.communicator_uncertainty:g} times "
+    return (
+        f"{spare} Best and worst: fragmentation from {margins.fragmentation_likely:.1%} to "
+        f"{margins.fragmentation_safe:.1%}, communicators up to {1 + margins.communicator_uncertainty:g} times the "
+        "estimate. The probability also covers errors in the size of tensors."
     )
-    return text.append("the estimate. The probability also covers errors in the size of tensors.")

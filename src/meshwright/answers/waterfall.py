@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from rich.table import Table
-
+from meshwright.answers.document.blocks import Table
 from meshwright.answers.screen import BAR
 from meshwright.answers.step_parts import ALL_NAMES
 from meshwright.cost.compute.work import Work
@@ -57,19 +56,14 @@ def from_peak(estimate: Estimate, inputs: Inputs) -> dict[str, float]:
 
 def waterfall_table(estimate: Estimate, inputs: Inputs) -> Table:
     """Every part of the step: seconds, share, and a bar that starts where the one above it ends."""
-    total, begun = estimate.step_time_s, 0.0
-    table = Table(title="From peak to prediction", title_justify="left", box=None, pad_edge=False, show_header=False)
-    table.add_column("")
-    table.add_column("", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    total, begun, rows = estimate.step_time_s, 0.0, []
     for name, seconds in from_peak(estimate, inputs).items():
         if abs(seconds) > 1e-6 * total:
-            table.add_row(
-                ALL_NAMES[name], format_seconds(seconds), f"{seconds / total:4.0%} {_bar(begun, seconds, total)}"
-            )
+            share = f"{seconds / total:4.0%} {_bar(begun, seconds, total)}"
+            rows.append((ALL_NAMES[name], format_seconds(seconds), share))
         begun += seconds
-    table.add_row("= step", format_seconds(total), f"100% {'█' * BAR}", style="bold")
-    return table
+    rows.append(("= step", format_seconds(total), f"100% {'█' * BAR}"))
+    return Table(("", "", ""), tuple(rows), "wrw", "From peak to prediction", total=True)
 
 
 def _bar(begun: float, seconds: float, total: float) -> str:

@@ -6,7 +6,10 @@ from typing import Any
 
 
 def show(answer: Any, as_json: bool) -> None:
-    """Print an answer: as JSON, or as a screen for the width of the terminal."""
+    """Print an answer: as JSON, or as a screen for the width of the terminal.
+
+    answer: what JSON holds; or blocks of a document, or what rich prints.
+    """
     if as_json:
         import json
 
@@ -14,4 +17,7 @@ def show(answer: Any, as_json: bool) -> None:
         return
     from rich.console import Console
 
-    Console(markup=False, emoji=False, highlight=False).print(answer)
+    from meshwright.answers.document.terminal import terminal
+
+    screen = terminal(answer) if isinstance(answer, tuple) else answer
+    Console(markup=False, emoji=False, highlight=False).print(screen)

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from meshwright.answers.document.terminal import terminal
 from meshwright.answers.screen import headline
 from meshwright.pytorch.fake_world.compare import CollectiveCount, Quantity, StageCheck
 from meshwright.pytorch.fake_world.verify import Verification
@@ -32,7 +33,7 @@ STYLES = {True: "green", False: "bold red"}
 def verification_screen(done: Verification) -> RenderableType:
     """The verdict, every stage's quantities, its peak and its traffic, and what was not compared."""
     parts: list[RenderableType] = [
-        headline(done.inputs),
+        terminal([headline(done.inputs)]),
         Text(f"Plan: {done.plan}\n"),
         _verdict(done),
         _quantities(done),

@@ -2,113 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Iterable, Iterator
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.compare.clusters import Comparison, Row
 from meshwright.answers.compare.one_plan_table import one_plan_section
 from meshwright.answers.compare.training import Deadline
-from meshwright.answers.screen import STYLES, assumption_list, headline
+from meshwright.answers.document.blocks import Block, Heading, Lines, Table, Toned
+from meshwright.answers.screen import assumption_list, headline, links, model_words, verdict_cell, without_plan
 from meshwright.answers.step_parts import ALL_NAMES
 from meshwright.search.fewest import MOST_TIMES_THE_NODES
-from meshwright.specs.cluster import Cluster
-from meshwright.units import GIB, format_bandwidth, format_count, format_seconds
+from meshwright.units import GIB, format_count, format_seconds
 
 
-def clusters_screen(comparison: Comparison) -> RenderableType:
+def clusters_screen(comparison: Comparison) -> tuple[Block, ...]:
     """The question, a row for each cluster, the best plans, training where the job names its tokens, one layout for all
     where it was asked for, what does not fit, and the assumptions.
     """
     rows = comparison.rows
     assumed = dict.fromkeys(line for row in rows if row.best and row.inputs for line in assumptions(row.inputs))
-    return Group(
+    return (
         _question(comparison),
-        "",
         _speeds(comparison),
         *_plans(rows),
         *_training(comparison),
         *one_plan_section(comparison),
-        *_without(rows),
-        "",
-        assumption_list(list(assumed)),
+        *without_plan([f"{row.cluster.name}: {row.refused}" for row in rows if row.refused]),
+        *assumption_list(list(assumed)),
     )
 
 
-def _question(comparison: Comparison) -> Text:
-    """The headline of a question, with its clusters counted, and their links."""
-    inputs = comparison.first.inputs
-    lines = str(headline(inputs)).split("\n") if inputs else [""]
-    model = lines[0].rpartition(" on ")[0]
-    return Text(f"{model} on {len(comparison.rows)} clusters\n{lines[-1]}")
-
-
-def _links(cluster: Cluster) -> str:
-    return ", ".join(f"{level.name} {format_bandwidth(level.effective_bandwidth)}" for level in cluster.levels)
+def _question(comparison: Comparison) -> Lines:
+    """The headline of a question, with its clusters counted."""
+    inputs = next(row.inputs for row in comparison.rows if row.best and row.inputs)
+    count = len(comparison.rows)
+    return Lines((f"{model_words(inputs)} on {count} clusters", headline(inputs).lines[-1]))
 
 
 def _speeds(comparison: Comparison) -> Table:
-    table = _table("cluster")
-    for name in ("step", "tokens/s", "MFU", "GiB"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("speed", justify="right", no_wrap=True)
+    rows: list[tuple[str, ...]] = []
     first = comparison.first.best
     for row in comparison.rows:
         best = row.best
         if best is None or first is None:
-            told = "contradictory" if row.premise else "does not fit" if row.found else "refused"
-            table.add_row(row.cluster.name, "-", "-", "-", "-", Text(told, style="red"), "-")
+            reason = "contradictory" if row.premise else "does not fit" if row.found else "refused"
+            rows.append((row.cluster.name, "-", "-", "-", "-", Toned(reason, "bad"), "-"))
             continue
-        table.add_row(
-            row.cluster.name,
-            format_seconds(best.step_time_s),
-            format_count(best.tokens_per_s_per_gpu * row.cluster.num_gpus),
-            f"{best.mfu:.1%}",
-            f"{best.memory.device / GIB:.1f}",
-            Text(str(best.verdict), style=STYLES[best.verdict]),
-            f"{first.step_time_s / best.step_time_s:.2f}x",
+        rows.append(
+            (
+                row.cluster.name,
+                format_seconds(best.step_time_s),
+                format_count(best.tokens_per_s_per_gpu * row.cluster.num_gpus),
+                f"{best.mfu:.1%}",
+                f"{best.memory.device / GIB:.1f}",
+                verdict_cell(best.verdict),
+                f"{first.step_time_s / best.step_time_s:.2f}x",
+            )
         )
-    return table
+    columns = ("cluster", "step", "tokens/s", "MFU", "GiB", "verdict", "speed")
+    return Table(columns, tuple(rows), "lrrrrwr")
 
 
-def _plans(rows: Iterable[Row]) -> list[RenderableType]:
+def _plans(rows: Iterable[Row]) -> Iterator[Lines]:
     """The best plan of each cluster, its links, and what its step waits for most."""
-    lines: list[RenderableType] = []
     for row in rows:
         if row.best and row.limiting:
             name, seconds = row.limiting
             share = seconds / row.best.step_time_s
-            lines += [
-                "",
-                Text(row.cluster.name, style="bold").append(f" ({_links(row.cluster)}): {row.best.plan}"),
-                Text(f"Most beyond the ideal: {ALL_NAMES[name]}, {format_seconds(seconds)} ({share:.0%} of the step)"),
-            ]
-    return lines
+            yield Lines(
+                (
+                    f"**{row.cluster.name}** ({links(row.cluster)}): {row.best.plan}",
+                    f"Largest loss: {ALL_NAMES[name]}, {format_seconds(seconds)} ({share:.0%} of the step)",
+                )
+            )
 
 
-def _training(comparison: Comparison) -> list[RenderableType]:
+def _training(comparison: Comparison) -> tuple[Block, ...]:
     """Days, accelerator-hours and cost of all tokens, and the deadline."""
     first, wishes = comparison.first, comparison.wishes
     if first.training is None or first.inputs is None or not first.inputs.job.tokens:
-        return []
-    table = _table("cluster")
-    for name in ("days", "GPU-hours", *(["cost"] if wishes.prices else [])):
-        table.add_column(name, justify="right", no_wrap=True)
+        return ()
+    columns = ["cluster", "days", "GPU-hours", *(["cost"] if wishes.prices else [])]
+    align = "l" + "r" * (len(columns) - 1)
     if wishes.deadline_days:
-        table.add_column(f"in {wishes.deadline_days:g} days", overflow="fold")
+        columns, align = [*columns, f"in {wishes.deadline_days:g} days"], align + "l"
+    rows = []
     for row in comparison.rows:
         if row.inputs:
             training = row.training
             cells = [f"{training.days:,.1f}", f"{training.accelerator_hours:,.0f}"] if training else ["-", "-"]
             if wishes.prices:
                 cells.append("-" if training is None or training.cost is None else f"{training.cost:,.0f}")
-            table.add_row(row.cluster.name, *cells, *([_deadline(row.deadline)] if row.deadline else []))
-    title = f"Training on {format_count(first.inputs.job.tokens)} tokens"
-    return ["", Text(title, style="bold"), table]
+            rows.append((row.cluster.name, *cells, *([_deadline(row.deadline)] if row.deadline else [])))
+    title = Heading(f"Training on {format_count(first.inputs.job.tokens)} tokens", 3)
+    return title, Table(tuple(columns), tuple(rows), align)
 
 
 def _deadline(deadline: Deadline) -> str:
@@ -118,16 +105,3 @@ def _deadline(deadline: Deadline) -> str:
         return f"not with {MOST_TIMES_THE_NODES} times the nodes"
     cluster = deadline.nodes.inputs.cluster
     return f"{cluster.num_nodes} nodes ({cluster.num_gpus} in all) need {deadline.training.days:,.1f}"
-
-
-def _without(rows: Iterable[Row]) -> list[RenderableType]:
-    """Clusters without a plan, and why."""
-    refused = [f"- {row.cluster.name}: {row.refused}" for row in rows if row.refused]
-    lines = [Text(line.replace("\n  -", "\n    -")) for line in refused]
-    return ["", Text("Without a plan", style="bold"), *lines] if lines else []
-
-
-def _table(first: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first, overflow="fold")
-    return table

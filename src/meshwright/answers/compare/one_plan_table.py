@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from meshwright.answers.compare.clusters import Comparison
-from meshwright.answers.screen import STYLES
+from meshwright.answers.document.blocks import Block, Heading, Paragraph, Table
+from meshwright.answers.screen import verdict_cell
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan
 from meshwright.search.min_max import Exclusion, OnePlan
@@ -20,15 +17,14 @@ OF_THE_CLUSTER = re.compile(r"(dp|m|group|replicate)\d+")
 """Words of a plan that follow the cluster."""
 
 
-def one_plan_section(comparison: Comparison) -> list[RenderableType]:
+def one_plan_section(comparison: Comparison) -> tuple[Block, ...]:
     """The layout with its table; or which cluster excludes the nearest one, and why; nothing where none was wished."""
     if not comparison.wishes.one_plan:
-        return []
+        return ()
     found = comparison.one_plan
     if isinstance(found, OnePlan):
-        return ["", *_chosen(found, comparison)]
-    title = Text("No layout is safe on all of them", style="bold")
-    return ["", title, Text(excluded_sentence(found, comparison))]
+        return _chosen(found, comparison)
+    return Heading("No layout is safe on all of them", 3), Paragraph(excluded_sentence(found, comparison))
 
 
 def one_plan_entry(comparison: Comparison) -> dict[str, Any] | None:
@@ -82,14 +78,9 @@ def layout_words(plan: Plan) -> str:
     return " ".join(word for word in str(plan).split() if not OF_THE_CLUSTER.fullmatch(word))
 
 
-def _chosen(found: OnePlan, comparison: Comparison) -> list[RenderableType]:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("cluster", overflow="fold")
-    for name in ("dp", "m", "step", "its best", "regret", "GiB"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    for row, estimate, regret in zip(comparison.rows, found.estimates, found.regrets, strict=True):
-        table.add_row(
+def _chosen(found: OnePlan, comparison: Comparison) -> tuple[Block, ...]:
+    rows = tuple(
+        (
             row.cluster.name,
             str(estimate.plan.dp),
             str(estimate.plan.num_microbatches),
@@ -97,13 +88,16 @@ def _chosen(found: OnePlan, comparison: Comparison) -> list[RenderableType]:
             format_seconds(row.best.step_time_s) if row.best else "-",
             f"{regret:.1%}",
             f"{estimate.memory.device / GIB:.1f}",
-            Text(str(estimate.verdict), style=STYLES[estimate.verdict]),
+            verdict_cell(estimate.verdict),
         )
-    title = Text("One layout for all: ").append(layout_words(_whole(found)), style="bold")
-    worst = max(zip(found.regrets, comparison.rows, strict=True), key=lambda each: each[0])
-    told = f"It loses most on {worst[1].cluster.name}: {worst[0]:.1%} to the best plan there."
-    told = told if worst[0] else "It is as fast as the best plan of each."
-    return [title, table, Text(told, style="dim")]
+        for row, estimate, regret in zip(comparison.rows, found.estimates, found.regrets, strict=True)
+    )
+    regret, worst = max(zip(found.regrets, comparison.rows, strict=True), key=lambda each: each[0])
+    note = f"It loses most on {worst.cluster.name}: {regret:.1%} to the best plan there."
+    note = note if regret else "It is as fast as the best plan of each."
+    columns = ("cluster", "dp", "m", "step", "its best", "regret", "GiB", "verdict")
+    title = Heading(f"One layout for all: {layout_words(_whole(found))}", 3)
+    return title, Table(columns, rows, "lrrrrrrw", note=note)
 
 
 def _whole(found: OnePlan) -> Plan:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.compare.plans import Column, Comparison
-from meshwright.answers.screen import STYLES, assumption_list, headline
+from meshwright.answers.document.blocks import Block, Lines, Table, Toned
+from meshwright.answers.screen import assumption_list, headline, verdict_cell
 from meshwright.answers.step_parts import ALL_NAMES
 from meshwright.cost.estimate import Estimate
 from meshwright.units import GIB, format_count, format_seconds
@@ -25,86 +22,77 @@ MEMORY = (*ALLOCATED, "allocated", "fragmentation", "reserved", "context", "comm
 SUMS = ("allocated", "reserved", "device")
 
 
-def plans_screen(comparison: Comparison) -> RenderableType:
+def plans_screen(comparison: Comparison) -> tuple[Block, ...]:
     """The question, the plans with the rules that they break, the tables, which is better, and the assumptions."""
     inputs, others = comparison.inputs, comparison.others
     beside = 2 if all(len(column.label) <= SHORT_LABEL for column in comparison.columns) else 1
-    tables: list[RenderableType] = []
+    tables: list[Table] = []
     for start in range(0, len(others), beside):
         columns = [comparison.reference, *others[start : start + beside]]
-        tables += ["", _speed(columns, inputs.job.tokens)]
+        tables.append(_speed(columns, inputs.job.tokens))
         priced = [column for column in columns if column.estimate]
         if len(priced) > bool(start):
-            tables += ["", _time(priced), "", _memory(priced)]
-    return Group(
+            tables += [_time(priced), _memory(priced)]
+    first, *more = comparison.told
+    return (
         headline(inputs),
-        "",
-        *_legend(comparison),
+        Lines(tuple(_legend(comparison))),
         *tables,
-        "",
-        *(Text(line, style="" if index else "bold") for index, line in enumerate(comparison.told)),
-        "",
-        assumption_list(assumptions(inputs)),
+        Lines((f"**{first}**", *more)),
+        *assumption_list(assumptions(inputs)),
     )
 
 
-def _legend(comparison: Comparison) -> Iterator[Text]:
+def _legend(comparison: Comparison) -> Iterator[str]:
     """What each column is, and why it could not run."""
     for column in comparison.columns:
         file = f" ({column.named.file})" if column.named.file else ""
-        yield Text(column.label, style="bold").append(f": {column.named.plan}{file}", style="not bold")
+        yield f"**{column.label}**: {column.named.plan}{file}"
         for fault in column.broken:
-            yield Text(f"  breaks {fault}", style="red")
+            yield Toned(f"  breaks {fault}", "bad")
         if column.broken:
-            priced = "priced as if it were legal" if column.estimate else "not priced: its numbers would mean nothing"
-            yield Text(f"  {priced}", style="dim")
+            yield "  priced as if it were legal" if column.estimate else "  not priced: its numbers would mean nothing"
         if column.premise:
-            yield Text(f"  {column.premise.told}", style="red")
+            yield Toned(f"  {column.premise.told}", "bad")
 
 
 def _speed(columns: Sequence[Column], tokens: int | None) -> Table:
-    table = _table("", columns)
-    verdicts = [
-        (str(each.estimate.verdict), STYLES[each.estimate.verdict]) if each.estimate else ("-", "") for each in columns
-    ]
-    legal = ["yes" if not column.broken else "no" for column in columns]
-    table.add_row("legal", *_spread([Text(word, style="" if word == "yes" else "red") for word in legal]))
-    table.add_row("verdict", *_spread([Text(word, style=style) for word, style in verdicts]))
+    verdicts = [verdict_cell(each.estimate.verdict) if each.estimate else "-" for each in columns]
+    legal = ["yes" if not column.broken else Toned("no", "bad") for column in columns]
+    rows = [("legal", *_spread(legal)), ("verdict", *_spread(verdicts))]
     for name, number, written in (
         ("step", lambda each: each.step_time_s, format_seconds),
         ("tokens/s per GPU", lambda each: each.tokens_per_s_per_gpu, lambda value: f"{value:,.0f}"),
         ("MFU, %", lambda each: 100 * each.mfu, lambda value: f"{value:.1f}"),
     ):
-        _row(table, name, _numbers(columns, number), written)
+        rows.append(_row(name, _numbers(columns, number), written))
     if tokens:
         days = [column.training.days if column.training else None for column in columns]
-        _row(table, f"days for {format_count(tokens)} tokens", days, lambda value: f"{value:,.1f}")
-    return table
+        rows.append(_row(f"days for {format_count(tokens)} tokens", days, lambda value: f"{value:,.1f}"))
+    return _table("", columns, rows)
 
 
 def _time(columns: Sequence[Column]) -> Table:
     """Every part of the step, from the ideal on."""
-    table = _table("time of one step", columns)
-    steps = _numbers(columns, lambda estimate: estimate.step_time_s)
+    steps, rows = _numbers(columns, lambda estimate: estimate.step_time_s), []
     for name, called in ALL_NAMES.items():
         seconds = [column.parts.get(name, 0.0) if column.estimate else None for column in columns]
         if any(abs(part or 0.0) > NOTHING * (step or 1.0) for part, step in zip(seconds, steps, strict=True)):
-            _row(table, called, seconds, format_seconds, whole=max(filter(None, steps)))
-    _row(table, "= step", steps, format_seconds, style="bold")
-    return table
+            rows.append(_row(called, seconds, format_seconds, max(filter(None, steps))))
+    rows.append(_row("= step", steps, format_seconds))
+    return _table("time of one step", columns, rows, total=True)
 
 
 def _memory(columns: Sequence[Column]) -> Table:
     """Every component of the worst stage."""
-    table = _table("memory of the worst stage, GiB", columns)
     stages = [str(column.estimate.worst_stage) if column.estimate else "-" for column in columns]
-    table.add_row("stage", *_spread([Text(stage) for stage in stages]))
+    rows = [("stage", *_spread(stages))]
     for name in MEMORY:
         sizes = [float(getattr(each.estimate.memory, name)) if each.estimate else None for each in columns]
         if any(sizes):
-            called = f"= {name}" if name in SUMS else name.replace("_", " ")
-            _row(table, called, sizes, _gib, style="bold" if name in SUMS else "")
-    return table
+            cells = _row(f"= {name}" if name in SUMS else name.replace("_", " "), sizes, _gib)
+            rows.append(tuple(f"**{cell}**" for cell in cells) if name in SUMS else cells)
+    return _table("memory of the worst stage, GiB", columns, rows)
 
 
 def _gib(size: float) -> str:
@@ -115,30 +103,20 @@ def _numbers(columns: Sequence[Column], number: Callable[[Estimate], float]) -> 
     return [number(column.estimate) if column.estimate else None for column in columns]
 
 
-def _table(title: str, columns: Sequence[Column]) -> Table:
+def _table(title: str, columns: Sequence[Column], rows: Sequence[tuple[str, ...]], total: bool = False) -> Table:
     """A table with a column for each plan and, from the second on, one for what it has more than the first."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(title, overflow="fold")
     first, *others = (column.label for column in columns)
-    for name in (first, *(name for label in others for name in (label, f"- {first}"))):
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+    names = (title, first, *(name for label in others for name in (label, f"- {first}")))
+    return Table(names, tuple(rows), total=total)
 
 
 def _row(
-    table: Table,
-    name: str,
-    values: Sequence[float | None],
-    written: Callable[[float], str],
-    style: str = "",
-    whole: float | None = None,
-) -> None:
+    name: str, values: Sequence[float | None], written: Callable[[float], str], whole: float | None = None
+) -> tuple[str, ...]:
     """A row of numbers with their differences to the first; whole: what a difference must be seen beside."""
     first, *others = values
-    cells = [_cell(first, written)]
-    for other in others:
-        cells += [_cell(other, written), _difference(first, other, written, whole)]
-    table.add_row(name, *cells, style=style)
+    pairs = ((_cell(other, written), _difference(first, other, written, whole)) for other in others)
+    return name, _cell(first, written), *(cell for pair in pairs for cell in pair)
 
 
 def _cell(value: float | None, written: Callable[[float], str]) -> str:
@@ -155,6 +133,6 @@ def _difference(first: float | None, other: float | None, written: Callable[[flo
     return text if text.startswith("-") else f"+{text}"
 
 
-def _spread(cells: Sequence[Text]) -> list[Text]:
+def _spread(cells: Sequence[str]) -> list[str]:
     """Cells that have no difference, with an empty one in its place."""
-    return [cells[0], *(each for cell in cells[1:] for each in (cell, Text()))]
+    return [cells[0], *(each for cell in cells[1:] for each in (cell, ""))]

@@ -5,10 +5,38 @@ Text may hold `**strong**` and `` `code` ``; everything else in it is literal.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 Tone = Literal["good", "warning", "bad"]
+
+
+class Toned(str):
+    """A text that a terminal shows in the colour of its tone."""
+
+    __slots__ = ("tone",)
+    tone: Tone
+
+    def __new__(cls, text: str, tone: Tone) -> Self:
+        """The text with its tone."""
+        made = super().__new__(cls, text)
+        made.tone = tone
+        return made
+
+
+class Coloured(str):
+    """A text of which a terminal shows every letter in a colour of its own."""
+
+    __slots__ = ("colours",)
+    colours: Mapping[str, str]
+    """By letter; what follows a letter has its colour."""
+
+    def __new__(cls, text: str, colours: Mapping[str, str]) -> Self:
+        """The text with its colours."""
+        made = super().__new__(cls, text)
+        made.colours = colours
+        return made
 
 
 @dataclass(frozen=True)
@@ -28,6 +56,13 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
+class Lines:
+    """Texts that each begin a line."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Bullets:
     """A list of short texts."""
 
@@ -42,14 +77,16 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     align: str = ""
-    """One letter a column, l or r; empty: the first left, the others right."""
+    """One letter a column: l left, r right, w left and on one line; empty: the first l, the others r."""
     caption: str = ""
+    note: str = ""
+    """Under the table."""
     total: bool = False
     """The last row is a sum: bold, with a rule above."""
 
     @property
     def alignment(self) -> str:
-        """One letter a column, l or r."""
+        """One letter a column."""
         return self.align or "l" + "r" * (len(self.columns) - 1)
 
     def is_total(self, row: int) -> bool:
@@ -76,7 +113,7 @@ class Callout:
     tone: Tone
 
 
-Block = Heading | Paragraph | Bullets | Table | Figure | Callout
+Block = Heading | Paragraph | Lines | Bullets | Table | Figure | Callout
 
 
 @dataclass(frozen=True)

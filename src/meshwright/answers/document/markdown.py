@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from urllib.parse import quote
 
-from meshwright.answers.document.blocks import Bullets, Callout, Document, Figure, Heading, Paragraph, Table
+from meshwright.answers.document.blocks import Bullets, Callout, Document, Figure, Heading, Lines, Paragraph, Table
 from meshwright.answers.document.inline import Piece, pieces, plain
 
 SPECIAL = re.compile(r"[\\`*|~$<\[\]]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
@@ -59,6 +59,11 @@ def _(paragraph: Paragraph) -> str:
 
 
 @_block.register
+def _(lines: Lines) -> str:
+    return "  \n".join(map(_line, lines.lines))
+
+
+@_block.register
 def _(bullets: Bullets) -> str:
     marks = (f"{number}." if bullets.numbered else "-" for number in range(1, len(bullets.items) + 1))
     return "\n".join(f"{mark} {_line(item)}" for mark, item in zip(marks, bullets.items, strict=True))
@@ -84,7 +89,8 @@ def _(table: Table) -> str:
         for row, sides in ((row, _sides(widths, table)) for row in rows)
     ]
     caption = f"*{_marked(table.caption)}*\n\n" if table.caption else ""
-    return caption + "\n".join(f"| {' | '.join(row)} |" for row in (padded[0], rule, *padded[1:]))
+    note = f"\n\n{_line(table.note)}" if table.note else ""
+    return caption + "\n".join(f"| {' | '.join(row)} |" for row in (padded[0], rule, *padded[1:])) + note
 
 
 def _sides(widths: Sequence[int], table: Table) -> list[tuple[int, str]]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from functools import singledispatch
 
-from meshwright.answers.document.blocks import Bullets, Callout, Document, Figure, Heading, Paragraph, Table
+from meshwright.answers.document.blocks import Bullets, Callout, Document, Figure, Heading, Lines, Paragraph, Table
 from meshwright.answers.document.inline import Piece, pieces, plain
 
 PREAMBLE = """\
@@ -80,6 +80,11 @@ def _(paragraph: Paragraph) -> str:
 
 
 @_block.register
+def _(lines: Lines) -> str:
+    return f"#par({' + linebreak() + '.join(map(_marked, lines.lines))})"
+
+
+@_block.register
 def _(bullets: Bullets) -> str:
     return f"#{'enum' if bullets.numbered else 'list'}({', '.join(map(_marked, bullets.items))})"
 
@@ -112,7 +117,8 @@ def _(table: Table) -> str:
             parts += [*([RULE] if number else []), *map(_marked, row)]
     written = f"table({', '.join(parts)})"
     kept = "flowing" if sum(len(cell) for row in table.rows for cell in row) > MOST_KEPT else "together"
-    return f"#{kept}({', '.join([*_caption(table.caption), written])})"
+    note = f"\n\n#quiet({_marked(table.note)})" if table.note else ""
+    return f"#{kept}({', '.join([*_caption(table.caption), written])})" + note
 
 
 def _caption(text: str) -> list[str]:

@@ -143,7 +143,7 @@ def _margin(best: Estimate, inputs: Inputs) -> str:
         f"{format_gib(memory.fragmentation)} of fragmentation and "
         f"{format_gib(memory.context + memory.communicators)} of CUDA context and communicators; it fits with a "
         f"probability of {fit.probability:.0%}. "
-        f"{margin_line(best, inputs).plain} By the 80% rule (states and activations alone, arXiv:2411.06465) it "
+        f"{margin_line(best, inputs)} By the 80% rule (states and activations alone, arXiv:2411.06465) it "
         f"uses {percent(best.eighty_percent_usage)} of the {label:.0f} GB on the label: {best.eighty_percent_verdict}."
     )
 
