@@ -139,7 +139,7 @@ def test_what_does_not_fit_or_cannot_run_is_a_row() -> None:
     assert "fp16" in unable["refused"]
     screen = asked("compare", *arguments)
     assert screen.code == 0
-    assert all(text in screen.out for text in ("contradictory", "refused", "What would fit", "1.00x"))
+    assert all(text in screen.out for text in ("impossible", "refused", "What would fit", "1.00x"))
 
 
 def test_nothing_that_fits_anywhere_is_exit_code_3() -> None:
@@ -259,7 +259,7 @@ def test_plan_files_are_compared_with_each_other_and_with_lines(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("inputs", [SMALL, TIGHT], ids=["small", "tight"])
-def test_a_plan_is_contradictory_exactly_when_its_states_exceed_the_memory(inputs: Inputs) -> None:
+def test_a_plan_is_impossible_exactly_when_its_states_exceed_the_memory(inputs: Inputs) -> None:
     plans = legal_plans(inputs)
     some = plans.take(np.random.default_rng(1).permutation(len(plans))[:12])
     for estimate in estimate_each([some[row] for row in range(len(some))], inputs):
@@ -287,7 +287,7 @@ def test_no_plan_keeps_less_than_the_whole_divided_over_all_ranks(case: Planned)
     assert (most >= whole_states(case.inputs) * (1 - 1e-6)).all()
 
 
-def test_plain_data_parallelism_of_30_billion_parameters_is_contradictory() -> None:
+def test_plain_data_parallelism_of_30_billion_parameters_is_impossible() -> None:
     model = dense_model(name="30b", heads=56, kv_heads=56, ffn_size=28672, gated=False, layers=48, vocab_size=50304)
     inputs = inputs_of(model, "4x8:h100", global_batch=256, precision="bf16")
     plain, split = compare_plans(named_plans(["zero=0", "tp=4,pp=2,zero=1"], inputs), inputs).columns
@@ -333,7 +333,7 @@ def test_parts_of_a_step_are_those_of_the_waterfall() -> None:
         ((*CLUSTERS, "--plan", "tp=2", "--plan", "tp=4"), "one cluster"),
         ((*LLAMA, "--cluster", "1x8:h100-sxm-80gb"), "same cluster"),
         ((*LLAMA, "--cluster", "1x8:h1000"), "h100"),
-        ((*CLUSTERS, *TRAINED, "--price", "b200=4"), "nothing that is compared"),
+        ((*CLUSTERS, *TRAINED, "--price", "b200=4"), "is not compared"),
         ((*CLUSTERS, *TRAINED, "--price", "a100-sxm-80gb=4"), "has the price 2 already"),
         ((*CLUSTERS, "--tokens", "1T", "--price", "h100"), "write it as"),
         ((*CLUSTERS, "--tokens", "1T", "--price", "h100=-1"), "write it as"),
@@ -344,8 +344,8 @@ def test_parts_of_a_step_are_those_of_the_waterfall() -> None:
         ((*CLUSTERS, "--tokens", "1T", "--deadline-days", "nan"), "more than 0"),
         ((*LLAMA, "--plan", "tp=2", "--plan", "tp=4", "--one-plan"), "--one-plan"),
         ((*LLAMA, "--plan", "tp=2", "--plan", "zer=4"), "nearest: zero"),
-        ((*LLAMA, "--plan", "tp=2", "--plan", "four"), "no field with its value"),
-        ((*LLAMA, "--plan", "tp=2", "--plan", ""), "no field with its value"),
+        ((*LLAMA, "--plan", "tp=2", "--plan", "four"), "not a field with a value"),
+        ((*LLAMA, "--plan", "tp=2", "--plan", ""), "not a field with a value"),
         ((*LLAMA, "--plan", "tp=2", "--plan", "tp=two"), "whole number of 1 or more"),
         ((*LLAMA, "--plan", "tp=2", "--plan", "tp=0"), "whole number of 1 or more"),
         ((*LLAMA, "--plan", "tp=2", "--plan", "sp=maybe"), "on or off"),
@@ -353,7 +353,7 @@ def test_parts_of_a_step_are_those_of_the_waterfall() -> None:
         ((*LLAMA, "--plan", "tp=2", "--plan", "schedule=best"), "unknown schedule"),
         ((*LLAMA, "--plan", "tp=2", "--plan", "tp=2,dp=4"), "the same plan"),
         ((*LLAMA, "--plan", "A:tp=2", "--plan", "A:tp=4"), "name of its own"),
-        ((*LLAMA, "--plan", "tp=2", "--plan", ":tp=4"), "no name for a plan"),
+        ((*LLAMA, "--plan", "tp=2", "--plan", ":tp=4"), "not a plan name"),
         (("--cluster", "1x8:h100", "--cluster", "2x8:h100"), "--model, --seq-len"),
         (("--plan-file", "missing.json", "--plan", "tp=2"), "no plan file"),
         ((*question(precision="int4"), "--cluster", "2x8:h100"), "int4"),

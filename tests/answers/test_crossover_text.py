@@ -12,7 +12,7 @@ from commands import Answer, asked, question
 from meshwright.answers.crossover_text import crossover_entry, crossover_lines
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan
-from meshwright.search.crossover import Change, Crossover, crossover
+from meshwright.search.crossover import CrossoverPoint, Crossover, crossover
 from meshwright.search.families import HIGHEST, LOWEST
 from meshwright.search.find import find
 from strategies import llama_8b, three_levels
@@ -100,7 +100,7 @@ def test_where_no_bandwidth_changes_the_winner_the_range_is_told() -> None:
 def test_the_change_is_told_with_its_side_and_that_all_links_change(factor: float, word: str) -> None:
     crossing = crossed("megatron-core", "torchtitan")
     assert crossing.other
-    change = Change(factor, factor * crossing.bandwidth, crossing.other, crossing.fastest)
+    change = CrossoverPoint(factor, factor * crossing.bandwidth, crossing.other, crossing.fastest)
     told = f"{word} times, all links between nodes alike) {crossing.other.family} would be faster."
     assert said(replace(crossing, change=change))[1] == told
 

@@ -168,4 +168,4 @@ def test_the_screen_tells_of_the_context_exchange() -> None:
     text, estimate = told(inputs, cp=16), priced(inputs, cp=16)
     exposed = format_seconds(estimate.time.exposed_cp_s)
     assert f"cp 16 across 2 nodes, 8 ranks in each, over fabric (50 GB/s); {exposed} a step exposed" in text
-    assert "32 layers (dense), each and per micro-batch: forward a rank sends" in text
+    assert "32 layers (dense), each, per micro-batch: forward a rank sends" in text

@@ -278,7 +278,7 @@ def test_a_model_that_fits_one_accelerator_is_told_so() -> None:
     small = ("--model", "qwen3-0.6b", "--cluster", "1x8:h100", "--seq-len", "4096", "--global-batch", "64")
     answer = asked("memo", *small)
     assert answer.code == 0
-    assert "it fits, so that every split below is for speed" in answer.out
+    assert "it fits, so every split below is for speed" in answer.out
     assert "on which the model runs" in answer.out
 
 

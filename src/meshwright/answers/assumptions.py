@@ -30,16 +30,16 @@ def assumptions(inputs: Inputs) -> list[str]:
         *_kernel_speed(inputs),
         f"runtime {runtime.id} as of {runtime.version}",
         *runtime.assumed,
-        *(f"replaced for this question, whatever is said above: {behaviour}" for behaviour in runtime.replaced),
+        *(f"replaced for this question, overriding what is said above: {behaviour}" for behaviour in runtime.replaced),
     ]
 
 
 def _kernel_speed(inputs: Inputs) -> list[str]:
     """What kernels take in a step over what they take alone, and the site's own share of it."""
     usual = usual_slowdown(inputs)
-    said = "kernels take in a step what they take alone: no training run tells otherwise"
+    said = "kernels take as long in a step as alone: no training run shows otherwise"
     if usual != 1:
-        said = f"kernels take {usual:.3g} times what they take alone, as on the sites of published runs"
+        said = f"kernels take {usual:.3g} times as long in a step as alone, as on the sites of published runs"
     if half_slowdown(inputs) != 1:
         said = f"{said}; those that stay in half precision take {half_slowdown(inputs) * usual:.3g} times"
     return [f"{said} (site_derate {inputs.cluster.site_derate:g})"]
@@ -51,7 +51,7 @@ def _prediction(inputs: Inputs) -> list[str]:
         which = "as the model has" if inputs.job.mtp_layers is None else "as the job asks for"
         return [f"multi-token prediction is trained, {which}: {trained} more layers on the stage of the head"]
     why = "as the job asks for" if inputs.job.mtp_layers == 0 else f"as {inputs.runtime.id} trains none"
-    return [f"multi-token prediction ({known} layers) is left out of every number, {why}"] if known else []
+    return [f"multi-token prediction ({known} layers) is not counted anywhere, {why}"] if known else []
 
 
 def _formats(inputs: Inputs) -> str:

@@ -84,4 +84,4 @@ def _line(layers: ContextLayers) -> str:
         f"{name} a rank sends {sent_words(sent)} in {format_seconds(whole)} ({format_seconds(exposed)} exposed)"
         for name, sent, whole, exposed in passes
     )
-    return f"{layers.layers} layers ({layers.kind}), each and per micro-batch: {', '.join(told)}"
+    return f"{layers.layers} layers ({layers.kind}), each, per micro-batch: {', '.join(told)}"

@@ -80,7 +80,7 @@ def explain(
 @app.command()
 @grouped
 def check(context: typer.Context, asked: OnePlanOptions, as_json: AsJson = False) -> None:
-    """Hold one plan against every rule of its runtime, each green or red; exit code 2 if one is broken."""
+    """Check one plan against every rule of its runtime; exit code 2 if one is broken."""
     from meshwright.answers.check_table import check_document, check_screen, is_legal
 
     inputs, plan = inputs_and_plan(context, asked)

@@ -63,7 +63,7 @@ def compare(
         why = "compares clusters, not plans; leave it out, or --plan and --plan-file"
         refuse_given(context, OF_CLUSTERS, lambda given: f"{given} {why}")
     if plan_file:
-        held = "cannot stand beside a plan file, which holds the whole question; leave it out"
+        held = "cannot be combined with a plan file, which holds the whole question; leave it out"
         refuse_given(context, IN_A_PLAN_FILE, lambda given: f"{given} {held}")
         _show_plans(None, plan or [], plan_file, as_json)
         return

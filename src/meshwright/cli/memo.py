@@ -29,7 +29,7 @@ def memo(
     framework: RuntimeOptions,
     baseline_gpus: Annotated[
         int | None,
-        typer.Option(parser=positive, metavar="COUNT", help="scaling is told from so many; default: one node"),
+        typer.Option(parser=positive, metavar="COUNT", help="accelerators that scaling starts from; default: one node"),
     ] = None,
     out: Annotated[
         list[Path] | None,
@@ -79,9 +79,9 @@ def _defaults(context: typer.Context, baseline: int | None) -> tuple[str, ...]:
     for name in ("precision", "runtime"):
         source = context.get_parameter_source(name)
         if source and source.name == "DEFAULT":
-            unsaid.append(f"{name} {context.params[name]}: nobody named another")
+            unsaid.append(f"{name} {context.params[name]}: the default")
     if baseline is None:
-        unsaid.append("scaling is told from one node, or from one accelerator where there is one node")
+        unsaid.append("scaling starts from one node, or from one accelerator where there is one node")
     return tuple(unsaid)
 
 

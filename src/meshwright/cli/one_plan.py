@@ -103,7 +103,7 @@ def inputs_and_plan(context: typer.Context, asked: OnePlanOptions) -> tuple[Inpu
 
 
 def _beside_file(given: str) -> str:
-    return f"a plan file holds the whole question, so {given} cannot stand beside it: leave out one or the other"
+    return f"a plan file holds the whole question and cannot be combined with {given}: leave out one or the other"
 
 
 def _from_plan_file(path: Path, rank: int) -> tuple[Inputs, Plan]:
@@ -112,6 +112,6 @@ def _from_plan_file(path: Path, rank: int) -> tuple[Inputs, Plan]:
     inputs, plans = read_plan_file(path)
     if rank > len(plans):
         raise errors.InvalidInput(
-            f"{str(path)!r} holds {len(plans)} plans; --rank {rank} asks beyond; use 1 to {len(plans)}"
+            f"{str(path)!r} holds {len(plans)} plans; --rank {rank} is too large; use 1 to {len(plans)}"
         )
     return inputs, plans[rank - 1]

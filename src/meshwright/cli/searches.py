@@ -93,7 +93,7 @@ def limits(
     sized = replace(job, seq_len=ASSUMED_LENGTH if job.seq_len is None else job.seq_len)
     inputs = inputs_of(model, cluster, sized, framework, text_only)
     if job.seq_len is None:
-        told = f"no --seq-len is given: sequences of {ASSUMED_LENGTH} are asked about"
+        told = f"no --seq-len is given: {ASSUMED_LENGTH} is assumed"
         inputs = inputs.replace(job=inputs.job.replace(assumptions=(*inputs.job.assumptions, told)))
     with shown_progress() as progress:
         found = limits_of(inputs, progress)

@@ -45,7 +45,7 @@ def _speeds(comparison: Comparison) -> Table:
     for row in comparison.rows:
         best = row.best
         if best is None or first is None:
-            reason = "contradictory" if row.premise else "does not fit" if row.found else "refused"
+            reason = "impossible" if row.premise else "does not fit" if row.found else "refused"
             rows.append((row.cluster.name, "-", "-", "-", "-", Toned(reason, "bad"), "-"))
             continue
         rows.append(

@@ -67,7 +67,7 @@ def plan_of_fields(told: str, line: str, inputs: Inputs) -> Plan:
     given: dict[str, Any] = {}
     for name, text in _pairs(told, line):
         if name in given:
-            raise InvalidInput(f"--plan {quoted(line)} names {name} twice; leave out one")
+            raise InvalidInput(f"--plan {quoted(line)} names {name} twice; leave one out")
         given[name] = _value(name, text, line)
     count = given.pop("num_microbatches", None)
     if "chunk_layers" in given:
@@ -133,7 +133,7 @@ def _label_and_fields(line: str) -> tuple[str | None, str]:
         return None, line
     if not re.fullmatch(LABEL, name.strip()):
         raise InvalidInput(
-            f"--plan {quoted(line)}: {quoted(name.strip())} is no name for a plan, which has 1 to {LONGEST} letters, "
+            f"--plan {quoted(line)}: {quoted(name.strip())} is not a plan name; a name has 1 to {LONGEST} letters, "
             f"digits, dots, dashes or blanks; {FORM}"
         )
     return name.strip(), told
@@ -149,7 +149,7 @@ def _pairs(told: str, line: str) -> list[tuple[str, str]]:
         elif pairs and name and not equals:
             pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]},{name}")
         else:
-            raise InvalidInput(f"--plan {quoted(line)}: {quoted(piece.strip())} is no field with its value; {FORM}")
+            raise InvalidInput(f"--plan {quoted(line)}: {quoted(piece.strip())} is not a field with a value; {FORM}")
     return pairs
 
 
@@ -160,7 +160,7 @@ def _field(name: str, line: str) -> str:
         return field
     near = difflib.get_close_matches(key, [*FIELDS, *ALSO], n=3)
     hint = f"nearest: {', '.join(near)}" if near else f"its fields: {', '.join(FIELDS)}"
-    raise InvalidInput(f"--plan {quoted(line)}: {quoted(name)} is no field of a plan; {hint}")
+    raise InvalidInput(f"--plan {quoted(line)}: {quoted(name)} is not a field of a plan; {hint}")
 
 
 def _value(name: str, text: str, line: str) -> Any:

@@ -52,13 +52,13 @@ def plan_premise(estimate: Estimate, inputs: Inputs) -> Contradiction | None:
     ranks = int(divided_over(Plans.of([least]))[0]) if least else None
     where = f"each accelerator of stage {stage.stage}" if estimate.plan.pp > 1 else "each accelerator"
     remedy = (
-        f"sharding over at least {ranks} ranks (tp x pp x ZeRO) does, as {least} has it"
+        f"sharding over at least {ranks} ranks (tp x pp x ZeRO) does, as in {least}"
         if least
         else f"neither does any sharding over its {inputs.cluster.num_gpus} accelerators"
     )
     told = (
-        f"contradictory: {_degrees(estimate.plan)} with ZeRO {estimate.plan.zero} keeps {format_gib(states)} of "
-        f"{STATES} on {where}, {states / visible:.1f} times the {format_gib(visible)} it has; no micro-batch and no "
+        f"impossible: {_degrees(estimate.plan)} with ZeRO {estimate.plan.zero} keeps {format_gib(states)} of "
+        f"{STATES} on {where}, {states / visible:.1f} times the {format_gib(visible)} it has; neither micro-batch nor "
         f"recomputation changes that; {remedy}"
     )
     return Contradiction(states, visible, ranks, told)
@@ -72,7 +72,7 @@ def cluster_premise(inputs: Inputs) -> Contradiction | None:
         return None
     enough = math.ceil(whole / visible)
     told = (
-        f"contradictory: {format_gib(whole)} of {STATES}, sharded over all {ranks} accelerators, are "
+        f"impossible: {format_gib(whole)} of {STATES}, sharded over all {ranks} accelerators, are "
         f"{format_gib(whole / ranks)} on each, {whole / ranks / visible:.1f} times the {format_gib(visible)} it has; "
         f"at least {enough} accelerators could hold them"
     )

@@ -42,7 +42,7 @@ def _read(text: str) -> tuple[str, float]:
     except ValueError:
         price = math.nan
     if not key.strip() or not math.isfinite(price) or price < 0:
-        raise InvalidInput(f"--price {quoted(text)} is no price of an accelerator-hour: write it as h100=2.9")
+        raise InvalidInput(f"--price {quoted(text)} is not a price of an accelerator-hour: write it as h100=2.9")
     return key.strip(), price
 
 
@@ -56,4 +56,4 @@ def _accelerator(key: str, text: str, clusters: Mapping[str, Cluster]) -> str:
     if wanted in ids:
         return wanted
     known = ", ".join([*sorted(ids), *(cluster.name for cluster in clusters.values())])
-    raise InvalidInput(f"--price {text}: nothing that is compared is called {quoted(key)}; it prices {known}")
+    raise InvalidInput(f"--price {text}: {quoted(key)} is not compared; it can price {known}")

@@ -19,9 +19,9 @@ LEAST_GAIN = 0.001
 """Of the time of a token."""
 KINDS = (
     "a switch of the launch or a change of the layout, and a run to confirm it.",
-    "a change of a number format: a short run beside the present one must show that the loss curves agree.",
-    "a larger batch: learning rate and warm-up must be tuned again, and beyond the critical batch size every token "
-    "teaches less.",
+    "a change of number format: a short run must show that the loss curves agree.",
+    "a larger batch: learning rate and warm-up must be tuned again, and beyond the critical batch size more tokens "
+    "are needed.",
     "a purchase, or another cluster.",
 )
 """What changes cost, the cheapest kind first."""

@@ -79,7 +79,7 @@ def _blocks(memo: Unfit) -> Iterator[Block]:
     yield Callout(
         "No plan fits: do not start this job",
         f"None of the {memo.found.legal:,} legal plans of {inputs.runtime.id} fits. The one with the least memory, "
-        f"`{leanest.plan}`, needs {format_gib(needed)} of the {format_gib(visible)} that an accelerator shows, "
+        f"`{leanest.plan}`, needs {format_gib(needed)} of the {format_gib(visible)} that a process can use, "
         f"{format_gib(needed - visible)} too much on stage {leanest.worst_stage}.",
         "bad",
     )
@@ -102,8 +102,8 @@ def _bound(memo: Unfit) -> str:
         f"{format_gib(states / ranks)} on each, {percent(states / ranks / visible)} of the {format_gib(visible)} there"
     )
     if memo.least_gpus > ranks:
-        return f"{told}: no layout whatever can hold it. The states alone need {memo.least_gpus} accelerators."
-    return f"{told}. What else is needed, activations before all, does not fit beside it in any legal layout."
+        return f"{told}: no layout can hold it. The states alone need {memo.least_gpus} accelerators."
+    return f"{told}. With activations and the rest it does not fit in any legal layout."
 
 
 def _largest(memo: Unfit) -> str:
@@ -120,11 +120,11 @@ def _would(memo: Unfit) -> Iterator[Block]:
     if not memo.would:
         yield Paragraph(
             f"With `{memo.inputs.runtime.id}` neither 32 times the nodes nor a sixteenth of the sequence length would "
-            "make a plan fit; `meshwright plan --runtime all` prices what other runtimes divide."
+            "make a plan fit; `meshwright plan --runtime all` tries the other runtimes."
         )
         return
     first, *others = memo.would
     yield Callout("First thing to try", f"{first[0].upper()}{first[1:]}. Priced by the planner.", "good")
     if others:
-        yield Paragraph(f"Or, each by itself, {plural(len(others), 'other change')}, dearer from one to the next:")
+        yield Paragraph(f"Or {plural(len(others), 'other change')}, each on its own, in order of cost:")
         yield Bullets(tuple(others))

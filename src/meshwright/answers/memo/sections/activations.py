@@ -16,7 +16,7 @@ def activations(memo: Memo) -> Iterator[Block]:
     """What divides activations and what does not, every stage, and what other recomputation would do."""
     best, plan = memo.best, memo.best.plan
     first = best.stages[0]
-    told = f"Activations take {format_gib(best.memory.activations)} of the fullest rank, a line of their own."
+    told = f"Activations take {format_gib(best.memory.activations)} on the fullest rank."
     if plan.tp > 1:
         split = "all of them" if plan.sp else "what lies between the matrices, not norms and residuals,"
         told += f" Tensor parallelism divides {split} by {plan.tp}."
@@ -25,7 +25,7 @@ def activations(memo: Memo) -> Iterator[Block]:
     if plan.pp > 1:
         told += (
             f" The pipeline does not divide them: stage 0 holds {first.layers} of {memo.inputs.model.num_layers} "
-            f"layers, but keeps {plural(first.live_micro_batches, 'micro-batch', 'micro-batches')} in flight, the last "
+            f"layers but keeps {plural(first.live_micro_batches, 'micro-batch', 'micro-batches')} in flight, the last "
             f"stage {best.stages[-1].live_micro_batches}."
         )
     yield Paragraph(told)
@@ -36,7 +36,7 @@ def activations(memo: Memo) -> Iterator[Block]:
         memory = best.memory
         sizes = format_gib(memory.activations), format_gib(memory.device)
         now = ("as recommended", *sizes, format_seconds(best.step_time_s), str(best.verdict))
-        caption = "What other recomputation would free, and cost"
+        caption = "Other recomputation: what it would free and cost"
         columns = ("recompute", "activations", "in all", "step", "verdict")
         yield Table(columns, (now, *rows), "lrrrl", caption)
 

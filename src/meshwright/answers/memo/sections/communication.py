@@ -33,13 +33,13 @@ def communication_section(memo: Memo) -> Iterator[Block]:
 def _summary(memo: Memo) -> str:
     step, waited = memo.best.step_time_s, sum(each.exposed_s for each in memo.exchanges)
     if not memo.exchanges:
-        return f"One rank exchanges with none: 0 s of {format_seconds(step)} a step are communication."
+        return f"A single rank sends nothing: communication takes 0 s of the {format_seconds(step)} step."
     whole = sum(each.seconds for each in memo.exchanges)
-    dearest = max(memo.exchanges, key=lambda each: each.exposed_s)
+    largest = max(memo.exchanges, key=lambda each: each.exposed_s)
     return (
-        f"A rank of the slowest stage exchanges for {format_seconds(whole)} in a step of {format_seconds(step)}; "
+        f"A rank of the slowest stage communicates for {format_seconds(whole)} in a step of {format_seconds(step)}; "
         f"compute hides all but {format_seconds(waited)}, {percent(waited / step)} of the step. Most of that is "
-        f"{dearest.axis}, {dearest.what}: {format_seconds(dearest.exposed_s)}."
+        f"{largest.axis}, {largest.what}: {format_seconds(largest.exposed_s)}."
     )
 
 
@@ -61,8 +61,8 @@ def _table(memo: Memo) -> Table:
     rows.append(("all", "", "", "", "", "", *sums))
     columns = ("axis", "collective", "ranks", "link", "sent each time", "times a step", "seconds", "exposed")
     caption = (
-        "One rank in one step. Tensor, context and expert exchanges come once for every layer and micro-batch; seconds "
-        "as if nothing ran beside them; exposed is what the step waits for and adds up to its price"
+        "One rank in one step. Tensor, context and expert messages are sent once per layer and micro-batch; seconds "
+        "are without overlap; exposed is the part that the step waits for"
     )
     return Table(columns, tuple(rows), "llllrrrr", caption, total=True)
 
@@ -75,47 +75,47 @@ def _gradients(memo: Memo) -> str:
     ranks = plan.dp * plan.cp
     holding = f"The {ranks} ranks that hold the same shard of the weights"
     why = (
-        f"{holding} have each seen other {'sequences' if plan.cp == 1 else 'tokens'}; only the mean of their "
-        f"gradients, over {inputs.job.global_batch} sequences, is the gradient of the batch, and without it their "
-        "weights drift apart from the first step on."
+        f"{holding} have each seen different {'sequences' if plan.cp == 1 else 'tokens'}; only the mean of their "
+        f"gradients, over {inputs.job.global_batch} sequences, is the gradient of the batch. Without it their weights "
+        "would differ after the first step."
     )
     sent = sum(each.sent_bytes * each.times for each in summed)
     exposed = sum(each.exposed_s for each in summed)
     if plan.zero >= 3 or any("layer by layer" in each.what for each in summed):
-        when = "Weights are gathered before every layer and gradients scattered behind it, prefetched beside compute"
+        when = "Weights are gathered before every layer and gradients scattered after it, overlapped with compute"
     elif plan.zero == 2:
-        when = f"ZeRO 2 sums them after each of the {plan.num_microbatches} micro-batches, in buckets beside backward"
+        when = f"ZeRO 2 sums them after each of the {plan.num_microbatches} micro-batches, in buckets during backward"
     else:
         when = (
-            f"They are summed once a step, in buckets beside the backward of the last of {plan.num_microbatches} "
+            f"They are summed once a step, in buckets during the backward pass of the last of {plan.num_microbatches} "
             "micro-batches"
         )
     link = summed[0].link
     divided = f"; ZeRO {plan.zero} divides over {int(sharding_ranks(plan))} of them" if plan.zero else ""
     return (
-        f"{why} {when}{divided}. A rank sends {format_bytes(sent)} for it, over {link.name} at "
+        f"{why} {when}{divided}. A rank sends {format_bytes(sent)} for this, over {link.name} at "
         f"{format_bandwidth(link.effective_bandwidth)}: {format_seconds(sum(each.seconds for each in summed))}, of "
-        f"which {format_seconds(exposed)} are exposed, {percent(exposed / best.step_time_s)} of the step. What a ring "
-        "sends tends to twice the shard and hardly grows with the replicas, while the work of each falls with them."
+        f"which {format_seconds(exposed)} are exposed, {percent(exposed / best.step_time_s)} of the step. The bytes "
+        "that a ring sends approach twice the shard as replicas are added, while each replica has less work."
     )
 
 
 def _inside(memo: Memo) -> str:
     tensor = [each for each in memo.exchanges if each.axis.startswith("tensor")]
     if not tensor:
-        return "Without tensor parallelism no layer waits for another rank's part of a matrix: 0 bytes."
+        return "Without tensor parallelism no layer needs a part of a matrix from another rank: 0 bytes."
     slower = memo.inputs.cluster.levels[-1]
     link, seconds = tensor[0].link, sum(each.seconds for each in tensor)
     told = (
-        f"Tensor parallelism exchanges in every layer, {format_seconds(seconds)} a step over {link.name} at "
+        f"Tensor parallelism communicates in every layer, {format_seconds(seconds)} a step over {link.name} at "
         f"{format_bandwidth(link.effective_bandwidth)}"
     )
     if link is slower and tensor[0].domains == 1:
         return f"{told}; the cluster has no slower links."
     if tensor[0].domains > 1:
-        return f"{told}; it crosses {plural(tensor[0].domains, 'domain')}, for want of a layout that fits and does not."
+        return f"{told}; it crosses {plural(tensor[0].domains, 'domain')}, because no layout that fits avoids it."
     longer = seconds * link.effective_bandwidth / slower.effective_bandwidth
     return (
-        f"{told}, and stays there: over {slower.name} at {format_bandwidth(slower.effective_bandwidth)} the same bytes "
+        f"{told}. Over {slower.name} at {format_bandwidth(slower.effective_bandwidth)} the same bytes "
         f"would take about {format_seconds(longer)}."
     )

@@ -69,7 +69,7 @@ def _growth(named: Bottleneck, reference: Point, memo: Memo) -> Table:
     )
     columns = ("part of the step", f"on {reference.gpus}", f"on {total}", "added")
     caption = (
-        f"What is there on {plural(reference.gpus, ACCELERATOR)} already costs MFU; what is added on the way to "
+        f"Parts that {plural(reference.gpus, ACCELERATOR)} have already cost MFU; what is added up to "
         f"{total} costs scaling. Added: accelerator-seconds for the same tokens, as a share of the step"
     )
     return Table(columns, rows, "lrrr", caption)
@@ -87,8 +87,8 @@ def _bottleneck(memo: Memo) -> tuple[str, str]:
         )
     elif named.reference:
         told += (
-            f" No part grows by as much as {percent(GROWS)} of the step between {named.reference.gpus} and {total} "
-            "accelerators; this is the largest that a single accelerator would not have."
+            f" No part grows by {percent(GROWS)} of the step or more between {named.reference.gpus} and {total} "
+            "accelerators; this is the largest part that a single accelerator would not have."
         )
     else:
         told += " It is the largest part that a single accelerator would not have."
@@ -100,9 +100,9 @@ def _mitigation(memo: Memo) -> tuple[str, str]:
     tried, chosen, step = memo.mitigation, memo.bottleneck.chosen, memo.best.step_time_s
     if tried is None:
         return (
-            "First mitigation: none is needed",
+            "First mitigation: none needed",
             f"No single change of the plan, the runtime's switches, the batch or the network makes the step of "
-            f"{format_seconds(step)} {percent(LEAST_GAIN)} faster by way of the {chosen.name}. Measure it first.",
+            f"{format_seconds(step)} {percent(LEAST_GAIN)} faster by reducing {chosen.name}. Measure it first.",
         )
     after = (1 - tried.gain) * step
     risk = "" if tried.estimate.verdict == Verdict.SAFE else f" Memory: {tried.estimate.verdict}."
@@ -110,7 +110,7 @@ def _mitigation(memo: Memo) -> tuple[str, str]:
         f"First mitigation: {tried.change}",
         f"Priced again, it takes {chosen.name} from {format_seconds(tried.part_before_s)} to "
         f"{format_seconds(tried.part_after_s)} and the time of the same tokens from {format_seconds(step)} to "
-        f"{format_seconds(after)}, {percent(tried.gain)} less. Its price: {KINDS[tried.kind]}{risk} To "
+        f"{format_seconds(after)}, {percent(tried.gain)} less. Cost: {KINDS[tried.kind]}{risk} To "
         f"confirm, run twenty steps with it and compare tokens a second: "
         f"{format_count(memo.inputs.job.tokens_per_step / step)} before, "
         f"{format_count(memo.inputs.job.tokens_per_step / after)} after.",
@@ -125,9 +125,9 @@ def _perfect(memo: Memo) -> str:
     alone = (
         f"A perfect {total} times cannot be measured: the model does not run on one accelerator, which would need "
         f"{times(one.fit.usage)} its memory. Report two "
-        "numbers in its place: "
+        "numbers instead: "
         if one.verdict == Verdict.OUT_OF_MEMORY
-        else f"A perfect {total} times is measured against one accelerator, on which the model runs. Report beside it: "
+        else f"A perfect {total} times is measured against one accelerator, on which the model runs. Also report: "
     )
     told = f"MFU, predicted {percent(best.mfu)}"
     if named.reference:

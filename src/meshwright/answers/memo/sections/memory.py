@@ -34,7 +34,7 @@ PARTS = (
 def memory_section(memo: Memo) -> Iterator[Block]:
     """The budget before and after, who shards what, activations, the worst stage, the margin and the alternative."""
     inputs, held = memo.inputs, memo.budgets
-    yield Heading("1. Memory: how it comes to fit", 2)
+    yield Heading("1. Memory: how it fits", 2)
     yield Paragraph(_before(held, inputs))
     yield from budget_blocks(held, inputs)
     yield Heading("Who divides what", 3)
@@ -65,12 +65,12 @@ def _before(held: Budgets, inputs: Inputs) -> str:
     one, copy = held.one.memory, held.replicated.memory
     told = (
         f"On one {name} the weights, gradients and optimizer states of {inputs.model.name} alone take "
-        f"{format_gib(one.states)}; with {plural(held.one.plan.micro_batch, 'sequence')} at work it would need "
-        f"{format_gib(one.device)}, and {format_gib(visible)} are there"
+        f"{format_gib(one.states)}; with {plural(held.one.plan.micro_batch, 'sequence')} in a micro-batch it would "
+        f"need {format_gib(one.device)}, and {format_gib(visible)} are available"
     )
     if held.one.verdict < Verdict.OUT_OF_MEMORY:
-        return f"{told}: it fits, so that every split below is for speed. {_copies(held, inputs)}"
-    return f"{told}: {times(one.device / visible)} what it has. {_copies(held, inputs)}" + (
+        return f"{told}: it fits, so every split below is for speed. {_copies(held, inputs)}"
+    return f"{told}: {times(one.device / visible)} too large. {_copies(held, inputs)}" + (
         f" No number of replicas changes that: data parallelism divides the work of a step, not the "
         f"{format_gib(copy.states)} of states."
     )
@@ -80,17 +80,17 @@ def _copies(held: Budgets, inputs: Inputs) -> str:
     ranks, size = inputs.cluster.num_gpus, format_gib(held.replicated.memory.device)
     if ranks == 1:
         return ""
-    return f"Data parallelism alone on all {ranks} puts a whole copy on each, {size}."
+    return f"Data parallelism alone on all {ranks} puts a full replica on each, {size}."
 
 
 def _columns(held: Budgets, inputs: Inputs, called: str) -> list[tuple[str, Components]]:
     """The layouts that the budget compares."""
     ranks, chosen = inputs.cluster.num_gpus, held.chosen
-    columns = [("one accelerator", held.one.memory), (f"copies on all {ranks}", held.replicated.memory)]
+    columns = [("one accelerator", held.one.memory), (f"replicas on all {ranks}", held.replicated.memory)]
     if held.without_zero:
         columns.append((f"{called} without ZeRO", held.without_zero.memory))
     if held.without_recompute:
-        columns.append((f"{called} keeping all", held.without_recompute.memory))
+        columns.append((f"{called} without recomputation", held.without_recompute.memory))
     columns.append((f"{called}, stage {chosen.worst_stage}", chosen.memory))
     if held.fully_sharded and held.fully_sharded.plan != chosen.plan:
         columns.append((f"full sharding over {ranks}", held.fully_sharded.memory))
@@ -122,13 +122,13 @@ def _saved(held: Budgets) -> str:
         whole = held.without_zero.memory
         fits = "which still fits" if held.without_zero.verdict.fits else "which does not fit"
         told.append(
-            f"ZeRO {held.chosen.plan.zero} is worth {format_gib(whole.device - chosen.device)} on the fullest rank: "
+            f"ZeRO {held.chosen.plan.zero} saves {format_gib(whole.device - chosen.device)} on the fullest rank: "
             f"without it the plan needs {format_gib(whole.device)}, {fits}."
         )
     if held.without_recompute:
         kept = held.without_recompute.memory
         told.append(
-            f"Recomputation ({RECOMPUTE_NAMES[held.chosen.plan.recompute]}) is worth "
+            f"Recomputation ({RECOMPUTE_NAMES[held.chosen.plan.recompute]}) saves "
             f"{format_gib(kept.device - chosen.device)}: keeping every activation needs {format_gib(kept.device)}."
         )
     states = f"Of {format_gib(held.one.memory.states)} of states the fullest rank keeps {format_gib(chosen.states)}"
@@ -152,8 +152,8 @@ def _alternative(held: Budgets, inputs: Inputs) -> str:
     ranks, sharded, chosen = inputs.cluster.num_gpus, held.fully_sharded, held.chosen
     if sharded is None:
         return (
-            f"`{inputs.runtime.id}` has no ZeRO 3 for this model and cluster, so that full sharding over {ranks} ranks "
-            "is no choice here; other runtimes have it (`meshwright plan --runtime all`)."
+            f"`{inputs.runtime.id}` has no ZeRO 3 for this model and cluster, so full sharding over {ranks} ranks is "
+            "not possible; other runtimes have it (`meshwright plan --runtime all`)."
         )
     if sharded.plan == chosen.plan:
         return f"This plan is it: ZeRO 3 divides weights, gradients and states over {ranks} ranks."
@@ -165,5 +165,5 @@ def _alternative(held: Budgets, inputs: Inputs) -> str:
     return (
         f"ZeRO 3 without a pipeline (`{sharded.plan}`) keeps {held_by}, {format_gib(sharded.memory.device)} in all: "
         f"{sharded.verdict}, {format_seconds(sharded.step_time_s)} a step, {speed}. It exchanges weights for every "
-        f"layer, and {format_seconds(sharded.time.exposed_dp_s)} of that a step stay exposed."
+        f"layer, and {format_seconds(sharded.time.exposed_dp_s)} of that stay exposed in a step."
     )

@@ -31,7 +31,7 @@ def pipeline_section(memo: Memo) -> Iterator[Block]:
     yield Paragraph(
         f"Splitting the layers over {plan.pp} stages and nothing else keeps one stage busy while the others wait: each "
         f"works {percent(piped.naive_busy)} of the time and idles {percent(1 - piped.naive_busy)}. Cut into "
-        f"{plan.num_microbatches} micro-batches, the batch keeps all stages at work but while the pipeline fills and "
+        f"{plan.num_microbatches} micro-batches, all stages work except while the pipeline fills and "
         f"drains: {format_seconds(best.time.bubble_s)} of {format_seconds(best.step_time_s)} here, a bubble of "
         f"{percent(best.time.bubble_s / best.step_time_s)} of the step, or "
         f"{percent(_over_ideal(best))} of the busy time, the ratio that some papers print."
@@ -56,8 +56,8 @@ def _without(memo: Memo) -> Iterator[Block]:
         f"none waits for another stage and the bubble is 0 s. Splitting the layers over {stages} accelerators and "
         f"nothing else would keep each busy {percent(1 / stages)} of the time; with "
         f"{plural(count, 'micro-batch', MANY)} in flight that becomes {percent(count / (count + stages - 1))}. "
-        f"Micro-batches remain as accumulation: {count} of {plural(plan.micro_batch, 'sequence')} on each replica, "
-        "whose gradients add up before the optimizer works once."
+        f"Micro-batches remain as gradient accumulation: {count} of {plural(plan.micro_batch, 'sequence')} on each "
+        "replica, whose gradients are summed before one optimizer step."
     )
     piped = [each for each in (*memo.found.other_splits, *memo.found.best) if each.plan.pp > 1]
     if piped:
@@ -89,7 +89,7 @@ def _bubbles(piped: MicroBatching, best: Estimate) -> Table:
 
 def _rule(piped: MicroBatching, best: Estimate) -> str:
     plan = best.plan
-    enough = "keeps to it" if plan.num_microbatches >= RULE * plan.pp else "breaks it, for want of a larger batch"
+    enough = "follows it" if plan.num_microbatches >= RULE * plan.pp else "breaks it, because the batch is too small"
     chunks = (
         f"Its {plan.vpp} chunks on each stage divide the bubble by {plan.vpp}, for {plan.vpp} times as many messages. "
         if plan.vpp > 1
@@ -97,8 +97,8 @@ def _rule(piped: MicroBatching, best: Estimate) -> str:
     )
     return (
         f"The usual rule is m of {RULE} pp or more, {RULE * plan.pp} here; the plan has {plan.num_microbatches} and "
-        f"{enough}. {chunks}More micro-batches mean a larger batch, or smaller ones that keep the matrix units less "
-        f"busy: {plan.micro_batch * piped.stages} sequences are the least that {piped.stages} stages need at once."
+        f"{enough}. {chunks}More micro-batches mean a larger batch, or smaller ones that use the matrix units less "
+        f"well: {plan.micro_batch * piped.stages} sequences are the least that {piped.stages} stages need at once."
     )
 
 
@@ -114,14 +114,12 @@ def _timelines(piped: MicroBatching, best: Estimate) -> Iterator[Figure]:
     )
     bubble = percent(best.time.bubble_s / best.step_time_s)
     alone = (
-        f"{piped.drawn} micro-batches by the plan's schedule, every box with the number of its own; with the plan's "
+        f"{piped.drawn} micro-batches by the plan's schedule, each box with its number; with the plan's "
         f"{more} the bubble is {bubble} of the step"
     )
     yield Figure("schedule", pipeline_picture([planned], "The pipeline as planned"), alone)
-    beside = (
-        f"The same work of {piped.drawn} micro-batches on one scale: the layers split and nothing else, and the plan"
-    )
-    yield Figure("pipeline", pipeline_picture([naive, planned], "The pipeline, naive and as planned"), beside)
+    both = f"The same {piped.drawn} micro-batches on one scale: with the layers split and nothing else, and as planned"
+    yield Figure("pipeline", pipeline_picture([naive, planned], "The pipeline, naive and as planned"), both)
 
 
 def _in_flight(memo: Memo, best: Estimate) -> str:
@@ -130,8 +128,8 @@ def _in_flight(memo: Memo, best: Estimate) -> str:
     size = f", {format_bytes(messages[0].sent_bytes)} each" if messages else ""
     count = best.plan.num_microbatches
     return (
-        f"The schedule bounds what is in flight: {first.live_micro_batches} of {count} micro-batches on stage 0 and "
-        f"{last.live_micro_batches} on stage {last.stage}, where working all forwards first would keep {count}. "
+        f"The schedule limits what is in flight: {first.live_micro_batches} of {count} micro-batches on stage 0 and "
+        f"{last.live_micro_batches} on stage {last.stage}, where running all forward passes first would keep {count}. "
         f"Neighbours exchange {2 * count * best.plan.vpp:,} messages a step{size}."
     )
 
@@ -140,7 +138,7 @@ def _balance(best: Estimate) -> str:
     times = [stage.forward_s + stage.backward_s for stage in best.stages]
     slowest, fastest = max(times), min(times)
     return (
-        f"The slowest stage sets the clock: stage {times.index(slowest)} takes {format_seconds(slowest)} for a "
+        f"The slowest stage sets the pace: stage {times.index(slowest)} takes {format_seconds(slowest)} for a "
         f"micro-batch, stage {times.index(fastest)} {format_seconds(fastest)}, {percent(1 - fastest / slowest)} less. "
         "The first stage has the embedding, the last the head and the loss."
     )

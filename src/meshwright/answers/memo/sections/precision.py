@@ -115,7 +115,7 @@ def _copies(inputs: Inputs) -> str:
             "the fp32 master weights make them anew every step."
         )
     return (
-        f"Weights are quantised from {recipe.half} and kept beside it in {copies} "
+        f"Weights are quantised from {recipe.half} and stored in addition to it, in {copies} "
         f"{'copy' if copies == 1 else 'copies'}, {size:g} bytes a parameter more: {recipe.number_format} speeds up "
         f"products and can cost memory. Embedding, head and the attention core stay in {recipe.half}."
     )
@@ -159,9 +159,9 @@ def _master(inputs: Inputs) -> str:
     half = FORMATS[inputs.recipe.half]
     lost = half.spacing * 0.4
     return (
-        f"Why fp32 beside {half.name}: 1 + {lost:.1g} is 1 again in {half.name}, so updates smaller than half of "
-        f"{half.spacing:.2g} of a weight would be lost without master weights; and a running sum of ones in "
-        f"{half.name} stops at {half.counts_to}, so sums over many micro-batches and replicas belong in fp32"
+        f"Why fp32 is needed with {half.name}: 1 + {lost:.1g} rounds to 1 in {half.name}, so updates smaller than half "
+        f"of {half.spacing:.2g} of a weight would be lost without master weights; and a running sum of ones "
+        f"in {half.name} stops at {half.counts_to}, so sums over many micro-batches and replicas belong in fp32"
         + (
             "."
             if inputs.gradient_bytes == FP32_BYTES

@@ -33,10 +33,10 @@ ALIKE = 1e-3
 """Step times and bytes that differ by less, as a share, are the same."""
 TONES: dict[Verdict, Tone] = {Verdict.SAFE: "good", Verdict.AT_RISK: "warning", Verdict.OUT_OF_MEMORY: "bad"}
 DIVIDED = {
-    0: "nothing is divided",
-    1: "optimizer states divided",
-    2: "optimizer states and gradients divided",
-    3: "optimizer states, gradients and weights divided",
+    0: "nothing is sharded",
+    1: "optimizer states sharded",
+    2: "optimizer states and gradients sharded",
+    3: "optimizer states, gradients and weights sharded",
 }
 
 
@@ -49,7 +49,7 @@ def recommendation(memo: Memo) -> Iterator[Block]:
     yield Paragraph(_placed(best, inputs))
     launch = [FLAG.sub(r"`\1`", demand["text"]) for demand in demanded(best.plan, inputs)]
     if launch:
-        yield Paragraph(f"Beside the degrees, the launch of `{inputs.runtime.id}` must set:")
+        yield Paragraph(f"Besides the degrees, the launch of `{inputs.runtime.id}` must set:")
         yield Bullets(tuple(launch))
     yield Heading("Runners-up, and why they lost", 3)
     yield from _runners_up(memo)
@@ -58,7 +58,7 @@ def recommendation(memo: Memo) -> Iterator[Block]:
     yield Heading("What this rests on", 3)
     yield Paragraph("Given:")
     yield Bullets(tuple(_given(inputs, memo.assumed)))
-    yield Paragraph("Assumed; tell the planner where one of these is wrong:")
+    yield Paragraph("Assumed; correct the question where one of these is wrong:")
     yield Bullets((*memo.assumed, *assumptions(inputs)))
 
 
@@ -72,7 +72,7 @@ def _verdict(best: Estimate, inputs: Inputs) -> str:
         f"{fit.probability:.0%}."
     )
     if (training := training_of(best, inputs)) and inputs.job.tokens:
-        told += f" {format_count(inputs.job.tokens)} tokens take {training.days:,.1f} days without interruptions."
+        told += f" {format_count(inputs.job.tokens)} tokens take {training.days:,.1f} days without interruption."
     return told
 
 
@@ -130,15 +130,15 @@ def _recompute(plan: Plan) -> str:
 def _placed(best: Estimate, inputs: Inputs) -> str:
     order = ", ".join(axis for axis in inputs.runtime.plans.rank_order if axis != "ep" or inputs.model.is_moe)
     placed = [placement_words(axis.name, axis.group, inputs.cluster) for axis in axes(best, inputs)]
-    told = "; ".join(placed) or "a single rank exchanges with none"
-    return f"**Rank placement.** Ranks are numbered along {order}, the first fastest: {told}."
+    told = "; ".join(placed) or "a single rank communicates with none"
+    return f"**Rank placement.** Ranks are numbered in the order {order}, the first varying fastest: {told}."
 
 
 def _runners_up(memo: Memo) -> Iterator[Block]:
     best, found = memo.best, memo.found
     others = _others(memo)
     if not others:
-        yield Paragraph(f"None: of {found.legal} legal plans {found.fitting} fit, and this is the only layout of them.")
+        yield Paragraph(f"None: of {found.legal} legal plans {found.fitting} fit, and all of those have this layout.")
         return
     rows = tuple(_row(each, best) for each in others)
     counted = f"{found.considered:,} plans considered, {found.legal:,} legal, {found.fitting:,} fit"
@@ -172,12 +172,12 @@ def _measure(best: Estimate) -> Iterator[str]:
     memory = best.memory
     yield (
         f"Memory of stage {best.worst_stage} after three steps: {format_gib(memory.allocated)} allocated at the peak, "
-        f"{format_gib(memory.reserved)} reserved, {format_gib(memory.device)} as the driver shows it. More than "
-        f"{format_gib(best.fit.visible_bytes)} and the plan is wrong."
+        f"{format_gib(memory.reserved)} reserved, {format_gib(memory.device)} as the driver reports it. If it is more "
+        f"than {format_gib(best.fit.visible_bytes)} the plan is wrong."
     )
     yield (
-        f"The time of a step, the median of twenty after ten: {format_seconds(best.step_time_s)}. A tenth more on all "
-        "ranks alike is the site's kernels; on some ranks, stragglers."
+        f"The time of a step, the median of twenty after ten: {format_seconds(best.step_time_s)}. 10% more on all "
+        "ranks means that the site's kernels are slower; on some ranks, stragglers."
     )
     worst = max(best.stages, key=lambda stage: stage.forward_s + stage.backward_s)
     both = format_seconds(worst.forward_s + worst.backward_s)

@@ -35,7 +35,7 @@ def scaling_section(memo: Memo) -> Iterator[Block]:
 def _from(memo: Memo) -> str:
     baseline, total, strong = memo.scaling.baseline, memo.inputs.cluster.num_gpus, memo.scaling.strong
     if baseline == total:
-        return f"The baseline is the cluster itself, {plural(total, ACCELERATOR)}: there is nothing to scale from."
+        return f"The baseline is the whole cluster, {plural(total, ACCELERATOR)}: there is no scaling to show."
     smaller = memo.smaller
     there = (
         f"On {plural(baseline, ACCELERATOR)} the best plan for the same batch is `{smaller.estimate.plan}`: "
@@ -52,7 +52,7 @@ def _from(memo: Memo) -> str:
     if not strong or strong[0].gpus == total:
         return f"{there} The recommended layout needs all {total}."
     if strong[0].gpus > baseline:
-        return f"{there} The recommended layout needs {strong[0].gpus} or more; the tables begin there."
+        return f"{there} The recommended layout needs {strong[0].gpus} or more; the tables start there."
     return there
 
 
@@ -88,15 +88,15 @@ def _strong(points: tuple[Point, ...]) -> str:
     speed, perfect = last.tokens_per_s / first.tokens_per_s, last.gpus / first.gpus
     if after.plan.pp > 1:
         moved = (
-            f"the same batch leaves each replica {after.plan.num_microbatches} micro-batches in place of "
+            f"the same batch leaves each replica {after.plan.num_microbatches} micro-batches instead of "
             f"{before.plan.num_microbatches}, so the bubble goes from "
             f"{percent(before.time.bubble_s / before.step_time_s)} to "
             f"{percent(after.time.bubble_s / after.step_time_s)} of the step"
         )
     else:
         moved = (
-            f"the same batch leaves each replica {after.plan.num_microbatches} micro-batches in place of "
-            f"{before.plan.num_microbatches}, beside which one exchange of gradients must hide"
+            f"the same batch leaves each replica {after.plan.num_microbatches} micro-batches instead of "
+            f"{before.plan.num_microbatches}, which must hide one gradient reduction"
         )
     tail = [
         f"{plural(point.gpus, ACCELERATOR)} {'does' if point.gpus == 1 else 'do'} not fit it"
@@ -114,9 +114,9 @@ def _weak(points: tuple[Point, ...]) -> str:
     first, last = points[0], points[-1]
     kept = last.tokens_per_s / first.tokens_per_s * first.gpus / last.gpus
     return (
-        f"With {last.inputs.job.global_batch} sequences a step on {last.gpus} in place of "
+        f"With {last.inputs.job.global_batch} sequences a step on {last.gpus} instead of "
         f"{first.inputs.job.global_batch} on {first.gpus}, an accelerator keeps {percent(kept)} of its speed. The "
-        "price is in the training: a larger batch needs another learning rate, and beyond the critical batch size "
+        "cost is in training: a larger batch needs another learning rate, and beyond the critical batch size "
         "more tokens."
     )
 
