@@ -65,8 +65,7 @@ TABLES = {
     "in_flight.in_flight_bytes",
     "units.stage_units",
     "unit_step.stage_chunks",
-    "fully_sharded.played_steps",
-    "fully_sharded.stored_states",
+    "unit_step.stored_states",
     "sharded_step.sharded_step",
     "sharded_step.replicated_step",
     "pipelined_step.pipelined_step",
@@ -74,7 +73,7 @@ TABLES = {
     "states.half_weights_step",
     "stage.stage_steps",
     "timeline.highest",
-    "fully_sharded.pooled_bytes",
+    "unit_step.pooled_bytes",
     "placeholders.placeholder_bytes",
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""

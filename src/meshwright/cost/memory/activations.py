@@ -6,21 +6,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats
+from meshwright.arrays import Floats, Ints
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.expert_rows import routed_experts
-from meshwright.cost.memory.discarded import discarded_bytes
 from meshwright.cost.memory.saved import (
     CHOICE_BYTES,
     Saved,
     attention_bytes,
     core_bytes,
+    expanded_bytes,
     expert_bytes,
     feed_forward_bytes,
     norm_bytes,
+    norm_outputs,
+    product_bytes,
     table_bytes,
 )
+from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.shard import Shard, dense_block, layer_shard
 from meshwright.layout.plan import ContextExchange, Recompute
 from meshwright.layout.plans import Layout
@@ -53,7 +56,7 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     s b h (12 + 4 k/a + 6 f/h) / t. Eager attention keeps 5 a s / h more (softmax, its dropout mask and output). Latent
     attention keeps its compressed widths before and after their norms; experts the router's scores, and of every routed
     row its input, gate and up, and product. Full recomputation keeps the layer's input and has one layer's saved
-    tensors alive again while it works; selective keeps all but `discarded_bytes`, or what the runtime's kind of it
+    tensors alive again while it works; selective keeps all but `recomputed_bytes`, or what the runtime's kind of it
     keeps. Recomputation leaves the rotary table out, as a buffer that stands anyway.
 
     plan: scalar or array (n,). Returns bytes. Source: Korthikanti et al., arXiv:2205.05198, table 2; the saved tensors
@@ -73,7 +76,7 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     copied = copies * HALF_BYTES * shard.tokens * shard.core
     everything = sum(saved) + tables + copied
     layer_input = 1.0 * inputs.residual_bytes * shard.residual_tokens * inputs.model.hidden_size
-    kept = everything - discarded_bytes(plan, inputs, kind, shard, saved)
+    kept = everything - recomputed_bytes(plan, inputs, kind, shard, saved)
     if inputs.runtime.activations.selective_recompute == "every_second_product":
         kept = _every_second_product(plan, inputs, kind, shard) + saved.core
     full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
@@ -83,6 +86,37 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     return LayerMemory(
         held, everything - held, working, _ending_bytes(plan, inputs, shard), np.where(full | selective, 0, tables)
     )
+
+
+def recomputed_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, saved: Saved) -> Floats:
+    """Saved bytes of one layer that selective recomputation leaves to backward.
+
+    core_attn: the core's own. layernorm: outputs of norms that are kernels of their own. mla_up_proj: queries, keys,
+    values and the normed compressed widths, of which those before their norms stay. moe_act: the routed rows' product.
+    mlp and shared_experts: gate, up and product, and what feeds them but the block's input, which in a dense layer is
+    the norm's; moe: those of the shared expert, and everything of the router and the routed rows.
+    shard: sizes on the rank; saved: everything that the layer keeps, bytes; plan: scalar or array (n,). Returns bytes.
+    Source: Megatron-LM, transformer_config.py `recompute_modules`; tensor_parallel/random.py CheckpointWithoutOutput.
+    """
+    repeated, outputs = repeated_parts(plan, kind), norm_outputs(inputs, kind, shard)
+    product = 0.0
+    if kind.is_moe:
+        experts = expert_shard(plan, inputs, kind)
+        product = experts.rows * experts.ffn * product_bytes(inputs, kind.feed_forward.gated)
+    return (
+        _where(repeated.core, saved.core)
+        + _where(repeated.expansion, expanded_bytes(inputs, kind, shard))
+        + _where(repeated.attention_norm, outputs.attention)
+        + _where(repeated.block_norm + repeated.block, outputs.block)
+        + _where(repeated.block_norm, outputs.router)
+        + _where(repeated.block, saved.feed_forward)
+        + np.where(np.greater(repeated.experts, 0), saved.experts, _where(repeated.activation, product))
+    )
+
+
+def _where(times: Ints, size: Floats) -> Floats:
+    """A size where something is computed again once or more, else nothing."""
+    return np.where(np.greater(times, 0), size, 0.0)
 
 
 def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:

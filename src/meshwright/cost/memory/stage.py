@@ -10,13 +10,14 @@ import numpy as np
 from meshwright.arrays import FloatColumn, IntColumn, Ints
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.device import communicator_bytes
-from meshwright.cost.memory.fully_sharded import played_steps, pooled_bytes, stored_states
 from meshwright.cost.memory.in_flight import InFlight, in_flight_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters, prediction_parameters
+from meshwright.cost.memory.pipelined_step import pipelined_step
 from meshwright.cost.memory.placeholders import placeholder_bytes
+from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
 from meshwright.cost.memory.states import States, half_weights_step, state_bytes
 from meshwright.cost.memory.timeline import Event, Played, highest
-from meshwright.cost.memory.unit_step import UnitStep
+from meshwright.cost.memory.unit_step import UnitStep, pooled_bytes, stored_states
 from meshwright.cost.pipelines import Pipelines
 from meshwright.cost.shapes import Shapes
 from meshwright.cost.tree import combined
@@ -107,7 +108,17 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
         step = half_weights_step(states, in_flight, placeholders)
         return StageSteps(states, [(np.arange(len(placeholders)), step)], 0.0 * placeholders, in_flight)
     units = UnitStep.of(stages, pipelines, plans, in_flight, inputs)
-    return StageSteps(stored_states(units), played_steps(units), pooled_bytes(units), in_flight)
+    return StageSteps(stored_states(units), _played(units), pooled_bytes(units), in_flight)
+
+
+def _played(step: UnitStep) -> list[Played]:
+    """The steps of stages, each kind of step with the stages that have it."""
+    sharded = step.plans.zero > 1
+    kinds = {replicated_step: ~sharded, pipelined_step: step.deferred, sharded_step: sharded & ~step.deferred}
+    for play, rows in kinds.items():
+        if rows.all():
+            return [(np.arange(len(rows)), play(step))]
+    return [(np.flatnonzero(rows), play(step.take(np.flatnonzero(rows)))) for play, rows in kinds.items() if rows.any()]
 
 
 def stage_memory(

@@ -11,6 +11,7 @@ import numpy as np
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.in_flight import InFlight
+from meshwright.cost.memory.states import States
 from meshwright.cost.memory.units import Units, stage_units
 from meshwright.cost.pipelines import Pipelines
 from meshwright.distinct import distinct_rows, gathered
@@ -133,6 +134,34 @@ class UnitStep:
         """
         shards: FloatColumn = 1.0 * FP32_BYTES * (~self.several | (self.plans.dp_replicate > 1))
         return shards
+
+
+def stored_states(step: UnitStep) -> States:
+    """fp32 weights and the two moments of Adam, of the parameters that a rank stores.
+
+    step: of every stage, shape (r,). Returns bytes, shape (r,).
+    """
+    nothing, moment_bytes = 0.0 * step.stored.all, step.inputs.runtime.storage.moment_bytes
+    return States(FP32_BYTES * step.stored.all, nothing, 2 * moment_bytes * step.stored.all, nothing, nothing)
+
+
+def pooled_bytes(step: UnitStep) -> FloatColumn:
+    """Not alive at the peak, yet kept for the streams of the exchanges alone: the ends and one layer as they were
+    gathered, the shard of the ends that was sent, and 4 P / n of reduced gradients that do not last.
+
+    step: of every stage, shape (r,). Returns bytes, shape (r,). Source: torch.distributed.fsdp 2.13,
+    _fully_shard/_fsdp_collectives.py L336-365, L611-635 and _fsdp_param_group.py L475-489.
+    """
+    whole, stored, sharding = step.whole, step.stored, step.inputs.runtime.sharding
+    if not sharding.exchange_pools:
+        return np.zeros(len(whole.all))
+    ends, of_shard = whole.ends, stored.ends
+    if sharding.ends_apart:
+        ends, of_shard = np.maximum(whole.embedding, whole.head), np.maximum(stored.embedding, stored.head)
+    exchanged = np.where(stored.all < whole.all, HALF_BYTES * (ends + whole.layer + of_shard), 0.0)
+    lasting = step.several & ~step.deferred
+    pools: FloatColumn = np.where(step.plans.zero > 1, exchanged + FP32_BYTES * stored.all * ~lasting, 0.0)
+    return pools
 
 
 def stage_chunks(plans: Plans, stages: Stages) -> UnshardedChunks:
