@@ -30,13 +30,6 @@ def test_every_rule_and_every_demand_is_some_runtimes() -> None:
     assert {reference.name for runtime in runtimes for reference in runtime.demands} == set(DEMANDS)
 
 
-@pytest.mark.parametrize("name", catalog.names("runtimes"))
-def test_a_runtime_lists_a_rule_or_a_demand_once(name: str) -> None:
-    runtime = read_runtime(name)
-    for listed in (runtime.rules, runtime.demands):
-        assert len({reference.name for reference in listed}) == len(listed)
-
-
 def test_no_alias_means_two_runtimes() -> None:
     names = [alias for name in catalog.names("runtimes") for alias in (name, *read_runtime(name).aliases)]
     assert len(names) == len(set(names))
@@ -135,8 +128,22 @@ def test_experts_are_planned_for_where_the_runtime_has_them(name: str) -> None:
         ({"gradient_bytes": 3}, "gradient_bytes"),
         ({"precisions": ()}, "precisions"),
         ({"precisions": ("int4",)}, "precisions"),
+        ({"precisions": ("bf16",), "remainder_weights": ("bf16", "fp8")}, "fp8 is not among plans.precisions: bf16"),
+        ({"tensor_parallel": False}, "plans.sequence_parallel: needs tensor_parallel, which is false"),
+        ({"pipeline_parallel": False}, "plans.schedules: needs pipeline_parallel, which is false"),
+        ({"experts": False}, "plans.expert_parallel: needs experts, which is false"),
+        ({"attention_constant": "nope"}, "kernels.attention_constant: 'nope' is not among the fitted constants: "),
+        ({"rules": 2 * read_runtime("megatron-core").rules[:1]}, "rules: '[a-z_]*' stands 2 times"),
     ],
 )
 def test_a_contradictory_runtime_is_refused(changes: dict[str, object], said: str) -> None:
     with pytest.raises(InvalidSpec, match=said):
         read_runtime("megatron-core").replace(**changes)
+
+
+def test_all_contradictions_are_told_at_once() -> None:
+    with pytest.raises(InvalidSpec) as refusal:
+        read_runtime("nanotron").replace(cross_entropy="nope", zero_stages=(), tensor_parallel=False)
+    told = [fault.where for fault in refusal.value.faults]
+    assert told == ["kernels.cross_entropy", "plans.zero_stages", "plans.sequence_parallel"]
+    assert refusal.value.subject == "the runtime"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Collection, Iterator
+from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
@@ -26,6 +27,8 @@ AXES = ("tp", "cp", "ep", "dp", "pp")
 
 class Runtime(Spec):
     """One framework at one version."""
+
+    called: ClassVar[str] = "the runtime"
 
     id: str
     aliases: tuple[str, ...] = ()
@@ -77,29 +80,56 @@ class Runtime(Spec):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        kernels, faults = self.kernels, []
-        if kernels.cross_entropy not in self.cross_entropies:
-            known = ", ".join(self.cross_entropies) or "none"
-            what = f"{quoted(kernels.cross_entropy)} is not among cross_entropies: {known}"
-            faults.append(Fault("kernels.cross_entropy", what))
-        for field in ("kernel_constant", "attention_constant"):
-            if (name := getattr(kernels, field)) and name not in fitted_constants():
-                what = f"{quoted(name)} is not among {', '.join(fitted_constants())}"
-                faults.append(Fault(f"kernels.{field}", what))
-        if kernels.elementwise not in self.elementwise_kernels:
-            known = ", ".join(self.elementwise_kernels) or "none"
-            what = f"{quoted(kernels.elementwise)} is not among elementwise_kernels: {known}"
-            faults.append(Fault("kernels.elementwise", what))
-        priced = {"half": {0, 1, 2, 3}, "full": {0, 2, 3}}[self.storage.weights]
-        if not self.plans.zero_stages or not set(self.plans.zero_stages) <= priced:
-            what = f"{list(self.plans.zero_stages)} must be of {sorted(priced)} where weights is {self.storage.weights}"
-            faults.append(Fault("plans.zero_stages", what))
-        if sorted(self.plans.rank_order) != sorted(AXES):
-            what = f"{list(self.plans.rank_order)} must hold each of {', '.join(AXES)} once"
-            faults.append(Fault("plans.rank_order", what))
-        if faults:
-            raise InvalidSpec("Runtime", faults)
+        if faults := [*self._entries(), *self._plans(), *self._recipes(), *self._references()]:
+            raise InvalidSpec(self.called, faults)
         return self
+
+    def _entries(self) -> Iterator[Fault]:
+        """Names of entries that do not exist."""
+        constants = ("", *fitted_constants())
+        named: dict[str, tuple[str, str, Collection[str]]] = {
+            "cross_entropy": (self.kernels.cross_entropy, "cross_entropies", self.cross_entropies),
+            "elementwise": (self.kernels.elementwise, "elementwise_kernels", self.elementwise_kernels),
+            "kernel_constant": (self.kernels.kernel_constant, "the fitted constants", constants),
+            "attention_constant": (self.kernels.attention_constant, "the fitted constants", constants),
+        }
+        for field, (name, where, known) in named.items():
+            if name not in known:
+                what = f"{quoted(name)} is not among {where}: {', '.join(filter(None, known)) or 'none'}"
+                yield Fault(f"kernels.{field}", what)
+
+    def _plans(self) -> Iterator[Fault]:
+        """Plans that what a rank stores, or what the runtime cannot split, rules out."""
+        plans, stored = self.plans, self.storage.weights
+        priced = {"half": {0, 1, 2, 3}, "full": {0, 2, 3}}[stored]
+        if not plans.zero_stages or not set(plans.zero_stages) <= priced:
+            what = f"{list(plans.zero_stages)} must be of {sorted(priced)} where weights is {stored}"
+            yield Fault("plans.zero_stages", what)
+        if sorted(plans.rank_order) != sorted(AXES):
+            yield Fault("plans.rank_order", f"{list(plans.rank_order)} must hold each of {', '.join(AXES)} once")
+        needs = {
+            "sequence_parallel": (plans.sequence_parallel, "tensor_parallel"),
+            "schedules": (set(plans.schedules) - {"1f1b"}, "pipeline_parallel"),
+            "expert_parallel": (plans.expert_parallel, "experts"),
+            "expert_tensor_parallel": (plans.expert_tensor_parallel != "none", "experts"),
+        }
+        for field, (has, other) in needs.items():
+            if has and not getattr(plans, other):
+                yield Fault(f"plans.{field}", f"needs {other}, which is false")
+
+    def _recipes(self) -> Iterator[Fault]:
+        """Recipes with a storage of their own that the runtime does not run."""
+        for field in ("quantised_weights", "remainder_weights"):
+            if others := [name for name in getattr(self.storage, field) if name not in self.plans.precisions]:
+                known = ", ".join(self.plans.precisions)
+                yield Fault(f"storage.{field}", f"{', '.join(others)} is not among plans.precisions: {known}")
+
+    def _references(self) -> Iterator[Fault]:
+        """Rules and demands that stand twice."""
+        for field in ("rules", "demands"):
+            names = [reference.name for reference in getattr(self, field)]
+            for name in sorted({name for name in names if names.count(name) > 1}):
+                yield Fault(field, f"{quoted(name)} stands {names.count(name)} times")
 
 
 def _sections() -> dict[str, str]:
