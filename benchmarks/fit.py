@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from rich.console import Console
 
 import meshwright
 from meshwright.specs.fitted import fitted_values
-from meshwright.specs.residuals import as_toml
+from meshwright.specs.residuals import Residuals
 from meshwright.validation.fit.curves import Curve, curves_of
 from meshwright.validation.fit.fitting import fit_constants, leave_one_source_out, leave_one_source_out_coverage
 from meshwright.validation.fit.residuals import (
@@ -93,6 +93,17 @@ def with_values(text: str, constants: dict[str, float]) -> str:
         pattern = rf"(^\[{name}\]\n(?:(?!\[)[^\n]*\n)*?value = )[\d.]+"
         text = re.sub(pattern, lambda found, value=value: f"{found[1]}{value:.2f}", text, flags=re.MULTILINE)
     return text
+
+
+def as_toml(quantities: Iterable[tuple[str, dict[str, Residuals]]]) -> str:
+    """The file's text: one table for each kind of runs; quantities: step_time and memory with theirs."""
+    lines = []
+    for quantity, kinds in quantities:
+        for name, each in kinds.items():
+            ratios = ", ".join(f"{ratio:g}" for ratio in each.ratios)
+            lines += [f'[{quantity}."{name}"]', f"runs = {each.runs}", f"sources = {each.sources}"]
+            lines += [f"ratios = [{ratios}]", ""]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -63,8 +63,8 @@ class Accelerator(Spec):
     nic_bandwidth: Bandwidth
     """Its share of the node's network, one direction, bytes/s."""
     kernels: Kernels
-    power: Annotated[Power | None, Field(exclude=True)] = None
-    """None: what a power limit costs is not known. No plan is priced by it, so that plan files leave it out."""
+    power: Power | None = None
+    """None: what a power limit costs is not known. No plan is priced by it."""
     assumed: tuple[str, ...] = ()
     """Facts without a public source, for the user's eyes."""
     sources: dict[str, str]

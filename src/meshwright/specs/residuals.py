@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Annotated
@@ -87,27 +87,3 @@ def chosen(known: Mapping[str, Residuals], kind: str) -> tuple[Residuals, int]:
         return found, found.sources
     between = tuple(float(np.sqrt(one * other)) for one, other in zip(found.ratios, every.ratios, strict=True))
     return found.replace(ratios=between), 1
-
-
-def weighted_ratios(ratios: Sequence[float], sources: Sequence[str]) -> Residuals:
-    """Residuals of runs; ratios: measured over predicted, shares; sources: of each run. A run weighs 1 / sqrt(n) where
-    its source has n.
-    """
-    weights = np.array([sources.count(source) ** -0.5 for source in sources])
-    order = np.argsort(ratios)
-    place = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
-    logs = np.interp(SHARES, place, np.log(np.array(ratios)[order]))
-    return Residuals(
-        runs=len(ratios), sources=len({*sources}), ratios=tuple(float(f"{np.exp(each):.4f}") for each in logs)
-    )
-
-
-def as_toml(quantities: Iterable[tuple[str, dict[str, Residuals]]]) -> str:
-    """The file's text: one table for each kind of runs; quantities: step_time and memory with theirs."""
-    lines = []
-    for quantity, kinds in quantities:
-        for name, each in kinds.items():
-            ratios = ", ".join(f"{ratio:g}" for ratio in each.ratios)
-            lines += [f'[{quantity}."{name}"]', f"runs = {each.runs}", f"sources = {each.sources}"]
-            lines += [f"ratios = [{ratios}]", ""]
-    return "\n".join(lines)

@@ -7,13 +7,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from meshwright.specs.residuals import (
     EVERY,
+    SHARES,
     Residuals,
     chosen,
     like,
     like_memory,
-    weighted_ratios,
 )
 from meshwright.validation.rows.reading import Case
 from meshwright.validation.score.outcomes import Outcome, Pair
@@ -121,3 +123,16 @@ def coverage_by_others(
 def _is_inside(run: Residual, known: Mapping[str, Residuals]) -> bool:
     low, high = chosen(known, run.kind)[0].eight_of_ten
     return low <= run.ratio <= high
+
+
+def weighted_ratios(ratios: Sequence[float], sources: Sequence[str]) -> Residuals:
+    """Residuals of runs; ratios: measured over predicted, shares; sources: of each run. A run weighs 1 / sqrt(n) where
+    its source has n.
+    """
+    weights = np.array([sources.count(source) ** -0.5 for source in sources])
+    order = np.argsort(ratios)
+    place = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
+    logs = np.interp(SHARES, place, np.log(np.array(ratios)[order]))
+    return Residuals(
+        runs=len(ratios), sources=len({*sources}), ratios=tuple(float(f"{np.exp(each):.4f}") for each in logs)
+    )
