@@ -74,7 +74,7 @@ TABLES = {
     "stage.stage_steps",
     "timeline.highest",
     "unit_step.pooled_bytes",
-    "placeholders.placeholder_bytes",
+    "dummy_gradients.dummy_gradient_bytes",
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""
 OF_ONE_SCHEDULE = {

@@ -122,7 +122,7 @@ def test_quantised_weights_are_gathered_in_one_byte_and_the_ends_in_two() -> Non
 def test_what_only_the_step_needs_counts_where_it_exceeds_activations() -> None:
     """One sequence of 512 tokens on one rank: 4 bytes a parameter, less the activations that are gone by then."""
     given = question(llama_8b(), "1x1:b200", precision="bf16", gradients="half", global_batch=1, sequence_length=512)
-    given = given.replace(runtime=given.runtime.replace(placeholder_gradients=False))
+    given = given.replace(runtime=given.runtime.replace(dummy_gradients=False))
     (estimate,) = estimate_each([Plan()], given)
     kept = given.replace(runtime=given.runtime.replace(keeps_gradient_copy=True))
     (whole,) = estimate_each([Plan()], kept)

@@ -10,10 +10,10 @@ import numpy as np
 from meshwright.arrays import FloatColumn, IntColumn, Ints
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.device import communicator_bytes
+from meshwright.cost.memory.dummy_gradients import dummy_gradient_bytes
 from meshwright.cost.memory.in_flight import InFlight, in_flight_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters, prediction_parameters
 from meshwright.cost.memory.pipelined_step import pipelined_step
-from meshwright.cost.memory.placeholders import placeholder_bytes
 from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
 from meshwright.cost.memory.states import States, half_weights_step, state_bytes
 from meshwright.cost.memory.timeline import Event, Played, highest
@@ -104,9 +104,9 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
     in_flight = in_flight_bytes(stages, pipelines, shapes, plans.num_microbatches, inputs)
     if inputs.runtime.storage.weights == "half":
         states = gathered(stage_states(pipelines.plans, pipelines.stages, inputs), pipelines.of_stage)
-        placeholders = placeholder_bytes(pipelines.plans, pipelines.stages, inputs)[pipelines.of_stage]
-        step = half_weights_step(states, in_flight, placeholders)
-        return StageSteps(states, [(np.arange(len(placeholders)), step)], 0.0 * placeholders, in_flight)
+        dummy_gradients = dummy_gradient_bytes(pipelines.plans, pipelines.stages, inputs)[pipelines.of_stage]
+        step = half_weights_step(states, in_flight, dummy_gradients)
+        return StageSteps(states, [(np.arange(len(dummy_gradients)), step)], 0.0 * dummy_gradients, in_flight)
     units = UnitStep.of(stages, pipelines, plans, in_flight, inputs)
     return StageSteps(stored_states(units), _played(units), pooled_bytes(units), in_flight)
 

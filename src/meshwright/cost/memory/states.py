@@ -66,17 +66,17 @@ def state_bytes(
     )
 
 
-def half_weights_step(states: States, in_flight: InFlight, placeholders: FloatColumn) -> Timeline:
+def half_weights_step(states: States, in_flight: InFlight, dummy_gradients: FloatColumn) -> Timeline:
     """A step beside the states: the loss, with its logits; one layer's backward, with its whole gradients; the
     optimizer's update, when no activations are left.
 
     What the update needs is counted beyond the activations, which stay on the account.
-    states, in_flight: of every stage, bytes, shape (r,); placeholders: what stands in for weight gradients all along,
+    states, in_flight: of every stage; dummy_gradients: what autograd is handed for weight gradients, alive all along;
     bytes, shape (r,). Returns allocations in bytes.
     """
-    step = Timeline(len(placeholders))
+    step = Timeline(len(dummy_gradients))
     step.hold("activations", "saved for backward", in_flight.activations)
-    step.hold("temporaries", "stand-ins for weight gradients", placeholders)
+    step.hold("temporaries", "dummy weight gradients", dummy_gradients)
     step.hold("temporaries", "message buffers", in_flight.messages)
     step.hold("logits", "logits", in_flight.logits)
     step.at(Moment.LOSS_BACKWARD)

@@ -25,7 +25,7 @@ class Storage(Spec):
     """Half weights: bytes per parameter of the 2-byte gradients that stay allocated beside fp32 ones."""
     keeps_gradient_copy: bool
     """Half weights, 2-byte gradients: their fp32 copies stay from step to step; else only while the optimizer works."""
-    placeholder_gradients: bool
+    dummy_gradients: bool
     """Half weights: products add to whole gradients themselves, and keep one tensor of every weight's shape for
     autograd."""
     gradient_copies: bool

@@ -1,4 +1,4 @@
-"""Placeholders: what stands in for weight gradients that products add to whole ones themselves."""
+"""Dummy gradients: what autograd is handed for weights whose gradients products add to whole ones themselves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ APART = ("norms", "router")
 """Parts whose gradients reach autograd as they are."""
 
 
-def placeholder_bytes(plans: Plans, stages: Stages, inputs: Inputs) -> FloatColumn:
+def dummy_gradient_bytes(plans: Plans, stages: Stages, inputs: Inputs) -> FloatColumn:
     """One 2-byte tensor for every shape of a weight on a stage, whatever the number of its layers.
 
     2 (sum of the matrices of one layer of each kind, one expert of all, / t) + 2 (head / t) where the runtime's
@@ -30,7 +30,7 @@ def placeholder_bytes(plans: Plans, stages: Stages, inputs: Inputs) -> FloatColu
     """
     rows = plans.take(stages.plan)
     held: FloatColumn = np.zeros(len(stages.plan))
-    if not inputs.runtime.storage.placeholder_gradients:
+    if not inputs.runtime.storage.dummy_gradients:
         return held
     kinds: dict[tuple[str, int], tuple[Weight, list[int]]] = {}
     for index, kind in enumerate(inputs.model.layer_kinds):
@@ -40,8 +40,8 @@ def placeholder_bytes(plans: Plans, stages: Stages, inputs: Inputs) -> FloatColu
         there = (stages.layers[:, indices] > 0).any(axis=1)
         held = held + there * (_one(weight, inputs, indices[0]) // _ranks(weight, rows))
     head = stages.head * vocabulary_shard(rows, inputs) * inputs.model.hidden_size
-    placeholders: FloatColumn = HALF_BYTES * (held + head)
-    return placeholders
+    dummy_gradients: FloatColumn = HALF_BYTES * (held + head)
+    return dummy_gradients
 
 
 def _matrices(inputs: Inputs, kind: LayerKind) -> list[Weight]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.cost.memory.placeholders import placeholder_bytes
+from meshwright.cost.memory.dummy_gradients import dummy_gradient_bytes
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -32,7 +32,7 @@ tokens, Megatron-core with a fused cross-entropy (MooreThreads/SimuMax@4dcaae51)
 
 @pytest.mark.parametrize(("model", "tp", "dp"), ALLOCATED)
 def test_a_node_allocates_what_torch_counted(model: str, tp: int, dp: int) -> None:
-    """Within 0.8 %; without placeholders 1.4 to 6.7 % less."""
+    """Within 0.8 %; without dummy gradients 1.4 to 6.7 % less."""
     inputs = question(dense_model(**SHAPES[model]), "1x8:b200", precision="bf16", global_batch=4 * dp)
     inputs = inputs.replace(runtime=inputs.runtime.replace(cross_entropy="fused"))
     plan = Plan(tp=tp, sp=True, dp=dp, zero=1, num_microbatches=4)
@@ -40,17 +40,17 @@ def test_a_node_allocates_what_torch_counted(model: str, tp: int, dp: int) -> No
     assert float(memory.allocated) / GIB == pytest.approx(ALLOCATED[model, tp, dp], rel=0.008)
 
 
-def placeholders(inputs: Inputs, plan: Plan) -> list[float]:
+def dummy_gradients(inputs: Inputs, plan: Plan) -> list[float]:
     plans = Plans.of([plan])
     stages = split_stages(inputs, plans, keep_all=True)
-    return np.asarray(placeholder_bytes(plans, stages, inputs)).tolist()
+    return np.asarray(dummy_gradient_bytes(plans, stages, inputs)).tolist()
 
 
 def test_one_layer_of_each_kind_and_the_head_are_counted_whatever_the_number_of_layers() -> None:
     hidden, ffn, vocabulary = 8192, 28672, 128256
     layer = hidden * (hidden + 2 * 1024) + hidden * hidden + 3 * hidden * ffn
     inputs = question(llama_70b(), "1x8:h100", precision="bf16")
-    first, last = placeholders(inputs, Plan(tp=4, pp=2, num_microbatches=8))
+    first, last = dummy_gradients(inputs, Plan(tp=4, pp=2, num_microbatches=8))
     assert first == 2 * layer / 4
     padded = -(-vocabulary // (128 * 4)) * 128 * 4
     assert last == 2 * (layer + padded * hidden) / 4
@@ -59,8 +59,8 @@ def test_one_layer_of_each_kind_and_the_head_are_counted_whatever_the_number_of_
 def test_of_experts_one_is_counted_and_other_runtimes_keep_none() -> None:
     inputs = question(mixture(), "1x8:h100", precision="bf16")
     (kind,) = inputs.model.layer_kinds
-    (one,) = placeholders(inputs, Plan(dp=8, ep=8))
-    (same,) = placeholders(inputs, Plan(dp=8, ep=2))
+    (one,) = dummy_gradients(inputs, Plan(dp=8, ep=8))
+    (same,) = dummy_gradients(inputs, Plan(dp=8, ep=2))
     assert one == same
     assert one < 2 * kind.feed_forward.count * 3 * 4096 * inputs.model.hidden_size  # type: ignore[union-attr]
-    assert placeholders(question(mixture(), "1x8:h100", "torchtitan"), Plan(dp=8)) == [0.0]
+    assert dummy_gradients(question(mixture(), "1x8:h100", "torchtitan"), Plan(dp=8)) == [0.0]
