@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from exchange_times import token_times
 from meshwright.cost.comms.collectives import all_to_all_time, collective_time
 from meshwright.cost.comms.fused import fused_traffic
-from meshwright.cost.comms.group import expert_group, expert_set_group, expert_tensor_group, group
+from meshwright.cost.comms.group import axis_group, group
 from meshwright.cost.comms.routing import missed_share, reached_blocks
 from meshwright.cost.comms.traffic import all_to_all_traffic
 from meshwright.cost.expert_rows import hottest_over_mean, routed_experts, routed_rows
@@ -79,7 +79,7 @@ def test_an_all_to_all_moves_2_t_k_h_bytes_less_what_stays() -> None:
     """In a node of 8 alone: 4 exchanges of 2 T k h (EP - 1) / EP bytes a layer, forward and backward."""
     inputs, kind = _asked("1x8:h100", "all_to_all")
     plan, buffer = Plan(dp=8, ep=8), 2.0 * 4096 * 8 * 7168
-    inside, across = all_to_all_traffic(buffer, expert_group(plan, inputs))
+    inside, across = all_to_all_traffic(buffer, axis_group("ep", plan, inputs))
     assert (inside, across) == (buffer * 7 / 8, ())
     assert token_times(plan, inputs, kind, 4096, 2) == pytest.approx(
         2 * (float(collective_time("all_to_all", buffer, group(8, 1, inputs.cluster), inputs.cluster)),)
@@ -89,8 +89,8 @@ def test_an_all_to_all_moves_2_t_k_h_bytes_less_what_stays() -> None:
 def test_expert_tensor_parallelism_gathers_and_scatters_etp_times_the_rows() -> None:
     inputs, kind = _asked("1x8:h100", "all_to_all")
     plan, buffer = Plan(tp=2, sp=True, dp=4, ep=4, etp=2), 2.0 * 4096 * 8 * 7168
-    exchanged = all_to_all_time(buffer, expert_group(plan, inputs), inputs.cluster)
-    slices = expert_tensor_group(plan, inputs)
+    exchanged = all_to_all_time(buffer, axis_group("ep", plan, inputs), inputs.cluster)
+    slices = axis_group("etp", plan, inputs)
     expected = [
         float(exchanged + collective_time(operation, 2 * buffer, slices, inputs.cluster))
         for operation in ("all_gather", "reduce_scatter")
@@ -104,7 +104,7 @@ def test_an_all_gather_receives_the_tokens_of_all_others_whatever_they_visit() -
         inputs, kind = _asked("2x8:h100", "all_gather", active=active)
         times.append(token_times(plan, inputs, kind, 4096, 2))
     whole = 8 * 4096 * 7168 * 2.0
-    dispatch = collective_time("all_gather", whole, expert_set_group(plan, inputs), inputs.cluster)
+    dispatch = collective_time("all_gather", whole, axis_group("ep_etp", plan, inputs), inputs.cluster)
     assert times[0] == times[1]
     assert times[0].dispatch == pytest.approx(float(dispatch))
 
@@ -123,7 +123,7 @@ def test_a_fused_dispatch_sends_less_between_nodes_than_an_all_to_all_of_more_ex
     inputs, kind = _asked(f"{nodes}x8:h100", "fused", count=nodes * 64)
     plan = Plan(dp=8 * nodes, ep=8 * nodes)
     fused = fused_traffic(plan, inputs, kind, 4096, 2).across[0]
-    permuted = all_to_all_traffic(2.0 * 4096 * 8 * 7168, expert_group(plan, inputs)).across[0]
+    permuted = all_to_all_traffic(2.0 * 4096 * 8 * 7168, axis_group("ep", plan, inputs)).across[0]
     assert fused < permuted
     assert fused <= 2.0 * 4096 * 7168 * (nodes - 1)
     assert permuted == pytest.approx(2.0 * 4096 * 8 * 7168 * (nodes - 1) / nodes)

@@ -7,7 +7,7 @@ import pytest
 
 from exchange_times import token_times
 from meshwright.cost.comms.fused import fused_traffic
-from meshwright.cost.comms.group import expert_group
+from meshwright.cost.comms.group import axis_group
 from meshwright.cost.comms.routing import reached_blocks
 from meshwright.cost.comms.traffic import all_to_all_traffic
 from meshwright.layout.plan import Plan
@@ -91,7 +91,7 @@ def test_an_all_to_all_sends_every_copy_whatever_the_groups() -> None:
     (limited, kind), (wide, other) = _asked(V3, "all_to_all"), _asked(free, "all_to_all")
     times = [token_times(plan, inputs, each, 4096, 2) for inputs, each in ((limited, kind), (wide, other))]
     assert times[0] == times[1]
-    traffic = all_to_all_traffic(2.0 * 8, expert_group(plan, limited))
+    traffic = all_to_all_traffic(2.0 * 8, axis_group("ep", plan, limited))
     assert traffic.across[0] == 2.0 * 8 * 7 / 8
 
 

@@ -11,7 +11,7 @@ from exchange_times import pass_times, pipeline_time
 from meshwright.cost.comms.collectives import collective_time, message_time
 from meshwright.cost.comms.data import data_exchange, data_exchanges
 from meshwright.cost.comms.exchange import exposed_seconds, exposed_time
-from meshwright.cost.comms.group import data_group, group, pipeline_group, tensor_group
+from meshwright.cost.comms.group import axis_group, group
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.comms.tensor import layer_tensor_exchanges
 from meshwright.cost.comms.traffic import sent_bytes
@@ -131,9 +131,9 @@ def test_the_outer_of_three_levels_limits_with_its_oversubscription() -> None:
 def test_megatrons_groups_are_numbered_tp_fastest_then_dp_then_pp() -> None:
     inputs = question(llama_70b(), "8x8:h100")
     plan = Plan(tp=4, dp=8, pp=2)
-    assert tensor_group(plan, inputs) == (4, (4, 4), (1, 1))
-    assert data_group(plan, inputs) == (8, (2, 8), (4, 1))
-    assert pipeline_group(plan, inputs) == (2, (1, 2), (2, 1))
+    assert axis_group("tp", plan, inputs) == (4, (4, 4), (1, 1))
+    assert axis_group("dp", plan, inputs) == (8, (2, 8), (4, 1))
+    assert axis_group("pp", plan, inputs) == (2, (1, 2), (2, 1))
 
 
 def _tensor_seconds(plan: Plan, inputs: Inputs) -> tuple[float, float]:
@@ -192,7 +192,7 @@ def test_interleaving_sends_v_times_the_messages_and_hides_them() -> None:
     inputs = question(dense_model(), "8x8:h100")
     plain = Plan(pp=4, num_microbatches=16)
     chunked = Plan(pp=4, vpp=3, num_microbatches=16, schedule=Schedule.INTERLEAVED)
-    one = message_time(message_bytes(plain, inputs), pipeline_group(plain, inputs), inputs.cluster)
+    one = message_time(message_bytes(plain, inputs), axis_group("pp", plain, inputs), inputs.cluster)
     assert pipeline_time(plain, inputs, 1.0) == pytest.approx((2 * 16 + 6) * one)
     taken = 24 / 132
     assert pipeline_time(chunked, inputs, 1.0) == pytest.approx((6 + 2 * 16 * 3 * taken) * one)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.cost.comms.group import GROUPS
+from meshwright.cost.comms.group import axis_group
 from meshwright.cost.messages import layer_messages, pass_messages, step_messages, weight_messages
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan
@@ -39,7 +39,7 @@ def test_every_row_takes_time_between_two_ranks_or_more(name: str) -> None:
             assert each.seconds > 0
             assert each.phase in PHASES
             assert each.times > 0
-            assert each.group == GROUPS[each.axis](plans[row], inputs)
+            assert each.group == axis_group(each.axis, plans[row], inputs)
             if each.operation not in ("copy", "wait"):
                 assert each.group.ranks > 1
                 assert each.bytes > 0

@@ -10,7 +10,7 @@ import pytest
 
 from exchange_times import pipeline_time
 from meshwright.cost.comms.collectives import line_time, message_time, opposite_message_time
-from meshwright.cost.comms.group import group, pipeline_group
+from meshwright.cost.comms.group import axis_group, group
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.estimate import Estimate
@@ -177,7 +177,7 @@ def test_chunks_send_as_often_as_they_are_and_two_stages_have_one_side() -> None
     inputs = inputs.replace(runtime=inputs.runtime.replace(scatters_messages=False))
 
     def messages(plan: Plan) -> float:
-        one = message_time(message_bytes(plan, inputs), pipeline_group(plan, inputs), inputs.cluster)
+        one = message_time(message_bytes(plan, inputs), axis_group("pp", plan, inputs), inputs.cluster)
         return float(pipeline_time(plan, inputs, 0.0) / one)
 
     plain = Plan(pp=4, dp=2, num_microbatches=32)

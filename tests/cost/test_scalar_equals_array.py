@@ -22,7 +22,7 @@ import meshwright.schedules
 from meshwright.cost.comms.context import context_exchanges
 from meshwright.cost.comms.data import data_exchange, shard_messages
 from meshwright.cost.comms.exchange import exposed_seconds
-from meshwright.cost.comms.group import data_group
+from meshwright.cost.comms.group import AXES, axis_group
 from meshwright.cost.comms.sharded import gathers_per_step
 from meshwright.cost.comms.tensor import layer_tensor_exchanges
 from meshwright.cost.comms.traffic import all_to_all_traffic
@@ -148,11 +148,11 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "shard_messages": lambda case: shard_messages(case.plan, case.inputs, case.columns["parameters"]),
     "exchanges": lambda case: context_exchanges(case.plan, case.inputs, _kind(case), GIVEN["layer"](case)),
     "messages": lambda case: tuple(message for each in GIVEN["exchanges"](case) for message in each.messages),
-    "traffic": lambda case: all_to_all_traffic(case.columns["buffer"], data_group(case.plan, case.inputs)),
+    "traffic": lambda case: all_to_all_traffic(case.columns["buffer"], axis_group("dp", case.plan, case.inputs)),
     "content": lambda _: "tokens",
     "last_stage": lambda case: case.plan.pp - 1,
     "times": lambda case: gathers_per_step(case.plan, case.inputs, case.columns["live"], case.plan.pp - 1),
-    "group": lambda case: data_group(case.plan, case.inputs),
+    "group": lambda case: axis_group("dp", case.plan, case.inputs),
     "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),
     "shard": lambda case: layer_shard(case.plan, case.inputs, _kind(case)),
     "linears": lambda case: projections(case.inputs, _kind(case), GIVEN["shard"](case)),
@@ -222,8 +222,7 @@ EXPERT_FUNCTIONS += (
     "expert_rows.hottest_over_mean",
 )
 EXPERT_FUNCTIONS += ("saved.weighing_bytes",)
-EXPERT_FUNCTIONS += ("group.expert_group", "group.expert_tensor_group", "group.expert_set_group")
-EXPERT_FUNCTIONS += ("group.expert_data_group", "groups.expert_data_ranks", "groups.expert_stride")
+EXPERT_FUNCTIONS += ("groups.expert_data_ranks", "groups.expert_stride")
 SPECIAL |= {f"{name}.{argument}": f"expert_{argument}" for name in EXPERT_FUNCTIONS for argument in ("plan", "kind")}
 
 
@@ -356,3 +355,13 @@ def test_no_plans_cost_nothing() -> None:
     inputs = questions()[QUESTIONS[0]]
     assert len(estimate_plans(Plans.of([]), inputs)) == 0
     assert estimate_each([], inputs) == ()
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_the_groups_of_columns_are_those_of_each_row(axis: str) -> None:
+    question = next(name for name in QUESTIONS if "mixtral" in name)
+    inputs, plans = questions()[question], _plans(question)
+    many = _leaves(axis_group(axis, plans, inputs))
+    for row in range(len(plans)):
+        for one, column in zip(_leaves(axis_group(axis, plans[row], inputs)), many, strict=True):
+            assert one == np.broadcast_to(column, len(plans))[row]

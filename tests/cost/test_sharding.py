@@ -14,7 +14,7 @@ from exchange_times import shard_times
 from meshwright.cost.comms.collectives import collective_time
 from meshwright.cost.comms.data import data_exchange, data_exchanges, earlier_reductions
 from meshwright.cost.comms.exchange import communicator, exposed_seconds
-from meshwright.cost.comms.group import data_group, replica_group, sharding_group
+from meshwright.cost.comms.group import axis_group
 from meshwright.cost.comms.sharded import gathers_per_step
 from meshwright.cost.comms.tensor import layer_collectives
 from meshwright.cost.memory.states import States, state_bytes
@@ -192,10 +192,10 @@ def test_smaller_sharding_groups_hold_more(runtime: str) -> None:
 def test_sharding_groups_stay_inside_a_node_and_replicas_cross() -> None:
     inputs = question(llama_8b(), "8x8:h100", "torchtitan")
     plan = Plan(dp=64, zero=3, dp_replicate=8)
-    assert sharding_group(plan, inputs).blocks[0] == 1
-    assert replica_group(plan, inputs).ranks == 8
-    assert replica_group(plan, inputs).members[0] == 1
-    assert data_group(plan, inputs).blocks[0] == 8
+    assert axis_group("dp_shard", plan, inputs).blocks[0] == 1
+    assert axis_group("dp_replicate", plan, inputs).ranks == 8
+    assert axis_group("dp_replicate", plan, inputs).members[0] == 1
+    assert axis_group("dp", plan, inputs).blocks[0] == 8
 
 
 @settings(max_examples=50)
@@ -205,7 +205,7 @@ def test_hybrid_sharding_sums_one_shard_over_its_replicas(replicas: int, size: i
     plan = Plan(dp=64, zero=3, dp_replicate=replicas)
     whole = Plan(dp=64, zero=3)
     scattered, _ = shard_times(plan, inputs, size)
-    inside = collective_time("reduce_scatter", 4.0 * size, sharding_group(plan, inputs), inputs.cluster)
+    inside = collective_time("reduce_scatter", 4.0 * size, axis_group("dp_shard", plan, inputs), inputs.cluster)
     assert (scattered == pytest.approx(inside)) == (replicas == 1)
     assert scattered >= inside
     assert shard_times(whole, inputs, size)[0] > 0

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from meshwright.cost.comms.group import expert_data_group, expert_group, expert_set_group, expert_tensor_group
+from meshwright.cost.comms.group import axis_group
 from meshwright.layout.groups import Placement, expert_data_ranks, expert_stride, placement, stride
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -103,14 +103,9 @@ def test_every_expert_group_of_a_cluster_is_placed(order: tuple[str, ...], clust
     etp = data.draw(st.sampled_from([each for each in ways if ranks // pp // ep % each == 0]))
     plan = Plan(dp=ranks // pp, pp=pp, ep=ep, etp=etp)
     degrees = _grids(plan)[1]
-    for of, axes in (
-        (expert_group, ("ep",)),
-        (expert_tensor_group, ("tp",)),
-        (expert_data_group, ("dp",)),
-        (expert_set_group, ("tp", "ep")),
-    ):
+    for axis, axes in (("ep", ("ep",)), ("etp", ("tp",)), ("edp", ("dp",)), ("ep_etp", ("tp", "ep"))):
         groups = _groups(degrees, axes, order)
-        found = of(plan, inputs)
+        found = axis_group(axis, plan, inputs)
         assert found.ranks == len(groups[0])
         assert [*map(Placement, found.members, found.blocks)] == [
             _counted(groups, level.size) for level in inputs.cluster.levels
@@ -121,16 +116,16 @@ def test_megatrons_folded_groups_of_deepseek_v3() -> None:
     """tp 1, ep 64, pp 16 on 2048 accelerators: experts over 8 nodes, each held twice."""
     inputs = question(llama_8b(), "256x8:h100")
     plan = Plan(dp=128, pp=16, ep=64)
-    assert expert_group(plan, inputs) == (64, (8, 64), (8, 1))
-    assert expert_data_group(plan, inputs) == (2, (1, 2), (2, 1))
-    assert expert_tensor_group(plan, inputs).ranks == 1
+    assert axis_group("ep", plan, inputs) == (64, (8, 64), (8, 1))
+    assert axis_group("edp", plan, inputs) == (2, (1, 2), (2, 1))
+    assert axis_group("etp", plan, inputs).ranks == 1
 
 
 def test_expert_groups_of_columns_are_those_of_each_row() -> None:
     inputs = question(llama_8b(), "4x8:h100")
     rows = [Plan(tp=2, dp=16, ep=ep, etp=etp) for ep, etp in ((1, 1), (8, 1), (4, 2), (16, 2))]
-    for of in (expert_group, expert_tensor_group, expert_set_group, expert_data_group):
-        many, alone = of(Plans.of(rows), inputs), [of(row, inputs) for row in rows]
+    for axis in ("ep", "etp", "ep_etp", "edp"):
+        many, alone = axis_group(axis, Plans.of(rows), inputs), [axis_group(axis, row, inputs) for row in rows]
         for level in range(2):
             np.testing.assert_array_equal(many.members[level], [each.members[level] for each in alone])
             np.testing.assert_array_equal(many.blocks[level], [each.blocks[level] for each in alone])

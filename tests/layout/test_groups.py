@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.cost.comms.group import data_group, group, pipeline_group, tensor_group
+from meshwright.cost.comms.group import axis_group, group
 from meshwright.layout.groups import Placement, placement, stride
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -68,9 +68,9 @@ def test_a_last_domain_that_is_not_full_has_no_groups_beyond_the_cluster(plan: P
     """76 accelerators in NVL72 domains: 72 and 4."""
     inputs = question(llama_8b(), "19x4:gb200")
     degrees = {each: getattr(plan, each) for each in ("tp", "dp", "pp")}
-    for axis, of in (("tp", tensor_group), ("dp", data_group), ("pp", pipeline_group)):
+    for axis in ("tp", "dp", "pp"):
         expected = [_counted(_groups(degrees, axis, DEFAULT), level.size) for level in inputs.cluster.levels]
-        found = of(plan, inputs)
+        found = axis_group(axis, plan, inputs)
         assert [Placement(*each) for each in zip(found.members, found.blocks, strict=True)] == expected, axis
 
 

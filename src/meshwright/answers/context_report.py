@@ -8,7 +8,7 @@ from typing import Any
 
 from meshwright.answers.document.blocks import Block, Heading, Lines
 from meshwright.answers.placed import link_of, placement_words, sent_over, sent_words
-from meshwright.cost.comms.group import context_group
+from meshwright.cost.comms.group import axis_group
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.messages import layer_messages
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, Plan
@@ -58,7 +58,7 @@ def context_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
     plan = estimate.plan
     return {
         "exchange": CONTEXT_EXCHANGE_NAMES[plan.context_exchange],
-        "link": link_of(context_group(plan, inputs), inputs.cluster).name,
+        "link": link_of(axis_group("cp", plan, inputs), inputs.cluster).name,
         "layers": [vars(layers) for layers in context_layers(plan, inputs)],
         "exposed_s": estimate.time.exposed_cp_s,
     }
@@ -67,7 +67,7 @@ def context_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
 def context_section(estimate: Estimate, inputs: Inputs) -> tuple[Block, ...]:
     """One line on the ranks that share a sequence, and one for each kind of layer on what they send."""
     plan = estimate.plan
-    placed = placement_words("cp", context_group(plan, inputs), inputs.cluster)
+    placed = placement_words("cp", axis_group("cp", plan, inputs), inputs.cluster)
     exchange = CONTEXT_EXCHANGE_NAMES[plan.context_exchange].replace("_", "-")
     exposed = format_seconds(estimate.time.exposed_cp_s)
     lines = [_line(layers) for layers in context_layers(plan, inputs)]

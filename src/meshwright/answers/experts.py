@@ -8,7 +8,7 @@ from typing import Any
 
 from meshwright.answers.placed import link_of, sent_over
 from meshwright.cost.comms.experts import RESULTS, TOKENS
-from meshwright.cost.comms.group import Group, expert_set_group
+from meshwright.cost.comms.group import Group, axis_group
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.expert_rows import routed_experts, routed_rows
 from meshwright.cost.messages import layer_messages, step_messages
@@ -70,7 +70,7 @@ def expert_report(estimate: Estimate, inputs: Inputs) -> ExpertReport | None:
     """The experts of a priced plan; None for a model without."""
     if not inputs.model.is_moe:
         return None
-    plan, group = estimate.plan, expert_set_group(estimate.plan, inputs)
+    plan, group = estimate.plan, axis_group("ep_etp", estimate.plan, inputs)
     rows = step_messages(estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True))
     return ExpertReport(
         group=group,

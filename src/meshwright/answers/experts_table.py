@@ -6,7 +6,7 @@ from meshwright.answers.document.blocks import Block, Heading, Lines, Table
 from meshwright.answers.experts import ExpertLayers, ExpertReport
 from meshwright.answers.placed import placement_words, sent_words
 from meshwright.answers.screen import verdict_cell
-from meshwright.cost.comms.group import expert_group, expert_tensor_group
+from meshwright.cost.comms.group import axis_group
 from meshwright.cost.element import HALF_BYTES
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
@@ -15,7 +15,7 @@ from meshwright.units import GIB, format_seconds
 
 def experts_section(report: ExpertReport, plan: Plan, inputs: Inputs) -> tuple[Block, ...]:
     """Where the experts lie, what their exchange sends and takes, and the plan priced again with imbalances."""
-    groups = {"ep": expert_group(plan, inputs), "etp": expert_tensor_group(plan, inputs)}
+    groups = {"ep": axis_group("ep", plan, inputs), "etp": axis_group("etp", plan, inputs)}
     placed = [placement_words(name, group, inputs.cluster) for name, group in groups.items()]
     lines = ["; ".join([*placed, _replicas(report)])]
     for layers in report.layers:

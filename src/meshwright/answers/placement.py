@@ -8,16 +8,7 @@ from typing import Any, NamedTuple
 
 from meshwright.answers.document.blocks import Block, Coloured, Lines, Table
 from meshwright.answers.placed import link_of, placement_words
-from meshwright.cost.comms.group import (
-    Group,
-    context_group,
-    data_group,
-    expert_data_group,
-    expert_group,
-    expert_tensor_group,
-    pipeline_group,
-    tensor_group,
-)
+from meshwright.cost.comms.group import Group, axis_group
 from meshwright.cost.estimate import Estimate
 from meshwright.layout.groups import expert_stride, stride
 from meshwright.layout.plan import Plan
@@ -63,16 +54,16 @@ def axes(estimate: Estimate, inputs: Inputs) -> list[Axis]:
     plan, time = estimate.plan, estimate.time
     summed = "dp" if plan.cp == 1 else "dp x cp"
     known = [
-        Axis("tp", tensor_group(plan, inputs), time.exposed_tp_s),
-        Axis("cp", context_group(plan, inputs), time.exposed_cp_s),
-        Axis(summed, data_group(plan, inputs), time.exposed_dp_s),
-        Axis("pp", pipeline_group(plan, inputs), time.exposed_pp_s),
+        Axis("tp", axis_group("tp", plan, inputs), time.exposed_tp_s),
+        Axis("cp", axis_group("cp", plan, inputs), time.exposed_cp_s),
+        Axis(summed, axis_group("dp", plan, inputs), time.exposed_dp_s),
+        Axis("pp", axis_group("pp", plan, inputs), time.exposed_pp_s),
     ]
     if inputs.model.is_moe:
         known += [
-            Axis("ep", expert_group(plan, inputs), time.exposed_ep_s),
-            Axis("etp", expert_tensor_group(plan, inputs), None),
-            Axis("experts' dp", expert_data_group(plan, inputs), None),
+            Axis("ep", axis_group("ep", plan, inputs), time.exposed_ep_s),
+            Axis("etp", axis_group("etp", plan, inputs), None),
+            Axis("experts' dp", axis_group("edp", plan, inputs), None),
         ]
     return [axis for axis in known if axis.group.ranks > 1]
 

@@ -16,7 +16,7 @@ from meshwright.cost.comms.data import (
     tied_embedding_exchange,
 )
 from meshwright.cost.comms.exchange import Exchange, Message
-from meshwright.cost.comms.group import GROUPS, Group
+from meshwright.cost.comms.group import Group, axis_group
 from meshwright.cost.comms.pipeline import pipeline_exchanges
 from meshwright.cost.comms.sharded import (
     end_exchanges,
@@ -49,7 +49,7 @@ class MessageRow(NamedTuple):
     units: float
     """How many of them there are, times the micro-batches."""
     axis: str
-    """A key of `GROUPS`."""
+    """A key of `AXES`."""
     group: Group
     operation: str
     content: str
@@ -173,7 +173,7 @@ def _rows(
             seconds = float(exchange.count * each.count * each.seconds)
             if not seconds * units:
                 continue
-            group = GROUPS[each.axis](plan, inputs)
+            group = axis_group(each.axis, plan, inputs)
             yield MessageRow(
                 part=exchange.axis,
                 unit=unit,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from meshwright.answers.placed import link_of
 from meshwright.cost.comms.data import WEIGHTS, earlier_reductions
-from meshwright.cost.comms.group import GROUPS, Group
+from meshwright.cost.comms.group import Group, axis_group
 from meshwright.cost.comms.sharded import gathers_weights
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.messages import MessageRow, step_messages
@@ -66,7 +66,7 @@ def _passes(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator[
             last = [row for row in layers if (row.unit, row.units) == (layers[-1].unit, layers[-1].units)]
             what = f"{'forward' if forward else 'backward'}: {_what(axis, last, plan, inputs, forward=forward)}"
             sent = sum(row.sent_bytes * row.times for row in layers) / units
-            yield _line(names[axis], what, every, GROUPS[group](plan, inputs), inputs, sent, units)
+            yield _line(names[axis], what, every, axis_group(group, plan, inputs), inputs, sent, units)
 
 
 def _what(axis: str, rows: Sequence[MessageRow], plan: Plan, inputs: Inputs, *, forward: bool) -> str:
@@ -87,7 +87,7 @@ def _between_stages(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> I
     """Activations to the next stage and gradients to the one before, of every micro-batch and chunk."""
     between = [row for row in rows if row.part == "pp"]
     if between:
-        times, group = 2 * plan.num_microbatches * plan.vpp, GROUPS["pp"](plan, inputs)
+        times, group = 2 * plan.num_microbatches * plan.vpp, axis_group("pp", plan, inputs)
         sent = next(row.bytes for row in between if row.operation == "send")
         yield _line(
             "pipeline parallel", "activations to the next stage, gradients back", between, group, inputs, sent, times
@@ -98,7 +98,7 @@ def _weights(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator
     """Lines for gradients and weights between replicas, of the stage that waits longest, and for embeddings that two
     stages share.
     """
-    group = GROUPS["dp"](plan, inputs)
+    group = axis_group("dp", plan, inputs)
     tied = [row for row in rows if row.axis == "embedding"]
     between = [row for row in rows if row.part == "dp" and row.axis != "embedding"]
     gathered, reduced = ([row for row in between if (row.content == WEIGHTS) == weights] for weights in (True, False))
@@ -113,7 +113,7 @@ def _weights(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator
             what = "all-gather of updated weights"
             yield _line("data parallel", what, gathered, group, inputs, _sent(gathered), 1)
     if tied:
-        what, ends = "all-reduce of its gradient", GROUPS["embedding"](plan, inputs)
+        what, ends = "all-reduce of its gradient", axis_group("embedding", plan, inputs)
         yield _line("shared embedding", what, tied, ends, inputs, _sent(tied), 1)
 
 

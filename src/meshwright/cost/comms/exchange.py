@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.arrays import Floats, Numbers
 from meshwright.cost.comms.collectives import operation_time
-from meshwright.cost.comms.group import GROUPS, Group
+from meshwright.cost.comms.group import Group, axis_group
 from meshwright.cost.comms.traffic import Traffic
 from meshwright.layout.plans import Layout
 from meshwright.specs.cluster import Cluster
@@ -21,7 +21,7 @@ class Message(NamedTuple):
     """Collectives or messages of one kind; each number scalar or array (n,)."""
 
     axis: str
-    """A key of `GROUPS`: the ranks that take part."""
+    """A key of `AXES`: the ranks that take part."""
     operation: str
     """all_reduce, all_gather, reduce_scatter, all_to_all, send; dispatch and combine of a fused token exchange."""
     content: str
@@ -85,8 +85,8 @@ class Communicator(NamedTuple):
 
 
 def communicator(axis: str, plan: Layout, inputs: Inputs) -> Communicator:
-    """The ranks of one axis. plan: scalar or array (n,); axis: a key of `GROUPS`."""
-    return Communicator(axis, GROUPS[axis](plan, inputs), inputs.cluster)
+    """The ranks of one axis. plan: scalar or array (n,); axis: a key of `AXES`."""
+    return Communicator(axis, axis_group(axis, plan, inputs), inputs.cluster)
 
 
 def exposed_time(time: Floats, window: Floats, share: Floats, first_chunk: Numbers, inputs: Inputs) -> Floats:

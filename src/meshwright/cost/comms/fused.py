@@ -7,7 +7,7 @@ import numpy as np
 from meshwright.arrays import Floats, Numbers
 from meshwright.cost.comms.collectives import link_bandwidth
 from meshwright.cost.comms.exchange import Message
-from meshwright.cost.comms.group import expert_set_group
+from meshwright.cost.comms.group import axis_group
 from meshwright.cost.comms.routing import reached_blocks
 from meshwright.cost.comms.traffic import Traffic
 from meshwright.cost.expert_rows import hottest_over_mean, routed_experts
@@ -25,7 +25,7 @@ def fused_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers
     plan: scalar or array (n,); tokens: T on one rank; width: bytes of one element. Returns bytes.
     Source: deepseek-ai/DeepEP@0297fc80, docs/legacy.md.
     """
-    experts, group = routed_experts(kind), expert_set_group(plan, inputs)
+    experts, group = routed_experts(kind), axis_group("ep_etp", plan, inputs)
     members, blocks = group.members, group.blocks
     ranks = plan.etp * reached_blocks(experts, plan.ep)
     holders = np.minimum(blocks[0], plan.ep)
@@ -46,7 +46,7 @@ def fused_time(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, t
     on held-out measurements: 4 % median, 11 % p90 inside a node of 8, 14 % median over 2 nodes and 1 % over 4
     (constants' sources).
     """
-    cluster, group = inputs.cluster, expert_set_group(plan, inputs)
+    cluster, group = inputs.cluster, axis_group("ep_etp", plan, inputs)
     constants, blocks = cluster.accelerator.kernels.expert_exchange, group.blocks
     busiest = hottest_over_mean(plan, inputs, kind)
     sending, link = tokens * constants.token_s, link_bandwidth(group.members[0], cluster)

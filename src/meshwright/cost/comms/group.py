@@ -39,113 +39,61 @@ def group(ranks: Ints, distance: Ints, cluster: Cluster) -> Group:
     return Group(ranks, tuple(each.members_per_block for each in placements), tuple(each.blocks for each in placements))
 
 
-def tensor_group(plan: Layout, inputs: Inputs) -> Group:
-    """Ranks that split one layer. plan: scalar or array (n,)."""
-    return group(plan.tp, stride(plan, "tp", inputs.runtime.plans.rank_order), inputs.cluster)
+_Column = Callable[[Layout, Inputs], Ints]
 
 
-def context_group(plan: Layout, inputs: Inputs) -> Group:
-    """Ranks that share one sequence. plan: scalar or array (n,)."""
-    return group(plan.cp, stride(plan, "cp", inputs.runtime.plans.rank_order), inputs.cluster)
+def _along(axis: str, strides: Callable[..., Ints] = stride) -> _Column:
+    """Distance between neighbours along an axis of the rank order."""
+    return lambda plan, inputs: strides(plan, axis, inputs.runtime.plans.rank_order)
 
 
-def data_group(plan: Layout, inputs: Inputs) -> Group:
-    """Ranks that sum one gradient: data and context parallel together (Megatron-LM's dp-cp group).
-
-    plan: scalar or array (n,).
-    """
-    distance = stride(plan, "cp", inputs.runtime.plans.rank_order)
-    return group(plan.dp * plan.cp, distance, inputs.cluster)
-
-
-def head_exchange_group(plan: Layout, inputs: Inputs) -> Group:
-    """Context-parallel ranks that exchange sequence for heads by an all-to-all. plan: scalar or array (n,)."""
-    distance = stride(plan, "cp", inputs.runtime.plans.rank_order)
-    return group(context_split(plan, inputs).heads, distance, inputs.cluster)
-
-
-def sharding_group(plan: Layout, inputs: Inputs) -> Group:
-    """Ranks over which ZeRO divides: consecutive slices of the data-parallel ranks.
-
-    plan: scalar or array (n,). Source: Megatron-LM, parallel_state.py (num_distributed_optimizer_instances);
-    torchtitan, parallel_dims.py (dp_shard is faster than dp_replicate).
-    """
-    return group(sharding_ranks(plan), stride(plan, "cp", inputs.runtime.plans.rank_order), inputs.cluster)
-
-
-def replica_group(plan: Layout, inputs: Inputs) -> Group:
-    """Ranks that hold the same shard, one in each sharding group. plan: scalar or array (n,)."""
-    distance = stride(plan, "cp", inputs.runtime.plans.rank_order) * sharding_ranks(plan)
-    return group(plan.dp_replicate, distance, inputs.cluster)
-
-
-def pipeline_group(plan: Layout, inputs: Inputs) -> Group:
-    """Ranks that hold the stages of one pipeline. plan: scalar or array (n,)."""
-    return group(plan.pp, stride(plan, "pp", inputs.runtime.plans.rank_order), inputs.cluster)
-
-
-def expert_group(plan: Layout, inputs: Inputs) -> Group:
-    """Ranks that hold different experts of one layer. plan: scalar or array (n,)."""
-    return group(plan.ep, expert_stride(plan, "ep", inputs.runtime.plans.rank_order), inputs.cluster)
-
-
-def expert_tensor_group(plan: Layout, inputs: Inputs) -> Group:
-    """Ranks that split one expert. plan: scalar or array (n,)."""
-    return group(plan.etp, expert_stride(plan, "tp", inputs.runtime.plans.rank_order), inputs.cluster)
-
-
-def expert_set_group(plan: Layout, inputs: Inputs) -> Group:
-    """Ranks that together hold every expert of one layer once: expert and expert-tensor parallel.
-
-    plan: scalar or array (n,). The two are neighbours in every rank order that is catalogued.
-    Source: Megatron-LM, parallel_state.py (get_expert_tensor_and_model_parallel_group).
-    """
+def _set_distance(plan: Layout, inputs: Inputs) -> Ints:
+    """Of ep and etp together: they are neighbours in every rank order that is catalogued."""
     order = inputs.runtime.plans.rank_order
-    faster = min("tp", "ep", key=order.index)
-    return group(plan.etp * plan.ep, expert_stride(plan, faster, order), inputs.cluster)
+    return expert_stride(plan, min("tp", "ep", key=order.index), order)
 
 
-def expert_sharding_group(plan: Layout, inputs: Inputs) -> Group:
-    """Ranks over which ZeRO divides the routed experts: slices of those that hold the same ones.
-
-    plan: scalar or array (n,). Source: Megatron-LM, parallel_state.py (intra partial expert data parallel group).
-    """
-    distance = expert_stride(plan, "dp", inputs.runtime.plans.rank_order)
-    return group(expert_sharding_ranks(plan), distance, inputs.cluster)
-
-
-def expert_replica_group(plan: Layout, inputs: Inputs) -> Group:
-    """Ranks that hold the same shard of the same experts, one in each sharding group. plan: scalar or array (n,)."""
-    ranks = expert_sharding_ranks(plan)
-    distance = expert_stride(plan, "dp", inputs.runtime.plans.rank_order) * ranks
-    return group(expert_data_ranks(plan) // ranks, distance, inputs.cluster)
-
-
-def expert_data_group(plan: Layout, inputs: Inputs) -> Group:
-    """Ranks that hold the same experts and sum their gradients. plan: scalar or array (n,)."""
-    return group(expert_data_ranks(plan), expert_stride(plan, "dp", inputs.runtime.plans.rank_order), inputs.cluster)
-
-
-def embedding_group(plan: Layout, inputs: Inputs) -> Group:
-    """The first and the last stage of a pipeline, which share embeddings. plan: scalar or array (n,)."""
-    distance = stride(plan, "pp", inputs.runtime.plans.rank_order) * np.maximum(plan.pp - 1, 1)
-    return group(np.where(ends_apart(plan), 2, 1), distance, inputs.cluster)
-
-
-GROUPS: dict[str, Callable[[Layout, Inputs], Group]] = {
-    "tp": tensor_group,
-    "cp": context_group,
-    "cp_heads": head_exchange_group,
-    "pp": pipeline_group,
-    "embedding": embedding_group,
-    "dp": data_group,
-    "dp_shard": sharding_group,
-    "dp_replicate": replica_group,
-    "ep": expert_group,
-    "etp": expert_tensor_group,
-    "ep_etp": expert_set_group,
-    "edp": expert_data_group,
-    "edp_shard": expert_sharding_group,
-    "edp_replicate": expert_replica_group,
+AXES: dict[str, tuple[_Column, _Column]] = {
+    "tp": (lambda plan, _: plan.tp, _along("tp")),
+    "cp": (lambda plan, _: plan.cp, _along("cp")),
+    "cp_heads": (lambda plan, inputs: context_split(plan, inputs).heads, _along("cp")),
+    "pp": (lambda plan, _: plan.pp, _along("pp")),
+    "embedding": (
+        lambda plan, _: np.where(ends_apart(plan), 2, 1),
+        lambda plan, inputs: _along("pp")(plan, inputs) * np.maximum(plan.pp - 1, 1),
+    ),
+    "dp": (lambda plan, _: plan.dp * plan.cp, _along("cp")),
+    "dp_shard": (lambda plan, _: sharding_ranks(plan), _along("cp")),
+    "dp_replicate": (
+        lambda plan, _: plan.dp_replicate,
+        lambda plan, inputs: _along("cp")(plan, inputs) * sharding_ranks(plan),
+    ),
+    "ep": (lambda plan, _: plan.ep, _along("ep", expert_stride)),
+    "etp": (lambda plan, _: plan.etp, _along("tp", expert_stride)),
+    "ep_etp": (lambda plan, _: plan.etp * plan.ep, _set_distance),
+    "edp": (lambda plan, _: expert_data_ranks(plan), _along("dp", expert_stride)),
+    "edp_shard": (lambda plan, _: expert_sharding_ranks(plan), _along("dp", expert_stride)),
+    "edp_replicate": (
+        lambda plan, _: expert_data_ranks(plan) // expert_sharding_ranks(plan),
+        lambda plan, inputs: _along("dp", expert_stride)(plan, inputs) * expert_sharding_ranks(plan),
+    ),
 }
-"""The groups of ranks that exchange messages, by the name of their axis; those of experts with an e."""
+"""How many ranks an axis joins, and how far apart neighbours are.
+
+tp splits layers; cp sequences, cp_heads among the ranks that swap heads; pp holds the stages of one pipeline, embedding
+the first and the last of them, which share embeddings. dp, with cp, sums one gradient (Megatron-LM's dp-cp group):
+dp_shard are consecutive slices of it over which ZeRO divides, dp_replicate hold the same shard. ep holds different
+experts of one layer, etp splits one, ep_etp holds every expert once; edp holds the same experts, edp_shard and
+edp_replicate as above.
+"""
+
+
+def axis_group(axis: str, plan: Layout, inputs: Inputs) -> Group:
+    """The ranks of one axis of a plan, and where they stand.
+
+    axis: a key of `AXES`; plan: scalar or array (n,). Returns counts. Source: Megatron-LM, parallel_state.py (groups of
+    `RankGenerator`, num_distributed_optimizer_instances, get_expert_tensor_and_model_parallel_group); torchtitan,
+    parallel_dims.py (dp_shard is faster than dp_replicate).
+    """
+    ranks, distance = AXES[axis]
+    return group(ranks(plan, inputs), distance(plan, inputs), inputs.cluster)

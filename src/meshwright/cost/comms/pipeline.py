@@ -9,7 +9,7 @@ import numpy as np
 from meshwright.arrays import Floats, Numbers
 from meshwright.cost.comms.collectives import collective_time, line_time, message_time, opposite_message_time
 from meshwright.cost.comms.exchange import Exchange, Message
-from meshwright.cost.comms.group import pipeline_group, tensor_group
+from meshwright.cost.comms.group import axis_group
 from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import residual_tokens
@@ -87,10 +87,10 @@ def pipeline_exchanges(plan: Layout, inputs: Inputs, work: Floats) -> tuple[Exch
 
 
 def _seconds(plan: Layout, inputs: Inputs) -> _Seconds:
-    size, group, cluster = message_bytes(plan, inputs), pipeline_group(plan, inputs), inputs.cluster
+    size, group, cluster = message_bytes(plan, inputs), axis_group("pp", plan, inputs), inputs.cluster
     farther, nearer, line = (time(size, group, cluster) for time in (message_time, opposite_message_time, line_time))
     gather: Floats = 0.0
     if inputs.runtime.pipeline.scatters_messages:
         whole = np.where(np.greater(plan.pp, 1), plan.tp * size, 0.0)
-        gather = collective_time("all_gather", whole, tensor_group(plan, inputs), cluster)
+        gather = collective_time("all_gather", whole, axis_group("tp", plan, inputs), cluster)
     return _Seconds(bytes=size, farther=farther, nearer=nearer, line=line, gather=gather)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from meshwright.cost.comms.context import THEIR_GRADIENTS
 from meshwright.cost.comms.data import GRADIENTS, shard_messages
-from meshwright.cost.comms.group import GROUPS
+from meshwright.cost.comms.group import axis_group
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.comms.sharded import gathers_per_step
 from meshwright.cost.comms.tensor import ENTROPY_SUMS
@@ -174,7 +174,7 @@ def _unit(plan: Plan, inputs: Inputs, parameters: tuple[float, float], times: _G
     counted = [(each, phase, count) for each in gather for phase, count in phases]
     counted += [(each, reducing, times.scatters) for each in scatter]
     for each, phase, count in counted:
-        if GROUPS[each.axis](plan, inputs).ranks > 1:
+        if axis_group(each.axis, plan, inputs).ranks > 1:
             axis = NAMES.get(each.axis, each.axis)
             full = each.content == GRADIENTS and inputs.gradient_bytes == FP32_BYTES
             yield _collective(inputs, axis, each.operation, each.bytes, phase, full=full), count
