@@ -59,6 +59,8 @@ TABLES = {
     "shapes.distinct_shapes",
     "unit.micro_batch_shapes",
     "unit.unit_times",
+    "weights.once_a_step",
+    "weights.layer_by_layer",
     "stage.stage_parameters",
     "stage.stage_states",
     "stage.stage_memory",

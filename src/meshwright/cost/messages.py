@@ -9,31 +9,22 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.cost.comms.data import (
-    data_exchange,
-    data_exchanges,
-    earlier_reductions,
-    shard_messages,
     tied_embedding_exchange,
 )
 from meshwright.cost.comms.exchange import Exchange, Message
 from meshwright.cost.comms.group import Group, axis_group
 from meshwright.cost.comms.pipeline import pipeline_exchanges
 from meshwright.cost.comms.sharded import (
-    end_exchanges,
-    end_gathers,
-    gathers_per_step,
     gathers_weights,
-    kept_share,
-    sharded_exchanges,
 )
 from meshwright.cost.comms.tensor import embedding_exchanges, head_exchanges, prediction_exchanges
 from meshwright.cost.comms.traffic import Traffic, operation_traffic
 from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.estimate import Estimates
-from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
-from meshwright.cost.memory.stage import stage_parameters
-from meshwright.cost.unit import layer_exchanges, layer_unit_time
+from meshwright.cost.unit import layer_exchanges, unit_times
+from meshwright.cost.weights import layer_by_layer, once_a_step
+from meshwright.distinct import gathered
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
@@ -131,36 +122,16 @@ def weight_messages(priced: Estimates, stage: int) -> tuple[MessageRow, ...]:
 
     priced: with all stages; stage: 0 is first.
     """
-    plan, inputs = priced.plans[0], priced.inputs
-    exchange = _sharded if gathers_weights(plan, inputs) else _once_a_step
-    tied = _rows("embedding", (tied_embedding_exchange(plan, inputs),), plan, inputs)
-    return (*exchange(priced, stage), *tied)
-
-
-def _once_a_step(priced: Estimates, stage: int) -> Iterator[MessageRow]:
-    plan, inputs, time = priced.plans[0], priced.inputs, priced.stage_time.rows(np.array(stage))
-    parameters = stage_parameters(priced.plans, priced.stages, inputs)
-    dense, experts, ends = (float(column[stage]) for column in parameters)
-    exchange = data_exchange(plan, inputs, dense, stage, experts, ends)
-    forward, backward = time.forward_total + time.host_forward, time.backward_total + time.host_backward
-    exchanges = data_exchanges(exchange, inputs, forward, backward, earlier_reductions(plan))
-    return _rows("stage", exchanges, plan, inputs)
-
-
-def _sharded(priced: Estimates, stage: int) -> Iterator[MessageRow]:
-    plan, inputs, stages = priced.plans[0], priced.inputs, priced.stages
-    live, kept = int(stages.live_micro_batches[stage]), kept_share(plan, inputs)
-    times = gathers_per_step(plan, inputs, live, stage)
-    for index, kind in enumerate(inputs.model.layer_kinds):
-        dense, experts = layer_parameters(plan, inputs, kind), expert_parameters(plan, inputs, kind)
-        unit, messages = layer_unit_time(plan, inputs, kind), shard_messages(plan, inputs, dense, experts)
-        passes = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
-        exchanges = sharded_exchanges(inputs, messages, dense + experts, *passes, kept, times)
-        yield from _rows(kind.name, exchanges, plan, inputs, int(stages.layers[stage, index]))
-    ends = float(stage_parameters(priced.plans, stages, inputs).ends[stage])
-    messages = shard_messages(plan, inputs, ends, ends=ends)
-    exchanges = end_exchanges(inputs, messages, ends, end_gathers(plan, inputs, live, stage))
-    yield from _rows("ends", exchanges, plan, inputs)
+    plan, inputs, chosen = priced.plans[0], priced.inputs, np.array([stage])
+    rows = [*_rows("embedding", (tied_embedding_exchange(plan, inputs),), plan, inputs)]
+    if gathers_weights(plan, inputs):
+        units = unit_times(priced.shapes.plans, inputs, some_kept=False)
+        exchanged = layer_by_layer(priced, units, chosen, lambda messages: messages)
+    else:
+        exchanged = once_a_step(priced, priced.works, priced.work, chosen, lambda messages: messages)
+    for unit, count, exchanges in exchanged:
+        rows += _rows(unit, gathered(exchanges, np.array(0)), plan, inputs, float(np.ravel(count)[0]))
+    return tuple(rows)
 
 
 def _rows(

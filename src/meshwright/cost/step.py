@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import methodcaller
 from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.comms.data import (
-    DataExchange,
-    data_exchange,
-    data_exchanges,
-    earlier_reductions,
-    shard_messages,
     tied_embedding_exchange,
 )
 from meshwright.cost.comms.exchange import exposed_seconds
 from meshwright.cost.comms.pipeline import pipeline_exchanges
 from meshwright.cost.comms.sharded import (
-    Gathers,
-    end_exchanges,
-    end_gathers,
-    gathers_per_step,
     gathers_weights,
-    kept_share,
-    sharded_exchanges,
 )
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
 from meshwright.cost.footprint import Footprints, first_largest, footprints_of
 from meshwright.cost.memory.components import Components
-from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
 from meshwright.cost.memory.stage import stage_parameters
 from meshwright.cost.memory.waiting import waiting_share
 from meshwright.cost.pipelines import Pipelines
 from meshwright.cost.tree import combined
 from meshwright.cost.unit import UnitTime, UnitTimes, unit_times
-from meshwright.distinct import distinct_rows, gathered, on_distinct
+from meshwright.cost.weights import layer_by_layer, once_a_step
+from meshwright.distinct import distinct_rows
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -45,18 +35,6 @@ from meshwright.layout.stages import Stages
 from meshwright.schedules.pipeline import PassTimes, PipelineTimes
 from meshwright.schedules.records import bubble_time
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import LayerKind
-
-
-class _Updates(NamedTuple):
-    """What a pipeline does once a step."""
-
-    exchange: DataExchange
-    """Of each of its stages, shape (q,)."""
-    optimizer: FloatColumn
-    """Seconds on its slowest stage, shape (p,)."""
-    tied: FloatColumn
-    """Seconds of summing tied embeddings, shape (p,)."""
 
 
 class _Works(NamedTuple):
@@ -155,84 +133,40 @@ def _less_kept(whole: PassTimes, held: Footprints, units: UnitTimes) -> PassTime
 def _waterfall(held: Footprints, units: UnitTimes, works: _Works, work: UnitTime) -> Waterfall:
     """Step time seen from the slowest stage: m micro-batches of its work, what the others add, and what comes once."""
     inputs, plans, pipeline = held.inputs, held.plans, held.pipelines.of_plan
-    count, updates = plans.num_microbatches, _updates(held.pipelines, inputs)
+    count, tied = plans.num_microbatches, tied_embedding_exchange(held.pipelines.plans, inputs).exposed(inputs)
     idle = bubble_time(plans.schedule, _pipeline(held, units, work))
-    exposed = np.maximum.reduceat(_exchanged(held, units, works, updates.exchange), held.stages.start)
+    exposed = np.maximum.reduceat(_exposed_weights(held, units, works), held.stages.start)
     return Waterfall(
         compute_s=count * (work.forward.total + work.backward.total),
         exposed_tp_s=count * (work.exposed_forward.tensor + work.exposed_backward.tensor),
         exposed_cp_s=count * (work.exposed_forward.context + work.exposed_backward.context),
         exposed_ep_s=count * (work.exposed_forward.expert + work.exposed_backward.expert),
         exposed_pp_s=exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs),
-        exposed_dp_s=exposed + updates.tied[pipeline],
+        exposed_dp_s=exposed + tied[pipeline],
         bubble_s=np.where(plans.pp > 1, idle, 0.0),
-        optimizer_s=updates.optimizer[pipeline],
+        optimizer_s=_optimizer_time(held.pipelines, inputs)[pipeline],
         host_s=count * work.host + inputs.runtime.host.host_s_per_step,
     )
 
 
-def _updates(pipelines: Pipelines, inputs: Inputs) -> _Updates:
+def _optimizer_time(pipelines: Pipelines, inputs: Inputs) -> FloatColumn:
+    """Seconds of the optimizer on the slowest stage of every pipeline, shape (p,)."""
     plans, stages = pipelines.plans, pipelines.stages
     rows, parameters = plans.take(stages.plan), stage_parameters(plans, stages, inputs)
-    return _Updates(
-        data_exchange(rows, inputs, parameters.dense, stages.stage, parameters.experts, parameters.ends).joined(),
-        np.maximum.reduceat(optimizer_time(rows, inputs, parameters.dense, parameters.experts), stages.start),
-        tied_embedding_exchange(plans, inputs).exposed(inputs),
-    )
+    seconds = optimizer_time(rows, inputs, parameters.dense, parameters.experts)
+    slowest: FloatColumn = np.maximum.reduceat(seconds, stages.start)
+    return slowest
 
 
-def _exchanged(held: Footprints, units: UnitTimes, works: _Works, exchange: DataExchange) -> FloatColumn:
+def _exposed_weights(held: Footprints, units: UnitTimes, works: _Works) -> FloatColumn:
     """Exposed seconds per step of what data parallelism exchanges, of every stage, shape (r,)."""
-    plan, time = held.stages.plan, works.each
-    sharded = gathers_weights(held.plans, held.inputs)[plan]
-    exposed: FloatColumn = np.zeros(len(plan))
-    whole = np.flatnonzero(~sharded)
+    sharded = gathers_weights(held.plans, held.inputs)[held.stages.plan]
+    exposed: FloatColumn = np.zeros(len(sharded))
+    whole, divided = np.flatnonzero(~sharded), np.flatnonzero(sharded)
     if len(whole):
-        forward, backward = time.forward_total + time.host_forward, time.backward_total + time.host_backward
-        row, reductions = works.row[whole], earlier_reductions(held.plans)[plan[whole]]
-        each = gathered(exchange, held.pipelines.of_stage[whole])
-        exchanges = data_exchanges(each, held.inputs, forward[row], backward[row], reductions)
-        exposed[whole] = exposed_seconds(exchanges, held.inputs)
-    if len(whole) < len(plan):
-        exposed[sharded] = _sharded(held, units, np.flatnonzero(sharded))
-    return exposed
-
-
-def _sharded(held: Footprints, units: UnitTimes, chosen: IntColumn) -> FloatColumn:
-    """Exposed seconds per step of the chosen stages: layers beside their passes, the ends before and after them."""
-    inputs, stages, plan = held.inputs, held.stages, held.stages.plan[chosen]
-    rows, live, stage = held.plans.take(plan), stages.live_micro_batches[chosen], stages.stage[chosen]
-    times = gathers_per_step(rows, inputs, live, stage)
-    ends = end_gathers(rows, inputs, live, stage)
-    exposed = _exposed_ends(held, held.pipelines.of_stage[chosen], ends)
-    for index, (kind, unit) in enumerate(zip(inputs.model.layer_kinds, units.layers, strict=True)):
-        exposed = exposed + stages.layers[chosen, index] * _exposed_layer(held, plan, times, kind, unit)
-    return exposed
-
-
-def _exposed_ends(held: Footprints, stage: IntColumn, times: Gathers) -> FloatColumn:
-    """Of embedding, final norm and head; stage: the row of every stage among those of the pipelines."""
-    inputs, (pipelines, stages, *_) = held.inputs, held.pipelines
-    ends = stage_parameters(pipelines, stages, inputs).ends
-    messages = on_distinct(
-        lambda some: shard_messages(pipelines.take(stages.plan[some]), inputs, ends[some], ends=ends[some]).joined(),
-        stage,
-    )
-    exchanges = end_exchanges(inputs, messages, ends[stage], times)
-    whole: FloatColumn = exposed_seconds(exchanges, inputs)
-    return whole
-
-
-def _exposed_layer(held: Footprints, plan: IntColumn, times: Gathers, kind: LayerKind, unit: UnitTime) -> FloatColumn:
-    """Of one layer of a kind; plan: of every row; times: of its stage."""
-    inputs, pipelines, shape = held.inputs, held.pipelines.plans, held.shapes.of_plan[plan]
-    dense, experts = layer_parameters(pipelines, inputs, kind), expert_parameters(pipelines, inputs, kind)
-    pipeline = held.pipelines.of_plan[plan]
-    messages = on_distinct(
-        lambda some: shard_messages(pipelines.take(some), inputs, dense[some], experts[some]).joined(), pipeline
-    )
-    forward, backward = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
-    kept = kept_share(held.plans.take(plan), inputs)
-    weights, passes = (dense + experts)[pipeline], (forward[shape], backward[shape])
-    exposed: FloatColumn = exposed_seconds(sharded_exchanges(inputs, messages, weights, *passes, kept, times), inputs)
+        for each in once_a_step(held, works.each, works.row, whole, methodcaller("joined")):
+            exposed[whole] += each.count * exposed_seconds(each.exchanges, held.inputs)
+    if len(divided):
+        for each in layer_by_layer(held, units, divided, methodcaller("joined")):
+            exposed[divided] += each.count * exposed_seconds(each.exchanges, held.inputs)
     return exposed
