@@ -51,14 +51,14 @@ def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = Fals
 
     keep_all_stages: False leaves out stages that another one exceeds in everything; the answers are the same.
     """
-    held = footprints_of(plans, inputs, keep_all_stages=keep_all_stages)
-    units = unit_times(held.shapes.plans, inputs, some_kept=bool(held.pipelines.stages.kept_layers.any()))
-    works = _works(held, units)
-    slowest = first_largest(works.each.total[works.row], held.stages)
+    footprints = footprints_of(plans, inputs, keep_all_stages=keep_all_stages)
+    units = unit_times(footprints.shapes.plans, inputs, some_kept=bool(footprints.pipelines.stages.kept_layers.any()))
+    works = _works(footprints, units)
+    slowest = first_largest(works.each.total[works.row], footprints.stages)
     work = works.each.rows(works.row[slowest])
     return Estimates(
-        **vars(held),
-        time=_waterfall(held, units, works, work),
+        **vars(footprints),
+        time=_waterfall(footprints, units, works, work),
         compute=work.forward.plus(work.backward).scaled(plans.num_microbatches),
         slowest=slowest,
         works=works.each,
@@ -81,17 +81,19 @@ def stage_costs(plan: Plan, stages: Stages, inputs: Inputs) -> tuple[FloatColumn
     pipelines = Pipelines(
         plans=filling(plans), stages=stages, of_plan=np.zeros(1, dtype=np.int64), of_stage=np.arange(len(stages.plan))
     )
-    held = Footprints.of(plans, pipelines, stages, inputs)
-    works = _works(held, unit_times(held.shapes.plans, inputs, some_kept=bool(stages.kept_layers.any())))
-    return works.each.total[works.row], held.memory
+    footprints = Footprints.of(plans, pipelines, stages, inputs)
+    works = _works(footprints, unit_times(footprints.shapes.plans, inputs, some_kept=bool(stages.kept_layers.any())))
+    return works.each.total[works.row], footprints.memory
 
 
-def _works(held: Footprints, units: UnitTimes) -> _Works:
-    stages = held.pipelines.stages
+def _works(footprints: Footprints, units: UnitTimes) -> _Works:
+    stages = footprints.pipelines.stages
     again = stages.layers - stages.kept_layers
     ends = stages.embedding * 1, stages.head * 1, stages.copies
     (*counts, embedding, head, copies), kind = distinct_rows(*again.T, *stages.kept_layers.T, *ends)
-    (shape, kind), row = distinct_rows(held.shapes.of_plan[held.stages.plan], kind[held.pipelines.of_stage])
+    (shape, kind), row = distinct_rows(
+        footprints.shapes.of_plan[footprints.stages.plan], kind[footprints.pipelines.of_stage]
+    )
     time = units.embedding.rows(shape).scaled(embedding[kind])
     time = time.plus(units.head.rows(shape).scaled(head[kind]))
     for count, layer in zip(counts, (*units.layers, *units.kept_layers), strict=False):
@@ -99,16 +101,18 @@ def _works(held: Footprints, units: UnitTimes) -> _Works:
     return _Works(time.scaled(1 / copies[kind]), row)
 
 
-def _pipeline(held: Footprints, units: UnitTimes, slowest: UnitTime) -> PipelineTimes:
+def _pipeline(footprints: Footprints, units: UnitTimes, slowest: UnitTime) -> PipelineTimes:
     """What the idle time of every plan's schedule depends on."""
-    inputs, plans, shape = held.inputs, held.plans, held.shapes.of_plan
+    inputs, plans, shape = footprints.inputs, footprints.plans, footprints.shapes.of_plan
     whole = units.embedding.plus(units.head).passes
     for layers, layer in zip(inputs.layers_per_kind, units.layers, strict=True):
         whole = combined(lambda part, more, count=layers: part + count * more, whole, layer.passes)
-    waiting = waiting_share(held.shapes.plans, inputs)[shape] if inputs.runtime.pipeline.limits_waiting_bytes else 1.0
+    waiting = (
+        waiting_share(footprints.shapes.plans, inputs)[shape] if inputs.runtime.pipeline.limits_waiting_bytes else 1.0
+    )
     return PipelineTimes(
         slowest=slowest.passes,
-        whole=_less_kept(combined(lambda part: part[shape], whole), held, units),
+        whole=_less_kept(combined(lambda part: part[shape], whole), footprints, units),
         stages=plans.pp,
         chunks=plans.vpp,
         micro_batches=plans.num_microbatches,
@@ -117,9 +121,9 @@ def _pipeline(held: Footprints, units: UnitTimes, slowest: UnitTime) -> Pipeline
     )
 
 
-def _less_kept(whole: PassTimes, held: Footprints, units: UnitTimes) -> PassTimes:
+def _less_kept(whole: PassTimes, footprints: Footprints, units: UnitTimes) -> PassTimes:
     """The passes of the whole model, less what the layers that full recomputation leaves out save."""
-    shape, counts = held.shapes.of_plan, held.stages.kept_in_model[held.stages.start]
+    shape, counts = footprints.shapes.of_plan, footprints.stages.kept_in_model[footprints.stages.start]
     for kind, (layer, kept) in enumerate(zip(units.layers, units.kept_layers, strict=False)):
         whole = combined(
             lambda part, more, less, count=counts[:, kind]: part - count * (more - less)[shape],
@@ -130,12 +134,12 @@ def _less_kept(whole: PassTimes, held: Footprints, units: UnitTimes) -> PassTime
     return whole
 
 
-def _waterfall(held: Footprints, units: UnitTimes, works: _Works, work: UnitTime) -> Waterfall:
+def _waterfall(footprints: Footprints, units: UnitTimes, works: _Works, work: UnitTime) -> Waterfall:
     """Step time seen from the slowest stage: m micro-batches of its work, what the others add, and what comes once."""
-    inputs, plans, pipeline = held.inputs, held.plans, held.pipelines.of_plan
-    count, tied = plans.num_microbatches, tied_embedding_exchange(held.pipelines.plans, inputs).exposed(inputs)
-    idle = bubble_time(plans.schedule, _pipeline(held, units, work))
-    exposed = np.maximum.reduceat(_exposed_weights(held, units, works), held.stages.start)
+    inputs, plans, pipeline = footprints.inputs, footprints.plans, footprints.pipelines.of_plan
+    count, tied = plans.num_microbatches, tied_embedding_exchange(footprints.pipelines.plans, inputs).exposed(inputs)
+    idle = bubble_time(plans.schedule, _pipeline(footprints, units, work))
+    exposed = np.maximum.reduceat(_exposed_weights(footprints, units, works), footprints.stages.start)
     return Waterfall(
         compute_s=count * (work.forward.total + work.backward.total),
         exposed_tp_s=count * (work.exposed_forward.tensor + work.exposed_backward.tensor),
@@ -144,7 +148,7 @@ def _waterfall(held: Footprints, units: UnitTimes, works: _Works, work: UnitTime
         exposed_pp_s=exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs),
         exposed_dp_s=exposed + tied[pipeline],
         bubble_s=np.where(plans.pp > 1, idle, 0.0),
-        optimizer_s=_optimizer_time(held.pipelines, inputs)[pipeline],
+        optimizer_s=_optimizer_time(footprints.pipelines, inputs)[pipeline],
         host_s=count * work.host + inputs.runtime.host.host_s_per_step,
     )
 
@@ -158,15 +162,15 @@ def _optimizer_time(pipelines: Pipelines, inputs: Inputs) -> FloatColumn:
     return slowest
 
 
-def _exposed_weights(held: Footprints, units: UnitTimes, works: _Works) -> FloatColumn:
+def _exposed_weights(footprints: Footprints, units: UnitTimes, works: _Works) -> FloatColumn:
     """Exposed seconds per step of what data parallelism exchanges, of every stage, shape (r,)."""
-    sharded = gathers_weights(held.plans, held.inputs)[held.stages.plan]
+    sharded = gathers_weights(footprints.plans, footprints.inputs)[footprints.stages.plan]
     exposed: FloatColumn = np.zeros(len(sharded))
     whole, divided = np.flatnonzero(~sharded), np.flatnonzero(sharded)
     if len(whole):
-        for each in once_a_step(held, works.each, works.row, whole, methodcaller("joined")):
-            exposed[whole] += each.count * exposed_seconds(each.exchanges, held.inputs)
+        for each in once_a_step(footprints, works.each, works.row, whole, methodcaller("joined")):
+            exposed[whole] += each.count * exposed_seconds(each.exchanges, footprints.inputs)
     if len(divided):
-        for each in layer_by_layer(held, units, divided, methodcaller("joined")):
-            exposed[divided] += each.count * exposed_seconds(each.exchanges, held.inputs)
+        for each in layer_by_layer(footprints, units, divided, methodcaller("joined")):
+            exposed[divided] += each.count * exposed_seconds(each.exchanges, footprints.inputs)
     return exposed

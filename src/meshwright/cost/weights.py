@@ -38,39 +38,45 @@ class StageWeights(NamedTuple):
 
 
 def once_a_step(
-    held: Footprints, works: UnitTime, work: IntColumn, chosen: IntColumn, packing: Packing
+    footprints: Footprints, works: UnitTime, work: IntColumn, chosen: IntColumn, packing: Packing
 ) -> Iterator[StageWeights]:
     """What stages exchange whose weights are not gathered for each layer.
 
-    works: seconds of one micro-batch, of every kind of stage there is; work: the row of every stage among them; chosen:
-    rows of stages, shape (chosen,). Returns bytes and seconds.
+    footprints: plans and their stages; works: seconds of one micro-batch, of every kind of stage there is; work: the
+    row of every stage among them; chosen: rows of stages, shape (chosen,); packing: of the messages before they are
+    spread over stages. Returns bytes and seconds.
     """
-    inputs, (pipelines, stages, _, of_stage) = held.inputs, held.pipelines
+    inputs, (pipelines, stages, _, of_stage) = footprints.inputs, footprints.pipelines
     rows, parameters = pipelines.take(stages.plan), stage_parameters(pipelines, stages, inputs)
     exchange = data_exchange(rows, inputs, parameters.dense, stages.stage, parameters.experts, parameters.ends)
     forward, backward = works.forward_total + works.host_forward, works.backward_total + works.host_backward
-    row, reductions = work[chosen], earlier_reductions(held.plans)[held.stages.plan[chosen]]
+    row, reductions = work[chosen], earlier_reductions(footprints.plans)[footprints.stages.plan[chosen]]
     each = gathered(packing(exchange), of_stage[chosen])
     yield StageWeights("stage", 1, data_exchanges(each, inputs, forward[row], backward[row], reductions))
 
 
-def layer_by_layer(held: Footprints, units: UnitTimes, chosen: IntColumn, packing: Packing) -> Iterator[StageWeights]:
+def layer_by_layer(
+    footprints: Footprints, units: UnitTimes, chosen: IntColumn, packing: Packing
+) -> Iterator[StageWeights]:
     """What stages exchange whose weights are gathered: layers beside their passes, the ends before and after them.
 
-    units: seconds of the pieces of the model; chosen: rows of stages, shape (chosen,). Returns bytes and seconds.
+    footprints: plans and their stages; units: seconds of the pieces of the model; chosen: rows of stages, shape
+    (chosen,); packing: of the messages before they are spread over stages. Returns bytes and seconds.
     """
-    inputs, stages, plan = held.inputs, held.stages, held.stages.plan[chosen]
-    rows, live, stage = held.plans.take(plan), stages.live_micro_batches[chosen], stages.stage[chosen]
+    inputs, stages, plan = footprints.inputs, footprints.stages, footprints.stages.plan[chosen]
+    rows, live, stage = footprints.plans.take(plan), stages.live_micro_batches[chosen], stages.stage[chosen]
     ends = end_gathers(rows, inputs, live, stage)
-    yield StageWeights("ends", 1, _ends(held, held.pipelines.of_stage[chosen], ends, packing))
+    yield StageWeights("ends", 1, _ends(footprints, footprints.pipelines.of_stage[chosen], ends, packing))
     times = gathers_per_step(rows, inputs, live, stage)
     for index, (kind, unit) in enumerate(zip(inputs.model.layer_kinds, units.layers, strict=True)):
-        yield StageWeights(kind.name, stages.layers[chosen, index], _layer(held, plan, times, kind, unit, packing))
+        yield StageWeights(
+            kind.name, stages.layers[chosen, index], _layer(footprints, plan, times, kind, unit, packing)
+        )
 
 
-def _ends(held: Footprints, stage: IntColumn, times: Gathers, packing: Packing) -> tuple[Exchange, ...]:
+def _ends(footprints: Footprints, stage: IntColumn, times: Gathers, packing: Packing) -> tuple[Exchange, ...]:
     """Of embedding, final norm and head; stage: the row of every stage among those of the pipelines."""
-    inputs, (pipelines, stages, *_) = held.inputs, held.pipelines
+    inputs, (pipelines, stages, *_) = footprints.inputs, footprints.pipelines
     ends = stage_parameters(pipelines, stages, inputs).ends
     messages = on_distinct(
         lambda some: packing(shard_messages(pipelines.take(stages.plan[some]), inputs, ends[some], ends=ends[some])),
@@ -80,15 +86,15 @@ def _ends(held: Footprints, stage: IntColumn, times: Gathers, packing: Packing) 
 
 
 def _layer(
-    held: Footprints, plan: IntColumn, times: Gathers, kind: LayerKind, unit: UnitTime, packing: Packing
+    footprints: Footprints, plan: IntColumn, times: Gathers, kind: LayerKind, unit: UnitTime, packing: Packing
 ) -> tuple[Exchange, ...]:
     """Of one layer of a kind; plan: of every row; times: of its stage."""
-    inputs, pipelines, shape = held.inputs, held.pipelines.plans, held.shapes.of_plan[plan]
+    inputs, pipelines, shape = footprints.inputs, footprints.pipelines.plans, footprints.shapes.of_plan[plan]
     dense, experts = layer_parameters(pipelines, inputs, kind), expert_parameters(pipelines, inputs, kind)
-    pipeline = held.pipelines.of_plan[plan]
+    pipeline = footprints.pipelines.of_plan[plan]
     messages = on_distinct(
         lambda some: packing(shard_messages(pipelines.take(some), inputs, dense[some], experts[some])), pipeline
     )
     forward, backward = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
-    kept, weights = kept_share(held.plans.take(plan), inputs), (dense + experts)[pipeline]
+    kept, weights = kept_share(footprints.plans.take(plan), inputs), (dense + experts)[pipeline]
     return sharded_exchanges(inputs, messages, weights, forward[shape], backward[shape], kept, times)
