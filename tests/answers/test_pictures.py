@@ -20,8 +20,7 @@ from meshwright.answers.pictures.waterfall import waterfall_picture
 from meshwright.schedules.action import ChunkTimes, play
 from meshwright.schedules.interleaved import actions
 from meshwright.schedules.pipeline import PipelineShape
-from meshwright.schedules.placement import blocks
-from meshwright.schedules.records import Schedule
+from meshwright.schedules.records import Schedule, blocks
 from meshwright.units import GIB
 
 NS = "{http://www.w3.org/2000/svg}"

@@ -22,8 +22,7 @@ from meshwright.layout.plans import Plans
 from meshwright.layout.stages import split_stages
 from meshwright.schedules.peak import chunks_at_peak
 from meshwright.schedules.pipeline import PipelineShape
-from meshwright.schedules.placement import blocks
-from meshwright.schedules.records import Schedule
+from meshwright.schedules.records import Schedule, blocks
 from meshwright.specs.inputs import Inputs
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.table import read_rows

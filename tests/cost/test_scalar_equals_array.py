@@ -87,13 +87,14 @@ OF_ONE_SCHEDULE = {
     "peak.chunks_at_peak",
     "gathered.chunk_gathers",
     "interleaved.forward_order",
-    "placement.blocks",
-    "placement.copies",
+    "records.blocks",
+    "records.copies",
     "records.by_code",
     "records.usual_schedule",
 }
 """They list or play the actions of one pipeline; see test_schedules.py."""
 OF_ONE_PLAN = {f"messages.{name}_messages" for name in ("step", "pass", "layer", "weight")}
+OF_ONE_PLAN |= {"fit.fit_of", "fit.fit_probability"}
 """They list the messages of one plan; see test_messages.py."""
 OF_THE_QUESTION = {
     "footprint.step_events",
@@ -164,7 +165,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "head": lambda case: head_time(case.plan, case.inputs),
     "schedule": lambda case: case.plan.schedule,
     "stages": lambda case: case.plan.pp,
-    "limit": lambda _: 2,
+    "delay": lambda _: 2,
     "counts": lambda case: PipelineShape(
         case.plan.pp, case.columns["micro_batches"], case.plan.vpp, microbatch_group(case.plan)
     ),

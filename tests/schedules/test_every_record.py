@@ -10,8 +10,7 @@ from meshwright.schedules import interleaved_zero_bubble
 from meshwright.schedules.action import ChunkTimes, Timeline, play
 from meshwright.schedules.peak import chunks_at_peak, in_flight
 from meshwright.schedules.pipeline import PassTimes, PipelineShape
-from meshwright.schedules.placement import blocks, copies
-from meshwright.schedules.records import Schedule
+from meshwright.schedules.records import Schedule, blocks, copies
 from orders import CHUNKS, every_schedule, order, shape_of
 
 EVEN = [(1.0, 1.0, 1.0), (1.0, 1.0, 0.5), (1.0, 1.2, 0.8), (1.0, 1.5, 1.0), (1.0, 2.2, 1.0)]

@@ -7,8 +7,7 @@ import pytest
 
 from meshwright.layout.plan import Plan
 from meshwright.layout.stages import ends_apart
-from meshwright.schedules.placement import blocks, copies
-from meshwright.schedules.records import Schedule
+from meshwright.schedules.records import Schedule, blocks, copies
 from orders import CHUNKS, every_schedule
 
 

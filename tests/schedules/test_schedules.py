@@ -14,8 +14,7 @@ from meshwright.schedules import interleaved, one_forward_one_backward
 from meshwright.schedules.action import Action, ChunkTimes, Timeline, play
 from meshwright.schedules.peak import in_flight
 from meshwright.schedules.pipeline import PassTimes, PipelineShape, PipelineTimes
-from meshwright.schedules.placement import blocks
-from meshwright.schedules.records import Schedule, bubble_time
+from meshwright.schedules.records import Schedule, blocks, bubble_time
 from orders import CHUNKS, every_schedule, order
 
 PIPELINES = [(p, v, groups * p) for p in (2, 3, 4, 8) for v in (1, 2, 3, 5) for groups in (1, 2, 3, 8)]

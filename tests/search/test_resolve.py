@@ -21,8 +21,7 @@ from meshwright.layout.splits import layers_of_chunks, split_of
 from meshwright.schedules import interleaved
 from meshwright.schedules.action import ChunkTimes, play
 from meshwright.schedules.pipeline import PipelineShape
-from meshwright.schedules.placement import blocks
-from meshwright.schedules.records import Schedule
+from meshwright.schedules.records import Schedule, blocks
 from meshwright.search.find import LEAST_GAIN, find
 from meshwright.search.resolve import resolved
 from meshwright.search.resolve.chunks import chunk_times, lighter_ends

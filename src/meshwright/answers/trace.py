@@ -18,7 +18,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_chunks, split_of
 from meshwright.schedules.action import Action, ChunkTimes, Event, Timeline, play
-from meshwright.schedules.placement import blocks
+from meshwright.schedules.records import blocks
 from meshwright.search.resolve.chunks import chunk_times
 from meshwright.specs.inputs import Inputs
 

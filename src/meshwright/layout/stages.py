@@ -13,8 +13,7 @@ from meshwright.layout.plans import Layout, Plans
 from meshwright.layout.splits import PipelineSplit, layers_before, layers_of_chunks
 from meshwright.schedules.peak import chunks_at_peak
 from meshwright.schedules.pipeline import PipelineShape
-from meshwright.schedules.placement import blocks, copies
-from meshwright.schedules.records import v_shaped
+from meshwright.schedules.records import blocks, copies, v_shaped
 from meshwright.specs.inputs import Inputs
 
 

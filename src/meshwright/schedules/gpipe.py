@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from meshwright.arrays import Floats, Ints
+from meshwright.arrays import Ints
 from meshwright.schedules.action import Action
-from meshwright.schedules.pipeline import PipelineShape, PipelineTimes
+from meshwright.schedules.one_forward_one_backward import bubble_time
+from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.record import ScheduleRecord
 
 
@@ -18,15 +19,6 @@ def in_flight(stage: Ints, pipeline: PipelineShape) -> Ints:
     64
     """
     return pipeline.micro_batches + 0 * stage
-
-
-def bubble_time(pipeline: PipelineTimes) -> Floats:
-    """Idle time of the slowest stage, as 1F1B: sum of t_r less max t_r.
-
-    pipeline: times t_r of one micro-batch, scalar or array (n,). Returns seconds. With equal stages this is
-    (p - 1)(F + B) (arXiv:2104.04473, section 2.2.1).
-    """
-    return pipeline.others.total
 
 
 def actions(pipeline: PipelineShape) -> list[list[Action]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints
+from meshwright.arrays import Ints
 from meshwright.schedules.action import Action
-from meshwright.schedules.pipeline import PipelineShape, PipelineTimes
+from meshwright.schedules.one_forward_one_backward import bubble_time
+from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.record import ScheduleRecord
 
 
@@ -21,15 +22,6 @@ def in_flight(stage: Ints, pipeline: PipelineShape) -> Ints:
     """
     warm_up = 2 * (pipeline.stages - stage - 1) + (pipeline.chunks - 1) * pipeline.microbatch_group
     return np.minimum(pipeline.micro_batches * pipeline.chunks, warm_up + 1)
-
-
-def bubble_time(pipeline: PipelineTimes) -> Floats:
-    """Idle time of the slowest rank while the pipeline fills and drains: (sum of t_r less max t_r) / v.
-
-    pipeline: times t_r = forward plus backward of one micro-batch through all chunks of a rank, scalar or array (n,).
-    Returns seconds. With equal ranks this is (p - 1)(F + B) / v (Narayanan et al., arXiv:2104.04473, section 2.2).
-    """
-    return pipeline.others.total / pipeline.chunks
 
 
 def actions(pipeline: PipelineShape) -> list[list[Action]]:

@@ -11,26 +11,29 @@ from meshwright.schedules.pipeline import PipelineShape, PipelineTimes
 from meshwright.schedules.record import ScheduleRecord
 
 
-def in_flight(stage: Ints, pipeline: PipelineShape) -> Ints:
-    """Chunks that one rank has worked forward and not yet backward, at most: min(m v, (v - 1) g + p - r).
+def in_flight(stage: Ints, pipeline: PipelineShape, delay: int = 1) -> Ints:
+    """Chunks that one rank has worked forward and not yet backward, at most: min(m v, (v - 1) g + p - r); with ZB-H2
+    min(m, 2(p - r)).
 
-    stage: r, 0 is first; pipeline: p, v, m and g; counts, scalar or array (n,). Returns a count of chunks.
-    Source: torch 2.13, pipelining/schedules.py, _get_warmup_ops.
+    stage: r, 0 is first; pipeline: p, v, m and g; delay: 2 with ZB-H2, the memory over that of 1F1B; counts, scalar or
+    array (n,). Returns a count of chunks.
+    Source: arXiv:2401.10241, section 2; torch 2.13, pipelining/schedules.py, _get_warmup_ops.
 
     >>> [int(in_flight(rank, PipelineShape(4, 16, chunks=2, microbatch_group=4))) for rank in range(4)]
     [8, 7, 6, 5]
     """
     others = (pipeline.chunks - 1) * pipeline.microbatch_group
-    return np.minimum(pipeline.micro_batches * pipeline.chunks, others + pipeline.stages - stage)
+    return np.minimum(pipeline.micro_batches * pipeline.chunks, others + delay * (pipeline.stages - stage))
 
 
-def waiting(stage: Ints, live: Ints, pipeline: PipelineShape) -> Ints:
-    """Chunks that wait for their weight gradients beside those in flight, at most: r.
+def waiting(stage: Ints, live: Ints, pipeline: PipelineShape, delay: int = 1) -> Ints:
+    """Chunks that wait for their weight gradients beside those in flight, at most: r; with ZB-H2 2r.
 
-    stage: r; live: `in_flight` of it; pipeline: v and m; counts, scalar or array (n,). Returns a count.
-    Source: torch 2.13, pipelining/schedules.py, ScheduleInterleavedZeroBubble (num_1f1b_microbatches).
+    stage: r; live: `in_flight` of it; pipeline: v and m; delay: 2 with ZB-H2; counts, scalar or array (n,). Returns a
+    count. Source: arXiv:2401.10241, section 2; torch 2.13, pipelining/schedules.py, ScheduleInterleavedZeroBubble
+    (num_1f1b_microbatches).
     """
-    return np.minimum(stage, pipeline.micro_batches * pipeline.chunks - live)
+    return np.minimum(delay * stage, pipeline.micro_batches * pipeline.chunks - live)
 
 
 def bubble_time(pipeline: PipelineTimes) -> Floats:

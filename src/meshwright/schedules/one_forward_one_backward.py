@@ -23,12 +23,13 @@ def in_flight(stage: Ints, pipeline: PipelineShape) -> Ints:
 
 
 def bubble_time(pipeline: PipelineTimes) -> Floats:
-    """Idle time of the slowest stage while the pipeline fills and drains: sum of t_r less max t_r.
+    """Idle time of the slowest rank while the pipeline fills and drains: (sum of t_r less max t_r) / v; also that of
+    GPipe and of interleaved 1F1B.
 
-    pipeline: times t_r = forward plus backward of one micro-batch, scalar or array (n,). Returns seconds. With equal
-    stages this is (p - 1)(F + B) (arXiv:2104.04473, section 2.2).
+    pipeline: times t_r = forward plus backward of one micro-batch through all v chunks of a rank, scalar or array (n,).
+    Returns seconds. With equal ranks this is (p - 1)(F + B) / v (Narayanan et al., arXiv:2104.04473, section 2.2).
     """
-    return pipeline.others.total
+    return pipeline.others.total / pipeline.chunks
 
 
 def actions(pipeline: PipelineShape) -> list[list[Action]]:

@@ -13,8 +13,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.schedules.action import ChunkTimes, Timeline, play
 from meshwright.schedules.pipeline import PipelineShape
-from meshwright.schedules.placement import blocks
-from meshwright.schedules.records import Schedule
+from meshwright.schedules.records import Schedule, blocks
 from meshwright.specs.inputs import Inputs
 
 DRAWN = 2

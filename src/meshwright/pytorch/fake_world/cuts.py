@@ -18,8 +18,7 @@ from meshwright.layout.splits import layers_of_chunks, split_of
 from meshwright.pytorch.processes.observed import Collective, Moment, Observed, Peak
 from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.scope import Scope
-from meshwright.schedules.placement import blocks
-from meshwright.schedules.records import Schedule
+from meshwright.schedules.records import Schedule, blocks
 from meshwright.specs.inputs import Inputs
 
 FEWEST, MORE = 2, 4

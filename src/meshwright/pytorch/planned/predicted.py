@@ -13,7 +13,7 @@ from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_blocks, split_of
-from meshwright.schedules.placement import blocks
+from meshwright.schedules.records import blocks
 from meshwright.specs.inputs import Inputs
 
 DISPATCHER = "all_to_all"

@@ -11,8 +11,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.splits import front, layers_before, layers_of_chunks, split_of
 from meshwright.schedules.action import ChunkTimes, play
 from meshwright.schedules.pipeline import PipelineShape
-from meshwright.schedules.placement import blocks
-from meshwright.schedules.records import Schedule
+from meshwright.schedules.records import Schedule, blocks
 from meshwright.search.rank import LEAST_GAIN
 from meshwright.search.resolve.stages import as_stages, with_chunks
 from meshwright.specs.inputs import Inputs
