@@ -186,8 +186,3 @@ class Model(Spec):
     def is_moe(self) -> bool:
         """Whether any layer is a mixture of experts."""
         return any(kind.is_moe for kind in self.layer_kinds)
-
-    @property
-    def is_latent(self) -> bool:
-        """Whether any layer has multi-head latent attention."""
-        return any(kind.attention.latent for kind in self.layer_kinds)
