@@ -13,7 +13,10 @@ import meshwright
 
 ROOT = Path(meshwright.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-WAY = ("schedules", "specs", "layout", "cost", "search", "answers", "textbook", "validation", "pytorch", "cli")
+WAY = (
+    *("schedules", "specs", "layout", "cost", "search"),
+    *("launch", "answers", "textbook", "validation", "pytorch", "cli"),
+)
 """Each may import from itself and what stands before it; the textbook compares itself with the planner's answers."""
 UTILITIES = {"arrays", "distinct", "errors", "units"}
 """May be imported by all, and import only each other."""

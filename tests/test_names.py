@@ -8,7 +8,7 @@ import pytest
 
 from meshwright.answers.uncertainty import uncertainty_entry
 from meshwright.cost.step import estimate_each
-from meshwright.layout.legality.demands import demands_of
+from meshwright.launch.settings import launch_settings
 from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
@@ -26,8 +26,8 @@ def figures(inputs: Inputs) -> list[Any]:
     plans = [legal[int(row)] for row in (0, len(legal) // 2, len(legal) - 1)]
     told = []
     for plan, estimate in zip(plans, estimate_each(plans, inputs), strict=True):
-        demands = [demand.name for demand in demands_of(inputs) if demand.applies(plan, inputs)]
-        told.append((plan, estimate.step_time_s, estimate.memory, demands, uncertainty_entry(estimate, inputs)))
+        launch = [setting.name for setting in launch_settings(plan, inputs)]
+        told.append((plan, estimate.step_time_s, estimate.memory, launch, uncertainty_entry(estimate, inputs)))
     return [len(legal), *told]
 
 
@@ -72,5 +72,4 @@ def test_the_kinds_of_layers_have_names_for_people_alone() -> None:
 def test_blackwell_needs_no_single_connection_whatever_its_name(name: str, asks: bool) -> None:
     own = read_cluster({"accelerator": {"like": name, "id": OTHER}})
     inputs = question(llama_8b(), own, gradients="fp32")
-    demand = next(each for each in demands_of(inputs) if each.name == "single_connection")
-    assert demand.applies(Plan(tp=8), inputs) == asks
+    assert ("single_connection" in {each.name for each in launch_settings(Plan(tp=8), inputs)}) == asks

@@ -15,7 +15,7 @@ from meshwright.answers.plan_file import json_schema
 from meshwright.answers.trace import play_pipeline, slices
 from meshwright.cost.step import estimate_each
 from meshwright.layout.legality import require_legal
-from meshwright.layout.legality.demands import demands_of
+from meshwright.launch.settings import launch_settings
 from meshwright.layout.named import plan_of
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -40,7 +40,7 @@ drawn = [each for each in slices(estimate, inputs) if each.category in ("forward
 assert len(drawn) == 2 * 4 * 2 * plan.num_microbatches
 played = play_pipeline(plan, inputs).timeline
 assert "<svg" in pipeline_picture([PipelineChart("breadth-first", played.events, played.makespan_s)], "P")
-assert any("LoopedBFS" in demand.text(plan, inputs) for demand in demands_of(inputs) if demand.applies(plan, inputs))
+assert any("LoopedBFS" in str(setting) for setting in launch_settings(plan, inputs))
 assert SCHEDULE_CLASSES[plan.schedule] == "LoopedBFS"
 """
 

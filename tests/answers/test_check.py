@@ -17,7 +17,7 @@ from meshwright.layout.plans import Plans
 from meshwright.search.space import space
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.runtime.rules import Enforcement, RuleReference
+from meshwright.specs.runtime.rules import Enforcement
 from strategies import llama_8b, llama_70b, question
 
 ASKED = ["--model", "llama-3.1-70b", "--cluster", "8x8:h100", "--seq-len", "8192", "--global-batch", "256"]
@@ -64,10 +64,6 @@ def test_the_command_tells_the_shell() -> None:
     assert "nearest vpp: 20" in " ".join(late.out.split())
 
 
-def _listed(name: str) -> RuleReference:
-    return RuleReference(name=name, source=f"where {name} is")
-
-
 def _enforced(when: str) -> Enforcement:
     return Enforcement(source="in its arguments", enforced=when)
 
@@ -75,7 +71,7 @@ def _enforced(when: str) -> Enforcement:
 def test_a_rule_says_when_the_framework_enforces_it() -> None:
     inputs = question(llama_8b(), "1x8:h100", global_batch=16)
     checks = {"kv_heads": _enforced("late"), "sequence_parallel": _enforced("silently")}
-    inputs = inputs.replace(runtime=inputs.runtime.replace(checks=checks, rules=(), demands=()))
+    inputs = inputs.replace(runtime=inputs.runtime.replace(checks=checks, rules=()))
     plan = Plan(tp=3, dp=8, num_microbatches=2)
     document = check_document(plan, inputs)
     when = {entry["name"]: entry["enforced"] for entry in document["rules"]}
@@ -90,19 +86,18 @@ def test_a_rule_says_when_the_framework_enforces_it() -> None:
 
 def test_a_launch_is_told_what_it_must_set_but_no_plan_is_illegal_for_it() -> None:
     inputs = question(llama_8b(), "1x8:h100", global_batch=16)
-    demands = (_listed("single_connection"), _listed("pipeline_precision"))
-    inputs = inputs.replace(runtime=inputs.runtime.replace(demands=demands))
     plan = Plan(tp=8, sp=True, num_microbatches=16)
     document = check_document(plan, inputs)
     assert document["legal"]
-    assert [(demand["name"], demand["source"]) for demand in document["demands"]] == [
-        ("single_connection", "where single_connection is")
-    ]
+    setting = next(each for each in document["launch"] if each["name"] == "single_connection")
+    assert (setting["set"], setting["unset"]) == ({"CUDA_DEVICE_MAX_CONNECTIONS": "1"}, ())
+    assert setting["source"]
+    assert setting["text"].startswith("CUDA_DEVICE_MAX_CONNECTIONS=1: tp 8")
     shown = _printed(plan, inputs)
     assert "The launch must set - CUDA_DEVICE_MAX_CONNECTIONS=1" in shown
-    alone = inputs.replace(runtime=inputs.runtime.replace(demands=()))
+    alone = inputs.replace(runtime=inputs.runtime.replace(launch=""))
     assert "The launch must set" not in _printed(plan, alone)
-    assert not check_document(Plan(tp=8, ep=2, num_microbatches=16), inputs)["demands"], "what is not modelled"
+    assert not check_document(Plan(tp=8, ep=2, num_microbatches=16), inputs)["launch"], "no legal plan"
 
 
 def _printed(plan: Plan, inputs: Inputs) -> str:

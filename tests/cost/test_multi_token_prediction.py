@@ -20,7 +20,7 @@ from meshwright.cost.memory.ends import head_memory
 from meshwright.cost.memory.parameters import end_parameters, prediction_parameters
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidSpec
-from meshwright.layout.legality.demands import DEMANDS
+from meshwright.launch.settings import launch_settings
 from meshwright.layout.plan import Plan
 from meshwright.layout.splits import outer_fewer
 from meshwright.search.find import find
@@ -200,12 +200,13 @@ def test_without_tensor_parallelism_it_sends_nothing() -> None:
 
 
 def test_a_launch_names_it_and_leaves_the_overlap_of_exchanges_to_one_layer() -> None:
-    demand, overlap = DEMANDS["mtp_layers"], DEMANDS["expert_exchange_overlap"]
-    assert demand.text(PIPELINE, _asked(2)) == "--mtp-num-layers 2, on the stage of the head"
-    assert "'Et*9|t*9|t*9|t*5mmL', as the last of 4 chunks" in DEMANDS["pipeline_layout"].text(PIPELINE, _asked(2))
-    assert "no --mtp-num-layers: the 1 of" in demand.text(Plan(), _asked(0))
+    def told(plan: Plan, inputs: Inputs) -> str:
+        return "; ".join(map(str, launch_settings(plan, inputs)))
+
+    assert "--mtp-num-layers 2: on the stage of the head" in told(PIPELINE, _asked(2))
+    assert "'Et*9|t*9|t*9|t*5mmL': the last of 4 chunks" in told(PIPELINE, _asked(2))
+    assert "no --mtp-num-layers: the 1 of" in told(Plan(), _asked(0))
     experts = question(latent().replace(mtp_layers=1), "2x8:b200")
     two = experts.replace(job=experts.job.replace(mtp_layers=2))
-    assert not overlap.applies(Plan(ep=8), experts)
-    assert overlap.applies(Plan(ep=8), two)
-    assert "it goes with 1 mtp layer, not 2" in overlap.text(Plan(ep=8), two)
+    assert "--overlap-moe-expert-parallel-comm" not in told(Plan(ep=8), experts)
+    assert "it goes with 1 mtp layer, not 2" in told(Plan(ep=8), two)

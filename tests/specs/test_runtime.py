@@ -6,7 +6,6 @@ import pytest
 
 from meshwright.errors import InvalidSpec, UnknownName
 from meshwright.layout.legality import RULES, rules_of
-from meshwright.layout.legality.demands import DEMANDS
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 from meshwright.specs.runtime import SECTION_OF, Runtime, read_runtime
@@ -19,15 +18,13 @@ def test_every_runtime_loads_with_its_sources_and_known_rules(name: str) -> None
     assert runtime.id == name
     assert runtime.sources
     assert rules_of(question(llama_8b(), "1x8:h100", name))
-    assert {reference.name for reference in runtime.demands} <= set(DEMANDS)
-    assert all(reference.source for reference in (*runtime.rules, *runtime.checks.values(), *runtime.demands))
+    assert all(reference.source for reference in (*runtime.rules, *runtime.checks.values()))
 
 
-def test_every_rule_and_every_demand_is_some_runtimes() -> None:
+def test_every_restriction_is_some_runtimes() -> None:
     runtimes = [read_runtime(name) for name in catalog.names("runtimes")]
     listed = {reference.name for runtime in runtimes for reference in runtime.rules}
     assert listed == {rule.name for rule in RULES.values() if rule.kind == "restriction"}
-    assert {reference.name for runtime in runtimes for reference in runtime.demands} == set(DEMANDS)
 
 
 def test_no_alias_means_two_runtimes() -> None:

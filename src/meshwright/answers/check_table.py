@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table, Toned
 from meshwright.answers.screen import headline
+from meshwright.launch.settings import LaunchSetting, launch_settings
 from meshwright.layout.legality import faults, rules_of
-from meshwright.layout.legality.demands import demands_of
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
 
@@ -26,7 +27,8 @@ def is_legal(plan: Plan, inputs: Inputs) -> bool:
 def check_document(plan: Plan, inputs: Inputs) -> dict[str, Any]:
     """The check as JSON: the plan, whether it is legal, and every rule with its source and, if broken, the reason.
 
-    Every rule says when the framework enforces it; `demands` is what the launch must set beside the plan.
+    Every rule says when the framework enforces it; `launch` is what the launch must set beside the plan: keys with
+    their values, keys to leave out, the reason and its source.
     """
     rules = _entries(plan, inputs)
     return {
@@ -35,7 +37,7 @@ def check_document(plan: Plan, inputs: Inputs) -> dict[str, Any]:
         "plan": plan.to_dict(),
         "legal": all(entry["kept"] for entry in rules),
         "rules": rules,
-        "demands": demanded(plan, inputs),
+        "launch": [asdict(setting) | {"text": str(setting)} for setting in _settings(plan, inputs)],
     }
 
 
@@ -63,19 +65,13 @@ def _rules(entries: list[dict[str, Any]]) -> Table:
 
 def _launch(plan: Plan, inputs: Inputs) -> tuple[Block, ...]:
     """What the launch must set, one line each, under the rules."""
-    lines = tuple(demand["text"] for demand in demanded(plan, inputs))
+    lines = tuple(str(setting) for setting in _settings(plan, inputs))
     return (Heading("The launch must set", 3), Bullets(lines)) if lines else ()
 
 
-def demanded(plan: Plan, inputs: Inputs) -> list[dict[str, str]]:
-    """The demands that apply, of a plan that the runtime accepts."""
-    if not is_legal(plan, inputs):
-        return []
-    return [
-        {"name": demand.name, "source": listed.source, "text": demand.text(plan, inputs)}
-        for demand, listed in zip(demands_of(inputs), inputs.runtime.demands, strict=True)
-        if demand.applies(plan, inputs)
-    ]
+def _settings(plan: Plan, inputs: Inputs) -> list[LaunchSetting]:
+    """What the launch must set, of a plan that the runtime accepts."""
+    return launch_settings(plan, inputs) if is_legal(plan, inputs) else []
 
 
 def _entries(plan: Plan, inputs: Inputs) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 from meshwright.errors import Fault, InvalidSpec, UnknownName, quoted
 from meshwright.specs.runtime import SECTION_OF, Runtime
 
-IDENTITY = ("id", "aliases", "family", "version", "checks", "rules", "demands", "assumed", "replaced", "sources")
+IDENTITY = ("id", "aliases", "family", "version", "checks", "rules", "launch", "assumed", "replaced", "sources")
 """Fields that say what a runtime is and refuses, not how it behaves."""
 
 

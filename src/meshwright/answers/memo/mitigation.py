@@ -9,6 +9,7 @@ from meshwright.answers.memo.bottleneck import Bottleneck
 from meshwright.answers.waterfall import from_peak
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
+from meshwright.launch.settings import launch_file
 from meshwright.layout.legality import faults
 from meshwright.search.sensitivity import Sensitivity
 from meshwright.specs.inputs import Inputs
@@ -25,8 +26,6 @@ KINDS = (
     "a purchase, or another cluster.",
 )
 """What changes cost, the cheapest kind first."""
-OFFERED = {"overlap.tensor_parallel": "tensor_overlap", "overlap.expert": "expert_exchange_overlap"}
-"""Overlaps that a runtime can be launched with, and the demand of a runtime that has them."""
 Before = tuple[Estimate, Inputs, str, float]
 """What is changed: a priced plan, its question, the part of its step that is the bottleneck, and its seconds."""
 NUMBERS, BATCH, HARDWARE = ("precision", "gradients"), ("global_batch",), ("network",)
@@ -89,7 +88,8 @@ def _changes(before: Before, sensitivity: Sensitivity) -> Iterator[Mitigation]:
 def _possible(knob: str, inputs: Inputs) -> bool:
     """Whether a change can be made where the cluster stands: no more nodes, and overlaps that the runtime has."""
     if knob.startswith("overlap."):
-        return OFFERED.get(knob) in {demand.name for demand in inputs.runtime.demands}
+        launch = inputs.runtime.launch
+        return bool(launch) and knob.removeprefix("overlap.") in launch_file(launch).overlaps
     return knob != "nodes"
 
 

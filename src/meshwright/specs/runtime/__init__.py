@@ -53,8 +53,8 @@ class Runtime(Spec):
     """Where the framework checks what any plan is held against: sources for people, no part of legality."""
     rules: tuple[RuleReference, ...] = ()
     """Rules that the framework adds to those that hold for every plan."""
-    demands: tuple[RuleReference, ...] = ()
-    """What a launch must set beside the plan; no part of legality."""
+    launch: str = ""
+    """Name of the settings of its launches, a file in `launch/settings/`; none: nothing is known of them."""
     assumed: tuple[str, ...] = ()
     """Behaviours without a published number, for the user's eyes."""
     replaced: tuple[str, ...] = ()

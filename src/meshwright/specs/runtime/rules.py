@@ -16,7 +16,7 @@ class Enforcement(Spec):
 
 
 class RuleReference(Enforcement):
-    """A legality rule that a framework adds to those of all, or a demand that it makes on the launch."""
+    """A legality rule that a framework adds to those of all."""
 
     name: str
     parameters: dict[str, int] = {}

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 from meshwright.answers.assumptions import assumptions
-from meshwright.answers.check_table import demanded
 from meshwright.answers.compare.training import training_of
 from meshwright.answers.document.blocks import Block, Bullets, Callout, Heading, Paragraph, Table, Tone
 from meshwright.answers.memo.memo import Memo
@@ -17,6 +16,7 @@ from meshwright.answers.plan_table import indistinguishable
 from meshwright.answers.step_parts import why_lost
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
+from meshwright.launch.settings import launch_settings
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute, in_runs
 from meshwright.layout.recompute_modules import names_of
@@ -47,7 +47,7 @@ def recommendation(memo: Memo) -> Iterator[Block]:
     yield Callout("Train with this plan", _verdict(best, inputs), TONES[best.verdict])
     yield Table(("", "value", "which means"), tuple(_fields(best.plan, inputs)), "lll", "The configuration")
     yield Paragraph(_placed(best, inputs))
-    launch = [FLAG.sub(r"`\1`", demand["text"]) for demand in demanded(best.plan, inputs)]
+    launch = [FLAG.sub(r"`\1`", str(setting)) for setting in launch_settings(best.plan, inputs)]
     if launch:
         yield Paragraph(f"Besides the degrees, the launch of `{inputs.runtime.id}` must set:")
         yield Bullets(tuple(launch))

@@ -1,0 +1,147 @@
+"""Facts: what the conditions and templates of launch settings may name of a plan and its question."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from meshwright.layout.groups import context_split
+from meshwright.layout.layout_string import layout_string
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
+from meshwright.layout.recompute_modules import RecomputeModules, names_of
+from meshwright.layout.splits import layers_of_chunks, outer_fewer, pipeline_of
+from meshwright.specs.inputs import Inputs
+
+BLACKWELL = 10.0
+"""Compute capability from which on kernels keep their order without a single connection to the device."""
+Facts = dict[str, object]
+
+
+def facts_of(plan: Plan, inputs: Inputs) -> Facts:
+    """Everything that a setting may name: the fields of the plan, and what follows from it and from its question."""
+    named = {field.name: getattr(plan, field.name) for field in fields(Plan)}
+    layers = {**_pipeline(plan), **_layers(plan, inputs)}
+    return {**named, **_degrees(plan), **layers, **_recomputation(plan), **_model(plan, inputs), **_numbers(inputs)}
+
+
+def holds(condition: str, facts: Facts) -> bool:
+    """Whether a condition of a setting holds: a fact is true or not nought; `not` before it, that it is.
+
+    >>> holds("not pipeline", {"pipeline": False})
+    True
+    """
+    name = condition.removeprefix("not ")
+    return bool(facts[name]) == (name == condition)
+
+
+def _degrees(plan: Plan) -> Facts:
+    return {
+        "context_exchange": CONTEXT_EXCHANGE_NAMES[plan.context_exchange],
+        "context_parallel": plan.cp > 1,
+        "data_parallel": plan.dp * plan.cp > 1,
+        "expert_degree_differs": plan.etp != plan.tp,
+        "expert_parallel": plan.ep > 1,
+        "fully_sharded": plan.zero > 1,
+        "replicates_shards": plan.dp_replicate > 1,
+        "sharded_or_split": plan.zero > 1 or plan.tp > 1 or plan.cp > 1,
+        "split_layers": plan.tp > 1 or plan.cp > 1,
+        "spreads_experts": plan.ep * plan.etp > 1,
+        "tensor_parallel": plan.tp > 1,
+        "weights_sharded": plan.zero == 3,
+    }
+
+
+def _pipeline(plan: Plan) -> Facts:
+    names_ends = plan.first_stage_layers + plan.last_stage_layers > 0
+    names = plan.schedule.record.framework_names
+    return {
+        "chunks": plan.pp * plan.vpp,
+        "interleaved": plan.vpp > 1,
+        "leaves_split": not (plan.chunk_layers or plan.embedding_as_layer or plan.head_as_layer or names_ends),
+        "names_ends": names_ends,
+        "nanotron_engine": names.get("nanotron", "afab"),
+        "names_nanotron_engine": names.get("nanotron", "afab") != "afab",
+        "names_torch_schedule": names.get("torch", "1F1B") != "1F1B",
+        "pipeline": plan.pp > 1,
+        "several_chunks_unnamed": plan.vpp > 2 and not plan.chunk_layers,
+        "torch_schedule": names.get("torch", "1F1B"),
+        "two_stages": plan.pp == 2,
+    }
+
+
+def _layers(plan: Plan, inputs: Inputs) -> Facts:
+    layers, chunks, predicted = inputs.model.num_layers, plan.pp * plan.vpp, inputs.mtp_layers
+    counted = layers + plan.embedding_as_layer + plan.head_as_layer
+    per_stage = -(-counted // chunks)
+    sizes = plan.chunk_layers or tuple(outer_fewer(layers, chunks, predicted).tolist())
+    split = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, pipeline_of(plan), predicted)
+    return {
+        "counted_layers": counted,
+        "cut_by_layers_per_stage": -(-counted // per_stage) == chunks,
+        "layers": layers,
+        "layers_per_stage": per_stage,
+        "layout": layout_string(sizes, predicted) if chunks > 1 else "",
+        "model_mtp_layers": inputs.model.mtp_layers,
+        "mtp_layers": predicted,
+        "several_mtp_layers": predicted > 1,
+        "stage_layers": ", ".join(map(str, plan.chunk_layers or split)),
+        "uneven_chunks": layers % chunks != 0,
+    }
+
+
+def _recomputation(plan: Plan) -> Facts:
+    full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
+    return {
+        "recompute": RECOMPUTE_NAMES[plan.recompute],
+        "recompute_full": full,
+        "recompute_modules": " ".join(names_of(plan.recompute_modules)),
+        "recompute_selective": selective,
+        "recomputes_beyond_attention": plan.recompute_modules != RecomputeModules.CORE_ATTENTION,
+        "recomputes_exchanges": full or (selective and RecomputeModules.EXPERTS in plan.recompute_modules),
+        "staged_or_recomputed": plan.pp > 1 or plan.recompute != Recompute.NONE,
+    }
+
+
+def _model(plan: Plan, inputs: Inputs) -> Facts:
+    model, split = inputs.model, context_split(plan, inputs)
+    attention = model.layer_kinds[0].attention
+    multiple = inputs.runtime.storage.vocabulary_multiple
+    own_size = attention.heads * attention.head_dim != model.hidden_size and not attention.latent
+    return {
+        "context_heads": split.heads,
+        "context_ring": split.ring,
+        "experts": model.is_moe,
+        "head_size": attention.head_dim,
+        "heads": attention.heads,
+        "hidden_size": model.hidden_size,
+        "latent_attention": any(kind.attention.latent for kind in model.layer_kinds),
+        "model": model.name,
+        "own_head_size": own_size,
+        "padded_vocabulary": -(-model.vocab_size // (multiple * plan.tp)) * multiple * plan.tp,
+        "pads_vocabulary": model.vocab_size % (multiple * plan.tp) != 0,
+        "vocabulary": model.vocab_size,
+        "vocabulary_multiple": multiple,
+    }
+
+
+def _numbers(inputs: Inputs) -> Facts:
+    accelerator, job, runtime, recipe = inputs.cluster.accelerator, inputs.job, inputs.runtime, inputs.recipe
+    return {
+        "accelerator": accelerator.id,
+        "asks_for_gradients": job.gradients is not None,
+        "bf16": recipe.half == "bf16",
+        "dispatcher": runtime.communication.dispatcher,
+        "flex_backend": "hybridep" if accelerator.domain_spans_nodes else "deepep",
+        "fused_cross_entropy": runtime.kernels.cross_entropy == "fused",
+        "global_batch": job.global_batch,
+        "gradients_in_fp32": inputs.gradient_bytes == 4,
+        "half": recipe.half,
+        "moment_bytes": runtime.storage.moment_bytes,
+        "narrow_optimizer_states": inputs.keeps_remainders or runtime.storage.moment_bytes == 2,
+        "optimizer_bytes": inputs.optimizer_bytes,
+        "orders_kernels_by_connection": (accelerator.compute_capability or 0) < BLACKWELL,
+        "precision": job.precision,
+        "quantises": recipe.quantises,
+        "scales_from_earlier_steps": recipe.scales_from_earlier_steps,
+        "sequence_length": job.sequence_length,
+        "stores_quantised": inputs.stores_quantised,
+    }

@@ -1,0 +1,326 @@
+"""Launch settings: each is told where a plan asks for it and nowhere else, and its file names only what there is."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import pytest
+
+from meshwright.errors import UnknownName
+from meshwright.launch.facts import facts_of
+from meshwright.launch.settings import FILES, LaunchSetting, launch_file, launch_settings
+from meshwright.layout.plan import Plan
+from meshwright.specs import catalog
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import PRECISIONS
+from meshwright.specs.precision import read_precision
+from meshwright.specs.runtime import read_runtime
+from strategies import dense_model, latent, llama_8b, question, with_experts
+
+LLAMA = question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16")
+EXPERTS = with_experts(LLAMA, 64)
+HALF = LLAMA.replace(job=LLAMA.job.replace(gradients="half"))
+WIDE = LLAMA.replace(job=LLAMA.job.replace(gradients="fp32"))
+EIGHT_BITS = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-blockwise"))
+BLACKWELL = question(llama_8b(), "8x8:b200", global_batch=256, precision="bf16")
+NARROW = question(dense_model(hidden_size=2880, heads=64, head_dim=64), "8x8:h100")
+DELAYED = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-delayed"))
+LATENT = LLAMA.replace(model=latent())
+FUSED = LLAMA.replace(runtime=LLAMA.runtime.replace(cross_entropy="fused"))
+FP16 = LLAMA.replace(job=LLAMA.job.replace(precision="fp16"))
+FP16_HALF = FP16.replace(job=FP16.job.replace(gradients="half"))
+PREDICTED = LLAMA.replace(model=llama_8b().replace(mtp_layers=1))
+UNTRAINED = PREDICTED.replace(job=LLAMA.job.replace(mtp_layers=0))
+TWICE = with_experts(PREDICTED.replace(job=LLAMA.job.replace(mtp_layers=2)), 64)
+ROUND = LLAMA.replace(model=llama_8b().replace(vocab_size=131072))
+BRIDGE = question(llama_8b(), "8x8:b200", "megatron-bridge", precision="mxfp8")
+NARROW_STATES = LLAMA.replace(runtime=LLAMA.runtime.replace(moment_bytes=2))
+OLD = question(dense_model(hidden_size=2880, heads=64, head_dim=64), "8x8:h100", "megatron-lm")
+OLD_ROUND = question(dense_model(vocab_size=131072), "8x8:h100", "megatron-lm")
+ULYSSES = question(llama_8b(), "8x8:h100", "megatron-deepspeed", precision="bf16")
+DEEPSPEED = question(llama_8b(), "8x8:h100", "deepspeed", precision="bf16")
+HALVES = DEEPSPEED.replace(job=DEEPSPEED.job.replace(precision="fp16"))
+NANOTRON = question(dense_model(vocab_size=50257), "8x8:h100", "nanotron")
+INTERN = question(llama_8b(), "8x8:h100", "internevo")
+TITAN = question(llama_8b(), "8x8:h100", "torchtitan")
+ACCELERATE = question(llama_8b(), "8x8:h100", "accelerate")
+
+SELECTIVE = {"recompute": "selective"}
+PARTS = {**SELECTIVE, "recompute_modules": ["layernorm", "mlp"]}
+ENDS = {"pp": 4, "vpp": 2, "first_stage_layers": 4}
+Asked = tuple[Inputs, dict[str, Any]]
+TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
+    ("single_connection", (LLAMA, {"tp": 8}), (BLACKWELL, {"tp": 8}), "CUDA_DEVICE_MAX_CONNECTIONS=1: tp 8 x cp 1"),
+    ("several_connections", (LLAMA, {"zero": 3}), (LLAMA, {"zero": 1}), "no CUDA_DEVICE_MAX_CONNECTIONS: unset or"),
+    (
+        "torch_fsdp2",
+        (LLAMA, {"zero": 2}),
+        (LLAMA, {"zero": 1}),
+        "fusion and no --use-distributed-optimizer: for zero 2",
+    ),
+    ("megatron_fsdp", (LLAMA, {"zero": 2}), (LLAMA, {"zero": 1}), "--ckpt-format fsdp_dtensor and no --use-tp-pp-dp-"),
+    ("distributed_optimizer", (LLAMA, {"dp": 8, "zero": 1}), (LLAMA, {"zero": 1}), "--overlap-grad-reduce"),
+    ("parameter_gather_overlap", (LLAMA, {"dp": 8}), (LLAMA, {}), "no --overlap-param-gather: zero 0"),
+    ("interleaving_overlap", (LLAMA, {"pp": 2, "vpp": 4}), (LLAMA, {"pp": 4, "vpp": 4}), "no --no-overlap-p2p"),
+    ("tensor_overlap", (LLAMA, {"tp": 2}), (LLAMA, {"tp": 2, "sp": True}), "no --tp-comm-overlap"),
+    ("expert_tensor_degree", (EXPERTS, {"tp": 2}), (EXPERTS, {"tp": 2, "etp": 2}), "--expert-tensor-parallel-size 1"),
+    ("expert_dispatcher", (EXPERTS, {"ep": 8}), (EXPERTS, {}), "--moe-token-dispatcher-type alltoall: the exchange"),
+    (
+        "expert_overlap_of_pipelines",
+        (EXPERTS, {"ep": 8, "pp": 4}),
+        (EXPERTS, {"ep": 8, "pp": 4, "vpp": 2}),
+        "need vpp 2",
+    ),
+    (
+        "expert_overlap_beside_recomputation",
+        (EXPERTS, {"ep": 8, "recompute": "full"}),
+        (EXPERTS, {"ep": 8}),
+        "for ep 8",
+    ),
+    ("expert_overlap_of_prediction", (TWICE, {"ep": 8}), (EXPERTS, {"ep": 8}), "with 1 mtp layer, not 2"),
+    ("mtp_layers", (PREDICTED, {"pp": 2}), (LLAMA, {}), "--mtp-num-layers 1: on the stage of the head"),
+    ("no_mtp_layers", (UNTRAINED, {}), (PREDICTED, {}), "no --mtp-num-layers: the 1 of"),
+    ("head_size", (NARROW, {}), (LLAMA, {}), "--kv-channels 64: left out, it becomes hidden size 2880 / 64 heads"),
+    ("head_size", (OLD, {}), (OLD_ROUND, {}), "--kv-channels 64"),
+    ("padded_vocabulary", (LLAMA, {"tp": 8}), (ROUND, {"tp": 8}), "from 128256 to 129024, a multiple of 128 x tp 8"),
+    ("padded_vocabulary", (OLD, {"tp": 8}), (OLD_ROUND, {}), "a multiple of 128 x tp 8"),
+    ("padded_vocabulary", (NANOTRON, {"tp": 8}), (NANOTRON, {}), "from 50257 to 50264, a multiple of 1 x tp 8"),
+    (
+        "recompute_layers",
+        (LLAMA, {"recompute": "full", "recompute_layers": 5}),
+        (LLAMA, {}),
+        "block --recompute-num-layers 5",
+    ),
+    (
+        "recompute_full",
+        (LLAMA, {"recompute": "full"}),
+        (LLAMA, {}),
+        "--recompute-method uniform --recompute-num-layers 1",
+    ),
+    ("recompute_selective", (LLAMA, SELECTIVE), (LLAMA, {}), "no --recompute-method and no --recompute-num-layers:"),
+    ("recompute_modules", (LLAMA, PARTS), (LLAMA, SELECTIVE), "--recompute-modules layernorm mlp: left out"),
+    ("low_precision", (EIGHT_BITS, {}), (LLAMA, {}), "--bf16 --fp8-format hybrid --fp8-recipe blockwise: the job"),
+    ("chunk_layers", (LLAMA, {"pp": 2, "chunk_layers": (20, 12)}), (LLAMA, {"pp": 2}), "'Et*20|t*12L': the plan's 2"),
+    ("layers_of_prediction", (PREDICTED, {"pp": 4}), (LLAMA, {"pp": 4}), "chunks holds 1 of multi-token prediction"),
+    ("uneven_layers", (LLAMA, {"pp": 5}), (LLAMA, {"pp": 4}), "'Et*6|t*7|t*7|t*6|t*6L': 32 layers do not divide by 5"),
+    (
+        "embedding_as_layer",
+        (LLAMA, {"pp": 3, "embedding_as_layer": True}),
+        (LLAMA, {"pp": 4}),
+        "split: 33 layers for pp 3",
+    ),
+    (
+        "head_as_layer",
+        (LLAMA, {"pp": 3, "head_as_layer": True}),
+        (LLAMA, {"pp": 4}),
+        "--account-for-loss-in-pipeline-split",
+    ),
+    (
+        "first_stage_layers",
+        (LLAMA, ENDS),
+        (LLAMA, {"pp": 4}),
+        "--decoder-first-pipeline-num-layers 4: which leaves the",
+    ),
+    (
+        "last_stage_layers",
+        (LLAMA, {"pp": 4, "last_stage_layers": 5}),
+        (LLAMA, ENDS),
+        "--decoder-last-pipeline-num-layers 5",
+    ),
+    (
+        "chunks_of_named_ends",
+        (LLAMA, ENDS),
+        (LLAMA, {"pp": 4, "vpp": 2}),
+        "--num-virtual-stages-per-pipeline-rank 2 and no",
+    ),
+    (
+        "microbatch_group",
+        (LLAMA, {"pp": 4, "vpp": 2, "microbatch_group": 6}),
+        (LLAMA, {"pp": 4, "vpp": 2}),
+        "--microbatch-group-size-per-virtual-pipeline-stage 6",
+    ),
+    ("context_exchange", (LLAMA, {"cp": 2, "context_exchange": "all_to_all"}), (LLAMA, {}), "--cp-comm-type a2a:"),
+    ("context_exchange", (LLAMA, {"cp": 16, "context_exchange": "hierarchical"}), (LLAMA, {}), "parallel-sizes 8 2:"),
+    (
+        "sharding_replicas",
+        (LLAMA, {"dp": 8, "dp_replicate": 2}),
+        (LLAMA, {}),
+        "--num-distributed-optimizer-instances 2",
+    ),
+    ("gradients_in_fp32", (WIDE, {}), (LLAMA, {}), "--accumulate-allreduce-grads-in-fp32: gradients of 4 bytes"),
+    ("gradients_in_bf16", (HALF, {}), (LLAMA, {}), "--grad-reduce-in-bf16: gradients of 2 bytes"),
+    ("gradients_in_fp16", (FP16_HALF, {}), (FP16, {}), "no --accumulate-allreduce-grads-in-fp32: gradients of 2 bytes"),
+    ("activation_offloading", (LLAMA, {"recompute": "full"}), (LLAMA, {}), "no --cpu-offloading: it needs pp 1 and"),
+    (
+        "saved_activations_of_sequences",
+        (LLAMA, {"tp": 2, "sp": True, "recompute": "full"}),
+        (LLAMA, {"tp": 2, "recompute": "full"}),
+        "no --distribute-saved-activations: sp of tp 2",
+    ),
+    ("saved_activations", (LLAMA, {"recompute": "full"}), (LLAMA, {"tp": 2, "recompute": "full"}), "tp 1 has nobody"),
+    ("latent_attention", (LATENT, {}), (LLAMA, {}), "--multi-latent-attention and no --group-query-attention"),
+    ("fused_cross_entropy", (FUSED, {}), (LLAMA, {}), "--cross-entropy-fusion-impl native"),
+    ("quantised_weights", (BRIDGE, {}), (EIGHT_BITS, {}), "--fp8-param-gather --reuse-grad-buf-for-mxfp8-param-ag: "),
+    (
+        "narrow_optimizer_states",
+        (NARROW_STATES, {}),
+        (LLAMA, {}),
+        "--exp-avg-sq-dtype bf16: optimizer states of 8 bytes",
+    ),
+    ("quantised_end_layers", (DELAYED, {}), (LLAMA, {}), "no --first-last-layers-bf16: fp8-delayed quantises all 32"),
+    ("pipeline_precision", (BRIDGE, {"pp": 2}), (BRIDGE, {}), "model.pipeline_dtype bf16: pp 2 has no default"),
+    (
+        "plain_engine",
+        (ULYSSES, {"zero": 3}),
+        (ULYSSES, {}),
+        "--no-pipeline-parallel: the pipeline engine refuses zero 3",
+    ),
+    ("single_connection_of_sequence", (ULYSSES, {"tp": 8, "sp": True}), (ULYSSES, {"tp": 8}), "CONNECTIONS=1: sp with"),
+    (
+        "partial_offloading",
+        (DEEPSPEED, {"zero": 2}),
+        (DEEPSPEED, {"zero": 3}),
+        "no zero_optimization.offload_optimizer.ratio",
+    ),
+    ("half_optimizer_states", (DEEPSPEED, {}), (HALVES, {}), "bf16_master_weights_and_grads; with bf16"),
+    ("pipeline_engine", (NANOTRON, {"pp": 2}), (NANOTRON, {}), "parallelism.pp_engine 1f1b: left out, pp 2"),
+    (
+        "reduce_scatter_mode",
+        (NANOTRON, {"tp": 2, "sp": True}),
+        (NANOTRON, {"tp": 2}),
+        "tp_mode REDUCE_SCATTER: left out",
+    ),
+    ("interleaved_overlap", (INTERN, {"pp": 4, "vpp": 2}), (INTERN, {"pp": 4}), "interleaved_overlap True: vpp 2"),
+    (
+        "sequence_parallel_mode",
+        (INTERN, {"tp": 2, "sp": True}),
+        (INTERN, {"tp": 2}),
+        "parallel.tensor.mode msp: or fsp",
+    ),
+    ("pipeline_without_graphs", (TITAN, {"pp": 2}), (TITAN, {}), "training.disable_cuda_graphs True: CUDA graphs"),
+    (
+        "pipeline_schedule",
+        (TITAN, {"pp": 4, "vpp": 2, "schedule": "zb-v"}),
+        (TITAN, {"pp": 4}),
+        "ZBVZeroBubble: left out",
+    ),
+    (
+        "pipeline_microbatches",
+        (TITAN, {"pp": 2, "num_microbatches": 8}),
+        (TITAN, {}),
+        "num_pp_microbatches 8: left out",
+    ),
+    (
+        "chunk_layers",
+        (TITAN, {"pp": 2, "chunk_layers": (20, 12)}),
+        (TITAN, {"pp": 2}),
+        "model_part 20, 12: the layers of 2",
+    ),
+    ("layers_per_stage", (TITAN, {"pp": 2, "vpp": 3}), (TITAN, {"pp": 2, "vpp": 2}), "layers_per_stage 6: it cuts 32"),
+    ("uncut_layers", (TITAN, {"pp": 5, "vpp": 3}), (TITAN, {"pp": 2, "vpp": 3}), "no layers per stage cut 32 into 15"),
+    (
+        "first_stage_less_layers",
+        (TITAN, {"pp": 4}),
+        (TITAN, {"pp": 4, "embedding_as_layer": True}),
+        "first_stage_less_layers 0",
+    ),
+    (
+        "last_stage_less_layers",
+        (TITAN, {"pp": 4}),
+        (TITAN, {"pp": 4, "head_as_layer": True}),
+        "last_stage_less_layers 0",
+    ),
+    ("flex_attention", (TITAN, {"cp": 2}), (TITAN, {}), "Flex attention and spmd_types: cp 2"),
+    (
+        "fully_sharded_version",
+        (ACCELERATE, {"zero": 3}),
+        (ACCELERATE, {"dp": 8}),
+        "fsdp_config.fsdp_version 2: left out",
+    ),
+    ("one_sequence_split", (ACCELERATE, {"cp": 4}), (ACCELERATE, {}), "no parallelism_config_sp_size: beside"),
+)
+ALWAYS = {"batch_triple", "sequence_lengths", "weight_shards"}
+NAMES = sorted(file.name.removesuffix(".toml") for file in FILES.iterdir())
+
+
+def told(asked: Asked) -> dict[str, LaunchSetting]:
+    """What a launch must set, by name."""
+    inputs, fields = asked
+    return {setting.name: setting for setting in launch_settings(Plan(**fields), inputs)}
+
+
+def test_every_setting_of_every_file_has_an_example() -> None:
+    known = {(name, setting.name) for name in NAMES for setting in launch_file(name).settings}
+    shown = {(inputs.runtime.launch, name) for name, (inputs, _), _, _ in TOLD_AND_NOT}
+    unshown = {name for _, name in known} - {name for _, name in shown} - ALWAYS
+    assert (shown <= known, unshown) == (True, set())
+
+
+@pytest.mark.parametrize(("name", "asked", "other", "text"), TOLD_AND_NOT, ids=[each[0] for each in TOLD_AND_NOT])
+def test_a_setting_is_told_where_a_plan_asks_for_it_and_nowhere_else(
+    name: str, asked: Asked, other: Asked, text: str
+) -> None:
+    line = str(told(asked)[name])
+    assert text in line
+    assert "\n" not in line
+    assert name not in told(other)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_names_facts_that_there_are(name: str) -> None:
+    facts = facts_of(Plan(), EXPERTS)
+    for setting in launch_file(name).settings:
+        tables = (setting.set, *setting.choices.values())
+        texts = [
+            setting.why,
+            *(text for table in tables for pair in table.items() for text in pair if text is not True),
+        ]
+        named = {field for text in texts for _, field, _, _ in string.Formatter().parse(text) if field}
+        conditions = {condition.removeprefix("not ") for condition in setting.when}
+        assert named | conditions | ({setting.by} if setting.by else set()) <= facts.keys(), setting.name
+        assert setting.source
+
+
+def test_every_file_is_some_runtimes() -> None:
+    assert {read_runtime(name).launch for name in catalog.names("runtimes")} - {""} == set(NAMES)
+
+
+def test_a_launch_has_keys_and_values_apart_from_the_reason() -> None:
+    asked = EXPERTS.replace(runtime=EXPERTS.runtime.replace(dispatcher="fused")), {"tp": 2, "ep": 8}
+    assert told(asked)["expert_tensor_degree"].set == {"--expert-tensor-parallel-size": "1"}
+    fused = {"--moe-token-dispatcher-type": "flex", "--moe-flex-dispatcher-backend": "deepep"}
+    assert told(asked)["expert_dispatcher"].set == fused
+    assert told((LATENT, {}))["latent_attention"].unset == ("--group-query-attention",)
+    layout = told((LLAMA, {"pp": 5}))["uneven_layers"].set
+    assert layout == {"--pipeline-model-parallel-layout": "Et*6|t*7|t*7|t*6|t*6L"}
+
+
+def test_the_batch_is_told_as_three_numbers_that_agree() -> None:
+    text = str(told((DEEPSPEED, {"dp": 32, "micro_batch": 2}))["batch_triple"])
+    batch = "train_batch_size 64, train_micro_batch_size_per_gpu 2 and gradient_accumulation_steps 1"
+    assert text == f"{batch}: their product with dp 32 must agree"
+
+
+@pytest.mark.parametrize(("cluster", "backend"), [("8x8:h100", "deepep"), ("16x4:gb200", "hybridep")])
+def test_the_fused_dispatcher_is_the_one_of_the_links(cluster: str, backend: str) -> None:
+    given = with_experts(question(llama_8b(), cluster, precision="bf16"), 64)
+    given = given.replace(runtime=given.runtime.replace(dispatcher="fused"))
+    assert f"--moe-flex-dispatcher-backend {backend}:" in str(told((given, {"ep": 8}))["expert_dispatcher"])
+
+
+@pytest.mark.parametrize("precision", [name for name in PRECISIONS if read_precision(name).quantises])
+def test_every_recipe_that_quantises_has_its_flags(precision: str) -> None:
+    given = BLACKWELL.replace(job=BLACKWELL.job.replace(precision=precision))
+    setting = told((given, {}))["low_precision"]
+    assert len(setting.set) == 3
+    assert setting.why == f"the job asks for {precision}"
+
+
+def test_a_runtime_without_a_file_says_nothing_of_its_launch() -> None:
+    assert not launch_settings(Plan(), question(llama_8b(), "1x8:h100", "pytorch-ddp"))
+
+
+def test_a_file_that_nobody_has_written_is_refused() -> None:
+    with pytest.raises(UnknownName, match="unknown launch 'megatron'; nearest: megatron-"):
+        launch_settings(Plan(), LLAMA.replace(runtime=LLAMA.runtime.replace(launch="megatron")))
