@@ -8,7 +8,7 @@ from meshwright.layout.groups import context_split
 from meshwright.layout.layout_string import layout_string
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.layout.recompute_modules import RecomputeModules, names_of
-from meshwright.layout.splits import layers_of_chunks, outer_fewer, pipeline_of
+from meshwright.layout.splits import layers_of_chunks, outer_fewer, split_of
 from meshwright.specs.inputs import Inputs
 
 BLACKWELL = 10.0
@@ -73,7 +73,7 @@ def _layers(plan: Plan, inputs: Inputs) -> Facts:
     counted = layers + plan.embedding_as_layer + plan.head_as_layer
     per_stage = -(-counted // chunks)
     sizes = plan.chunk_layers or tuple(outer_fewer(layers, chunks, predicted).tolist())
-    split = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, pipeline_of(plan), predicted)
+    split = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, split_of(plan), predicted)
     return {
         "counted_layers": counted,
         "cut_by_layers_per_stage": -(-counted // per_stage) == chunks,
