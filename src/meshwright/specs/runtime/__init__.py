@@ -125,11 +125,10 @@ class Runtime(Spec):
                 yield Fault(f"storage.{field}", f"{', '.join(others)} is not among plans.precisions: {known}")
 
     def _references(self) -> Iterator[Fault]:
-        """Rules and demands that stand twice."""
-        for field in ("rules", "demands"):
-            names = [reference.name for reference in getattr(self, field)]
-            for name in sorted({name for name in names if names.count(name) > 1}):
-                yield Fault(field, f"{quoted(name)} stands {names.count(name)} times")
+        """Rules that stand twice."""
+        names = [reference.name for reference in self.rules]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            yield Fault("rules", f"{quoted(name)} stands {names.count(name)} times")
 
 
 def _sections() -> dict[str, str]:
