@@ -28,19 +28,19 @@ class InFlight(NamedTuple):
     """Of these, what the backward pass of the largest layer frees."""
     chunk: FloatColumn
     """Of these, what one backward pass of a chunk frees, all its layers together."""
-    later: FloatColumn
+    second_activations: FloatColumn
     """Of these, what is left for the second of several backward passes in a row; 0: none follow each other."""
     head: FloatColumn
-    """Of these, what lies behind the last layer for one micro-batch."""
+    """Of these, what is saved behind the last layer for one micro-batch."""
     working: FloatColumn
     """Alive for a moment in one layer's backward, with what it computes again."""
-    ending: FloatColumn
+    layer_output: FloatColumn
     """Alive for a moment when one layer's forward ends."""
     logits: FloatColumn
     """While the cross-entropy works backward on one micro-batch, with what others in flight keep of theirs."""
     logits_forward: FloatColumn
     """The same while it works forward on the last one."""
-    later_logits: FloatColumn
+    second_logits: FloatColumn
     """As `logits`, in the second of several backward passes in a row."""
     unjoined: FloatColumn
     """Free while the logits are alive, in pieces too small for them."""
@@ -61,6 +61,7 @@ def in_flight_bytes(
     stages: of plans, shape (r,); pipelines, shapes: theirs; num_microbatches: of every plan, a count, shape (n,).
     Returns bytes, shape (r,).
     """
+    # Sizes are priced once per shape of a micro-batch, (k,), and taken per stage by `shape`, (r,).
     shape = shapes.of_plan[stages.plan]
     share = _share_on_device(pipelines.stages, inputs)[:, None]
     live, without = (
@@ -71,7 +72,8 @@ def in_flight_bytes(
     head = stages.head * end.saved[shape]
     activations = stages.live_micro_batches * token_bytes(shapes.plans, inputs)[shape]
     activations = activations + np.maximum(stages.live_at_head, stages.head) * end.saved[shape]
-    layer, chunk, working, ending = np.zeros((4, len(shape)))
+    layer, chunk, working, layer_output = np.zeros((4, len(shape)))
+    # live, without: layers of each kind times the micro-batches that they are saved of, (r, kinds).
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
         memory, held = layer_memory(shapes.plans, inputs, layer_kind), stages.layers[:, kind]
         saved, table = memory.saved - memory.tables, table_bytes(shapes.plans, inputs, layer_kind)
@@ -79,7 +81,7 @@ def in_flight_bytes(
         layer = np.maximum(layer, (held > 0) * saved[shape])
         chunk = chunk + held * saved[shape] / pipelines.plans.vpp[pipelines.stages.plan][pipelines.of_stage]
         working = np.maximum(working, (held > 0) * (memory.again + memory.working)[shape])
-        ending = np.maximum(ending, (held > 0) * memory.ending[shape])
+        layer_output = np.maximum(layer_output, (held > 0) * memory.ending[shape])
         if without.any():
             others = layer_memory(whole, inputs, layer_kind)
             more = others.saved - others.tables - saved
@@ -93,13 +95,13 @@ def in_flight_bytes(
         activations=activations,
         layer=layer,
         chunk=chunk,
-        later=np.where(stages.live_chunks > 1, activations - chunk - head * several, 0.0),
+        second_activations=np.where(stages.live_chunks > 1, activations - chunk - head * several, 0.0),
         head=head,
         working=working,
-        ending=ending,
+        layer_output=layer_output,
         logits=stages.head * end.working[shape] + np.maximum(stages.live_at_head - 1, 0) * waiting,
         logits_forward=stages.head * (end.output[shape] + 2 * end.waiting[shape]),
-        later_logits=several * (end.working[shape] + np.maximum(stages.live_at_head - 2, 0) * waiting),
+        second_logits=several * (end.working[shape] + np.maximum(stages.live_at_head - 2, 0) * waiting),
         unjoined=stages.head * end.unjoined[shape],
         residual=residual,
         messages=pipelined

@@ -31,12 +31,12 @@ def pipelined_step(step: UnitStep) -> Timeline:
     _last_layer(line, step, saved.activations, chunks.first, chunks.first_own)
     _first_layer(line, step, next_gradients)
     for later, unsharded, own in ((1, chunks.second, chunks.second_own), (every, chunks.fullest, chunks.fullest_own)):
-        left = np.maximum(saved.later - (later - 1) * saved.chunk, 0.0)
+        left = np.maximum(saved.second_activations - (later - 1) * saved.chunk, 0.0)
         gradients, resharded = worked_chunks(step, step.backwards + later)
         line.hold("gradients", "of chunks", gradients)
         line.hold("parameters", "gathered until backward", step.until_backward - resharded)
         line.hold("parameters", "other chunks", _other_chunks(step, unsharded))
-        _loss(line, left, saved.later_logits)
+        _loss(line, left, saved.second_logits)
         _last_layer(line, step, left, unsharded, own)
     _reduction(line, step)
     return line
@@ -48,7 +48,7 @@ def _forward(line: Timeline, step: UnitStep) -> None:
     line.hold("parameters", "other chunks", _other_chunks(step, step.unsharded.forward))
     line.hold("parameters", "two layers", step.prefetched(2))
     line.hold("activations", "saved for backward", step.in_flight.activations)
-    line.hold("temporaries", "output of the layer", step.in_flight.ending)
+    line.hold("temporaries", "output of the layer", step.in_flight.layer_output)
     line.at(Moment.LAST_LAYER_FORWARD)
     line.free("two layers", "output of the layer")
 
