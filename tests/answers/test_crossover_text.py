@@ -84,7 +84,7 @@ def said(crossing: Crossover) -> list[str]:
 def test_a_family_without_plans_is_told_and_has_no_change() -> None:
     crossing = crossed("megatron-lm")
     (line,) = said(crossing)
-    assert line.endswith(". No fully sharded plan fits as safely, whatever the links.")
+    assert line.endswith(". No fully sharded plan fits as safely, however fast the links.")
     entry = crossover_entry(crossing)
     assert (entry["other"], entry["change"]) == (None, None)
 
@@ -107,6 +107,8 @@ def test_the_change_is_told_with_its_side_and_that_all_links_change(factor: floa
 
 def test_a_plan_at_risk_is_told_so() -> None:
     crossing = crossed("megatron-lm")
-    risky = replace(crossing.fastest, estimate=replace(crossing.fastest.estimate, verdict=Verdict.AT_RISK))
+    estimate = crossing.fastest.estimate
+    fit = replace(estimate.fit, verdict=Verdict.AT_RISK)
+    risky = replace(crossing.fastest, estimate=replace(estimate, fit=fit))
     assert "s (at-risk). No" in said(replace(crossing, fastest=risky))[0]
     assert "at-risk" not in said(crossing)[0]

@@ -14,10 +14,11 @@ import jsonschema
 import pytest
 
 from answered import QUESTIONS, asked, document, found
-from meshwright.answers.cite import citation_entries
+from meshwright.answers.cite import citations
 from meshwright.answers.context_report import ContextLayers
 from meshwright.answers.experts import ExpertLayers
 from meshwright.answers.plan_file import SCHEMA, explain_document, json_schema, plan_document
+from meshwright.answers.records import json_of
 from meshwright.answers.waterfall import Computed
 from meshwright.cost.compute.work import Work
 from meshwright.cost.estimate import StageEstimate, Waterfall
@@ -52,7 +53,7 @@ def test_what_is_written_is_valid(name: str, kind: str) -> None:
 
 def test_what_is_written_when_more_is_asked_for_is_valid() -> None:
     answer, inputs = found("llama on h100"), asked("llama on h100")
-    cited = {"citations": citation_entries([answer.best[0].plan], inputs)}
+    cited = {"citations": json_of(citations([answer.best[0].plan], inputs))}
     explained = explain_document(answer.best[-1], inputs, 0.1, answer)
     assert explained["plans"][0]["neighbours"]
     for written in (plan_document(answer, pareto(answer)) | cited, explained | cited):

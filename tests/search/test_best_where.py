@@ -7,7 +7,7 @@ import pytest
 
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_plans
-from meshwright.search.best_where import best_where
+from meshwright.search.find import best_where
 from strategies import legal_plans, llama_8b, llama_70b, question
 
 

@@ -23,9 +23,8 @@ from meshwright.schedules.action import ChunkTimes, play
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule, blocks
 from meshwright.search.find import LEAST_GAIN, find
-from meshwright.search.resolve import resolved
+from meshwright.search.resolve import recomputations, resolved
 from meshwright.search.resolve.chunks import chunk_times, lighter_ends
-from meshwright.search.resolve.recompute import recomputations
 from meshwright.search.resolve.stages import best_split
 from meshwright.specs.inputs import Inputs
 from strategies import alternating, dense_model, latent, llama_8b, question

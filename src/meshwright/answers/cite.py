@@ -84,11 +84,6 @@ def citation_list(plans: Sequence[Plan], inputs: Inputs) -> tuple[Block, ...]:
     return Heading("Sources", 2), Lines(lines)
 
 
-def citation_entries(plans: Sequence[Plan], inputs: Inputs) -> list[dict[str, str]]:
-    """The citations as they stand in a plan file."""
-    return [each._asdict() for each in citations(plans, inputs)]
-
-
 def _formulas(plan: Plan, inputs: Inputs) -> dict[str, Callable[..., Any]]:
     """The formulas that price a plan, by what they price."""
     fused, together = inputs.runtime.kernels.attention_kernel != "eager", plan.dp * plan.cp

@@ -8,6 +8,7 @@ from typing import Any
 
 from meshwright.answers.document.blocks import Block, Heading, Lines
 from meshwright.answers.placed import link_of, placement_words, sent_over, sent_words
+from meshwright.answers.records import json_of
 from meshwright.cost.comms.group import axis_group
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.messages import layer_messages
@@ -59,7 +60,7 @@ def context_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
     return {
         "exchange": CONTEXT_EXCHANGE_NAMES[plan.context_exchange],
         "link": link_of(axis_group("cp", plan, inputs), inputs.cluster).name,
-        "layers": [vars(layers) for layers in context_layers(plan, inputs)],
+        "layers": json_of(list(context_layers(plan, inputs))),
         "exposed_s": estimate.time.exposed_cp_s,
     }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright.answers.placed import link_of, sent_over
+from meshwright.answers.records import json_of, price_of
 from meshwright.cost.comms.experts import RESULTS, TOKENS
 from meshwright.cost.comms.group import Group, axis_group
 from meshwright.cost.estimate import Estimate
@@ -92,17 +93,11 @@ def experts_entry(report: ExpertReport) -> dict[str, Any]:
         "ranks_per_domain": int(report.group.members[0]),
         "link": report.link,
         "replicas": report.replicas,
-        "layers": [vars(layers) for layers in report.layers],
+        "layers": json_of(report.layers),
         "exchanged_s": report.exchanged_s,
         "exposed_s": report.exposed_s,
         "imbalance": [
-            {
-                "expert_imbalance": imbalance,
-                "step_time_s": estimate.step_time_s,
-                "device_bytes": estimate.memory.device,
-                "verdict": str(estimate.verdict),
-            }
-            for imbalance, estimate in report.imbalance
+            {"expert_imbalance": imbalance, **price_of(estimate)} for imbalance, estimate in report.imbalance
         ],
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright.answers.document.blocks import Block, Paragraph, Table
+from meshwright.answers.records import priced_plan
 from meshwright.answers.screen import verdict_cell
 from meshwright.cost.estimate import Estimate
 from meshwright.search.sensitivity import PricedChange, Sensitivity, cheapest_that_fit
@@ -24,17 +25,7 @@ def knobs_section(estimate: Estimate, sensitivity: Sensitivity) -> tuple[Block, 
 
 def knobs_entry(sensitivity: Sensitivity) -> dict[str, Any]:
     """The same as it stands in the plan file of `explain`."""
-    changes = [
-        {
-            "knob": each.knob,
-            "change": each.change,
-            "plan": each.estimate.plan.to_dict(),
-            "step_time_s": each.estimate.step_time_s,
-            "device_bytes": each.estimate.memory.device,
-            "verdict": str(each.estimate.verdict),
-        }
-        for each in sensitivity.changes
-    ]
+    changes = [{"knob": each.knob, "change": each.change, **priced_plan(each.estimate)} for each in sensitivity.changes]
     return {"changes": changes, "illegal": sensitivity.illegal, "idle": sensitivity.idle}
 
 

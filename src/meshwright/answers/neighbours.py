@@ -6,6 +6,7 @@ from typing import Any
 
 from meshwright.answers.document.blocks import Block, Heading, Paragraph
 from meshwright.answers.plan_table import ranking_table
+from meshwright.answers.records import priced_plan
 from meshwright.answers.step_parts import why_lost
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import IllegalPlan
@@ -47,13 +48,4 @@ def neighbours_section(estimate: Estimate, found: SearchResult | None) -> tuple[
 
 def neighbours_entry(estimate: Estimate, found: SearchResult) -> list[dict[str, Any]]:
     """The same as it stands in the plan file of `explain`."""
-    return [
-        {
-            "plan": each.plan.to_dict(),
-            "step_time_s": each.step_time_s,
-            "device_bytes": each.memory.device,
-            "verdict": str(each.verdict),
-            "lost": why_lost(each, estimate),
-        }
-        for each in neighbours(found, estimate)
-    ]
+    return [priced_plan(each) | {"lost": why_lost(each, estimate)} for each in neighbours(found, estimate)]

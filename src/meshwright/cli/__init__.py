@@ -51,11 +51,12 @@ def explain(
     """Price one plan: whether it fits, where its memory and time go, and what every single change would do."""
     import time
 
-    from meshwright.answers.cite import citation_entries, citation_list
+    from meshwright.answers.cite import citation_list, citations
     from meshwright.answers.explain_table import explain_screen
     from meshwright.answers.files import writable
     from meshwright.answers.neighbours import cheap_search
     from meshwright.answers.plan_file import explain_document
+    from meshwright.answers.records import json_of
     from meshwright.answers.trace import write_trace
     from meshwright.cost.step import estimate_each
     from meshwright.layout.legality import require_legal
@@ -69,7 +70,7 @@ def explain(
         write_trace(traced, estimate, inputs)
     elapsed = time.perf_counter() - started
     if as_json:
-        cited = {"citations": citation_entries([plan], inputs)} if cite else {}
+        cited = {"citations": json_of(citations([plan], inputs))} if cite else {}
         show(explain_document(estimate, inputs, elapsed, near) | cited, as_json)
     else:
         show(explain_screen(estimate, inputs, near), as_json)

@@ -35,11 +35,12 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Find the best plans for a model on a cluster."""
-    from meshwright.answers.cite import citation_entries, citation_list
+    from meshwright.answers.cite import citation_list, citations
     from meshwright.answers.nothing_fits import nothing_fits
     from meshwright.answers.plan_file import plan_document
     from meshwright.answers.plan_table import plan_screen
     from meshwright.answers.progress import shown_progress
+    from meshwright.answers.records import json_of
     from meshwright.search.find import find
     from meshwright.search.pareto import pareto as front_of
 
@@ -57,7 +58,7 @@ def plan(
         front = front_of(found, progress) if pareto else ()
     plans = [estimate.plan for estimate in (*found.best, *found.other_splits, *front)]
     if as_json:
-        cited = {"citations": citation_entries(plans, inputs)} if cite else {}
+        cited = {"citations": json_of(citations(plans, inputs))} if cite else {}
         show(plan_document(found, front) | cited, as_json)
     else:
         show(plan_screen(found, front), as_json)

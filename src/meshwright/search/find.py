@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from meshwright.arrays import IntColumn
+from meshwright.arrays import BoolColumn, IntColumn
 from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.fit import Verdict
-from meshwright.cost.step import estimate_plans
+from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.distinct import distinct_rows
 from meshwright.errors import IllegalPlan
 from meshwright.layout.legality import check, faults
-from meshwright.layout.plan import Recompute
+from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans, regrouped
-from meshwright.search.rank import LEAST_GAIN, order
+from meshwright.search.rank import LEAST_GAIN, order, preference
 from meshwright.search.resolve import resolved
 from meshwright.search.space import size, space
 from meshwright.specs.inputs import Inputs
@@ -98,6 +98,24 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Sear
 def chunks(inputs: Inputs) -> Iterator[Plans]:
     """Every plan of the space, legal or not, in tables of `CHUNK` rows."""
     return regrouped(space(inputs), CHUNK)
+
+
+def best_where(inputs: Inputs, wanted: Callable[[Plans], BoolColumn]) -> Estimate | None:
+    """Of the legal plans of a question that are wanted, the safest, then the fastest; the leanest where none fits.
+
+    wanted: (plans) -> which of them, shape (n,). Returns None where no legal plan is wanted.
+    """
+    best: list[Plan] = []
+    for chunk in chunks(inputs):
+        plans = chunk.take(wanted(chunk))
+        legal = plans.take(check(plans, inputs).legal) if len(plans) else plans
+        if len(legal):
+            best.append(_preferred(legal, inputs))
+    return estimate_each([_preferred(Plans.of(best), inputs)], inputs)[0] if best else None
+
+
+def _preferred(plans: Plans, inputs: Inputs) -> Plan:
+    return plans[int(np.lexsort(preference(estimate_plans(plans, inputs)))[0])]
 
 
 def _fitting(inputs: Inputs, tally: _Tally, progress: Progress | None) -> Iterator[Plans]:

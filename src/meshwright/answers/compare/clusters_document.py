@@ -7,9 +7,9 @@ from typing import Any
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.compare.clusters import Comparison, Row
 from meshwright.answers.compare.one_plan_table import one_plan_entry
-from meshwright.answers.compare.premises import premise_entry
-from meshwright.answers.compare.training import deadline_entry, training_entry
+from meshwright.answers.compare.training import deadline_entry
 from meshwright.answers.plan_file import plan_entry
+from meshwright.answers.records import json_of
 from meshwright.cost.estimate import Estimate
 
 SCHEMA = "meshwright.compared-clusters/1"
@@ -36,9 +36,9 @@ def _entry(row: Row, first: Estimate | None) -> dict[str, Any]:
         "tokens_per_s": best.tokens_per_s_per_gpu * row.cluster.num_gpus if best else None,
         "limiting": {"part": row.limiting[0], "seconds": row.limiting[1]} if row.limiting else None,
         "speed": first.step_time_s / best.step_time_s if best and first else None,
-        "training": training_entry(row.training),
+        "training": json_of(row.training),
         "deadline": deadline_entry(row.deadline),
-        "contradiction": premise_entry(row.premise),
+        "contradiction": json_of(row.premise),
         "refused": row.refused,
         "assumptions": assumptions(inputs) if inputs else [],
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 from meshwright.answers.compare.clusters import Comparison
 from meshwright.answers.document.blocks import Block, Heading, Paragraph, Table
+from meshwright.answers.records import json_of, priced_plan
 from meshwright.answers.screen import verdict_cell
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan
@@ -37,11 +38,8 @@ def one_plan_entry(comparison: Comparison) -> dict[str, Any] | None:
             "clusters": [
                 {
                     "cluster": row.cluster.name,
-                    "plan": estimate.plan.to_dict(),
-                    "step_time_s": estimate.step_time_s,
+                    **priced_plan(estimate),
                     "regret": regret,
-                    "device_bytes": estimate.memory.device,
-                    "verdict": str(estimate.verdict),
                 }
                 for row, estimate, regret in each
             ],
@@ -51,7 +49,7 @@ def one_plan_entry(comparison: Comparison) -> dict[str, Any] | None:
     nearest = found and {
         "cluster": comparison.rows[found.cluster].cluster.name,
         "plan": found.plan.to_dict(),
-        "rules": [vars(fault) for fault in found.faults],
+        "rules": json_of(found.faults),
         "device_bytes": found.estimate.memory.device if found.estimate else None,
         "verdict": str(found.estimate.verdict) if found.estimate else None,
     }

@@ -6,9 +6,8 @@ from typing import Any
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.compare.plans import Column, Comparison
-from meshwright.answers.compare.premises import premise_entry
-from meshwright.answers.compare.training import training_entry
 from meshwright.answers.plan_file import plan_entry
+from meshwright.answers.records import json_of
 
 SCHEMA = "meshwright.compared-plans/1"
 
@@ -38,8 +37,8 @@ def _entry(column: Column, comparison: Comparison) -> dict[str, Any]:
         "broken": [{"rule": fault.where, "reason": fault.what} for fault in column.broken],
         "price": plan_entry(column.estimate, comparison.inputs) if column.estimate else None,
         "from_peak": column.parts or None,
-        "training": training_entry(column.training),
-        "contradiction": premise_entry(column.premise),
+        "training": json_of(column.training),
+        "contradiction": json_of(column.premise),
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -118,11 +117,6 @@ def divided_over(plans: Plans) -> IntColumn:
     """Ranks over which plans divide some of their states: t p n, with n those of ZeRO, where it shards; shape (n,)."""
     ranks: IntColumn = plans.tp * plans.pp * np.where(plans.zero > 0, sharding_ranks(plans), 1)
     return ranks
-
-
-def premise_entry(premise: Contradiction | None) -> dict[str, Any] | None:
-    """A contradiction as it stands in a document."""
-    return vars(premise) if premise else None
 
 
 def _visible(inputs: Inputs) -> float:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright.answers.plan_file import plan_entry
+from meshwright.answers.records import json_of
 from meshwright.cost.estimate import Estimate
 from meshwright.search.fewest import Limit, fewest_nodes
 from meshwright.search.find import Progress
@@ -73,11 +74,6 @@ def deadline_of(
     return Deadline(days, False, limit, training_of(limit.estimate, limit.inputs, price) if limit else None)
 
 
-def training_entry(training: Training | None) -> dict[str, Any] | None:
-    """The training as it stands in a document."""
-    return vars(training) if training else None
-
-
 def deadline_entry(deadline: Deadline | None) -> dict[str, Any] | None:
     """The deadline as it stands in a document; `nodes` is null where it is met, and where no number meets it."""
     if deadline is None:
@@ -87,7 +83,7 @@ def deadline_entry(deadline: Deadline | None) -> dict[str, Any] | None:
         "num_nodes": limit.inputs.cluster.num_nodes,
         "num_gpus": limit.inputs.cluster.num_gpus,
         **plan_entry(limit.estimate, limit.inputs),
-        "training": training_entry(deadline.training),
+        "training": json_of(deadline.training),
     }
     return {"days": deadline.days, "met": deadline.met, "nodes": nodes}
 

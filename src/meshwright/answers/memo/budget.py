@@ -8,7 +8,7 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.schedules.records import Schedule
-from meshwright.search.best_where import best_where
+from meshwright.search.find import best_where
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_gpus
 

@@ -12,6 +12,7 @@ from meshwright.answers.memo.micro_batching import MicroBatching, idle_share
 from meshwright.answers.memo.mitigation import KINDS, Mitigation
 from meshwright.answers.memo.scaling import Point
 from meshwright.answers.plan_file import plan_entry
+from meshwright.answers.records import json_of, priced_plan
 from meshwright.answers.step_parts import why_lost
 from meshwright.specs.inputs import Inputs
 
@@ -54,12 +55,9 @@ def _point(point: Point) -> dict[str, Any]:
     return {
         "gpus": point.gpus,
         "global_batch": point.inputs.job.global_batch,
-        "plan": estimate.plan.to_dict(),
-        "step_time_s": estimate.step_time_s,
+        **priced_plan(estimate),
         "tokens_per_s": point.tokens_per_s,
-        "verdict": str(estimate.verdict),
-        "device_bytes": estimate.memory.device,
-        "time": estimate.time._asdict(),
+        "time": json_of(estimate.time),
     }
 
 

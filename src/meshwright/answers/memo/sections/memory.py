@@ -8,14 +8,14 @@ from meshwright.answers.document.blocks import Block, Figure, Heading, Paragraph
 from meshwright.answers.memo.budget import Budgets
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.sections.activations import activations
-from meshwright.answers.memo.sections.sharding import sharding_rows
 from meshwright.answers.memo.words import percent, plural, times
 from meshwright.answers.pictures.memory import MemoryBar, memory_picture
 from meshwright.answers.uncertainty import margin_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.fit import Verdict
-from meshwright.layout.plan import RECOMPUTE_NAMES
+from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
+from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
 from meshwright.specs.inputs import Inputs
 from meshwright.units import GIB, GIGA, format_gib, format_seconds
 
@@ -29,6 +29,9 @@ PARTS = (
     ("context and communicators", ("context", "communicators")),
 )
 """Rows of the budget, and the components in each."""
+
+
+WHOLE = "whole"
 
 
 def memory_section(memo: Memo) -> Iterator[Block]:
@@ -167,3 +170,26 @@ def _alternative(held: Budgets, inputs: Inputs) -> str:
         f"{sharded.verdict}, {format_seconds(sharded.step_time_s)} a step, {speed}. It exchanges weights for every "
         f"layer, and {format_seconds(sharded.time.exposed_dp_s)} of that stay exposed in a step."
     )
+
+
+def sharding_rows(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, ...]]:
+    """One row for every axis with two or more ranks: axis, weights, gradients, optimizer states, activations."""
+    if plan.tp > 1:
+        cut = f"by {plan.tp}"
+        yield f"tp {plan.tp}", cut, cut, cut, cut if plan.sp else f"{cut}, but norms and residuals"
+    if plan.cp > 1:
+        parts = ("with dp" if plan.zero >= stage else WHOLE for stage in (3, 2, 1))
+        yield f"cp {plan.cp}", *parts, f"by {plan.cp}"
+    if plan.pp > 1:
+        cut = f"by {plan.pp}, in layers"
+        yield f"pp {plan.pp}", cut, cut, cut, "not: fewer layers, more micro-batches in flight"
+    if inputs.model.is_moe and plan.ep > 1:
+        cut = f"experts by {plan.ep}"
+        yield f"ep {plan.ep}", cut, cut, cut, "moved with their tokens"
+    if plan.dp * plan.cp > 1:
+        ranks = f"dp {plan.dp}" + (f" x cp {plan.cp}" if plan.cp > 1 else "")
+        cut = f"by {int(sharding_ranks(plan))}"
+        if inputs.model.is_moe:
+            cut += f", experts by {int(expert_sharding_ranks(plan))}"
+        parts = (cut if plan.zero >= stage else WHOLE for stage in (3, 2, 1))
+        yield f"{ranks}, ZeRO {plan.zero}", *parts, "whole: every replica has its own sequences"
