@@ -129,8 +129,8 @@ def weight_messages(priced: Estimates, stage: int) -> tuple[MessageRow, ...]:
         exchanged = layer_by_layer(priced, units, chosen, lambda messages: messages)
     else:
         exchanged = once_a_step(priced, priced.works, priced.work, chosen, lambda messages: messages)
-    for unit, count, exchanges in exchanged:
-        rows += _rows(unit, gathered(exchanges, np.array(0)), plan, inputs, float(np.ravel(count)[0]))
+    for unit, pieces, exchanges in exchanged:
+        rows += _rows(unit, gathered(exchanges, np.array(0)), plan, inputs, float(np.ravel(pieces)[0]))
     return tuple(rows)
 
 
@@ -141,7 +141,7 @@ def _rows(
     for exchange in exchanges:
         whole, exposed = float(exchange.seconds), float(exchange.exposed(inputs))
         for each in exchange.messages:
-            seconds = float(exchange.count * each.count * each.seconds)
+            seconds = float(exchange.times * each.times * each.seconds)
             if not seconds * units:
                 continue
             group = axis_group(each.axis, plan, inputs)
@@ -156,10 +156,10 @@ def _rows(
                 phase=exchange.phase,
                 bytes=float(each.bytes),
                 traffic=_traffic(each, group),
-                times_a_unit=float(exchange.count * each.count),
+                times_a_unit=float(exchange.times * each.times),
                 window_s=float(exchange.window),
                 seconds=units * seconds,
-                exposed_s=units * exposed * seconds / float(exchange.count * whole),
+                exposed_s=units * exposed * seconds / float(exchange.times * whole),
             )
 
 

@@ -169,8 +169,8 @@ def _exposed_weights(footprints: Footprints, units: UnitTimes, works: _Works) ->
     whole, divided = np.flatnonzero(~sharded), np.flatnonzero(sharded)
     if len(whole):
         for each in once_a_step(footprints, works.each, works.row, whole, methodcaller("joined")):
-            exposed[whole] += each.count * exposed_seconds(each.exchanges, footprints.inputs)
+            exposed[whole] += each.pieces * exposed_seconds(each.exchanges, footprints.inputs)
     if len(divided):
         for each in layer_by_layer(footprints, units, divided, methodcaller("joined")):
-            exposed[divided] += each.count * exposed_seconds(each.exchanges, footprints.inputs)
+            exposed[divided] += each.pieces * exposed_seconds(each.exchanges, footprints.inputs)
     return exposed

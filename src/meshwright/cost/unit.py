@@ -45,8 +45,8 @@ class Exposed(NamedTuple):
         return sum(self)
 
 
-AXES = Exposed(tensor="tp", context="cp", expert="ep")
-"""The axes of the exchanges that each part sums."""
+AXES = ("tp", "cp", "ep")
+"""The parts of exchanges, in the order of the fields of `Exposed`."""
 
 
 class UnitTime(NamedTuple):

@@ -32,7 +32,7 @@ class StageWeights(NamedTuple):
 
     unit: str
     """A layer kind, ends, or stage: all of it."""
-    count: Ints
+    pieces: Ints
     """How many of them a stage holds."""
     exchanges: tuple[Exchange, ...]
 

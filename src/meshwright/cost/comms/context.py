@@ -76,12 +76,12 @@ def context_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
     forward, backward = _ring_messages(sizes, whole, ring)
     passed = (ring - 1) / np.maximum(ring, 1)
     return (
-        Exchange("cp", "forward", (gathered,), count=gathers),
-        Exchange("cp", "forward", forward, count=rings, window=layer.forward.attention * passed, share=overlap),
-        Exchange("cp", "forward", (swapped,), count=1 - gathers),
-        Exchange("cp", "backward", (gathered, reduced), count=gathers),
-        Exchange("cp", "backward", backward, count=rings, window=layer.backward.attention * passed, share=overlap),
-        Exchange("cp", "backward", (swapped,), count=1 - gathers),
+        Exchange("cp", "forward", (gathered,), times=gathers),
+        Exchange("cp", "forward", forward, times=rings, window=layer.forward.attention * passed, share=overlap),
+        Exchange("cp", "forward", (swapped,), times=1 - gathers),
+        Exchange("cp", "backward", (gathered, reduced), times=gathers),
+        Exchange("cp", "backward", backward, times=rings, window=layer.backward.attention * passed, share=overlap),
+        Exchange("cp", "backward", (swapped,), times=1 - gathers),
     )
 
 
@@ -93,4 +93,4 @@ def _ring_messages(
     keys = whole.message("send", KEYS_AND_VALUES, sizes.local, steps)
     both = whole.message("send", THEIR_GRADIENTS, sizes.local + sizes.gradients * ring / steps)
     more = steps * (both.seconds - keys.seconds) / ring
-    return (keys,), (keys, both._replace(bytes=sizes.gradients, seconds=more, count=ring))
+    return (keys,), (keys, both._replace(bytes=sizes.gradients, seconds=more, times=ring))

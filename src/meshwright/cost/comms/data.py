@@ -113,10 +113,10 @@ def data_exchanges(
     reduce, gather, pieces, passes, earlier = exchange
     share = inputs.runtime.overlap.data_parallel
     first, last = total_seconds(reduce) / pieces, total_seconds(gather) / pieces
-    before = Exchange("dp", "step", reduce, count=reductions, window=backward, share=share, unhidden=first)
+    before = Exchange("dp", "step", reduce, times=reductions, window=backward, share=share, unhidden=first)
     return (
         before,
-        before._replace(count=1, window=passes * backward, slack=earlier * backward),
+        before._replace(times=1, window=passes * backward, slack=earlier * backward),
         Exchange("dp", "step", gather, window=passes * forward, share=share, unhidden=last, slack=earlier * forward),
     )
 

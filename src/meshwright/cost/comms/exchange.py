@@ -26,11 +26,11 @@ class Message(NamedTuple):
     """all_reduce, all_gather, reduce_scatter, all_to_all, send; dispatch and combine of a fused token exchange."""
     content: str
     """What it carries."""
-    bytes: Floats
+    bytes: Numbers
     """Of the whole buffer: gathered, or before it is scattered; what one rank sends to all, or to its neighbour."""
     seconds: Floats
     """Of one, if nothing ran beside it."""
-    count: Numbers = 1.0
+    times: Numbers = 1.0
     """How many share the window of their exchange."""
     traffic: Traffic | None = None
     """Bytes that one rank sends, where they do not follow from the operation."""
@@ -44,7 +44,7 @@ class Exchange(NamedTuple):
     phase: str
     """forward, backward, recompute (in backward), or step."""
     messages: tuple[Message, ...]
-    count: Numbers = 1.0
+    times: Numbers = 1.0
     """How often they go."""
     window: Floats = 0.0
     """Seconds of the compute that may run beside all of them."""
@@ -61,9 +61,9 @@ class Exchange(NamedTuple):
         return total_seconds(self.messages)
 
     def exposed(self, inputs: Inputs) -> Floats:
-        """Seconds that the step waits for it, all `count` times."""
+        """Seconds that the step waits for it, all `times` times."""
         exposed = exposed_time(self.seconds, self.window, self.share, self.unhidden, inputs)
-        return self.count * (exposed if self.slack is None else np.maximum(exposed - self.slack, 0.0))
+        return self.times * (exposed if self.slack is None else np.maximum(exposed - self.slack, 0.0))
 
 
 class Communicator(NamedTuple):
@@ -74,14 +74,14 @@ class Communicator(NamedTuple):
     cluster: Cluster
 
     def message(
-        self, operation: Operation | Literal["send"], content: str, size: Numbers, count: Numbers = 1.0
+        self, operation: Operation | Literal["send"], content: str, size: Numbers, times: Numbers = 1.0
     ) -> Message:
         """A collective of these ranks, or a message between neighbours among them, with its seconds.
 
-        size: bytes of the buffer; count: how many share a window; scalar or array (n,).
+        size: bytes of the buffer; times: how many share a window; scalar or array (n,).
         """
         seconds = operation_time(operation, size, self.group, self.cluster)
-        return Message(self.axis, operation, content, bytes=size, seconds=seconds, count=count)
+        return Message(self.axis, operation, content, bytes=size, seconds=seconds, times=times)
 
 
 def communicator(axis: str, plan: Layout, inputs: Inputs) -> Communicator:
@@ -107,9 +107,9 @@ def exposed_time(time: Floats, window: Floats, share: Floats, first_chunk: Numbe
     return exposed + (time - exposed) * taken
 
 
-def repeated(messages: Iterable[Message], count: Numbers) -> tuple[Message, ...]:
-    """The same messages, each `count` times as often in one window. count: scalar or array (n,)."""
-    return tuple(each._replace(count=each.count * count) for each in messages)
+def repeated(messages: Iterable[Message], times: Numbers) -> tuple[Message, ...]:
+    """The same messages, each `times` times as often in one window. times: scalar or array (n,)."""
+    return tuple(each._replace(times=each.times * times) for each in messages)
 
 
 def resized(messages: Iterable[Message], factor: Numbers) -> tuple[Message, ...]:
@@ -119,7 +119,7 @@ def resized(messages: Iterable[Message], factor: Numbers) -> tuple[Message, ...]
 
 def total_seconds(messages: Iterable[Message]) -> Floats:
     """Seconds of some messages one after the other, as often as each goes in a window."""
-    return sum(each.count * each.seconds for each in messages)
+    return sum(each.times * each.seconds for each in messages)
 
 
 def joined(messages: tuple[Message, ...]) -> tuple[Message, ...]:

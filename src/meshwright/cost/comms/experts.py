@@ -52,7 +52,7 @@ def expert_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Layer
     again = np.equal(plan.recompute, Recompute.FULL) + repeated_parts(plan, kind).experts
     return (
         Exchange("ep", "forward", (*there.dispatch, *there.combine), window=opposite, share=share),
-        Exchange("ep", "recompute", (*there.dispatch, *there.combine), count=again, window=opposite, share=share),
+        Exchange("ep", "recompute", (*there.dispatch, *there.combine), times=again, window=opposite, share=share),
         Exchange("ep", "backward", (*back.dispatch, *back.combine), window=layer.forward.total, share=share),
     )
 

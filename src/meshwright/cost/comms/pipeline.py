@@ -70,19 +70,19 @@ def pipeline_exchanges(plan: Layout, inputs: Inputs, work: Floats) -> tuple[Exch
     sent = plan.num_microbatches * plan.vpp
     waits = np.where(np.greater(plan.pp, 1), _EXCHANGES[plan.schedule] * sent, 0)
 
-    def message(seconds: Floats, count: Numbers) -> Message:
-        return Message("pp", "send", ACTIVATIONS, bytes=size, seconds=seconds, count=count)
+    def message(seconds: Floats, times: Numbers) -> Message:
+        return Message("pp", "send", ACTIVATIONS, bytes=size, seconds=seconds, times=times)
 
-    def gathers(count: Numbers) -> tuple[Message, ...]:
-        whole = Message("tp", "all_gather", ACTIVATIONS, bytes=plan.tp * size, seconds=gather, count=count)
+    def gathers(times: Numbers) -> tuple[Message, ...]:
+        whole = Message("tp", "all_gather", ACTIVATIONS, bytes=plan.tp * size, seconds=gather, times=times)
         return (whole,) if inputs.runtime.pipeline.scatters_messages else ()
 
     steady = (message(farther, sent), message(nearer, np.where(both_sides, sent, 0)), *gathers(2 * sent))
     wait = Message("pp", "wait", "the host, for messages", bytes=0.0, seconds=inputs.runtime.host.host_s_per_exchange)
     return (
         Exchange("pp", "step", steady, window=work * plan.num_microbatches, share=share),
-        Exchange("pp", "step", (message(line, 1), *gathers(plan.pp - 1)), count=2),
-        Exchange("pp", "step", (wait,), count=waits),
+        Exchange("pp", "step", (message(line, 1), *gathers(plan.pp - 1)), times=2),
+        Exchange("pp", "step", (wait,), times=waits),
     )
 
 

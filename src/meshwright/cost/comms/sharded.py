@@ -122,9 +122,9 @@ def sharded_exchanges(
     again = repeated(gather, np.where(np.greater(times.backward, 0), 1 - kept, 0.0))
     alone = np.maximum(times.backward - times.scatters, 0)
     return (
-        Exchange("dp", "forward", gather, count=times.forward, window=forward, share=share),
-        Exchange("dp", "backward", again, count=alone, window=backward, share=share),
-        Exchange("dp", "backward", (*again, *scatter), count=times.scatters, window=backward, share=share),
+        Exchange("dp", "forward", gather, times=times.forward, window=forward, share=share),
+        Exchange("dp", "backward", again, times=alone, window=backward, share=share),
+        Exchange("dp", "backward", (*again, *scatter), times=times.scatters, window=backward, share=share),
         _copies(gather_copies_time(inputs, parameters, kept, times)),
     )
 
@@ -136,9 +136,9 @@ def end_exchanges(inputs: Inputs, messages: ShardMessages, parameters: Numbers, 
     of `end_gathers`, counts; scalar or array (n,). Returns bytes and seconds.
     """
     return (
-        Exchange("dp", "forward", messages.gather, count=times.forward),
-        Exchange("dp", "backward", messages.gather, count=times.backward),
-        Exchange("dp", "backward", messages.scatter, count=times.scatters),
+        Exchange("dp", "forward", messages.gather, times=times.forward),
+        Exchange("dp", "backward", messages.gather, times=times.backward),
+        Exchange("dp", "backward", messages.scatter, times=times.scatters),
         _copies(gather_copies_time(inputs, parameters, 0.0, times)),
     )
 

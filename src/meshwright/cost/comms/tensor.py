@@ -117,13 +117,13 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     product, gradient, full = layer.forward.gemm / 4, layer.backward.gemm / 4, np.equal(plan.recompute, Recompute.FULL)
 
     def beside(window: Floats, phase: str, messages: tuple[Message, ...], count: Ints) -> Exchange:
-        return Exchange("tp", phase, messages, count=count, window=window, share=overlap.tensor_parallel)
+        return Exchange("tp", phase, messages, times=count, window=window, share=overlap.tensor_parallel)
 
     exchanges = [
         Exchange("tp", "forward", whole),
         beside(product, "forward", entries.each, counts.forward.gathers),
         beside(product, "forward", region.leave, counts.forward.reductions),
-        Exchange("tp", "recompute", whole, count=np.where(full, 1, 0)),
+        Exchange("tp", "recompute", whole, times=np.where(full, 1, 0)),
         beside(product, "recompute", entries.again, counts.recompute.gathers),
         beside(product, "recompute", region.leave, counts.recompute.reductions),
         beside(product, "recompute", entries.expand, counts.expansions),
@@ -161,8 +161,8 @@ def head_exchanges(plan: Layout, inputs: Inputs, head: EndTime) -> tuple[Exchang
     again = int(inputs.runtime.activations.regathers_inputs)
     return (
         Exchange("tp", "forward", enter),
-        Exchange("tp", "forward", (entropy,), count=ENTROPY_REDUCTIONS),
-        Exchange("tp", "backward", enter, count=again, window=head.input_gradient, share=share),
+        Exchange("tp", "forward", (entropy,), times=ENTROPY_REDUCTIONS),
+        Exchange("tp", "backward", enter, times=again, window=head.input_gradient, share=share),
         Exchange("tp", "backward", leave, window=head.weight_gradient, share=share),
     )
 
@@ -177,14 +177,14 @@ def prediction_exchanges(plan: Layout, inputs: Inputs) -> tuple[Exchange, ...]:
     Source: Megatron-LM, core/transformer/multi_token_prediction.py, _concat_embeddings.
     """
     (_, enter, leave), again = _region(plan, inputs), int(inputs.runtime.activations.regathers_inputs)
-    whole = tuple(each._replace(count=1.0) for each in enter)
+    whole = tuple(each._replace(times=1.0) for each in enter)
     return (
         *embedding_exchanges(plan, inputs),
-        Exchange("tp", "forward", enter, count=2),
+        Exchange("tp", "forward", enter, times=2),
         Exchange("tp", "forward", whole),
-        Exchange("tp", "backward", enter, count=2 * again),
-        Exchange("tp", "backward", leave, count=2),
-        Exchange("tp", "backward", whole, count=np.where(plan.sp, 1, 0)),
+        Exchange("tp", "backward", enter, times=2 * again),
+        Exchange("tp", "backward", leave, times=2),
+        Exchange("tp", "backward", whole, times=np.where(plan.sp, 1, 0)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints
+from meshwright.arrays import Floats, Ints, Numbers
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.specs.cluster import Accelerator
@@ -67,7 +67,7 @@ def backward_over_forward(
 
 def fused_attention_time(
     batch: Ints,
-    heads: Ints,
+    heads: Numbers,
     width: float,
     sequence: int,
     window: int | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints
+from meshwright.arrays import Floats, Ints, Numbers
 from meshwright.cost.element import HALF_BYTES
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import GemmConstants, NumberFormat, TileConstants
@@ -19,9 +19,9 @@ POWER_FLOP = 2e12
 
 
 def gemm_time(
-    m: Ints,
-    n: Ints,
-    k: Ints,
+    m: Numbers,
+    n: Numbers,
+    k: Numbers,
     accelerator: Accelerator,
     peak_flops: float,
     element_bytes: float = HALF_BYTES,
@@ -55,9 +55,9 @@ def gemm_time(
 
 
 def _tile_time(
-    m: Ints,
-    n: Ints,
-    k: Ints,
+    m: Numbers,
+    n: Numbers,
+    k: Numbers,
     groups: Ints,
     accelerator: Accelerator,
     peak_flops: float,

@@ -36,7 +36,7 @@ class Gemm(NamedTuple):
 NO_GEMM = Gemm(0.0, 0.0, 0.0)
 
 
-def linear_time(rows: Ints, outputs: Ints, features: Ints, inputs: Inputs, *, half: bool = False) -> Gemm:
+def linear_time(rows: Numbers, outputs: Numbers, features: Numbers, inputs: Inputs, *, half: bool = False) -> Gemm:
     """The three products of a linear layer of `features` to `outputs` on `rows` rows.
 
     In the number format of the job's recipe, or in its half precision. Weight gradients accumulate in fp32, slower by
