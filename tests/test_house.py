@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,19 @@ def test_imports_go_one_way(file: Path) -> None:
         assert not imported
     else:
         assert room in {"__init__", "__main__"}, f"say in WAY where {room!r} stands"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports inside functions count too."""
+    modules = {".".join(file.relative_to(ROOT.parent).with_suffix("").parts): file for file in FILES}
+    modules = {name.removesuffix(".__init__"): file for name, file in modules.items()}
+    graph = {name: {_module(each, modules) for each in _imported(file)} - {name} for name, file in modules.items()}
+    TopologicalSorter(graph).prepare()
+
+
+def _module(name: str, modules: Container[str]) -> str:
+    """The module of an imported name: itself, or the one that defines it."""
+    return name if name in modules else name.rpartition(".")[0]
 
 
 @pytest.mark.parametrize("file", FILES, ids=_name)

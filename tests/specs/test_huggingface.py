@@ -10,6 +10,7 @@ import pytest
 from meshwright.errors import InvalidSpec
 from meshwright.specs.huggingface import from_huggingface
 from meshwright.specs.model import Experts, Mlp, Model
+from meshwright.specs.read_model import read_model
 from meshwright.specs.weights import active_parameter_count, parameter_count
 
 CONFIGS = Path(__file__).parents[1] / "data" / "hf_configs"
@@ -67,9 +68,9 @@ def test_a_published_model_has_the_published_parameters(name: str, parameters: i
     assert model.name == name
 
 
-def test_a_model_is_read_through_its_class_too() -> None:
+def test_a_path_is_read_as_its_file() -> None:
     path = CONFIGS / "Qwen--Qwen3-0.6B.json"
-    assert Model.from_huggingface(path) == from_huggingface(str(path))
+    assert read_model(path) == from_huggingface(str(path))
 
 
 def test_head_size_is_what_the_file_says_and_not_hidden_over_heads() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -152,18 +150,6 @@ class Model(Spec):
     trains them adds `mtp_weights` to the model's."""
     assumptions: tuple[str, ...] = ()
     """What had to be assumed while reading it, for the user's eyes."""
-
-    @classmethod
-    def from_huggingface(cls, source: str | Path | Mapping[str, Any], *, text_only: bool = False) -> Model:
-        """The model of a Hugging Face `config.json`: a file, a folder that holds one, or its mapping.
-
-        Raises `InvalidSpec` with every fault of the file, `NotModelled` for architectures that are not priced
-        and `UnknownName` for a `model_type` that is not read. With `text_only`, the language model of a
-        multimodal file alone.
-        """
-        from meshwright.specs.huggingface import from_huggingface
-
-        return from_huggingface(source, text_only=text_only)
 
     @model_validator(mode="after")
     def _pattern(self) -> Self:
