@@ -94,3 +94,13 @@ def test_more_than_three_chunks_exchange_for_longer_and_hold_fewer_weights() -> 
     two, four = _interleaved(2), _interleaved(4)
     assert four.time.exposed_dp_s > 1.5 * two.time.exposed_dp_s
     assert four.memory.parameters < two.memory.parameters
+
+
+@pytest.mark.parametrize("resharded", [False, True])
+def test_ranks_whose_orders_differ_in_length_gather_every_chunk(resharded: bool) -> None:
+    """DualPipeV joins some gradients on some ranks and splits them on others."""
+    lengths = {len(actions) for actions in Schedule.DUALPIPE_V.record.actions(PipelineShape(4, 16, 2, 4))}
+    gathers = chunk_gathers(Schedule.DUALPIPE_V, 4, 2, 16, 4, resharded=resharded)
+    assert len(lengths) > 1
+    assert (gathers.ahead + gathers.forward >= 1).all()
+    assert len(unsharded_chunks(Schedule.DUALPIPE_V, 4, 2, 16, 4)) == 4

@@ -100,10 +100,14 @@ def unsharded_chunks(
     """
     if chunks == 1:
         return [ONE_CHUNK] * stages
-    walk = _walk(_actions(schedule, stages, chunks, micro_batches, microbatch_group), chunks, resharded=True)
+    ranks = _actions(schedule, stages, chunks, micro_batches, microbatch_group)
+    walk = _walk(ranks, chunks, resharded=True)
     own, every = (walk.own & walk.unsharded).sum(axis=2), walk.unsharded.sum(axis=2)
-    worked = walk.own.argmax(axis=2)
-    return [_of_rank(*each, chunks) for each in zip(walk.forward[:, :, 0], worked, every, own, strict=True)]
+    columns = zip(walk.forward[:, :, 0], walk.own.argmax(axis=2), every, own, map(len, ranks), strict=True)
+    return [
+        _of_rank(forward[:count], worked[:count], of_all[:count], of_own[:count], chunks)
+        for forward, worked, of_all, of_own, count in columns
+    ]
 
 
 ONE_CHUNK = UnshardedChunks(
@@ -159,8 +163,10 @@ class _Walk(NamedTuple):
 
 def _walk(ranks: Sequence[Sequence[Action]], chunks: int, resharded: bool) -> _Walk:
     """A chunk is unsharded if it works soon, and after its last action was either left so or not wanted for a while."""
-    worked = np.array([[action.chunk for action in actions] for actions in ranks])
-    forward = np.array([[action.kind == "forward" for action in actions] for actions in ranks])[:, :, None]
+    longest = max(map(len, ranks))
+    worked = np.array([[action.chunk for action in actions] + [-1] * (longest - len(actions)) for actions in ranks])
+    kinds = [[action.kind for action in actions] + [""] * (longest - len(actions)) for actions in ranks]
+    forward = (np.array(kinds) == "forward")[:, :, None]
     times, own = np.arange(worked.shape[1])[:, None], worked[:, :, None] == np.arange(chunks)
     never = len(times)
     coming = np.minimum.accumulate(np.where(own, times, never)[:, ::-1], axis=1)[:, ::-1]
