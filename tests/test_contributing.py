@@ -9,6 +9,8 @@ import pytest
 from recipes import Block, blocks_of, copy_of_project, execute, titles, write
 
 PLACES = {
+    "Add a runtime": 1,
+    "Add a behaviour": 7,
     "Add an accelerator": 2,
     "Add a pipeline schedule": 3,
     "Add a plan field": 4,
