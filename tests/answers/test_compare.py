@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from rich.console import Console
 
 from commands import LLAMA, asked, question, refused
-from meshwright.answers.compare.clusters import Comparison, Wishes, compare_clusters
+from meshwright.answers.compare.clusters import ClusterComparison, Wishes, compare_clusters
 from meshwright.answers.compare.clusters_document import clusters_document
 from meshwright.answers.compare.clusters_table import clusters_screen
 from meshwright.answers.compare.named import named_plans
@@ -64,7 +64,7 @@ def answered(*arguments: str) -> dict[str, Any]:
     return document
 
 
-def compared(*questions: Inputs, wishes: Wishes | None = None) -> Comparison:
+def compared(*questions: Inputs, wishes: Wishes | None = None) -> ClusterComparison:
     """Clusters side by side."""
     return compare_clusters([(each.cluster, each) for each in questions], wishes or Wishes())
 

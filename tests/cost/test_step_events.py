@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meshwright.cost.footprint import footprints_of, step_events
-from meshwright.cost.memory.timeline import Moment, Timeline
+from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
@@ -39,7 +39,7 @@ def test_the_highest_moment_of_the_events_is_the_memory_of_the_stage(name: str) 
 
 
 def test_what_a_timeline_holds_twice_is_counted_once_and_what_it_frees_no_more() -> None:
-    step = Timeline(2)
+    step = MemoryTimeline(2)
     step.hold("activations", "saved", np.array([4.0, 1.0]))
     step.at(Moment.LAST_LAYER_FORWARD)
     step.hold("activations", "saved", 2.0)

@@ -12,7 +12,7 @@ from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.fit import eighty_percent_verdict, verdict
 from meshwright.cost.memory.stage import stage_memory, stage_steps
-from meshwright.cost.memory.timeline import Event
+from meshwright.cost.memory.timeline import MemoryEvent
 from meshwright.cost.pipelines import Pipelines, pipelines_of
 from meshwright.cost.shapes import Shapes
 from meshwright.cost.unit import micro_batch_shapes
@@ -86,7 +86,7 @@ def footprints_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = False
     return Footprints.of(plans, pipelines, stages, inputs)
 
 
-def step_events(plan: Plan, inputs: Inputs, stage: int = 0) -> list[Event]:
+def step_events(plan: Plan, inputs: Inputs, stage: int = 0) -> list[MemoryEvent]:
     """What one rank of a stage allocates and releases in the course of a step, beside the states that it stores.
 
     A legal plan's highest moment is where `allocated` of an event is the most; `str` of an event is a line in GiB.

@@ -16,7 +16,7 @@ from meshwright.textbook.searcher import Searcher
 
 if TYPE_CHECKING:
     from meshwright.specs.model import Model
-    from meshwright.textbook.comparison.rows import Comparison
+    from meshwright.textbook.comparison.rows import PlannerComparison
 
     Planner = tuple[Model | None, str | None]
 
@@ -57,7 +57,7 @@ def memory_question(flags: Mapping[str, Any], model: Model | None) -> dict[str, 
 
 def memory_answer(
     question: dict[str, Any], degrees: Mapping[str, int | None], num_micro_batches: int | None, planner: Planner
-) -> tuple[dict[str, Any], Comparison | None]:
+) -> tuple[dict[str, Any], PlannerComparison | None]:
     """The estimator's answer for one configuration, degrees that were not given being 1, and with the planner's.
 
     num_micro_batches: for the planner; None: as many as there are stages. planner: model and cluster, None if none.

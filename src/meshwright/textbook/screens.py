@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from meshwright.textbook.comparison.rows import Comparison
+    from meshwright.textbook.comparison.rows import PlannerComparison
 
 STYLES = {"safe": "green", "at-risk": "yellow", "out-of-memory": "red"}
 UNITS = {"gb": "GB", "bytes": "bytes", "ms": "ms"}
@@ -83,7 +83,7 @@ def search_screen(answer: dict[str, Any]) -> RenderableType:
     )
 
 
-def comparison_screen(comparison: Comparison) -> RenderableType:
+def comparison_screen(comparison: PlannerComparison) -> RenderableType:
     """Where the planner differs, by how much and why."""
     title = Text("Compared with the planner", style="bold")
     notes = [Text(f"- {note}") for note in comparison.notes]

@@ -18,7 +18,7 @@ from meshwright.specs.inputs import Inputs
 
 
 @dataclass(frozen=True)
-class Row:
+class ClusterRow:
     """One cluster."""
 
     cluster: Cluster
@@ -60,23 +60,23 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ClusterComparison:
     """Clusters side by side, in the order asked."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ClusterRow, ...]
     wishes: Wishes
     one_plan: OnePlan | Exclusion | None
     """None where it was not asked for, or where a cluster refuses every plan."""
 
     @property
-    def first(self) -> Row:
+    def first(self) -> ClusterRow:
         """The first cluster that has a plan, which the others are compared with."""
         return next(row for row in self.rows if row.best)
 
 
 def compare_clusters(
     questions: Sequence[tuple[Cluster, Inputs | InvalidInput]], wishes: Wishes, progress: Progress | None = None
-) -> Comparison:
+) -> ClusterComparison:
     """The best plan of every cluster, with what training takes there; and, if wished for, one layout for all.
 
     questions: each cluster with the question on it, or why it makes none; progress: told as by `find`, anew for each.
@@ -90,18 +90,18 @@ def compare_clusters(
         raise kind(f"no cluster has a plan:{lines}")
     answers = [row.found for row in rows if row.found]
     searched = wishes.one_plan and len(answers) == len(rows)
-    return Comparison(rows, wishes, one_plan(answers, progress) if searched else None)
+    return ClusterComparison(rows, wishes, one_plan(answers, progress) if searched else None)
 
 
-def _row(cluster: Cluster, question: Inputs | InvalidInput, wishes: Wishes, progress: Progress | None) -> Row:
+def _row(cluster: Cluster, question: Inputs | InvalidInput, wishes: Wishes, progress: Progress | None) -> ClusterRow:
     if not isinstance(question, Inputs):
-        return Row(cluster, None, None, question, None, None, None, None)
+        return ClusterRow(cluster, None, None, question, None, None, None, None)
     try:
         found = find(question, top=1, progress=progress)
     except InvalidInput as refusal:
-        return Row(cluster, question, None, refusal, None, None, None, None)
+        return ClusterRow(cluster, question, None, refusal, None, None, None, None)
     best, price, days = found.best[0] if found.best else None, wishes.prices.get(cluster.name), wishes.deadline_days
-    return Row(
+    return ClusterRow(
         cluster=cluster,
         inputs=question,
         found=found,

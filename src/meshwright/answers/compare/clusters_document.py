@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright.answers.assumptions import assumptions
-from meshwright.answers.compare.clusters import Comparison, Row
+from meshwright.answers.compare.clusters import ClusterComparison, ClusterRow
 from meshwright.answers.compare.one_plan_table import one_plan_entry
 from meshwright.answers.compare.training import deadline_entry
 from meshwright.answers.plan_file import plan_entry
@@ -15,7 +15,7 @@ from meshwright.cost.estimate import Estimate
 SCHEMA = "meshwright.compared-clusters/1"
 
 
-def clusters_document(comparison: Comparison) -> dict[str, Any]:
+def clusters_document(comparison: ClusterComparison) -> dict[str, Any]:
     """Every cluster with its question, its best plan or why it has none, and what training takes there; the one layout
     for all is null where it was not asked for.
     """
@@ -27,7 +27,7 @@ def clusters_document(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _entry(row: Row, first: Estimate | None) -> dict[str, Any]:
+def _entry(row: ClusterRow, first: Estimate | None) -> dict[str, Any]:
     best, inputs = row.best, row.inputs
     return {
         "cluster": row.cluster.name,

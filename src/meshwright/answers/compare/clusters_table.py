@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from meshwright.answers.assumptions import assumptions
-from meshwright.answers.compare.clusters import Comparison, Row
+from meshwright.answers.compare.clusters import ClusterComparison, ClusterRow
 from meshwright.answers.compare.one_plan_table import one_plan_section
 from meshwright.answers.compare.training import Deadline
 from meshwright.answers.document.blocks import Block, Heading, Lines, Table, Toned
@@ -15,7 +15,7 @@ from meshwright.search.fewest import MOST_TIMES_THE_NODES
 from meshwright.units import GIB, format_count, format_seconds
 
 
-def clusters_screen(comparison: Comparison) -> tuple[Block, ...]:
+def clusters_screen(comparison: ClusterComparison) -> tuple[Block, ...]:
     """The question, a row for each cluster, the best plans, training where the job names its tokens, one layout for all
     where it was asked for, what does not fit, and the assumptions.
     """
@@ -32,14 +32,14 @@ def clusters_screen(comparison: Comparison) -> tuple[Block, ...]:
     )
 
 
-def _question(comparison: Comparison) -> Lines:
+def _question(comparison: ClusterComparison) -> Lines:
     """The headline of a question, with its clusters counted."""
     inputs = next(row.inputs for row in comparison.rows if row.best and row.inputs)
     count = len(comparison.rows)
     return Lines((f"{model_words(inputs)} on {count} clusters", headline(inputs).lines[-1]))
 
 
-def _speeds(comparison: Comparison) -> Table:
+def _speeds(comparison: ClusterComparison) -> Table:
     rows: list[tuple[str, ...]] = []
     first = comparison.first.best
     for row in comparison.rows:
@@ -63,7 +63,7 @@ def _speeds(comparison: Comparison) -> Table:
     return Table(columns, tuple(rows), "lrrrrwr")
 
 
-def _plans(rows: Iterable[Row]) -> Iterator[Lines]:
+def _plans(rows: Iterable[ClusterRow]) -> Iterator[Lines]:
     """The best plan of each cluster, its links, and what its step waits for most."""
     for row in rows:
         if row.best and row.limiting:
@@ -77,7 +77,7 @@ def _plans(rows: Iterable[Row]) -> Iterator[Lines]:
             )
 
 
-def _training(comparison: Comparison) -> tuple[Block, ...]:
+def _training(comparison: ClusterComparison) -> tuple[Block, ...]:
     """Days, accelerator-hours and cost of all tokens, and the deadline."""
     first, wishes = comparison.first, comparison.wishes
     if first.training is None or first.inputs is None or not first.inputs.job.tokens:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from meshwright.answers.compare.clusters import Comparison
+from meshwright.answers.compare.clusters import ClusterComparison
 from meshwright.answers.document.blocks import Block, Heading, Paragraph, Table
 from meshwright.answers.records import json_of, priced_plan
 from meshwright.answers.screen import verdict_cell
@@ -18,7 +18,7 @@ OF_THE_CLUSTER = re.compile(r"(dp|m|group|replicate)\d+")
 """Words of a plan that follow the cluster."""
 
 
-def one_plan_section(comparison: Comparison) -> tuple[Block, ...]:
+def one_plan_section(comparison: ClusterComparison) -> tuple[Block, ...]:
     """The layout with its table; or which cluster excludes the nearest one, and why; nothing where none was wished."""
     if not comparison.wishes.one_plan:
         return ()
@@ -28,7 +28,7 @@ def one_plan_section(comparison: Comparison) -> tuple[Block, ...]:
     return Heading("No layout is safe on all of them", 3), Paragraph(excluded_sentence(found, comparison))
 
 
-def one_plan_entry(comparison: Comparison) -> dict[str, Any] | None:
+def one_plan_entry(comparison: ClusterComparison) -> dict[str, Any] | None:
     """The same as it stands in a document: the layout on every cluster, or what excludes the nearest one."""
     found = comparison.one_plan
     if isinstance(found, OnePlan):
@@ -56,7 +56,7 @@ def one_plan_entry(comparison: Comparison) -> dict[str, Any] | None:
     return {"excluded": excluded_sentence(found, comparison), "nearest": nearest}
 
 
-def excluded_sentence(found: Exclusion | None, comparison: Comparison) -> str:
+def excluded_sentence(found: Exclusion | None, comparison: ClusterComparison) -> str:
     """Which cluster excludes the nearest layout, and why."""
     if found is None:
         refusing = next(row for row in comparison.rows if row.found is None)
@@ -76,7 +76,7 @@ def layout_words(plan: Plan) -> str:
     return " ".join(word for word in str(plan).split() if not OF_THE_CLUSTER.fullmatch(word))
 
 
-def _chosen(found: OnePlan, comparison: Comparison) -> tuple[Block, ...]:
+def _chosen(found: OnePlan, comparison: ClusterComparison) -> tuple[Block, ...]:
     rows = tuple(
         (
             row.cluster.name,

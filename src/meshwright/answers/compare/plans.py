@@ -39,7 +39,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PlanComparison:
     """Plans side by side, in the order named."""
 
     inputs: Inputs
@@ -60,12 +60,12 @@ class Comparison:
         return tuple(column for column in self.columns if column is not self.reference)
 
 
-def compare_plans(named: Sequence[Named], inputs: Inputs) -> Comparison:
+def compare_plans(named: Sequence[Named], inputs: Inputs) -> PlanComparison:
     """Price every named plan as the planner does, legal or, where its price holds all the same, not."""
     columns = tuple(_column(each, inputs) for each in named)
     legal = [(column, column.estimate) for column in columns if column.estimate and not column.broken]
     best = min(legal, key=lambda each: _rank(each[1]))[0] if legal else None
-    return Comparison(inputs, columns, best, _told(columns, best, inputs))
+    return PlanComparison(inputs, columns, best, _told(columns, best, inputs))
 
 
 def _column(named: Named, inputs: Inputs) -> Column:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright.answers.assumptions import assumptions
-from meshwright.answers.compare.plans import Column, Comparison
+from meshwright.answers.compare.plans import Column, PlanComparison
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.records import json_of
 
 SCHEMA = "meshwright.compared-plans/1"
 
 
-def plans_document(comparison: Comparison) -> dict[str, Any]:
+def plans_document(comparison: PlanComparison) -> dict[str, Any]:
     """The question, every plan with its price and the rules that it breaks, the differences to the first, and which is
     the best; numbers of a plan without a price are null.
     """
@@ -28,7 +28,7 @@ def plans_document(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _entry(column: Column, comparison: Comparison) -> dict[str, Any]:
+def _entry(column: Column, comparison: PlanComparison) -> dict[str, Any]:
     return {
         "name": column.label,
         "file": column.named.file,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from meshwright.answers.assumptions import assumptions
-from meshwright.answers.compare.plans import Column, Comparison
+from meshwright.answers.compare.plans import Column, PlanComparison
 from meshwright.answers.document.blocks import Block, Lines, Table, Toned
 from meshwright.answers.screen import assumption_list, headline, verdict_cell
 from meshwright.answers.step_parts import ALL_NAMES
@@ -22,7 +22,7 @@ MEMORY = (*ALLOCATED, "allocated", "fragmentation", "reserved", "context", "comm
 SUMS = ("allocated", "reserved", "device")
 
 
-def plans_screen(comparison: Comparison) -> tuple[Block, ...]:
+def plans_screen(comparison: PlanComparison) -> tuple[Block, ...]:
     """The question, the plans with the rules that they break, the tables, which is better, and the assumptions."""
     inputs, others = comparison.inputs, comparison.others
     beside = 2 if all(len(column.label) <= SHORT_LABEL for column in comparison.columns) else 1
@@ -43,7 +43,7 @@ def plans_screen(comparison: Comparison) -> tuple[Block, ...]:
     )
 
 
-def _legend(comparison: Comparison) -> Iterator[str]:
+def _legend(comparison: PlanComparison) -> Iterator[str]:
     """What each column is, and why it could not run."""
     for column in comparison.columns:
         file = f" ({column.named.file})" if column.named.file else ""

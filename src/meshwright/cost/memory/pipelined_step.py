@@ -6,11 +6,11 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
-from meshwright.cost.memory.timeline import Moment, Timeline
+from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.memory.unit_step import UnitStep
 
 
-def pipelined_step(step: UnitStep) -> Timeline:
+def pipelined_step(step: UnitStep) -> MemoryTimeline:
     """The step from the last forward with the most micro-batches in flight on.
 
     Chunks take turns by groups of micro-batches, the one with the head works backward first. The whole gradients of
@@ -19,7 +19,7 @@ def pipelined_step(step: UnitStep) -> Timeline:
     worked backward, and the reduction.
     Source: torch 2.13, distributed/pipelining/stage.py (backward_maybe_with_nosync) and `sharded_step`.
     """
-    line, saved, chunks = Timeline(len(step.plans)), step.in_flight, step.unsharded
+    line, saved, chunks = MemoryTimeline(len(step.plans)), step.in_flight, step.unsharded
     gradients, _ = worked_chunks(step, step.backwards)
     next_gradients, _ = worked_chunks(step, step.backwards + 1)
     every = np.maximum((step.plans.vpp - 1) * step.group + 1 - step.backwards, 1)
@@ -42,7 +42,7 @@ def pipelined_step(step: UnitStep) -> Timeline:
     return line
 
 
-def _forward(line: Timeline, step: UnitStep) -> None:
+def _forward(line: MemoryTimeline, step: UnitStep) -> None:
     line.hold("temporaries", "message buffers", step.in_flight.messages)
     line.hold("parameters", "gathered until backward", step.until_backward)
     line.hold("parameters", "other chunks", _other_chunks(step, step.unsharded.forward))
@@ -53,14 +53,16 @@ def _forward(line: Timeline, step: UnitStep) -> None:
     line.free("two layers", "output of the layer")
 
 
-def _loss(line: Timeline, activations: FloatColumn, logits: FloatColumn) -> None:
+def _loss(line: MemoryTimeline, activations: FloatColumn, logits: FloatColumn) -> None:
     line.hold("activations", "saved for backward", activations)
     line.hold("logits", "logits", logits)
     line.at(Moment.LOSS_BACKWARD, activations > 0)
     line.free("logits")
 
 
-def _last_layer(line: Timeline, step: UnitStep, activations: FloatColumn, unsharded: IntColumn, own: IntColumn) -> None:
+def _last_layer(
+    line: MemoryTimeline, step: UnitStep, activations: FloatColumn, unsharded: IntColumn, own: IntColumn
+) -> None:
     """Backward of the last layer, gathered unless its own chunk is; then its gradients are about to be added."""
     saved = step.in_flight
     line.hold("activations", "saved for backward", np.maximum(activations - saved.head, 0.0))
@@ -76,7 +78,7 @@ def _last_layer(line: Timeline, step: UnitStep, activations: FloatColumn, unshar
     line.free("two layers", "gradients of a layer", "gradients of the head", "working set")
 
 
-def _first_layer(line: Timeline, step: UnitStep, gradients: FloatColumn) -> None:
+def _first_layer(line: MemoryTimeline, step: UnitStep, gradients: FloatColumn) -> None:
     """Backward of a chunk's first layer and of the embedding, after which all others have stayed gathered."""
     saved, whole, group, chunks = step.in_flight, step.whole, step.group, step.plans.vpp
     with_embedding = step.backwards >= (chunks - 1) * group
@@ -102,7 +104,7 @@ def _first_layer(line: Timeline, step: UnitStep, gradients: FloatColumn) -> None
     line.free("gradients of the embedding", "gradients of the head")
 
 
-def _reduction(line: Timeline, step: UnitStep) -> None:
+def _reduction(line: MemoryTimeline, step: UnitStep) -> None:
     """The gradients of one unit after the other are reduced; what was gathered again and again still is."""
     whole, apart = step.whole, step.inputs.runtime.sharding.ends_apart
     gradients, _ = worked_chunks(step, step.plans.num_microbatches * step.plans.vpp)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
-from meshwright.cost.memory.timeline import Moment, Timeline
+from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.layout.plan import Recompute
 
 
-def sharded_step(step: UnitStep) -> Timeline:
+def sharded_step(step: UnitStep) -> MemoryTimeline:
     """The last micro-batch of a step where every backward reduces its gradients.
 
     Forward gathers one layer after the other in 2 bytes, the next one ahead; the ends stay gathered where the runtime
@@ -21,7 +21,7 @@ def sharded_step(step: UnitStep) -> Timeline:
     _fsdp_collectives.py (foreach_all_gather_copy_out, foreach_reduce), _fsdp_param.py (to_accumulated_grad_if_needed);
     peaks counted on fake tensors, moment by moment.
     """
-    line = Timeline(len(step.plans))
+    line = MemoryTimeline(len(step.plans))
     _forward(line, step)
     _last_layer(line, step)
     _middle_layers(line, step)
@@ -30,7 +30,7 @@ def sharded_step(step: UnitStep) -> Timeline:
     return line
 
 
-def _forward(line: Timeline, step: UnitStep) -> None:
+def _forward(line: MemoryTimeline, step: UnitStep) -> None:
     saved = step.in_flight
     line.hold("temporaries", "message buffers", saved.messages)
     line.hold("gradients", "shards of earlier micro-batches", FP32_BYTES * step.stored.all * step.several)
@@ -45,7 +45,7 @@ def _forward(line: Timeline, step: UnitStep) -> None:
     line.free("logits")
 
 
-def _last_layer(line: Timeline, step: UnitStep) -> None:
+def _last_layer(line: MemoryTimeline, step: UnitStep) -> None:
     """Backward of the head and of the last layer. A head that is a unit of its own is reduced as soon as it is done."""
     runtime, whole, saved, sent = step.inputs.runtime, step.whole, step.in_flight, step.inputs.gradient_bytes
     line.hold("activations", "saved for backward", np.maximum(saved.activations - saved.head, 0.0))
@@ -65,7 +65,7 @@ def _last_layer(line: Timeline, step: UnitStep) -> None:
     line.at(Moment.LAST_LAYER_BACKWARD)
 
 
-def _middle_layers(line: Timeline, step: UnitStep) -> None:
+def _middle_layers(line: MemoryTimeline, step: UnitStep) -> None:
     """Any layer between, the next one of the last: the last one's gradients are being sent."""
     saved, stored = step.in_flight, step.stored
     passed = np.maximum(saved.activations - saved.head - saved.layer, 0.0)
@@ -82,7 +82,7 @@ def _middle_layers(line: Timeline, step: UnitStep) -> None:
     line.at(Moment.MIDDLE_LAYER_BACKWARD, step.has_more_layers_than(2))
 
 
-def _first_layers(line: Timeline, step: UnitStep) -> None:
+def _first_layers(line: MemoryTimeline, step: UnitStep) -> None:
     """The second layer and the first one: all others have been resharded and their gradients reduced."""
     saved, whole, stored, several = step.in_flight, step.whole, step.stored, step.has_more_layers_than(1)
     ends = 0.0 if step.inputs.runtime.sharding.ends_apart else whole.ends
@@ -108,7 +108,7 @@ def _first_layers(line: Timeline, step: UnitStep) -> None:
     line.at(Moment.FIRST_LAYER_BACKWARD, several)
 
 
-def _embedding(line: Timeline, step: UnitStep) -> None:
+def _embedding(line: MemoryTimeline, step: UnitStep) -> None:
     """The last unit: the embedding, with the head where both are of one root unit."""
     whole, stored, apart = step.whole, step.stored, step.inputs.runtime.sharding.ends_apart
     last, done = (whole.embedding, stored.embedding) if apart else (whole.ends, stored.ends)
@@ -119,7 +119,7 @@ def _embedding(line: Timeline, step: UnitStep) -> None:
     line.at(Moment.GRADIENT_REDUCTION)
 
 
-def replicated_step(step: UnitStep) -> Timeline:
+def replicated_step(step: UnitStep) -> MemoryTimeline:
     """The last micro-batch of a step of replicas, which gather nothing.
 
     Gradients last from the first micro-batch on, with the copies of communication buckets. Autocast keeps a 2-byte copy
@@ -127,7 +127,7 @@ def replicated_step(step: UnitStep) -> Timeline:
     Source: torch 2.13, nn/parallel/distributed.py; amp/autocast_mode.py, cache_enabled.
     """
     runtime, whole, saved = step.inputs.runtime, step.whole, step.in_flight
-    line, tied = Timeline(len(step.plans)), step.inputs.model.tied_embeddings
+    line, tied = MemoryTimeline(len(step.plans)), step.inputs.model.tied_embeddings
     copies = step.several + 1.0 * runtime.storage.gradient_copies * (step.plans.dp > 1)
     embedding = whole.embedding * (runtime.storage.autocast and not tied)
     cast = HALF_BYTES * (whole.all - embedding)

@@ -16,7 +16,7 @@ from meshwright.cost.memory.parameters import end_parameters, expert_parameters,
 from meshwright.cost.memory.pipelined_step import pipelined_step
 from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
 from meshwright.cost.memory.states import States, half_weights_step, state_bytes
-from meshwright.cost.memory.timeline import Event, Played, highest
+from meshwright.cost.memory.timeline import MemoryEvent, Played, highest
 from meshwright.cost.memory.unit_step import UnitStep, pooled_bytes, stored_states
 from meshwright.cost.pipelines import Pipelines
 from meshwright.cost.shapes import Shapes
@@ -91,7 +91,7 @@ class StageSteps(NamedTuple):
     """Free, yet kept for the streams of exchanges."""
     in_flight: InFlight
 
-    def events(self, row: int) -> list[Event]:
+    def events(self, row: int) -> list[MemoryEvent]:
         """The allocations and releases of one stage, in order, without what is of 0 bytes."""
         return next(step.events(int(np.searchsorted(rows, row))) for rows, step in self.played if row in rows)
 

@@ -9,7 +9,7 @@ import numpy as np
 from meshwright.arrays import FloatColumn, Floats, Ints, Numbers
 from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.in_flight import InFlight
-from meshwright.cost.memory.timeline import Moment, Timeline
+from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
@@ -66,7 +66,7 @@ def state_bytes(
     )
 
 
-def half_weights_step(states: States, in_flight: InFlight, dummy_gradients: FloatColumn) -> Timeline:
+def half_weights_step(states: States, in_flight: InFlight, dummy_gradients: FloatColumn) -> MemoryTimeline:
     """A step beside the states: the loss, with its logits; one layer's backward, with its whole gradients; the
     optimizer's update, when no activations are left.
 
@@ -74,7 +74,7 @@ def half_weights_step(states: States, in_flight: InFlight, dummy_gradients: Floa
     states, in_flight: of every stage; dummy_gradients: what autograd is handed for weight gradients, alive all along;
     bytes, shape (r,). Returns allocations in bytes.
     """
-    step = Timeline(len(dummy_gradients))
+    step = MemoryTimeline(len(dummy_gradients))
     step.hold("activations", "saved for backward", in_flight.activations)
     step.hold("temporaries", "dummy weight gradients", dummy_gradients)
     step.hold("temporaries", "message buffers", in_flight.messages)

@@ -48,7 +48,7 @@ class Peak(NamedTuple):
     temporaries: FloatColumn
 
 
-class Event(NamedTuple):
+class MemoryEvent(NamedTuple):
     """One allocation or release on one rank."""
 
     moment: Moment
@@ -65,10 +65,10 @@ class Event(NamedTuple):
         return f"{self.moment!s:23} {self.size / GIB:+8.3f} {self.allocated / GIB:8.3f}  {self.component}: {self.name}"
 
 
-class Timeline:
+class MemoryTimeline:
     """One step of r ranks, played as allocations and releases; every rank has the same events, some of 0 bytes.
 
-    >>> step = Timeline(1)
+    >>> step = MemoryTimeline(1)
     >>> step.hold("activations", "saved for backward", 3.0)
     >>> step.hold("logits", "logits", 2.0)
     >>> step.at(Moment.LOSS_BACKWARD)
@@ -122,7 +122,7 @@ class Timeline:
         codes = np.array([reached.moment for reached in self._moments])[highest]
         return Peak(codes, **{name: np.broadcast_to(part, self._ranks) for name, part in parts.items()})
 
-    def events(self, rank: int) -> list[Event]:
+    def events(self, rank: int) -> list[MemoryEvent]:
         """What one rank allocates and releases, in order, without what is of 0 bytes."""
         events, before, allocated = [], dict[str, _Held](), 0.0
         for reached in self._moments:
@@ -134,7 +134,7 @@ class Timeline:
             for name, size in sorted(changes, key=lambda change: change[1]):
                 allocated += size
                 component = (now.get(name) or before[name]).component
-                events += [Event(reached.moment, component, name, size, allocated)] if size else []
+                events += [MemoryEvent(reached.moment, component, name, size, allocated)] if size else []
             before = now
         return events
 
@@ -157,7 +157,7 @@ class _Reached(NamedTuple):
     """Bytes, shape (r,); 0 where a rank has no such moment."""
 
 
-Played: TypeAlias = tuple[IntColumn, Timeline]
+Played: TypeAlias = tuple[IntColumn, MemoryTimeline]
 """Some rows of a table of stages, and their step."""
 
 

@@ -15,7 +15,7 @@ from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_chunks, split_of
-from meshwright.pytorch.processes.observed import Collective, Moment, Observed, Peak
+from meshwright.pytorch.processes.observed import Collective, Observed, ObservedMoment, ObservedPeak
 from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.scope import Scope
 from meshwright.schedules.records import Schedule, blocks
@@ -135,41 +135,44 @@ def _further(total: Observed, base: Observed, more: Observed, times: float) -> O
     return replace(total, **moved)
 
 
-Peaks = Mapping[str, Peak]
+Peaks = Mapping[str, ObservedPeak]
+PeaksOfMoments = Mapping[ObservedMoment, ObservedPeak]
 
 
 def _moved_peaks(
-    at: Mapping[Moment, Peak], start: Mapping[Moment, Peak], end: Mapping[Moment, Peak], times: float
-) -> dict[Moment, Peak]:
+    at: PeaksOfMoments, start: PeaksOfMoments, end: PeaksOfMoments, times: float
+) -> dict[ObservedMoment, ObservedPeak]:
     """The peak of every moment, action by action."""
-    moved: dict[Moment, Peak] = {}
+    moved: dict[ObservedMoment, ObservedPeak] = {}
     for action in dict.fromkeys(moment.action for moment in end):
         before, fewer, more = (_of_action(peaks, action) for peaks in (at, start, end))
-        moved |= {Moment(name, action): peak for name, peak in _moved_action(before, fewer, more, times).items()}
+        moved |= {
+            ObservedMoment(name, action): peak for name, peak in _moved_action(before, fewer, more, times).items()
+        }
     return moved
 
 
-def _of_action(peaks: Mapping[Moment, Peak], action: str) -> dict[str, Peak]:
+def _of_action(peaks: PeaksOfMoments, action: str) -> dict[str, ObservedPeak]:
     return {moment.name: peak for moment, peak in peaks.items() if moment.action == action}
 
 
-def _moved_action(at: Peaks, start: Peaks, end: Peaks, times: float) -> dict[str, Peak]:
+def _moved_action(at: Peaks, start: Peaks, end: Peaks, times: float) -> dict[str, ObservedPeak]:
     """The peak of every moment of one action. The layer before the last one, which two layers do not have, moves as
     the last does; the first one, whose neighbour two layers do not have, as the embedding does.
     """
     moved = {
-        moment: Peak(_moved(at[moment].parts, start[moment].parts, end[moment].parts, times), end[moment].where)
+        moment: ObservedPeak(_moved(at[moment].parts, start[moment].parts, end[moment].parts, times), end[moment].where)
         for moment in at
     }
     if "first layer" in end and "embedding" in end:
         before, after = start["embedding"].parts, end["embedding"].parts
         more = sum(after.values()) - sum(before.values())
         whole = {**end["first layer"].parts, "further layers": round(more * (times - 1))}
-        moved["first layer"] = Peak(whole, end["first layer"].where)
+        moved["first layer"] = ObservedPeak(whole, end["first layer"].where)
     if "next layer" in end and "next layer" not in at:
         before, after = start["last layer"].parts, end["last layer"].parts
         parts = _moved(end["next layer"].parts, before, after, times - 1)
-        moved["next layer"] = Peak(parts, end["next layer"].where)
+        moved["next layer"] = ObservedPeak(parts, end["next layer"].where)
     return moved
 
 

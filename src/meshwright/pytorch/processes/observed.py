@@ -19,7 +19,7 @@ class Collective(NamedTuple):
     """forward or backward; pipeline, where stages take turns with both."""
 
 
-class Moment(NamedTuple):
+class ObservedMoment(NamedTuple):
     """A part of the step."""
 
     name: str
@@ -28,7 +28,7 @@ class Moment(NamedTuple):
     """Of the pipeline's actions the one that it is a part of, as in `Observed.order`."""
 
 
-class Peak(NamedTuple):
+class ObservedPeak(NamedTuple):
     """The most that was allocated during one moment of the step."""
 
     parts: Mapping[str, int]
@@ -68,19 +68,19 @@ class Observed:
     """Bytes of moments."""
     activations: int
     """Bytes of saved tensors when the first forward ended."""
-    peaks: Mapping[Moment, Peak]
+    peaks: Mapping[ObservedMoment, ObservedPeak]
     collectives: Mapping[Collective, int]
     """How often each was issued."""
     order: tuple[str, ...]
     """Actions of the pipeline stage as they were executed: F, B, I or W with chunk and micro-batch."""
 
     @property
-    def highest(self) -> Moment:
+    def highest(self) -> ObservedMoment:
         """The moment with the most bytes allocated."""
         return max(self.peaks, key=lambda moment: self.peaks[moment].total)
 
     @property
-    def peak(self) -> Peak:
+    def peak(self) -> ObservedPeak:
         """The most of the step."""
         return self.peaks[self.highest]
 
@@ -95,5 +95,5 @@ class Observed:
         """The inverse of `to_json`."""
         seen = {Collective(*row[:-1]): row[-1] for row in given["collectives"]}
         values = {field.name: given[field.name] for field in fields(cls)}
-        peaks = {Moment(*row[:2]): Peak(*row[2:]) for row in given["peaks"]}
+        peaks = {ObservedMoment(*row[:2]): ObservedPeak(*row[2:]) for row in given["peaks"]}
         return cls(**values | {"collectives": seen, "peaks": peaks, "order": tuple(given["order"])})

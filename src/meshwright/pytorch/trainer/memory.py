@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
-from meshwright.pytorch.processes.observed import Moment, Peak
+from meshwright.pytorch.processes.observed import ObservedMoment, ObservedPeak
 from meshwright.pytorch.trainer.local import local
 
 
@@ -34,8 +34,8 @@ class MemoryWatch(TorchDispatchMode):
         self._storages: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._labels, self._paused = ["other"], False
         self.now: Counter[str] = Counter()
-        self.moment = Moment("forward", "")
-        self.peaks: dict[Moment, Peak] = {}
+        self.moment = ObservedMoment("forward", "")
+        self.peaks: dict[ObservedMoment, ObservedPeak] = {}
         self._restore: list[Callable[[], None]] = []
 
     @property
@@ -56,7 +56,7 @@ class MemoryWatch(TorchDispatchMode):
         """Peaks are sought from now on."""
         self.peaks = {}
 
-    def from_now_on(self, moment: Moment) -> None:
+    def from_now_on(self, moment: ObservedMoment) -> None:
         """What is allocated from now on counts for the peak of this moment of the step."""
         self.moment = moment
 
@@ -83,7 +83,7 @@ class MemoryWatch(TorchDispatchMode):
         known[0] = size
         highest = self.peaks.get(self.moment)
         if what and (highest is None or self.total > highest.total):
-            self.peaks[self.moment] = Peak(dict(self.now), f"{self._labels[-1]}, {what}")
+            self.peaks[self.moment] = ObservedPeak(dict(self.now), f"{self._labels[-1]}, {what}")
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the operator and count what it made."""

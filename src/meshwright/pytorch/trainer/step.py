@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from meshwright.pytorch.processes.observed import Moment, Observed, layer_moments
+from meshwright.pytorch.processes.observed import Observed, ObservedMoment, layer_moments
 from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.trainer.build import bare_chunks, parallelize
 from meshwright.pytorch.trainer.fake import fake_world
@@ -51,7 +51,7 @@ class _Watched:
         return mark
 
     def _from_now_on(self, moment: str) -> None:
-        self.memory.from_now_on(Moment(moment, self.order[-1] if self.order else ""))
+        self.memory.from_now_on(ObservedMoment(moment, self.order[-1] if self.order else ""))
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
@@ -124,7 +124,7 @@ def _begin(optimizer: torch.optim.Optimizer) -> None:
 
 def _optimize(optimizer: torch.optim.Optimizer, weights: Iterable[Tensor], watched: _Watched) -> None:
     watched.gradients = _storage_bytes(weight.grad for weight in weights if weight.grad is not None)
-    watched.memory.from_now_on(Moment("optimizer", ""))
+    watched.memory.from_now_on(ObservedMoment("optimizer", ""))
     with watched.memory.labelled("optimizer"):
         optimizer.step()
     optimizer.zero_grad()

@@ -9,7 +9,7 @@ from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.weights import parameter_count, parameters_by_part
-from meshwright.textbook.comparison.rows import Comparison, Row, data_parallel_bytes, priced, time_note
+from meshwright.textbook.comparison.rows import ComparisonRow, PlannerComparison, data_parallel_bytes, priced, time_note
 from meshwright.units import GIGA
 
 NO_AXIS = (
@@ -20,25 +20,25 @@ NO_AXIS = (
 
 def compare_analysis(
     model: Model, cluster: str, config: Mapping[str, Any], parallel: Mapping[str, int], answer: dict[str, Any]
-) -> Comparison:
+) -> PlannerComparison:
     """Where the planner differs from the 4D analyzer, by how much and why.
 
     model, cluster: what the planner prices; config, parallel: what the analyzer was given; answer: what it said.
     Gradients are summed over dp sp in the planner; sp is taken as its cp. Raises `InvalidInput` for a wrong cluster.
     """
 
-    def compare(estimate: Estimate, inputs: Inputs) -> Comparison:
-        return Comparison(rows=_rows(estimate, inputs, answer), notes=_notes(estimate, parallel["sp"], answer))
+    def compare(estimate: Estimate, inputs: Inputs) -> PlannerComparison:
+        return PlannerComparison(rows=_rows(estimate, inputs, answer), notes=_notes(estimate, parallel["sp"], answer))
 
     degrees = {"tp": parallel["tp"], "pp": parallel["pp"], "cp": parallel["sp"], "dp": parallel["dp"]}
     batches = (config["seq_len"], config["micro_batch_size"], config["num_micro_batches"])
     comparison = priced(model, cluster, degrees, batches, compare)
     if comparison.refused and parallel["sp"] > 1:
-        return Comparison(refused=comparison.refused, notes=(NO_AXIS.format(sp=parallel["sp"]),))
+        return PlannerComparison(refused=comparison.refused, notes=(NO_AXIS.format(sp=parallel["sp"]),))
     return comparison
 
 
-def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[Row, ...]:
+def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[ComparisonRow, ...]:
     plan, memory = estimate.plan, estimate.memory
     stage = estimate.stages[estimate.worst_stage]
     grad, shards = inputs.gradient_bytes, f" / {plan.dp * plan.cp}" if plan.zero else ""
@@ -46,7 +46,9 @@ def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[R
     ends = f"; stage {stage.stage} holds {_ends(stage)}, which the closed form spreads over the stages"
     ends = ends if plan.pp > 1 else ""
     return (
-        Row("parameters", "", answer["total_params"], parameter_count(inputs.model), _why_parameters(inputs.model)),
+        ComparisonRow(
+            "parameters", "", answer["total_params"], parameter_count(inputs.model), _why_parameters(inputs.model)
+        ),
         _gb(
             "states per GPU",
             answer["param_memory_per_gpu_gb"],
@@ -73,7 +75,7 @@ def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[R
             data_parallel_bytes(estimate),
             f"{grad}-byte gradients instead of fp16" + (", then 2-byte parameters (ZeRO-1)" if plan.zero else ""),
         ),
-        Row(
+        ComparisonRow(
             "bubble",
             "of the step",
             answer["bubble_ratio"],
@@ -103,5 +105,5 @@ def _ends(stage: StageEstimate) -> str:
     return " and ".join(ends) or "neither embedding nor head"
 
 
-def _gb(quantity: str, closed_form: float, planner: Any, why: str) -> Row:
-    return Row(quantity, "GB", closed_form, float(planner) / GIGA, why)
+def _gb(quantity: str, closed_form: float, planner: Any, why: str) -> ComparisonRow:
+    return ComparisonRow(quantity, "GB", closed_form, float(planner) / GIGA, why)

@@ -7,7 +7,7 @@ from typing import Any
 from meshwright.cost.estimate import Estimate
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
-from meshwright.textbook.comparison.rows import Comparison, Row, priced
+from meshwright.textbook.comparison.rows import ComparisonRow, PlannerComparison, priced
 from meshwright.units import GIGA
 
 SAME_GB = 1e-9
@@ -20,20 +20,20 @@ def compare_memory(
     degrees: dict[str, int],
     batches: tuple[int, int, int],
     answer: dict[str, Any],
-) -> Comparison:
+) -> PlannerComparison:
     """Where the planner differs from the 4D memory estimator, by how much and why, on the first stage and the worst.
 
     degrees: tp, pp, cp, dp; batches: sequence length in tokens, micro-batch in sequences, number of micro-batches.
     Raises `InvalidInput` for a cluster that cannot be read.
     """
 
-    def compare(estimate: Estimate, inputs: Inputs) -> Comparison:
-        return Comparison(rows=_rows(estimate, inputs, answer), notes=_notes(estimate, answer))
+    def compare(estimate: Estimate, inputs: Inputs) -> PlannerComparison:
+        return PlannerComparison(rows=_rows(estimate, inputs, answer), notes=_notes(estimate, answer))
 
     return priced(model, cluster, degrees, batches, compare)
 
 
-def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[Row, ...]:
+def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[ComparisonRow, ...]:
     first, plan, runtime = estimate.stages[0].memory, estimate.plan, inputs.runtime
     padded = f"the planner pads the vocabulary to a multiple of {runtime.storage.vocabulary_multiple * plan.tp}"
     shards = f"12 bytes over dp cp = {plan.dp * plan.cp}" if plan.zero else "12 bytes on every rank"
@@ -76,6 +76,6 @@ def _notes(estimate: Estimate, answer: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _gb(quantity: str, closed_form: float, planner: Any, why: str) -> Row:
+def _gb(quantity: str, closed_form: float, planner: Any, why: str) -> ComparisonRow:
     size = float(planner) / GIGA
-    return Row(quantity, "GB", closed_form, size, "the same" if abs(size - closed_form) < SAME_GB else why)
+    return ComparisonRow(quantity, "GB", closed_form, size, "the same" if abs(size - closed_form) < SAME_GB else why)

@@ -22,7 +22,7 @@ MOST = 10**7
 """Tokens, sequences, micro-batches or ranks; products of a few such still fit in 64 bits."""
 
 
-class Row(NamedTuple):
+class ComparisonRow(NamedTuple):
     """One quantity, twice."""
 
     quantity: str
@@ -39,10 +39,10 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PlannerComparison:
     """What the planner says about the same degrees, or why it says nothing."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ComparisonRow, ...] = ()
     notes: tuple[str, ...] = ()
     refused: str | None = None
 
@@ -57,8 +57,8 @@ def priced(
     cluster: str,
     degrees: dict[str, int],
     batches: tuple[int, int, int],
-    compare: Callable[[Estimate, Inputs], Comparison],
-) -> Comparison:
+    compare: Callable[[Estimate, Inputs], PlannerComparison],
+) -> PlannerComparison:
     """The comparison on the planner's estimate for these degrees, or its refusal.
 
     degrees: tp, pp, cp and dp; batches: sequence length in tokens, micro-batch in sequences, number of micro-batches.
@@ -67,7 +67,7 @@ def priced(
     sequence, size, count = batches
     site = read_cluster(cluster)
     if max(*batches, *degrees.values()) > MOST:
-        return Comparison(refused=f"a size or degree is beyond {MOST}, the largest that it takes")
+        return PlannerComparison(refused=f"a size or degree is beyond {MOST}, the largest that it takes")
     try:
         inputs = read_inputs(model, site, Job(sequence_length=sequence, global_batch=size * count * degrees["dp"]))
         tp, pp, cp, dp = (degrees[axis] for axis in ("tp", "pp", "cp", "dp"))
@@ -75,7 +75,7 @@ def priced(
         require_legal(plan, inputs)
         return compare(estimate_each([plan], inputs)[0], inputs)
     except InvalidInput as error:
-        return Comparison(refused=str(error))
+        return PlannerComparison(refused=str(error))
 
 
 def data_parallel_bytes(estimate: Estimate) -> float:

@@ -24,7 +24,7 @@ COMPILED = {
 aot_eager and inductor."""
 
 
-class Setting(Spec):
+class RunSetting(Spec):
     """How a release or a configuration of a framework differs from a runtime of the catalogue."""
 
     what: str
@@ -41,7 +41,7 @@ class Setting(Spec):
         return f"{self.what} ({self.source})" if self.source else self.what
 
 
-class StandIn(Setting):
+class StandIn(RunSetting):
     """A runtime of the catalogue that stands for a framework which the catalogue has not."""
 
     runtime: str
@@ -53,9 +53,9 @@ def document(name: str) -> dict[str, Any]:
 
 
 @cache
-def settings() -> dict[str, Setting]:
+def settings() -> dict[str, RunSetting]:
     """Every setting by its name."""
-    return {name: Setting(**entry) for name, entry in document("settings").items()}
+    return {name: RunSetting(**entry) for name, entry in document("settings").items()}
 
 
 @cache
@@ -78,7 +78,7 @@ def base_runtime(framework: str) -> Runtime:
     return _with_settings(read_runtime(stand_in.runtime), [stand_in]) if stand_in else read_runtime(framework)
 
 
-def settings_of(row: Row) -> list[Setting]:
+def settings_of(row: Row) -> list[RunSetting]:
     """What the column `settings` names; raises `InvalidInput` for a name that is none, or one of another runtime."""
     known, runtime = settings(), base_runtime(row["runtime"]).id
     named = []
@@ -105,7 +105,7 @@ def runtime_of(row: Row) -> Runtime:
         raise InvalidSpec("settings or with", error.faults) from None
 
 
-def _with_settings(runtime: Runtime, given: Sequence[Setting]) -> Runtime:
+def _with_settings(runtime: Runtime, given: Sequence[RunSetting]) -> Runtime:
     """With what they say; one and the same behaviour may be named by several."""
     changes = dict.fromkeys(change for each in given for change in each.behaviours)
     without = {rule for each in given for rule in each.without_rules}
