@@ -22,6 +22,7 @@ lint: $(VENV)/dev
 
 types: $(VENV)/dev
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks
 
 check: lint types test
 

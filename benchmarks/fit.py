@@ -78,7 +78,7 @@ def printed(score: Score) -> str:
 
 def left_out_error(curves: Sequence[Curve], without: str = "") -> float:
     """The mean over sources of their mean absolute errors, each under constants fitted to the others; a share."""
-    means = []
+    means: list[float] = []
     for source in {curve.source for curve in curves}:
         constants = fit_constants([curve for curve in curves if curve.source != source], without)
         mine = [curve for curve in curves if curve.source == source]
@@ -91,7 +91,7 @@ def with_values(text: str, constants: dict[str, float]) -> str:
     """The file with other values, all else as it is."""
     for name, value in constants.items():
         pattern = rf"(^\[{name}\]\n(?:(?!\[)[^\n]*\n)*?value = )[\d.]+"
-        text = re.sub(pattern, lambda found, value=value: f"{found[1]}{value:.2f}", text, flags=re.MULTILINE)
+        text = re.sub(pattern, rf"\g<1>{value:.2f}", text, flags=re.MULTILINE)
     return text
 
 

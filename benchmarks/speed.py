@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from meshwright.cost.step import estimate_plans
@@ -66,7 +67,7 @@ def commands() -> None:
     bare = median_seconds(lambda: subprocess.run([sys.executable, "-c", ""], check=True))
     for name, words in asked.items():
         command = [sys.executable, "-m", "meshwright.cli", *words.split()]
-        seconds = median_seconds(lambda command=command: subprocess.run(command, check=True, capture_output=True))
+        seconds = median_seconds(partial(subprocess.run, command, check=True, capture_output=True))
         print(f"meshwright {name}: {seconds:.2f} s, {seconds / bare:.1f} times a bare interpreter ({bare:.3f} s)")
 
 

@@ -49,7 +49,9 @@ def _drawn(lot: random.Random) -> Plan:
         tp=tp,
         sp=tp > 1 and lot.random() < 0.75,
         cp=cp,
-        context_exchange=lot.choice((ContextExchange.RING, ContextExchange.ALL_GATHER)) if cp > 1 else 0,
+        context_exchange=lot.choice((ContextExchange.RING, ContextExchange.ALL_GATHER))
+        if cp > 1
+        else ContextExchange.RING,
         pp=pp,
         vpp=lot.choice((2, 2, 3, 4)) if interleaved else 1,
         schedule=schedule if pp > 1 else Schedule.ONE_F_ONE_B,
@@ -92,7 +94,7 @@ def told(done: Verification) -> str:
     off += [
         f"stage {stage.stages[0]} {' '.join(map(str, each.collective))} {each.predicted} for {each.observed}"
         for stage in done.stages
-        for each in stage.traffic
+        for each in stage.collectives
         if not each.holds
     ]
     off += [f"stage {stage.stages[0]} order" for stage in done.stages if not stage.order_holds]
