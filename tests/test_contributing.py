@@ -8,6 +8,8 @@ import pytest
 
 from recipes import Block, blocks_of, copy_of_project, execute, titles, write
 
+pytestmark = pytest.mark.slow
+
 PLACES = {
     "Add a runtime": 1,
     "Add a behaviour": 7,
