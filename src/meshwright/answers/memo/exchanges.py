@@ -17,6 +17,15 @@ from meshwright.layout.plans import Plans
 from meshwright.specs.cluster import Level
 from meshwright.specs.inputs import Inputs
 
+NAMES = {
+    "tp": "tensor parallel",
+    "cp": "context parallel",
+    "ep": "expert parallel",
+    "pp": "pipeline parallel",
+    "dp": "data parallel",
+    "embedding": "shared embedding",
+}
+"""Axes in words; the embedding is summed over the stages that share it."""
 PASSES = {"tp": "tp", "cp": "cp", "ep": "ep_etp"}
 """Axes that exchange in the passes of every micro-batch, and the group of each that is told."""
 
@@ -26,6 +35,7 @@ class ExchangeLine:
     """What one axis exchanges in one pass, seen from a rank of the stage that sets the pace."""
 
     axis: str
+    """A key of `NAMES`."""
     what: str
     """As `forward: 2 all-gather, 2 reduce-scatter`."""
     ranks: int
@@ -54,7 +64,6 @@ def _passes(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator[
 
     Bytes are the mean of the layers on the slowest stage that exchange; seconds hold its embedding's and head's too.
     """
-    names = {"tp": "tensor parallel", "cp": "context parallel", "ep": "expert parallel"}
     kinds = [kind.name for kind in inputs.model.layer_kinds]
     for axis, group in PASSES.items():
         for forward in (True, False):
@@ -66,7 +75,7 @@ def _passes(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator[
             last = [row for row in layers if (row.unit, row.units) == (layers[-1].unit, layers[-1].units)]
             what = f"{'forward' if forward else 'backward'}: {_what(axis, last, plan, inputs, forward=forward)}"
             sent = sum(row.sent_bytes * row.times for row in layers) / units
-            yield _line(names[axis], what, every, axis_group(group, plan, inputs), inputs, sent, units)
+            yield _line(axis, what, every, axis_group(group, plan, inputs), inputs, sent, units)
 
 
 def _what(axis: str, rows: Sequence[MessageRow], plan: Plan, inputs: Inputs, *, forward: bool) -> str:
@@ -89,9 +98,8 @@ def _between_stages(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> I
     if between:
         times, group = 2 * plan.num_microbatches * plan.vpp, axis_group("pp", plan, inputs)
         sent = next(row.bytes for row in between if row.operation == "send")
-        yield _line(
-            "pipeline parallel", "activations to the next stage, gradients back", between, group, inputs, sent, times
-        )
+        what = "activations to the next stage, gradients back"
+        yield _line("pp", what, between, group, inputs, sent, times)
 
 
 def _weights(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator[ExchangeLine]:
@@ -105,16 +113,16 @@ def _weights(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator
     if between and gathers_weights(plan, inputs):
         what = "all-gather of weights, reduce-scatter of gradients, layer by layer"
         times = sum(row.times for row in between if row.axis == "dp_shard" and row.bytes)
-        yield _line("data parallel", what, between, group, inputs, _sent(between) / times, times)
+        yield _line("dp", what, between, group, inputs, _sent(between) / times, times)
     elif between:
         times = 1 + float(earlier_reductions(plan))
-        yield _line("data parallel", _reducing(reduced), reduced, group, inputs, _sent(reduced) / times, times)
+        yield _line("dp", _reducing(reduced), reduced, group, inputs, _sent(reduced) / times, times)
         if gathered:
             what = "all-gather of updated weights"
-            yield _line("data parallel", what, gathered, group, inputs, _sent(gathered), 1)
+            yield _line("dp", what, gathered, group, inputs, _sent(gathered), 1)
     if tied:
         what, ends = "all-reduce of its gradient", axis_group("embedding", plan, inputs)
-        yield _line("shared embedding", what, tied, ends, inputs, _sent(tied), 1)
+        yield _line("embedding", what, tied, ends, inputs, _sent(tied), 1)
 
 
 def _reducing(rows: Sequence[MessageRow]) -> str:

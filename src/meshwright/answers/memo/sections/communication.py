@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from meshwright.answers.document.blocks import Block, Heading, Paragraph, Table
+from meshwright.answers.memo.exchanges import NAMES
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.sections.scaling import scaling_section
 from meshwright.answers.memo.words import percent, plural
 from meshwright.layout.groups import sharding_ranks
 from meshwright.units import format_bandwidth, format_bytes, format_seconds
-
-GRADIENTS = "data parallel"
-SHORT = {"tensor parallel": "tp", "context parallel": "cp", "expert parallel": "ep", "pipeline parallel": "pp"}
-SHORT |= {GRADIENTS: "dp"}
-"""Axes as the table names them."""
 
 
 def communication_section(memo: Memo) -> Iterator[Block]:
@@ -39,14 +35,14 @@ def _summary(memo: Memo) -> str:
     return (
         f"A rank of the slowest stage communicates for {format_seconds(whole)} in a step of {format_seconds(step)}; "
         f"compute hides all but {format_seconds(waited)}, {percent(waited / step)} of the step. Most of that is "
-        f"{largest.axis}, {largest.what}: {format_seconds(largest.exposed_s)}."
+        f"{NAMES[largest.axis]}, {largest.what}: {format_seconds(largest.exposed_s)}."
     )
 
 
 def _table(memo: Memo) -> Table:
     rows: list[tuple[str, ...]] = [
         (
-            SHORT.get(each.axis, each.axis),
+            NAMES[each.axis] if each.axis == "embedding" else each.axis,
             each.what,
             f"{each.ranks} in {plural(each.domains, 'domain')}",
             f"{each.link.name}, {format_bandwidth(each.link.effective_bandwidth)}",
@@ -69,7 +65,7 @@ def _table(memo: Memo) -> Table:
 
 def _gradients(memo: Memo) -> str:
     best, plan, inputs = memo.best, memo.best.plan, memo.inputs
-    summed = [each for each in memo.exchanges if each.axis == GRADIENTS]
+    summed = [each for each in memo.exchanges if each.axis == "dp"]
     if not summed:
         return f"There is {plural(plan.dp, 'replica')}, so no gradients are summed between replicas: 0 bytes."
     ranks = plan.dp * plan.cp
@@ -101,7 +97,7 @@ def _gradients(memo: Memo) -> str:
 
 
 def _inside(memo: Memo) -> str:
-    tensor = [each for each in memo.exchanges if each.axis.startswith("tensor")]
+    tensor = [each for each in memo.exchanges if each.axis == "tp"]
     if not tensor:
         return "Without tensor parallelism no layer needs a part of a matrix from another rank: 0 bytes."
     slower = memo.inputs.cluster.levels[-1]

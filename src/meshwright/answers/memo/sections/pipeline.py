@@ -124,7 +124,7 @@ def _timelines(piped: MicroBatching, best: Estimate) -> Iterator[Figure]:
 
 def _in_flight(memo: Memo, best: Estimate) -> str:
     first, last = best.stages[0], best.stages[-1]
-    messages = [each for each in memo.exchanges if each.axis.startswith("pipeline")]
+    messages = [each for each in memo.exchanges if each.axis == "pp"]
     size = f", {format_bytes(messages[0].sent_bytes)} each" if messages else ""
     count = best.plan.num_microbatches
     return (

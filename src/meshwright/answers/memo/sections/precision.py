@@ -82,7 +82,7 @@ def _saves(memo: Memo) -> str:
     if "fp32" in peaks:
         ratio = times(inputs.half_peak_flops / peaks["fp32"])
         faster = f"The matrix units' dense peak in {half} is {ratio} that of fp32 on this accelerator. "
-    sent = sum(each.sent_bytes * each.times for each in memo.exchanges if not each.axis.startswith("data"))
+    sent = sum(each.sent_bytes * each.times for each in memo.exchanges if each.axis != "dp")
     traffic = f", and the {format_bytes(sent)} that a rank sends in a step's passes twice as many" if sent else ""
     return (
         f"{faster}In fp32 the {format_gib(held.activations)} of activations on the fullest rank would be "
