@@ -92,10 +92,11 @@ OF_ONE_SCHEDULE = {
     "records.by_code",
     "records.usual_schedule",
 }
-"""They list or play the actions of one pipeline; see test_schedules.py."""
+"""They list or play the actions of one pipeline; see tests/schedules."""
 OF_ONE_PLAN = {f"messages.{name}_messages" for name in ("step", "pass", "layer", "weight")}
-OF_ONE_PLAN |= {"fit.fit_of", "fit.fit_probability"}
 """They list the messages of one plan; see test_messages.py."""
+OF_ONE_PLAN |= {"fit.fit_of", "fit.fit_probability"}
+"""The verdict that an answer shows of one plan, by `fit.verdict` and `fit.bounds`, which are held here for many."""
 OF_THE_QUESTION = {
     "footprint.step_events",
     "tree.combined",
