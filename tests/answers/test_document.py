@@ -24,8 +24,7 @@ from meshwright.answers.document.blocks import (
 from meshwright.answers.document.html import LONG, html, sections
 from meshwright.answers.document.inline import pieces, plain, printable
 from meshwright.answers.document.markdown import markdown
-from meshwright.answers.document.pdf import pdf
-from meshwright.answers.document.typeset import source
+from meshwright.answers.document.pdf import pdf, source
 from meshwright.errors import InvalidInput
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><title>t</title><text x="1" y="8">x</text></svg>'

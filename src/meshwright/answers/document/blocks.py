@@ -5,7 +5,7 @@ Text may hold `**strong**` and `` `code` ``; everything else in it is literal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -68,6 +68,11 @@ class Bullets:
 
     items: tuple[str, ...]
     numbered: bool = False
+
+    def marked(self) -> Iterator[tuple[str, str]]:
+        """Every item behind its number or dash."""
+        for number, item in enumerate(self.items, 1):
+            yield f"{number}." if self.numbered else "-", item
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ LONG = 40
 """Characters of a cell that wraps, but not into a column of single words."""
 WIDE = 8
 """Columns of a table that reaches beyond the text where the window has room."""
-TAGS = {"strong": "strong", "code": "code"}
 
 
 class Section(NamedTuple):
@@ -43,13 +42,13 @@ def html(document: Document) -> str:
 
 def sections(blocks: Iterable[Block]) -> list[Section]:
     """Blocks under the headings of the second level that they follow; those before the first have none."""
-    number, found = count(1), [Section("start", None, ())]
+    number, parts = count(1), [Section("start", None, ())]
     for block in blocks:
         if isinstance(block, Heading) and block.level == 2:
-            found.append(Section(f"part-{next(number)}", block, ()))
+            parts.append(Section(f"part-{next(number)}", block, ()))
         else:
-            found[-1] = found[-1]._replace(blocks=(*found[-1].blocks, block))
-    return [section for section in found if section.heading or section.blocks]
+            parts[-1] = parts[-1]._replace(blocks=(*parts[-1].blocks, block))
+    return [section for section in parts if section.heading or section.blocks]
 
 
 def _marked(text: str) -> Markup:
@@ -57,6 +56,6 @@ def _marked(text: str) -> Markup:
     from markupsafe import Markup, escape
 
     return Markup("").join(
-        Markup("<{0}>{1}</{0}>").format(Markup(TAGS[each.kind]), each.text) if each.kind in TAGS else escape(each.text)
-        for each in pieces(text)
+        escape(piece.text) if piece.kind == "text" else Markup("<{0}>{1}</{0}>").format(Markup(piece.kind), piece.text)
+        for piece in pieces(text)
     )

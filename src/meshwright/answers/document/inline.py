@@ -35,7 +35,12 @@ def pieces(text: str) -> Iterator[Piece]:
     >>> [tuple(piece) for piece in pieces("**Take** `tp8`, 2 ** 3")]
     [('strong', 'Take'), ('text', ' '), ('code', 'tp8'), ('text', ', 2 ** 3')]
     """
-    text, end = printable(text), 0
+    return raw_pieces(printable(text))
+
+
+def raw_pieces(text: str) -> Iterator[Piece]:
+    """The same of a text whose white space stays what it is."""
+    end = 0
     for mark in MARKS.finditer(text):
         if mark.start() > end:
             yield Piece("text", text[end : mark.start()])

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import singledispatch
 from urllib.parse import quote
 
-from meshwright.answers.document.blocks import Bullets, Callout, Document, Figure, Heading, Lines, Paragraph, Table
+from meshwright.answers.document.blocks import (
+    Block,
+    Bullets,
+    Callout,
+    Document,
+    Figure,
+    Heading,
+    Lines,
+    Paragraph,
+    Table,
+)
 from meshwright.answers.document.inline import Piece, pieces, plain
 
 SPECIAL = re.compile(r"[\\`*|~$<\[\]]|(?<![^\W_])_|_(?![^\W_])|&(?=#?\w+;)")
@@ -25,76 +34,47 @@ def markdown(document: Document, stem: str) -> tuple[str, dict[str, str]]:
 
     stem: what the names of the pictures begin with, before `-NAME.svg`.
     """
-    written = [_block(Heading(document.title, 1))]
-    written += [_line(document.subtitle)] if document.subtitle else []
-    pictures: dict[str, str] = {}
-    for block in document.blocks:
-        if isinstance(block, Figure):
-            name = f"{stem}-{block.name}.svg"
-            pictures[name] = block.svg
-            written.append(_figure(block, name))
-        else:
-            written.append(_block(block))
-    return "\n\n".join(written) + "\n", pictures
+    blocks: list[Block] = [Heading(document.title, 1)]
+    blocks += [Paragraph(document.subtitle)] if document.subtitle else []
+    blocks += document.blocks
+    pictures = {f"{stem}-{block.name}.svg": block.svg for block in document.blocks if isinstance(block, Figure)}
+    return "\n\n".join(_block(block, stem) for block in blocks) + "\n", pictures
 
 
-def _figure(figure: Figure, name: str) -> str:
-    caption = f"\n\n*{_marked(figure.caption)}*" if figure.caption else ""
-    return f"![{_escaped(plain(figure.caption))}]({quote(name)}){caption}"
+def _block(block: Block, stem: str) -> str:
+    match block:
+        case Heading():
+            return f"{'#' * block.level} {CLOSING.sub(BACKSLASH, _marked(block.text))}"
+        case Paragraph():
+            return _line(block.text)
+        case Lines():
+            return "  \n".join(map(_line, block.lines))
+        case Bullets():
+            return "\n".join(f"{mark} {_line(item)}" for mark, item in block.marked())
+        case Callout():
+            return f"> **{_escaped(plain(block.title))}**\n>\n> {_line(block.text)}"
+        case Figure():
+            caption = f"\n\n*{_marked(block.caption)}*" if block.caption else ""
+            return f"![{_escaped(plain(block.caption))}]({quote(f'{stem}-{block.name}.svg')}){caption}"
+        case Table():
+            return _table(block)
 
 
-@singledispatch
-def _block(block: object) -> str:
-    raise TypeError(f"{type(block).__name__} is no block")
-
-
-@_block.register
-def _(heading: Heading) -> str:
-    return f"{'#' * heading.level} {CLOSING.sub(BACKSLASH, _marked(heading.text))}"
-
-
-@_block.register
-def _(paragraph: Paragraph) -> str:
-    return _line(paragraph.text)
-
-
-@_block.register
-def _(lines: Lines) -> str:
-    return "  \n".join(map(_line, lines.lines))
-
-
-@_block.register
-def _(bullets: Bullets) -> str:
-    marks = (f"{number}." if bullets.numbered else "-" for number in range(1, len(bullets.items) + 1))
-    return "\n".join(f"{mark} {_line(item)}" for mark, item in zip(marks, bullets.items, strict=True))
-
-
-@_block.register
-def _(callout: Callout) -> str:
-    return f"> **{_escaped(plain(callout.title))}**\n>\n> {_line(callout.text)}"
-
-
-@_block.register
-def _(table: Table) -> str:
+def _table(table: Table) -> str:
     rows = [[_cell(pieces(cell)) for cell in row] for row in (table.columns, *table.rows)]
     if table.total and table.rows:
         rows[-1] = [_strong_cell(cell) for cell in table.rows[-1]]
-    widths = [max(3, *map(len, column)) for column in zip(*rows, strict=True)]
-    rule = ["-" * (width - 1) + (":" if side == "r" else "-") for width, side in _sides(widths, table)]
-    padded = [
-        [
-            cell.rjust(width) if side == "r" else cell.ljust(width)
-            for cell, (width, side) in zip(row, sides, strict=True)
-        ]
-        for row, sides in ((row, _sides(widths, table)) for row in rows)
-    ]
+    columns = [_column(cells, side) for cells, side in zip(zip(*rows, strict=True), table.alignment, strict=True)]
     caption = f"*{_marked(table.caption)}*\n\n" if table.caption else ""
     note = f"\n\n{_line(table.note)}" if table.note else ""
-    return caption + "\n".join(f"| {' | '.join(row)} |" for row in (padded[0], rule, *padded[1:])) + note
+    return caption + "\n".join(f"| {' | '.join(row)} |" for row in zip(*columns, strict=True)) + note
 
 
-def _sides(widths: Sequence[int], table: Table) -> list[tuple[int, str]]:
-    return list(zip(widths, table.alignment, strict=True))
+def _column(cells: Sequence[str], side: str) -> list[str]:
+    """Cells of one width, with a rule under the first, the name of the column."""
+    width = max(3, *map(len, cells))
+    name, *others = (cell.rjust(width) if side == "r" else cell.ljust(width) for cell in cells)
+    return [name, "-" * (width - 1) + (":" if side == "r" else "-"), *others]
 
 
 def _strong_cell(cell: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import singledispatch
 from typing import Literal
 
 from rich.console import Group, RenderableType
@@ -22,7 +21,7 @@ from meshwright.answers.document.blocks import (
     Table,
     Toned,
 )
-from meshwright.answers.document.inline import MARKS
+from meshwright.answers.document.inline import raw_pieces
 
 STYLES = {"good": "green", "warning": "yellow", "bad": "red"}
 
@@ -46,12 +45,10 @@ def text_of(text: str, style: str = "") -> Text:
     if isinstance(text, Coloured):
         return _coloured(text)
     tone = STYLES[text.tone] if isinstance(text, Toned) else ""
-    styled, end = Text(style=f"{style} {tone}".strip()), 0
-    for mark in MARKS.finditer(text):
-        styled.append(text[end : mark.start()])
-        styled.append(mark[0] if mark["code"] else mark["strong"], style="" if mark["code"] else "bold")
-        end = mark.end()
-    return styled.append(text[end:])
+    styled = Text(style=f"{style} {tone}".strip())
+    for kind, piece in raw_pieces(text):
+        styled.append(f"`{piece}`" if kind == "code" else piece, style="bold" if kind == "strong" else "")
+    return styled
 
 
 def _coloured(text: Coloured) -> Text:
@@ -63,39 +60,25 @@ def _coloured(text: Coloured) -> Text:
     return styled
 
 
-@singledispatch
-def _block(block: object) -> RenderableType:
-    raise TypeError(f"{type(block).__name__} is no block")
+def _block(block: Block) -> RenderableType:
+    match block:
+        case Heading():
+            return text_of(block.text, "bold")
+        case Paragraph():
+            return text_of(block.text)
+        case Lines():
+            return Group(*map(text_of, block.lines))
+        case Bullets():
+            return Group(*(text_of(f"{mark} {item}", "dim") for mark, item in block.marked()))
+        case Callout():
+            return Group(text_of(Toned(block.title, block.tone), "bold"), text_of(block.text))
+        case Figure():
+            return Group()
+        case Table():
+            return _table(block)
 
 
-@_block.register
-def _(heading: Heading) -> RenderableType:
-    return text_of(heading.text, "bold")
-
-
-@_block.register
-def _(paragraph: Paragraph) -> RenderableType:
-    return text_of(paragraph.text)
-
-
-@_block.register
-def _(lines: Lines) -> RenderableType:
-    return Group(*map(text_of, lines.lines))
-
-
-@_block.register
-def _(bullets: Bullets) -> RenderableType:
-    marks = (f"{number}." if bullets.numbered else "-" for number in range(1, len(bullets.items) + 1))
-    return Group(*(text_of(f"{mark} {item}", "dim") for mark, item in zip(marks, bullets.items, strict=True)))
-
-
-@_block.register
-def _(callout: Callout) -> RenderableType:
-    return Group(text_of(Toned(callout.title, callout.tone), "bold"), text_of(callout.text))
-
-
-@_block.register
-def _(table: Table) -> RenderableType:
+def _table(table: Table) -> RenderableType:
     grid = Grid(box=None, pad_edge=False, header_style="bold", show_header=any(table.columns))
     for name, side in zip(table.columns, table.alignment, strict=True):
         justify: Literal["left", "right"] = "right" if side == "r" else "left"
