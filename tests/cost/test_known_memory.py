@@ -115,5 +115,5 @@ def test_rank_0_of_an_interleaved_pipeline_keeps_1_and_p_minus_1_over_pv_of_the_
     inputs = question(llama_70b(), "16x8:h100")
     for pp, vpp in ((2, 4), (4, 2), (4, 5), (8, 2), (8, 5)):
         plans = Plans.of([Plan(pp=pp, vpp=vpp, num_microbatches=4 * pp, schedule=1)])
-        live = estimate_plans(plans, inputs, keep_all_stages=True).stages.live_layers[0].sum()
+        live = estimate_plans(plans, inputs, keep_all_stages=True).stages.in_flight_layers[0].sum()
         assert live == pytest.approx(80 * (1 + (pp - 1) / (pp * vpp)))

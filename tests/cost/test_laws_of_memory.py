@@ -112,8 +112,8 @@ def test_the_first_stage_of_1f1b_keeps_as_many_layer_activations_whatever_the_pi
         equal = () if pp == 1 else (layers // pp,) * pp
         plans = Plans.of([Plan(pp=pp, num_microbatches=2 * pp, chunk_layers=equal)])
         stages = estimate_plans(plans, inputs, keep_all_stages=True).stages
-        assert stages.live_layers[0].sum() == layers
-        assert stages.live_layers[-1].sum() == layers // pp
+        assert stages.in_flight_layers[0].sum() == layers
+        assert stages.in_flight_layers[-1].sum() == layers // pp
 
 
 @settings(max_examples=60)

@@ -83,7 +83,7 @@ def test_a_priced_stage_keeps_what_its_schedule_says(schedule: Schedule) -> None
     layers = np.full((plan.vpp, 4), 8 // chunks)
     pipeline = PipelineShape(4, 32, plan.vpp, 4)
     kept, waiting = chunks_at_peak(schedule, np.arange(4), pipeline, layers, all_worked=False)
-    assert stages.live_layers[:, 0].tolist() == (kept.sum(axis=0) * 8 // chunks).tolist()
+    assert stages.in_flight_layers[:, 0].tolist() == (kept.sum(axis=0) * 8 // chunks).tolist()
     assert stages.waiting_layers[:, 0].tolist() == (waiting.sum(axis=0) * 8 // chunks).tolist()
 
 
@@ -123,7 +123,7 @@ def test_overlapped_steps_leave_less_of_the_bubble() -> None:
 
 def test_what_is_computed_again_belongs_to_the_input_gradient() -> None:
     plain, again = (
-        unit_times(Plans.of([Plan(recompute=kind)]), GIVEN, some_kept=False).layers[0].passes  # type: ignore[arg-type]
+        unit_times(Plans.of([Plan(recompute=kind)]), GIVEN, some_not_recomputed=False).layers[0].passes  # type: ignore[arg-type]
         for kind in ("none", "full")
     )
     assert again.weight_gradient == plain.weight_gradient
@@ -148,7 +148,7 @@ def test_passes_of_a_stage_are_near_the_profiled_ones(model: str, micro_batch: s
     row = next(each for each in rows if (each["model"], each["micro_batch_size"]) == (model, micro_batch))
     case = read_case(row)
     layers = (int(row["layers"]) + 2) // int(row["pp"])
-    passes = unit_times(Plans.of([case.plan]), case.inputs, some_kept=False).layers[0].scaled(layers).passes
+    passes = unit_times(Plans.of([case.plan]), case.inputs, some_not_recomputed=False).layers[0].scaled(layers).passes
     forward, gradient, weight = (slowdown(case.inputs) * each for each in PROFILED[model, micro_batch])
     assert 1e3 * passes.forward[0] == pytest.approx(forward, rel=0.20)
     assert 1e3 * passes.input_gradient[0] == pytest.approx(gradient, rel=0.10)

@@ -174,7 +174,7 @@ def test_one_more_module_never_keeps_more_and_never_computes_less(given: tuple[I
 def test_every_set_costs_the_same_alone_and_among_all(name: str) -> None:
     inputs = ASKED[name]
     rows = [replace(_plan([], 2), recompute_modules=RecomputeModules(bits)) for bits in EVERY_SET]
-    many = unit_times(Plans.of(rows), inputs, some_kept=False)
+    many = unit_times(Plans.of(rows), inputs, some_not_recomputed=False)
     for index, plan in enumerate(rows):
         for kind, layer in zip(inputs.model.layer_kinds, many.layers, strict=True):
             memory = layer_memory(Plans.of(rows), inputs, kind)

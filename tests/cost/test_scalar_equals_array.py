@@ -319,7 +319,7 @@ def _tables(estimates: Estimates) -> list[np.ndarray]:
     stages = estimates.stages
     slowest, worst = stages.stage[estimates.slowest], stages.stage[estimates.worst]
     per_plan = (*estimates.time, *estimates.compute, estimates.step_time_s, estimates.mfu, slowest, worst)
-    per_stage = (*_leaves(tuple(estimates.stage_time)), *estimates.memory, stages.layers, stages.live_layers)
+    per_stage = (*_leaves(tuple(estimates.stage_time)), *estimates.memory, stages.layers, stages.in_flight_layers)
     return [*per_plan, estimates.verdict, estimates.eighty_percent_verdict, *per_stage]
 
 
@@ -336,7 +336,7 @@ def test_unit_times_and_stage_tables_of_many_plans_equal_those_of_each_plan(ques
 
 def _unit_and_stage_leaves(plans: Plans, inputs: Inputs) -> tuple[list[np.ndarray], np.ndarray]:
     stages = split_stages(inputs, plans, keep_all=True)
-    units, parameters = unit_times(plans, inputs, some_kept=True), stage_parameters(plans, stages, inputs)
+    units, parameters = unit_times(plans, inputs, some_not_recomputed=True), stage_parameters(plans, stages, inputs)
     of_units = [np.broadcast_to(leaf, len(plans)) for leaf in _leaves(tuple(units))]
     return [*of_units, *parameters, *stage_states(plans, stages, inputs)], stages.start
 
@@ -349,7 +349,9 @@ def test_shapes_take_what_the_plans_own_layers_take_whatever_the_rank_order(orde
     inputs = inputs.replace(runtime=inputs.runtime.replace(rank_order=order))
     kind = inputs.model.layer_kinds[0]
     shapes = micro_batch_shapes(plans, inputs)
-    priced = unit_times(shapes.plans, inputs, some_kept=False).layers[0].exposed_forward.tensor[shapes.of_plan]
+    priced = (
+        unit_times(shapes.plans, inputs, some_not_recomputed=False).layers[0].exposed_forward.tensor[shapes.of_plan]
+    )
     exchanges = layer_tensor_exchanges(plans, inputs, kind, layer_time(plans, inputs, kind))
     itself = exposed_seconds([each for each in exchanges if each.phase == "forward"], inputs)
     np.testing.assert_allclose(priced, itself, rtol=1e-12)

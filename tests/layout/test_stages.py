@@ -76,12 +76,12 @@ def test_leaving_out_dominated_stages_keeps_every_maximum_and_both_ends(split: t
     model, plans = split
     all_, few = _stages(model, plans), _stages(model, plans, keep_all=False)
     assert len(few.plan) <= len(all_.plan)
-    for name in ("layers", "live_layers", "live_micro_batches", "embedding", "head"):
+    for name in ("layers", "in_flight_layers", "in_flight_micro_batches", "embedding", "head"):
         most = [np.maximum.reduceat(getattr(each, name), each.start) for each in (few, all_)]
         np.testing.assert_array_equal(*most)
     weights = np.random.default_rng(0).uniform(0, 1, (5, len(model.layer_kinds)))
     for weight in weights:
-        most = [np.maximum.reduceat(each.live_layers @ weight + 3 * each.head, each.start) for each in (few, all_)]
+        most = [np.maximum.reduceat(each.in_flight_layers @ weight + 3 * each.head, each.start) for each in (few, all_)]
         np.testing.assert_array_equal(*most)
 
 
@@ -92,7 +92,7 @@ def test_stages_of_many_plans_are_those_of_each_plan(split: tuple[Model, Plans])
     many = _stages(model, plans)
     for row in range(len(plans)):
         alone, rows = _stages(model, plans.take(slice(row, row + 1))), many.plan == row
-        for name in ("stage", "layers", "live_layers", "live_micro_batches", "embedding", "head"):
+        for name in ("stage", "layers", "in_flight_layers", "in_flight_micro_batches", "embedding", "head"):
             np.testing.assert_array_equal(getattr(alone, name), getattr(many, name)[rows])
 
 
@@ -104,7 +104,7 @@ def test_live_layers_of_equal_chunks_are_live_chunks_times_their_layers(model: M
             plan = _plan(pp, vpp, groups)
             stages = _stages(model, Plans.of([plan]))
             live = in_flight(plan.schedule, stages.stage, pipeline_shape(plan))
-            assert (stages.live_layers.sum(axis=1) == live * (model.num_layers // (pp * vpp))).all()
+            assert (stages.in_flight_layers.sum(axis=1) == live * (model.num_layers // (pp * vpp))).all()
 
 
 @pytest.mark.parametrize(("pp", "vpp", "groups"), [(2, 2, 4), (4, 2, 4), (4, 3, 2), (8, 2, 3), (2, 4, 1)])
@@ -123,8 +123,8 @@ def test_live_layers_by_kind_are_those_of_the_played_order_when_it_first_keeps_t
         blocks = [[halves[2 * (chunk * pp + rank)], halves[2 * (chunk * pp + rank) + 1]] for chunk in range(vpp)]
         expected = [sum(kept[chunk] * blocks[chunk].count(kind) for chunk in range(vpp)) for kind in (0, 1)]
         assert {action.kind for action in actions[:most]} == {"forward"}
-        assert stages.live_layers[rank].tolist() == expected
-        assert stages.live_micro_batches[rank] == len({action.micro_batch for action in actions[:most]})
+        assert stages.in_flight_layers[rank].tolist() == expected
+        assert stages.in_flight_micro_batches[rank] == len({action.micro_batch for action in actions[:most]})
 
 
 def test_no_plans_have_no_stages() -> None:

@@ -163,7 +163,7 @@ class Estimates(Footprints):
             mtp_layers=predicted,
             embedding=bool(stages.embedding[index]),
             head=bool(stages.head[index]),
-            live_micro_batches=int(stages.live_micro_batches[index]),
+            live_micro_batches=int(stages.in_flight_micro_batches[index]),
             forward_s=float(time.forward_total),
             backward_s=float(time.backward_total),
             memory=Components(*(float(part) for part in memory)),

@@ -91,7 +91,7 @@ def pass_messages(priced: Estimates, stage: int) -> tuple[MessageRow, ...]:
     plan, inputs, stages = priced.plans[0], priced.inputs, priced.stages
     micro_batches, rows = plan.num_microbatches / int(stages.copies[stage]), list[MessageRow]()
     for index, kind in enumerate(inputs.model.layer_kinds):
-        kept = int(stages.kept_layers[stage, index])
+        kept = int(stages.layers_not_recomputed[stage, index])
         rows += layer_messages(plan, inputs, kind, micro_batches * (int(stages.layers[stage, index]) - kept))
         rows += layer_messages(replace(plan, recompute=Recompute.NONE), inputs, kind, micro_batches * kept)
     head, predicted = bool(stages.head[stage]) * micro_batches, inputs.mtp_layers
@@ -125,7 +125,7 @@ def weight_messages(priced: Estimates, stage: int) -> tuple[MessageRow, ...]:
     plan, inputs, chosen = priced.plans[0], priced.inputs, np.array([stage])
     rows = [*_rows("embedding", (tied_embedding_exchange(plan, inputs),), plan, inputs)]
     if gathers_weights(plan, inputs):
-        units = unit_times(priced.shapes.plans, inputs, some_kept=False)
+        units = unit_times(priced.shapes.plans, inputs, some_not_recomputed=False)
         exchanged = layer_by_layer(priced, units, chosen, lambda messages: messages)
     else:
         exchanged = once_a_step(priced, priced.works, priced.work, chosen, lambda messages: messages)

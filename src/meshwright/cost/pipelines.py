@@ -52,4 +52,4 @@ def _with_prediction(stages: Stages, inputs: Inputs) -> Stages:
     """
     added = np.zeros_like(stages.layers)
     added[:, inputs.model.layer_pattern[-1]] = inputs.mtp_layers * stages.head
-    return replace(stages, layers=stages.layers + added, live_layers=stages.live_layers + added)
+    return replace(stages, layers=stages.layers + added, in_flight_layers=stages.in_flight_layers + added)

@@ -52,7 +52,11 @@ def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = Fals
     keep_all_stages: False leaves out stages that another one exceeds in everything; the answers are the same.
     """
     footprints = footprints_of(plans, inputs, keep_all_stages=keep_all_stages)
-    units = unit_times(footprints.shapes.plans, inputs, some_kept=bool(footprints.pipelines.stages.kept_layers.any()))
+    units = unit_times(
+        footprints.shapes.plans,
+        inputs,
+        some_not_recomputed=bool(footprints.pipelines.stages.layers_not_recomputed.any()),
+    )
     works = _works(footprints, units)
     slowest = first_largest(works.each.total[works.row], footprints.stages)
     work = works.each.rows(works.row[slowest])
@@ -82,21 +86,24 @@ def stage_costs(plan: Plan, stages: Stages, inputs: Inputs) -> tuple[FloatColumn
         plans=filling(plans), stages=stages, of_plan=np.zeros(1, dtype=np.int64), of_stage=np.arange(len(stages.plan))
     )
     footprints = Footprints.of(plans, pipelines, stages, inputs)
-    works = _works(footprints, unit_times(footprints.shapes.plans, inputs, some_kept=bool(stages.kept_layers.any())))
+    works = _works(
+        footprints,
+        unit_times(footprints.shapes.plans, inputs, some_not_recomputed=bool(stages.layers_not_recomputed.any())),
+    )
     return works.each.total[works.row], footprints.memory
 
 
 def _works(footprints: Footprints, units: UnitTimes) -> _Works:
     stages = footprints.pipelines.stages
-    again = stages.layers - stages.kept_layers
+    again = stages.layers - stages.layers_not_recomputed
     ends = stages.embedding * 1, stages.head * 1, stages.copies
-    (*counts, embedding, head, copies), kind = distinct_rows(*again.T, *stages.kept_layers.T, *ends)
+    (*counts, embedding, head, copies), kind = distinct_rows(*again.T, *stages.layers_not_recomputed.T, *ends)
     (shape, kind), row = distinct_rows(
         footprints.shapes.of_plan[footprints.stages.plan], kind[footprints.pipelines.of_stage]
     )
     time = units.embedding.rows(shape).scaled(embedding[kind])
     time = time.plus(units.head.rows(shape).scaled(head[kind]))
-    for count, layer in zip(counts, (*units.layers, *units.kept_layers), strict=False):
+    for count, layer in zip(counts, (*units.layers, *units.layers_not_recomputed), strict=False):
         time = time.plus(layer.rows(shape).scaled(count[kind]))
     return _Works(time.scaled(1 / copies[kind]), row)
 
@@ -112,7 +119,7 @@ def _pipeline(footprints: Footprints, units: UnitTimes, slowest: UnitTime) -> Pi
     )
     return PipelineTimes(
         slowest=slowest.passes,
-        whole=_less_kept(combined(lambda part: part[shape], whole), footprints, units),
+        whole=_less_not_recomputed(combined(lambda part: part[shape], whole), footprints, units),
         stages=plans.pp,
         chunks=plans.vpp,
         micro_batches=plans.num_microbatches,
@@ -121,10 +128,10 @@ def _pipeline(footprints: Footprints, units: UnitTimes, slowest: UnitTime) -> Pi
     )
 
 
-def _less_kept(whole: PassTimes, footprints: Footprints, units: UnitTimes) -> PassTimes:
+def _less_not_recomputed(whole: PassTimes, footprints: Footprints, units: UnitTimes) -> PassTimes:
     """The passes of the whole model, less what the layers that full recomputation leaves out save."""
-    shape, counts = footprints.shapes.of_plan, footprints.stages.kept_in_model[footprints.stages.start]
-    for kind, (layer, kept) in enumerate(zip(units.layers, units.kept_layers, strict=False)):
+    shape, counts = footprints.shapes.of_plan, footprints.stages.model_layers_not_recomputed[footprints.stages.start]
+    for kind, (layer, kept) in enumerate(zip(units.layers, units.layers_not_recomputed, strict=False)):
         whole = combined(
             lambda part, more, less, count=counts[:, kind]: part - count * (more - less)[shape],
             whole,

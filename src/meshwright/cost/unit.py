@@ -107,7 +107,7 @@ class UnitTimes(NamedTuple):
 
     layers: tuple[UnitTime, ...]
     """Per layer kind."""
-    kept_layers: tuple[UnitTime, ...]
+    layers_not_recomputed: tuple[UnitTime, ...]
     """The same of layers that full recomputation leaves out; none where it leaves out none."""
     embedding: UnitTime
     head: UnitTime
@@ -122,12 +122,13 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs) -> Shapes:
     return distinct_shapes(plans, dict.fromkeys((*SHAPE, *order[: order.index("tp")])))
 
 
-def unit_times(shapes: Plans, inputs: Inputs, *, some_kept: bool) -> UnitTimes:
+def unit_times(shapes: Plans, inputs: Inputs, *, some_not_recomputed: bool) -> UnitTimes:
     """The times of every piece of the model.
 
-    shapes: of `micro_batch_shapes`, columns (k,); some_kept: whether full recomputation leaves out layers of any plan.
+    shapes: of `micro_batch_shapes`, columns (k,); some_not_recomputed: whether full recomputation leaves out layers of
+    any plan.
     """
-    kinds, kept = inputs.model.layer_kinds, without_recompute(shapes)
+    kinds, plain = inputs.model.layer_kinds, without_recompute(shapes)
     embedding, head = embedding_time(shapes, inputs), head_time(shapes, inputs)
     ending = _end(head, head_exchanges(shapes, inputs, head), inputs)
     if inputs.mtp_layers:
@@ -135,7 +136,9 @@ def unit_times(shapes: Plans, inputs: Inputs, *, some_kept: bool) -> UnitTimes:
         ending = ending.plus(ahead.plus(ending).scaled(inputs.mtp_layers))
     return UnitTimes(
         layers=tuple(layer_unit_time(shapes, inputs, kind) for kind in kinds),
-        kept_layers=tuple(layer_unit_time(kept, inputs, kind) for kind in kinds) if some_kept else (),
+        layers_not_recomputed=tuple(layer_unit_time(plain, inputs, kind) for kind in kinds)
+        if some_not_recomputed
+        else (),
         embedding=_end(embedding, embedding_exchanges(shapes, inputs), inputs),
         head=ending,
     )

@@ -13,8 +13,8 @@ from meshwright.cost.comms.sharded import (
     end_exchanges,
     end_gathers,
     gathers_per_step,
-    kept_share,
     sharded_exchanges,
+    unsharded_share,
 )
 from meshwright.cost.footprint import Footprints
 from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
@@ -64,7 +64,7 @@ def layer_by_layer(
     (chosen,); packing: of the messages before they are spread over stages. Returns bytes and seconds.
     """
     inputs, stages, plan = footprints.inputs, footprints.stages, footprints.stages.plan[chosen]
-    rows, live, stage = footprints.plans.take(plan), stages.live_micro_batches[chosen], stages.stage[chosen]
+    rows, live, stage = footprints.plans.take(plan), stages.in_flight_micro_batches[chosen], stages.stage[chosen]
     ends = end_gathers(rows, inputs, live, stage)
     yield StageWeights("ends", 1, _ends(footprints, footprints.pipelines.of_stage[chosen], ends, packing))
     times = gathers_per_step(rows, inputs, live, stage)
@@ -96,5 +96,5 @@ def _layer(
         lambda some: packing(shard_messages(pipelines.take(some), inputs, dense[some], experts[some])), pipeline
     )
     forward, backward = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
-    kept, weights = kept_share(footprints.plans.take(plan), inputs), (dense + experts)[pipeline]
+    kept, weights = unsharded_share(footprints.plans.take(plan), inputs), (dense + experts)[pipeline]
     return sharded_exchanges(inputs, messages, weights, forward[shape], backward[shape], kept, times)

@@ -32,21 +32,21 @@ class Stages:
     last_chunk_layers: IntColumn
     """Of `layers`, those of the chunk that works backward first, where gradients are reduced after the last micro-batch
     alone; else 0; shape (r, kinds)."""
-    live_layers: IntColumn
+    in_flight_layers: IntColumn
     """Layers of each kind times the micro-batches whose activations they keep at the peak, shape (r, kinds)."""
-    kept_layers: IntColumn
+    layers_not_recomputed: IntColumn
     """Of `layers`, those that full recomputation leaves out, shape (r, kinds)."""
-    kept_live_layers: IntColumn
-    """Of `live_layers`, theirs, shape (r, kinds)."""
-    kept_in_model: IntColumn
+    in_flight_not_recomputed: IntColumn
+    """Of `in_flight_layers`, theirs, shape (r, kinds)."""
+    model_layers_not_recomputed: IntColumn
     """Of all stages together, the layers that full recomputation leaves out, shape (r, kinds)."""
     waiting_layers: IntColumn
     """Layers of each kind times the micro-batches that wait for their weight gradients alone, shape (r, kinds)."""
-    live_micro_batches: IntColumn
+    in_flight_micro_batches: IntColumn
     """Micro-batches of which the stage keeps at least one chunk at the peak, shape (r,)."""
-    live_chunks: IntColumn
+    in_flight_chunks: IntColumn
     """The same micro-batches summed over the stage's chunks, shape (r,)."""
-    live_at_head: IntColumn
+    in_flight_at_head: IntColumn
     """Of them, those that the chunk with the head keeps, shape (r,)."""
     receives: IntColumn
     """Where buffers stand for all that will be received: the messages of one micro-batch, activations and gradients of
@@ -116,27 +116,27 @@ def _signature(
     before = layers_before(model)
     ends = np.cumsum(layers_of_chunks(model, inputs.runtime.pipeline.stage_split, pipeline, inputs.mtp_layers))
     starts = np.concatenate([[0], ends[:-1]])
-    first_kept = np.minimum(starts + recomputed, ends) if recomputed else ends
+    first_not_recomputed = np.minimum(starts + recomputed, ends) if recomputed else ends
     held = blocks(schedule, stages, chunks)
-    per_chunk, without = ((before[ends] - before[begin])[held] for begin in (starts, first_kept))
+    per_chunk, without = ((before[ends] - before[begin])[held] for begin in (starts, first_not_recomputed))
     with_head = held == stages * chunks - 1
     sizes = per_chunk.sum(axis=2)
     weights = sizes + with_head * sizes.max(axis=0)
     defers = inputs.runtime.sharding.defers_reduction
     shape = PipelineShape(stages, micro_batches, chunks, group)
-    kept, waiting = chunks_at_peak(schedule, stage, shape, weights, all_worked=defers)
+    in_flight, waiting = chunks_at_peak(schedule, stage, shape, weights, all_worked=defers)
     table = {
         "stage": stage,
         "layers": per_chunk.sum(axis=0),
         "last_chunk_layers": defers * per_chunk[-1],
-        "live_layers": (per_chunk * kept[:, :, None]).sum(axis=0),
-        "kept_layers": without.sum(axis=0),
-        "kept_live_layers": (without * kept[:, :, None]).sum(axis=0),
-        "kept_in_model": np.tile((before[ends] - before[first_kept]).sum(axis=0), (stages, 1)),
+        "in_flight_layers": (per_chunk * in_flight[:, :, None]).sum(axis=0),
+        "layers_not_recomputed": without.sum(axis=0),
+        "in_flight_not_recomputed": (without * in_flight[:, :, None]).sum(axis=0),
+        "model_layers_not_recomputed": np.tile((before[ends] - before[first_not_recomputed]).sum(axis=0), (stages, 1)),
         "waiting_layers": (per_chunk * waiting[:, :, None]).sum(axis=0),
-        "live_micro_batches": kept.sum(axis=0) if copies(schedule) > 1 else kept.max(axis=0),
-        "live_chunks": kept.sum(axis=0),
-        "live_at_head": (kept * with_head).sum(axis=0),
+        "in_flight_micro_batches": in_flight.sum(axis=0) if copies(schedule) > 1 else in_flight.max(axis=0),
+        "in_flight_chunks": in_flight.sum(axis=0),
+        "in_flight_at_head": (in_flight * with_head).sum(axis=0),
         "receives": inputs.runtime.pipeline.receives_ahead * ((held > 0) * 1 + ~with_head).sum(axis=0),
         "embedding": (held == 0).any(axis=0),
         "head": with_head.any(axis=0),

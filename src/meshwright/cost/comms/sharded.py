@@ -92,7 +92,7 @@ def end_gathers(plan: Layout, inputs: Inputs, live: Ints, stage: Ints) -> Gather
     return gathers_per_step(kept, inputs, live, stage)
 
 
-def kept_share(plan: Layout, inputs: Inputs) -> Floats:
+def unsharded_share(plan: Layout, inputs: Inputs) -> Floats:
     """Share of a stage's layers that stay gathered until their backward. plan: scalar or array (n,)."""
     return inputs.runtime.sharding.keeps_last_layer_gathered * plan.pp / inputs.model.num_layers
 

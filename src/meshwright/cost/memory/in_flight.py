@@ -66,12 +66,12 @@ def in_flight_bytes(
     share = _share_on_device(pipelines.stages, inputs)[:, None]
     live, without = (
         (share * layers).take(pipelines.of_stage, axis=0)
-        for layers in (pipelines.stages.live_layers, pipelines.stages.kept_live_layers)
+        for layers in (pipelines.stages.in_flight_layers, pipelines.stages.in_flight_not_recomputed)
     )
     end, whole = head_memory(shapes.plans, inputs), without_recompute(shapes.plans)
     head = stages.head * end.saved[shape]
-    activations = stages.live_micro_batches * token_bytes(shapes.plans, inputs)[shape]
-    activations = activations + np.maximum(stages.live_at_head, stages.head) * end.saved[shape]
+    activations = stages.in_flight_micro_batches * token_bytes(shapes.plans, inputs)[shape]
+    activations = activations + np.maximum(stages.in_flight_at_head, stages.head) * end.saved[shape]
     layer, chunk, working, layer_output = np.zeros((4, len(shape)))
     # live, without: layers of each kind times the micro-batches that they are saved of, (r, kinds).
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
@@ -90,18 +90,18 @@ def in_flight_bytes(
     pipelined = (pipelines.plans.pp > 1)[pipelines.stages.plan][pipelines.of_stage]
     activations = activations + _waiting(stages, shapes.plans, shape, inputs)
     put_out = pipelined * inputs.runtime.pipeline.receives_ahead * end.output[shape]
-    waiting, several = end.waiting[shape] + put_out, stages.live_at_head > 1
+    waiting, several = end.waiting[shape] + put_out, stages.in_flight_at_head > 1
     return InFlight(
         activations=activations,
         layer=layer,
         chunk=chunk,
-        second_activations=np.where(stages.live_chunks > 1, activations - chunk - head * several, 0.0),
+        second_activations=np.where(stages.in_flight_chunks > 1, activations - chunk - head * several, 0.0),
         head=head,
         working=working,
         layer_output=layer_output,
-        logits=stages.head * end.working[shape] + np.maximum(stages.live_at_head - 1, 0) * waiting,
+        logits=stages.head * end.working[shape] + np.maximum(stages.in_flight_at_head - 1, 0) * waiting,
         logits_forward=stages.head * (end.output[shape] + 2 * end.waiting[shape]),
-        second_logits=several * (end.working[shape] + np.maximum(stages.live_at_head - 2, 0) * waiting),
+        second_logits=several * (end.working[shape] + np.maximum(stages.in_flight_at_head - 2, 0) * waiting),
         unjoined=stages.head * end.unjoined[shape],
         residual=residual,
         messages=pipelined
@@ -117,9 +117,9 @@ def _messages(stages: Stages, num_microbatches: IntColumn, inputs: Inputs) -> Fl
     """
     if not inputs.runtime.pipeline.receives_ahead:
         return np.full(len(stages.plan), 2.0)
-    first = stages.embedding * stages.live_micro_batches
-    received = stages.receives * num_microbatches - (stages.live_chunks - first)
-    return np.maximum(1.0 * received + stages.live_chunks - stages.live_at_head, 0.0)
+    first = stages.embedding * stages.in_flight_micro_batches
+    received = stages.receives * num_microbatches - (stages.in_flight_chunks - first)
+    return np.maximum(1.0 * received + stages.in_flight_chunks - stages.in_flight_at_head, 0.0)
 
 
 def _share_on_device(stages: Stages, inputs: Inputs) -> FloatColumn:

@@ -49,7 +49,7 @@ class UnitStep:
             whole=gathered(whole, pipelines.of_stage),
             stored=gathered(stored, pipelines.of_stage),
             in_flight=in_flight,
-            backwards=np.maximum(rows.num_microbatches * rows.vpp - stages.live_chunks, 0),
+            backwards=np.maximum(rows.num_microbatches * rows.vpp - stages.in_flight_chunks, 0),
             unsharded=gathered(stage_chunks(pipelines.plans, pipelines.stages), pipelines.of_stage),
             inputs=inputs,
         )

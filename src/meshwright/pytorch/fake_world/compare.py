@@ -104,7 +104,7 @@ def stage_check(
         quantities = [Quantity("parameters before sharding", float(stage.whole.all), seen.whole_parameters, "count")]
     live = _most_live(seen.order)
     if scope.plan.pp > 1:
-        quantities.append(Quantity("live micro-batches", stage.live_chunks, live, "count"))
+        quantities.append(Quantity("live micro-batches", stage.in_flight_chunks, live, "count"))
     return StageCheck(
         stages=stages,
         quantities=tuple(quantities),

@@ -61,6 +61,6 @@ def _alike(stages: Sequence[PredictedStage]) -> dict[int, tuple[int, ...]]:
     """The first of the stages that hold, keep and receive as much, and all of them."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for stage in stages:
-        key = (stage.chunks, stage.embedding, stage.head, stage.live_micro_batches, stage.live_chunks)
+        key = (stage.chunks, stage.embedding, stage.head, stage.in_flight_micro_batches, stage.in_flight_chunks)
         groups.setdefault(key, []).append(stage.stage)
     return {group[0]: tuple(group) for group in groups.values()}

@@ -141,7 +141,7 @@ def _of_layers(count: int, kind: LayerKind, inputs: Inputs, times: _Gathers) -> 
 
 def _gathers(plan: Plan, inputs: Inputs, stage: PredictedStage) -> list[_Gathers]:
     """Of every chunk of a stage."""
-    times = gathers_per_step(plan, inputs, stage.live_micro_batches, stage.stage)
+    times = gathers_per_step(plan, inputs, stage.in_flight_micro_batches, stage.stage)
     if plan.vpp == 1 or not inputs.runtime.sharding.defers_reduction:
         return [_Gathers(0, *map(int, times))] * len(stage.chunks)
     group, resharded = int(microbatch_group(plan)), plan.zero == 3

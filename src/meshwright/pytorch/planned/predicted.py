@@ -31,8 +31,8 @@ class PredictedStage:
     """Those of each of its chunks."""
     embedding: bool
     head: bool
-    live_micro_batches: int
-    live_chunks: int
+    in_flight_micro_batches: int
+    in_flight_chunks: int
     whole: Units
     """Parameters on the rank before they are sharded."""
     stored: Units
@@ -60,8 +60,8 @@ def predicted_stages(plan: Plan, inputs: Inputs) -> list[PredictedStage]:
             chunks=tuple(tuple(int(count) for count in chunk) for chunk in chunks[:, int(stages.stage[row])]),
             embedding=bool(stages.embedding[row]),
             head=bool(stages.head[row]),
-            live_micro_batches=int(stages.live_micro_batches[row]),
-            live_chunks=int(stages.live_chunks[row]),
+            in_flight_micro_batches=int(stages.in_flight_micro_batches[row]),
+            in_flight_chunks=int(stages.in_flight_chunks[row]),
             whole=_row(whole, row),
             stored=_row(stored, row),
             memory=priced.memory.rows(np.array(row)),
