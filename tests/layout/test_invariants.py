@@ -11,7 +11,7 @@ from meshwright.errors import IllegalPlan, InvalidSpec
 from meshwright.layout.legality import check, faults, priced_anyway, require_legal, rules_of
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.splits import layers_of_chunks, split_of
+from meshwright.layout.splits import layers_of_chunks
 from meshwright.search.find import find
 from meshwright.search.space import space
 from meshwright.specs import catalog
@@ -49,7 +49,7 @@ def test_every_plan_divides_what_the_formulas_divide_by_without_any_rule_of_its_
     assert not (plans.dp * plans.cp % plans.dp_replicate).any()
     assert ((plans.vpp == 1) | (plans.pp > 1)).all()
     for row in range(0, len(plans), max(len(plans) // 50, 1)):
-        layers = layers_of_chunks(given.model, given.runtime.pipeline.stage_split, split_of(plans[row]))
+        layers = layers_of_chunks(given, plans[row])
         assert layers.sum() == given.model.num_layers
         assert (layers >= 0).all()
 

@@ -9,15 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.layout.splits import PipelineSplit, back, balanced, crossing, front, layers_of_chunks
-from strategies import dense_model, latent, llama_70b
+from meshwright.arrays import IntColumn
+from meshwright.layout.plan import Plan
+from meshwright.layout.splits import back, balanced, crossing, front, layers_of_chunks
+from meshwright.specs.model import Model
+from strategies import dense_model, latent, llama_70b, question
 
 RULES = ("even", "outer_fewer", "front", "back", "matrix_products", "balanced_layers", "balanced_parameters")
 
 
+def _sizes(model: Model, rule: str, plan: Plan) -> IntColumn:
+    inputs = question(model, "1x8:h100")
+    return layers_of_chunks(inputs.replace(runtime=inputs.runtime.replace(stage_split=rule)), plan)
+
+
 @given(st.sampled_from(RULES), st.integers(4, 60), st.integers(1, 4))
 def test_every_layer_stands_in_one_chunk(rule: str, layers: int, pp: int) -> None:
-    sizes = layers_of_chunks(dense_model(layers=layers), rule, PipelineSplit(pp, 1))
+    sizes = _sizes(dense_model(layers=layers), rule, Plan(pp=pp))
     assert sizes.sum() == layers
     assert len(sizes) == pp
     assert (sizes >= 0).all()
@@ -25,19 +33,19 @@ def test_every_layer_stands_in_one_chunk(rule: str, layers: int, pp: int) -> Non
 
 def test_torchtitan_counts_both_ends_and_gives_the_first_stages_more() -> None:
     """80 layers on 8 stages (torchtitan b5bcd76c66d0)."""
-    sizes = layers_of_chunks(llama_70b(), "front", PipelineSplit(8, 1, True, True))
+    sizes = _sizes(llama_70b(), "front", Plan(pp=8, embedding_as_layer=True, head_as_layer=True))
     assert sizes.tolist() == [10, 11, 10, 10, 10, 10, 10, 9]
 
 
 def test_nanotron_splits_llama_70b_in_41_and_39() -> None:
-    assert layers_of_chunks(llama_70b(), "matrix_products", PipelineSplit(2, 1)).tolist() == [41, 39]
+    assert _sizes(llama_70b(), "matrix_products", Plan(pp=2)).tolist() == [41, 39]
 
 
 def test_an_end_that_weighs_as_much_as_layers_takes_their_place() -> None:
-    sizes = layers_of_chunks(latent(), "balanced_parameters", PipelineSplit(2, 1))
+    sizes = _sizes(latent(), "balanced_parameters", Plan(pp=2))
     assert sizes.sum() == 8
     wide = dense_model(layers=8, vocab_size=1_000_000)
-    assert layers_of_chunks(wide, "balanced_parameters", PipelineSplit(4, 1)).tolist() == [0, 4, 4, 0]
+    assert _sizes(wide, "balanced_parameters", Plan(pp=4)).tolist() == [0, 4, 4, 0]
 
 
 @given(st.integers(1, 200), st.integers(1, 16))
@@ -82,11 +90,11 @@ def test_equal_layers_are_balanced_like_any_best_split() -> None:
     [(6, 2, [3, 4, 4, 1] * 2), (2, 0, [1, 5, 5, 5] * 2), (0, 8, [4, 4, 4, 4] * 2)],
 )
 def test_named_ends_leave_the_other_ranks_alike(first: int, last: int, expected: list[int]) -> None:
-    pipeline = PipelineSplit(4, 2, first_stage_layers=first, last_stage_layers=last)
+    plan = Plan(pp=4, vpp=2, first_stage_layers=first, last_stage_layers=last)
     layers = sum(expected)
-    assert layers_of_chunks(dense_model(layers=layers), "outer_fewer", pipeline).tolist() == expected
+    assert _sizes(dense_model(layers=layers), "outer_fewer", plan).tolist() == expected
 
 
 def test_spelled_chunks_are_taken_as_they_are() -> None:
     for rule, sizes in itertools.product(RULES, [(20, 4), (1, 23)]):
-        assert tuple(layers_of_chunks(dense_model(), rule, PipelineSplit(2, 1, chunk_layers=sizes))) == sizes
+        assert tuple(_sizes(dense_model(), rule, Plan(pp=2, chunk_layers=sizes))) == sizes

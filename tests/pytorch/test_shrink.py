@@ -7,7 +7,7 @@ import pytest
 from meshwright.errors import CannotVerify
 from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan, Recompute
-from meshwright.layout.splits import layers_of_chunks, split_of
+from meshwright.layout.splits import layers_of_chunks
 from meshwright.pytorch.planned.spans import names_of_groups, ranks_of_axes
 from meshwright.pytorch.real_world.shrink import shrunken
 from meshwright.schedules.records import Schedule
@@ -93,8 +93,7 @@ def test_shrunken_plans_are_legal_and_fill_every_chunk(name: str, processes: int
         small = shrunken(plan, inputs, processes)
         require_legal(small.plan, small.inputs)
         assert small.plan.num_gpus == processes == small.inputs.cluster.num_gpus
-        rule, pipeline = inputs.runtime.pipeline.stage_split, split_of(small.plan)
-        assert layers_of_chunks(small.inputs.model, rule, pipeline).min() >= 1
+        assert layers_of_chunks(small.inputs, small.plan).min() >= 1
 
 
 @pytest.mark.parametrize(

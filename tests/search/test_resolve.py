@@ -17,7 +17,7 @@ from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import modules_of
-from meshwright.layout.splits import layers_of_chunks, split_of
+from meshwright.layout.splits import layers_of_chunks
 from meshwright.schedules import interleaved
 from meshwright.schedules.action import ChunkTimes, play
 from meshwright.schedules.pipeline import PipelineShape
@@ -138,7 +138,7 @@ def interleaved_plans(draw: st.DrawFn) -> tuple[Inputs, Plan]:
 def test_the_chunks_chosen_are_legal_and_keep_their_price_on_a_clock(drawn: tuple[Inputs, Plan]) -> None:
     """With all micro-batches of the plan, at most 2.5 % above it, and not 1 % slower than the runtime's own."""
     inputs, plan = drawn
-    own = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, split_of(plan))
+    own = layers_of_chunks(inputs, plan)
     for chosen in lighter_ends(plan, inputs):
         assert sum(chosen.chunk_layers) == inputs.model.num_layers
         assert not [fault for fault in faults(chosen, inputs) if fault.where == "chunk_layers"]

@@ -55,6 +55,12 @@ def test_an_accelerator_is_physically_plausible(name: str) -> None:
     assert accelerator.scale_up_domain % accelerator.node_size == 0
 
 
+def test_the_visible_share_of_an_unknown_accelerator_is_the_least_published_one() -> None:
+    known = [each for each in map(read_accelerator, ACCELERATORS) if "visible" in each.sources]
+    least = min(each.visible_memory_bytes / GIB / (each.memory_bytes / 1e9) for each in known)
+    assert catalog.table("accelerator_defaults")["visible_share"] == int(100 * least) / 100
+
+
 @pytest.mark.parametrize("name", catalog.names("kernels"))
 def test_every_kernel_table_loads_with_sources(name: str) -> None:
     kernels = read_kernels(name)

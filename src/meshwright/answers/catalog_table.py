@@ -30,7 +30,7 @@ def catalog_document(kind: str, name: str | None) -> Any:
         return [{"id": id_, "aliases": catalog.load(known, id_).get("aliases", [])} for id_ in catalog.names(known)]
     if kind == "runtimes":
         return runtime_entry(name)
-    return {"id": catalog.resolve(known, name), **catalog.load(known, name)}
+    return catalog.load_named(known, name)
 
 
 def catalog_screen(kind: str, name: str | None) -> tuple[Block, ...]:

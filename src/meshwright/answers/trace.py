@@ -16,7 +16,7 @@ from meshwright.cost.unit import Exposed
 from meshwright.layout.microbatches import pipeline_shape
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.splits import layers_of_chunks, split_of
+from meshwright.layout.splits import layers_of_chunks
 from meshwright.schedules.action import Action, ChunkTimes, Event, Timeline, play
 from meshwright.schedules.records import blocks
 from meshwright.search.resolve.chunks import chunk_times
@@ -102,7 +102,7 @@ def play_pipeline(plan: Plan, inputs: Inputs) -> Clock:
     time = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True).stage_time
     held = blocks(plan.schedule, plan.pp, plan.vpp)
     actions = plan.schedule.record.actions(pipeline_shape(plan))
-    layers = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, split_of(plan), inputs.mtp_layers)
+    layers = layers_of_chunks(inputs, plan)
     chunks = chunk_times(plan, layers[None], inputs)[0][held]
     shares = chunks / chunks.sum(axis=0)
     passes = ([_at(seconds, stage) for stage in range(plan.pp)] for seconds in time.passes)

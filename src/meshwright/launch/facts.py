@@ -8,7 +8,7 @@ from meshwright.layout.groups import context_split
 from meshwright.layout.layout_string import layout_string
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.layout.recompute_modules import RecomputeModules, names_of
-from meshwright.layout.splits import layers_of_chunks, outer_fewer, split_of
+from meshwright.layout.splits import layers_of_chunks, outer_fewer
 from meshwright.specs.inputs import Inputs
 
 BLACKWELL = 10.0
@@ -73,7 +73,6 @@ def _layers(plan: Plan, inputs: Inputs) -> Facts:
     counted = layers + plan.embedding_as_layer + plan.head_as_layer
     per_stage = -(-counted // chunks)
     sizes = plan.chunk_layers or tuple(outer_fewer(layers, chunks, predicted).tolist())
-    split = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, split_of(plan), predicted)
     return {
         "counted_layers": counted,
         "cut_by_layers_per_stage": -(-counted // per_stage) == chunks,
@@ -83,7 +82,7 @@ def _layers(plan: Plan, inputs: Inputs) -> Facts:
         "model_mtp_layers": inputs.model.mtp_layers,
         "mtp_layers": predicted,
         "several_mtp_layers": predicted > 1,
-        "stage_layers": ", ".join(map(str, plan.chunk_layers or split)),
+        "stage_layers": ", ".join(map(str, layers_of_chunks(inputs, plan))),
         "uneven_chunks": layers % chunks != 0,
     }
 

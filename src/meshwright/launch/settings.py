@@ -14,7 +14,7 @@ from meshwright.layout.plan import Plan
 from meshwright.specs.base import Spec
 from meshwright.specs.inputs import Inputs
 
-FILES = resources.files("meshwright.launch") / "settings"
+FILES = resources.files("meshwright.launch") / "frameworks"
 
 
 class Setting(Spec):

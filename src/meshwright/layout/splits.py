@@ -25,19 +25,14 @@ class PipelineSplit(NamedTuple):
     chunk_layers: tuple[int, ...] = ()
 
 
-def split_of(plan: Plan) -> PipelineSplit:
-    """The fields of a plan that decide the layers of its chunks."""
-    return PipelineSplit(*(getattr(plan, name) for name in PipelineSplit._fields))
-
-
-def layers_of_chunks(model: Model, rule: str, pipeline: PipelineSplit, mtp_layers: int = 0) -> IntColumn:
+def layers_of_chunks(inputs: Inputs, pipeline: Plan | PipelineSplit) -> IntColumn:
     """Layers of every chunk in the order of the model: what the plan spells out, else as the runtime splits.
 
-    rule: `Runtime.stage_split`; where a plan names the layers of the first or the last rank, the ranks between share
-    the others alike, and every rank its own over its chunks (Megatron-LM, transformer_block.py,
-    get_num_layers_to_build). mtp_layers: of multi-token prediction, for which `outer_fewer` leaves room unless an end
-    counts as a layer. Returns counts, shape (pp x vpp,).
+    Where a plan names the layers of the first or the last rank, the ranks between share the others alike, and every
+    rank its own over its chunks (Megatron-LM, transformer_block.py, get_num_layers_to_build). For layers of multi-token
+    prediction `outer_fewer` leaves room unless an end counts as a layer. Returns counts, shape (pp x vpp,).
     """
+    model, rule = inputs.model, inputs.runtime.pipeline.stage_split
     if pipeline.chunk_layers:
         return np.array(pipeline.chunk_layers)
     if pipeline.first_stage_layers or pipeline.last_stage_layers:
@@ -53,7 +48,7 @@ def layers_of_chunks(model: Model, rule: str, pipeline: PipelineSplit, mtp_layer
     elif rule == "back":
         sizes = back(counted, pipeline.pp, pipeline.vpp)
     else:
-        sizes = outer_fewer(counted, chunks, 0 if any(ends) else mtp_layers)
+        sizes = outer_fewer(counted, chunks, 0 if any(ends) else inputs.mtp_layers)
     sizes[[0, -1]] -= ends
     return sizes
 
@@ -65,10 +60,10 @@ def layers_before(model: Model) -> IntColumn:
     return kinds.cumsum(axis=0)
 
 
-def layers_of_blocks(inputs: Inputs, pipeline: PipelineSplit) -> IntColumn:
+def layers_of_blocks(inputs: Inputs, pipeline: Plan | PipelineSplit) -> IntColumn:
     """Layers of each kind of every block of a pipeline, in the order of the model, shape (pp x vpp, kinds)."""
     before = layers_before(inputs.model)
-    ends = np.cumsum(layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, pipeline, inputs.mtp_layers))
+    ends = np.cumsum(layers_of_chunks(inputs, pipeline))
     return np.diff(before[ends], axis=0, prepend=0)
 
 
@@ -161,7 +156,7 @@ def balanced(weights: FloatColumn, is_layer: IntColumn, chunks: int) -> IntColum
     return np.diff(layers[borders[::-1]])
 
 
-def _between_ends(layers: int, pipeline: PipelineSplit) -> IntColumn:
+def _between_ends(layers: int, pipeline: Plan | PipelineSplit) -> IntColumn:
     first, last, stages = pipeline.first_stage_layers, pipeline.last_stage_layers, pipeline.pp
     between = max(stages - (first > 0) - (last > 0), 1)
     per_rank = np.full(stages, (layers - first - last) // between)

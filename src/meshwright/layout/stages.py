@@ -114,7 +114,7 @@ def _signature(
     schedule, micro_batches, group, recomputed = turns
     stage = np.arange(stages)
     before = layers_before(model)
-    ends = np.cumsum(layers_of_chunks(model, inputs.runtime.pipeline.stage_split, pipeline, inputs.mtp_layers))
+    ends = np.cumsum(layers_of_chunks(inputs, pipeline))
     starts = np.concatenate([[0], ends[:-1]])
     first_not_recomputed = np.minimum(starts + recomputed, ends) if recomputed else ends
     held = blocks(schedule, stages, chunks)

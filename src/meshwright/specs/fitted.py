@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from importlib import resources
 from typing import Annotated
 
 from pydantic import Field
 
+from meshwright.specs import catalog
 from meshwright.specs.base import Spec
-
-FILE = resources.files("meshwright.specs.catalog") / "fitted.toml"
 
 
 class FittedConstant(Spec):
@@ -24,7 +21,7 @@ class FittedConstant(Spec):
 @cache
 def fitted_constants() -> dict[str, FittedConstant]:
     """Every constant by its name."""
-    return {name: FittedConstant(**entry) for name, entry in tomllib.loads(FILE.read_text("utf-8")).items()}
+    return {name: FittedConstant(**entry) for name, entry in catalog.table("fitted").items()}
 
 
 @cache

@@ -104,7 +104,7 @@ def read_precision(name: str) -> Precision:
     >>> read_precision("mxfp8").operand_bytes
     1.03125
     """
-    return Precision(**catalog.load("precisions", name) | {"id": catalog.resolve("precisions", name)})
+    return Precision(**catalog.load_named("precisions", name))
 
 
 class FloatFormat(NamedTuple):

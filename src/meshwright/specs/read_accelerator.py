@@ -11,12 +11,6 @@ from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import CollectiveLibrary, Kernels
 from meshwright.units import GIB, GIGA, parse_bytes
 
-VISIBLE_SHARE = 0.92
-"""Visible GiB per GB of the label: the least among the catalogued accelerators whose visible memory is published."""
-
-SCALE_UP_LATENCY_S = 3.4e-6
-"""Of NVLink: NVIDIA/nccl@5067397c src/graph/tuning.cc, ring, Simple protocol."""
-
 
 def read_kernels(name: str) -> Kernels:
     """The kernel table of that name; raises `UnknownName` with the nearest.
@@ -24,7 +18,7 @@ def read_kernels(name: str) -> Kernels:
     >>> read_kernels("h100").gemm.efficiency
     0.8356
     """
-    return Kernels(**_kernels({"id": catalog.resolve("kernels", name), **catalog.load("kernels", name)}))
+    return Kernels(**_kernels(catalog.load_named("kernels", name)))
 
 
 def _kernels(table: dict[str, Any]) -> dict[str, Any]:
@@ -32,8 +26,7 @@ def _kernels(table: dict[str, Any]) -> dict[str, Any]:
     library = table.get("library")
     if not isinstance(library, str):
         return table
-    known = {"id": catalog.resolve("library", library), **catalog.load("library", library)}
-    return table | {"library": CollectiveLibrary(**known)}
+    return table | {"library": CollectiveLibrary(**catalog.load_named("library", library))}
 
 
 def read_accelerator(given: str | Mapping[str, Any]) -> Accelerator:
@@ -49,7 +42,7 @@ def read_accelerator(given: str | Mapping[str, Any]) -> Accelerator:
     'h100-sxm-80gb'
     """
     if isinstance(given, str):
-        return _built({"id": catalog.resolve("accelerators", given), **catalog.load("accelerators", given)})
+        return _built(catalog.load_named("accelerators", given))
     if not isinstance(given, Mapping):
         raise InvalidInput(f"{given!r} is not an accelerator: write a name such as h100, or a table of its fields")
     table = {str(key): value for key, value in given.items()}
@@ -75,16 +68,18 @@ def _changed(table: dict[str, Any]) -> dict[str, Any]:
 
 def _completed(table: dict[str, Any]) -> dict[str, Any]:
     assumed = _as_list(table.get("assumed", ()))
+    defaults = catalog.table("accelerator_defaults")
     complete = {"vendor": "other", "kernels": "assumed", "sources": {"all": "as given"}, **table}
     if "kernels" not in table:
         assumed.append("Kernel constants: the generic table, not measured.")
     if "scale_up_latency_s" not in table:
-        complete["scale_up_latency_s"] = SCALE_UP_LATENCY_S
+        complete["scale_up_latency_s"] = defaults["scale_up_latency_s"]
         assumed.append("Latency inside the scale-up domain: that of NVLink in NCCL's tuning constants.")
     label = _bytes_or_none(table.get("memory_bytes"))
     if "visible_memory_bytes" not in table and label is not None:
-        complete["visible_memory_bytes"] = VISIBLE_SHARE * label / GIGA * GIB
-        assumed.append(f"Visible memory: {VISIBLE_SHARE} GiB per GB of the label, the least that is known.")
+        share = defaults["visible_share"]
+        complete["visible_memory_bytes"] = share * label / GIGA * GIB
+        assumed.append(f"Visible memory: {share} GiB per GB of the label, the least that is known.")
     return complete | {"assumed": tuple(assumed)}
 
 

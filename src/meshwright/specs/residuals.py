@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from typing import Annotated
 
 import numpy as np
 from pydantic import Field, PositiveInt
 
+from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 from meshwright.specs.inputs import Inputs
 
-FILE = resources.files("meshwright.specs.catalog") / "residuals.toml"
 SHARES = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98)
 """Of runs, that lie at or below the ratios of a file."""
 WIDER = 1.5
@@ -50,8 +48,10 @@ class Residuals(Spec):
 @cache
 def residuals() -> dict[str, dict[str, Residuals]]:
     """Of step time and memory, by the kind of runs."""
-    read = tomllib.loads(FILE.read_text("utf-8"))
-    return {quantity: {name: Residuals(**entry) for name, entry in kinds.items()} for quantity, kinds in read.items()}
+    return {
+        quantity: {name: Residuals(**entry) for name, entry in kinds.items()}
+        for quantity, kinds in catalog.table("residuals").items()
+    }
 
 
 def like(inputs: Inputs) -> str:

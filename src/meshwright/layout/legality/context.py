@@ -9,9 +9,9 @@ import numpy as np
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality.rule import (
     Ruling,
-    all_divide,
     change,
     changes,
+    dividing,
     divisors,
     invariant,
     multiples,
@@ -43,26 +43,23 @@ def context_parallel(plan: Layout, runtime: Runtime) -> Ruling:
 def context_parallel_slices(plan: Layout, job: Job) -> Ruling:
     """cp divides the sequence."""
     sequence = job.sequence_length
-    yield sequence % plan.cp == 0
-    yield f"sequence length {sequence} does not divide by cp {plan.cp}; {change('cp', plan.cp, divisors(sequence))}"
+    yield from dividing(plan, "cp", sequence, f"sequence length {sequence} does")
 
 
 @invariant
 def context_parallel_heads(plan: Layout, model: Model) -> Ruling:
     """With all_to_all, tp x cp divides the query heads."""
-    counts = sorted({kind.attention.heads for kind in model.layer_kinds})
+    heads = math.gcd(*(kind.attention.heads for kind in model.layer_kinds))
     exchanged = np.equal(plan.context_exchange, int(ContextExchange.ALL_TO_ALL))
-    legal = np.equal(plan.cp, 1) | np.logical_not(exchanged) | all_divide(counts, plan.cp * plan.tp)
-    yield legal
+    yield np.equal(plan.cp, 1) | np.logical_not(exchanged) | (heads % (plan.cp * plan.tp) == 0)
     yield (
-        f"{math.gcd(*counts)} query heads do not divide by cp {plan.cp} x tp {plan.tp}: attention exchanges sequence "
-        f"for heads; {change('cp', plan.cp, _degrees_of_heads(counts, one(plan).tp))}"
+        f"{heads} query heads do not divide by cp {plan.cp} x tp {plan.tp}: attention exchanges sequence "
+        f"for heads; {change('cp', plan.cp, _degrees_of_heads(heads, one(plan).tp))}"
     )
 
 
-def _degrees_of_heads(counts: list[int], tp: int) -> list[int]:
-    common = math.gcd(*counts)
-    return [1, *(cp for cp in divisors(common) if common % (cp * tp) == 0)]
+def _degrees_of_heads(heads: int, tp: int) -> list[int]:
+    return [1, *(cp for cp in divisors(heads) if heads % (cp * tp) == 0)]
 
 
 @restriction
@@ -80,14 +77,14 @@ def context_parallel_halves(plan: Layout, job: Job) -> Ruling:
 @restriction
 def context_parallel_kv_heads(plan: Layout, inputs: Inputs, model: Model) -> Ruling:
     """tp x the ranks that exchange sequence for heads divides the key-value heads."""
-    counts = sorted({kind.attention.kv_heads for kind in model.layer_kinds})
+    heads = math.gcd(*(kind.attention.kv_heads for kind in model.layer_kinds))
     split = context_split(plan, inputs).heads
     ranks = split * (min(plan.tp, MAX_SIZE) if isinstance(plan, Plan) else plan.tp)
-    yield np.equal(split, 1) | all_divide(counts, ranks)
+    yield np.equal(split, 1) | (heads % ranks == 0)
     yield (
-        f"{math.gcd(*counts)} key-value heads do not divide by tp {plan.tp} x the {int(split)} ranks that exchange "
+        f"{heads} key-value heads do not divide by tp {plan.tp} x the {int(split)} ranks that exchange "
         f"sequence for heads, which a ring does not ask for; "
-        f"{change('cp', plan.cp, _degrees_of_heads(counts, one(plan).tp))}"
+        f"{change('cp', plan.cp, _degrees_of_heads(heads, one(plan).tp))}"
     )
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from meshwright.layout.legality.rule import (
     Ruling,
-    all_divide,
     change,
+    dividing,
     divisors,
     invariant,
     lacking,
@@ -61,12 +61,8 @@ def _present(plan: Plan, model: Model) -> str:
 @invariant
 def experts_per_rank(plan: Layout, model: Model) -> Ruling:
     """ep divides the experts."""
-    counts = sorted({block.count for block in _blocks(model)})
-    yield all_divide(counts, plan.ep)
-    yield (
-        f"{math.gcd(*counts)} experts do not divide by ep {plan.ep}; "
-        f"{change('ep', plan.ep, divisors(math.gcd(*counts)))}"
-    )
+    experts = math.gcd(*(block.count for block in _blocks(model)))
+    yield from dividing(plan, "ep", experts, f"{experts} experts do")
 
 
 @invariant
@@ -96,7 +92,7 @@ def _world_size_hint(plan: Plan, world: int) -> str:
 def expert_ffn_size(plan: Layout, model: Model) -> Ruling:
     """etp divides the FFN size of every expert."""
     sizes = sorted({block.ffn_size for block in _blocks(model)})
-    yield all_divide(sizes, plan.etp)
+    yield math.gcd(*sizes) % plan.etp == 0
     yield (
         f"FFN size {next(size for size in sizes if size % plan.etp)} of an expert does not divide by etp {plan.etp}; "
         f"{change('etp', plan.etp, divisors(math.gcd(*sizes)))}"

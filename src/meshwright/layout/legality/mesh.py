@@ -40,8 +40,7 @@ def _degree_hint(axis: str, degree: int, world: int, others: int) -> str:
 @invariant
 def global_batch(plan: Layout, job: Job, cluster: Cluster) -> Ruling:
     """micro_batch x dp x num_microbatches is the global batch."""
-    legal = plan.micro_batch * plan.dp * plan.num_microbatches == job.global_batch
-    yield legal
+    yield plan.micro_batch * plan.dp * plan.num_microbatches == job.global_batch
     yield _global_batch(one(plan), job.global_batch, cluster.num_gpus)
 
 

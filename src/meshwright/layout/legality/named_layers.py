@@ -35,8 +35,7 @@ def end_stage_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """Layers named for the first or the last stage, where the runtime takes them, and what they leave to each other
     stage divide by vpp.
     """
-    legal = _no_ends(plan) | (_ends_fill(plan, model.num_layers) & runtime.plans.takes_end_stage_layers)
-    yield legal
+    yield _no_ends(plan) | (_ends_fill(plan, model.num_layers) & runtime.plans.takes_end_stage_layers)
     yield _end_stage_layers(one(plan), model.num_layers, runtime)
 
 
@@ -84,8 +83,7 @@ def chunk_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     count = of_chunks(plan, len)
     fits = np.equal(count, plan.pp * plan.vpp) & np.equal(of_chunks(plan, sum), model.num_layers)
     positive = np.greater_equal(of_chunks(plan, lambda sizes: min(sizes, default=0)), 0)
-    legal = np.equal(count, 0) | (fits & positive & np.greater(plan.pp, 1) & runtime.plans.takes_chunk_layers)
-    yield legal
+    yield np.equal(count, 0) | (fits & positive & np.greater(plan.pp, 1) & runtime.plans.takes_chunk_layers)
     yield _chunk_layers(one(plan), model.num_layers, runtime)
 
 

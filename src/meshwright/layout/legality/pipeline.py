@@ -27,8 +27,7 @@ def interleaving(plan: Layout, runtime: Runtime) -> Ruling:
     has = any(each.record.chunks != 1 for each in Schedule if each.record.name in known)
     none = f"{runtime.id} has no schedule of several chunks; nearest vpp: 1"
     alone = "needs pp 2 or more; with pp 1 there are no stages to interleave"
-    legal = np.equal(plan.vpp, 1) | (np.greater(plan.pp, 1) & has)
-    yield legal
+    yield np.equal(plan.vpp, 1) | (np.greater(plan.pp, 1) & has)
     yield f"vpp {plan.vpp} {alone}" if has else f"vpp {plan.vpp}: {none}"
 
 
@@ -39,8 +38,7 @@ def ends_as_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """
     counts = plan.embedding_as_layer * 1 + plan.head_as_layer * 1
     allowed = np.greater(plan.pp, 1) & (True in runtime.plans.ends_as_layers) & np.logical_not(named_layers(plan))
-    legal = np.equal(counts, 0) | (allowed & (model.num_layers >= plan.pp * plan.vpp - counts))
-    yield legal
+    yield np.equal(counts, 0) | (allowed & (model.num_layers >= plan.pp * plan.vpp - counts))
     yield _ends_as_layers(one(plan), runtime)
 
 
@@ -57,8 +55,7 @@ def _ends_as_layers(plan: Plan, runtime: Runtime) -> str:
 def layers_per_stage(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """Where stages are alike, pp divides the layers, with the ends that count."""
     counted = _counted_layers(plan, model)
-    legal = np.equal(counted % plan.pp, 0) | (runtime.pipeline.stage_split != "even")
-    yield legal
+    yield np.equal(counted % plan.pp, 0) | (runtime.pipeline.stage_split != "even")
     yield _layers_per_stage(one(plan), model.num_layers, runtime)
 
 

@@ -48,8 +48,7 @@ def recompute_modules(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """What selective recomputation names, the runtime can recompute and the model has."""
     known = modules_of(runtime.plans.recompute_modules) or RecomputeModules.CORE_ATTENTION
     named = np.not_equal(plan.recompute_modules, 0) | np.not_equal(plan.recompute, Recompute.SELECTIVE)
-    legal = named & _without(plan, ~known | absent_modules(model))
-    yield legal
+    yield named & _without(plan, ~known | absent_modules(model))
     yield _recompute_modules(one(plan), known, model, runtime)
 
 
@@ -74,8 +73,7 @@ def recompute_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """Layers named for recomputation go with full, in a runtime that takes them, and are no more than the model has."""
     count, full = plan.recompute_layers, np.equal(plan.recompute, int(Recompute.FULL))
     inside = np.greater(count, 0) & np.less_equal(count, model.num_layers)
-    legal = np.equal(count, 0) | (full & inside & runtime.plans.takes_recompute_layers)
-    yield legal
+    yield np.equal(count, 0) | (full & inside & runtime.plans.takes_recompute_layers)
     yield _recompute_layers(one(plan), model.num_layers, runtime)
 
 

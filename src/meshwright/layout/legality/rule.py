@@ -93,21 +93,19 @@ def lacking(plan: Layout, field: str, has: bool, what: str, without: int = 1) ->
     yield f"{field} {getattr(plan, field)}: {what}; nearest {field}: {without}"
 
 
+def dividing(plan: Layout, field: str, count: int, subject: str) -> Ruling:
+    """The ruling on a degree that must divide a count, or with it every one of those whose common divisor it is.
+
+    plan: scalar or array (n,); field: of the degree; subject: what the count is of, with its verb.
+    """
+    degree = getattr(plan, field)
+    yield count % degree == 0
+    yield f"{subject} not divide by {field} {degree}; {change(field, degree, divisors(count))}"
+
+
 def one(plan: Layout) -> Plan:
     """The plan whose reason is asked for: a single one."""
     return cast(Plan, plan)
-
-
-def all_divide(numbers: Iterable[int], degree: Ints) -> Bools:
-    """Whether a degree divides every one of some numbers.
-
-    numbers: counts; degree: a count, scalar or array (n,).
-
-    >>> bool(all_divide([32, 8], 8)), bool(all_divide([32, 8], 16))
-    (True, False)
-    """
-    divided: Bools = np.logical_and.reduce([number % degree == 0 for number in numbers])
-    return divided
 
 
 def divisors(number: int) -> list[int]:

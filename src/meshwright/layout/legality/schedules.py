@@ -86,8 +86,7 @@ def microbatch_groups(plan: Layout, runtime: Runtime) -> Ruling:
         fits = np.greater_equal(group, plan.pp) & np.less_equal(group, count)
         fits &= np.equal(count % group, 0) | np.greater_equal(count % group, plan.pp)
     none = np.equal(plan.microbatch_group, 0)
-    legal = np.where(_in_turns(plan), fits & (none | (grouping == "chosen")), none)
-    yield legal
+    yield np.where(_in_turns(plan), fits & (none | (grouping == "chosen")), none)
     yield _microbatch_groups(one(plan), runtime)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from meshwright.layout.legality.rule import Ruling, all_divide, change, divisors, invariant, lacking, nearest, one
+from meshwright.layout.legality.rule import Ruling, change, dividing, divisors, invariant, lacking, nearest, one
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
 from meshwright.specs.job import Job
@@ -22,9 +24,7 @@ def tensor_parallel(plan: Layout, runtime: Runtime) -> Ruling:
 def query_heads(plan: Layout, model: Model) -> Ruling:
     """tp divides the query heads."""
     heads = _query_heads(model)
-    common = int(np.gcd.reduce(heads))
-    yield all_divide(heads, plan.tp)
-    yield f"{common} query heads do not divide by tp {plan.tp}; {change('tp', plan.tp, divisors(common))}"
+    yield from dividing(plan, "tp", heads, f"{heads} query heads do")
 
 
 @invariant
@@ -32,22 +32,20 @@ def kv_heads(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """tp divides the key-value heads or, where the runtime replicates them, they divide tp."""
     counts = sorted({kind.attention.kv_heads for kind in model.layer_kinds})
     if not runtime.plans.replicates_kv_heads:
-        common = int(np.gcd.reduce(counts))
-        yield all_divide(counts, plan.tp)
+        common = math.gcd(*counts)
+        yield common % plan.tp == 0
         yield (
             f"{common} key-value heads do not divide by tp {plan.tp}, and {runtime.id} replicates none; "
             f"{change('tp', plan.tp, divisors(common))}"
         )
         return
-    legal = np.logical_and.reduce([(count % plan.tp == 0) | (plan.tp % count == 0) for count in counts])
-    yield legal
+    yield np.logical_and.reduce([(count % plan.tp == 0) | (plan.tp % count == 0) for count in counts])
     yield _replicated_kv_heads(one(plan), counts, _query_heads(model))
 
 
-def _replicated_kv_heads(plan: Plan, counts: list[int], heads: list[int]) -> str:
+def _replicated_kv_heads(plan: Plan, counts: list[int], heads: int) -> str:
     broken = next(count for count in counts if count % plan.tp and plan.tp % count)
-    degrees = divisors(int(np.gcd.reduce(heads)))
-    fitting = [tp for tp in degrees if all(count % tp == 0 or tp % count == 0 for count in counts)]
+    fitting = [tp for tp in divisors(heads) if all(count % tp == 0 or tp % count == 0 for count in counts)]
     return (
         f"{broken} key-value heads neither divide by tp {plan.tp} nor divide it (replication); "
         f"{change('tp', plan.tp, fitting)}"
@@ -58,18 +56,15 @@ def _replicated_kv_heads(plan: Plan, counts: list[int], heads: list[int]) -> str
 def ffn_size(plan: Layout, model: Model) -> Ruling:
     """tp divides the FFN size."""
     blocks = (kind.feed_forward for kind in model.layer_kinds)
-    sizes = sorted({block.ffn_size for block in blocks if isinstance(block, Mlp)})
-    common = int(np.gcd.reduce(sizes)) if sizes else 0
-    yield all_divide(sizes, plan.tp)
-    yield f"FFN size {common} does not divide by tp {plan.tp}; {change('tp', plan.tp, divisors(common))}"
+    size = math.gcd(*(block.ffn_size for block in blocks if isinstance(block, Mlp)))
+    yield from dividing(plan, "tp", size, f"FFN size {size} does")
 
 
 @invariant
 def sequence_parallel(plan: Layout, job: Job, runtime: Runtime) -> Ruling:
     """sp needs a runtime that has it, tp 2 or more, and a sequence that divides by tp x cp."""
     splits = np.greater(plan.tp, 1) & (job.sequence_length % (plan.tp * plan.cp) == 0)
-    legal = np.logical_not(plan.sp) | (splits & runtime.plans.sequence_parallel)
-    yield legal
+    yield np.logical_not(plan.sp) | (splits & runtime.plans.sequence_parallel)
     yield _sequence_parallel(one(plan), job.sequence_length, runtime)
 
 
@@ -84,5 +79,6 @@ def _sequence_parallel(plan: Plan, sequence: int, runtime: Runtime) -> str:
     )
 
 
-def _query_heads(model: Model) -> list[int]:
-    return sorted({kind.attention.heads for kind in model.layer_kinds})
+def _query_heads(model: Model) -> int:
+    """The largest count that divides the query heads of every layer."""
+    return math.gcd(*(kind.attention.heads for kind in model.layer_kinds))

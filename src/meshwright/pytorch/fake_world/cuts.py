@@ -14,7 +14,7 @@ from meshwright.layout.legality import require_legal
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.splits import layers_of_chunks, split_of
+from meshwright.layout.splits import layers_of_chunks
 from meshwright.pytorch.processes.observed import Collective, Observed, ObservedMoment, ObservedPeak
 from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.scope import Scope
@@ -59,8 +59,7 @@ def fewer_micro_batches(plan: Plan, inputs: Inputs) -> tuple[Plan, Inputs]:
 def ranks(scope: Scope, *, full: bool) -> list[Rank]:
     """One rank of every stage, cut to two and four layers of each kind a chunk unless all are asked for."""
     plan, inputs = scope.plan, scope.inputs
-    shape = split_of(plan)
-    sizes = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, shape, inputs.mtp_layers)
+    sizes = layers_of_chunks(inputs, plan)
     ends = np.cumsum(sizes)
     kinds = [tuple(inputs.model.layer_pattern[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
     held = blocks(plan.schedule, plan.pp, plan.vpp)

@@ -12,7 +12,7 @@ from meshwright.cost.messages import MessageRow, pass_messages
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.splits import layers_of_blocks, split_of
+from meshwright.layout.splits import layers_of_blocks
 from meshwright.schedules.records import blocks
 from meshwright.specs.inputs import Inputs
 
@@ -52,7 +52,7 @@ def predicted_stages(plan: Plan, inputs: Inputs) -> list[PredictedStage]:
     trained = replace(priced, inputs=inputs.replace(runtime=inputs.runtime.replace(dispatcher=DISPATCHER)))
     stages = priced.stages
     whole, stored = stage_units(priced.plans, stages, inputs)
-    chunks = layers_of_blocks(inputs, split_of(plan))[blocks(plan.schedule, plan.pp, plan.vpp)]
+    chunks = layers_of_blocks(inputs, plan)[blocks(plan.schedule, plan.pp, plan.vpp)]
     return [
         PredictedStage(
             stage=int(stages.stage[row]),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from meshwright.errors import CannotVerify, InvalidInput
 from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
-from meshwright.layout.splits import layers_of_chunks, split_of
+from meshwright.layout.splits import layers_of_chunks
 from meshwright.pytorch.real_world.small_model import small_model
 from meshwright.schedules.records import Schedule
 from meshwright.specs.cluster import Cluster
@@ -141,8 +141,7 @@ def _legal(plan: Plan, inputs: Inputs, processes: int) -> tuple[Plan, Inputs]:
             except InvalidInput as error:
                 told = told or str(error)
                 continue
-            sizes = layers_of_chunks(asked.model, asked.runtime.pipeline.stage_split, split_of(small), asked.mtp_layers)
-            if sizes.min() >= 1:
+            if layers_of_chunks(asked, small).min() >= 1:
                 return small, asked
             break
     raise CannotVerify(f"the plan cannot be trained with {processes} processes: {told}")

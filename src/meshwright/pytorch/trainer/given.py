@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from meshwright.layout.plan import Plan
-from meshwright.layout.splits import layers_of_chunks, split_of
+from meshwright.layout.splits import layers_of_chunks
 from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Attention, Decoder, rotary_table
@@ -48,8 +48,7 @@ def named_weights(chunks: Sequence[nn.Module], request: Request) -> Iterator[tup
 
 def _first_layers(request: Request) -> list[int]:
     """Which layer of the model is the first of each of the rank's chunks."""
-    plan, inputs = request.plan, request.inputs
-    sizes = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, split_of(plan), inputs.mtp_layers)
+    sizes = layers_of_chunks(request.inputs, request.plan)
     starts = [0, *accumulate(sizes.tolist())]
     return [starts[position] for position in request.positions]
 

@@ -13,7 +13,7 @@ from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import modules_of, names_of
-from meshwright.layout.splits import layers_of_chunks, split_of
+from meshwright.layout.splits import layers_of_chunks
 from meshwright.search.modules import usable_modules
 from meshwright.search.rank import preference
 from meshwright.search.resolve.chunks import lighter_ends
@@ -52,9 +52,7 @@ def recomputations(plan: Plan, inputs: Inputs) -> list[Plan]:
     partial = inputs.runtime.plans.takes_recompute_layers
     if plan.recompute != Recompute.FULL or plan.recompute_layers or not partial:
         return []
-    most = int(
-        layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, split_of(plan), inputs.mtp_layers).max()
-    )
+    most = int(layers_of_chunks(inputs, plan).max())
     return [replace(plan, recompute_layers=count) for count in range(1, most)]
 
 

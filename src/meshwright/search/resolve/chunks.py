@@ -8,7 +8,7 @@ from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.step import stage_costs
 from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plan import Plan
-from meshwright.layout.splits import front, layers_before, layers_of_chunks, split_of
+from meshwright.layout.splits import front, layers_before, layers_of_chunks
 from meshwright.schedules.action import ChunkTimes, play
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule, blocks
@@ -42,7 +42,7 @@ def lighter_ends(plan: Plan, inputs: Inputs) -> list[Plan]:
     enough = inputs.model.num_layers >= plan.pp * plan.vpp - 1
     if plan.schedule != Schedule.INTERLEAVED or not (spelled and enough) or plan.recompute_layers:
         return []
-    own = layers_of_chunks(inputs.model, inputs.runtime.pipeline.stage_split, split_of(plan), inputs.mtp_layers)
+    own = layers_of_chunks(inputs, plan)
     spreads = np.vstack([own, *_spreads(inputs.model.num_layers, plan.pp * plan.vpp)])
     times = chunk_times(plan, spreads, inputs).reshape(-1, plan.vpp, plan.pp)
     prices = _price(times, plan.num_microbatches)

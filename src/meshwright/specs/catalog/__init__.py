@@ -25,6 +25,17 @@ def load(kind: Kind, name: str) -> dict[str, Any]:
     return _entry(kind, resolve(kind, name))
 
 
+def load_named(kind: Kind, name: str) -> dict[str, Any]:
+    """The same with its `id`."""
+    return {"id": resolve(kind, name), **load(kind, name)}
+
+
+@cache
+def table(name: str) -> dict[str, Any]:
+    """The file of that name which stands alone beside the kinds."""
+    return tomllib.loads((resources.files(__name__) / f"{name}.toml").read_text("utf-8"))
+
+
 def resolve(kind: Kind, name: str) -> str:
     """The id behind an id or alias, whatever its case and whether it is written with `-` or `_`."""
     key = _key(name)
