@@ -81,7 +81,7 @@ TABLES = {
 """They take a table of plans; held to "many rows equal each row alone" below."""
 OF_ONE_SCHEDULE = {
     "action.play",
-    "v_shaped.repeated",
+    "v_shaped.numbered",
     "dualpipe_v.rank_actions",
     "peak.in_flight",
     "peak.chunks_at_peak",
@@ -252,8 +252,8 @@ def _public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 FUNCTIONS = dict(_public_functions())
-OF_ONE_SCHEDULE |= {name for name in FUNCTIONS if name.endswith(".actions")}
-SPECIAL |= {f"{name}.pipeline": "counts" for name in FUNCTIONS if name.endswith((".in_flight", ".waiting"))}
+OF_ONE_SCHEDULE |= {name for name in FUNCTIONS if ".actions" in name}
+SPECIAL |= {f"{name}.pipeline": "counts" for name in FUNCTIONS if ".in_flight" in name or ".waiting" in name}
 NOT_ELEMENTWISE = TABLES | OF_ONE_SCHEDULE | OF_ONE_PLAN | OF_THE_QUESTION
 ELEMENTWISE = [name for name in FUNCTIONS if name not in NOT_ELEMENTWISE]
 

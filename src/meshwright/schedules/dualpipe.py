@@ -72,7 +72,6 @@ RECORD = ScheduleRecord(
     peak_micro_batches=4,
     bubble_time=bubble_time,
     actions=actions,
-    exchanges=0,
     clock_equal=(0.97, 1.0),
     clock_unequal=(0.88, 1.02),
 )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 
 from meshwright.arrays import Floats, Ints
 from meshwright.schedules.action import Action
 from meshwright.schedules.pipeline import PipelineShape, PipelineTimes
-from meshwright.schedules.record import ScheduleRecord
+from meshwright.schedules.v_shaped import V_SHAPED, numbered
 
 
 def in_flight(stage: Ints, pipeline: PipelineShape) -> tuple[Ints, Ints]:
@@ -67,42 +65,16 @@ def rank_actions(rank: int, stages: int, micro_batches: int) -> list[Action]:
     for index in range(rank + 1):
         second = "I1" if index > late or (index == late and rank % 2 == 1) else "B1"
         turns += [second, "I0" if index >= late else "B0"]
-    return _numbered(turns + ["W", "I0"] * after + ["W"] * (rank + 1))
+    return numbered(turns + ["W", "I0"] * after + ["W"] * (rank + 1), micro_batches)
 
 
-def _numbered(turns: list[str]) -> list[Action]:
-    """Each kind of turn on micro-batches 0, 1 and so on; weight gradients in the order of their input gradients."""
-    done: Counter[str] = Counter()
-    waiting: list[Action] = []
-    order: list[Action] = []
-    for turn in turns:
-        kind = turn.lstrip("+")
-        if kind == "W":
-            order += waiting[:1]
-            waiting = waiting[1:]
-            continue
-        chunk, pass_ = int(kind[1]), "forward" if kind[0] == "F" else "gradient"
-        index = done[f"{pass_} {chunk}"]
-        done[f"{pass_} {chunk}"] += 1
-        name = {"F": "forward", "I": "input_gradient", "B": "backward"}[kind[0]]
-        order.append(Action(name, chunk, index, turn.startswith("+")))  # type: ignore[arg-type]
-        if kind[0] == "I":
-            waiting.append(Action("weight_gradient", chunk, index))
-    return order
-
-
-RECORD = ScheduleRecord(
+RECORD = V_SHAPED(
     name="dualpipe-v",
     code=10,
-    chunks=2,
-    placement="v-shaped",
-    splits_backward=True,
     least_micro_batches=2,
     in_flight=in_flight,
-    peak_micro_batches=4,
     bubble_time=bubble_time,
     actions=actions,
-    exchanges=0,
     clock_equal=(0.97, 1.0),
     clock_unequal=(0.87, 1.0),
     framework_names={"torch": "DualPipeV"},

@@ -88,7 +88,6 @@ RECORD = ScheduleRecord(
     peak_micro_batches=4,
     bubble_time=bubble_time,
     actions=actions,
-    exchanges=0,
     clock_unequal=(0.95, 1.0),
     framework_names={"torch": "InterleavedZeroBubble"},
 )

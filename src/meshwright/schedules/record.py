@@ -41,7 +41,7 @@ class ScheduleRecord:
     """Idle seconds of the slowest rank in one step."""
     actions: Callable[[PipelineShape], list[list[Action]]]
     """What every rank does, in order."""
-    exchanges: int
+    exchanges: int = 0
     """Exchanges with its neighbours that a rank waits for, for every chunk and micro-batch: one each way, one where it
     sends and receives forward and backward at once, none where messages travel while it computes."""
     framework_names: Mapping[str, str] = field(default_factory=dict)

@@ -10,14 +10,13 @@ import numpy as np
 
 from meshwright.arrays import Bools, Floats, IntColumn, Ints, Numbers
 from meshwright.schedules import (
+    controllable_memory,
     dualpipe,
     dualpipe_v,
     gpipe,
     interleaved,
     interleaved_zero_bubble,
     one_forward_one_backward,
-    v_half,
-    v_min,
     zero_bubble,
     zero_bubble_v,
 )
@@ -38,8 +37,8 @@ class Schedule(IntEnum):
     ZERO_BUBBLE_1P = zero_bubble.RECORD_1P
     ZERO_BUBBLE_2P = zero_bubble.RECORD_2P
     ZERO_BUBBLE_V = zero_bubble_v.RECORD
-    V_HALF = v_half.RECORD
-    V_MIN = v_min.RECORD
+    V_HALF = controllable_memory.V_HALF
+    V_MIN = controllable_memory.V_MIN
     DUALPIPE = dualpipe.RECORD
     DUALPIPE_V = dualpipe_v.RECORD
 

@@ -1,37 +1,44 @@
-"""Building blocks of V-shaped schedules: one micro-batch's turns on a grid of slots, repeated every six slots."""
+"""V-shaped schedules: what they have in common, and orders that are written as turns of a rank."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+
 from meshwright.schedules.action import Action
+from meshwright.schedules.record import ScheduleRecord
 
-INTERVAL = 6
-"""Slots of one micro-batch: forward, input gradient and weight gradient of two chunks."""
+V_SHAPED = partial(ScheduleRecord, chunks=2, placement="v-shaped", splits_backward=True, peak_micro_batches=4)
+"""The record of a schedule of two chunks a rank, the second one on the way back from the last rank to the first."""
+KINDS = {"F": "forward", "I": "input_gradient", "B": "backward"}
 
 
-def repeated(slots: list[tuple[int, int, int, int]], micro_batches: int) -> list[list[Action]]:
-    """For every rank, what it does in order when its turns of one micro-batch repeat every six slots.
+def numbered(turns: Iterable[str], micro_batches: int) -> list[Action]:
+    """The actions of one rank: each kind of turn on micro-batches 0, 1 and so on.
 
-    slots: of every rank, when the first micro-batch's forward comes on chunk 0 and 1, and its input gradient on chunk 1
-    and 0; no two of them alike modulo 6. micro_batches: m, count. A weight gradient takes the first slot that is free.
-    Source: arXiv:2405.15362, section 3.
+    turns: `F0` forward on chunk 0, `I` input gradient, `B` both gradients, `W` the weight gradient that has waited
+    longest, `W1` the same of chunk 1, nothing where none waits; `+` runs as one with the turn before. micro_batches: m,
+    a count; turns on later ones are left out.
+
+    >>> [f"{action.kind} {action.chunk}.{action.micro_batch}" for action in numbered(["F0", "F1", "I1", "W", "W"], 1)]
+    ['forward 0.0', 'forward 1.0', 'input_gradient 1.0', 'weight_gradient 1.0']
     """
-    return [_rank_actions(turns, micro_batches) for turns in slots]
-
-
-def _rank_actions(turns: tuple[int, int, int, int], micro_batches: int) -> list[Action]:
-    taken = {}
-    for index in range(micro_batches):
-        for (kind, chunk), first in zip(_TURNS, turns, strict=True):
-            taken[first + INTERVAL * index] = Action(kind, chunk, index)  # type: ignore[arg-type]
+    done: Counter[tuple[bool, int]] = Counter()
     waiting: list[Action] = []
-    slot, end = 0, max(taken)
-    while slot <= end or waiting:
-        if slot not in taken and waiting:
-            taken[slot] = waiting.pop(0)
-        elif slot in taken and taken[slot].kind == "input_gradient":
-            waiting.append(Action("weight_gradient", taken[slot].chunk, taken[slot].micro_batch))
-        slot += 1
-    return [taken[slot] for slot in sorted(taken)]
-
-
-_TURNS = (("forward", 0), ("forward", 1), ("input_gradient", 1), ("input_gradient", 0))
+    order: list[Action] = []
+    for turn in turns:
+        kind, chunk = turn.lstrip("+")[0], turn.lstrip("+")[1:]
+        if kind == "W":
+            first = next((action for action in waiting if chunk in ("", str(action.chunk))), None)
+            if first:
+                waiting.remove(first)
+                order.append(first)
+            continue
+        passes = kind == "F", int(chunk)
+        index = done[passes]
+        done[passes] += 1
+        order.append(Action(KINDS[kind], int(chunk), index, turn.startswith("+")))  # type: ignore[arg-type]
+        if kind == "I":
+            waiting.append(Action("weight_gradient", int(chunk), index))
+    return [action for action in order if action.micro_batch < micro_batches]

@@ -41,7 +41,6 @@ RECORD_1P = ScheduleRecord(
     peak_micro_batches=4,
     bubble_time=interleaved_zero_bubble.bubble_time,
     actions=actions,
-    exchanges=0,
     clock_unequal=(0.91, 1.0),
 )
 RECORD_2P = ScheduleRecord(
@@ -54,6 +53,5 @@ RECORD_2P = ScheduleRecord(
     peak_micro_batches=4,
     bubble_time=bubble_time,
     actions=partial(actions, delay=2),
-    exchanges=0,
     clock_unequal=(0.88, 1.0),
 )

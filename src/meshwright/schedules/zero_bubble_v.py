@@ -7,7 +7,7 @@ import numpy as np
 from meshwright.arrays import Floats, Ints
 from meshwright.schedules.action import Action
 from meshwright.schedules.pipeline import PipelineShape, PipelineTimes
-from meshwright.schedules.record import ScheduleRecord
+from meshwright.schedules.v_shaped import V_SHAPED, numbered
 
 
 def in_flight(stage: Ints, pipeline: PipelineShape) -> tuple[Ints, Ints]:
@@ -55,34 +55,15 @@ def _rank_actions(rank: int, stages: int, micro_batches: int) -> list[Action]:
     for index in range(enough - stages):
         turns += (["F0"] if index < enough - (2 * stages - 1 - rank) else []) + also_back + back
     turns += ["I0", "I1"] * rank + also_back * (stages - rank)
-    return _numbered(turns, enough, micro_batches)
+    return numbered(turns + ["W1"] * enough + ["W0"] * enough, micro_batches)
 
 
-def _numbered(turns: list[str], enough: int, micro_batches: int) -> list[Action]:
-    """Each kind of turn on micro-batches 0, 1 and so on; weight gradients that are left come last."""
-    kinds = {"F": "forward", "I": "input_gradient", "W": "weight_gradient"}
-    left = ["W1"] * (enough - turns.count("W1")) + ["W0"] * (enough - turns.count("W0"))
-    done: dict[str, int] = {}
-    order = []
-    for turn in turns + left:
-        index = done.get(turn, 0)
-        done[turn] = index + 1
-        if index < micro_batches:
-            order.append(Action(kinds[turn[0]], int(turn[1]), index))  # type: ignore[arg-type]
-    return order
-
-
-RECORD = ScheduleRecord(
+RECORD = V_SHAPED(
     name="zb-v",
     code=6,
-    chunks=2,
-    placement="v-shaped",
-    splits_backward=True,
     in_flight=in_flight,
-    peak_micro_batches=4,
     bubble_time=bubble_time,
     actions=actions,
-    exchanges=0,
     clock_unequal=(0.92, 1.0),
     framework_names={"torch": "ZBVZeroBubble"},
 )
