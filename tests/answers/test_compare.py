@@ -15,8 +15,7 @@ from rich.console import Console
 
 from commands import LLAMA, asked, question, refused
 from meshwright.answers.compare.clusters import ClusterComparison, Wishes, compare_clusters
-from meshwright.answers.compare.clusters_document import clusters_document
-from meshwright.answers.compare.clusters_table import clusters_screen
+from meshwright.answers.compare.clusters_table import clusters_document, clusters_screen
 from meshwright.answers.compare.named import named_plans
 from meshwright.answers.compare.plans import compare_plans
 from meshwright.answers.compare.premises import (
@@ -291,10 +290,10 @@ def test_plain_data_parallelism_of_30_billion_parameters_is_impossible() -> None
     model = dense_model(name="30b", heads=56, kv_heads=56, ffn_size=28672, gated=False, layers=48, vocab_size=50304)
     inputs = inputs_of(model, "4x8:h100", global_batch=256, precision="bf16")
     plain, split = compare_plans(named_plans(["zero=0", "tp=4,pp=2,zero=1"], inputs), inputs).columns
-    assert plain.premise
-    assert split.premise is None
-    assert re.search(r"dp 32 with ZeRO 0 keeps .* on each accelerator, 6\.\d times", plain.premise.told)
-    assert "sharding over at least 8 ranks" in plain.premise.told
+    assert plain.contradiction
+    assert split.contradiction is None
+    assert re.search(r"dp 32 with ZeRO 0 keeps .* on each accelerator, 6\.\d times", plain.contradiction.told)
+    assert "sharding over at least 8 ranks" in plain.contradiction.told
 
 
 def test_a_cluster_that_cannot_hold_the_states_says_how_many_could() -> None:

@@ -14,8 +14,9 @@ from meshwright.answers.document.blocks import Block
 from meshwright.answers.document.terminal import terminal
 from meshwright.answers.explain_table import explain_screen
 from meshwright.answers.knobs_table import knobs_section
+from meshwright.answers.links import axes
 from meshwright.answers.neighbours import MOST_PLANS, cheap_search, neighbours, neighbours_entry, neighbours_section
-from meshwright.answers.placement import axes, placement_section
+from meshwright.answers.placement import placement_section
 from meshwright.answers.stage_table import stage_table
 from meshwright.answers.step_parts import COMPUTED_NAMES, why_lost
 from meshwright.answers.uncertainty import margin_line
@@ -156,10 +157,10 @@ def test_every_axis_of_the_plan_is_placed(name: str) -> None:
     inputs, estimate = ASKED[name][0], priced(name)
     plan, text = estimate.plan, told(placement_section(estimate, inputs))
     for axis in axes(estimate, inputs):
-        assert f"{axis.name} {axis.group.ranks} " in text
+        assert f"{axis.axis} {axis.ranks} " in text
         if axis.exposed_s is not None:
             assert f"{format_seconds(axis.exposed_s)} a step exposed" in text
-    named = {axis.name for axis in axes(estimate, inputs)}
+    named = {axis.axis for axis in axes(estimate, inputs)}
     assert {degree for degree in ("tp", "pp") if getattr(plan, degree) > 1} <= named
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from meshwright.answers.document.blocks import Block, Heading, Lines
-from meshwright.answers.placed import link_of, placement_words, sent_over, sent_words
-from meshwright.answers.records import json_of
-from meshwright.cost.comms.group import axis_group
+from meshwright.answers.links import placement_of, placement_words, sent_over, sent_words
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.messages import layer_messages
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, Plan
@@ -35,10 +32,33 @@ class ContextLayers:
     exposed_backward_s: float
 
 
-def context_layers(plan: Plan, inputs: Inputs) -> Iterator[ContextLayers]:
-    """What context parallelism exchanges, per kind of layer; nothing where cp is 1."""
+@dataclass(frozen=True)
+class ContextReport:
+    """The context exchange of one plan."""
+
+    exchange: str
+    link: str
+    """The outermost links that it crosses."""
+    layers: tuple[ContextLayers, ...]
+    exposed_s: float
+    """Seconds that a step waits for it."""
+
+
+def context_report(estimate: Estimate, inputs: Inputs) -> ContextReport | None:
+    """The context exchange of a priced plan; None where cp is 1."""
+    plan = estimate.plan
     if plan.cp == 1:
-        return
+        return None
+    return ContextReport(
+        exchange=CONTEXT_EXCHANGE_NAMES[plan.context_exchange],
+        link=placement_of("cp", plan, inputs).link,
+        layers=tuple(context_layers(plan, inputs)),
+        exposed_s=estimate.time.exposed_cp_s,
+    )
+
+
+def context_layers(plan: Plan, inputs: Inputs) -> Iterator[ContextLayers]:
+    """What context parallelism exchanges, per kind of layer."""
     for kind, count in zip(inputs.model.layer_kinds, inputs.layers_per_kind, strict=True):
         rows = [row for row in layer_messages(plan, inputs, kind) if row.part == "cp"]
         forward, backward = ([row for row in rows if row.phase == phase] for phase in ("forward", "backward"))
@@ -54,25 +74,12 @@ def context_layers(plan: Plan, inputs: Inputs) -> Iterator[ContextLayers]:
         )
 
 
-def context_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
-    """The context exchange as it stands in the plan file of `explain`."""
-    plan = estimate.plan
-    return {
-        "exchange": CONTEXT_EXCHANGE_NAMES[plan.context_exchange],
-        "link": link_of(axis_group("cp", plan, inputs), inputs.cluster).name,
-        "layers": json_of(list(context_layers(plan, inputs))),
-        "exposed_s": estimate.time.exposed_cp_s,
-    }
-
-
-def context_section(estimate: Estimate, inputs: Inputs) -> tuple[Block, ...]:
+def context_section(report: ContextReport, plan: Plan, inputs: Inputs) -> tuple[Block, ...]:
     """One line on the ranks that share a sequence, and one for each kind of layer on what they send."""
-    plan = estimate.plan
-    placed = placement_words("cp", axis_group("cp", plan, inputs), inputs.cluster)
-    exchange = CONTEXT_EXCHANGE_NAMES[plan.context_exchange].replace("_", "-")
-    exposed = format_seconds(estimate.time.exposed_cp_s)
-    lines = [_line(layers) for layers in context_layers(plan, inputs)]
-    return Heading("Context exchange", 3), Lines((f"{exchange}, {placed}; {exposed} a step exposed", *lines))
+    placed = placement_words(placement_of("cp", plan, inputs), inputs.cluster)
+    exposed = f"{format_seconds(report.exposed_s)} a step exposed"
+    head = f"{report.exchange.replace('_', '-')}, {placed}; {exposed}"
+    return Heading("Context exchange", 3), Lines((head, *map(_line, report.layers)))
 
 
 def _line(layers: ContextLayers) -> str:
@@ -81,8 +88,8 @@ def _line(layers: ContextLayers) -> str:
         ("forward", layers.forward_bytes, layers.forward_s, layers.exposed_forward_s),
         ("backward", layers.backward_bytes, layers.backward_s, layers.exposed_backward_s),
     )
-    told = (
-        f"{name} a rank sends {sent_words(sent)} in {format_seconds(whole)} ({format_seconds(exposed)} exposed)"
-        for name, sent, whole, exposed in passes
+    sent = (
+        f"{name} a rank sends {sent_words(sizes)} in {format_seconds(whole)} ({format_seconds(exposed)} exposed)"
+        for name, sizes, whole, exposed in passes
     )
-    return f"{layers.layers} layers ({layers.kind}), each, per micro-batch: {', '.join(told)}"
+    return f"{layers.layers} layers ({layers.kind}), each, per micro-batch: {', '.join(sent)}"

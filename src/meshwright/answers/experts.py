@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from meshwright.answers.placed import link_of, sent_over
-from meshwright.answers.records import json_of, price_of
+from meshwright.answers.document.blocks import Block, Heading, Lines, Table
+from meshwright.answers.links import placement_of, placement_words, sent_over, sent_words
+from meshwright.answers.screen import verdict_cell
 from meshwright.cost.comms.experts import RESULTS, TOKENS
-from meshwright.cost.comms.group import Group, axis_group
+from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.expert_rows import routed_experts, routed_rows
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.messages import layer_messages, step_messages
 from meshwright.cost.shard import residual_tokens
 from meshwright.cost.step import estimate_each, estimate_plans
@@ -19,6 +20,7 @@ from meshwright.layout.groups import expert_data_ranks
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
+from meshwright.units import GIB, format_seconds
 
 IMBALANCES = (1.0, 1.2, 1.5, 2.0)
 """Tokens of the busiest rank over the mean, of which each is priced."""
@@ -48,14 +50,26 @@ class ExpertLayers:
 
 
 @dataclass(frozen=True)
+class Imbalance:
+    """The plan priced again with unequal shares of the experts, without an expert capacity."""
+
+    expert_imbalance: float
+    """Tokens of the busiest rank over the mean."""
+    step_time_s: float
+    device_bytes: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
 class ExpertReport:
     """The experts of one plan."""
 
-    group: Group
-    """Ranks that together hold every expert of one layer once."""
-    link: str
-    """The outermost links that the group crosses."""
     dispatcher: str
+    domains: int
+    """Scale-up domains over which the ranks stand that together hold every expert of one layer once."""
+    ranks_per_domain: int
+    link: str
+    """The outermost links that these ranks exchange over."""
     replicas: int
     """Of every expert."""
     layers: tuple[ExpertLayers, ...]
@@ -63,43 +77,26 @@ class ExpertReport:
     """Seconds of all exchanges of one step on the slowest stage, both passes, as if nothing hid them."""
     exposed_s: float
     """Of these, what the step waits for."""
-    imbalance: tuple[tuple[float, Estimate], ...]
-    """The plan priced again for each of `IMBALANCES`, without an expert capacity."""
+    imbalance: tuple[Imbalance, ...]
 
 
 def expert_report(estimate: Estimate, inputs: Inputs) -> ExpertReport | None:
     """The experts of a priced plan; None for a model without."""
     if not inputs.model.is_moe:
         return None
-    plan, group = estimate.plan, axis_group("ep_etp", estimate.plan, inputs)
+    plan, placement = estimate.plan, placement_of("ep_etp", estimate.plan, inputs)
     rows = step_messages(estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True))
     return ExpertReport(
-        group=group,
-        link=link_of(group, inputs.cluster).name,
         dispatcher=inputs.runtime.communication.dispatcher,
+        domains=placement.domains,
+        ranks_per_domain=placement.ranks_per_domain,
+        link=placement.link,
         replicas=int(expert_data_ranks(plan)),
         layers=tuple(_layers(plan, inputs)),
         exchanged_s=sum(row.seconds for row in rows if row.part == "ep"),
         exposed_s=estimate.time.exposed_ep_s,
-        imbalance=tuple((imbalance, _imbalanced(plan, inputs, imbalance)) for imbalance in IMBALANCES),
+        imbalance=tuple(_imbalanced(plan, inputs, imbalance) for imbalance in IMBALANCES),
     )
-
-
-def experts_entry(report: ExpertReport) -> dict[str, Any]:
-    """The report as it stands in the plan file of `explain`."""
-    return {
-        "dispatcher": report.dispatcher,
-        "domains": int(report.group.blocks[0]),
-        "ranks_per_domain": int(report.group.members[0]),
-        "link": report.link,
-        "replicas": report.replicas,
-        "layers": json_of(report.layers),
-        "exchanged_s": report.exchanged_s,
-        "exposed_s": report.exposed_s,
-        "imbalance": [
-            {"expert_imbalance": imbalance, **price_of(estimate)} for imbalance, estimate in report.imbalance
-        ],
-    }
 
 
 def _layers(plan: Plan, inputs: Inputs) -> Iterator[ExpertLayers]:
@@ -125,6 +122,58 @@ def _layers(plan: Plan, inputs: Inputs) -> Iterator[ExpertLayers]:
         )
 
 
-def _imbalanced(plan: Plan, inputs: Inputs, imbalance: float) -> Estimate:
+def _imbalanced(plan: Plan, inputs: Inputs, imbalance: float) -> Imbalance:
     job = inputs.job.replace(expert_imbalance=imbalance, expert_capacity=None)
-    return estimate_each([plan], inputs.replace(job=job))[0]
+    estimate = estimate_each([plan], inputs.replace(job=job))[0]
+    return Imbalance(imbalance, estimate.step_time_s, estimate.memory.device, estimate.verdict)
+
+
+def experts_section(report: ExpertReport, plan: Plan, inputs: Inputs) -> tuple[Block, ...]:
+    """Where the experts lie, what their exchange sends and takes, and the plan priced again with imbalances."""
+    placements = [placement_words(placement_of(axis, plan, inputs), inputs.cluster) for axis in ("ep", "etp")]
+    replicas = f"{report.replicas} replicas of every expert" if report.replicas > 1 else "no replicas"
+    lines = ["; ".join([*placements, replicas])]
+    for layers in report.layers:
+        lines += _layer_lines(layers, report, inputs)
+    if report.exchanged_s:
+        lines.append(
+            f"A step spends {format_seconds(report.exchanged_s)} on exchanges on its slowest stage, of which "
+            f"{format_seconds(report.exposed_s)} are exposed ({report.exposed_s / report.exchanged_s:.0%})"
+        )
+    return Heading("Experts", 3), Lines(tuple(lines)), _imbalance_table(report, inputs)
+
+
+def _layer_lines(layers: ExpertLayers, report: ExpertReport, inputs: Inputs) -> list[str]:
+    busiest = f", {layers.busiest_rows:,.0f} on the busiest rank" if layers.busiest_rows > layers.rows else ""
+    computed = (
+        f"{layers.layers} layers ({layers.kind}): a rank holds {layers.experts_per_rank} of {layers.experts} experts; "
+        f"of a micro-batch {layers.tokens:,.0f} tokens enter and {layers.rows:,.0f} rows are computed{busiest}, "
+        f"{layers.rows / layers.experts_per_rank:,.0f} an expert"
+    )
+    if not layers.dispatch_s:
+        return [computed]
+    wider = HALF_BYTES / inputs.dispatch_bytes[0]
+    back = "as much" if wider == 1 else f"{wider:.2f} times as much"
+    sent = (
+        f"In one dispatch ({report.dispatcher.replace('_', '-')}) a rank sends {sent_words(layers.sent_bytes)} in "
+        f"{format_seconds(layers.dispatch_s)}, and in one combine {back} in {format_seconds(layers.combine_s)}"
+    )
+    return [computed, sent]
+
+
+def _imbalance_table(report: ExpertReport, inputs: Inputs) -> Table:
+    capacity = inputs.job.expert_capacity
+    without = f", without the capacity of {capacity:g}" if capacity else ""
+    even = report.imbalance[0].step_time_s
+    rows = tuple(
+        (
+            f"{each.expert_imbalance:.1f}",
+            format_seconds(each.step_time_s),
+            f"{each.step_time_s / even - 1:.1%}",
+            f"{each.device_bytes / GIB:.1f}",
+            verdict_cell(each.verdict),
+        )
+        for each in report.imbalance
+    )
+    columns = ("busiest rank over the mean", "step", "slower", "device GiB", "verdict")
+    return Table(columns, rows, "rrrrw", f"If experts get unequal shares{without}")

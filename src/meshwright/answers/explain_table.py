@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from meshwright.answers.assumptions import assumptions
-from meshwright.answers.context_report import context_section
+from meshwright.answers.context_report import context_report, context_section
 from meshwright.answers.document.blocks import Block, Lines, Paragraph, Toned
-from meshwright.answers.experts import expert_report
-from meshwright.answers.experts_table import experts_section
+from meshwright.answers.experts import expert_report, experts_section
 from meshwright.answers.knobs_table import knobs_section
 from meshwright.answers.neighbours import neighbours_section
 from meshwright.answers.placement import placement_section
@@ -27,7 +26,7 @@ def explain_screen(estimate: Estimate, inputs: Inputs, near: SearchResult | None
 
     near: the answer of a search, for the best other plans.
     """
-    report = expert_report(estimate, inputs)
+    experts, context = expert_report(estimate, inputs), context_report(estimate, inputs)
     return (
         headline(inputs),
         Lines(
@@ -42,8 +41,8 @@ def explain_screen(estimate: Estimate, inputs: Inputs, near: SearchResult | None
         memory_table(estimate, inputs),
         waterfall_table(estimate, inputs),
         *placement_section(estimate, inputs),
-        *(experts_section(report, estimate.plan, inputs) if report else ()),
-        *(context_section(estimate, inputs) if estimate.plan.cp > 1 else ()),
+        *(experts_section(experts, estimate.plan, inputs) if experts else ()),
+        *(context_section(context, estimate.plan, inputs) if context else ()),
         *neighbours_section(estimate, near),
         *knobs_section(estimate, sensitivity(estimate, inputs)),
         _rules(inputs),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 from meshwright.answers.document.blocks import Block, Coloured, Lines, Table
-from meshwright.answers.placed import link_of, placement_words
-from meshwright.cost.comms.group import Group, axis_group
+from meshwright.answers.links import axes, placement_words
 from meshwright.cost.estimate import Estimate
 from meshwright.layout.groups import expert_stride, stride
 from meshwright.layout.plan import Plan
@@ -28,15 +26,6 @@ LETTERS = {"tp": "t", "cp": "c", "dp": "d", "pp": "p", "ep": "e", "etp": "x"}
 LETTER_COLOURS = {LETTERS[name]: colour for name, colour in COLOURS.items()}
 
 
-class Axis(NamedTuple):
-    """The groups of one axis over the links."""
-
-    name: str
-    group: Group
-    exposed_s: float | None
-    """Seconds of a step that wait for it; None where another axis holds them."""
-
-
 @dataclass
 class _Run:
     """Nodes one after the other that differ in one coordinate alone, or a single one."""
@@ -49,52 +38,16 @@ class _Run:
     """What differs between the accelerators of a node, as `t0c1`."""
 
 
-def axes(estimate: Estimate, inputs: Inputs) -> list[Axis]:
-    """The axes of a plan that join two or more ranks, with what a step waits for."""
-    plan, time = estimate.plan, estimate.time
-    summed = "dp" if plan.cp == 1 else "dp x cp"
-    known = [
-        Axis("tp", axis_group("tp", plan, inputs), time.exposed_tp_s),
-        Axis("cp", axis_group("cp", plan, inputs), time.exposed_cp_s),
-        Axis(summed, axis_group("dp", plan, inputs), time.exposed_dp_s),
-        Axis("pp", axis_group("pp", plan, inputs), time.exposed_pp_s),
-    ]
-    if inputs.model.is_moe:
-        known += [
-            Axis("ep", axis_group("ep", plan, inputs), time.exposed_ep_s),
-            Axis("etp", axis_group("etp", plan, inputs), None),
-            Axis("experts' dp", axis_group("edp", plan, inputs), None),
-        ]
-    return [axis for axis in known if axis.group.ranks > 1]
-
-
-def placement_entry(estimate: Estimate, inputs: Inputs) -> list[dict[str, Any]]:
-    """The axes as they stand in the plan file of `explain`."""
-    return [
-        {
-            "axis": axis.name,
-            "ranks": int(axis.group.ranks),
-            "domains": int(axis.group.blocks[0]),
-            "ranks_per_domain": int(axis.group.members[0]),
-            "link": link_of(axis.group, inputs.cluster).name,
-            "exposed_s": axis.exposed_s,
-        }
-        for axis in axes(estimate, inputs)
-    ]
-
-
 def placement_section(estimate: Estimate, inputs: Inputs) -> tuple[Block, ...]:
     """A line for every node, or run of nodes that differ in one coordinate alone, then one for every axis."""
     letters = ", ".join(f"{LETTERS[name]} {name}" for name in _strides(estimate.plan, inputs))
     title = "Placement" + (f", every rank by its coordinates: {letters}" if letters else "")
     grid = Table(("", "", ""), tuple(_grid(estimate.plan, inputs)), "lll", title)
-    lines = tuple(_words(axis, inputs) for axis in axes(estimate, inputs))
-    return (grid, Lines(lines)) if lines else (grid,)
-
-
-def _words(axis: Axis, inputs: Inputs) -> str:
-    waited = "" if axis.exposed_s is None else f": {format_seconds(axis.exposed_s)} a step exposed"
-    return placement_words(axis.name, axis.group, inputs.cluster) + waited
+    lines = []
+    for axis in axes(estimate, inputs):
+        exposed = "" if axis.exposed_s is None else f": {format_seconds(axis.exposed_s)} a step exposed"
+        lines.append(placement_words(axis, inputs.cluster) + exposed)
+    return (grid, Lines(tuple(lines))) if lines else (grid,)
 
 
 def _grid(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, ...]]:

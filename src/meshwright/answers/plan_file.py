@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.answers.assumptions import assumptions
-from meshwright.answers.context_report import context_entry
-from meshwright.answers.experts import expert_report, experts_entry
+from meshwright.answers.context_report import context_report
+from meshwright.answers.experts import expert_report
 from meshwright.answers.knobs_table import knobs_entry
+from meshwright.answers.links import axes
 from meshwright.answers.neighbours import neighbours_entry
-from meshwright.answers.placement import placement_entry
+from meshwright.answers.records import json_of
 from meshwright.answers.step_parts import why_lost
 from meshwright.answers.uncertainty import confidence_entry, uncertainty_entry
 from meshwright.answers.waterfall import from_peak
@@ -24,6 +25,7 @@ from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
 from meshwright.layout.plans import COLUMNS
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
 from meshwright.schedules.records import SCHEDULE_NAMES
+from meshwright.search.fewest import Limit
 from meshwright.search.find import SearchResult
 from meshwright.search.sensitivity import sensitivity
 from meshwright.specs.inputs import Inputs
@@ -62,15 +64,15 @@ def explain_document(
         "stages": [_stage_entry(stage) for stage in estimate.stages],
         "confidence": confidence_entry(estimate, inputs),
         "from_peak": from_peak(estimate, inputs),
-        "placement": placement_entry(estimate, inputs),
+        "placement": json_of(axes(estimate, inputs)),
         "knobs": knobs_entry(sensitivity(estimate, inputs)),
     }
     if near:
         plan |= {"neighbours": neighbours_entry(estimate, near)}
-    if report := expert_report(estimate, inputs):
-        plan |= {"experts": experts_entry(report)}
-    if estimate.plan.cp > 1:
-        plan |= {"context": context_entry(estimate, inputs)}
+    if experts := expert_report(estimate, inputs):
+        plan |= {"experts": json_of(experts)}
+    if context := context_report(estimate, inputs):
+        plan |= {"context": json_of(context)}
     return _head(inputs) | counts | {"plans": [plan]} | {"assumptions": assumptions(inputs)}
 
 
@@ -95,6 +97,13 @@ def plan_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
         "time": estimate.time._asdict(),
         "compute": {f"{name}_s": seconds for name, seconds in estimate.compute._asdict().items()},
     }
+
+
+def nodes_entry(limit: Limit) -> dict[str, Any]:
+    """The fewest nodes that do, with the plan on them."""
+    cluster = limit.inputs.cluster
+    counts = {"num_nodes": cluster.num_nodes, "num_gpus": cluster.num_gpus}
+    return counts | plan_entry(limit.estimate, limit.inputs)
 
 
 def _ranked_entry(estimate: Estimate, found: SearchResult) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Records: any record as JSON, and what JSON says of a priced plan that is one of many."""
+"""Records: any answer as JSON, and what JSON says of a priced plan that is one of many."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Any
 
 from meshwright.cost.estimate import Estimate
 from meshwright.layout.plan import Plan
+from meshwright.specs.base import Spec
 
 
 def json_of(record: Any) -> Any:
-    """A record with its fields by name, its enums by what they print, its plans by their fields.
+    """A record with its fields by name, its enums by what they print, plans and specifications by their fields.
 
     >>> json_of({"shares": (0.5, None)})
     {'shares': [0.5, None]}
     """
     if isinstance(record, Plan):
         return record.to_dict()
+    if isinstance(record, Spec):
+        return record.model_dump(mode="json")
     if isinstance(record, Enum):
         return str(record)
     if is_dataclass(record):
@@ -32,15 +35,16 @@ def json_of(record: Any) -> Any:
     )
 
 
-def price_of(estimate: Estimate) -> dict[str, Any]:
-    """What one priced plan of many takes: seconds of a step, bytes of its worst stage, its verdict."""
+def document_of(**parts: Any) -> dict[str, Any]:
+    """What `--json` prints: every part by its name, as `json_of` writes it."""
+    return {name: json_of(part) for name, part in parts.items()}
+
+
+def priced_plan(estimate: Estimate) -> dict[str, Any]:
+    """One priced plan of many: its layout, seconds of a step, bytes of its worst stage, its verdict."""
     return {
+        "plan": estimate.plan.to_dict(),
         "step_time_s": estimate.step_time_s,
         "device_bytes": estimate.memory.device,
         "verdict": str(estimate.verdict),
     }
-
-
-def priced_plan(estimate: Estimate) -> dict[str, Any]:
-    """The same with the plan."""
-    return {"plan": estimate.plan.to_dict(), **price_of(estimate)}

@@ -85,8 +85,7 @@ def _show_plans(inputs: Inputs | None, lines: list[str], files: list[str], as_js
     """inputs: of the options; None where plan files hold the question."""
     from meshwright.answers.compare.named import named_plans, plans_of_files
     from meshwright.answers.compare.plans import compare_plans
-    from meshwright.answers.compare.plans_document import plans_document
-    from meshwright.answers.compare.plans_table import plans_screen
+    from meshwright.answers.compare.plans_table import plans_document, plans_screen
 
     held: list[tuple[str, Plan]] = []
     if inputs is None:
@@ -97,8 +96,7 @@ def _show_plans(inputs: Inputs | None, lines: list[str], files: list[str], as_js
 
 def _show_clusters(questions: list[tuple[Cluster, Inputs | InvalidInput]], wishes: Wishes, as_json: bool) -> None:
     from meshwright.answers.compare.clusters import compare_clusters
-    from meshwright.answers.compare.clusters_document import clusters_document
-    from meshwright.answers.compare.clusters_table import clusters_screen
+    from meshwright.answers.compare.clusters_table import clusters_document, clusters_screen
     from meshwright.answers.progress import shown_progress
 
     refusals = [question for _, question in questions if isinstance(question, InvalidInput)]
@@ -159,7 +157,7 @@ def _wishes(
     price: list[str], deadline_days: float | None, one_plan: bool, tokens: str | None, clusters: dict[str, Cluster]
 ) -> Wishes:
     from meshwright.answers.compare.clusters import Wishes
-    from meshwright.answers.compare.prices import prices_of
+    from meshwright.answers.compare.training import prices_of
 
     for name, given in (("--price", bool(price)), ("--deadline-days", deadline_days is not None)):
         if given and tokens is None:

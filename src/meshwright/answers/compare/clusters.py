@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from meshwright.answers.compare.premises import Contradiction, cluster_premise
 from meshwright.answers.compare.training import Deadline, Training, deadline_of, training_of
@@ -17,6 +18,14 @@ from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 
 
+class Limiting(NamedTuple):
+    """The largest part of a step beyond the ideal compute."""
+
+    part: str
+    """Its name in `from_peak`."""
+    seconds: float
+
+
 @dataclass(frozen=True)
 class ClusterRow:
     """One cluster."""
@@ -24,28 +33,33 @@ class ClusterRow:
     cluster: Cluster
     inputs: Inputs | None
     """The question on it; None where it makes none, such as a precision that its accelerator lacks."""
-    found: SearchResult | None
-    """What the search found; None where it refuses the question."""
-    refusal: MeshwrightError | None
+    result: SearchResult | None = None
+    """None where the search refuses the question."""
+    refusal: MeshwrightError | None = None
     """Why there is no plan, with what would work; None where there is one."""
-    premise: Contradiction | None
+    contradiction: Contradiction | None = None
     """Set where no layout could hold the model's states."""
-    limiting: tuple[str, float] | None
-    """The largest part of the best plan's step beyond the ideal compute: its name in `from_peak`, and seconds."""
-    training: Training | None
-    deadline: Deadline | None
+    limiting: Limiting | None = None
+    """Of the best plan."""
+    training: Training | None = None
+    deadline: Deadline | None = None
 
     @property
     def best(self) -> Estimate | None:
         """The best plan, if one fits."""
-        return self.found.best[0] if self.found and self.found.best else None
+        return self.result.best[0] if self.result and self.result.best else None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Of all accelerators, with the best plan."""
+        return self.best.tokens_per_s_per_gpu * self.cluster.num_gpus if self.best else None
 
     @property
     def refused(self) -> str | None:
         """Why there is no plan, what contradicts itself first; None where there is one."""
         if self.refusal is None:
             return None
-        return f"{self.premise.told}; {self.refusal}" if self.premise else str(self.refusal)
+        return f"{self.contradiction.told}; {self.refusal}" if self.contradiction else str(self.refusal)
 
 
 @dataclass(frozen=True)
@@ -73,6 +87,10 @@ class ClusterComparison:
         """The first cluster that has a plan, which the others are compared with."""
         return next(row for row in self.rows if row.best)
 
+    def speed(self, row: ClusterRow) -> float | None:
+        """How many times as fast as the first a cluster is."""
+        return self.first.best.step_time_s / row.best.step_time_s if self.first.best and row.best else None
+
 
 def compare_clusters(
     questions: Sequence[tuple[Cluster, Inputs | InvalidInput]], wishes: Wishes, progress: Progress | None = None
@@ -88,33 +106,32 @@ def compare_clusters(
         kind = NothingFits if any(isinstance(refusal, NothingFits) for refusal in refusals) else InvalidInput
         lines = "".join(f"\n  - {row.cluster.name}: {row.refused}" for row in rows)
         raise kind(f"no cluster has a plan:{lines}")
-    answers = [row.found for row in rows if row.found]
+    answers = [row.result for row in rows if row.result]
     searched = wishes.one_plan and len(answers) == len(rows)
     return ClusterComparison(rows, wishes, one_plan(answers, progress) if searched else None)
 
 
 def _row(cluster: Cluster, question: Inputs | InvalidInput, wishes: Wishes, progress: Progress | None) -> ClusterRow:
     if not isinstance(question, Inputs):
-        return ClusterRow(cluster, None, None, question, None, None, None, None)
+        return ClusterRow(cluster, None, refusal=question)
     try:
-        found = find(question, top=1, progress=progress)
+        result = find(question, top=1, progress=progress)
     except InvalidInput as refusal:
-        return ClusterRow(cluster, question, None, refusal, None, None, None, None)
-    best, price, days = found.best[0] if found.best else None, wishes.prices.get(cluster.name), wishes.deadline_days
+        return ClusterRow(cluster, question, refusal=refusal)
+    best, price, days = result.best[0] if result.best else None, wishes.prices.get(cluster.name), wishes.deadline_days
     return ClusterRow(
         cluster=cluster,
         inputs=question,
-        found=found,
-        refusal=None if best else nothing_fits(found),
-        premise=None if best else cluster_premise(question),
+        result=result,
+        refusal=None if best else nothing_fits(result),
+        contradiction=None if best else cluster_premise(question),
         limiting=limiting_part(best, question) if best else None,
         training=training_of(best, question, price) if best else None,
         deadline=deadline_of(best, question, days, price, progress) if days else None,
     )
 
 
-def limiting_part(estimate: Estimate, inputs: Inputs) -> tuple[str, float]:
-    """The largest part of a step beyond the ideal compute: its name in `from_peak`, and seconds."""
+def limiting_part(estimate: Estimate, inputs: Inputs) -> Limiting:
+    """The largest part of a step beyond the ideal compute."""
     parts = from_peak(estimate, inputs)
-    name = max((name for name in parts if name != "ideal_s"), key=lambda name: parts[name])
-    return name, parts[name]
+    return max((Limiting(*part) for part in parts.items() if part[0] != "ideal_s"), key=lambda part: part.seconds)

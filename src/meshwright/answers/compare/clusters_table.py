@@ -1,18 +1,46 @@
-"""Clusters side by side on a screen: how fast each is, its best plan, what training takes, and what does not fit."""
+"""Clusters side by side, as JSON and on a screen: how fast each is, its best plan, what training takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.compare.clusters import ClusterComparison, ClusterRow
-from meshwright.answers.compare.one_plan_table import one_plan_section
-from meshwright.answers.compare.training import Deadline
+from meshwright.answers.compare.one_plan_table import one_plan_entry, one_plan_section
+from meshwright.answers.compare.training import Deadline, deadline_entry
 from meshwright.answers.document.blocks import Block, Heading, Lines, Table, Toned
+from meshwright.answers.plan_file import plan_entry
+from meshwright.answers.records import document_of
 from meshwright.answers.screen import assumption_list, headline, links, model_words, verdict_cell, without_plan
 from meshwright.answers.step_parts import ALL_NAMES
 from meshwright.search.fewest import MOST_TIMES_THE_NODES
 from meshwright.units import GIB, format_count, format_seconds
+
+SCHEMA = "meshwright.compared-clusters/1"
+
+
+def clusters_document(comparison: ClusterComparison) -> dict[str, Any]:
+    """Every cluster with its question, its best plan or why it has none, and what training takes there; the one layout
+    for all is null where it was not asked for.
+    """
+    clusters = [
+        {
+            "cluster": row.cluster.name,
+            "inputs": row.inputs,
+            "best": plan_entry(row.best, row.inputs) if row.best and row.inputs else None,
+            "tokens_per_s": row.tokens_per_s,
+            "limiting": row.limiting,
+            "speed": comparison.speed(row),
+            "training": row.training,
+            "deadline": deadline_entry(row.deadline) if row.deadline else None,
+            "contradiction": row.contradiction,
+            "refused": row.refused,
+            "assumptions": assumptions(row.inputs) if row.inputs else [],
+        }
+        for row in comparison.rows
+    ]
+    return document_of(schema=SCHEMA, clusters=clusters, one_plan=one_plan_entry(comparison))
 
 
 def clusters_screen(comparison: ClusterComparison) -> tuple[Block, ...]:
@@ -41,22 +69,21 @@ def _question(comparison: ClusterComparison) -> Lines:
 
 def _speeds(comparison: ClusterComparison) -> Table:
     rows: list[tuple[str, ...]] = []
-    first = comparison.first.best
     for row in comparison.rows:
         best = row.best
-        if best is None or first is None:
-            reason = "impossible" if row.premise else "does not fit" if row.found else "refused"
+        if best is None:
+            reason = "impossible" if row.contradiction else "does not fit" if row.result else "refused"
             rows.append((row.cluster.name, "-", "-", "-", "-", Toned(reason, "bad"), "-"))
             continue
         rows.append(
             (
                 row.cluster.name,
                 format_seconds(best.step_time_s),
-                format_count(best.tokens_per_s_per_gpu * row.cluster.num_gpus),
+                format_count(row.tokens_per_s or 0.0),
                 f"{best.mfu:.1%}",
                 f"{best.memory.device / GIB:.1f}",
                 verdict_cell(best.verdict),
-                f"{first.step_time_s / best.step_time_s:.2f}x",
+                f"{comparison.speed(row):.2f}x",
             )
         )
     columns = ("cluster", "step", "tokens/s", "MFU", "GiB", "verdict", "speed")
@@ -67,12 +94,12 @@ def _plans(rows: Iterable[ClusterRow]) -> Iterator[Lines]:
     """The best plan of each cluster, its links, and what its step waits for most."""
     for row in rows:
         if row.best and row.limiting:
-            name, seconds = row.limiting
+            part, seconds = row.limiting
             share = seconds / row.best.step_time_s
             yield Lines(
                 (
                     f"**{row.cluster.name}** ({links(row.cluster)}): {row.best.plan}",
-                    f"Largest loss: {ALL_NAMES[name]}, {format_seconds(seconds)} ({share:.0%} of the step)",
+                    f"Largest loss: {ALL_NAMES[part]}, {format_seconds(seconds)} ({share:.0%} of the step)",
                 )
             )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from meshwright.answers.compare.clusters import ClusterComparison
 from meshwright.answers.document.blocks import Block, Heading, Paragraph, Table
-from meshwright.answers.records import json_of, priced_plan
+from meshwright.answers.records import priced_plan
 from meshwright.answers.screen import verdict_cell
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan
@@ -22,53 +22,46 @@ def one_plan_section(comparison: ClusterComparison) -> tuple[Block, ...]:
     """The layout with its table; or which cluster excludes the nearest one, and why; nothing where none was wished."""
     if not comparison.wishes.one_plan:
         return ()
-    found = comparison.one_plan
-    if isinstance(found, OnePlan):
-        return _chosen(found, comparison)
-    return Heading("No layout is safe on all of them", 3), Paragraph(excluded_sentence(found, comparison))
+    result = comparison.one_plan
+    if isinstance(result, OnePlan):
+        return _chosen(result, comparison)
+    return Heading("No layout is safe on all of them", 3), Paragraph(excluded_sentence(result, comparison))
 
 
 def one_plan_entry(comparison: ClusterComparison) -> dict[str, Any] | None:
     """The same as it stands in a document: the layout on every cluster, or what excludes the nearest one."""
-    found = comparison.one_plan
-    if isinstance(found, OnePlan):
-        each = zip(comparison.rows, found.estimates, found.regrets, strict=True)
-        return {
-            "worst_regret": max(found.regrets),
-            "clusters": [
-                {
-                    "cluster": row.cluster.name,
-                    **priced_plan(estimate),
-                    "regret": regret,
-                }
-                for row, estimate, regret in each
-            ],
-        }
+    result = comparison.one_plan
+    if isinstance(result, OnePlan):
+        each = zip(comparison.rows, result.estimates, result.regrets, strict=True)
+        clusters = [
+            {"cluster": row.cluster.name, **priced_plan(estimate), "regret": regret} for row, estimate, regret in each
+        ]
+        return {"worst_regret": max(result.regrets), "clusters": clusters}
     if not comparison.wishes.one_plan:
         return None
-    nearest = found and {
-        "cluster": comparison.rows[found.cluster].cluster.name,
-        "plan": found.plan.to_dict(),
-        "rules": json_of(found.faults),
-        "device_bytes": found.estimate.memory.device if found.estimate else None,
-        "verdict": str(found.estimate.verdict) if found.estimate else None,
+    nearest = result and {
+        "cluster": comparison.rows[result.cluster].cluster.name,
+        "plan": result.plan,
+        "rules": result.faults,
+        "device_bytes": result.estimate.memory.device if result.estimate else None,
+        "verdict": result.estimate.verdict if result.estimate else None,
     }
-    return {"excluded": excluded_sentence(found, comparison), "nearest": nearest}
+    return {"excluded": excluded_sentence(result, comparison), "nearest": nearest}
 
 
-def excluded_sentence(found: Exclusion | None, comparison: ClusterComparison) -> str:
+def excluded_sentence(result: Exclusion | None, comparison: ClusterComparison) -> str:
     """Which cluster excludes the nearest layout, and why."""
-    if found is None:
-        refusing = next(row for row in comparison.rows if row.found is None)
+    if result is None:
+        refusing = next(row for row in comparison.rows if row.result is None)
         return f"{refusing.cluster.name} has no plan at all: {refusing.refusal}"
-    cluster = comparison.rows[found.cluster].cluster
-    if found.estimate is None:
-        broken = "; ".join(map(str, found.faults))
-        return f"The nearest, {layout_words(found.plan)}, is refused on {cluster.name}: {broken}"
-    fit = found.estimate.fit
+    cluster = comparison.rows[result.cluster].cluster
+    if result.estimate is None:
+        broken = "; ".join(map(str, result.faults))
+        return f"The nearest, {layout_words(result.plan)}, is refused on {cluster.name}: {broken}"
+    fit = result.estimate.fit
     needs, has = format_gib(fit.needed_bytes), format_gib(fit.visible_bytes)
-    verdict = "" if found.estimate.verdict == Verdict.SAFE else f", and is {found.estimate.verdict}"
-    return f"The nearest, {layout_words(found.plan)}, needs {needs} of {has} on {cluster.name}{verdict}"
+    verdict = "" if result.estimate.verdict == Verdict.SAFE else f", and is {result.estimate.verdict}"
+    return f"The nearest, {layout_words(result.plan)}, needs {needs} of {has} on {cluster.name}{verdict}"
 
 
 def layout_words(plan: Plan) -> str:
@@ -76,7 +69,7 @@ def layout_words(plan: Plan) -> str:
     return " ".join(word for word in str(plan).split() if not OF_THE_CLUSTER.fullmatch(word))
 
 
-def _chosen(found: OnePlan, comparison: ClusterComparison) -> tuple[Block, ...]:
+def _chosen(result: OnePlan, comparison: ClusterComparison) -> tuple[Block, ...]:
     rows = tuple(
         (
             row.cluster.name,
@@ -88,16 +81,16 @@ def _chosen(found: OnePlan, comparison: ClusterComparison) -> tuple[Block, ...]:
             f"{estimate.memory.device / GIB:.1f}",
             verdict_cell(estimate.verdict),
         )
-        for row, estimate, regret in zip(comparison.rows, found.estimates, found.regrets, strict=True)
+        for row, estimate, regret in zip(comparison.rows, result.estimates, result.regrets, strict=True)
     )
-    regret, worst = max(zip(found.regrets, comparison.rows, strict=True), key=lambda each: each[0])
+    regret, worst = max(zip(result.regrets, comparison.rows, strict=True), key=lambda each: each[0])
     note = f"It loses most on {worst.cluster.name}: {regret:.1%} to the best plan there."
     note = note if regret else "It is as fast as the best plan of each."
     columns = ("cluster", "dp", "m", "step", "its best", "regret", "GiB", "verdict")
-    title = Heading(f"One layout for all: {layout_words(_whole(found))}", 3)
+    title = Heading(f"One layout for all: {layout_words(_whole(result))}", 3)
     return title, Table(columns, rows, "lrrrrrrw", note=note)
 
 
-def _whole(found: OnePlan) -> Plan:
+def _whole(result: OnePlan) -> Plan:
     """The layout where it has the most data-parallel ranks, so that its ZeRO stage is told."""
-    return max((estimate.plan for estimate in found.estimates), key=lambda plan: plan.dp * plan.cp)
+    return max((estimate.plan for estimate in result.estimates), key=lambda plan: plan.dp * plan.cp)

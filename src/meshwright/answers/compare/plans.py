@@ -29,7 +29,7 @@ class Column:
     """None where it breaks a rule that its price rests on."""
     parts: dict[str, float]
     """Seconds of every part of its step, from the peak on, which add up to it; none where it has no price."""
-    premise: Contradiction | None
+    contradiction: Contradiction | None
     training: Training | None
 
     @property
@@ -65,7 +65,7 @@ def compare_plans(named: Sequence[Named], inputs: Inputs) -> PlanComparison:
     columns = tuple(_column(each, inputs) for each in named)
     legal = [(column, column.estimate) for column in columns if column.estimate and not column.broken]
     best = min(legal, key=lambda each: _rank(each[1]))[0] if legal else None
-    return PlanComparison(inputs, columns, best, _told(columns, best, inputs))
+    return PlanComparison(inputs, columns, best, _sentences(columns, best, inputs))
 
 
 def _column(named: Named, inputs: Inputs) -> Column:
@@ -73,8 +73,8 @@ def _column(named: Named, inputs: Inputs) -> Column:
     if not all(map(priced_anyway, broken)):
         return Column(named, broken, None, {}, None, None)
     estimate = estimate_each([named.plan], inputs)[0]
-    parts, premise = from_peak(estimate, inputs), plan_premise(estimate, inputs)
-    return Column(named, broken, estimate, parts, premise, training_of(estimate, inputs))
+    parts, contradiction = from_peak(estimate, inputs), plan_premise(estimate, inputs)
+    return Column(named, broken, estimate, parts, contradiction, training_of(estimate, inputs))
 
 
 def _broken(named: Named, inputs: Inputs) -> tuple[Fault, ...]:
@@ -92,7 +92,7 @@ def _rank(estimate: Estimate) -> tuple[int, float, float]:
     return int(estimate.verdict), estimate.step_time_s if fits else memory, memory
 
 
-def _told(columns: Sequence[Column], best: Column | None, inputs: Inputs) -> tuple[str, ...]:
+def _sentences(columns: Sequence[Column], best: Column | None, inputs: Inputs) -> tuple[str, ...]:
     """The sentences at the end."""
     if best is None or best.estimate is None:
         return (f"None of them is legal for {inputs.runtime.id}; meshwright check shows every rule.",)

@@ -1,17 +1,21 @@
-"""Named plans side by side on a screen: every number of each, and its difference to the first."""
+"""Named plans side by side, as JSON and on a screen: every number of each, and its difference to the first."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.compare.plans import Column, PlanComparison
 from meshwright.answers.document.blocks import Block, Lines, Table, Toned
+from meshwright.answers.plan_file import plan_entry
+from meshwright.answers.records import document_of
 from meshwright.answers.screen import assumption_list, headline, verdict_cell
 from meshwright.answers.step_parts import ALL_NAMES
 from meshwright.cost.estimate import Estimate
 from meshwright.units import GIB, format_count, format_seconds
 
+SCHEMA = "meshwright.compared-plans/1"
 SHORT_LABEL = 5
 """Characters of names of which three plans and two differences stand in 80 columns beside what they are; else two."""
 NOTHING = 1e-6
@@ -22,13 +26,57 @@ MEMORY = (*ALLOCATED, "allocated", "fragmentation", "reserved", "context", "comm
 SUMS = ("allocated", "reserved", "device")
 
 
+def plans_document(comparison: PlanComparison) -> dict[str, Any]:
+    """The question, every plan with its price and the rules that it breaks, the differences to the first, and which is
+    the best; numbers of a plan without a price are null.
+    """
+    inputs = comparison.inputs
+    plans = [
+        {
+            "name": column.label,
+            "file": column.named.file,
+            "plan": column.named.plan,
+            "legal": not column.broken,
+            "broken": [{"rule": fault.where, "reason": fault.what} for fault in column.broken],
+            "price": plan_entry(column.estimate, inputs) if column.estimate else None,
+            "from_peak": column.parts or None,
+            "training": column.training,
+            "contradiction": column.contradiction,
+        }
+        for column in comparison.columns
+    ]
+    return document_of(
+        schema=SCHEMA,
+        inputs=inputs,
+        plans=plans,
+        differences=[_more(comparison.reference, other) for other in comparison.others],
+        best=comparison.best.label if comparison.best else None,
+        told=" ".join(comparison.told),
+        assumptions=assumptions(inputs),
+    )
+
+
+def _more(first: Column, other: Column) -> dict[str, Any]:
+    """What the other has more than the first: seconds by part, which add up to the step, and bytes by component."""
+    names = {"name": other.label, "to": first.label}
+    if first.estimate is None or other.estimate is None:
+        return names | dict.fromkeys(("step_time_s", "time", "memory", "device_bytes"))
+    before, after = first.estimate.memory, other.estimate.memory
+    return names | {
+        "step_time_s": other.estimate.step_time_s - first.estimate.step_time_s,
+        "time": {name: other.parts[name] - seconds for name, seconds in first.parts.items()},
+        "memory": {name: more - less for name, more, less in zip(after._fields, after, before, strict=True)},
+        "device_bytes": after.device - before.device,
+    }
+
+
 def plans_screen(comparison: PlanComparison) -> tuple[Block, ...]:
     """The question, the plans with the rules that they break, the tables, which is better, and the assumptions."""
     inputs, others = comparison.inputs, comparison.others
-    beside = 2 if all(len(column.label) <= SHORT_LABEL for column in comparison.columns) else 1
+    width = 2 if all(len(column.label) <= SHORT_LABEL for column in comparison.columns) else 1
     tables: list[Table] = []
-    for start in range(0, len(others), beside):
-        columns = [comparison.reference, *others[start : start + beside]]
+    for start in range(0, len(others), width):
+        columns = [comparison.reference, *others[start : start + width]]
         tables.append(_speed(columns, inputs.job.tokens))
         priced = [column for column in columns if column.estimate]
         if len(priced) > bool(start):
@@ -52,8 +100,8 @@ def _legend(comparison: PlanComparison) -> Iterator[str]:
             yield Toned(f"  breaks {fault}", "bad")
         if column.broken:
             yield "  priced as if it were legal" if column.estimate else "  not priced: its numbers would mean nothing"
-        if column.premise:
-            yield Toned(f"  {column.premise.told}", "bad")
+        if column.contradiction:
+            yield Toned(f"  {column.contradiction.told}", "bad")
 
 
 def _speed(columns: Sequence[Column], tokens: int | None) -> Table:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from meshwright.answers.plan_file import plan_entry
-from meshwright.answers.records import json_of
+from meshwright.answers.plan_file import nodes_entry
 from meshwright.cost.estimate import Estimate
+from meshwright.errors import InvalidInput, UnknownName, quoted
 from meshwright.search.fewest import Limit, fewest_nodes
 from meshwright.search.find import Progress
+from meshwright.specs import catalog
+from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 
 SECONDS_A_DAY = 86400
@@ -74,20 +78,58 @@ def deadline_of(
     return Deadline(days, False, limit, training_of(limit.estimate, limit.inputs, price) if limit else None)
 
 
-def deadline_entry(deadline: Deadline | None) -> dict[str, Any] | None:
+def deadline_entry(deadline: Deadline) -> dict[str, Any]:
     """The deadline as it stands in a document; `nodes` is null where it is met, and where no number meets it."""
-    if deadline is None:
-        return None
-    limit = deadline.nodes
-    nodes = limit and {
-        "num_nodes": limit.inputs.cluster.num_nodes,
-        "num_gpus": limit.inputs.cluster.num_gpus,
-        **plan_entry(limit.estimate, limit.inputs),
-        "training": json_of(deadline.training),
-    }
+    nodes = deadline.nodes and {**nodes_entry(deadline.nodes), "training": deadline.training}
     return {"days": deadline.days, "met": deadline.met, "nodes": nodes}
 
 
 def _steps(inputs: Inputs) -> float | None:
     """Optimizer steps until all tokens are seen."""
     return inputs.job.tokens / inputs.job.tokens_per_step if inputs.job.tokens else None
+
+
+def prices_of(given: Sequence[str], clusters: Mapping[str, Cluster]) -> dict[str, float]:
+    """The price of an accelerator-hour by the name of its cluster; clusters without a price are left out.
+
+    given: `KEY=NUMBER`, the key an accelerator by id or alias, or a cluster, which goes before its accelerator;
+    clusters: by the text that asks for them. Raises `InvalidInput` for what is no price, names nothing that is
+    compared, or names the same twice.
+    """
+    by_accelerator: dict[str, float] = {}
+    by_cluster: dict[str, float] = {}
+    for text in given:
+        key, price = _read(text)
+        names = {cluster.name for asked, cluster in clusters.items() if key in (asked, cluster.name)}
+        known = by_cluster if names else by_accelerator
+        for name in names or {_accelerator(key, text, clusters)}:
+            if name in known:
+                raise InvalidInput(f"--price {text}: {name} has the price {known[name]:g} already; give one of the two")
+            known[name] = price
+    compared = {cluster.name: cluster.accelerator.id for cluster in clusters.values()}
+    prices = {name: by_cluster.get(name, by_accelerator.get(accelerator)) for name, accelerator in compared.items()}
+    return {name: price for name, price in prices.items() if price is not None}
+
+
+def _read(text: str) -> tuple[str, float]:
+    key, _, number = text.rpartition("=")
+    try:
+        price = float(number)
+    except ValueError:
+        price = math.nan
+    if not key.strip() or not math.isfinite(price) or price < 0:
+        raise InvalidInput(f"--price {quoted(text)} is not a price of an accelerator-hour: write it as h100=2.9")
+    return key.strip(), price
+
+
+def _accelerator(key: str, text: str, clusters: Mapping[str, Cluster]) -> str:
+    """The accelerator of one of the clusters that a key names."""
+    ids = {cluster.accelerator.id for cluster in clusters.values()}
+    try:
+        wanted = catalog.resolve("accelerators", key)
+    except UnknownName:
+        wanted = key
+    if wanted in ids:
+        return wanted
+    known = ", ".join([*sorted(ids), *(cluster.name for cluster in clusters.values())])
+    raise InvalidInput(f"--price {text}: {quoted(key)} is not compared; it can price {known}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from meshwright.answers.placed import link_of
+from meshwright.answers.links import link_of
 from meshwright.cost.comms.data import WEIGHTS, earlier_reductions
 from meshwright.cost.comms.group import Group, axis_group
 from meshwright.cost.comms.sharded import gathers_weights

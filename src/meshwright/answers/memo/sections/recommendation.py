@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.compare.training import training_of
 from meshwright.answers.document.blocks import Block, Bullets, Callout, Heading, Paragraph, Table, Tone
+from meshwright.answers.links import axes, placement_words
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.words import ACCELERATOR, percent, plural
-from meshwright.answers.placed import placement_words
-from meshwright.answers.placement import axes
 from meshwright.answers.plan_table import indistinguishable
 from meshwright.answers.step_parts import why_lost
 from meshwright.cost.estimate import Estimate
@@ -129,7 +128,7 @@ def _recompute(plan: Plan) -> str:
 
 def _placed(best: Estimate, inputs: Inputs) -> str:
     order = ", ".join(axis for axis in inputs.runtime.plans.rank_order if axis != "ep" or inputs.model.is_moe)
-    placed = [placement_words(axis.name, axis.group, inputs.cluster) for axis in axes(best, inputs)]
+    placed = [placement_words(axis, inputs.cluster) for axis in axes(best, inputs)]
     told = "; ".join(placed) or "a single rank communicates with none"
     return f"**Rank placement.** Ranks are numbered in the order {order}, the first varying fastest: {told}."
 
