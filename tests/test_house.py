@@ -44,6 +44,13 @@ def _tree(file: Path) -> ast.Module:
     return ast.parse(file.read_text("utf-8"))
 
 
+def _classes(file: Path) -> list[ast.ClassDef]:
+    return [node for node in ast.walk(_tree(file)) if isinstance(node, ast.ClassDef)]
+
+
+NAMED_TUPLES = {each.name for file in FILES for each in _classes(file) if "NamedTuple" in map(ast.unparse, each.bases)}
+
+
 def _imported(file: Path) -> Iterator[str]:
     """Modules that a file imports anywhere in it, with their full names."""
     for node in ast.walk(_tree(file)):
@@ -112,6 +119,15 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 def _module(name: str, modules: Container[str]) -> str:
     """The module of an imported name: itself, or the one that defines it."""
     return name if name in modules else name.rpartition(".")[0]
+
+
+@pytest.mark.parametrize("file", FILES, ids=_name)
+def test_named_tuples_of_many_fields_are_built_by_name(file: Path) -> None:
+    """Four values in a row are easily swapped."""
+    here = {node.name for node in _classes(file)}
+    known = here | {name.rpartition(".")[2] for name in _imported(file) if name.startswith("meshwright.")}
+    calls = [node for node in ast.walk(_tree(file)) if isinstance(node, ast.Call) and len(node.args) > 3]
+    assert not [ast.unparse(call) for call in calls if ast.unparse(call.func) in known & NAMED_TUPLES]
 
 
 @pytest.mark.parametrize("file", FILES, ids=_name)

@@ -107,11 +107,11 @@ def play_pipeline(plan: Plan, inputs: Inputs) -> Clock:
     shares = chunks / chunks.sum(axis=0)
     passes = ([_at(seconds, stage) for stage in range(plan.pp)] for seconds in time.passes)
     times = ChunkTimes(*((shares * seconds).tolist() for seconds in passes))
-    exposed = (
+    forward, backward = (
         [Exposed(*(_at(part, stage) for part in each)) for stage in range(plan.pp)]
         for each in (time.exposed_forward, time.exposed_backward)
     )
-    return Clock(play(actions, times, held), shares, *exposed)
+    return Clock(timeline=play(actions, times, held), shares=shares, forward=forward, backward=backward)
 
 
 def _at(column: Any, row: int) -> float:
@@ -129,22 +129,38 @@ def _stage(stage: int, events: Sequence[Event], clock: Clock, stages: int) -> It
             if index == cut.start:
                 last = _nanoseconds(events[cut.stop - 1].end_s)
                 about = {"actions": len(cut), "from_micro_batch": event.action.micro_batch}
-                yield Slice(PIPELINE, stage, start, last, "steady", f"steady: {len(cut)} actions", about)
+                yield Slice(
+                    process=PIPELINE,
+                    row=stage,
+                    start=start,
+                    end=last,
+                    category="steady",
+                    name=f"steady: {len(cut)} actions",
+                    about=about,
+                )
             idle = end
             continue
         if start > idle:
-            yield Slice(PIPELINE, stage, idle, start, "bubble", "bubble", {})
+            yield Slice(process=PIPELINE, row=stage, start=idle, end=start, category="bubble", name="bubble", about={})
         idle = end
         yield _action(stage, start, end, event.action)
         yield from _exposed(stage, end, event.action, clock)
     makespan = _nanoseconds(clock.timeline.makespan_s)
     if makespan > idle:
-        yield Slice(PIPELINE, stage, idle, makespan, "bubble", "bubble", {})
+        yield Slice(process=PIPELINE, row=stage, start=idle, end=makespan, category="bubble", name="bubble", about={})
 
 
 def _action(stage: int, start: int, end: int, action: Action) -> Slice:
     about = {"micro_batch": action.micro_batch, "chunk": action.chunk}
-    return Slice(PIPELINE, stage, start, end, action.kind, f"{action.kind} {action.micro_batch}", about)
+    return Slice(
+        process=PIPELINE,
+        row=stage,
+        start=start,
+        end=end,
+        category=action.kind,
+        name=f"{action.kind} {action.micro_batch}",
+        about=about,
+    )
 
 
 def _exposed(stage: int, end: int, action: Action, clock: Clock) -> Iterator[Slice]:
@@ -156,7 +172,15 @@ def _exposed(stage: int, end: int, action: Action, clock: Clock) -> Iterator[Sli
     for axis, seconds in exposed._asdict().items():
         if seconds:
             after = min(start + _nanoseconds(seconds), end)
-            yield Slice(COMMUNICATION, stage, start, after, "communication", f"{axis} parallel", {})
+            yield Slice(
+                process=COMMUNICATION,
+                row=stage,
+                start=start,
+                end=after,
+                category="communication",
+                name=f"{axis} parallel",
+                about={},
+            )
             start = after
 
 
@@ -167,7 +191,9 @@ def _step(estimate: Estimate, inputs: Inputs) -> Iterator[Slice]:
     for name, seconds in {"pipeline": estimate.step_time_s - sum(once.values()), **once}.items():
         start, end = _nanoseconds(begun), _nanoseconds(begun + seconds)
         if end > start:
-            yield Slice(STEP, 0, start, end, "step", PART_NAMES.get(name, name), {})
+            yield Slice(
+                process=STEP, row=0, start=start, end=end, category="step", name=PART_NAMES.get(name, name), about={}
+            )
         begun += seconds
 
 

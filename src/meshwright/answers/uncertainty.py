@@ -37,7 +37,7 @@ def step_time_interval(estimate: Estimate, inputs: Inputs) -> Interval:
     quantity = "step_time_of_a_measured_site" if inputs.cluster.measured_runs else "step_time"
     known, sources = chosen(residuals()[quantity], kind)
     low, high = (estimate.step_time_s * share for share in known.eight_of_ten)
-    return Interval(low, high, known.runs, sources, kind)
+    return Interval(p10=low, p90=high, runs=known.runs, sources=sources, like=kind)
 
 
 def uncertainty_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:

@@ -169,16 +169,25 @@ def exposed(exchanges: Iterable[Exchange], inputs: Inputs) -> tuple[Exposed, Exp
 
 
 def _end(time: EndTime, exchanges: tuple[Exchange, ...], inputs: Inputs) -> UnitTime:
-    return UnitTime(time.forward, time.backward, *exposed(exchanges, inputs), weight_gradient=time.weight_gradient)
+    forward, backward = exposed(exchanges, inputs)
+    return UnitTime(
+        forward=time.forward,
+        backward=time.backward,
+        exposed_forward=forward,
+        exposed_backward=backward,
+        weight_gradient=time.weight_gradient,
+    )
 
 
 def layer_unit_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> UnitTime:
     """The time of one layer of a kind. plan: scalar or array (n,). Returns seconds for one micro-batch."""
     layer = layer_time(plan, inputs, kind)
+    forward, backward = exposed(layer_exchanges(plan, inputs, kind, layer), inputs)
     time = UnitTime(
-        layer.forward,
-        layer.recompute.plus(layer.backward),
-        *exposed(layer_exchanges(plan, inputs, kind, layer), inputs),
+        forward=layer.forward,
+        backward=layer.recompute.plus(layer.backward),
+        exposed_forward=forward,
+        exposed_backward=backward,
         weight_gradient=layer.weight_gradient,
     )
     issue = inputs.runtime.host.host_s_per_layer

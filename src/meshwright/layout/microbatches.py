@@ -28,7 +28,9 @@ def filling(plans: Plans) -> Plans:
 
 def pipeline_shape(plan: Layout) -> PipelineShape:
     """The counts on which a plan's schedule depends; scalar or columns of shape (n,)."""
-    return PipelineShape(plan.pp, plan.num_microbatches, plan.vpp, microbatch_group(plan))
+    return PipelineShape(
+        stages=plan.pp, micro_batches=plan.num_microbatches, chunks=plan.vpp, microbatch_group=microbatch_group(plan)
+    )
 
 
 def microbatch_group(plan: Layout) -> Ints:

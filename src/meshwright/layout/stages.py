@@ -99,7 +99,15 @@ def split_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> Stages:
 def _pipeline(row: list[int], chunkings: tuple[tuple[int, ...], ...]) -> PipelineSplit:
     """The fields of a pipeline, as its columns hold them."""
     pp, vpp, embedding, head, first, last, chunk_layers = row
-    return PipelineSplit(pp, vpp, bool(embedding), bool(head), first, last, chunkings[chunk_layers])
+    return PipelineSplit(
+        pp=pp,
+        vpp=vpp,
+        embedding_as_layer=bool(embedding),
+        head_as_layer=bool(head),
+        first_stage_layers=first,
+        last_stage_layers=last,
+        chunk_layers=chunkings[chunk_layers],
+    )
 
 
 def ends_apart(plan: Layout) -> Bools:
@@ -123,7 +131,7 @@ def _signature(
     sizes = per_chunk.sum(axis=2)
     weights = sizes + with_head * sizes.max(axis=0)
     defers = inputs.runtime.sharding.defers_reduction
-    shape = PipelineShape(stages, micro_batches, chunks, group)
+    shape = PipelineShape(stages=stages, micro_batches=micro_batches, chunks=chunks, microbatch_group=group)
     in_flight, waiting = chunks_at_peak(schedule, stage, shape, weights, all_worked=defers)
     table = {
         "stage": stage,

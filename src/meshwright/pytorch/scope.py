@@ -49,7 +49,7 @@ def scope_of(plan: Plan, inputs: Inputs) -> Scope:
     if reasons:
         raise CannotVerify("verify cannot run this plan on PyTorch:" + "".join(f"\n  - {reason}" for reason in reasons))
     if is_native(inputs):
-        return Scope(plan, inputs, plan, inputs, ())
+        return Scope(plan=plan, inputs=inputs, run_plan=plan, run_inputs=inputs, unchecked=())
     inputs = inputs.replace(job=inputs.job.replace(precision="bf16"))
     model = inputs.model.replace(vocab_size=plan.tp * int(vocabulary_shard(plan, inputs)))
     shared = replace(plan, zero=2, dp_replicate=1, recompute=Recompute.NONE, recompute_layers=0)
@@ -60,7 +60,7 @@ def scope_of(plan: Plan, inputs: Inputs) -> Scope:
         "not checked: gradients, optimizer states, saved activations, the peak, backward and data-parallel traffic, and"
         " messages where tensor-parallel ranks scatter them",
     )
-    return Scope(plan, inputs, shared, carried, unchecked)
+    return Scope(plan=plan, inputs=inputs, run_plan=shared, run_inputs=carried, unchecked=unchecked)
 
 
 def is_native(inputs: Inputs) -> bool:

@@ -145,7 +145,9 @@ def _of_rank(forward: BoolColumn, worked: IntColumn, every: IntColumn, own: IntC
 def _actions(
     schedule: Schedule, stages: int, chunks: int, micro_batches: int, microbatch_group: int
 ) -> list[list[Action]]:
-    return schedule.record.actions(PipelineShape(stages, micro_batches, chunks, microbatch_group))
+    return schedule.record.actions(
+        PipelineShape(stages=stages, micro_batches=micro_batches, chunks=chunks, microbatch_group=microbatch_group)
+    )
 
 
 class _Walk(NamedTuple):
@@ -176,4 +178,4 @@ def _walk(ranks: Sequence[Sequence[Action]], chunks: int, resharded: bool) -> _W
     last = np.concatenate([np.full_like(last[:, :1], -1), last[:, :-1]], axis=1)
     left = ~np.take_along_axis(forward, last, axis=1) if resharded else np.ones_like(own)
     unwanted = ~np.take_along_axis(window, np.minimum(last + 1, never - 1), axis=1)
-    return _Walk(forward, own, window, window & ((last < 0) | left | unwanted))
+    return _Walk(forward=forward, own=own, window=window, unsharded=window & ((last < 0) | left | unwanted))

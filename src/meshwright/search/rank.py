@@ -62,4 +62,6 @@ def difference(plan: Estimate, best: Estimate) -> Difference:
         if abs(covered - seconds) > UNNAMED_SHARE * abs(seconds) and name not in parts:
             parts.append(name)
     share = seconds / best.step_time_s
-    return Difference(seconds, share, memory_bytes, {name: differences[name] for name in parts})
+    return Difference(
+        seconds=seconds, share=share, memory_bytes=memory_bytes, parts={name: differences[name] for name in parts}
+    )

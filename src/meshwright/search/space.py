@@ -64,8 +64,9 @@ def _splits(inputs: Inputs) -> Iterator[_Split]:
     for tp in divisors(world):
         for cp in _context_degrees(world // tp, inputs):
             for pp in divisors(world // tp // cp):
-                for ends in _ends(pp, inputs):
-                    yield _Split(tp, cp, pp, world // tp // cp // pp, *ends)
+                dp = world // tp // cp // pp
+                for embedding, head in _ends(pp, inputs):
+                    yield _Split(tp=tp, cp=cp, pp=pp, dp=dp, embedding_as_layer=embedding, head_as_layer=head)
 
 
 def _context_degrees(ranks: int, inputs: Inputs) -> list[int]:

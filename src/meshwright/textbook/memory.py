@@ -87,18 +87,18 @@ def estimate_4d_memory(
     (3369340928, 40.69, 'safe')
     """
     sizes = Sizes(
-        hidden_size,
-        ffn_hidden_size,
-        num_layers,
-        num_attention_heads,
-        num_key_value_heads,
-        vocab_size,
-        sequence_length,
-        micro_batch_size,
-        tp,
-        pp,
-        cp,
-        dp,
+        hidden_size=hidden_size,
+        ffn_hidden_size=ffn_hidden_size,
+        num_layers=num_layers,
+        num_attention_heads=num_attention_heads,
+        num_key_value_heads=num_key_value_heads,
+        vocab_size=vocab_size,
+        sequence_length=sequence_length,
+        micro_batch_size=micro_batch_size,
+        tp=tp,
+        pp=pp,
+        cp=cp,
+        dp=dp,
     )
     checks = Checks("estimate_4d_memory")
     read = read_sizes(checks, sizes._asdict())

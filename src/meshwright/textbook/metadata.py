@@ -85,4 +85,10 @@ def model_figures(checks: Checks, metadata: Any) -> ModelFigures:
     gradients, exchanged = (
         checks.number(f"{where}.{key}", given[key], zero=True) if key in given else 1.0 for key in volumes
     )
-    return ModelFigures(layers or 1, tflops, sizes, gradients, exchanged)
+    return ModelFigures(
+        num_layers=layers or 1,
+        layer_tflops=tflops,
+        layer_activation_MB=sizes,
+        dp_sum_gradient_MB=gradients,
+        tp_comm_sum_MB=exchanged,
+    )

@@ -64,11 +64,11 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     """
     shard = layer_shard(plan, inputs, kind)
     saved = Saved(
-        norm_bytes(inputs, kind, shard),
-        attention_bytes(inputs, kind, shard),
-        core_bytes(inputs, shard),
-        feed_forward_bytes(inputs, kind, shard),
-        expert_bytes(plan, inputs, kind),
+        norms=norm_bytes(inputs, kind, shard),
+        attention=attention_bytes(inputs, kind, shard),
+        core=core_bytes(inputs, shard),
+        feed_forward=feed_forward_bytes(inputs, kind, shard),
+        experts=expert_bytes(plan, inputs, kind),
     )
     tables = table_bytes(plan, inputs, kind)
     copies = inputs.runtime.activations.copies_context_output * np.greater(plan.cp, 1)
@@ -84,7 +84,11 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     backward = _backward_bytes if inputs.runtime.storage.weights == "half" else _unit_backward_bytes
     working = backward(plan, inputs, kind, shard) + _context_bytes(plan, inputs, shard)
     return LayerMemory(
-        held, everything - held, working, _ending_bytes(plan, inputs, shard), np.where(full | selective, 0, tables)
+        saved=held,
+        again=everything - held,
+        working=working,
+        ending=_ending_bytes(plan, inputs, shard),
+        tables=np.where(full | selective, 0, tables),
     )
 
 

@@ -53,11 +53,11 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     joined = 2 * inputs.recipe.saved_bytes / HALF_BYTES * residual
     predicted = kept + residual + np.where(np.equal(plan.recompute, Recompute.FULL), 0.0, joined)
     return HeadMemory(
-        kept + layers * predicted,
-        alive + gathered,
-        entropy.unjoined_bytes * logits,
-        1.0 * FP32_BYTES * logits,
-        1.0 * HALF_BYTES * logits,
+        saved=kept + layers * predicted,
+        working=alive + gathered,
+        unjoined=entropy.unjoined_bytes * logits,
+        waiting=1.0 * FP32_BYTES * logits,
+        output=1.0 * HALF_BYTES * logits,
     )
 
 

@@ -106,9 +106,16 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
         states = gathered(stage_states(pipelines.plans, pipelines.stages, inputs), pipelines.of_stage)
         dummy_gradients = dummy_gradient_bytes(pipelines.plans, pipelines.stages, inputs)[pipelines.of_stage]
         step = half_weights_step(states, in_flight, dummy_gradients)
-        return StageSteps(states, [(np.arange(len(dummy_gradients)), step)], 0.0 * dummy_gradients, in_flight)
+        return StageSteps(
+            stored=states,
+            played=[(np.arange(len(dummy_gradients)), step)],
+            pools=0.0 * dummy_gradients,
+            in_flight=in_flight,
+        )
     units = UnitStep.of(stages, pipelines, plans, in_flight, inputs)
-    return StageSteps(stored_states(units), _played(units), pooled_bytes(units), in_flight)
+    return StageSteps(
+        stored=stored_states(units), played=_played(units), pools=pooled_bytes(units), in_flight=in_flight
+    )
 
 
 def _played(step: UnitStep) -> list[Played]:

@@ -58,11 +58,11 @@ def state_bytes(
     beside = inputs.runtime.storage.half_gradient_bytes if gradient == FP32_BYTES else 0
     bucket = gradient * np.minimum(np.maximum(inputs.runtime.sharding.gradient_bucket, layer), parameters)
     return States(
-        _weights(plan, inputs, parameters, layer, ends, ranks),
-        gradient * shard(2) + copied * shard(1) + beside * parameters,
-        inputs.optimizer_bytes * shard(1),
-        np.where(np.greater(plan.zero, 1), bucket, 0.0),
-        (0.0 if kept else copies) * shard(1),
+        parameters=_weights(plan, inputs, parameters, layer, ends, ranks),
+        gradients=gradient * shard(2) + copied * shard(1) + beside * parameters,
+        optimizer_states=inputs.optimizer_bytes * shard(1),
+        whole_gradients=np.where(np.greater(plan.zero, 1), bucket, 0.0),
+        updating=(0.0 if kept else copies) * shard(1),
     )
 
 

@@ -134,7 +134,11 @@ class MemoryTimeline:
             for name, size in sorted(changes, key=lambda change: change[1]):
                 allocated += size
                 component = (now.get(name) or before[name]).component
-                events += [MemoryEvent(reached.moment, component, name, size, allocated)] if size else []
+                if size:
+                    event = MemoryEvent(
+                        moment=reached.moment, component=component, name=name, size=size, allocated=allocated
+                    )
+                    events.append(event)
             before = now
         return events
 

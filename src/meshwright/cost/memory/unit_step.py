@@ -142,7 +142,13 @@ def stored_states(step: UnitStep) -> States:
     step: of every stage, shape (r,). Returns bytes, shape (r,).
     """
     nothing, moment_bytes = 0.0 * step.stored.all, step.inputs.runtime.storage.moment_bytes
-    return States(FP32_BYTES * step.stored.all, nothing, 2 * moment_bytes * step.stored.all, nothing, nothing)
+    return States(
+        parameters=FP32_BYTES * step.stored.all,
+        gradients=nothing,
+        optimizer_states=2 * moment_bytes * step.stored.all,
+        whole_gradients=nothing,
+        updating=nothing,
+    )
 
 
 def pooled_bytes(step: UnitStep) -> FloatColumn:

@@ -84,4 +84,4 @@ def _units(stages: Stages, layers: list[Ints], ends: EndParameters, predicted: I
         largest = np.maximum(largest, (stages.layers[:, kind] > 0) * count[plan])
         last_chunk = last_chunk + stages.last_chunk_layers[:, kind] * count[plan]
         by_rows = np.maximum(by_rows, (stages.layers[:, kind] > 0) * split[kind][plan])
-    return Units(every, largest, last_chunk, embedding, head, by_rows)
+    return Units(all=every, layer=largest, last_chunk=last_chunk, embedding=embedding, head=head, split_experts=by_rows)

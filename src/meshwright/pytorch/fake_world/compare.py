@@ -101,10 +101,19 @@ def stage_check(
     if scope.native:
         quantities = [*_native(stage, seen, scope.inputs), *_per_layer(rank, cuts, scope.plan, scope.inputs)]
     else:
-        quantities = [Quantity("parameters before sharding", float(stage.whole.all), seen.whole_parameters, "count")]
+        quantities = [
+            Quantity(
+                name="parameters before sharding",
+                predicted=float(stage.whole.all),
+                observed=seen.whole_parameters,
+                unit="count",
+            )
+        ]
     live = _most_live(seen.order)
     if scope.plan.pp > 1:
-        quantities.append(Quantity("live micro-batches", stage.in_flight_chunks, live, "count"))
+        quantities.append(
+            Quantity(name="live micro-batches", predicted=stage.in_flight_chunks, observed=live, unit="count")
+        )
     return StageCheck(
         stages=stages,
         quantities=tuple(quantities),
@@ -117,10 +126,21 @@ def stage_check(
 
 def _native(stage: PredictedStage, seen: Observed, inputs: Inputs) -> Iterator[Quantity]:
     stored = float(stage.stored.all)
-    yield Quantity("parameters", FP32_BYTES * stored, seen.parameters, "bytes")
-    yield Quantity("gradients", FP32_BYTES * stored, seen.gradients, "bytes")
-    yield Quantity("optimizer states", 2 * inputs.runtime.storage.moment_bytes * stored, seen.optimizer_states, "bytes")
-    yield Quantity("peak allocated", stage.allocated, seen.peak.total, "bytes", PEAK_TOLERANCE)
+    yield Quantity(name="parameters", predicted=FP32_BYTES * stored, observed=seen.parameters, unit="bytes")
+    yield Quantity(name="gradients", predicted=FP32_BYTES * stored, observed=seen.gradients, unit="bytes")
+    yield Quantity(
+        name="optimizer states",
+        predicted=2 * inputs.runtime.storage.moment_bytes * stored,
+        observed=seen.optimizer_states,
+        unit="bytes",
+    )
+    yield Quantity(
+        name="peak allocated",
+        predicted=stage.allocated,
+        observed=seen.peak.total,
+        unit="bytes",
+        tolerance=PEAK_TOLERANCE,
+    )
 
 
 def _per_layer(rank: Rank, cuts: Sequence[Observed], plan: Plan, inputs: Inputs) -> Iterator[Quantity]:
@@ -134,7 +154,9 @@ def _per_layer(rank: Rank, cuts: Sequence[Observed], plan: Plan, inputs: Inputs)
         if len(inputs.model.layer_kinds) > 1:
             name = f"{name} ({inputs.model.layer_kinds[kind].name})"
         saved = float(memory.saved - memory.tables) + _cast(plan, inputs, inputs.model.layer_kinds[kind])
-        yield Quantity(name, saved, (seen.activations - cuts[0].activations) / more, "bytes")
+        yield Quantity(
+            name=name, predicted=saved, observed=(seen.activations - cuts[0].activations) / more, unit="bytes"
+        )
 
 
 def _cast(plan: Plan, inputs: Inputs, kind: LayerKind) -> float:

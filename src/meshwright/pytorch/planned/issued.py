@@ -129,8 +129,10 @@ def _weights(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issu
             parameters = (dense, routed) if plan.ep > 1 else (dense + routed, 0)
             yield from _unit(plan, inputs, parameters, _of_layers(count, kind, inputs, times))
     for ends, kept, times in _end_units(plan, inputs, stage, ranks, every):
-        again = (not times.ahead, 0) if kept and plan.pp > 1 else (times.forward, (not kept) * times.backward)
-        yield from _unit(plan, inputs, (ends, 0), _Gathers(times.ahead, *again, times.scatters))
+        forward, backward = (
+            (not times.ahead, 0) if kept and plan.pp > 1 else (times.forward, (not kept) * times.backward)
+        )
+        yield from _unit(plan, inputs, (ends, 0), times._replace(forward=forward, backward=backward))
 
 
 def _of_layers(count: int, kind: LayerKind, inputs: Inputs, times: _Gathers) -> _Gathers:
@@ -143,11 +145,15 @@ def _gathers(plan: Plan, inputs: Inputs, stage: PredictedStage) -> list[_Gathers
     """Of every chunk of a stage."""
     times = gathers_per_step(plan, inputs, stage.in_flight_micro_batches, stage.stage)
     if plan.vpp == 1 or not inputs.runtime.sharding.defers_reduction:
-        return [_Gathers(0, *map(int, times))] * len(stage.chunks)
+        once = _Gathers(ahead=0, forward=int(times.forward), backward=int(times.backward), scatters=int(times.scatters))
+        return [once] * len(stage.chunks)
     group, resharded = int(microbatch_group(plan)), plan.zero == 3
     every = chunk_gathers(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, group, resharded=resharded)
-    ahead, forward, backward = (part[:, stage.stage].tolist() for part in every)
-    return [_Gathers(*counts, int(times.scatters)) for counts in zip(ahead, forward, backward, strict=True)]
+    columns = (part[:, stage.stage].tolist() for part in every)
+    return [
+        _Gathers(ahead=ahead, forward=forward, backward=backward, scatters=int(times.scatters))
+        for ahead, forward, backward in zip(*columns, strict=True)
+    ]
 
 
 def _end_units(

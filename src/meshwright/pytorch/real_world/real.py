@@ -114,7 +114,9 @@ def _as_logged(counts: Mapping[Collective, int], plan: Plan, inputs: Inputs) -> 
         axis, kind, written, size, phase = collective
         wide = FP32_BYTES // HALF_BYTES if written == inputs.recipe.half else 1
         written = "fp32" if wide > 1 else written
-        logged[Collective(names.get(axis, axis), kind, written, size * wide, phase)] += count
+        logged[
+            Collective(axis=names.get(axis, axis), kind=kind, number_format=written, bytes=size * wide, phase=phase)
+        ] += count
     return dict(logged)
 
 

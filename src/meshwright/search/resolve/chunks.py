@@ -88,6 +88,8 @@ def _on_time(times: FloatColumn, plan: Plan) -> bool:
         return False
     micro_batches = min(rounds * group, plan.num_microbatches)
     third = (times / 3).tolist()
-    actions = plan.schedule.record.actions(PipelineShape(plan.pp, micro_batches, plan.vpp, group))
+    actions = plan.schedule.record.actions(
+        PipelineShape(stages=plan.pp, micro_batches=micro_batches, chunks=plan.vpp, microbatch_group=group)
+    )
     played = play(actions, ChunkTimes(third, third, third), blocks(plan.schedule, plan.pp, plan.vpp))
     return bool(played.makespan_s <= (1 + LATE) * _price(times, micro_batches))

@@ -103,7 +103,11 @@ def as_stages(plan: Plan, inputs: Inputs, block: IntColumn, layers: IntColumn) -
     block: shape (r,); layers: shape (r, kinds).
     """
     stage, head = block % plan.pp, block == plan.pp * plan.vpp - 1
-    live = in_flight(plan.schedule, stage, PipelineShape(plan.pp, plan.num_microbatches, plan.vpp, plan.pp))
+    live = in_flight(
+        plan.schedule,
+        stage,
+        PipelineShape(stages=plan.pp, micro_batches=plan.num_microbatches, chunks=plan.vpp, microbatch_group=plan.pp),
+    )
     predicted, none = np.zeros_like(layers), np.zeros_like(layers)
     predicted[:, inputs.model.layer_pattern[-1]] = inputs.mtp_layers * head
     return Stages(

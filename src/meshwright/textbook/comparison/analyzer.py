@@ -47,7 +47,11 @@ def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[C
     ends = ends if plan.pp > 1 else ""
     return (
         ComparisonRow(
-            "parameters", "", answer["total_params"], parameter_count(inputs.model), _why_parameters(inputs.model)
+            quantity="parameters",
+            unit="",
+            closed_form=answer["total_params"],
+            planner=parameter_count(inputs.model),
+            why=_why_parameters(inputs.model),
         ),
         _gb(
             "states per GPU",
@@ -76,11 +80,12 @@ def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[C
             f"{grad}-byte gradients instead of fp16" + (", then 2-byte parameters (ZeRO-1)" if plan.zero else ""),
         ),
         ComparisonRow(
-            "bubble",
-            "of the step",
-            answer["bubble_ratio"],
-            float(estimate.time.bubble_s) / estimate.step_time_s,
-            "the planner's step also holds exposed communication, the optimizer and the host, and its stages differ",
+            quantity="bubble",
+            unit="of the step",
+            closed_form=answer["bubble_ratio"],
+            planner=float(estimate.time.bubble_s) / estimate.step_time_s,
+            why="the planner's step also holds exposed communication, the optimizer and the host, "
+            "and its stages differ",
         ),
     )
 
@@ -106,4 +111,4 @@ def _ends(stage: StageEstimate) -> str:
 
 
 def _gb(quantity: str, closed_form: float, planner: Any, why: str) -> ComparisonRow:
-    return ComparisonRow(quantity, "GB", closed_form, float(planner) / GIGA, why)
+    return ComparisonRow(quantity=quantity, unit="GB", closed_form=closed_form, planner=float(planner) / GIGA, why=why)

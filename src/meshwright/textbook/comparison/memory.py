@@ -78,4 +78,10 @@ def _notes(estimate: Estimate, answer: dict[str, Any]) -> tuple[str, ...]:
 
 def _gb(quantity: str, closed_form: float, planner: Any, why: str) -> ComparisonRow:
     size = float(planner) / GIGA
-    return ComparisonRow(quantity, "GB", closed_form, size, "the same" if abs(size - closed_form) < SAME_GB else why)
+    return ComparisonRow(
+        quantity=quantity,
+        unit="GB",
+        closed_form=closed_form,
+        planner=size,
+        why="the same" if abs(size - closed_form) < SAME_GB else why,
+    )

@@ -41,7 +41,7 @@ def _ranking(key: tuple[str, ...], pairs: list[Pair]) -> Ranking:
     regret = measured[predicted.argmin()] / measured.min() - 1
     dataset, model, _, gpu, ranks, length, batch, precision = key
     name = f"{dataset}: {model}, {ranks} {gpu}, {batch} x {length}, {precision or 'bf16'}"
-    return Ranking(name, len(pairs), spearman(measured, predicted), float(regret))
+    return Ranking(group=name, n=len(pairs), spearman=spearman(measured, predicted), regret=float(regret))
 
 
 def spearman(one: FloatColumn, other: FloatColumn) -> float:

@@ -158,5 +158,5 @@ def _judged_together(outcomes: Sequence[Outcome]) -> list[JudgedGroup]:
         errors, mean = errors_of(members, timed), mean_of_datasets(members, timed)
         if errors and mean is not None:
             sources = len({each.configuration.dataset for each in members if each.step_time})
-            judged.append(JudgedGroup(name, errors, mean, sources))
+            judged.append(JudgedGroup(name=name, step_time=errors, mean_of_datasets=mean, datasets=sources))
     return judged
