@@ -17,7 +17,7 @@ from meshwright.layout.plans import Plans
 from meshwright.search.space import space
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.runtime.rules import Enforcement
+from meshwright.specs.runtime.capabilities import Enforcement
 from strategies import llama_8b, llama_70b, question
 
 ASKED = ["--model", "llama-3.1-70b", "--cluster", "8x8:h100", "--seq-len", "8192", "--global-batch", "256"]

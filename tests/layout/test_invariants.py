@@ -16,7 +16,7 @@ from meshwright.search.find import find
 from meshwright.search.space import space
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.runtime.rules import Enforcement, RuleReference
+from meshwright.specs.runtime.capabilities import Enforcement, RuleReference
 from strategies import llama_8b, mixture, question
 
 RUNTIMES = catalog.names("runtimes")

@@ -8,11 +8,9 @@ from enum import StrEnum
 
 from meshwright.arrays import BoolColumn, FloatColumn
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.footprint import footprints_of
 from meshwright.cost.step import estimate_plans
-from meshwright.layout.legality import check
 from meshwright.layout.plans import Plans
-from meshwright.search.find import Progress, SearchResult, chunks
+from meshwright.search.find import Progress, SearchResult, legal_footprints
 from meshwright.search.rank import order
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_network
@@ -75,24 +73,21 @@ def families_of(answers: Sequence[SearchResult], progress: Progress | None = Non
 
     More bandwidth makes no step slower: a plan that is slower at the highest bandwidth than another at the lowest is
     never the fastest. Of each runtime the plans that are as safe as its best one take part, those of
-    its space and those with layers chosen by cost.
+    its space and those with layers chosen by cost; links change no verdict.
 
     answers: to one question, of one runtime each, all with a plan that fits; progress: told (plans considered, plans
     in all).
     """
-    pieces: dict[Family, list[list[_Piece]]] = {family: [] for family in Family}
-    done, total = 0, sum(answer.considered for answer in answers)
-    for answer in answers:
-        best = _as_safe_as_the_best(Plans.of(each.plan for each in answer.best), answer)
+    pieces: dict[Family, list[list[_Piece]]] = {family: [[] for _ in answers] for family in Family}
+
+    def add(index: int, plans: Plans) -> None:
         for family, of_family in pieces.items():
-            of_family.append(_piece(best.take(_members(best, family)), answer.inputs))
-        for chunk in chunks(answer.inputs):
-            plans = _as_safe_as_the_best(chunk, answer)
-            for family, of_family in pieces.items():
-                of_family[-1] += _piece(plans.take(_members(plans, family)), answer.inputs)
-            done += len(chunk)
-            if progress:
-                progress(done, total)
+            of_family[index] += _piece(plans.take(_members(plans, family)), answers[index].inputs)
+
+    for index, answer in enumerate(answers):
+        add(index, Plans.of(each.plan for each in answer.best if each.verdict == answer.best[0].verdict))
+    for index, memory in legal_footprints(answers, progress):
+        add(index, memory.plans.take(memory.verdict == answers[index].best[0].verdict))
     return [_side(family, answers, of_family) for family, of_family in pieces.items() if any(of_family)]
 
 
@@ -105,14 +100,6 @@ def _side(family: Family, answers: Sequence[SearchResult], pieces: Sequence[Sequ
         if any(map(len, near)):
             entries.append((answer.inputs, Plans.join(near)))
     return FamilyPlans(family, tuple(entries))
-
-
-def _as_safe_as_the_best(chunk: Plans, answer: SearchResult) -> Plans:
-    """The legal plans of a chunk that fit as safely as the best plan; links change no verdict."""
-    legal = chunk.take(check(chunk, answer.inputs).legal)
-    if not len(legal):
-        return legal
-    return legal.take(footprints_of(legal, answer.inputs).verdict == answer.best[0].verdict)
 
 
 def _members(plans: Plans, family: Family) -> BoolColumn:

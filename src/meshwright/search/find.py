@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from meshwright.arrays import BoolColumn, IntColumn
 from meshwright.cost.estimate import Estimate, Estimates
-from meshwright.cost.footprint import footprints_of
+from meshwright.cost.footprint import Footprints, footprints_of
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.distinct import distinct_rows
@@ -100,6 +100,24 @@ def chunks(inputs: Inputs) -> Iterator[Plans]:
     return regrouped(space(inputs), CHUNK)
 
 
+def legal_footprints(
+    answers: Sequence[SearchResult], progress: Progress | None = None
+) -> Iterator[tuple[int, Footprints]]:
+    """The memory of the legal plans of every space, in tables of at most `CHUNK` rows, with the index of their answer.
+
+    answers: searches of those spaces; progress: told (plans considered, plans of all spaces).
+    """
+    done, total = 0, sum(answer.considered for answer in answers)
+    for index, inputs in enumerate(answer.inputs for answer in answers):
+        for chunk in chunks(inputs):
+            legal = chunk.take(check(chunk, inputs).legal)
+            if len(legal):
+                yield index, footprints_of(legal, inputs)
+            done += len(chunk)
+            if progress:
+                progress(done, total)
+
+
 def best_where(inputs: Inputs, wanted: Callable[[Plans], BoolColumn]) -> Estimate | None:
     """Of the legal plans of a question that are wanted, the safest, then the fastest; the leanest where none fits.
 
@@ -128,11 +146,11 @@ def _fitting(inputs: Inputs, tally: _Tally, progress: Progress | None) -> Iterat
             tally.refused[rule] = tally.refused.get(rule, 0) + count
         legal = chunk.take(legality.legal)
         if len(legal):
-            held = footprints_of(legal, inputs)
-            fits = held.verdict < Verdict.OUT_OF_MEMORY
+            memory = footprints_of(legal, inputs)
+            fits = memory.verdict < Verdict.OUT_OF_MEMORY
             tally.legal += len(legal)
             tally.fitting += int(fits.sum())
-            tally.leanest.append(legal.take(np.argmin(held.worst_memory.device, keepdims=True)))
+            tally.leanest.append(legal.take(np.argmin(memory.worst_memory.device, keepdims=True)))
             yield legal.take(fits)
         if progress:
             progress(tally.considered, total)

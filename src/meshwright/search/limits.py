@@ -93,8 +93,8 @@ def largest_micro_batch(inputs: Inputs) -> Limit | None:
         if len(safe):
             ranked = order(estimate_plans(safe, inputs))
             largest.append(safe[int(ranked[safe.micro_batch[ranked].argmax()])])
-    found = estimate_each(largest, inputs) if largest else ()
-    best = max(found, key=lambda estimate: (estimate.plan.micro_batch, -estimate.step_time_s), default=None)
+    priced = estimate_each(largest, inputs) if largest else ()
+    best = max(priced, key=lambda estimate: (estimate.plan.micro_batch, -estimate.step_time_s), default=None)
     return Limit(inputs, best) if best else None
 
 

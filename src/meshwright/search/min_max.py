@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
@@ -11,17 +11,16 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.footprint import Footprints, footprints_of
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.distinct import distinct_rows
 from meshwright.errors import Fault
 from meshwright.layout.groups import sharding_ranks
-from meshwright.layout.legality import check, faults
+from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import COLUMNS, Plans
 from meshwright.search.changed_plans import changed_plans
-from meshwright.search.find import Progress, SearchResult, chunks
+from meshwright.search.find import Progress, SearchResult, legal_footprints
 from meshwright.search.rank import TIE_DIGITS
 from meshwright.specs.inputs import Inputs
 
@@ -69,7 +68,7 @@ def one_plan(answers: Sequence[SearchResult], progress: Progress | None = None) 
 
     answers: of one question on each cluster; progress: told (plans considered, plans of all clusters).
     """
-    tables = list(_safe_tables(answers, progress))
+    tables = _safe_tables(answers, progress)
     rows = shared_rows([table.plans for table in tables], answers[0].inputs.runtime.plans.zero_stages)
     if not len(rows):
         return _nearest(answers)
@@ -110,25 +109,14 @@ def _layout_columns(plans: Plans, zero_stages: Sequence[int]) -> tuple[IntColumn
     return rows, [zero, group[rows], *(getattr(plans, name)[rows] for name in ALIKE)]
 
 
-def _safe_tables(answers: Sequence[SearchResult], progress: Progress | None) -> Iterator[_Table]:
+def _safe_tables(answers: Sequence[SearchResult], progress: Progress | None) -> list[_Table]:
     """The safe plans of every cluster, with the seconds of their steps."""
-    done, total = 0, sum(answer.considered for answer in answers)
-    for answer in answers:
-        parts = []
-        for chunk in chunks(answer.inputs):
-            known = _legal_footprints(chunk, answer.inputs)
-            safe = known.plans.take(known.verdict == Verdict.SAFE) if known else chunk.take(slice(0))
-            parts.append(_Table(safe, estimate_plans(safe, answer.inputs).step_time_s if len(safe) else np.zeros(0)))
-            done += len(chunk)
-            if progress:
-                progress(done, total)
-        yield _joined(parts)
-
-
-def _legal_footprints(chunk: Plans, inputs: Inputs) -> Footprints | None:
-    """The memory of the legal plans of a chunk, if there are any."""
-    legal = chunk.take(check(chunk, inputs).legal)
-    return footprints_of(legal, inputs) if len(legal) else None
+    parts: list[list[_Table]] = [[_Table(Plans.of([]), np.zeros(0))] for _ in answers]
+    for index, memory in legal_footprints(answers, progress):
+        safe = memory.plans.take(memory.verdict == Verdict.SAFE)
+        if len(safe):
+            parts[index].append(_Table(safe, estimate_plans(safe, memory.inputs).step_time_s))
+    return [_joined(each) for each in parts]
 
 
 def _joined(parts: Sequence[_Table]) -> _Table:
@@ -139,7 +127,7 @@ def _nearest(answers: Sequence[SearchResult]) -> Exclusion:
     """Of the layouts that every cluster's runtime accepts, the one that lacks least memory where it lacks most; where
     there are none, the best plan of a cluster that breaks the fewest rules on another.
     """
-    tables = [_legal_table(answer.inputs) for answer in answers]
+    tables = _legal_tables(answers)
     rows = shared_rows([table.plans for table in tables], answers[0].inputs.runtime.plans.zero_stages)
     if not len(rows):
         return _refused(answers)
@@ -150,14 +138,14 @@ def _nearest(answers: Sequence[SearchResult]) -> Exclusion:
     return Exclusion(cluster, plan, estimate_each([plan], answers[cluster].inputs)[0], ())
 
 
-def _legal_table(inputs: Inputs) -> _Table:
-    """The legal plans of a question with how far each is from safe: its verdict, then its share of the memory."""
-    visible, parts = inputs.cluster.accelerator.visible_memory_bytes, []
-    for chunk in chunks(inputs):
-        if known := _legal_footprints(chunk, inputs):
-            share = np.asarray(known.worst_memory.device) / visible
-            parts.append(_Table(known.plans, np.where(known.verdict == Verdict.SAFE, 0.0, known.verdict + share)))
-    return _joined(parts)
+def _legal_tables(answers: Sequence[SearchResult]) -> list[_Table]:
+    """The legal plans of every cluster with how far each is from safe: its verdict, then its share of the memory."""
+    parts: list[list[_Table]] = [[] for _ in answers]
+    for index, memory in legal_footprints(answers):
+        share = np.asarray(memory.worst_memory.device) / memory.inputs.cluster.accelerator.visible_memory_bytes
+        lack = np.where(memory.verdict == Verdict.SAFE, 0.0, memory.verdict + share)
+        parts[index].append(_Table(memory.plans, lack))
+    return [_joined(each) for each in parts]
 
 
 def _refused(answers: Sequence[SearchResult]) -> Exclusion:

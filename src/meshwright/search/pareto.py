@@ -6,33 +6,26 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.estimate import Estimate, Estimates
-from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
-from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.search.find import Progress, SearchResult, chunks
+from meshwright.search.find import Progress, SearchResult, legal_footprints
 from meshwright.search.rank import TIE_DIGITS
 from meshwright.specs.inputs import Inputs
 
 
-def pareto(found: SearchResult, progress: Progress | None = None) -> tuple[Estimate, ...]:
+def pareto(answer: SearchResult, progress: Progress | None = None) -> tuple[Estimate, ...]:
     """Of the plans that fit, those that no other beats in both step time and memory of the worst stage, fastest first.
 
     Of the plans that the search alone makes, with layers chosen by cost, those that it found take part.
     progress: told (considered, in all).
     """
-    inputs, done = found.inputs, 0
-    front = [estimate.plan for estimate in (*found.best, *found.other_splits)]
-    for chunk in chunks(inputs):
-        legal = chunk.take(check(chunk, inputs).legal)
-        fitting = legal.take(footprints_of(legal, inputs).verdict < Verdict.OUT_OF_MEMORY) if len(legal) else legal
+    inputs, front = answer.inputs, [estimate.plan for estimate in (*answer.best, *answer.other_splits)]
+    for _, memory in legal_footprints([answer], progress):
+        fitting = memory.plans.take(memory.verdict < Verdict.OUT_OF_MEMORY)
         if len(fitting):
             front = _front_of([*front, *(fitting[row] for row in _unbeaten(estimate_plans(fitting, inputs)))], inputs)
-        done += len(chunk)
-        if progress:
-            progress(done, found.considered)
     return estimate_each(front, inputs)
 
 

@@ -43,10 +43,10 @@ def question_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[Quest
     job, runtime = inputs.job, inputs.runtime
     for precision in runtime.plans.precisions:
         if precision != job.precision:
-            yield from _of_job(inputs, "precision", job.precision, precision)
+            yield _of_job(inputs, "precision", job.precision, precision)
     summed = {2: "half", 4: "fp32"}
     now = summed[inputs.gradient_bytes]
-    yield from _of_job(inputs, "gradients", now, next(name for name in summed.values() if name != now))
+    yield _of_job(inputs, "gradients", now, next(name for name in summed.values() if name != now))
     yield from _switches(inputs)
     yield "nodes", list(_more_nodes(plan, inputs))
     if network_levels(inputs.cluster):
@@ -54,11 +54,9 @@ def question_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[Quest
         yield "network", [QuestionChange(faster, FieldChange("network", "", f"x{NETWORK_FACTOR:g}"), {})]
 
 
-def _of_job(inputs: Inputs, field: str, before: str, after: str) -> Iterator[tuple[str, list[QuestionChange]]]:
-    def changed() -> Inputs:
-        return inputs.replace(job=inputs.job.replace(**{field: after}))
-
-    yield field, _valid(changed, FieldChange(field, before, after))
+def _of_job(inputs: Inputs, field: str, before: str, after: str) -> tuple[str, list[QuestionChange]]:
+    change = FieldChange(field, before, after)
+    return field, _valid(lambda: inputs.replace(job=inputs.job.replace(**{field: after})), change)
 
 
 def _switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
@@ -79,10 +77,8 @@ def _switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
 
 
 def _of_runtime(inputs: Inputs, key: str, before: str, after: str, **fields: Any) -> tuple[str, list[QuestionChange]]:
-    def changed() -> Inputs:
-        return inputs.replace(runtime=inputs.runtime.replace(**fields))
-
-    return key, _valid(changed, FieldChange(key, before, after))
+    change = FieldChange(key, before, after)
+    return key, _valid(lambda: inputs.replace(runtime=inputs.runtime.replace(**fields)), change)
 
 
 def _more_nodes(plan: Plan, inputs: Inputs) -> Iterator[QuestionChange]:
@@ -95,8 +91,7 @@ def _more_nodes(plan: Plan, inputs: Inputs) -> Iterator[QuestionChange]:
             def changed(nodes: int = nodes) -> Inputs:
                 return inputs.replace(cluster=with_nodes(cluster, nodes))
 
-            change = FieldChange("nodes", str(cluster.num_nodes), str(nodes))
-            yield from _valid(changed, change, dp=dp)
+            yield from _valid(changed, FieldChange("nodes", str(cluster.num_nodes), str(nodes)), dp=dp)
 
 
 def _valid(changed: Callable[[], Inputs], change: FieldChange, **plan_fields: int) -> list[QuestionChange]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from math import isclose
+from typing import TypeVar
 
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
@@ -18,6 +19,7 @@ from meshwright.search.knobs import Knob, Variant, knobs
 from meshwright.search.question_knobs import FieldChange
 from meshwright.specs.inputs import Inputs
 
+Answer = TypeVar("Answer")
 SAME = 1e-9
 """Of a step time or of bytes, as a ratio: what a change without effect may differ by."""
 SHORT = {
@@ -69,7 +71,7 @@ def sensitivity(estimate: Estimate, inputs: Inputs) -> Sensitivity:
     for knob, variant in zip(tried, chosen, strict=True):
         if variant and (variant.plan != plan or variant.change):
             unique.setdefault((variant.plan, variant.change), (knob, variant))
-    after = _priced([variant for _, variant in unique.values()])
+    after = _of_each([variant for _, variant in unique.values()], estimate_each)
     priced = [
         PricedChange(knob.name, field_changes(plan, variant), variant.inputs, each)
         for (knob, variant), each in zip(unique.values(), after, strict=True)
@@ -84,8 +86,8 @@ def field_changes(plan: Plan, variant: Variant) -> tuple[FieldChange, ...]:
     before, after = _values(plan), _values(variant.plan)
     if plan.cp == 1 or variant.plan.cp == 1:
         del before["exchange"]
-    moved = (FieldChange(name, before[name], after[name]) for name in before if before[name] != after[name])
-    return (*filter(None, [variant.change]), *moved)
+    of_plan = (FieldChange(name, before[name], after[name]) for name in before if before[name] != after[name])
+    return (*filter(None, [variant.change]), *of_plan)
 
 
 def _values(plan: Plan) -> dict[str, str]:
@@ -103,27 +105,19 @@ def _values(plan: Plan) -> dict[str, str]:
 
 
 def _first_legal(tried: list[Knob]) -> list[Variant | None]:
-    """Of every knob the first variant that its runtime accepts and that is priced."""
-    by_question: dict[int, tuple[Inputs, dict[Plan, bool]]] = {}
-    for knob in tried:
-        for each in knob.variants:
-            by_question.setdefault(id(each.inputs), (each.inputs, {}))[1][each.plan] = False
-    for inputs, plans in by_question.values():
-        legal = check(Plans.of(plans), inputs).legal
-        plans |= {plan: bool(accepted) for plan, accepted in zip(plans, legal, strict=True)}
-    return [_first(knob.variants, by_question) for knob in tried]
+    """Of every knob the first variant that its runtime accepts."""
+    variants = [each for knob in tried for each in knob.variants]
+    legal = iter(_of_each(variants, lambda plans, inputs: check(Plans.of(plans), inputs).legal))
+    ruled = [[(each, next(legal)) for each in knob.variants] for knob in tried]
+    return [next((each for each, accepted in of_knob if accepted), None) for of_knob in ruled]
 
 
-def _first(variants: Iterable[Variant], known: dict[int, tuple[Inputs, dict[Plan, bool]]]) -> Variant | None:
-    return next((each for each in variants if known[id(each.inputs)][1][each.plan]), None)
-
-
-def _priced(variants: list[Variant]) -> list[Estimate]:
-    """The estimate of every variant, those of one question together."""
+def _of_each(variants: Sequence[Variant], answer: Callable[[list[Plan], Inputs], Iterable[Answer]]) -> list[Answer]:
+    """The answer for every variant, those of one question asked for together."""
     plans: dict[int, tuple[Inputs, list[Plan]]] = {}
     for each in variants:
         plans.setdefault(id(each.inputs), (each.inputs, []))[1].append(each.plan)
-    answers = {key: iter(estimate_each(group, inputs)) for key, (inputs, group) in plans.items()}
+    answers = {key: iter(answer(group, inputs)) for key, (inputs, group) in plans.items()}
     return [next(answers[id(each.inputs)]) for each in variants]
 
 

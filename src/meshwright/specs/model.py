@@ -16,6 +16,7 @@ MAX_SIZE = 2**31 - 1
 PositiveInt = Annotated[int, Field(gt=0, le=MAX_SIZE, strict=True)]
 Size = Annotated[int, Field(ge=0, le=MAX_SIZE, strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
+QueryKeyNorm = Literal["none", "head", "width"]
 
 
 class LatentAttention(Spec):
@@ -42,7 +43,7 @@ class Attention(Spec):
     """Width of one value head."""
     qkv_bias: Flag = False
     output_bias: Flag = False
-    qk_norm: Literal["none", "head", "width"] = "none"
+    qk_norm: QueryKeyNorm = "none"
     """RMS norm of queries and keys: over each head's width, or over the whole projected width."""
     sinks: Flag = False
     """One learned softmax sink per query head."""

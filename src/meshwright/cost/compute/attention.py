@@ -8,7 +8,7 @@ from meshwright.arrays import Floats, Ints, Numbers
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.specs.cluster import Accelerator
-from meshwright.specs.runtime.operators import PassBytes
+from meshwright.specs.runtime.device import PassBytes
 
 QUERY_TILE = 128
 FORWARD_PRODUCTS = 2

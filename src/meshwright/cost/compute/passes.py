@@ -16,7 +16,7 @@ from meshwright.layout.plan import ContextExchange
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
-from meshwright.specs.runtime.operators import PassBytes
+from meshwright.specs.runtime.device import PassBytes
 
 
 class LayerTraffic(NamedTuple):

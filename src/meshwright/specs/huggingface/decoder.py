@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from meshwright.specs.huggingface.keys import Activation, Count, CountOrZero, Flag, Layers, spelled
-from meshwright.specs.model import MAX_LAYERS, Attention, Experts, LayerKind, Mlp
+from meshwright.specs.model import MAX_LAYERS, Attention, Experts, LayerKind, Mlp, QueryKeyNorm
 
 
 class Decoder(BaseModel):
@@ -25,6 +25,8 @@ class Decoder(BaseModel):
     config_class: ClassVar[str]
     norm: ClassVar[Literal["rms", "layer"]] = "rms"
     gated: ClassVar[bool] = True
+    qk_norm: ClassVar[QueryKeyNorm] = "none"
+    sinks: ClassVar[bool] = False
     noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings", "num_key_value_heads")
 
     hidden_size: Count
@@ -105,6 +107,8 @@ class Decoder(BaseModel):
             head_dim=head_dim,
             value_head_dim=head_dim,
             window=window,
+            qk_norm=self.qk_norm,
+            sinks=self.sinks,
             **self.attention_details(),
         )
 
@@ -121,7 +125,7 @@ class Decoder(BaseModel):
         raise NotImplementedError
 
     def attention_details(self) -> dict[str, Any]:
-        """Fields of `Attention` in which the family differs: biases, norms, sinks."""
+        """Fields of `Attention` in which the file differs: biases."""
         return {}
 
     def mlp_details(self) -> dict[str, Any]:
@@ -149,29 +153,6 @@ class Decoder(BaseModel):
         if value == "null" and name in ("num_key_value_heads", "num_kv_heads"):
             value = f"{self.num_attention_heads}, as many as query heads,"
         return f"{name} is not in the file: {value} is the default of {self.config_class}"
-
-
-class PlainHeads(Decoder):
-    """Families whose class ignores `num_key_value_heads` and `head_dim`."""
-
-    noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings",)
-    num_key_value_heads: Any = None
-    head_dim: Any = None
-
-    @field_validator("num_key_value_heads", "head_dim", mode="before")
-    @classmethod
-    def _ignored(cls, value: Any) -> None:
-        del value
-
-
-class AttentionBias(BaseModel):
-    """`attention_bias`: biases on all four projections of the attention."""
-
-    attention_bias: Flag = False
-
-    def attention_details(self) -> dict[str, Any]:
-        """Biases on queries, keys, values and output."""
-        return {"qkv_bias": self.attention_bias, "output_bias": self.attention_bias}
 
 
 def _json(value: object) -> str:

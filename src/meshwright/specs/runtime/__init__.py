@@ -10,15 +10,11 @@ from pydantic import model_validator
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs.base import Spec
 from meshwright.specs.fitted import fitted_constants
-from meshwright.specs.runtime.activations import Activations
-from meshwright.specs.runtime.capabilities import Capabilities
+from meshwright.specs.runtime.capabilities import Capabilities, Enforcement, RuleReference
 from meshwright.specs.runtime.communication import Communication, Overlap, PipelineEngine
+from meshwright.specs.runtime.device import CrossEntropy, DeviceMemory, ElementwiseKernels, Host, RuntimeKernels
 from meshwright.specs.runtime.families import elementwise_entries, runtime_entry
-from meshwright.specs.runtime.operators import CrossEntropy, ElementwiseKernels, RuntimeKernels
-from meshwright.specs.runtime.process import DeviceMemory, Host
-from meshwright.specs.runtime.rules import Enforcement, RuleReference
-from meshwright.specs.runtime.sharding import Sharding
-from meshwright.specs.runtime.storage import LossScaling, Storage
+from meshwright.specs.runtime.storage import Activations, LossScaling, Sharding, Storage
 
 __all__ = ["AXES", "SECTION_OF", "Runtime", "read_runtime"]
 

@@ -1,4 +1,4 @@
-"""Section [plans]: which models, recipes and plans a runtime has."""
+"""Sections [plans], [checks] and [[rules]]: which models, recipes and plans a runtime has, and which it refuses."""
 
 from __future__ import annotations
 
@@ -71,3 +71,19 @@ class Capabilities(Spec):
         Literal["core_attn", "layernorm", "moe_act", "mla_up_proj", "mlp", "moe", "shared_experts"], ...
     ]
     """Parts of a layer that a plan can choose for selective recomputation; none: the runtime chooses for itself."""
+
+
+class Enforcement(Spec):
+    """Where a framework checks a rule, and when."""
+
+    source: str
+    enforced: Literal["at start", "late", "silently"] = "at start"
+    """With its arguments; only once it has started; or by doing something else without a word."""
+
+
+class RuleReference(Enforcement):
+    """A legality rule that a framework adds to those of all."""
+
+    name: str
+    parameters: dict[str, int] = {}
+    """Numbers that the rule takes, where they are not its defaults."""

@@ -1,4 +1,4 @@
-"""Sections [storage] and [loss_scaling]: in which form a rank holds weights, gradients and optimizer states."""
+"""Sections [storage], [sharding], [activations] and [loss_scaling]: what a rank holds, and in which form."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pydantic import Field
 
 from meshwright.specs.base import Spec
 from meshwright.specs.job import PrecisionName
+from meshwright.specs.quantities import NonNegative
 
 
 class Storage(Spec):
@@ -53,3 +54,62 @@ class LossScaling(Spec):
     """Overflows before the scale halves."""
     least: Annotated[float, Field(ge=0, le=2**32)]
     """The scale falls no further; 0: no limit."""
+
+
+class Sharding(Spec):
+    """What data parallelism divides, when it gathers and sums it, and what it copies."""
+
+    sums_whole_gradients: bool
+    """ZeRO 1 and 2 sum every gradient on every rank, not each on the rank that updates it."""
+    defers_reduction: bool
+    """Full weights under a pipeline: gradients stay whole in fp32 and are reduced after the last micro-batch alone."""
+    keeps_ends_gathered: bool
+    """ZeRO 3: embedding, final norm and head stay gathered from forward to backward (the root unit of FSDP)."""
+    keeps_last_layer_gathered: bool
+    """ZeRO 3: the last layer is not resharded between forward and backward."""
+    ends_apart: bool
+    """ZeRO 3: embedding and head are gathered one after the other, as units of their own."""
+    shards_rows: bool
+    """Full weights: each is divided along its first dimension, the first ranks hold the part that is rounded up; else
+    the weights of a unit are laid flat and divided evenly."""
+    exchange_pools: bool
+    """Exchanges allocate on streams of their own, whose memory no other stream uses again (FSDP2)."""
+    gather_copy_bytes: NonNegative
+    """Moved per parameter after every gathering of weights."""
+    scatter_copy_bytes: NonNegative
+    """Moved per parameter before every scattering of gradients."""
+    gradient_bucket: Annotated[int, Field(gt=0, le=2**40)]
+    """Parameters in one gradient bucket, at least."""
+    gradient_bucket_per_rank: Annotated[int, Field(gt=0, le=2**30)]
+    """Parameters in one gradient bucket per data-parallel rank, at least."""
+
+
+class Activations(Spec):
+    """What is saved for backward, and what backward makes anew."""
+
+    dropout: bool
+    """Keeps one-byte dropout masks."""
+    score_bytes: NonNegative
+    """Kept for every attention score where attention is eager."""
+    fused_activation: bool
+    """A gated activation's inner product is recomputed in backward instead of kept."""
+    keeps_statistics: bool
+    """Every layer keeps its norms' statistics and its rotary tables."""
+    regathers_inputs: bool
+    """With sequence parallel, keeps the sharded input and gathers it again in backward; else keeps the gathered one."""
+    copies_context_output: bool
+    """Under context parallelism attention leaves its output in an order of its own: the projection keeps a copy."""
+    copies_batched_output: bool
+    """Attention has sequences first and the layer tokens first: of several sequences a micro-batch the projection keeps
+    a copy of the output."""
+    weighs_expert_outputs: bool
+    """Routing works in fp32 and weighs the experts' outputs in it, which are kept; else scores act inside of them."""
+    selective_recompute: Literal["attention_core", "every_second_product"]
+    """What selective recomputation computes again."""
+    keeps_unread_products: bool
+    """Selective recomputation by products also keeps the last one, which backward does not read (no compiler)."""
+    checkpoint_stops_early: bool
+    """Full recomputation leaves out the last reduction of a layer, which backward does not need."""
+    offloaded_layers: Annotated[int, Field(ge=0, le=10_000)]
+    """Layers of a stage whose saved activations wait in the host's memory; their way there and back is priced as
+    hidden."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from meshwright.specs.huggingface.decoder import PlainHeads
 from meshwright.specs.huggingface.keys import Count, CountOrZero, Flag, spelled
-from meshwright.specs.huggingface.routed import Routed, at_most
+from meshwright.specs.huggingface.traits import PlainHeads, Routed, at_most
 from meshwright.specs.model import Attention, LatentAttention
 
 
 class DeepseekV3(PlainHeads, Routed):
     """DeepSeek-V3, arXiv:2412.19437; the file's `head_dim` and `num_key_value_heads` are not the attention's."""
 
-    config_class: ClassVar[str] = "DeepseekV3Config"
+    config_class = "DeepseekV3Config"
     attention_bias: Flag = False
     q_lora_rank: Count | None
     kv_lora_rank: Count
@@ -90,7 +89,7 @@ class DeepseekV3(PlainHeads, Routed):
 class DeepseekV2(DeepseekV3):
     """DeepSeek-V2, arXiv:2405.04434."""
 
-    config_class: ClassVar[str] = "DeepseekV2Config"
+    config_class = "DeepseekV2Config"
     mlp_bias: Flag = False
     n_group: Count | None = None
     topk_group: Count | None = None

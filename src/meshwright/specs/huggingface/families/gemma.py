@@ -6,15 +6,14 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from meshwright.specs.huggingface.decoder import AttentionBias
 from meshwright.specs.huggingface.keys import Activation, Count, Flag, spelled
-from meshwright.specs.huggingface.windowed import Windowed
+from meshwright.specs.huggingface.traits import AttentionBias, Windowed
 
 
 class Gemma2(AttentionBias, Windowed):
     """Gemma 2, arXiv:2408.00118."""
 
-    config_class: ClassVar[str] = "Gemma2Config"
+    config_class = "Gemma2Config"
     noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings", "head_dim", "num_key_value_heads", "sliding_window")
     num_key_value_heads: Count = 4
     head_dim: Count = 256
@@ -41,8 +40,8 @@ class Gemma2(AttentionBias, Windowed):
 class Gemma3Text(Gemma2):
     """Gemma 3, arXiv:2503.19786: the published multimodal files leave most sizes to the class."""
 
-    config_class: ClassVar[str] = "Gemma3TextConfig"
-    noted: ClassVar[tuple[str, ...]] = (
+    config_class = "Gemma3TextConfig"
+    noted = (
         "tie_word_embeddings",
         "num_attention_heads",
         "num_key_value_heads",
@@ -50,6 +49,7 @@ class Gemma3Text(Gemma2):
         "vocab_size",
         "sliding_window",
     )
+    qk_norm = "head"
     num_attention_heads: Count = 8
     vocab_size: Count = 262_208
     sliding_window_pattern: Count = 6
@@ -57,7 +57,3 @@ class Gemma3Text(Gemma2):
     def slides(self, layer: int) -> bool:
         """All but every sixth layer."""
         return (layer + 1) % self.sliding_window_pattern != 0
-
-    def attention_details(self) -> dict[str, Any]:
-        """Norms over each head."""
-        return super().attention_details() | {"qk_norm": "head"}

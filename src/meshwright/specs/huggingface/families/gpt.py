@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from meshwright.specs.huggingface.decoder import AttentionBias, PlainHeads
 from meshwright.specs.huggingface.keys import Activation, Count, Flag, Layers, spelled
+from meshwright.specs.huggingface.traits import AttentionBias, PlainHeads
 
 
 class _LayerNormed(PlainHeads):
-    norm: ClassVar[Literal["rms", "layer"]] = "layer"
-    gated: ClassVar[bool] = False
+    norm = "layer"
+    gated = False
     hidden_act: Activation = "gelu"
 
 
@@ -35,8 +35,8 @@ class _FourTimes(_LayerNormed):
 class Gpt2(_FourTimes):
     """GPT-2: learned positions, biases everywhere, tied embeddings."""
 
-    config_class: ClassVar[str] = "GPT2Config"
-    width_key: ClassVar[str] = "n_inner"
+    config_class = "GPT2Config"
+    width_key = "n_inner"
     hidden_size: Count = Field(validation_alias=spelled("n_embd", "hidden_size"))
     num_hidden_layers: Layers = Field(validation_alias=spelled("n_layer", "num_hidden_layers"))
     num_attention_heads: Count = Field(validation_alias=spelled("n_head", "num_attention_heads"))
@@ -66,7 +66,7 @@ class Gpt2(_FourTimes):
 class GptNeoX(AttentionBias, _LayerNormed):
     """GPT-NeoX, arXiv:2204.06745, and Pythia: attention and block side by side, each behind a norm."""
 
-    config_class: ClassVar[str] = "GPTNeoXConfig"
+    config_class = "GPTNeoXConfig"
     attention_bias: Flag = True
     use_parallel_residual: Flag = True
 
@@ -82,8 +82,8 @@ class GptNeoX(AttentionBias, _LayerNormed):
 class Falcon(_FourTimes):
     """Falcon, arXiv:2311.16867: `num_kv_heads` counts in the new decoder architecture alone."""
 
-    config_class: ClassVar[str] = "FalconConfig"
-    width_key: ClassVar[str] = "ffn_hidden_size"
+    config_class = "FalconConfig"
+    width_key = "ffn_hidden_size"
     hidden_size: Count = Field(validation_alias=spelled("hidden_size", "n_embed"))
     intermediate_size: Count = Field(validation_alias=spelled("ffn_hidden_size"))
     hidden_act: Activation = Field("gelu", validation_alias=spelled("activation"))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-from meshwright.specs.huggingface.decoder import AttentionBias, Decoder
+from meshwright.specs.huggingface.decoder import Decoder
 from meshwright.specs.huggingface.keys import Count, Flag
-from meshwright.specs.huggingface.windowed import Windowed
+from meshwright.specs.huggingface.traits import AttentionBias, Windowed
 
 
 class Llama(AttentionBias, Decoder):
     """Llama 1 to 3.3, arXiv:2302.13971 and arXiv:2407.21783."""
 
-    config_class: ClassVar[str] = "LlamaConfig"
+    config_class = "LlamaConfig"
     mlp_bias: Flag = False
 
     def mlp_details(self) -> dict[str, Any]:
@@ -23,8 +23,8 @@ class Llama(AttentionBias, Decoder):
 class Mistral(Windowed):
     """Mistral 7B, arXiv:2310.06825: a file without `sliding_window` has the window of v0.1."""
 
-    config_class: ClassVar[str] = "MistralConfig"
-    noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings", "sliding_window", "num_key_value_heads")
+    config_class = "MistralConfig"
+    noted = ("tie_word_embeddings", "sliding_window", "num_key_value_heads")
     num_key_value_heads: Count | None = 8
     sliding_window: Count | None = 4096
 
@@ -32,4 +32,4 @@ class Mistral(Windowed):
 class Phi3(Windowed):
     """Phi-3 and Phi-4, arXiv:2404.14219: the fused matrices hold the same weights."""
 
-    config_class: ClassVar[str] = "Phi3Config"
+    config_class = "Phi3Config"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field, field_validator
 
-from meshwright.specs.huggingface.decoder import AttentionBias
 from meshwright.specs.huggingface.keys import Count, CountOrZero, Flag, spelled
-from meshwright.specs.huggingface.routed import Routed, at_most
-from meshwright.specs.huggingface.windowed import Windowed
+from meshwright.specs.huggingface.traits import AttentionBias, Routed, Windowed, at_most
 
 
 class _AllMixture(Routed, Windowed):
@@ -33,16 +31,17 @@ class _AllMixture(Routed, Windowed):
 class Mixtral(_AllMixture):
     """Mixtral, arXiv:2401.04088."""
 
-    config_class: ClassVar[str] = "MixtralConfig"
-    noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings", "num_key_value_heads")
+    config_class = "MixtralConfig"
+    noted = ("tie_word_embeddings", "num_key_value_heads")
     num_key_value_heads: Count | None = 8
 
 
 class MiniMaxM2(_AllMixture):
     """MiniMax-M2 to M2.7: norms over the whole width of queries and keys."""
 
-    config_class: ClassVar[str] = "MiniMaxM2Config"
-    noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings", "head_dim", "num_key_value_heads")
+    config_class = "MiniMaxM2Config"
+    noted = ("tie_word_embeddings", "head_dim", "num_key_value_heads")
+    qk_norm = "width"
     num_key_value_heads: Count = 8
     head_dim: Count = 128
     use_qk_norm: Flag = True
@@ -54,10 +53,6 @@ class MiniMaxM2(_AllMixture):
         """None does: the transformers class has no windows."""
         del layer
         return False
-
-    def attention_details(self) -> dict[str, Any]:
-        """Norms over the projected width."""
-        return {"qk_norm": "width"}
 
     def not_modelled(self) -> list[str]:
         """Switches of the MiniMax files that the transformers class does not build."""
@@ -74,8 +69,9 @@ class MiniMaxM2(_AllMixture):
 class GptOss(AttentionBias, _AllMixture):
     """gpt-oss, arXiv:2508.10925: sinks, biases everywhere, a window in every second layer."""
 
-    config_class: ClassVar[str] = "GptOssConfig"
-    noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings", "head_dim", "num_key_value_heads", "sliding_window")
+    config_class = "GptOssConfig"
+    noted = ("tie_word_embeddings", "head_dim", "num_key_value_heads", "sliding_window")
+    sinks = True
     num_key_value_heads: Count | None = 8
     head_dim: Count = 64
     attention_bias: Flag = True
@@ -84,10 +80,6 @@ class GptOss(AttentionBias, _AllMixture):
     def slides(self, layer: int) -> bool:
         """The first layer and every second one after it."""
         return layer % 2 == 0
-
-    def attention_details(self) -> dict[str, Any]:
-        """One learned sink per head."""
-        return super().attention_details() | {"sinks": True}
 
     def expert_details(self) -> dict[str, Any]:
         """Biases on experts and router."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from meshwright.specs.huggingface.decoder import AttentionBias
 from meshwright.specs.huggingface.keys import Count, CountOrZero, Flag, spelled
-from meshwright.specs.huggingface.routed import Routed, at_most
-from meshwright.specs.huggingface.windowed import Windowed
+from meshwright.specs.huggingface.traits import AttentionBias, Routed, Windowed, at_most
 
 
 class _Sliding(Windowed):
@@ -32,7 +30,7 @@ class _Sliding(Windowed):
 class Qwen2(_Sliding):
     """Qwen2 and Qwen2.5, arXiv:2412.15115: biases on queries, keys and values alone."""
 
-    config_class: ClassVar[str] = "Qwen2Config"
+    config_class = "Qwen2Config"
     num_key_value_heads: Count | None = 32
     max_window_layers: CountOrZero = 28
 
@@ -48,13 +46,10 @@ class Qwen2(_Sliding):
 class Qwen3(AttentionBias, Qwen2):
     """Qwen3, arXiv:2505.09388: head size of its own, norms on queries and keys."""
 
-    config_class: ClassVar[str] = "Qwen3Config"
-    noted: ClassVar[tuple[str, ...]] = ("tie_word_embeddings", "head_dim", "num_key_value_heads")
+    config_class = "Qwen3Config"
+    noted = ("tie_word_embeddings", "head_dim", "num_key_value_heads")
+    qk_norm = "head"
     head_dim: Count = 128
-
-    def attention_details(self) -> dict[str, Any]:
-        """Norms over each head."""
-        return super().attention_details() | {"qk_norm": "head"}
 
 
 class _Mixture(Routed):
@@ -81,7 +76,7 @@ class _Mixture(Routed):
 class Qwen2Moe(_Mixture, _Sliding):
     """Qwen1.5-MoE and Qwen2-MoE, arXiv:2407.10671: a shared expert behind a gate."""
 
-    config_class: ClassVar[str] = "Qwen2MoeConfig"
+    config_class = "Qwen2MoeConfig"
     num_key_value_heads: Count | None = 16
     max_window_layers: CountOrZero = 28
     qkv_bias: Flag = True
@@ -103,14 +98,11 @@ class Qwen2Moe(_Mixture, _Sliding):
 class Qwen3Moe(_Mixture, AttentionBias, _Sliding):
     """Qwen3-MoE, arXiv:2505.09388: no shared expert."""
 
-    config_class: ClassVar[str] = "Qwen3MoeConfig"
+    config_class = "Qwen3MoeConfig"
+    qk_norm = "head"
     num_key_value_heads: Count | None = 4
     head_dim: Count
     shared_expert_intermediate_size: CountOrZero = 0
-
-    def attention_details(self) -> dict[str, Any]:
-        """Norms over each head."""
-        return super().attention_details() | {"qk_norm": "head"}
 
     def not_modelled(self) -> list[str]:
         """Shared experts, which the transformers class does not build."""
@@ -120,7 +112,7 @@ class Qwen3Moe(_Mixture, AttentionBias, _Sliding):
 class Qwen3VlText(Qwen3):
     """The language model of Qwen3-VL: Qwen3 without windows."""
 
-    config_class: ClassVar[str] = "Qwen3VLTextConfig"
+    config_class = "Qwen3VLTextConfig"
 
     def window_size(self) -> int | None:
         """None: the class has no windows."""
@@ -130,7 +122,7 @@ class Qwen3VlText(Qwen3):
 class Qwen3VlMoeText(Qwen3Moe):
     """The language model of Qwen3-VL-MoE: Qwen3-MoE without windows."""
 
-    config_class: ClassVar[str] = "Qwen3VLMoeTextConfig"
+    config_class = "Qwen3VLMoeTextConfig"
     num_key_value_heads: Count | None = 16
 
     def window_size(self) -> int | None:
