@@ -63,10 +63,19 @@ def _ranks(column: IntColumn) -> tuple[IntColumn, IntColumn]:
 
 def gathered(answer: Answer, index: IntColumn) -> Answer:
     """The chosen rows of every column of nested tuples, scalars as often as there are rows."""
-    parts = [gathered(part, index) if isinstance(part, tuple) else _spread(part, index) for part in answer]
-    make: Any = getattr(answer, "_make", tuple)
-    regrouped: Answer = make(parts)
-    return regrouped
+    return combined(lambda part: _spread(part, index), answer)
+
+
+def combined(function: Callable[..., Any], first: Answer, *others: Answer) -> Answer:
+    """The tuple that holds `function` of the numbers that stand at the same place in all the given ones.
+
+    first, others: tuples alike in form, which may nest; scalars or arrays (n,). Returns the first one's form, in the
+    unit that the function makes.
+    """
+    parts = zip(first, *others, strict=True)
+    make: Any = getattr(first, "_make", tuple)
+    whole: Answer = make(combined(function, *part) if isinstance(part[0], tuple) else function(*part) for part in parts)
+    return whole
 
 
 def _spread(part: Numbers, index: IntColumn) -> Numbers:

@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 
 from exchange_times import token_times
 from meshwright.cost.comms.collectives import all_to_all_time, collective_time
-from meshwright.cost.comms.fused import fused_traffic
-from meshwright.cost.comms.group import axis_group, group
-from meshwright.cost.comms.routing import missed_share, reached_blocks
-from meshwright.cost.comms.traffic import all_to_all_traffic
-from meshwright.cost.expert_rows import hottest_over_mean, routed_experts, routed_rows
+from meshwright.cost.comms.experts import fused_traffic
+from meshwright.cost.comms.group import all_to_all_traffic, axis_group, group
+from meshwright.cost.routing import hottest_over_mean, missed_share, reached_blocks, routed_experts, routed_rows
 from meshwright.errors import InvalidSpec, NotModelled
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.cost.comms.traffic import sent_bytes
+from meshwright.cost.comms.group import sent_bytes
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.parameters import end_parameters, layer_parameters
 from meshwright.cost.step import estimate_each, estimate_plans

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from exchange_times import token_times
-from meshwright.cost.comms.fused import fused_traffic
-from meshwright.cost.comms.group import axis_group
-from meshwright.cost.comms.routing import reached_blocks
-from meshwright.cost.comms.traffic import all_to_all_traffic
+from meshwright.cost.comms.experts import fused_traffic
+from meshwright.cost.comms.group import all_to_all_traffic, axis_group
+from meshwright.cost.routing import reached_blocks
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind

@@ -11,10 +11,9 @@ from exchange_times import pass_times, pipeline_time
 from meshwright.cost.comms.collectives import collective_time, message_time
 from meshwright.cost.comms.data import data_exchange, data_exchanges
 from meshwright.cost.comms.exchange import exposed_seconds, exposed_time
-from meshwright.cost.comms.group import axis_group, group
+from meshwright.cost.comms.group import axis_group, group, sent_bytes
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.comms.tensor import layer_tensor_exchanges
-from meshwright.cost.comms.traffic import sent_bytes
 from meshwright.cost.compute.layer import layer_time
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.schedules.records import Schedule

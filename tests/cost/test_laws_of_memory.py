@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.cost.memory.activations import layer_memory
-from meshwright.cost.memory.components import Components
-from meshwright.cost.memory.device import communicator_bytes
+from meshwright.cost.memory.components import Components, communicator_bytes
 from meshwright.cost.memory.ends import head_memory
 from meshwright.cost.memory.fit import Verdict, eighty_percent_verdict, verdict
 from meshwright.cost.memory.parameters import layer_parameters

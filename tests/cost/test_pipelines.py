@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meshwright.cost.footprint import footprints_of
-from meshwright.cost.pipelines import PIPELINE, pipelines_of
+from meshwright.cost.shapes import PIPELINE, pipelines_of
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans

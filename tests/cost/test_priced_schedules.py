@@ -14,7 +14,7 @@ from meshwright.cost.comms.group import axis_group, group
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.memory.waiting import waiting_bytes
+from meshwright.cost.memory.in_flight import waiting_bytes
 from meshwright.cost.step import estimate_each
 from meshwright.cost.unit import unit_times
 from meshwright.layout.plan import Plan

@@ -13,7 +13,7 @@ from meshwright.cost.comms.experts import expert_exchanges
 from meshwright.cost.comms.tensor import layer_collectives, layer_tensor_exchanges
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.layer import layer_time
-from meshwright.cost.compute.products import linear_time
+from meshwright.cost.compute.linear import linear_time
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.unit import unit_times

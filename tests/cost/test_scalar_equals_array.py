@@ -22,13 +22,12 @@ import meshwright.schedules
 from meshwright.cost.comms.context import context_exchanges
 from meshwright.cost.comms.data import data_exchange, shard_messages
 from meshwright.cost.comms.exchange import exposed_seconds
-from meshwright.cost.comms.group import AXES, axis_group
+from meshwright.cost.comms.group import AXES, all_to_all_traffic, axis_group
 from meshwright.cost.comms.sharded import gathers_per_step
 from meshwright.cost.comms.tensor import layer_tensor_exchanges
-from meshwright.cost.comms.traffic import all_to_all_traffic
 from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.layer import layer_time
-from meshwright.cost.compute.projections import projections
+from meshwright.cost.compute.linear import projections
 from meshwright.cost.estimate import Estimates
 from meshwright.cost.memory.saved import Saved
 from meshwright.cost.memory.stage import stage_parameters, stage_states
@@ -55,7 +54,7 @@ TABLES = {
     "step.estimate_each",
     "footprint.footprints_of",
     "footprint.first_largest",
-    "pipelines.pipelines_of",
+    "shapes.pipelines_of",
     "shapes.distinct_shapes",
     "unit.micro_batch_shapes",
     "unit.unit_times",
@@ -99,10 +98,9 @@ OF_ONE_PLAN |= {"fit.fit_of", "fit.fit_probability"}
 """The verdict that an answer shows of one plan, by `fit.verdict` and `fit.bounds`, which are held here for many."""
 OF_THE_QUESTION = {
     "footprint.step_events",
-    "tree.combined",
     "shapes.on_shapes",
-    "passes.norm_passes",
-    "expert_rows.routed_experts",
+    "elementwise.norm_passes",
+    "routing.routed_experts",
     "flops.model_flops_per_step",
     "attention.attended_pairs",
     "attention.measured_widths",
@@ -210,20 +208,20 @@ SPECIAL |= {"sharded.end_exchanges.messages": "shard_messages"}
 SPECIAL |= {"exchange.repeated.times": "stage", "exchange.resized.factor": "forward"}
 SPECIAL |= {f"{name}.experts": "ends" for name in ("data.shard_messages", "optimizer.optimizer_time")}
 SPECIAL |= {f"sharded.{name}.stage": "last_stage" for name in ("gathers_per_step", "end_gathers")}
-SPECIAL |= {"gemm.gemm_time.groups": "ranks", "products.grouped_time.groups": "ranks"}
+SPECIAL |= {"gemm.gemm_time.groups": "ranks", "linear.grouped_time.groups": "ranks"}
 """Arguments that mean something else in one function: the column or entry to take there."""
 EXPERT_FUNCTIONS = (
     "experts.expert_shard",
     "experts.token_messages",
     "experts.all_to_all_messages",
     "experts.all_gather_messages",
-    "fused.fused_message",
+    "experts.fused_message",
 )
 EXPERT_FUNCTIONS += (
-    "fused.fused_traffic",
-    "fused.fused_time",
-    "expert_rows.routed_rows",
-    "expert_rows.hottest_over_mean",
+    "experts.fused_traffic",
+    "experts.fused_time",
+    "routing.routed_rows",
+    "routing.hottest_over_mean",
 )
 EXPERT_FUNCTIONS += ("saved.weighing_bytes",)
 EXPERT_FUNCTIONS += ("groups.expert_data_ranks", "groups.expert_stride")

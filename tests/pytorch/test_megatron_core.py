@@ -17,7 +17,7 @@ import pytest
 
 from commands import HANG_S
 from meshwright.cost.memory.stage import stage_parameters
-from meshwright.cost.pipelines import pipelines_of
+from meshwright.cost.shapes import pipelines_of
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.schedules.records import Schedule

@@ -12,8 +12,7 @@ from meshwright.answers.document.blocks import Block, Heading, Lines
 from meshwright.cost.comms.collectives import collective_time
 from meshwright.cost.comms.context import context_bytes
 from meshwright.cost.comms.data import data_exchanges
-from meshwright.cost.comms.experts import all_gather_messages, all_to_all_messages, expert_exchanges
-from meshwright.cost.comms.fused import fused_traffic
+from meshwright.cost.comms.experts import all_gather_messages, all_to_all_messages, expert_exchanges, fused_traffic
 from meshwright.cost.comms.pipeline import pipeline_exchanges
 from meshwright.cost.comms.sharded import gathers_weights, sharded_exchanges
 from meshwright.cost.comms.tensor import layer_collectives
@@ -25,7 +24,7 @@ from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.memory.activations import layer_memory
-from meshwright.cost.memory.device import communicator_bytes
+from meshwright.cost.memory.components import communicator_bytes
 from meshwright.cost.memory.fit import verdict
 from meshwright.cost.memory.states import state_bytes
 from meshwright.cost.repeated import repeated_parts

@@ -9,17 +9,17 @@ from meshwright.answers.document.blocks import Block, Heading, Lines, Table
 from meshwright.answers.links import placement_of, placement_words, sent_over, sent_words
 from meshwright.answers.screen import verdict_cell
 from meshwright.cost.comms.experts import RESULTS, TOKENS
-from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.expert_rows import routed_experts, routed_rows
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.messages import layer_messages, step_messages
+from meshwright.cost.routing import routed_experts, routed_rows
 from meshwright.cost.shard import residual_tokens
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.groups import expert_data_ranks
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import HALF_BYTES
 from meshwright.units import GIB, format_seconds
 
 IMBALANCES = (1.0, 1.2, 1.5, 2.0)

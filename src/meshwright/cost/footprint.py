@@ -13,8 +13,7 @@ from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.fit import eighty_percent_verdict, verdict
 from meshwright.cost.memory.stage import stage_memory, stage_steps
 from meshwright.cost.memory.timeline import MemoryEvent
-from meshwright.cost.pipelines import Pipelines, pipelines_of
-from meshwright.cost.shapes import Shapes
+from meshwright.cost.shapes import Pipelines, Shapes, pipelines_of
 from meshwright.cost.unit import micro_batch_shapes
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans

@@ -1,4 +1,4 @@
-"""Shapes: evaluate what depends on a few fields of a plan once for every distinct choice of them."""
+"""Shapes and pipelines: evaluate what depends on a few fields of a plan once for every distinct choice of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from meshwright.arrays import IntColumn
 from meshwright.distinct import distinct_rows, gathered
+from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
-from meshwright.layout.plans import Layout, Plans
+from meshwright.layout.plans import COLUMNS, Layout, Plans
+from meshwright.layout.stages import Stages, split_stages
+from meshwright.specs.inputs import Inputs
 
 Answer = TypeVar("Answer", bound=tuple[Any, ...])
 
@@ -41,3 +46,44 @@ def on_shapes(function: Callable[[Layout], Answer], plan: Layout, *fields: str) 
         return function(plan)
     shapes = distinct_shapes(plan, fields)
     return gathered(function(shapes.plans), shapes.of_plan)
+
+
+OF_ONE_MICRO_BATCH = {"sp", "context_exchange", "micro_batch", "recompute", "recompute_modules"}
+"""Fields that change what a stage does with one micro-batch, and nothing of which weights it holds."""
+PIPELINE = tuple(name for name in COLUMNS if name not in OF_ONE_MICRO_BATCH)
+
+
+class Pipelines(NamedTuple):
+    """The distinct pipelines of many plans; weights, states and their exchange are alike in all plans of one."""
+
+    plans: Plans
+    """One plan of each with the fields of `PIPELINE`, as many micro-batches as `filling` leaves; shape (p,)."""
+    stages: Stages
+    """Their stages, shape (q,)."""
+    of_plan: IntColumn
+    """For every plan its pipeline, shape (n,)."""
+    of_stage: IntColumn
+    """For every stage of every plan its like among `stages`, shape (r,)."""
+
+
+def pipelines_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool) -> tuple[Pipelines, Stages]:
+    """The distinct pipelines of plans, and the stages of all plans.
+
+    keep_all_stages: False leaves out stages that another one exceeds in every count.
+    """
+    distinct = distinct_shapes(filling(plans), PIPELINE)
+    stages = split_stages(inputs, distinct.plans, keep_all=keep_all_stages)
+    stages = _with_prediction(stages, inputs)
+    of_plans, of_stage = stages.spread(distinct.of_plan)
+    return Pipelines(plans=distinct.plans, stages=stages, of_plan=distinct.of_plan, of_stage=of_stage), of_plans
+
+
+def _with_prediction(stages: Stages, inputs: Inputs) -> Stages:
+    """The stages with the layers of multi-token prediction on those of the head, in their last chunk.
+
+    A last chunk works backward as soon as it has worked forward: it keeps one micro-batch.
+    Source: Megatron-LM, multi_token_prediction.py, get_mtp_num_layers_to_build.
+    """
+    added = np.zeros_like(stages.layers)
+    added[:, inputs.model.layer_pattern[-1]] = inputs.mtp_layers * stages.head
+    return replace(stages, layers=stages.layers + added, in_flight_layers=stages.in_flight_layers + added)

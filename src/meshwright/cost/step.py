@@ -21,13 +21,12 @@ from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
 from meshwright.cost.footprint import Footprints, first_largest, footprints_of
 from meshwright.cost.memory.components import Components
+from meshwright.cost.memory.in_flight import waiting_share
 from meshwright.cost.memory.stage import stage_parameters
-from meshwright.cost.memory.waiting import waiting_share
-from meshwright.cost.pipelines import Pipelines
-from meshwright.cost.tree import combined
+from meshwright.cost.shapes import Pipelines
 from meshwright.cost.unit import UnitTime, UnitTimes, unit_times
 from meshwright.cost.weights import layer_by_layer, once_a_step
-from meshwright.distinct import distinct_rows
+from meshwright.distinct import combined, distinct_rows
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans

@@ -22,7 +22,7 @@ from meshwright.cost.compute.ends import EndTime, embedding_time, head_time, pre
 from meshwright.cost.compute.layer import LayerTime, layer_time
 from meshwright.cost.compute.work import Work
 from meshwright.cost.shapes import Shapes, distinct_shapes
-from meshwright.cost.tree import combined
+from meshwright.distinct import combined
 from meshwright.layout.plans import Layout, Plans, without_recompute
 from meshwright.schedules.pipeline import PassTimes
 from meshwright.specs.inputs import Inputs

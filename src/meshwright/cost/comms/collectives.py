@@ -7,8 +7,7 @@ from typing import Literal
 import numpy as np
 
 from meshwright.arrays import FloatColumn, Floats, Ints, Numbers
-from meshwright.cost.comms.group import Group
-from meshwright.cost.comms.traffic import all_to_all_traffic, sent_bytes
+from meshwright.cost.comms.group import Group, all_to_all_traffic, sent_bytes
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.kernels import CollectiveConstants, Operation
 

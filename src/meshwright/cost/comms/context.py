@@ -9,13 +9,13 @@ import numpy as np
 from meshwright.arrays import Floats, Ints
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator
 from meshwright.cost.compute.layer import LayerTime
-from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.shard import layer_shard
 from meshwright.layout.groups import context_split
 from meshwright.layout.plan import ContextExchange
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
+from meshwright.specs.precision import HALF_BYTES
 
 KEYS_AND_VALUES = "keys and values"
 THEIR_GRADIENTS = "gradients of keys and values"

@@ -8,10 +8,10 @@ import numpy as np
 
 from meshwright.arrays import Floats, Ints, Numbers
 from meshwright.cost.comms.exchange import Exchange, Message, communicator, joined, repeated, total_seconds
-from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import HALF_BYTES
 
 GRADIENTS = "gradients"
 WEIGHTS = "weights"

@@ -9,8 +9,7 @@ import numpy as np
 
 from meshwright.arrays import Floats, Numbers
 from meshwright.cost.comms.collectives import operation_time
-from meshwright.cost.comms.group import Group, axis_group
-from meshwright.cost.comms.traffic import Traffic
+from meshwright.cost.comms.group import Group, Traffic, axis_group
 from meshwright.layout.plans import Layout
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs

@@ -10,12 +10,12 @@ from meshwright.arrays import Floats, Numbers
 from meshwright.cost.comms.collectives import collective_time, line_time, message_time, opposite_message_time
 from meshwright.cost.comms.exchange import Exchange, Message
 from meshwright.cost.comms.group import axis_group
-from meshwright.cost.element import HALF_BYTES
 from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import residual_tokens
 from meshwright.layout.plans import Layout
 from meshwright.schedules.records import by_code, splits_backward
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import HALF_BYTES
 
 MESSAGE_SHAPE = ("tp", "sp", "cp", "pp", "dp", "micro_batch")
 """The fields of a plan on which its messages depend."""

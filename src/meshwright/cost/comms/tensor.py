@@ -10,13 +10,13 @@ from meshwright.arrays import Floats, Ints
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator, repeated, resized
 from meshwright.cost.compute.ends import EndTime
 from meshwright.cost.compute.layer import LayerTime
-from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.shard import dense_block, qkv_width, tokens
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 ACTIVATIONS = "activations"
 ENTROPY_SUMS = "sums of the cross-entropy"

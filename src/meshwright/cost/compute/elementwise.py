@@ -1,9 +1,22 @@
-"""Time of kernels that only move memory: norms, activations, rotary positions, residual sums, casts."""
+"""Element-wise kernels of one transformer layer, for one micro-batch: the bytes that they move, and their time."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+
 from meshwright.arrays import Floats, Numbers
+from meshwright.cost.compute.linear import Linear, Projections
+from meshwright.cost.repeated import Repeated
+from meshwright.cost.shard import Shard, compressed_width, dense_block
+from meshwright.layout.groups import context_split
+from meshwright.layout.plan import ContextExchange
+from meshwright.layout.plans import Layout
 from meshwright.specs.cluster import Accelerator
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind
+from meshwright.specs.runtime.device import PassBytes
 
 
 def elementwise_time(moved: Numbers, accelerator: Accelerator) -> Floats:
@@ -13,3 +26,118 @@ def elementwise_time(moved: Numbers, accelerator: Accelerator) -> Floats:
     Source: roofline (Williams et al., 2009); the efficiency stands in the accelerator's kernel table.
     """
     return moved / (accelerator.kernels.elementwise_efficiency * accelerator.memory_bandwidth)
+
+
+class LayerTraffic(NamedTuple):
+    """Bytes read and written; each scalar or array (n,)."""
+
+    forward: Floats
+    backward: Floats
+
+
+def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, linears: Projections) -> LayerTraffic:
+    """Bytes of norms, residual sums, rotary positions, the dense activation, quantising, and what moves around
+    products and context parallelism.
+
+    plan: scalar or array (n,); shard: sizes on the rank; linears: its linear layers. Returns bytes. Source: the
+    runtime's `elementwise_kernels`, the recipe's `quantise_bytes`.
+    """
+    parts = (
+        _elementwise(inputs, kind, shard),
+        _gradients(inputs, kind, shard),
+        _context(plan, inputs, shard),
+        _quantised(inputs, linears),
+    )
+    return LayerTraffic(sum(part.forward for part in parts), sum(part.backward for part in parts))
+
+
+def repeated_bytes(repeated: Repeated, inputs: Inputs, kind: LayerKind, shard: Shard, linears: Projections) -> Floats:
+    """Bytes that the element-wise kernels of what selective recomputation repeats move once more, without experts.
+
+    Norms that are kernels of their own or in a repeated block; of latent attention the norms of the compressed widths
+    and the rotary positions; the dense or shared activation; and quantising the inputs of repeated products.
+    repeated: counts, scalar or array (n,); shard: sizes on the rank; linears: its linear layers. Returns bytes.
+    """
+    traffic, norm, block = inputs.runtime.elementwise_bytes, norm_passes(inputs).forward, dense_block(kind)
+    fused = 0 if kind.is_moe or kind.parallel_residual else repeated.block
+    norms = repeated.attention_norm + repeated.block_norm + fused
+    moved = norm * norms * shard.residual_tokens * inputs.model.hidden_size
+    turned = traffic.rotary.forward * shard.tokens * (shard.query + shard.key)
+    expanded = norm * compressed_width(kind) * shard.residual_tokens + turned
+    moved = moved + repeated.expansion * (expanded + _quantising(inputs, linears.attention))
+    if not block:
+        return moved
+    inner = traffic.gated_activation if block.gated else traffic.plain_activation
+    activation = inner.forward * shard.tokens * shard.ffn
+    return moved + repeated.block * (activation + _quantising(inputs, linears.feed_forward))
+
+
+def norm_passes(inputs: Inputs) -> PassBytes:
+    """The runtime's bytes per element of the model's norms."""
+    traffic = inputs.runtime.elementwise_bytes
+    return traffic.rms_norm if inputs.model.norm == "rms" else traffic.layer_norm
+
+
+def _elementwise(inputs: Inputs, kind: LayerKind, shard: Shard) -> LayerTraffic:
+    traffic, block = inputs.runtime.elementwise_bytes, dense_block(kind)
+    residual = 1.0 * shard.residual_tokens * inputs.model.hidden_size
+    turned = 1.0 * shard.tokens * (shard.query + shard.key)
+    pieces = [
+        (norm_passes(inputs), kind.norms * residual + compressed_width(kind) * shard.residual_tokens),
+        (traffic.residual, (1 if kind.parallel_residual else 2) * residual),
+        (traffic.rotary, (0 if inputs.model.learned_positions else 1) * turned),
+        (traffic.rms_norm, (0 if kind.attention.qk_norm == "none" else 1) * turned),
+    ]
+    if block:
+        inner = traffic.gated_activation if block.gated else traffic.plain_activation
+        pieces.append((inner, 1.0 * shard.tokens * shard.ffn))
+    return LayerTraffic(
+        sum(passes.forward * elements for passes, elements in pieces),
+        sum(passes.backward * elements for passes, elements in pieces),
+    )
+
+
+def _gradients(inputs: Inputs, kind: LayerKind, shard: Shard) -> LayerTraffic:
+    """Bias gradients, and the gradients of fused or separate projections."""
+    traffic, block, hidden = inputs.runtime.elementwise_bytes, dense_block(kind), inputs.model.hidden_size
+    gated = bool(block and block.gated)
+    width = (2 if gated else 1) * shard.ffn
+    biased = kind.attention.qkv_bias * shard.qkv + kind.attention.output_bias * hidden
+    if block and block.bias:
+        biased = biased + width + hidden
+    if inputs.runtime.kernels.fused_projections:
+        joined = traffic.split_gradient * (shard.qkv + (width if gated else 0))
+    else:
+        joined = traffic.summed_gradient * hidden * (3 if gated else 2)
+    return LayerTraffic(0.0, 1.0 * shard.tokens * (traffic.bias_gradient * biased + joined))
+
+
+def _context(plan: Layout, inputs: Inputs, shard: Shard) -> LayerTraffic:
+    """What context parallelism moves on the device.
+
+    A ring adds every piece's output to what it has in fp32, 5 bytes an element because half of the rows take part (in
+    backward the gradients of queries, keys and values); an all-to-all copies its buffers before and after.
+    """
+    split, tokens = context_split(plan, inputs), 1.0 * shard.tokens
+    rings = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 0, split.ring - 1)
+    keys = shard.key + shard.value
+    swapped = np.where(np.greater(split.heads, 1), 8 * tokens * (shard.query + shard.core + keys), 0.0)
+    merged = 5 * tokens * rings
+    return LayerTraffic(swapped + merged * shard.core, swapped + merged * (shard.query + keys))
+
+
+def _quantised(inputs: Inputs, linears: Projections) -> LayerTraffic:
+    """Inputs of all products forward, gradients of their outputs backward; weights once a step, or by rows forward and
+    by columns backward in every micro-batch.
+    """
+    every: tuple[Linear, ...] = (*linears.down, *linears.attention, linears.output, *linears.feed_forward)
+    each, weights = inputs.quantise_bytes, 0.0
+    if inputs.quantises_apart:
+        weights = 0.5 * each * sum(1.0 * linear.outputs * linear.features for linear in every)
+    written = each * sum(1.0 * linear.rows * linear.outputs for linear in every)
+    return LayerTraffic(_quantising(inputs, every) + weights, written + weights)
+
+
+def _quantising(inputs: Inputs, linears: tuple[Linear, ...]) -> Floats:
+    """Bytes that quantising the inputs of some linear layers moves."""
+    return inputs.quantise_bytes * sum(1.0 * linear.rows * linear.features for linear in linears)

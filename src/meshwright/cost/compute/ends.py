@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from meshwright.arrays import Floats
-from meshwright.cost.compute.elementwise import elementwise_time
-from meshwright.cost.compute.passes import norm_passes
-from meshwright.cost.compute.products import linear_time
+from meshwright.cost.compute.elementwise import elementwise_time, norm_passes
+from meshwright.cost.compute.linear import linear_time
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.compute.work import NO_WORK, Work
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_shard

@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats, Ints
-from meshwright.cost.compute.products import NO_GEMM, Gemm, grouped_time, linear_time
-from meshwright.cost.element import HALF_BYTES
-from meshwright.cost.expert_rows import routed_experts, routed_rows
+from meshwright.cost.compute.linear import NO_GEMM, Gemm, grouped_time, linear_time
+from meshwright.cost.routing import routed_experts, routed_rows
 from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import residual_tokens
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
+from meshwright.specs.precision import HALF_BYTES
 
 EXPERT_SHAPE = ("tp", "sp", "cp", "ep", "etp", "micro_batch")
 """The fields of a plan on which the sizes of its experts' layers depend."""

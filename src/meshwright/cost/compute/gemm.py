@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import Floats, Ints, Numbers
-from meshwright.cost.element import HALF_BYTES
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import GemmConstants, NumberFormat, TileConstants
+from meshwright.specs.precision import HALF_BYTES
 
 TILES = np.array(
     [(128, 256), (256, 128), (256, 256), (128, 128), (64, 256), (256, 64), (128, 64), (64, 128), (128, 192), (192, 128)]

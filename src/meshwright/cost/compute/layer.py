@@ -13,17 +13,15 @@ from meshwright.cost.compute.attention import (
     fused_attention_time,
     measured_widths,
 )
-from meshwright.cost.compute.elementwise import elementwise_time
+from meshwright.cost.compute.elementwise import elementwise_time, moved_bytes, repeated_bytes
 from meshwright.cost.compute.experts import ExpertTime, expert_time
-from meshwright.cost.compute.passes import moved_bytes, repeated_bytes
-from meshwright.cost.compute.products import NO_GEMM, Gemm, linear_time
-from meshwright.cost.compute.projections import projections
+from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time, projections
 from meshwright.cost.compute.slowdown import attention_slowdown, slowdown
 from meshwright.cost.compute.work import Work
 from meshwright.cost.repeated import Repeated, repeated_parts
 from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import Shard, layer_shard
-from meshwright.cost.tree import combined
+from meshwright.distinct import combined
 from meshwright.layout.groups import context_split
 from meshwright.layout.plan import ContextExchange, Recompute
 from meshwright.layout.plans import Layout

@@ -7,10 +7,10 @@ import numpy as np
 from meshwright.arrays import Floats, Numbers
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.slowdown import slowdown
-from meshwright.cost.element import FP32_BYTES
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import FP32_BYTES
 
 
 def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: Numbers = 0) -> Floats:

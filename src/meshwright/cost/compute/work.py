@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import BoolColumn, Floats, Numbers
-from meshwright.cost.tree import combined
+from meshwright.distinct import combined
 
 
 class Work(NamedTuple):

@@ -8,8 +8,6 @@ import numpy as np
 
 from meshwright.arrays import Floats, Ints
 from meshwright.cost.compute.experts import expert_shard
-from meshwright.cost.element import FP32_BYTES, HALF_BYTES
-from meshwright.cost.expert_rows import routed_experts
 from meshwright.cost.memory.saved import (
     CHOICE_BYTES,
     Saved,
@@ -24,11 +22,13 @@ from meshwright.cost.memory.saved import (
     table_bytes,
 )
 from meshwright.cost.repeated import repeated_parts
+from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import Shard, dense_block, layer_shard
 from meshwright.layout.plan import ContextExchange, Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 
 class LayerMemory(NamedTuple):

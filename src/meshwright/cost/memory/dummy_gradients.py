@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import FloatColumn, Ints
-from meshwright.cost.element import HALF_BYTES
-from meshwright.cost.expert_rows import routed_experts
+from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
+from meshwright.specs.precision import HALF_BYTES
 from meshwright.specs.weights import Weight, layer_weights
 
 APART = ("norms", "router")

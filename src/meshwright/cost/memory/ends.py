@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats
-from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_shard
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 TOKEN_ID_BYTES = 8
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Bools, Ints
-from meshwright.cost.expert_rows import routed_experts
+from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.layout.plans import Layout
 from meshwright.layout.stages import ends_apart

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
-from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.memory.unit_step import UnitStep
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 
 def pipelined_step(step: UnitStep) -> MemoryTimeline:

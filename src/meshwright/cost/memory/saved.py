@@ -8,12 +8,12 @@ import numpy as np
 
 from meshwright.arrays import Floats
 from meshwright.cost.compute.experts import expert_shard
-from meshwright.cost.element import FP32_BYTES, HALF_BYTES
-from meshwright.cost.expert_rows import routed_experts
+from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import Shard, compressed_width, dense_block
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind, Mlp
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 DROPOUT_MASKS = 2
 QUERY_KEY_VALUE = 3

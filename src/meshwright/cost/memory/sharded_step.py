@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.layout.plan import Recompute
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 
 def sharded_step(step: UnitStep) -> MemoryTimeline:

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn, Ints
-from meshwright.cost.memory.components import Components
-from meshwright.cost.memory.device import communicator_bytes
+from meshwright.cost.memory.components import Components, communicator_bytes
 from meshwright.cost.memory.dummy_gradients import dummy_gradient_bytes
 from meshwright.cost.memory.in_flight import InFlight, in_flight_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters, prediction_parameters
@@ -18,10 +17,8 @@ from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
 from meshwright.cost.memory.states import States, half_weights_step, state_bytes
 from meshwright.cost.memory.timeline import MemoryEvent, Played, highest
 from meshwright.cost.memory.unit_step import UnitStep, pooled_bytes, stored_states
-from meshwright.cost.pipelines import Pipelines
-from meshwright.cost.shapes import Shapes
-from meshwright.cost.tree import combined
-from meshwright.distinct import gathered
+from meshwright.cost.shapes import Pipelines, Shapes
+from meshwright.distinct import combined, gathered
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import FloatColumn, Floats, Ints, Numbers
-from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.in_flight import InFlight
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 GATHERED_LAYERS = 2
 """The layer that works and the one that is prefetched."""

@@ -9,11 +9,10 @@ from typing import Self
 import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn
-from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.in_flight import InFlight
 from meshwright.cost.memory.states import States
 from meshwright.cost.memory.units import Units, stage_units
-from meshwright.cost.pipelines import Pipelines
+from meshwright.cost.shapes import Pipelines
 from meshwright.distinct import distinct_rows, gathered
 from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plans import Plans
@@ -21,6 +20,7 @@ from meshwright.layout.stages import Stages
 from meshwright.schedules.gathered import AHEAD, UnshardedChunks, unsharded_chunks
 from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.parameters import layer_parameters
 from meshwright.layout.microbatches import pipeline_shape
@@ -20,6 +19,7 @@ from meshwright.pytorch.processes.observed import Collective, Observed
 from meshwright.pytorch.scope import Scope
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 LETTERS = {"forward": "F", "backward": "B", "input_gradient": "I", "weight_gradient": "W"}
 PEAK_TOLERANCE = 0.02

@@ -12,7 +12,6 @@ from meshwright.cost.comms.group import axis_group
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.comms.sharded import gathers_per_step
 from meshwright.cost.comms.tensor import ENTROPY_SUMS
-from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.cost.memory.parameters import (
     sharded_end_parameters,
     sharded_expert_parameters,
@@ -28,6 +27,7 @@ from meshwright.schedules.gathered import chunk_gathers
 from meshwright.schedules.records import v_shaped
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 Issued = tuple[Collective, float]
 NAMES = {"dp_shard": "dp", "edp_shard": "edp", "edp_replicate": "dp_replicate"}

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshwright.cost.element import FP32_BYTES, HALF_BYTES
 from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
 from meshwright.pytorch.fake_world.compare import planned_order
@@ -28,6 +27,7 @@ from meshwright.pytorch.real_world.real_run import RealRun
 from meshwright.pytorch.real_world.shrink import Shrunken, shrunken
 from meshwright.pytorch.scope import scope_of
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 STEPS = 3
 TIMEOUT_S = 120.0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from meshwright.cost.comms.traffic import sent_bytes
+from meshwright.cost.comms.group import sent_bytes
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
