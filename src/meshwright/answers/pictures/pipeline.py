@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from meshwright.answers.pictures.svg import (
@@ -13,20 +13,15 @@ from meshwright.answers.pictures.svg import (
     MARGIN,
     PALE,
     QUIET,
-    RULE,
     WIDTH,
-    box,
-    legend,
-    line,
-    picture,
+    Drawing,
     round_step,
-    text,
 )
 from meshwright.schedules.action import Event
 from meshwright.units import format_seconds
 
-LEFT = 66
-"""Units for the names of the stages."""
+START = MARGIN + 66
+"""Where the clock starts, behind the names of the stages."""
 ROW, GAP = 18, 3
 MOST_ROWS = 16
 FILLS = {
@@ -54,15 +49,13 @@ class PipelineChart(NamedTuple):
 def pipeline_picture(charts: Sequence[PipelineChart], title: str) -> str:
     """Schedules one below the other on one time scale: forward, backward and idle time of every stage."""
     span = max(chart.span_s for chart in charts)
-    scale, y, shapes = (WIDTH - LEFT - 2 * MARGIN) / span, float(MARGIN), []
+    scale, drawing, y = (WIDTH - START - MARGIN) / span, Drawing(), float(MARGIN)
     for chart in charts:
-        shapes.append(text(MARGIN, y + 10, chart.title, weight="bold"))
-        drawn, y = _chart(chart, y + LINE, scale)
-        shapes += drawn
-    axis, y = _axis(span, scale, y)
-    named, end = legend(y + LINE, [*_kinds(charts), ("idle", PALE)])
-    told = "; ".join(f"{chart.title}: {format_seconds(chart.span_s)}" for chart in charts)
-    return picture(end, title, f"{told}.", [*shapes, *axis, *named])
+        drawing.text(MARGIN, y + 10, chart.title, weight="bold")
+        y = _chart(drawing, chart, y + LINE, scale)
+    height = drawing.legend(_axis(drawing, span, scale, y) + LINE, [*_kinds(charts), ("idle", PALE)])
+    spans = "; ".join(f"{chart.title}: {format_seconds(chart.span_s)}" for chart in charts)
+    return drawing.svg(height, title, f"{spans}.")
 
 
 def _kinds(charts: Sequence[PipelineChart]) -> list[tuple[str, str]]:
@@ -74,38 +67,36 @@ def _kinds(charts: Sequence[PipelineChart]) -> list[tuple[str, str]]:
     return [*plain, *shaded]
 
 
-def _chart(chart: PipelineChart, y: float, scale: float) -> tuple[list[str], float]:
-    """The rows of one schedule from y on, and where the next one begins."""
-    shapes, start = [], LEFT + MARGIN
+def _chart(drawing: Drawing, chart: PipelineChart, y: float, scale: float) -> float:
+    """The rows of one schedule from y on; returns where the next one begins."""
     for stage, events in enumerate(chart.events[:MOST_ROWS]):
-        shapes.append(text(start - 6, y + 13, f"stage {stage}", "end", QUIET))
-        shapes.append(box(start, y, chart.span_s * scale, ROW, PALE))
-        shapes += [shape for event in events for shape in _event(event, start, y, scale)]
+        drawing.text(START - 6, y + 13, f"stage {stage}", "end", QUIET)
+        drawing.box(START, y, chart.span_s * scale, ROW, PALE)
+        for event in events:
+            _event(drawing, event, y, scale)
         y += ROW + GAP
     if len(chart.events) > MOST_ROWS:
-        shapes.append(text(start, y + 11, f"... {len(chart.events) - MOST_ROWS} more stages", fill=QUIET))
+        drawing.text(START, y + 11, f"... {len(chart.events) - MOST_ROWS} more stages", fill=QUIET)
         y += LINE
-    return shapes, y + MARGIN
+    return y + MARGIN
 
 
-def _event(event: Event, start: float, y: float, scale: float) -> Iterator[str]:
+def _event(drawing: Drawing, event: Event, y: float, scale: float) -> None:
     _, colour = FILLS[event.action.kind]
     fill = SECOND_CHUNKS[colour] if event.action.chunk % 2 else colour
-    x, width = start + event.start_s * scale, (event.end_s - event.start_s) * scale
-    yield box(x, y, max(width - 0.5, 0.3), ROW, fill)
+    x, width = START + event.start_s * scale, (event.end_s - event.start_s) * scale
+    drawing.box(x, y, max(width - 0.5, 0.3), ROW, fill)
     name = f"{event.action.micro_batch}"
     if width > CHARACTER * (len(name) + 0.6):
-        yield text(x + width / 2, y + 13, name, "middle", "#ffffff" if fill in DARK else INK)
+        drawing.text(x + width / 2, y + 13, name, "middle", "#ffffff" if fill in DARK else INK)
 
 
-def _axis(span: float, scale: float, y: float) -> tuple[list[str], float]:
-    """Ticks at round seconds below all charts, and where the next line would be."""
-    step, start = round_step(span, 6), LEFT + MARGIN
-    shapes = [line(start, y, start + span * scale, y, RULE)]
+def _axis(drawing: Drawing, span: float, scale: float, y: float) -> float:
+    """Ticks at round seconds below all charts; returns where the next line would be."""
+    step = round_step(span, 6)
+    drawing.line(START, y, START + span * scale, y)
     for tick in range(int(span / step + 1e-9) + 1):
-        x = start + tick * step * scale
-        shapes += [
-            line(x, y, x, y + 4, QUIET),
-            text(min(x, WIDTH - 34), y + LINE, format_seconds(tick * step), "middle", QUIET),
-        ]
-    return shapes, y + LINE + 4
+        x = START + tick * step * scale
+        drawing.line(x, y, x, y + 4, QUIET)
+        drawing.text(min(x, WIDTH - 34), y + LINE, format_seconds(tick * step), "middle", QUIET)
+    return y + LINE + 4

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from math import log
+from typing import NamedTuple
 
 from meshwright.answers.document.inline import printable
 from meshwright.units import GIB, format_gib
@@ -20,14 +22,91 @@ CHARACTER = 6.4
 """Units that a character of small text takes, at most."""
 
 
-def picture(height: float, title: str, description: str, shapes: Iterable[str]) -> str:
-    """A whole picture of `WIDTH` units across."""
-    body = "\n".join(shapes)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {number(height)}" role="img" '
-        f'font-family="system-ui, sans-serif" font-size="12" style="background:#fff">\n'
-        f"<title>{_escaped(title)}</title>\n<desc>{_escaped(description)}</desc>\n{body}\n</svg>\n"
-    )
+class Drawing:
+    """A picture of `WIDTH` units across, shape by shape; later ones lie over earlier ones."""
+
+    def __init__(self) -> None:
+        self.shapes: list[str] = []
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        anchor: str = "start",
+        fill: str = INK,
+        weight: str = "normal",
+        halo: bool = False,
+    ) -> None:
+        """A line of text with its base line at y; halo: white around it, where lines run below."""
+        around = ' stroke="#ffffff" stroke-width="4" paint-order="stroke"' if halo else ""
+        self.shapes.append(
+            f'<text x="{number(x)}" y="{number(y)}" text-anchor="{anchor}" fill="{fill}" '
+            f'font-weight="{weight}"{around}>{_escaped(words)}</text>'
+        )
+
+    def box(self, x: float, y: float, width: float, height: float, fill: str) -> None:
+        """A filled rectangle."""
+        sides = f'width="{number(max(width, 0))}" height="{number(height)}"'
+        self.shapes.append(f'<rect x="{number(x)}" y="{number(y)}" {sides} fill="{fill}"/>')
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, stroke: str = RULE, dash: str = "") -> None:
+        """A straight line."""
+        ends = f'x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}"'
+        self.shapes.append(f'<line {ends} stroke="{stroke}"{_dashes(dash)}/>')
+
+    def polyline(self, points: Iterable[tuple[float, float]], stroke: str, dash: str = "") -> None:
+        """Straight lines from each point to the next."""
+        corners = " ".join(f"{number(x)},{number(y)}" for x, y in points)
+        self.shapes.append(
+            f'<polyline points="{corners}" fill="none" stroke="{stroke}" stroke-width="2"{_dashes(dash)}/>'
+        )
+
+    def legend(self, y: float, entries: Iterable[tuple[str, str]]) -> float:
+        """Names behind their colours, in as many lines as they need from y on; returns where the next line would be."""
+        x = float(MARGIN)
+        for name, colour in entries:
+            width = 18 + CHARACTER * len(name) + 14
+            if x > MARGIN and x + width > WIDTH - MARGIN:
+                x, y = float(MARGIN), y + LINE
+            self.box(x, y - 9, 11, 11, colour)
+            self.text(x + 16, y, name, fill=QUIET)
+            x += width
+        return y + LINE
+
+    def svg(self, height: float, title: str, description: str) -> str:
+        """The whole picture."""
+        body = "\n".join(self.shapes)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {number(height)}" role="img" '
+            f'font-family="system-ui, sans-serif" font-size="12" style="background:#fff">\n'
+            f"<title>{_escaped(title)}</title>\n<desc>{_escaped(description)}</desc>\n{body}\n</svg>\n"
+        )
+
+
+class LogField(NamedTuple):
+    """A rectangle with a logarithmic scale along either side."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    across: tuple[float, float]
+    """The values at the left and at the right side."""
+    up: tuple[float, float]
+    """The values at the bottom and at the top."""
+
+    def x(self, value: float) -> float:
+        """Where a value lies across."""
+        return self.left + self.width * _share(value, *self.across)
+
+    def y(self, value: float) -> float:
+        """Where a value lies in height."""
+        return self.top + self.height * (1 - _share(value, *self.up))
+
+
+def _share(value: float, low: float, high: float) -> float:
+    return min(max(log(value / low) / log(high / low), 0.0), 1.0)
 
 
 def number(value: float) -> str:
@@ -45,46 +124,6 @@ def gib(size: float) -> str:
     return f"{rounded:,.0f} GiB" if rounded >= 1000 else format_gib(rounded * GIB)
 
 
-def text(
-    x: float, y: float, words: str, anchor: str = "start", fill: str = INK, weight: str = "normal", halo: bool = False
-) -> str:
-    """A line of text with its base line at y; halo: white around it, where lines run below."""
-    around = ' stroke="#ffffff" stroke-width="4" paint-order="stroke"' if halo else ""
-    return (
-        f'<text x="{number(x)}" y="{number(y)}" text-anchor="{anchor}" fill="{fill}" font-weight="{weight}"{around}>'
-        f"{_escaped(words)}</text>"
-    )
-
-
-def box(x: float, y: float, width: float, height: float, fill: str) -> str:
-    """A filled rectangle."""
-    sides = f'width="{number(max(width, 0))}" height="{number(height)}"'
-    return f'<rect x="{number(x)}" y="{number(y)}" {sides} fill="{fill}"/>'
-
-
-def line(x1: float, y1: float, x2: float, y2: float, stroke: str = RULE, dash: str = "") -> str:
-    """A straight line."""
-    ends = f'x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}"'
-    return f'<line {ends} stroke="{stroke}"' + (f' stroke-dasharray="{dash}"' if dash else "") + "/>"
-
-
-def legend(y: float, entries: Iterable[tuple[str, str]]) -> tuple[list[str], float]:
-    """Names behind their colours, in as many lines as they need from y on, and where the next line would be."""
-    shapes: list[str] = []
-    x = float(MARGIN)
-    for name, colour in entries:
-        width = 18 + CHARACTER * len(name) + 14
-        if x > MARGIN and x + width > WIDTH - MARGIN:
-            x, y = float(MARGIN), y + LINE
-        shapes += [box(x, y - 9, 11, 11, colour), text(x + 16, y, name, fill=QUIET)]
-        x += width
-    return shapes, y + LINE
-
-
-def _escaped(words: str) -> str:
-    return escape(printable(words))
-
-
 def round_step(span: float, most: int) -> float:
     """The least of 1, 2 and 5 times a power of ten of which at most `most` fit into a span.
 
@@ -97,3 +136,11 @@ def round_step(span: float, most: int) -> float:
             if span / (factor * power) <= most:
                 return float(f"{factor * power:.1g}")
         power *= 10
+
+
+def _escaped(words: str) -> str:
+    return escape(printable(words))
+
+
+def _dashes(dash: str) -> str:
+    return f' stroke-dasharray="{dash}"' if dash else ""

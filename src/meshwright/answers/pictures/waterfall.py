@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
-from meshwright.answers.pictures.svg import COLOURS, INK, LINE, MARGIN, QUIET, WIDTH, box, line, picture, text
+from meshwright.answers.pictures.svg import COLOURS, INK, LINE, MARGIN, QUIET, WIDTH, Drawing
 from meshwright.units import format_seconds
 
 LABELS, ENDS = 248, 124
 """Units for names before the bars, and for seconds behind them."""
+START = MARGIN + LABELS
 SHARE = 60
 """Units of the column of shares."""
 BAR = 13
@@ -17,36 +19,25 @@ IDEAL, LOST, GAINED, WHOLE = COLOURS[2], COLOURS[1], COLOURS[4], COLOURS[0]
 
 def waterfall_picture(parts: Sequence[tuple[str, float]], title: str) -> str:
     """Seconds from the first part, the ideal, to the last; negative ones step back; the sum stands below."""
-    total = sum(seconds for _, seconds in parts)
-    scale, shapes = (WIDTH - LABELS - ENDS - 2 * MARGIN) / _furthest(parts), []
-    start, begun, y = MARGIN + LABELS, 0.0, float(MARGIN)
-    for index, (name, seconds) in enumerate(parts):
-        end = begun + seconds
-        colour = IDEAL if index == 0 else LOST if seconds >= 0 else GAINED
-        shapes += [text(start - 8, y + 11, name, "end"), _box(start, y, begun, end, scale, colour)]
-        shapes += _told(seconds, total, y, QUIET)
-        shapes.append(line(start + end * scale, y, start + end * scale, y + LINE + BAR))
-        begun, y = end, y + LINE
-    shapes += [text(start - 8, y + 11, "step", "end", weight="bold"), box(start, y, total * scale, BAR, WHOLE)]
-    shapes += _told(total, total, y, INK, "bold")
-    told = "; ".join(f"{name}: {format_seconds(seconds)}" for name, seconds in parts)
-    return picture(y + BAR + MARGIN, title, f"{told}. In all {format_seconds(total)}.", shapes)
+    ends = [*accumulate((seconds for _, seconds in parts), initial=0.0)]
+    total, scale = ends[-1], (WIDTH - LABELS - ENDS - 2 * MARGIN) / max(ends)
+    drawing, y = Drawing(), float(MARGIN)
+    for (name, seconds), (before, after) in zip(parts, pairwise(ends), strict=True):
+        colour = IDEAL if y == MARGIN else LOST if seconds >= 0 else GAINED
+        end = START + after * scale
+        drawing.text(START - 8, y + 11, name, "end")
+        drawing.box(START + min(before, after) * scale, y, max(abs(after - before) * scale, 1), BAR, colour)
+        _figures(drawing, seconds, total, y, QUIET)
+        drawing.line(end, y, end, y + LINE + BAR)
+        y += LINE
+    drawing.text(START - 8, y + 11, "step", "end", weight="bold")
+    drawing.box(START, y, total * scale, BAR, WHOLE)
+    _figures(drawing, total, total, y, INK, "bold")
+    listed = "; ".join(f"{name}: {format_seconds(seconds)}" for name, seconds in parts)
+    return drawing.svg(y + BAR + MARGIN, title, f"{listed}. In all {format_seconds(total)}.")
 
 
-def _furthest(parts: Sequence[tuple[str, float]]) -> float:
-    """The largest sum of the first parts."""
-    begun = furthest = 0.0
-    for _, seconds in parts:
-        begun += seconds
-        furthest = max(furthest, begun)
-    return furthest
-
-
-def _box(start: float, y: float, begun: float, end: float, scale: float, colour: str) -> str:
-    return box(start + min(begun, end) * scale, y, max(abs(end - begun) * scale, 1), BAR, colour)
-
-
-def _told(seconds: float, total: float, y: float, fill: str, weight: str = "normal") -> list[str]:
+def _figures(drawing: Drawing, seconds: float, total: float, y: float, fill: str, weight: str = "normal") -> None:
     """Seconds and share, each in a column of its own."""
-    columns = ((WIDTH - MARGIN - SHARE, format_seconds(seconds)), (WIDTH - MARGIN, f"{seconds / total:.1%}"))
-    return [text(x, y + 11, words, "end", fill, weight) for x, words in columns]
+    drawing.text(WIDTH - MARGIN - SHARE, y + 11, format_seconds(seconds), "end", fill, weight)
+    drawing.text(WIDTH - MARGIN, y + 11, f"{seconds / total:.1%}", "end", fill, weight)

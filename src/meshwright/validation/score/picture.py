@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from math import ceil, floor, log10
-from typing import NamedTuple
 
 from meshwright.answers.pictures.svg import (
     CHARACTER,
@@ -15,12 +14,10 @@ from meshwright.answers.pictures.svg import (
     PALE,
     QUIET,
     WIDTH,
-    box,
-    line,
+    Drawing,
+    LogField,
     number,
-    picture,
     round_step,
-    text,
 )
 from meshwright.validation.score.errors import Quantity, memory, step_time
 from meshwright.validation.score.outcomes import Outcome, Pair
@@ -38,36 +35,19 @@ Mark = tuple[str, str]
 """Colour and shape."""
 
 
-class _Field(NamedTuple):
-    """Where pairs lie, on the same logarithmic scale both ways."""
-
-    left: float
-    low: float
-    high: float
-
-    def x(self, value: float) -> float:
-        return self.left + SIDE * self._share(value)
-
-    def y(self, value: float) -> float:
-        return TOP + SIDE * (1 - self._share(value))
-
-    def _share(self, value: float) -> float:
-        return min(max(log10(value / self.low) / log10(self.high / self.low), 0.0), 1.0)
-
-
 def score_picture(outcomes: Sequence[Outcome]) -> str:
     """Every configuration as a mark of its source; on the line the prediction is right. Returns SVG."""
     names = sorted({each.configuration.dataset for each in outcomes if each.step_time or each.memory})
     kinds = [(colour, shape) for shape, colour in product(SHAPES, COLOURS)]
     marks = {name: kinds[index % len(kinds)] for index, name in enumerate(names)}
-    shapes: list[str] = []
+    drawing = Drawing()
     for place, (title, quantity) in enumerate((("Step time, s", step_time), ("Memory, GiB", memory))):
-        shapes += _panel(LEFT + place * (SIDE + BETWEEN), title, _pairs(outcomes, quantity), marks)
-    named, end = _legend(marks)
+        _panel(drawing, LEFT + place * (SIDE + BETWEEN), title, _pairs(outcomes, quantity), marks)
+    height = _legend(drawing, marks)
     times, memories = (len(_pairs(outcomes, quantity)) for quantity in (step_time, memory))
     told = f"{times} step times and {memories} memories of {len(names)} sources; dashed: 20 % off."
     told += f" Sources: {', '.join(names)}." if names else ""
-    return picture(end, "Predicted against measured", told, [*shapes, *named])
+    return drawing.svg(height, "Predicted against measured", told)
 
 
 def _pairs(outcomes: Sequence[Outcome], quantity: Quantity) -> list[tuple[str, Pair]]:
@@ -75,27 +55,34 @@ def _pairs(outcomes: Sequence[Outcome], quantity: Quantity) -> list[tuple[str, P
     return [(name, pair) for name, pair in given if pair is not None]
 
 
-def _panel(left: float, title: str, pairs: Sequence[tuple[str, Pair]], marks: Mapping[str, Mark]) -> list[str]:
+def _panel(
+    drawing: Drawing, left: float, title: str, pairs: Sequence[tuple[str, Pair]], marks: Mapping[str, Mark]
+) -> None:
     if not pairs:
-        return [text(left, TOP - 12, f"{title}: nothing measured", fill=QUIET)]
+        drawing.text(left, TOP - 12, f"{title}: nothing measured", fill=QUIET)
+        return
     values = [value for _, pair in pairs for value in (pair.measured, pair.predicted)]
-    field = _Field(left, min(values) / 1.3, max(values) * 1.3)
-    shapes = [box(left, TOP, SIDE, SIDE, "#fbfcfd"), text(left, TOP - 12, title, weight="bold"), *_grid(field)]
+    low, high = min(values) / 1.3, max(values) * 1.3
+    field = LogField(left=left, top=TOP, width=SIDE, height=SIDE, across=(low, high), up=(low, high))
+    drawing.box(left, TOP, SIDE, SIDE, "#fbfcfd")
+    drawing.text(left, TOP - 12, title, weight="bold")
+    _grid(drawing, field)
     for factor, dash in ((1.0, ""), (OFF, "4 3"), (1 / OFF, "4 3")):
-        low, high = field.low * max(1.0, 1 / factor), field.high * min(1.0, 1 / factor)
-        ends = field.x(low), field.y(low * factor), field.x(high), field.y(high * factor)
-        shapes.append(line(*ends, QUIET, dash))
-    shapes += [_mark(field.x(pair.measured), field.y(pair.predicted), marks[name]) for name, pair in pairs]
-    shapes.append(text(left + SIDE / 2, TOP + SIDE + 2 * LINE, "measured", "middle", QUIET))
-    return [*shapes, text(left + 5, TOP + 14, "predicted", fill=QUIET, halo=True)]
+        start, end = low * max(1.0, 1 / factor), high * min(1.0, 1 / factor)
+        drawing.line(field.x(start), field.y(start * factor), field.x(end), field.y(end * factor), QUIET, dash)
+    for name, pair in pairs:
+        _mark(drawing, field.x(pair.measured), field.y(pair.predicted), marks[name])
+    drawing.text(left + SIDE / 2, TOP + SIDE + 2 * LINE, "measured", "middle", QUIET)
+    drawing.text(left + 5, TOP + 14, "predicted", fill=QUIET, halo=True)
 
 
-def _grid(field: _Field) -> Iterator[str]:
-    for value in (each for each in _ticks(field.low, field.high) if field.low < each < field.high):
-        yield line(field.x(value), TOP, field.x(value), TOP + SIDE, PALE)
-        yield line(field.left, field.y(value), field.left + SIDE, field.y(value), PALE)
-        yield text(field.x(value), TOP + SIDE + 15, f"{value:g}", "middle", QUIET)
-        yield text(field.left - 6, field.y(value) + 4, f"{value:g}", "end", QUIET)
+def _grid(drawing: Drawing, field: LogField) -> None:
+    low, high = field.across
+    for value in (each for each in _ticks(low, high) if low < each < high):
+        drawing.line(field.x(value), TOP, field.x(value), TOP + SIDE, PALE)
+        drawing.line(field.left, field.y(value), field.left + SIDE, field.y(value), PALE)
+        drawing.text(field.x(value), TOP + SIDE + 15, f"{value:g}", "middle", QUIET)
+        drawing.text(field.left - 6, field.y(value) + 4, f"{value:g}", "end", QUIET)
 
 
 def _ticks(low: float, high: float) -> list[float]:
@@ -110,28 +97,30 @@ def _ticks(low: float, high: float) -> list[float]:
     return [factor * 10.0**power for power in powers for factor in (1, 3)]
 
 
-def _mark(x: float, y: float, mark: Mark) -> str:
+def _mark(drawing: Drawing, x: float, y: float, mark: Mark) -> None:
     colour, shape = mark
     if shape == "circle":
-        return f'<circle cx="{number(x)}" cy="{number(y)}" r="{RADIUS}" fill="{colour}" fill-opacity="0.65"/>'
-    corners = {
-        "diamond": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
-        "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
-        "triangle": ((0, -1.3), (1.2, 1), (-1.2, 1)),
-    }[shape]
-    points = " ".join(f"{number(x + RADIUS * across)},{number(y + RADIUS * down)}" for across, down in corners)
-    return f'<polygon points="{points}" fill="{colour}" fill-opacity="0.65"/>'
+        outline = f'<circle cx="{number(x)}" cy="{number(y)}" r="{RADIUS}"'
+    else:
+        corners = {
+            "diamond": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
+            "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
+            "triangle": ((0, -1.3), (1.2, 1), (-1.2, 1)),
+        }[shape]
+        points = " ".join(f"{number(x + RADIUS * across)},{number(y + RADIUS * down)}" for across, down in corners)
+        outline = f'<polygon points="{points}"'
+    drawing.shapes.append(f'{outline} fill="{colour}" fill-opacity="0.65"/>')
 
 
-def _legend(marks: Mapping[str, Mark]) -> tuple[list[str], float]:
-    """Names behind their marks, and where the picture ends."""
-    shapes: list[str] = []
+def _legend(drawing: Drawing, marks: Mapping[str, Mark]) -> float:
+    """Names behind their marks; returns where the picture ends."""
     x, y = float(MARGIN), TOP + SIDE + 3.5 * LINE
     for name, mark in marks.items():
-        told = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
-        width = 18 + CHARACTER * len(told) + 18
+        short = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+        width = 18 + CHARACTER * len(short) + 18
         if x > MARGIN and x + width > WIDTH - MARGIN:
             x, y = float(MARGIN), y + LINE
-        shapes += [_mark(x + 5, y - 4, mark), text(x + 16, y, told, fill=QUIET)]
+        _mark(drawing, x + 5, y - 4, mark)
+        drawing.text(x + 16, y, short, fill=QUIET)
         x += width
-    return shapes, y + LINE
+    return y + LINE
