@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
+import sys
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -27,20 +28,22 @@ def test_sharding_propagation_is_no_part_of_the_ranks_memory() -> None:
     assert _observed(stage, "peak allocated") < 14 * 2**30
 
 
-def test_an_abort_is_told_in_words() -> None:
-    """A fake cuda device ends the process by a signal."""
-    ended = subprocess.CompletedProcess([], -6, "", "terminate called\nPyTorch is not linked with support for cuda\n")
-    with mock.patch.object(subprocess, "run", return_value=ended), pytest.raises(CannotVerify) as error:
-        process.run_trainer("fake", [])
-    assert "was ended by signal 6: PyTorch is not linked with support for cuda" in str(error.value)
-
-
-def test_a_process_that_is_killed_wants_memory() -> None:
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        ("os.abort()", "was ended by signal 6: PyTorch is not linked with support for cuda"),
+        ("os.kill(os.getpid(), 9)", "was killed, most likely for want of memory"),
+    ],
+)
+def test_an_abort_is_told_in_words(end: str, reason: str, tmp_path: Path) -> None:
+    """A fake cuda device ends the process by a signal; a machine without memory kills it."""
+    lines = "terminate called\\nPyTorch is not linked with support for cuda"
+    script = f"import os, sys; print('{lines}', file=sys.stderr, flush=True); {end}"
     with (
-        mock.patch.object(subprocess, "run", return_value=subprocess.CompletedProcess([], -9, "", "")),
-        pytest.raises(CannotVerify, match="for want of memory"),
+        mock.patch.object(process, "command", return_value=[sys.executable, "-c", script]),
+        pytest.raises(CannotVerify, match=reason),
     ):
-        process.run_trainer("fake", [])
+        process.answers_of([()], tmp_path)
 
 
 def test_attention_keeps_no_scores_and_norms_no_copies() -> None:

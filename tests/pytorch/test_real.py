@@ -12,7 +12,8 @@ import pytest
 from commands import HANG_S
 from meshwright.errors import CannotVerify
 from meshwright.layout.plan import Plan
-from meshwright.pytorch.processes.world import answers_of
+from meshwright.pytorch.processes.process import answers_of
+from meshwright.pytorch.processes.request import RealRequest
 from meshwright.pytorch.real_world.real import run_for_real, run_shrunken
 from meshwright.pytorch.real_world.real_run import RealRun
 from meshwright.pytorch.real_world.shrink import shrunken
@@ -112,8 +113,8 @@ def test_gradients_that_pytorch_loses_are_seen() -> None:
 
 
 def test_a_process_that_fails_says_why(tmp_path: Path) -> None:
-    with pytest.raises(CannotVerify, match="the process that trains failed: KeyError: 'requests'"):
-        answers_of([{}], tmp_path, timeout_s=HANG_S)
+    with pytest.raises(CannotVerify, match="the process that trains failed: IndexError: tuple index out of range"):
+        answers_of([()], tmp_path, timeout_s=HANG_S)
 
 
 def test_processes_that_take_too_long_are_ended() -> None:
@@ -126,9 +127,9 @@ def test_a_torch_without_gloo_is_told() -> None:
 
     from meshwright.pytorch.trainer.real import train
 
-    given = {"requests": [], "steps": 1, "rank": 0, "ranks": 2, "store": "unused", "timeout_s": 1}
+    asked = RealRequest(requests=(), steps=1, rank=0, ranks=2, store="unused", timeout_s=1)
     with (
         mock.patch.object(distributed, "is_gloo_available", return_value=False),
         pytest.raises(CannotVerify, match="has no gloo, over which processes would talk: install one that has"),
     ):
-        list(train(given))
+        list(train(asked))

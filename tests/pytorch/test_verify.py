@@ -65,6 +65,11 @@ def test_ends_that_are_units_of_their_own_are_gathered_and_reduced_alone() -> No
     assert [*counts, _counts(stage, "dp", "reduce_scatter", "backward")] == [34, 33, 34]
 
 
+def test_a_model_of_two_layers_is_not_extrapolated() -> None:
+    assert run("two layers").all_layers
+    assert not run("zero 3").all_layers
+
+
 def test_megatron_is_compared_in_what_it_shares() -> None:
     done = run("megatron")
     names = {each.name for stage in done.stages for each in stage.quantities}

@@ -38,17 +38,17 @@ def verify(
 
 def _fake(inputs: Inputs, plan: Plan, full: bool, as_json: bool) -> bool:
     from meshwright.pytorch.fake_world.verify import verify as run
-    from meshwright.pytorch.report import verification_document, verification_screen
+    from meshwright.pytorch.report import verification_blocks, verification_document
 
     done = run(plan, inputs, full=full)
-    show(verification_document(done) if as_json else verification_screen(done), as_json)
+    show(verification_document(done) if as_json else verification_blocks(done), as_json)
     return done.holds
 
 
 def _real(inputs: Inputs, plan: Plan, processes: int, as_json: bool) -> bool:
-    from meshwright.pytorch.real_report import real_document, real_screen
     from meshwright.pytorch.real_world.real import run_for_real
+    from meshwright.pytorch.report import real_blocks, real_document
 
     run = run_for_real(plan, inputs, processes)
-    show(real_document(run) if as_json else real_screen(run), as_json)
+    show(real_document(run) if as_json else real_blocks(run), as_json)
     return run.holds

@@ -1,22 +1,28 @@
-"""Report: what was held against PyTorch, as a screen and as JSON."""
+"""Report: what was held against PyTorch, on fake tensors or for real, as blocks of a screen and as JSON."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
-from meshwright.answers.document.terminal import terminal
+from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Paragraph, Table, Toned
+from meshwright.answers.records import json_of
 from meshwright.answers.screen import headline
 from meshwright.pytorch.fake_world.compare import CollectiveCount, Quantity, StageCheck
 from meshwright.pytorch.fake_world.verify import Verification
+from meshwright.pytorch.real_world.real_run import RealRun
+from meshwright.pytorch.scope import NATIVE
 from meshwright.units import GIB, MIB
 
 SCHEMA = "meshwright.verification/1"
+REAL_SCHEMA = "meshwright.real_verification/1"
+REPORTED = (
+    *("left_out", "holds", "losses", "reference_losses", "gradient_norms", "reference_gradient_norms"),
+    *("loss_difference", "gradient_difference", "farthest_weight", "executed", "planned"),
+)
+"""What JSON says of a real run by the name that it has there."""
 MOMENTS = {
     "forward": "in the forward pass",
     "head": "in the backward pass of the loss and the head",
@@ -27,69 +33,62 @@ MOMENTS = {
     "embedding": "in the backward pass of the embedding, or as gradients are reduced",
     "optimizer": "in the optimizer's step",
 }
-STYLES = {True: "green", False: "bold red"}
+SHOWN_ACTIONS = 16
 
 
-def verification_screen(done: Verification) -> RenderableType:
+def verification_blocks(done: Verification) -> tuple[Block, ...]:
     """The verdict, every stage's quantities, its peak and its traffic, and what was not compared."""
-    parts: list[RenderableType] = [
-        terminal([headline(done.inputs)]),
-        Text(f"Plan: {done.plan}\n"),
-        _verdict(done),
+    peaks = tuple(_peak(check) for check in done.stages if check.peak_at)
+    orders = tuple(_order(check) for check in done.stages if check.order)
+    return (
+        Lines((*headline(done.inputs).lines, f"Plan: {done.plan}")),
+        Paragraph(Toned(_verdict(done), "good" if done.holds else "bad")),
         _quantities(done),
-    ]
-    parts += [Text("\n".join(_peaks(done))), _traffic(done)]
-    if done.scope.plan.pp > 1:
-        parts.append(_orders(done))
-    parts += [Text(note) for note in notes(done)]
-    return Group(*parts)
+        *([Lines(peaks)] if peaks else []),
+        _collectives(done),
+        *([Lines(orders)] if orders else []),
+        Lines(tuple(_notes(done))),
+    )
 
 
-def notes(done: Verification) -> list[str]:
+def _verdict(done: Verification) -> str:
+    """How many figures agree, of which part of the plan, and how they follow from what was run."""
+    count, wrong = len(done.results), done.results.count(False)
+    figures = "compared" if done.scope.native else f"that {done.inputs.runtime.id} shares with {NATIVE}"
+    layers = "with all layers run" if done.all_layers else "extrapolated from two and four layers of each kind"
+    agrees = f"disagrees with {wrong} of the" if wrong else "agrees with all"
+    return f"PyTorch {agrees} {count} figures {figures} ({done.elapsed_s:.0f} s), {layers}."
+
+
+def _notes(done: Verification) -> Iterator[str]:
     """How it was run, and what was not compared."""
     run, asked = done.scope.plan, done.plan
-    layers = "all layers" if done.full else "two and four layers of each kind a chunk, extrapolated; --full runs all"
-    told = [f"Run on fake tensors, one rank of every distinct stage of {run.num_gpus}, {layers}."]
+    layers = "all layers"
+    if not done.all_layers:
+        layers = "two and four layers of each kind a chunk, extrapolated; --full runs all"
+    yield f"Run on fake tensors, one rank of every distinct stage of {run.num_gpus}, {layers}."
     if run.num_microbatches < asked.num_microbatches:
         count = f"{run.num_microbatches} of {asked.num_microbatches}"
-        told.append(f"Run with {count} micro-batches, for which the figures above are predicted too.")
-    told.append("Exact: all but the peak, which may be 2 % off. Fragmentation and time are no part of this.")
-    return told + [f"{note[0].upper()}{note[1:]}." for note in done.scope.unchecked]
+        yield f"Run with {count} micro-batches, for which the figures above are predicted too."
+    yield "Exact: all but the peak, which may be 2 % off. Fragmentation and time are no part of this."
+    yield from (f"{note[0].upper()}{note[1:]}." for note in done.scope.unchecked)
 
 
-def _verdict(done: Verification) -> Text:
-    wrong = sum(stage.wrong + (not stage.order_holds) for stage in done.stages)
-    told = "PyTorch agrees with every figure" if done.holds else f"PyTorch disagrees with {wrong} of the figures below"
-    return Text(f"{told} ({done.elapsed_s:.0f} s).", style=STYLES[done.holds])
+def _row(cells: Iterable[str], right: bool) -> tuple[str, ...]:
+    """A row of a table, red where it is not right."""
+    return tuple(cells) if right else tuple(Toned(cell, "bad") for cell in cells)
 
 
 def _quantities(done: Verification) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("Stage", "Quantity"):
-        table.add_column(name)
-    for name in ("Planned", "PyTorch", "Ratio"):
-        table.add_column(name, justify="right")
+    rows = []
     for check in done.stages:
         for index, each in enumerate(check.quantities):
-            stage = _stages(check) if index == 0 else ""
-            figures = (_written(each, each.predicted), _written(each, each.observed), f"{each.ratio:.4f}")
-            table.add_row(stage, each.name, *figures, style="" if each.holds else STYLES[False])
-    return table
+            figures = (_size(each, each.predicted), _size(each, each.observed), f"{each.ratio:.4f}")
+            rows.append(_row((_stages(check) if index == 0 else "", each.name, *figures), each.holds))
+    return Table(("Stage", "Quantity", "Planned", "PyTorch", "Ratio"), tuple(rows), "llrrr")
 
 
-def _peaks(done: Verification) -> list[str]:
-    """Where every stage's peak is."""
-    lines = []
-    for check in done.stages:
-        if check.peak_at:
-            moment, where = check.peak_at.split(": ", 1)
-            operator = re.sub(r"^.*, ", "", where).split(".")
-            name = ".".join(operator[:2]) if len(operator) > 1 else operator[0]
-            lines.append(f"Stage {_stages(check)} peaks {MOMENTS[moment]}, at {name}.")
-    return [*lines, ""]
-
-
-def _written(quantity: Quantity, value: float) -> str:
+def _size(quantity: Quantity, value: float) -> str:
     if quantity.unit == "count":
         return f"{value:,.0f}"
     return f"{value / GIB:.3f} GiB" if value >= GIB else f"{value / MIB:.2f} MiB"
@@ -100,32 +99,33 @@ def _stages(check: StageCheck) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
-def _traffic(done: Verification) -> Table:
-    """Collectives, those alike on several stages once."""
-    table = Table(box=None, pad_edge=False, title="Collectives and messages of one rank", title_justify="left")
-    for name in ("Stage", "Axis", "Kind", "Pass"):
-        table.add_column(name)
-    for name in ("Buffer", "Planned", "PyTorch"):
-        table.add_column(name, justify="right")
+def _peak(check: StageCheck) -> str:
+    """Where a stage's peak is."""
+    moment, where = check.peak_at.split(": ", 1)
+    operator = ".".join(re.sub(r"^.*, ", "", where).split(".")[:2])
+    return f"Stage {_stages(check)} peaks {MOMENTS[moment]}, at {operator}."
+
+
+def _collectives(done: Verification) -> Table:
+    """Those alike on several stages once."""
     alike: dict[CollectiveCount, list[str]] = defaultdict(list)
     for check in done.stages:
         for each in check.collectives:
             alike[each].append(_stages(check))
+    rows = []
     for each, stages in alike.items():
         axis, kind, number_format, size, phase = each.collective
-        written = f"{size / MIB:,.2f} MiB {number_format}" if size >= MIB else f"{size:,} B {number_format}"
-        row = (",".join(stages), axis, kind.replace("_", "-"), phase, written)
-        table.add_row(*row, str(each.predicted), str(each.observed), style="" if each.holds else STYLES[False])
-    return table
+        buffer = f"{size / MIB:,.2f} MiB {number_format}" if size >= MIB else f"{size:,} B {number_format}"
+        cells = (",".join(stages), axis, kind.replace("_", "-"), phase, buffer, str(each.predicted), str(each.observed))
+        rows.append(_row(cells, each.holds))
+    columns = ("Stage", "Axis", "Kind", "Pass", "Buffer", "Planned", "PyTorch")
+    return Table(columns, tuple(rows), "llllrrr", "Collectives and messages of one rank")
 
 
-def _orders(done: Verification) -> Text:
-    lines = []
-    for check in done.stages:
-        told = "as planned" if check.order_holds else "NOT as planned"
-        shown = " ".join(check.order[:16]) + (" ..." if len(check.order) > 16 else "")
-        lines.append(f"Stage {_stages(check)} worked {told}: {shown}")
-    return Text("\n".join(lines))
+def _order(check: StageCheck) -> str:
+    order = "as planned" if check.order_holds else "NOT as planned"
+    shown = " ".join(check.order[:SHOWN_ACTIONS]) + (" ..." if len(check.order) > SHOWN_ACTIONS else "")
+    return f"Stage {_stages(check)} worked {order}: {shown}"
 
 
 def verification_document(done: Verification) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def verification_document(done: Verification) -> dict[str, Any]:
         "plan": done.plan.to_dict(),
         "run": {
             "micro_batches": done.scope.plan.num_microbatches,
-            "all_layers": done.full,
+            "all_layers": done.all_layers,
             "elapsed_s": done.elapsed_s,
             "as_it_is": done.scope.native,
         },
@@ -146,15 +146,80 @@ def verification_document(done: Verification) -> dict[str, Any]:
 
 
 def _stage_entry(check: StageCheck) -> dict[str, Any]:
+    counts = (each._asdict() | {"holds": each.holds} for each in check.collectives)
     return {
         "stages": list(check.stages),
         "holds": check.holds,
+        **json_of(check),
         "quantities": [each._asdict() | {"ratio": each.ratio, "holds": each.holds} for each in check.quantities],
-        "peak_at": check.peak_at,
-        "collectives": [
-            each.collective._asdict() | {"predicted": each.predicted, "observed": each.observed, "holds": each.holds}
-            for each in check.collectives
-        ],
-        "order_holds": check.order_holds,
-        "order": list(check.order),
+        "collectives": [count.pop("collective")._asdict() | count for count in counts],
     }
+
+
+def real_blocks(run: RealRun) -> tuple[Block, ...]:
+    """What was run, losses and gradient norms step by step, the order, and the bytes by axis and kind."""
+    left_out = (Heading("Left out of this run", 3), Bullets(run.left_out)) if run.left_out else ()
+    return (
+        Paragraph(Toned(_real_verdict(run), "good" if run.holds else "bad")),
+        Paragraph(f"Run for real: {run.words}."),
+        _steps(run),
+        _differences(run),
+        *([Lines(tuple(_orders(run)))] if run.planned[0] else []),
+        _bytes(run),
+        *left_out,
+    )
+
+
+def _real_verdict(run: RealRun) -> str:
+    trained = "trained" if run.holds else "did NOT train"
+    rest = "; the parts of the plan named below were left out" if run.left_out else ""
+    processes = f"{run.plan.num_gpus} processes {trained} a small model as one process would"
+    return f"{processes} ({run.elapsed_s:.0f} s){rest}."
+
+
+def _steps(run: RealRun) -> Table:
+    norms = run.gradient_norms, run.reference_gradient_norms
+    steps = enumerate(zip(run.losses, run.reference_losses, *norms, strict=True), 1)
+    rows = tuple((str(step), *(f"{figure:.7f}" for figure in figures)) for step, figures in steps)
+    return Table(("Step", "Loss", "One process", "Gradient norm", "One process"), rows, "rrrrr")
+
+
+def _differences(run: RealRun) -> Paragraph:
+    name, share = run.farthest_weight
+    loss, norm = f"{run.loss_difference:.1e}", f"{run.gradient_difference:.1e}"
+    text = f"Largest difference: loss {loss}, gradient norm {norm}, of one weight {share:.1e} ({name})."
+    return Paragraph(*_row([text], run.same_loss and run.same_gradients))
+
+
+def _orders(run: RealRun) -> Iterator[str]:
+    for rank, (executed, planned) in enumerate(zip(run.executed, run.planned, strict=True)):
+        order = "as planned" if executed == planned else f"NOT as planned ({' '.join(planned)})"
+        yield f"Rank {rank} worked {order}: {' '.join(executed)}"
+
+
+def _bytes(run: RealRun) -> Table:
+    """Of the first rank, and of any that is off."""
+    rows = []
+    for rank, (logged, counted) in enumerate(zip(run.logged_bytes, run.counted_bytes, strict=True)):
+        for key in sorted({**logged, **counted}):
+            sizes = counted.get(key, 0), logged.get(key, 0)
+            if rank == 0 or sizes[0] != sizes[1]:
+                cells = (str(rank), *key, *(f"{size / MIB:.3f} MiB" for size in sizes))
+                rows.append(_row(cells, sizes[0] == sizes[1]))
+    return Table(("Rank", "Axis", "Kind", "Planned", "Logged"), tuple(rows), "lllrr", "Bytes of one step")
+
+
+def real_document(run: RealRun) -> dict[str, Any]:
+    """The same as JSON; bytes."""
+    return {
+        "schema": REAL_SCHEMA,
+        "run": run.words,
+        **{name: json_of(getattr(run, name)) for name in REPORTED},
+        "logged_bytes": [_entries(rank) for rank in run.logged_bytes],
+        "counted_bytes": [_entries(rank) for rank in run.counted_bytes],
+        "elapsed_s": run.elapsed_s,
+    }
+
+
+def _entries(sizes: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
+    return [{"axis": axis, "kind": kind, "bytes": size} for (axis, kind), size in sorted(sizes.items())]

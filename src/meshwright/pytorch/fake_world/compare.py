@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.parameters import layer_parameters
 from meshwright.layout.microbatches import pipeline_shape
 from meshwright.layout.plan import Plan, Recompute
-from meshwright.pytorch.fake_world.cuts import Rank
+from meshwright.pytorch.fake_world.cuts import FEWEST, MORE, Rank, extrapolated
 from meshwright.pytorch.planned.issued import issued
 from meshwright.pytorch.planned.predicted import PredictedStage
-from meshwright.pytorch.planned.spans import names_of_groups
+from meshwright.pytorch.planned.spans import grouped
 from meshwright.pytorch.processes.observed import Collective, Observed
 from meshwright.pytorch.scope import Scope
 from meshwright.specs.inputs import Inputs
@@ -31,8 +31,8 @@ class Quantity(NamedTuple):
     name: str
     predicted: float
     observed: float
-    unit: str
-    """bytes or count."""
+    unit: str = "bytes"
+    """Or count."""
     tolerance: float = 0.0
     """How far off it may be, as a share; 0: not at all."""
 
@@ -71,92 +71,69 @@ class StageCheck:
     stages: tuple[int, ...]
     """Those that are alike, of which the first was run."""
     quantities: tuple[Quantity, ...]
-    collectives: tuple[CollectiveCount, ...]
     peak_at: str
     """Moment, what ran and the operator."""
+    collectives: tuple[CollectiveCount, ...]
     order_holds: bool
     order: tuple[str, ...]
     """As PyTorch executed it."""
 
     @property
-    def holds(self) -> bool:
-        """Whether everything that was compared is as close as it must be."""
-        return self.order_holds and not self.wrong
+    def results(self) -> tuple[bool, ...]:
+        """Whether each figure, and the order of a pipeline, is as it must be."""
+        order = (self.order_holds,) if self.order else ()
+        return (*(each.holds for each in self.quantities), *(each.holds for each in self.collectives), *order)
 
     @property
-    def wrong(self) -> int:
-        """How many figures are farther off than they may be."""
-        off = sum(not each.holds for each in self.quantities)
-        return off + sum(not each.holds for each in self.collectives)
+    def holds(self) -> bool:
+        """Whether everything that was compared is as it must be."""
+        return all(self.results)
 
 
 def stage_check(
-    stages: tuple[int, ...], stage: PredictedStage, rank: Rank, cuts: Sequence[Observed], seen: Observed, scope: Scope
+    stages: tuple[int, ...], stage: PredictedStage, rank: Rank, observed: Sequence[Observed], scope: Scope
 ) -> StageCheck:
     """Hold one stage against what its rank was seen to do.
 
-    cuts: what was seen of every cut; seen: what follows from them for all layers.
+    observed: what was seen of each of the rank's requests.
     """
-    request = rank.whole
+    whole = extrapolated(rank, observed)
+    quantities = [Quantity("parameters before sharding", stage.whole_parameters, whole.whole_parameters, unit="count")]
     if scope.native:
-        quantities = [*_native(stage, seen, scope.inputs), *_per_layer(rank, cuts, scope.plan, scope.inputs)]
+        quantities = [*_native(stage, whole, scope.inputs), *_per_layer(rank, observed, scope.plan, scope.inputs)]
     else:
         quantities = [
-            Quantity(
-                name="parameters before sharding",
-                predicted=float(stage.whole.all),
-                observed=seen.whole_parameters,
-                unit="count",
-            )
+            Quantity("parameters before sharding", stage.whole_parameters, whole.whole_parameters, unit="count")
         ]
-    live = _most_live(seen.order)
     if scope.plan.pp > 1:
-        quantities.append(
-            Quantity(name="live micro-batches", predicted=stage.in_flight_chunks, observed=live, unit="count")
-        )
+        quantities.append(Quantity("live micro-batches", stage.in_flight_chunks, _most_live(whole.order), unit="count"))
     return StageCheck(
         stages=stages,
         quantities=tuple(quantities),
-        collectives=tuple(_collectives(stage, seen, scope)),
-        peak_at=f"{seen.highest.name}: {seen.peak.where}" if scope.native else "",
-        order_holds=scope.plan.pp == 1 or seen.order == planned_order(request.plan, request.stage),
-        order=seen.order,
+        collectives=tuple(_collectives(stage, whole, scope)),
+        peak_at=f"{whole.highest.name}: {whole.peak.where}" if scope.native else "",
+        order_holds=scope.plan.pp == 1 or whole.order == planned_order(rank.whole.plan, rank.whole.stage),
+        order=whole.order,
     )
 
 
-def _native(stage: PredictedStage, seen: Observed, inputs: Inputs) -> Iterator[Quantity]:
-    stored = float(stage.stored.all)
-    yield Quantity(name="parameters", predicted=FP32_BYTES * stored, observed=seen.parameters, unit="bytes")
-    yield Quantity(name="gradients", predicted=FP32_BYTES * stored, observed=seen.gradients, unit="bytes")
-    yield Quantity(
-        name="optimizer states",
-        predicted=2 * inputs.runtime.storage.moment_bytes * stored,
-        observed=seen.optimizer_states,
-        unit="bytes",
-    )
-    yield Quantity(
-        name="peak allocated",
-        predicted=stage.allocated,
-        observed=seen.peak.total,
-        unit="bytes",
-        tolerance=PEAK_TOLERANCE,
-    )
+def _native(stage: PredictedStage, whole: Observed, inputs: Inputs) -> Iterator[Quantity]:
+    stored, moments = stage.stored_parameters, 2 * inputs.runtime.storage.moment_bytes
+    yield Quantity("parameters", FP32_BYTES * stored, whole.parameters)
+    yield Quantity("gradients", FP32_BYTES * stored, whole.gradients)
+    yield Quantity("optimizer states", moments * stored, whole.optimizer_states)
+    yield Quantity("peak allocated", stage.allocated, whole.peak.total, tolerance=PEAK_TOLERANCE)
 
 
-def _per_layer(rank: Rank, cuts: Sequence[Observed], plan: Plan, inputs: Inputs) -> Iterator[Quantity]:
+def _per_layer(rank: Rank, observed: Sequence[Observed], plan: Plan, inputs: Inputs) -> Iterator[Quantity]:
     """Saved activations of one layer and micro-batch, from the difference of two cuts."""
-    fewest = rank.cuts[0].chunks[0]
-    for cut, seen in zip(rank.cuts[1:], cuts[1:], strict=True):
-        kind = next(index for index in set(cut.chunks[0]) if cut.chunks[0].count(index) > fewest.count(index))
-        more = cut.chunks[0].count(kind) - fewest.count(kind)
-        memory = layer_memory(plan, inputs, inputs.model.layer_kinds[kind])
+    kinds, fewest = inputs.model.layer_kinds, observed[0].activations
+    for index, longer in zip(rank.longer, observed[1:], strict=True):
+        memory = layer_memory(plan, inputs, kinds[index])
         name = "activations per layer" + (", with cast weights" if inputs.runtime.storage.autocast else "")
-        if len(inputs.model.layer_kinds) > 1:
-            name = f"{name} ({inputs.model.layer_kinds[kind].name})"
-        saved = float(memory.saved - memory.tables) + _cast(plan, inputs, inputs.model.layer_kinds[kind])
-        yield Quantity(
-            name=name, predicted=saved, observed=(seen.activations - cuts[0].activations) / more, unit="bytes"
-        )
+        name += f" ({kinds[index].name})" if len(kinds) > 1 else ""
+        saved = float(memory.saved - memory.tables) + _cast(plan, inputs, kinds[index])
+        yield Quantity(name, saved, (longer.activations - fewest) / (MORE - FEWEST))
 
 
 def _cast(plan: Plan, inputs: Inputs, kind: LayerKind) -> float:
@@ -166,20 +143,12 @@ def _cast(plan: Plan, inputs: Inputs, kind: LayerKind) -> float:
     return HALF_BYTES * (float(layer_parameters(plan, inputs, kind)) - kind.norms * inputs.model.hidden_size)
 
 
-def _collectives(stage: PredictedStage, seen: Observed, scope: Scope) -> Iterator[CollectiveCount]:
-    wanted = _as_grouped(issued(scope.plan, scope.inputs, stage), scope.run_plan)
+def _collectives(stage: PredictedStage, whole: Observed, scope: Scope) -> Iterator[CollectiveCount]:
+    planned = grouped(issued(scope.plan, scope.inputs, stage), scope.run_plan)
     scatters = scope.inputs.runtime.pipeline.scatters_messages and scope.plan.tp > 1
-    for collective in sorted({**wanted, **seen.collectives}):
+    for collective in sorted({**planned, **whole.collectives}):
         if scope.native or _is_shared(collective, scatters):
-            yield CollectiveCount(collective, wanted.get(collective, 0), seen.collectives.get(collective, 0))
-
-
-def _as_grouped(wanted: Mapping[Collective, int], plan: Plan) -> dict[Collective, int]:
-    """The same where axes over the same ranks share a process group, and go by one name."""
-    names, grouped = names_of_groups(plan), Counter[Collective]()
-    for collective, count in wanted.items():
-        grouped[collective._replace(axis=names.get(collective.axis, collective.axis))] += count
-    return dict(grouped)
+            yield CollectiveCount(collective, planned.get(collective, 0), whole.collectives.get(collective, 0))
 
 
 def _is_shared(collective: Collective, scatters: bool) -> bool:
@@ -197,8 +166,5 @@ def planned_order(plan: Plan, stage: int) -> tuple[str, ...]:
 
 def _most_live(executed: Sequence[str]) -> int:
     """The most chunks that had been worked forward and not yet backward."""
-    live = most = 0
-    for action in executed:
-        live += {"F": 1, "B": -1, "I": -1}.get(action[0], 0)
-        most = max(most, live)
-    return most
+    steps = {"F": 1, "B": -1, "I": -1}
+    return max(accumulate(steps.get(action[0], 0) for action in executed), default=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_chunks
-from meshwright.pytorch.processes.observed import Collective, Observed, ObservedMoment, ObservedPeak
+from meshwright.pytorch.processes.observed import Observed, ObservedMoment, ObservedPeak, recounted
 from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.scope import Scope
 from meshwright.schedules.records import Schedule, blocks
@@ -31,11 +31,18 @@ Layers = tuple[int, ...]
 
 
 class Rank(NamedTuple):
-    """The requests that tell what one stage's first rank does, and its layers."""
+    """The requests that tell what one stage's first rank does."""
 
     whole: Request
-    cuts: tuple[Request, ...]
-    """The first has the fewest layers of each kind, every other one more of one kind; or the whole alone."""
+    fewest: Request
+    """With the fewest layers of each kind a chunk; or the whole."""
+    longer: Mapping[int, Request]
+    """With `MORE` layers of one kind, by that kind; none where the whole is run."""
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """What is run of it."""
+        return self.fewest, *self.longer.values()
 
 
 def fewer_micro_batches(plan: Plan, inputs: Inputs) -> tuple[Plan, Inputs]:
@@ -62,8 +69,8 @@ def ranks(scope: Scope, *, full: bool) -> list[Rank]:
     sizes = layers_of_chunks(inputs, plan)
     ends = np.cumsum(sizes)
     kinds = [tuple(inputs.model.layer_pattern[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
-    held = blocks(plan.schedule, plan.pp, plan.vpp)
-    return [_rank(scope, stage, held[:, stage].tolist(), kinds, full) for stage in range(plan.pp)]
+    positions = blocks(plan.schedule, plan.pp, plan.vpp)
+    return [_rank(scope, stage, positions[:, stage].tolist(), kinds, full) for stage in range(plan.pp)]
 
 
 def _rank(scope: Scope, stage: int, positions: list[int], kinds: list[Layers], full: bool) -> Rank:
@@ -72,109 +79,92 @@ def _rank(scope: Scope, stage: int, positions: list[int], kinds: list[Layers], f
     counts = Counter(chunks[0])
     alike = all(Counter(chunk) == counts for chunk in chunks)
     if full or not alike or plan.recompute_layers or any(FEWEST < count < MORE for count in counts.values()):
-        return Rank(whole, (whole,))
+        return Rank(whole, whole, {})
     fewest = {kind: min(FEWEST, count) for kind, count in counts.items()}
-    sizes = [fewest, *(fewest | {kind: MORE} for kind, count in sorted(counts.items()) if count >= MORE)]
-    return Rank(whole, tuple(whole.with_chunks(tuple(_cut(chunk, size) for chunk in chunks)) for size in sizes))
+    longer = {kind: _cut(whole, fewest | {kind: MORE}) for kind, count in sorted(counts.items()) if count >= MORE}
+    return Rank(whole, _cut(whole, fewest) if longer else whole, longer)
 
 
-def _cut(chunk: Layers, counts: Mapping[int, int]) -> Layers:
-    """A chunk's first layers of each kind."""
-    seen = dict.fromkeys(counts, 0)
-    kept = []
-    for kind in chunk:
-        seen[kind] += 1
-        if seen[kind] <= counts[kind]:
-            kept.append(kind)
-    return tuple(kept)
+def _cut(whole: Request, counts: Mapping[int, int]) -> Request:
+    """The request with the first layers of each kind of every chunk, so many of a kind."""
+    return replace(whole, chunks=tuple(_first_layers(chunk, counts) for chunk in whole.chunks))
 
 
-def extrapolated(rank: Rank, seen: Sequence[Observed]) -> Observed:
+def _first_layers(chunk: Layers, counts: Mapping[int, int]) -> Layers:
+    return tuple(kind for index, kind in enumerate(chunk) if chunk[:index].count(kind) < counts[kind])
+
+
+def extrapolated(rank: Rank, observed: Sequence[Observed]) -> Observed:
     """What the whole rank does, every quantity linear in the layers of each kind; of gradients that replicas sum all at
     once, their bytes.
+
+    observed: what was seen of each of the rank's requests.
     """
     if rank.whole.plan.zero < 2:
-        by_bytes = _extrapolated(rank, [replace(each, collectives=_by_bytes(each.collectives)) for each in seen])
-        return replace(by_bytes, collectives=_at_once(by_bytes.collectives))
-    return _extrapolated(rank, seen)
+        whole = _extrapolated(rank, [_in_bytes(each) for each in observed])
+        return replace(whole, collectives={each._replace(bytes=size): 1 for each, size in whole.collectives.items()})
+    return _extrapolated(rank, observed)
 
 
-def _by_bytes(collectives: Mapping[Collective, int]) -> dict[Collective, int]:
-    """The bytes of each collective in the place of how often it is issued."""
-    return {each._replace(bytes=0): each.bytes * count for each, count in collectives.items()}
+def _in_bytes(observed: Observed) -> Observed:
+    """With the bytes of all collectives of a kind in the place of how often they are issued."""
+    sizes = {each: each.bytes * count for each, count in observed.collectives.items()}
+    return replace(observed, collectives=recounted(sizes, lambda each: each._replace(bytes=0)))
 
 
-def _at_once(collectives: Mapping[Collective, int]) -> dict[Collective, int]:
-    return {each._replace(bytes=count): 1 for each, count in collectives.items()}
-
-
-def _extrapolated(rank: Rank, seen: Sequence[Observed]) -> Observed:
-    base, whole = seen[0], rank.whole.chunks[0]
-    fewest = rank.cuts[0].chunks[0]
-    total = base
-    for cut, more in zip(rank.cuts[1:], seen[1:], strict=True):
-        kind = next(kind for kind in set(whole) if cut.chunks[0].count(kind) > fewest.count(kind))
-        step = cut.chunks[0].count(kind) - fewest.count(kind)
-        times = (whole.count(kind) - fewest.count(kind)) / step
-        total = _further(total, base, more, times)
+def _extrapolated(rank: Rank, observed: Sequence[Observed]) -> Observed:
+    fewest, whole = observed[0], rank.whole.chunks[0]
+    total = fewest
+    for kind, longer in zip(rank.longer, observed[1:], strict=True):
+        total = _further(total, fewest, longer, (whole.count(kind) - FEWEST) / (MORE - FEWEST))
     return total
 
 
 def _further(total: Observed, base: Observed, more: Observed, times: float) -> Observed:
     """total + times (more - base), field by field."""
-    moved: dict[str, Any] = {}
-    for field in fields(Observed):
-        at, start, end = (getattr(each, field.name) for each in (total, base, more))
-        if field.name == "peaks":
-            moved["peaks"] = _moved_peaks(at, start, end, times)
-        elif isinstance(at, Mapping):
-            moved[field.name] = _moved(at, start, end, times)
-        elif isinstance(at, int):
-            moved[field.name] = round(at + times * (end - start))
-    return replace(total, **moved)
+    peaks: dict[ObservedMoment, ObservedPeak] = {}
+    for action in dict.fromkeys(moment.action for moment in more.peaks):
+        known, fewer, longer = (_of_action(each.peaks, action) for each in (total, base, more))
+        of_action = _peaks_of_action(known, fewer, longer, times)
+        peaks |= {ObservedMoment(name, action): peak for name, peak in of_action.items()}
+    sizes: dict[str, Any] = _linear(_sizes(total), _sizes(base), _sizes(more), times)
+    collectives = _linear(total.collectives, base.collectives, more.collectives, times)
+    return replace(total, peaks=peaks, collectives=collectives, **sizes)
+
+
+def _sizes(observed: Observed) -> dict[str, int]:
+    """The fields that are one number."""
+    return {name: value for name, value in vars(observed).items() if isinstance(value, int)}
 
 
 Peaks = Mapping[str, ObservedPeak]
-PeaksOfMoments = Mapping[ObservedMoment, ObservedPeak]
+"""By the name of their moment."""
 
 
-def _moved_peaks(
-    at: PeaksOfMoments, start: PeaksOfMoments, end: PeaksOfMoments, times: float
-) -> dict[ObservedMoment, ObservedPeak]:
-    """The peak of every moment, action by action."""
-    moved: dict[ObservedMoment, ObservedPeak] = {}
-    for action in dict.fromkeys(moment.action for moment in end):
-        before, fewer, more = (_of_action(peaks, action) for peaks in (at, start, end))
-        moved |= {
-            ObservedMoment(name, action): peak for name, peak in _moved_action(before, fewer, more, times).items()
-        }
-    return moved
-
-
-def _of_action(peaks: PeaksOfMoments, action: str) -> dict[str, ObservedPeak]:
+def _of_action(peaks: Mapping[ObservedMoment, ObservedPeak], action: str) -> dict[str, ObservedPeak]:
     return {moment.name: peak for moment, peak in peaks.items() if moment.action == action}
 
 
-def _moved_action(at: Peaks, start: Peaks, end: Peaks, times: float) -> dict[str, ObservedPeak]:
-    """The peak of every moment of one action. The layer before the last one, which two layers do not have, moves as
+def _peaks_of_action(total: Peaks, base: Peaks, more: Peaks, times: float) -> dict[str, ObservedPeak]:
+    """The peak of every moment of one action. The layer before the last one, which two layers do not have, grows as
     the last does; the first one, whose neighbour two layers do not have, as the embedding does.
     """
-    moved = {
-        moment: ObservedPeak(_moved(at[moment].parts, start[moment].parts, end[moment].parts, times), end[moment].where)
-        for moment in at
+    peaks = {
+        name: ObservedPeak(_linear(total[name].parts, base[name].parts, more[name].parts, times), more[name].where)
+        for name in total
     }
-    if "first layer" in end and "embedding" in end:
-        before, after = start["embedding"].parts, end["embedding"].parts
-        more = sum(after.values()) - sum(before.values())
-        whole = {**end["first layer"].parts, "further layers": round(more * (times - 1))}
-        moved["first layer"] = ObservedPeak(whole, end["first layer"].where)
-    if "next layer" in end and "next layer" not in at:
-        before, after = start["last layer"].parts, end["last layer"].parts
-        parts = _moved(end["next layer"].parts, before, after, times - 1)
-        moved["next layer"] = ObservedPeak(parts, end["next layer"].where)
-    return moved
+    if "first layer" in more and "embedding" in more:
+        growth = more["embedding"].total - base["embedding"].total
+        whole = {**more["first layer"].parts, "further layers": round(growth * (times - 1))}
+        peaks["first layer"] = ObservedPeak(whole, more["first layer"].where)
+    if "next layer" in more and "next layer" not in total:
+        before, after = base["last layer"].parts, more["last layer"].parts
+        parts = _linear(more["next layer"].parts, before, after, times - 1)
+        peaks["next layer"] = ObservedPeak(parts, more["next layer"].where)
+    return peaks
 
 
-def _moved(at: Mapping[K, int], start: Mapping[K, int], end: Mapping[K, int], times: float) -> dict[K, int]:
-    keys = {**at, **start, **end}
-    return {key: round(at.get(key, 0) + times * (end.get(key, 0) - start.get(key, 0))) for key in keys}
+def _linear(total: Mapping[K, int], base: Mapping[K, int], more: Mapping[K, int], times: float) -> dict[K, int]:
+    """total + times (more - base), key by key."""
+    keys = {**total, **base, **more}
+    return {key: round(total.get(key, 0) + times * (more.get(key, 0) - base.get(key, 0))) for key in keys}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
 from meshwright.pytorch.fake_world.compare import StageCheck, stage_check
-from meshwright.pytorch.fake_world.cuts import extrapolated, fewer_micro_batches, ranks
+from meshwright.pytorch.fake_world.cuts import fewer_micro_batches, ranks
 from meshwright.pytorch.planned.predicted import PredictedStage, predicted_stages
 from meshwright.pytorch.processes.process import observe_ranks, require_torch
 from meshwright.pytorch.scope import Scope, scope_of
@@ -25,15 +25,20 @@ class Verification:
     inputs: Inputs
     scope: Scope
     """As it was run, with fewer micro-batches."""
-    full: bool
+    all_layers: bool
     """Every layer was run; else two and four of each kind."""
     stages: tuple[StageCheck, ...]
     elapsed_s: float
 
     @property
+    def results(self) -> tuple[bool, ...]:
+        """Whether each figure, and each order, is as it must be."""
+        return tuple(result for stage in self.stages for result in stage.results)
+
+    @property
     def holds(self) -> bool:
-        """Whether every quantity is as close as it must be."""
-        return all(stage.holds for stage in self.stages)
+        """Whether everything that was compared is as it must be."""
+        return all(self.results)
 
 
 def verify(plan: Plan, inputs: Inputs, *, full: bool = False) -> Verification:
@@ -48,19 +53,20 @@ def verify(plan: Plan, inputs: Inputs, *, full: bool = False) -> Verification:
     started = time.perf_counter()
     predicted = predicted_stages(scope.plan, scope.inputs)
     alike = _alike(predicted)
-    chosen = [rank for rank in ranks(scope, full=full) if rank.whole.stage in alike]
-    seen = observe_ranks([rank.cuts for rank in chosen])
-    checks = []
-    for rank, cuts in zip(chosen, seen, strict=True):
-        stage, whole = rank.whole.stage, extrapolated(rank, cuts)
-        checks.append(stage_check(alike[stage], predicted[stage], rank, cuts, whole, scope))
-    return Verification(plan, inputs, scope, full, tuple(checks), time.perf_counter() - started)
+    chosen = {stage: rank for stage, rank in enumerate(ranks(scope, full=full)) if stage in alike}
+    observed = observe_ranks([rank.requests for rank in chosen.values()])
+    checks = [
+        stage_check(alike[stage], predicted[stage], rank, each, scope)
+        for (stage, rank), each in zip(chosen.items(), observed, strict=True)
+    ]
+    all_layers = not any(rank.longer for rank in chosen.values())
+    return Verification(plan, inputs, scope, all_layers, tuple(checks), time.perf_counter() - started)
 
 
 def _alike(stages: Sequence[PredictedStage]) -> dict[int, tuple[int, ...]]:
     """The first of the stages that hold, keep and receive as much, and all of them."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for stage in stages:
-        key = (stage.chunks, stage.embedding, stage.head, stage.in_flight_micro_batches, stage.in_flight_chunks)
+        key = (stage.chunks, stage.embedding, stage.head, stage.live_micro_batches, stage.in_flight_chunks)
         groups.setdefault(key, []).append(stage.stage)
     return {group[0]: tuple(group) for group in groups.values()}

@@ -82,7 +82,8 @@ def _partial_gradients(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Ite
     if plan.tp == 1:
         return
     hidden = inputs.model.hidden_size
-    for count, kind in zip(stage.layers, inputs.model.layer_kinds, strict=True):
+    layers = map(sum, zip(*stage.chunks, strict=True))
+    for count, kind in zip(layers, inputs.model.layer_kinds, strict=True):
         yield from _partial(plan, inputs, hidden, kind.norms * count)
         if kind.attention.qk_norm == "head":
             yield from _partial(plan, inputs, kind.attention.head_dim, 2 * count, of_heads=True)
@@ -118,7 +119,7 @@ def _weights(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issu
     """Over the sharding groups: weights of every unit gathered, gradients scattered and summed over replicas."""
     ranks, holders = int(sharding_ranks(plan)), int(expert_sharding_ranks(plan))
     if plan.zero < 2:
-        summed = FP32_BYTES * float(stage.whole.all) if ranks > 1 else 0.0
+        summed = FP32_BYTES * stage.whole_parameters if ranks > 1 else 0.0
         yield _collective(inputs, "dp", "all_reduce", summed, "backward", full=True), 1
         return
     every = _gathers(plan, inputs, stage)
@@ -143,7 +144,7 @@ def _of_layers(count: int, kind: LayerKind, inputs: Inputs, times: _Gathers) -> 
 
 def _gathers(plan: Plan, inputs: Inputs, stage: PredictedStage) -> list[_Gathers]:
     """Of every chunk of a stage."""
-    times = gathers_per_step(plan, inputs, stage.in_flight_micro_batches, stage.stage)
+    times = gathers_per_step(plan, inputs, stage.live_micro_batches, stage.stage)
     if plan.vpp == 1 or not inputs.runtime.sharding.defers_reduction:
         once = _Gathers(ahead=0, forward=int(times.forward), backward=int(times.backward), scatters=int(times.scatters))
         return [once] * len(stage.chunks)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from meshwright.cost.memory.components import Components
-from meshwright.cost.memory.units import Units, stage_units
+from meshwright.cost.estimate import StageEstimate
+from meshwright.cost.memory.units import stage_units
 from meshwright.cost.messages import MessageRow, pass_messages
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan
@@ -21,22 +19,15 @@ DISPATCHER = "all_to_all"
 
 
 @dataclass(frozen=True)
-class PredictedStage:
-    """One pipeline stage; bytes and counts."""
+class PredictedStage(StageEstimate):
+    """One pipeline stage as it is priced, with what else PyTorch shows of it; bytes and counts."""
 
-    stage: int
-    layers: tuple[int, ...]
-    """Of each kind."""
     chunks: tuple[tuple[int, ...], ...]
-    """Those of each of its chunks."""
-    embedding: bool
-    head: bool
-    in_flight_micro_batches: int
+    """Layers of each kind of each of its chunks."""
     in_flight_chunks: int
-    whole: Units
-    """Parameters on the rank before they are sharded."""
-    stored: Units
-    memory: Components
+    whole_parameters: float
+    """On the rank, before they are sharded."""
+    stored_parameters: float
     messages: tuple[MessageRow, ...]
     """Of the passes, in one step."""
 
@@ -50,26 +41,16 @@ def predicted_stages(plan: Plan, inputs: Inputs) -> list[PredictedStage]:
     """Every stage of one plan, first one first."""
     priced = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True)
     trained = replace(priced, inputs=inputs.replace(runtime=inputs.runtime.replace(dispatcher=DISPATCHER)))
-    stages = priced.stages
-    whole, stored = stage_units(priced.plans, stages, inputs)
+    whole, stored = stage_units(priced.plans, priced.stages, inputs)
     chunks = layers_of_blocks(inputs, plan)[blocks(plan.schedule, plan.pp, plan.vpp)]
     return [
         PredictedStage(
-            stage=int(stages.stage[row]),
-            layers=tuple(int(count) for count in stages.layers[row]),
-            chunks=tuple(tuple(int(count) for count in chunk) for chunk in chunks[:, int(stages.stage[row])]),
-            embedding=bool(stages.embedding[row]),
-            head=bool(stages.head[row]),
-            in_flight_micro_batches=int(stages.in_flight_micro_batches[row]),
-            in_flight_chunks=int(stages.in_flight_chunks[row]),
-            whole=_row(whole, row),
-            stored=_row(stored, row),
-            memory=priced.memory.rows(np.array(row)),
+            **vars(estimate),
+            chunks=tuple(map(tuple, chunks[:, estimate.stage].tolist())),
+            in_flight_chunks=int(priced.stages.in_flight_chunks[row]),
+            whole_parameters=float(whole.all[row]),
+            stored_parameters=float(stored.all[row]),
             messages=pass_messages(trained, row),
         )
-        for row in range(len(stages.stage))
+        for row, estimate in enumerate(priced[0].stages)
     ]
-
-
-def _row(units: Units, row: int) -> Units:
-    return Units(*(column[row] for column in units))

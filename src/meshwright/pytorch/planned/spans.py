@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from meshwright.layout.plan import Plan
+from meshwright.pytorch.processes.observed import Collective, recounted
 
 
 def ranks_of_axes(plan: Plan, rank: int) -> dict[str, tuple[int, ...]]:
@@ -41,3 +44,9 @@ def names_of_groups(plan: Plan, rank: int = 0) -> dict[str, str]:
     """
     spans = ranks_of_axes(plan, rank)
     return {axis: "/".join(other for other in spans if spans[other] == span) for axis, span in spans.items()}
+
+
+def grouped(counts: Mapping[Collective, int], plan: Plan) -> dict[Collective, int]:
+    """The same where axes over the same ranks share a process group, and go by one name; counts."""
+    names = names_of_groups(plan)
+    return recounted(counts, lambda each: each._replace(axis=names.get(each.axis, each.axis)))

@@ -1,10 +1,11 @@
-"""Observed: what one rank was seen to hold, allocate and send, as the process that trained it reports."""
+"""Observed: what one rank was seen to hold, allocate, send and learn, as the process that trained it reports."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class Collective(NamedTuple):
@@ -17,6 +18,14 @@ class Collective(NamedTuple):
     """Of the whole buffer: gathered, or before it is scattered; of a message its own."""
     phase: str
     """forward or backward; pipeline, where stages take turns with both."""
+
+
+def recounted(counts: Mapping[Collective, int], change: Callable[[Collective], Collective]) -> dict[Collective, int]:
+    """The same counts with every collective changed; those that become alike are added up."""
+    changed: Counter[Collective] = Counter()
+    for collective, count in counts.items():
+        changed[change(collective)] += count
+    return dict(changed)
 
 
 class ObservedMoment(NamedTuple):
@@ -84,16 +93,16 @@ class Observed:
         """The most of the step."""
         return self.peaks[self.highest]
 
-    def to_json(self) -> dict[str, Any]:
-        """As a mapping that JSON can hold."""
-        seen = [[*collective, count] for collective, count in self.collectives.items()]
-        peaks = [[*moment, dict(parts), where] for moment, (parts, where) in self.peaks.items()]
-        return vars(self) | {"collectives": seen, "peaks": peaks, "order": list(self.order)}
 
-    @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`."""
-        seen = {Collective(*row[:-1]): row[-1] for row in given["collectives"]}
-        values = {field.name: given[field.name] for field in fields(cls)}
-        peaks = {ObservedMoment(*row[:2]): ObservedPeak(*row[2:]) for row in given["peaks"]}
-        return cls(**values | {"collectives": seen, "peaks": peaks, "order": tuple(given["order"])})
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """One rank of a real run over all steps."""
+
+    losses: tuple[float, ...]
+    """Of every step, the rank's part of the mean over all tokens of the global batch; the ranks' parts add up to it."""
+    squares: Mapping[str, tuple[float, ...]]
+    """Of every weight, by its name in the whole model, and every step: the rank's part of its squared gradient."""
+    order: tuple[str, ...]
+    """Actions of the pipeline stage as they were executed in the last step; none without a pipeline."""
+    collectives: Mapping[Collective, int]
+    """How often each was issued in the last step."""

@@ -1,15 +1,23 @@
-"""Process: trains in a process of its own, since failures of torch can be aborts, and says what went wrong there."""
+"""Process: trains in processes of their own, since failures of torch can be aborts, and says what went wrong there."""
 
 from __future__ import annotations
 
-import json
+import math
 import os
+import pickle
+import re
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from importlib import metadata
+from pathlib import Path
+from typing import Any
 
 from meshwright.errors import CannotVerify
 from meshwright.pytorch.processes.observed import Observed
@@ -18,16 +26,20 @@ from meshwright.pytorch.processes.request import Request
 TORCH = "2.13"
 INSTALL = "pip install 'meshwright[torch]'"
 THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+LOOPBACK = ("lo", "lo0")
+"""What the interface is called on Linux and on macOS; others look the machine's own name up."""
+PAUSE_S = 0.02
+ERROR = re.compile(r"^(\[rank\d+\]: )?[\w.]*(Error|Exception|CannotVerify|NotModelled|InvalidSpec)\b")
 
 
 def require_torch() -> None:
     """Raise `CannotVerify` with what to install unless the torch that the checks were made with is there."""
     try:
-        found = metadata.version("torch")
+        installed = metadata.version("torch")
     except metadata.PackageNotFoundError:
         raise CannotVerify(f"verify runs the plan on PyTorch, and torch is not installed: {INSTALL}") from None
-    if found.split("+")[0].rpartition(".")[0] != TORCH:
-        raise CannotVerify(f"verify was made with torch {TORCH}, and torch {found} is installed: {INSTALL}")
+    if installed.split("+")[0].rpartition(".")[0] != TORCH:
+        raise CannotVerify(f"verify was made with torch {TORCH}, and torch {installed} is installed: {INSTALL}")
 
 
 def observe_ranks(requests: Iterable[Sequence[Request]]) -> list[list[Observed]]:
@@ -41,31 +53,75 @@ def observe_ranks(requests: Iterable[Sequence[Request]]) -> list[list[Observed]]
 
 
 def _observe(requests: Sequence[Request]) -> list[Observed]:
-    answer = run_trainer("fake", [request.to_json() for request in requests])
-    return [Observed.from_json(seen) for seen in answer]
+    with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
+        observed: list[Observed] = answers_of([requests], Path(folder))[0]
+    return observed
 
 
-def run_trainer(kind: str, question: object) -> list[dict[str, object]]:
-    """The JSON that one process of the trainer answers; raises `CannotVerify` where it fails or is killed."""
-    done = subprocess.run(
-        command(kind), input=json.dumps(question), capture_output=True, text=True, env=os.environ | THREADS, check=False
+def answers_of(questions: Sequence[object], folder: Path, timeout_s: float = math.inf) -> list[Any]:
+    """What as many processes of the trainer answer, all running at once.
+
+    questions: what `trainer/__main__.py` takes; folder: an empty one, for what they read and write; timeout_s: seconds
+    after which all are killed. Raises `CannotVerify` with the reason of the first one that fails, when the others are
+    killed, or that they hang.
+    """
+    with ExitStack() as stack:
+        running = [_started(question, folder / str(index), stack) for index, question in enumerate(questions)]
+        try:
+            _wait(running, folder, timeout_s)
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
+    return [pickle.loads((folder / f"{index}.answer").read_bytes()) for index in range(len(questions))]
+
+
+def _started(question: object, place: Path, stack: ExitStack) -> subprocess.Popen[bytes]:
+    asked, answer = place.with_suffix(".question"), place.with_suffix(".answer")
+    asked.write_bytes(pickle.dumps(question))
+    errors = stack.enter_context(place.with_suffix(".errors").open("wb"))
+    environment = _loopback() | os.environ | THREADS
+    return subprocess.Popen(
+        [*command(), str(asked), str(answer)], stdout=subprocess.DEVNULL, stderr=errors, env=environment
     )
-    if done.returncode:
-        raise CannotVerify(reason(done))
-    answer: list[dict[str, object]] = json.loads(done.stdout.splitlines()[-1])
-    return answer
 
 
-def command(kind: str) -> list[str]:
-    """What starts a process that trains; kind: `fake` or `real`."""
-    return [sys.executable, "-W", "ignore", "-m", "meshwright.pytorch.trainer", kind]
+def command() -> list[str]:
+    """What starts a process that trains, before the files of its question and of its answer."""
+    return [sys.executable, "-W", "ignore", "-m", "meshwright.pytorch.trainer"]
 
 
-def reason(done: subprocess.CompletedProcess[str]) -> str:
-    """Why a process failed: killed for memory, aborted by torch, or the last line that it wrote."""
-    if done.returncode == -signal.SIGKILL:
+def _loopback() -> dict[str, str]:
+    """The processes talk over the loopback interface, whatever the machine calls itself."""
+    present = [name for _, name in socket.if_nameindex() if name in LOOPBACK]
+    return {"GLOO_SOCKET_IFNAME": present[0]} if present else {}
+
+
+def _wait(running: Sequence[subprocess.Popen[bytes]], folder: Path, timeout_s: float) -> None:
+    """Until all have ended well; raises `CannotVerify` for the first that has not, or when the time is over."""
+    ends = time.monotonic() + timeout_s
+    while True:
+        codes = [process.poll() for process in running]
+        for index, code in enumerate(codes):
+            if code:
+                raise CannotVerify(_reason(code, (folder / f"{index}.errors").read_text(errors="replace")))
+        if None not in codes:
+            return
+        if time.monotonic() > ends:
+            late = codes.count(None)
+            raise CannotVerify(
+                f"{late} of {len(running)} processes that train did not end within {timeout_s:g} s, and were killed; "
+                "they wait for each other, or the machine is busy"
+            )
+        time.sleep(PAUSE_S)
+
+
+def _reason(code: int, errors: str) -> str:
+    """Why a process failed: killed for memory, aborted by torch, or the last error that it wrote."""
+    if code == -signal.SIGKILL:
         return "the process that trains was killed, most likely for want of memory: verify fewer layers, or free memory"
-    lines = [line for line in done.stderr.splitlines() if line.strip()]
-    last = lines[-1].strip() if lines else "it wrote nothing"
-    how = f"was ended by signal {-done.returncode}" if done.returncode < 0 else "failed"
-    return f"PyTorch could not run this plan; the process that trains {how}: {last}"
+    lines = [line.strip() for line in errors.splitlines() if line.strip()] or ["it wrote nothing"]
+    last = next((line for line in reversed(lines) if ERROR.match(line)), lines[-1])
+    how = f"was ended by signal {-code}" if code < 0 else "failed"
+    refusal = last.partition("CannotVerify: ")[2]
+    return refusal or f"PyTorch could not run this plan; the process that trains {how}: {last}"

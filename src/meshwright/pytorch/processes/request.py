@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
 
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
@@ -25,34 +23,22 @@ class Request:
     full_precision: bool = False
     """Weights, activations and messages are fp32, whatever the job's recipe says."""
 
-    def to_json(self) -> dict[str, Any]:
-        """As a mapping that JSON can hold."""
-        return {
-            "inputs": self.inputs.model_dump(mode="json"),
-            "plan": self.plan.to_dict(),
-            "stage": self.stage,
-            "chunks": [list(chunk) for chunk in self.chunks],
-            "positions": list(self.positions),
-            "full_precision": self.full_precision,
-        }
-
-    @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`."""
-        return cls(
-            inputs=Inputs(**given["inputs"]),
-            plan=Plan.from_dict(given["plan"]),
-            stage=given["stage"],
-            chunks=tuple(map(tuple, given["chunks"])),
-            positions=tuple(given["positions"]),
-            full_precision=given["full_precision"],
-        )
-
-    def with_chunks(self, chunks: tuple[tuple[int, ...], ...]) -> Self:
-        """The same with other layers."""
-        return replace(self, chunks=chunks)
-
     @property
     def last_position(self) -> int:
         """Where the chunk with the head stands."""
         return self.plan.pp * self.plan.vpp - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealRequest:
+    """One process of a world that trains for real, or the one that trains the whole model without any axis."""
+
+    rank: int
+    ranks: int
+    """Processes of its world; 1: the whole model."""
+    store: str
+    """A file that all processes of the world share."""
+    timeout_s: float
+    steps: int
+    requests: tuple[Request, ...]
+    """What it trains, one after the other."""

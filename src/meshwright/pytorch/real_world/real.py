@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
@@ -17,12 +15,10 @@ from meshwright.pytorch.fake_world.compare import planned_order
 from meshwright.pytorch.fake_world.cuts import ranks
 from meshwright.pytorch.planned.issued import issued
 from meshwright.pytorch.planned.predicted import predicted_stages
-from meshwright.pytorch.planned.spans import names_of_groups
-from meshwright.pytorch.processes.observed import Collective
-from meshwright.pytorch.processes.process import require_torch
-from meshwright.pytorch.processes.request import Request
-from meshwright.pytorch.processes.trained import Trained
-from meshwright.pytorch.processes.world import answers_of
+from meshwright.pytorch.planned.spans import grouped
+from meshwright.pytorch.processes.observed import Collective, Trained, recounted
+from meshwright.pytorch.processes.process import answers_of, require_torch
+from meshwright.pytorch.processes.request import RealRequest, Request
 from meshwright.pytorch.real_world.real_run import RealRun
 from meshwright.pytorch.real_world.shrink import Shrunken, shrunken
 from meshwright.pytorch.scope import scope_of
@@ -59,16 +55,14 @@ def run_shrunken(plans: Sequence[Shrunken], processes: int, *, timeout_s: float 
     with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
         store = str(Path(folder) / "store")
 
-        def question(rank: int, size: int) -> dict[str, Any]:
-            asked = [requests[rank * len(requests) // size].to_json() for requests in stages]
-            world = {"rank": rank, "ranks": size, "store": store, "timeout_s": timeout_s, "steps": STEPS}
-            return world | {"requests": asked}
+        def question(rank: int, size: int) -> RealRequest:
+            requests = tuple(each[rank * len(each) // size] for each in stages)
+            return RealRequest(rank=rank, ranks=size, store=store, timeout_s=timeout_s, steps=STEPS, requests=requests)
 
         questions = [question(0, 1), *(question(rank, processes) for rank in range(processes))]
-        answers = answers_of(questions, Path(folder), timeout_s)
+        trained: list[list[Trained]] = answers_of(questions, Path(folder), timeout_s)
     elapsed = (time.perf_counter() - started) / len(plans)
-    trained = [[Trained.from_json(each) for each in answer] for answer in answers]
-    return [_run(small, *seen, elapsed_s=elapsed) for small, *seen in zip(plans, *trained, strict=True)]
+    return [_run(small, *each, elapsed_s=elapsed) for small, *each in zip(plans, *trained, strict=True)]
 
 
 def _requests(small: Shrunken) -> list[Request]:
@@ -79,9 +73,10 @@ def _requests(small: Shrunken) -> list[Request]:
 
 def _run(small: Shrunken, alone: Trained, *trained: Trained, elapsed_s: float) -> RealRun:
     plan, inputs = small.plan, small.inputs
-    stages, each = predicted_stages(plan, inputs), plan.num_gpus // plan.pp
-    pipelined = plan.pp > 1
-    counted = [_without_phase(_as_logged(issued(plan, inputs, stage), plan, inputs)) for stage in stages]
+    stages = predicted_stages(plan, inputs)
+    counted = [_in_fp32(grouped(issued(plan, inputs, stage), plan), inputs) for stage in stages]
+    planned = [planned_order(plan, stage.stage) if plan.pp > 1 else () for stage in stages]
+    stage_of_rank = [rank * plan.pp // plan.num_gpus for rank in range(len(trained))]
     return RealRun(
         plan=plan,
         inputs=inputs,
@@ -91,9 +86,9 @@ def _run(small: Shrunken, alone: Trained, *trained: Trained, elapsed_s: float) -
         gradients=_norms(trained),
         reference_gradients=_norms([alone]),
         executed=tuple(rank.order for rank in trained),
-        planned=tuple(planned_order(plan, rank // each) if pipelined else () for rank in range(len(trained))),
-        traffic=tuple(_without_phase(rank.collectives) for rank in trained),
-        counted=tuple(counted[rank // each] for rank in range(len(trained))),
+        planned=tuple(planned[stage] for stage in stage_of_rank),
+        traffic=tuple(recounted(rank.collectives, _without_phase) for rank in trained),
+        counted=tuple(recounted(counted[stage], _without_phase) for stage in stage_of_rank),
         elapsed_s=elapsed_s,
     )
 
@@ -107,22 +102,17 @@ def _norms(trained: Sequence[Trained]) -> dict[str, tuple[float, ...]]:
     return {name: tuple(math.sqrt(sum(step)) for step in zip(*each, strict=True)) for name, each in parts.items()}
 
 
-def _as_logged(counts: Mapping[Collective, int], plan: Plan, inputs: Inputs) -> dict[Collective, int]:
-    """The same collectives where everything is fp32, and axes over the same ranks go by one name."""
-    names, logged = names_of_groups(plan), Counter[Collective]()
-    for collective, count in counts.items():
-        axis, kind, written, size, phase = collective
-        wide = FP32_BYTES // HALF_BYTES if written == inputs.recipe.half else 1
-        written = "fp32" if wide > 1 else written
-        logged[
-            Collective(axis=names.get(axis, axis), kind=kind, number_format=written, bytes=size * wide, phase=phase)
-        ] += count
-    return dict(logged)
+def _in_fp32(counts: Mapping[Collective, int], inputs: Inputs) -> dict[Collective, int]:
+    """The same collectives where everything is fp32."""
+
+    def wide(each: Collective) -> Collective:
+        if each.number_format != inputs.recipe.half:
+            return each
+        return each._replace(number_format="fp32", bytes=each.bytes * FP32_BYTES // HALF_BYTES)
+
+    return recounted(counts, wide)
 
 
-def _without_phase(counts: Mapping[Collective, int]) -> dict[Collective, int]:
+def _without_phase(collective: Collective) -> Collective:
     """Of all phases together: what a pipeline gathers ahead is of none."""
-    summed: Counter[Collective] = Counter()
-    for collective, count in counts.items():
-        summed[collective._replace(phase="")] += count
-    return dict(summed)
+    return collective._replace(phase="")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.layout.plan import Plan
@@ -76,16 +76,16 @@ class RealRun:
 
     @property
     def farthest_weight(self) -> tuple[str, float]:
-        """The weight whose gradient's norm is farthest off in any step, and how far, as a share of the norm of all."""
-        return max(self._weights(), key=lambda each: each[1])
-
-    def _weights(self) -> Iterator[tuple[str, float]]:
-        """A weight that only one of both has is off by all of its norm."""
+        """The weight whose gradient's norm is farthest off in any step, and how far, as a share of the norm of all; one
+        that only ranks or one process have is off by all of its norm.
+        """
         whole = self.reference_gradient_norms
         none = (0.0,) * len(whole)
+        shares = {}
         for name in {**self.gradients, **self.reference_gradients}:
-            seen, wanted = (of.get(name, none) for of in (self.gradients, self.reference_gradients))
-            yield name, max(abs(a - b) / c for a, b, c in zip(seen, wanted, whole, strict=True))
+            norms = (of.get(name, none) for of in (self.gradients, self.reference_gradients))
+            shares[name] = max(abs(a - b) / c for a, b, c in zip(*norms, whole, strict=True))
+        return max(shares.items(), key=lambda each: each[1])
 
     @property
     def logged_bytes(self) -> tuple[Mapping[tuple[str, str], int], ...]:

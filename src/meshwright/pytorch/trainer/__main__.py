@@ -1,38 +1,29 @@
-"""One process of a check: reads a request as JSON, trains, and writes what it saw."""
+"""One process of a check: reads its question from a file, trains, and writes what it saw into another.
+
+A sequence of `Request`, all of one rank of one plan, is observed on fake tensors; a `RealRequest` is trained for real.
+"""
 
 from __future__ import annotations
 
-import json
+import pickle
 import sys
+from pathlib import Path
 
-from meshwright.errors import InvalidInput, quoted
-from meshwright.pytorch.processes.request import Request
+from meshwright.pytorch.processes.request import RealRequest
 
 
 def main() -> None:
-    """Train as the one argument says, `fake` or `real`, and write what was seen as the last line."""
-    kinds = {"fake": fake, "real": real}
-    asked = sys.argv[1] if len(sys.argv) > 1 else ""
-    if asked not in kinds:
-        raise InvalidInput(f"the trainer runs as {' or '.join(kinds)}, not as {quoted(asked)}")
-    kinds[asked]()
+    """Answer the question in the file that the first argument names, in that of the second."""
+    question = pickle.loads(Path(sys.argv[1]).read_bytes())
+    if isinstance(question, RealRequest):
+        from meshwright.pytorch.trainer.real import train
 
+        answer: list[object] = [*train(question)]
+    else:
+        from meshwright.pytorch.trainer.step import observe
 
-def fake() -> None:
-    """Answer every request of the list on stdin, in order; all are of one rank of one plan."""
-    from meshwright.pytorch.trainer.step import observe
-
-    requests = [Request.from_json(given) for given in json.load(sys.stdin)]
-    seen = [observed.to_json() for observed in observe(requests)]
-    json.dump(seen, sys.stdout)
-
-
-def real() -> None:
-    """Train what stdin asks as one process of a few."""
-    from meshwright.pytorch.trainer.real import train
-
-    seen = [trained.to_json() for trained in train(json.load(sys.stdin))]
-    json.dump(seen, sys.stdout)
+        answer = [*observe(question)]
+    Path(sys.argv[2]).write_bytes(pickle.dumps(answer))
 
 
 if __name__ == "__main__":

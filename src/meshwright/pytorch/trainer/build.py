@@ -1,22 +1,32 @@
-"""Build: the chunks of one rank as decoders that are split, wrapped and sharded as the plan says."""
+"""Build: the model that verify runs, and how it is split, wrapped and sharded; `BUILD` alone says which."""
 
 from __future__ import annotations
 
-from torch.distributed.tensor import DTensor
+from collections.abc import Callable
+from typing import NamedTuple
 
 from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.trainer.context import split_sequence
+from meshwright.pytorch.trainer.data_parallel import shard
 from meshwright.pytorch.trainer.experts import MixtureOfExperts
-from meshwright.pytorch.trainer.mesh import Meshes
+from meshwright.pytorch.trainer.mesh import Meshes, local
 from meshwright.pytorch.trainer.model import Decoder
-from meshwright.pytorch.trainer.place_experts import split_experts
 from meshwright.pytorch.trainer.recompute import recompute
-from meshwright.pytorch.trainer.sharded import shard
-from meshwright.pytorch.trainer.tensor import split_tensors
+from meshwright.pytorch.trainer.tensor import split_experts, split_tensors
 
 
-def bare_chunks(request: Request) -> list[Decoder]:
-    """The decoders of the rank's chunks, whole."""
+class Build(NamedTuple):
+    """A model and its wrapping; what `scope` refuses is what these cannot make."""
+
+    chunks: Callable[[Request], list[Decoder]]
+    """The rank's chunks of the model, whole: modules from token ids, or what the stage before sends, to logits, or what
+    the next stage needs. Their `embedding`, `layers`, `norm` and `head` are where backward passes are told apart."""
+    parallelize: Callable[[Decoder, Request, Meshes], int]
+    """Splits, wraps and shards one chunk in place by every axis of the plan but pp; returns how many parameters the
+    rank holds before they are sharded."""
+
+
+def _chunks(request: Request) -> list[Decoder]:
     model, length = request.inputs.model, request.inputs.job.sequence_length // request.plan.cp
     ends = request.last_position
     return [
@@ -25,11 +35,8 @@ def bare_chunks(request: Request) -> list[Decoder]:
     ]
 
 
-def parallelize(decoder: Decoder, request: Request, meshes: Meshes) -> int:
-    """Split one chunk by every axis of the plan but pp, in the order that torchtitan does.
-
-    Returns how many parameters the rank holds before they are sharded.
-    """
+def _parallelize(decoder: Decoder, request: Request, meshes: Meshes) -> int:
+    """In the order that torchtitan does."""
     plan = request.plan
     if plan.cp > 1:
         split_sequence(decoder, plan, meshes)
@@ -37,10 +44,12 @@ def parallelize(decoder: Decoder, request: Request, meshes: Meshes) -> int:
         split_tensors(decoder, meshes.dense["tp"], sequence=plan.sp)
     for module in [each for each in decoder.modules() if isinstance(each, MixtureOfExperts)]:
         split_experts(module, plan, meshes)
-    held = sum(
-        weight.to_local().numel() if isinstance(weight, DTensor) else weight.numel() for weight in decoder.parameters()
-    )
+    whole_parameters = sum(local(weight).numel() for weight in decoder.parameters())
     recompute(decoder, plan, request.inputs.runtime)
     if plan.zero > 1:
         shard(decoder, request, meshes)
-    return held
+    return whole_parameters
+
+
+BUILD = Build(_chunks, _parallelize)
+"""A decoder of the trainer's own, wrapped as torchtitan does."""

@@ -12,7 +12,7 @@ from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.distributed.tensor import DTensor, Partial
 from torch.nn import functional
 
-from meshwright.pytorch.trainer.local import local
+from meshwright.pytorch.trainer.mesh import local
 from meshwright.specs.model import Experts
 
 

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
 from meshwright.pytorch.processes.observed import ObservedMoment, ObservedPeak
-from meshwright.pytorch.trainer.local import local
+from meshwright.pytorch.trainer.mesh import local
 
 
 class MemoryWatch(TorchDispatchMode):

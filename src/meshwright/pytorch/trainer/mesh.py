@@ -1,17 +1,35 @@
-"""Meshes: the axes of a plan as dimensions of device meshes, in the runtime's rank order."""
+"""Meshes: the fake world, the axes of a plan as dimensions of device meshes, and the axis of every process group."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.distributed_c10d import _world
+from torch.distributed.tensor import DTensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from meshwright.layout.plan import Plan, Recompute
+from meshwright.pytorch.planned.spans import names_of_groups, ranks_of_axes
+
+
+@contextmanager
+def fake_world(rank: int, size: int) -> Iterator[None]:
+    """Process groups of a world in which only this rank exists; collectives answer at once."""
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
 @dataclass(frozen=True)
 class Meshes:
-    """Views of the same ranks; slowest dimension first."""
+    """Views of the same ranks, in the runtime's rank order; slowest dimension first."""
 
     dense: DeviceMesh
     """pp, dp_replicate, fsdp (data and context parallel together), tp."""
@@ -48,3 +66,20 @@ def stage_rank(plan: Plan, stage: int) -> int:
     """
     last = plan.cp - 1 if plan.recompute == Recompute.SELECTIVE else 0
     return stage * (plan.num_gpus // plan.pp) + last * plan.tp
+
+
+def axes_of_groups(plan: Plan) -> dict[str, str]:
+    """The axis, or axes, of every process group by its name.
+
+    PyTorch makes one group of all that span the world, and DTensor goes on with the groups of an earlier plan that has
+    the same mesh: names tell no axis apart, ranks do as far as they differ.
+    """
+    names, spans = names_of_groups(plan, dist.get_rank()), ranks_of_axes(plan, dist.get_rank())
+    axes = {span: names[axis] for axis, span in spans.items()}
+    groups = {name: tuple(dist.get_process_group_ranks(group)) for group, name in _world.pg_names.items()}
+    return {name: axes[span] for name, span in groups.items() if span in axes}
+
+
+def local(tensor: Tensor) -> Tensor:
+    """The rank's piece of a distributed tensor; any other as it is."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

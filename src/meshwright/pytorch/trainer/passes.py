@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 from torch import Tensor, nn
+from torch.distributed.tensor.parallel import loss_parallel
+from torch.nn import functional
 
+from meshwright.layout.plan import Plan
 from meshwright.pytorch.processes.request import Request
-from meshwright.pytorch.trainer.loss import over_split_vocabulary
+from meshwright.pytorch.trainer.data_parallel import mixed_precision, replicate, summing
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Decoder
 from meshwright.pytorch.trainer.pipeline import build_stages, note_order, schedule_of
-from meshwright.pytorch.trainer.replicas import mixed_precision, replicate, summing
 
 Passes = Callable[[Tensor, Tensor], None]
 """Forward and backward through tokens and labels, (batch, tokens) both."""
@@ -21,6 +23,16 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 During = Callable[[str], AbstractContextManager[None]]
 """Entered with "forward" or "backward" while such work is done, and with "pipeline" around a step of several stages."""
 PHASES = {"F": "forward", "B": "backward", "W": "backward"}
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean over all tokens in fp32; logits (batch, tokens, vocabulary), labels (batch, tokens)."""
+    return functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(0, 1))
+
+
+def _over_split_vocabulary(plan: Plan) -> AbstractContextManager[None]:
+    """Inside it a cross-entropy takes logits that are sharded by vocabulary."""
+    return loss_parallel() if plan.tp > 1 else nullcontext()
 
 
 def passes_of(
@@ -37,7 +49,7 @@ def _accumulated(request: Request, model: nn.Module, loss: Loss, during: During)
     size, count = request.plan.micro_batch, request.plan.num_microbatches
 
     def passes(tokens: Tensor, labels: Tensor) -> None:
-        with over_split_vocabulary(request.plan):
+        with _over_split_vocabulary(request.plan):
             for index, (part, wanted) in enumerate(zip(tokens.split(size), labels.split(size), strict=True)):
                 with summing(model, last=index == count - 1):
                     with during("forward"), mixed_precision(request):
@@ -64,7 +76,7 @@ def _pipelined(
 
     def passes(tokens: Tensor, labels: Tensor) -> None:
         given, wanted = (tokens,) if first else (), labels if last else None
-        with over_split_vocabulary(request.plan), during("pipeline"):
+        with _over_split_vocabulary(request.plan), during("pipeline"):
             schedule.step(*given, target=wanted, losses=[] if last else None, return_outputs=False)
 
     return passes

@@ -16,9 +16,9 @@ from torch.distributed.tensor import DTensor, Shard
 
 from meshwright.pytorch.processes.request import Request
 from meshwright.pytorch.scope import SCHEDULE_CLASSES
+from meshwright.pytorch.trainer.data_parallel import number_format
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Decoder
-from meshwright.pytorch.trainer.sharded import number_format
 
 ACTIONS = {"forward_one_chunk": "F", "backward_one_chunk": "B", "backward_weight_one_chunk": "W"}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -14,9 +13,9 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from meshwright.errors import CannotVerify
-from meshwright.pytorch.processes.request import Request
-from meshwright.pytorch.processes.trained import Trained
-from meshwright.pytorch.trainer.build import bare_chunks, parallelize
+from meshwright.pytorch.processes.observed import Collective, Trained
+from meshwright.pytorch.processes.request import RealRequest, Request
+from meshwright.pytorch.trainer.build import BUILD
 from meshwright.pytorch.trainer.given import (
     global_batch,
     named_weights,
@@ -25,12 +24,9 @@ from meshwright.pytorch.trainer.given import (
     turn_rotary,
     whole_decoder,
 )
-from meshwright.pytorch.trainer.groups import axes_of_groups
-from meshwright.pytorch.trainer.local import local
-from meshwright.pytorch.trainer.loss import cross_entropy
-from meshwright.pytorch.trainer.mesh import Meshes, build_meshes
+from meshwright.pytorch.trainer.mesh import Meshes, axes_of_groups, build_meshes, local
 from meshwright.pytorch.trainer.model import Decoder
-from meshwright.pytorch.trainer.passes import passes_of
+from meshwright.pytorch.trainer.passes import cross_entropy, passes_of
 from meshwright.pytorch.trainer.traffic import TrafficWatch
 
 LEARNING_RATE = 1e-3
@@ -39,30 +35,28 @@ Step = Callable[[], float]
 """Forward and backward through a rank's batch; returns the rank's part of the loss."""
 
 
-def train(given: Mapping[str, Any]) -> Iterator[Trained]:
+def train(asked: RealRequest) -> Iterator[Trained]:
     """Train each of the requests that a process of a world is given, one after the other.
 
-    given: `rank`, `ranks`, `store` (a file that all processes share), `timeout_s`, `steps` and `requests`. A world of
-    one trains the whole model without any axis. Raises `CannotVerify` where torch has no gloo.
+    A world of one trains the whole model without any axis. Raises `CannotVerify` where torch has no gloo.
     """
-    requests, steps = [Request.from_json(each) for each in given["requests"]], given["steps"]
-    if given["ranks"] == 1:
-        yield from (_alone(request, steps) for request in requests)
+    if asked.ranks == 1:
+        yield from (_alone(request, asked.steps) for request in asked.requests)
         return
-    with _world(given):
-        yield from (_as_rank(request, steps) for request in requests)
+    with _world(asked):
+        yield from (_as_rank(request, asked.steps) for request in asked.requests)
 
 
 @contextmanager
-def _world(given: Mapping[str, Any]) -> Iterator[None]:
+def _world(asked: RealRequest) -> Iterator[None]:
     if not (dist.is_available() and dist.is_gloo_available()):
         raise CannotVerify("this build of torch has no gloo, over which processes would talk: install one that has")
     dist.init_process_group(
         "gloo",
-        init_method=f"file://{given['store']}",
-        rank=given["rank"],
-        world_size=given["ranks"],
-        timeout=timedelta(seconds=given["timeout_s"]),
+        init_method=f"file://{asked.store}",
+        rank=asked.rank,
+        world_size=asked.ranks,
+        timeout=timedelta(seconds=asked.timeout_s),
     )
     try:
         yield
@@ -89,11 +83,11 @@ def _alone(request: Request, steps: int) -> Trained:
 
 def _as_rank(request: Request, steps: int) -> Trained:
     """One rank of the plan, watched in the last step."""
-    meshes, chunks = build_meshes(request.plan), bare_chunks(request)
+    meshes, chunks = build_meshes(request.plan), BUILD.chunks(request)
     set_weights(chunks, request)
     turn_rotary(chunks, request, meshes)
     for chunk in chunks:
-        parallelize(chunk, request, meshes)
+        BUILD.parallelize(chunk, request, meshes)
         _sum_gradients(chunk)
     order: list[str] = []
     traffic = TrafficWatch(axes_of_groups(request.plan))
@@ -161,7 +155,7 @@ def _square(gradient: Tensor, holders: int) -> float:
 
 
 def _trained(
-    seen: Iterable[tuple[float, dict[str, float]]], order: tuple[str, ...], collectives: Mapping[Any, int]
+    seen: Iterable[tuple[float, dict[str, float]]], order: tuple[str, ...], collectives: Mapping[Collective, int]
 ) -> Trained:
     losses, squares = zip(*seen, strict=True)
     of_weights = {name: tuple(each[name] for each in squares) for name in squares[0]}

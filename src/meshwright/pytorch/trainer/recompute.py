@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
 from torch._functorch.partitioners import get_default_op_list
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
@@ -17,7 +16,7 @@ from meshwright.pytorch.trainer.model import Decoder
 from meshwright.specs.runtime import Runtime
 
 PRODUCT = torch.ops.aten.mm.default
-KEPT = {operator.default for operator in get_default_op_list().compute_intensive_ops} | {
+SAVED = {operator.default for operator in get_default_op_list().compute_intensive_ops} | {
     ATTEND,
     torch.ops.aten.topk.default,
     torch.ops._c10d_functional.reduce_scatter_tensor.default,
@@ -59,11 +58,6 @@ def _every_second_product(gates: set[torch.Size]) -> Any:
         if function == PRODUCT:
             products[context.is_recompute] += 1
         second = function == PRODUCT and products[context.is_recompute] % 2 == 0
-        return CheckpointPolicy.MUST_SAVE if function in KEPT and not second else CheckpointPolicy.PREFER_RECOMPUTE
+        return CheckpointPolicy.MUST_SAVE if function in SAVED and not second else CheckpointPolicy.PREFER_RECOMPUTE
 
     return policy
-
-
-def inner(layer: nn.Module) -> nn.Module:
-    """The layer itself, where it is wrapped."""
-    return getattr(layer, "_checkpoint_wrapped_module", layer)

@@ -12,23 +12,19 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from meshwright.pytorch.processes.observed import Observed, ObservedMoment, layer_moments
 from meshwright.pytorch.processes.request import Request
-from meshwright.pytorch.trainer.build import bare_chunks, parallelize
-from meshwright.pytorch.trainer.fake import fake_world
-from meshwright.pytorch.trainer.groups import axes_of_groups
-from meshwright.pytorch.trainer.local import local
-from meshwright.pytorch.trainer.loss import cross_entropy
+from meshwright.pytorch.trainer.build import BUILD
 from meshwright.pytorch.trainer.memory import MemoryWatch
-from meshwright.pytorch.trainer.mesh import Meshes, build_meshes, stage_rank
+from meshwright.pytorch.trainer.mesh import Meshes, axes_of_groups, build_meshes, fake_world, local, stage_rank
 from meshwright.pytorch.trainer.model import Decoder
-from meshwright.pytorch.trainer.passes import passes_of
+from meshwright.pytorch.trainer.passes import cross_entropy, passes_of
 from meshwright.pytorch.trainer.traffic import TrafficWatch
 
 
 class _Watched:
     """What a step leaves behind as it goes."""
 
-    def __init__(self, memory: MemoryWatch, traffic: TrafficWatch, chunks: Sequence[Decoder], held: int) -> None:
-        self.memory, self.traffic, self.held = memory, traffic, held
+    def __init__(self, memory: MemoryWatch, traffic: TrafficWatch, chunks: Sequence[Decoder], whole: int) -> None:
+        self.memory, self.traffic, self.whole_parameters = memory, traffic, whole
         self.begins = "head" if any(chunk.head is not None for chunk in chunks) else "last layer"
         for chunk in chunks:
             names = ["embedding", *layer_moments(len(chunk.layers))]
@@ -80,11 +76,11 @@ def observe(requests: Sequence[Request]) -> Iterator[Observed]:
 def _watched(request: Request, meshes: Meshes) -> Observed:
     fake = FakeTensorMode()
     with fake:
-        chunks = bare_chunks(request)
-    held = sum(parallelize(chunk, request, meshes) for chunk in chunks)
+        chunks = BUILD.chunks(request)
+    whole_parameters = sum(BUILD.parallelize(chunk, request, meshes) for chunk in chunks)
     memory, traffic = MemoryWatch(), TrafficWatch(axes_of_groups(request.plan))
     with fake, traffic, memory:
-        return _observed(request, chunks, meshes, _Watched(memory, traffic, chunks, held))
+        return _observed(request, chunks, meshes, _Watched(memory, traffic, chunks, whole_parameters))
 
 
 def _observed(request: Request, chunks: list[Decoder], meshes: Meshes, watched: _Watched) -> Observed:
@@ -102,7 +98,7 @@ def _observed(request: Request, chunks: list[Decoder], meshes: Meshes, watched: 
     _optimize(optimizer, weights, watched)
     moments = [value for state in optimizer.state.values() for value in state.values() if value.dim() > 0]
     return Observed(
-        whole_parameters=watched.held,
+        whole_parameters=watched.whole_parameters,
         parameters=memory.now["parameters"],
         gradients=watched.gradients,
         optimizer_states=_storage_bytes(moments),

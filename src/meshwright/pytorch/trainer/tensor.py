@@ -1,10 +1,12 @@
-"""Tensor and sequence parallelism: the parallel styles of torch.distributed.tensor on every module of a decoder."""
+"""Tensor, sequence and expert parallelism: where every weight of a decoder is placed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import Replicate, Shard, distribute_module, distribute_tensor
+from torch.distributed.tensor import Placement, Replicate, Shard, distribute_module, distribute_tensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -14,7 +16,9 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
+from meshwright.layout.plan import Plan
 from meshwright.pytorch.trainer.experts import MixtureOfExperts
+from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Decoder
 
 COLUMNS = ("attention.query", "attention.key", "attention.value", "feed_forward.gate", "feed_forward.up")
@@ -31,7 +35,7 @@ def split_tensors(decoder: Decoder, mesh: DeviceMesh, *, sequence: bool) -> None
         decoder.embedding is not None and decoder.head is not None and decoder.head.weight is decoder.embedding.weight
     )
     if decoder.embedding is not None:
-        distribute_module(decoder.embedding, mesh, _split_rows)
+        distribute_module(decoder.embedding, mesh, _placing(Shard(0)))
         decoder.embedding.placements = (residual,)
     if sequence:
         ends["norm"] = SequenceParallel()
@@ -40,10 +44,6 @@ def split_tensors(decoder: Decoder, mesh: DeviceMesh, *, sequence: bool) -> None
         decoder.embedding.weight = decoder.head.weight  # type: ignore[union-attr]
     for layer in decoder.layers:
         _parallelize(layer, mesh, _styles(layer, sequence=sequence))
-
-
-def _split_rows(_: str, module: nn.Module, mesh: DeviceMesh) -> None:
-    module.weight = nn.Parameter(distribute_tensor(module.weight, mesh, [Shard(0)]))
 
 
 def _styles(layer: nn.Module, *, sequence: bool) -> dict[str, ParallelStyle]:
@@ -60,13 +60,28 @@ def _styles(layer: nn.Module, *, sequence: bool) -> dict[str, ParallelStyle]:
 
 
 def _parallelize(module: nn.Module, mesh: DeviceMesh, styles: dict[str, ParallelStyle]) -> None:
-    present = {name: style for name, style in styles.items() if _has(module, name)}
-    parallelize_module(module, mesh, present)
+    present = {name for name, _ in module.named_modules()}
+    parallelize_module(module, mesh, {name: style for name, style in styles.items() if name in present})
 
 
-def _has(module: nn.Module, name: str) -> bool:
-    for part in name.split("."):
-        module = getattr(module, part, None)
-        if module is None:
-            return False
-    return True
+def split_experts(block: MixtureOfExperts, plan: Plan, meshes: Meshes) -> None:
+    """Give every rank of ep its experts; the router is whole on every rank, replicated over tp."""
+    if plan.tp > 1:
+        distribute_module(block.router, meshes.dense["tp"], _placing(Replicate()))
+        block.router.sees_a_part = plan.sp
+    if plan.ep > 1:
+        mesh = meshes.experts["ep"]  # type: ignore[index]
+        distribute_module(block.experts, mesh, _placing(Shard(0)))
+        block.exchange_over(mesh.get_group())
+    elif plan.tp > 1:
+        distribute_module(block.experts, meshes.dense["tp"], _placing(Replicate()))
+
+
+def _placing(placement: Placement) -> Callable[[str, nn.Module, DeviceMesh], None]:
+    """What places every weight of a module so over a mesh."""
+
+    def place(_: str, module: nn.Module, mesh: DeviceMesh) -> None:
+        for name, weight in [*module.named_parameters(recurse=False)]:
+            module.register_parameter(name, nn.Parameter(distribute_tensor(weight, mesh, [placement])))
+
+    return place
