@@ -16,6 +16,7 @@ import numpy as np
 from rich.console import Console
 
 import meshwright
+from meshwright.answers.document.terminal import terminal
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.residuals import Residuals
 from meshwright.validation.fit.curves import Curve, curves_of
@@ -71,7 +72,7 @@ def main() -> None:
 def printed(score: Score) -> str:
     """The score as the command prints it, without the rows that are not represented."""
     console = Console(width=110, record=True, file=io.StringIO())
-    console.print(score_screen(score))
+    console.print(terminal(score_screen(score)))
     shown = console.export_text().partition("Not represented")[0]
     return "\n".join(line.rstrip() for line in shown.rstrip().splitlines())
 

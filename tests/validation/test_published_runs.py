@@ -15,7 +15,7 @@ from meshwright.specs.weights import parameter_count
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.table import FREE_TEXT, Row, read_rows
-from meshwright.validation.score.document import configurations_csv
+from meshwright.validation.score.configurations_csv import configurations_csv
 from meshwright.validation.score.outcomes import KINDS, Outcome, outcomes_of
 from meshwright.validation.score.score import Score, score_of
 
@@ -44,9 +44,9 @@ def test_98_percent_of_the_rows_are_represented(score: Score) -> None:
 
 
 def test_no_run_that_ran_out_of_memory_is_called_safe(score: Score) -> None:
-    assert score.verdicts.oom == 9
-    assert score.verdicts.oom_called_safe == 0
-    assert score.verdicts.fitted_called_oom <= 0.03 * score.verdicts.fitted
+    assert score.fit.oom == 9
+    assert score.fit.oom_called_safe == 0
+    assert score.fit.fitted_called_oom <= 0.03 * score.fit.fitted
 
 
 def test_every_schedule_of_the_zero_bubble_paper_comes_out_in_the_measured_order(outcomes: list[Outcome]) -> None:

@@ -29,10 +29,11 @@ def validate(
 ) -> None:
     """Predict training runs that others measured, and print how far off that is."""
     from meshwright.answers.files import writable, write_whole
+    from meshwright.answers.records import json_of
     from meshwright.validation.fit.fitting import leave_one_source_out, leave_one_source_out_coverage
     from meshwright.validation.rows.configurations import configurations
     from meshwright.validation.rows.table import PUBLISHED, read_rows
-    from meshwright.validation.score.document import configurations_csv, score_document
+    from meshwright.validation.score.configurations_csv import configurations_csv
     from meshwright.validation.score.outcomes import outcomes_of
     from meshwright.validation.score.picture import score_picture
     from meshwright.validation.score.score import score_of
@@ -55,7 +56,7 @@ def validate(
     if picture:
         write_whole(picture, score_picture(outcomes))
     score = score_of(outcomes, intervals)
-    show(score_document(score) if as_json else score_screen(score), as_json)
+    show(json_of(score) if as_json else score_screen(score), as_json)
 
 
 def _require_different(files: dict[str, Path | None]) -> None:

@@ -29,8 +29,8 @@ def test_what_was_measured_again_is_scored_once_by_its_median() -> None:
     assert outcome.step_time.measured == 3
     score = score_of([outcome])
     assert (score.rows, score.represented) == (3, 3)
-    assert score.whole.step_time
-    assert score.whole.step_time.n == 1
+    assert score.step_time
+    assert score.step_time.n == 1
 
 
 def test_rows_of_one_key_that_ran_otherwise_stand_apart() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshwright.answers.records import json_of
 from meshwright.errors import InvalidInput
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.table import COLUMNS, COUNTS, FIGURES, Row
-from meshwright.validation.score.document import score_document
 from meshwright.validation.score.outcomes import Outcome
 from meshwright.validation.score.score import score_of
 from tables import llama, outcome_of_row, shipped
@@ -54,7 +54,7 @@ def _is_complete(outcome: Outcome) -> bool:
 def test_any_row_is_priced_or_refused(row: Row) -> None:
     outcome = outcome_of_row(row)
     assert _is_complete(outcome)
-    document = score_document(score_of([outcome]))
+    document = json_of(score_of([outcome]))
     assert document["rows"] == document["represented"] + len(document["skipped"]) == 1
     json.dumps(document, allow_nan=False)
 

@@ -7,12 +7,14 @@ from itertools import combinations
 import pytest
 
 from meshwright.cost.memory.activations import layer_memory
+from meshwright.errors import UnknownName
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.runtime import read_runtime
 from meshwright.validation.rows.reading import Case, power_derate, read_case
 from meshwright.validation.rows.settings import (
     COMPILED,
+    base_runtime,
     judged_together,
     runtime_of,
     settings,
@@ -34,7 +36,6 @@ def test_every_setting_is_understood_by_the_runtimes_that_it_is_of(name: str) ->
     for runtime in map(read_runtime, setting.runtimes or ("megatron-core",)):
         with_behaviours(runtime, setting.behaviours)
         assert setting.source or not setting.behaviours
-        assert set(setting.without_rules) <= {rule.name for rule in runtime.rules}
 
 
 def test_every_setting_is_that_of_a_shipped_row() -> None:
@@ -53,6 +54,19 @@ def test_what_stands_for_a_framework_is_no_runtime_of_that_name() -> None:
         assert stand_in.runtime == read_runtime(stand_in.runtime).id
         assert name in judged_together() or name == "pytorch-eager"
     assert {runtime_of(llama(runtime=name)).id for name in stand_ins()} == {"torchtitan", "pytorch-ddp"}
+
+
+def test_a_rule_that_the_runtime_does_not_have_cannot_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules, of_torchtitan = (
+        {rule.name for rule in runtime.rules} for runtime in (base_runtime("galvatron"), read_runtime("torchtitan"))
+    )
+    assert of_torchtitan - rules == set(stand_ins()["galvatron"].without_rules)
+    misspelt = stand_ins()["galvatron"].replace(without_rules=("microbatches_fill_stage",))
+    monkeypatch.setitem(stand_ins(), "galvatron", misspelt)
+    base_runtime.cache_clear()
+    with pytest.raises(UnknownName, match="nearest: microbatches_fill_stages"):
+        base_runtime("galvatron")
+    base_runtime.cache_clear()
 
 
 def test_a_row_goes_before_its_settings_and_these_before_its_columns() -> None:

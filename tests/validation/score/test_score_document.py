@@ -9,8 +9,10 @@ import json
 import pytest
 from rich.console import Console
 
+from meshwright.answers.document.terminal import terminal
+from meshwright.answers.records import json_of
 from meshwright.cost.memory.fit import Verdict
-from meshwright.validation.score.document import COLUMNS, configurations_csv, score_document
+from meshwright.validation.score.configurations_csv import COLUMNS, configurations_csv
 from meshwright.validation.score.outcomes import Outcome
 from meshwright.validation.score.score import score_of, verdict_counts
 from meshwright.validation.score.screen import score_screen
@@ -26,7 +28,7 @@ KEYS = {
 def _screen(outcomes: list[Outcome]) -> str:
     console = Console(width=80, file=io.StringIO(), markup=False, emoji=False, highlight=False)
     with console.capture() as printed:
-        console.print(score_screen(score_of(outcomes)))
+        console.print(terminal(score_screen(score_of(outcomes))))
     assert max(map(len, printed.get().splitlines())) <= 80
     return printed.get()
 
@@ -39,7 +41,7 @@ def _mixed() -> list[Outcome]:
 
 
 def test_the_document_says_what_was_scored_and_what_was_not() -> None:
-    document = score_document(score_of(_mixed()))
+    document = json_of(score_of(_mixed()))
     assert set(document) == KEYS
     assert document["rows"] == 6
     assert [each["id"] for each in document["skipped"]] == ["lost"]
@@ -54,7 +56,7 @@ def test_the_document_says_what_was_scored_and_what_was_not() -> None:
 
 
 def test_what_its_source_doubts_is_apart_and_in_nothing_else() -> None:
-    document = score_document(score_of(_mixed()))
+    document = json_of(score_of(_mixed()))
     assert document["apart"]["slow"]["step_time"]["mape"] == pytest.approx(2)
     assert document["step_time"]["n"] == document["by"]["dataset"]["mine"]["step_time"]["n"] == 3
     assert document["memory"]["n"] == 4
@@ -63,7 +65,7 @@ def test_what_its_source_doubts_is_apart_and_in_nothing_else() -> None:
 
 @pytest.mark.parametrize("outcomes", [[], [outcome()], [outcome_of_row(llama(gpu="warp-9"))]])
 def test_where_nothing_was_measured_the_score_is_null_and_not_nan(outcomes: list[Outcome]) -> None:
-    document = json.loads(json.dumps(score_document(score_of(outcomes)), allow_nan=False))
+    document = json.loads(json.dumps(json_of(score_of(outcomes)), allow_nan=False))
     assert set(document) == KEYS
     assert document["step_time"] is document["memory"] is document["mean_of_datasets"]["memory"] is None
     assert f"of {len(outcomes)} rows are represented" in _screen(outcomes)

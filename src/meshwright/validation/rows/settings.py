@@ -34,8 +34,6 @@ class RunSetting(Spec):
     """Ids of the runtimes that it is for; none: any."""
     behaviours: tuple[str, ...] = ()
     """`KEY=VALUE`, as `--with` takes them; none: it is not priced, and users are told."""
-    without_rules: tuple[str, ...] = ()
-    """Rules of the runtime that do not hold."""
 
     def __str__(self) -> str:
         return f"{self.what} ({self.source})" if self.source else self.what
@@ -45,6 +43,8 @@ class StandIn(RunSetting):
     """A runtime of the catalogue that stands for a framework which the catalogue has not."""
 
     runtime: str
+    without_rules: tuple[str, ...] = ()
+    """Rules of the runtime that do not hold."""
 
 
 def document(name: str) -> dict[str, Any]:
@@ -73,9 +73,18 @@ def judged_together() -> dict[str, str]:
 
 @cache
 def base_runtime(framework: str) -> Runtime:
-    """The catalogue's runtime of that name, or what stands for a framework; raises `UnknownName`."""
+    """The catalogue's runtime of that name, or what stands for a framework; raises `UnknownName` for a name that is
+    neither, and for a rule in `without_rules` that the runtime does not have.
+    """
     stand_in = stand_ins().get(framework)
-    return _with_settings(read_runtime(stand_in.runtime), [stand_in]) if stand_in else read_runtime(framework)
+    if not stand_in:
+        return read_runtime(framework)
+    runtime, without = read_runtime(stand_in.runtime), stand_in.without_rules
+    names = {rule.name for rule in runtime.rules}
+    for name in (each for each in without if each not in names):
+        raise UnknownName(f"rule of {runtime.id}", name, names)
+    runtime = runtime.replace(rules=tuple(rule for rule in runtime.rules if rule.name not in without))
+    return _with_settings(runtime, [stand_in])
 
 
 def settings_of(row: Row) -> list[RunSetting]:
@@ -108,9 +117,7 @@ def runtime_of(row: Row) -> Runtime:
 def _with_settings(runtime: Runtime, given: Sequence[RunSetting]) -> Runtime:
     """With what they say; one and the same behaviour may be named by several."""
     changes = dict.fromkeys(change for each in given for change in each.behaviours)
-    without = {rule for each in given for rule in each.without_rules}
-    changed = with_behaviours(runtime, [*changes]) if changes else runtime
-    return changed.replace(rules=tuple(rule for rule in changed.rules if rule.name not in without))
+    return with_behaviours(runtime, [*changes]) if changes else runtime
 
 
 def _attention(row: Row) -> tuple[str, ...]:

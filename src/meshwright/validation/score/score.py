@@ -12,7 +12,6 @@ from meshwright.validation.fit.residuals import Coverage, coverage, memory_resid
 from meshwright.validation.rows.table import UNKNOWN
 from meshwright.validation.score.errors import (
     Errors,
-    Quantity,
     errors_of,
     grouped,
     mean_of_datasets,
@@ -38,10 +37,16 @@ class Part(NamedTuple):
     memory: Errors | None
 
 
+class Means(NamedTuple):
+    """Means over datasets of their mean absolute errors, shares."""
+
+    step_time: float | None
+    memory: float | None
+
+
 class JudgedGroup(NamedTuple):
     """Configurations whose step time is judged together: by framework, precision, dense or with experts."""
 
-    name: str
     step_time: Errors
     mean_of_datasets: float
     """Mean over datasets of their mean absolute errors, a share."""
@@ -65,24 +70,31 @@ class IntervalCoverage(NamedTuple):
     memory: Coverage
 
 
+class Skipped(NamedTuple):
+    """A row that no prediction was made for."""
+
+    id: str
+    reason: str
+
+
 class Score(NamedTuple):
-    """What is said of a table."""
+    """What is said of a table; its JSON has the same names, and every error is a share."""
 
     rows: int
     represented: int
     """Rows that a prediction was made for."""
-    skipped: tuple[tuple[str, str], ...]
-    """Ids of the other rows, and why."""
-    whole: Part
-    kinds: dict[str, Errors]
-    """Of memory, by what was measured."""
-    means: tuple[float | None, float | None]
-    """Means over datasets of their mean absolute errors: step time and memory, shares."""
-    judged_together: tuple[JudgedGroup, ...]
+    skipped: tuple[Skipped, ...]
+    """The other rows."""
+    step_time: Errors | None
+    memory: Errors | None
+    memory_by_kind: dict[str, Errors]
+    """By what was measured."""
     memory_not_scored: int
     """Configurations that print memory without saying of what kind it is."""
-    verdicts: VerdictCounts
-    rankings: tuple[Ranking, ...]
+    mean_of_datasets: Means
+    judged_together: dict[str, JudgedGroup]
+    fit: VerdictCounts
+    ranking: tuple[Ranking, ...]
     by: dict[str, dict[str, Part]]
     intervals: IntervalCoverage
     apart: dict[str, Part]
@@ -111,34 +123,31 @@ def intervals_of(outcomes: Sequence[Outcome]) -> IntervalCoverage:
 
 def score_of(outcomes: Sequence[Outcome], intervals: IntervalCoverage | None = None) -> Score:
     """Score outcomes; what its source doubts is scored separately. intervals: those of the catalogue unless given."""
-    sound = [each for each in outcomes if each.sound]
+    sound, doubted = ([each for each in outcomes if each.sound is is_sound] for is_sound in (True, False))
     kinds = {kind: errors_of(sound, memory_of(kind)) for kind in KINDS}
-    doubted, refused = [each for each in outcomes if not each.sound], [each for each in outcomes if each.refusal]
+    skipped = ((row["id"], each.refusal) for each in outcomes if each.refusal for row in each.configuration.rows)
+    priced = [each.configuration for each in outcomes if each.estimate]
     return Score(
         rows=sum(len(each.configuration.rows) for each in outcomes),
-        represented=sum(len(each.configuration.rows) for each in outcomes if each.estimate),
-        skipped=tuple((row["id"], each.refusal) for each in refused for row in each.configuration.rows),
-        whole=_part(sound),
-        kinds={kind: errors for kind, errors in kinds.items() if errors},
-        means=(mean_of_datasets(sound, step_time), mean_of_datasets(sound, memory)),
-        judged_together=tuple(_judged_together(sound)),
-        memory_not_scored=sum(
-            each.estimate is not None and each.configuration.memory_kind == UNKNOWN for each in outcomes
-        ),
-        verdicts=verdict_counts(outcomes),
-        rankings=tuple(rankings(sound)),
+        represented=sum(len(each.rows) for each in priced),
+        skipped=tuple(Skipped(name, reason) for name, reason in skipped),
+        step_time=errors_of(sound, step_time),
+        memory=errors_of(sound, memory),
+        memory_by_kind={kind: errors for kind, errors in kinds.items() if errors},
+        memory_not_scored=sum(each.memory_kind == UNKNOWN for each in priced),
+        mean_of_datasets=Means(mean_of_datasets(sound, step_time), mean_of_datasets(sound, memory)),
+        judged_together=_judged_together(sound),
+        fit=verdict_counts(outcomes),
+        ranking=tuple(rankings(sound)),
         by={name: _parts(sound, key) for name, key in BREAKDOWNS.items()},
         intervals=intervals or intervals_of(outcomes),
         apart=_parts(doubted, lambda each: each.configuration.quality),
     )
 
 
-def _part(outcomes: Sequence[Outcome]) -> Part:
-    return Part(errors_of(outcomes, step_time), errors_of(outcomes, memory))
-
-
 def _parts(outcomes: Sequence[Outcome], key: Callable[[Outcome], str]) -> dict[str, Part]:
-    parts = {name: _part(each) for name, each in grouped(outcomes, key).items()}
+    groups = grouped(outcomes, key).items()
+    parts = {name: Part(errors_of(each, step_time), errors_of(each, memory)) for name, each in groups}
     return {name: part for name, part in parts.items() if part.step_time or part.memory}
 
 
@@ -151,12 +160,11 @@ def judging_group(outcome: Outcome) -> str:
     return f"dense, {low}" if low else f"dense, bf16 and fp16, {outcome.framework_family}"
 
 
-def _judged_together(outcomes: Sequence[Outcome]) -> list[JudgedGroup]:
-    judged = []
-    timed: Quantity = step_time
+def _judged_together(outcomes: Sequence[Outcome]) -> dict[str, JudgedGroup]:
+    judged = {}
     for name, members in sorted(grouped([each for each in outcomes if each.case], judging_group).items()):
-        errors, mean = errors_of(members, timed), mean_of_datasets(members, timed)
+        errors, mean = errors_of(members, step_time), mean_of_datasets(members, step_time)
         if errors and mean is not None:
-            sources = len({each.configuration.dataset for each in members if each.step_time})
-            judged.append(JudgedGroup(name=name, step_time=errors, mean_of_datasets=mean, datasets=sources))
+            datasets = {each.configuration.dataset for each in members if each.step_time}
+            judged[name] = JudgedGroup(errors, mean, len(datasets))
     return judged

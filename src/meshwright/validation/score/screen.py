@@ -2,82 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from textwrap import shorten
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
+from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
 from meshwright.validation.score.errors import Errors
-from meshwright.validation.score.score import Part, Score
+from meshwright.validation.score.score import Score
 
 HEAD = ("mean", "median", "bias", "p90", "within 10 %", "within 20 %")
 LONGEST_REASON = 160
 MOST_IDS = 4
 
 
-def score_screen(score: Score) -> RenderableType:
+def score_screen(score: Score) -> tuple[Block, ...]:
     """Coverage, step time by family and source, memory by kind, fits, rankings, and what was left out."""
-    return Group(
+    sources = score.by["dataset"].items()
+    step_times, memories = ({name: getattr(part, what) for name, part in sources} for what in ("step_time", "memory"))
+    unknown = f"{score.memory_not_scored} memory figures of an unknown kind are not scored."
+    doubted = {
+        f"{quality}: {what}": errors
+        for quality, part in score.apart.items()
+        for what, errors in (("step time", part.step_time), ("memory", part.memory))
+    }
+    return (
         _coverage(score),
-        "",
         _judged_together(score),
-        "",
-        _parts(
-            "step time", {name: each.step_time for name, each in score.by["dataset"].items()}, score.whole.step_time
+        _errors("step time", step_times | {"all": score.step_time}),
+        _errors(
+            "memory",
+            {**score.memory_by_kind, **memories, "all": score.memory},
+            note=unknown if score.memory_not_scored else "",
         ),
-        "",
-        _parts("memory", {**score.kinds, **_memory(score.by["dataset"])}, score.whole.memory),
-        *_not_scored(score),
-        *(_apart(score.apart) if score.apart else []),
-        "",
-        _verdicts(score),
-        _intervals(score),
-        _rankings(score),
-        *_skipped(score),
+        *([_errors("scored separately, as their source doubts them", doubted)] if doubted else []),
+        Lines((_verdicts(score), _intervals(score), _rankings(score))),
+        *([Lines(tuple(_skipped(score)))] if score.skipped else []),
     )
 
 
-def _coverage(score: Score) -> Text:
+def _coverage(score: Score) -> Paragraph:
     share = score.represented / score.rows if score.rows else 0.0
-    text = Text(f"{score.represented} of {score.rows} rows are represented ({share:.1%})", style="bold")
-    return text.append("; errors are predicted / measured - 1", style="not bold")
+    represented = f"{score.represented} of {score.rows} rows are represented ({share:.1%})"
+    return Paragraph(f"**{represented}**; errors are predicted / measured - 1")
 
 
 def _judged_together(score: Score) -> Table:
-    table = _table("step time, judged together", "n", "sources", "mean of sources", *HEAD[:3])
-    for each in score.judged_together:
-        errors = each.step_time
-        figures = (
-            *map(_share, (each.mean_of_datasets, errors.mape, errors.median_ape)),
-            _share(errors.bias, "+"),
-        )
-        table.add_row(each.name, str(errors.n), str(each.datasets), *figures)
-    return table
-
-
-def _memory(parts: dict[str, Part]) -> dict[str, Errors | None]:
-    return {name: part.memory for name, part in parts.items()}
-
-
-def _parts(title: str, parts: dict[str, Errors | None], whole: Errors | None) -> Table:
-    table = _table(title, "n", *HEAD)
-    for name, errors in (*parts.items(), ("all", whole)):
-        if errors:
-            table.add_row(name, *_figures(errors))
-    return table
-
-
-def _figures(errors: Errors) -> Sequence[str]:
-    shares = (errors.mape, errors.median_ape)
-    within = (errors.p90, errors.within_10, errors.within_20)
-    return (
-        str(errors.n),
-        *map(_share, shares),
-        _share(errors.bias, "+"),
-        *map(_share, within),
+    rows = (
+        (name, str(each.step_time.n), str(each.datasets), _share(each.mean_of_datasets), *_figures(each.step_time)[1:4])
+        for name, each in score.judged_together.items()
     )
+    return Table(("step time, judged together", "n", "sources", "mean of sources", *HEAD[:3]), tuple(rows))
+
+
+def _errors(title: str, parts: Mapping[str, Errors | None], note: str = "") -> Table:
+    rows = ((name, *_figures(errors)) for name, errors in parts.items() if errors)
+    return Table((title, "n", *HEAD), tuple(rows), note=note)
+
+
+def _figures(errors: Errors) -> tuple[str, ...]:
+    """The number of runs, then shares in the order of `HEAD`."""
+    n, mape, median, bias, *rest = errors
+    return (str(n), _share(mape), _share(median), _share(bias, "+"), *map(_share, rest))
 
 
 def _share(share: float, sign: str = "") -> str:
@@ -85,59 +69,33 @@ def _share(share: float, sign: str = "") -> str:
     return format(share, f"{sign}.1%" if abs(share) < 100 else f"{sign}.0e")
 
 
-def _apart(parts: dict[str, Part]) -> list[RenderableType]:
-    table = _table("scored separately, as their source doubts them", "n", *HEAD)
-    for quality, part in parts.items():
-        for what, errors in (("step time", part.step_time), ("memory", part.memory)):
-            if errors:
-                table.add_row(f"{quality}: {what}", *_figures(errors))
-    return ["", table]
-
-
-def _not_scored(score: Score) -> list[Text]:
-    if not score.memory_not_scored:
-        return []
-    return [Text(f"{score.memory_not_scored} memory figures of an unknown kind are not scored.")]
-
-
-def _verdicts(score: Score) -> Text:
-    counts = score.verdicts
+def _verdicts(score: Score) -> str:
+    counts = score.fit
     text = f"Of {counts.oom} runs that ran out of memory, {counts.oom_called_safe} are predicted to be safe; "
-    return Text(f"{text}of {counts.fitted} that fitted, {counts.fitted_called_oom} are predicted to run out of memory.")
+    return f"{text}of {counts.fitted} that fitted, {counts.fitted_called_oom} are predicted to run out of memory."
 
 
-def _intervals(score: Score) -> Text:
+def _intervals(score: Score) -> str:
     time, memory = score.intervals
     contained = f"{time.inside:.0%} of {time.n} step times and {memory.inside:.0%} of {memory.n} memory figures"
-    return Text(f"Intervals meant to contain 80% of runs contain {contained}.")
+    return f"Intervals meant to contain 80% of runs contain {contained}."
 
 
-def _rankings(score: Score) -> Text:
-    if not score.rankings:
-        return Text("No job has three runs that could be ranked.")
-    spearman = sum(each.spearman for each in score.rankings) / len(score.rankings)
-    regret = sum(each.regret for each in score.rankings) / len(score.rankings)
-    worst = max(score.rankings, key=lambda each: each.regret)
-    text = f"Ranking within {len(score.rankings)} jobs: on average Spearman {spearman:.2f} and regret {regret:.1%}; "
-    return Text(f"{text}the largest regret is {worst.regret:.1%}, in {worst.group}.")
+def _rankings(score: Score) -> str:
+    if not score.ranking:
+        return "No job has three runs that could be ranked."
+    spearman = sum(each.spearman for each in score.ranking) / len(score.ranking)
+    regret = sum(each.regret for each in score.ranking) / len(score.ranking)
+    worst = max(score.ranking, key=lambda each: each.regret)
+    text = f"Ranking within {len(score.ranking)} jobs: on average Spearman {spearman:.2f} and regret {regret:.1%}; "
+    return f"{text}the largest regret is {worst.regret:.1%}, in {worst.group}."
 
 
-def _skipped(score: Score) -> list[RenderableType]:
+def _skipped(score: Score) -> Iterator[str]:
     reasons: dict[str, list[str]] = {}
     for name, reason in score.skipped:
         reasons.setdefault(reason, []).append(name)
-    lines = [Text(f"\nNot represented, {len(score.skipped)} rows:")] if reasons else []
+    yield f"Not represented, {len(score.skipped)} rows:"
     for reason, names in reasons.items():
         more = f" and {len(names) - MOST_IDS} more" if len(names) > MOST_IDS else ""
-        lines.append(
-            Text(f"  {', '.join(names[:MOST_IDS])}{more}: {shorten(reason, LONGEST_REASON, placeholder=' …')}")
-        )
-    return [*lines]
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(title, overflow="fold")
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
+        yield f"  {', '.join(names[:MOST_IDS])}{more}: {shorten(reason, LONGEST_REASON, placeholder=' …')}"
