@@ -30,7 +30,8 @@ from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.linear import projections
 from meshwright.cost.estimate import Estimates
 from meshwright.cost.memory.saved import Saved
-from meshwright.cost.memory.stage import stage_parameters, stage_states
+from meshwright.cost.memory.stage_parameters import stage_parameters
+from meshwright.cost.memory.states import stage_states
 from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.shard import layer_shard
 from meshwright.cost.step import estimate_each, estimate_plans
@@ -60,11 +61,12 @@ TABLES = {
     "unit.unit_times",
     "weights.once_a_step",
     "weights.layer_by_layer",
-    "stage.stage_parameters",
-    "stage.stage_states",
+    "stage_parameters.stage_parameters",
+    "states.stage_states",
     "stage.stage_memory",
     "in_flight.in_flight_bytes",
-    "units.stage_units",
+    "stage_parameters.stage_units",
+    "stage_parameters.largest_layer",
     "unit_step.stage_chunks",
     "unit_step.stored_states",
     "sharded_step.sharded_step",
@@ -75,7 +77,7 @@ TABLES = {
     "stage.stage_steps",
     "timeline.highest",
     "unit_step.pooled_bytes",
-    "dummy_gradients.dummy_gradient_bytes",
+    "states.dummy_gradient_bytes",
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""
 OF_ONE_SCHEDULE = {
@@ -174,7 +176,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
         case.plan.pp,
         case.plan.vpp,
         case.columns["micro_batches"],
-        case.columns["kept"],
+        case.columns["unsharded"],
         False,
     ),
     "degree": lambda case: case.plan.dp,
@@ -197,7 +199,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
 """Arguments that follow from the question and the plan."""
 COUNTS = ["m", "n", "k", "tokens", "outputs", "features", "batch", "heads", "chunks", "micro_batches"]
 COUNTS += ["rows", "parameters", "ends"]
-SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "held", "blocks", "live"]
+SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "in_block", "blocks", "live"]
 SMALL += ["reductions"]
 SIZES = ["gradients", "moved", "buffer", "size", "allocated", "reserved", "communicators"]
 SIZES += ["states_and_activations"]
@@ -233,7 +235,7 @@ def _columns() -> dict[str, np.ndarray]:
     counts = {name: random.integers(1, 5000, ROWS) for name in COUNTS}
     small = {name: random.integers(1, 40, ROWS) for name in SMALL}
     sizes = {name: 10 ** random.uniform(0, 11, ROWS) for name in SIZES}
-    shares = {"kept": random.uniform(0, 1, ROWS)}
+    shares = {"unsharded": random.uniform(0, 1, ROWS)}
     return counts | small | sizes | shares | {name: 10 ** random.uniform(-6, 1, ROWS) for name in SECONDS}
 
 

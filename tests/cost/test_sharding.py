@@ -17,8 +17,8 @@ from meshwright.cost.comms.exchange import communicator, exposed_seconds
 from meshwright.cost.comms.group import axis_group
 from meshwright.cost.comms.sharded import gathers_per_step
 from meshwright.cost.comms.tensor import layer_collectives
+from meshwright.cost.memory.stage_parameters import stage_units
 from meshwright.cost.memory.states import States, state_bytes
-from meshwright.cost.memory.units import stage_units
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plan import Plan, Recompute

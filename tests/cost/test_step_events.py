@@ -40,10 +40,10 @@ def test_the_highest_moment_of_the_events_is_the_memory_of_the_stage(name: str) 
 
 def test_what_a_timeline_holds_twice_is_counted_once_and_what_it_frees_no_more() -> None:
     step = MemoryTimeline(2)
-    step.hold("activations", "saved", np.array([4.0, 1.0]))
+    step.allocate("activations", "saved", np.array([4.0, 1.0]))
     step.at(Moment.LAST_LAYER_FORWARD)
-    step.hold("activations", "saved", 2.0)
-    step.hold("logits", "logits", np.array([1.0, 5.0]))
+    step.allocate("activations", "saved", 2.0)
+    step.allocate("logits", "logits", np.array([1.0, 5.0]))
     step.at(Moment.LOSS_BACKWARD)
     step.free("logits")
     step.at(Moment.OPTIMIZER_STEP, np.array([True, False]))

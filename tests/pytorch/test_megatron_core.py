@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from commands import HANG_S
-from meshwright.cost.memory.stage import stage_parameters
+from meshwright.cost.memory.stage_parameters import stage_parameters
 from meshwright.cost.shapes import pipelines_of
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans

@@ -69,8 +69,8 @@ class Footprints:
     @cached_property
     def eighty_percent_verdict(self) -> IntColumn:
         """Codes of `Verdict` by the 80 % rule, for the worst stage, shape (n,)."""
-        held = self.worst_memory.states + self.worst_memory.activations
-        return np.asarray(eighty_percent_verdict(held, self.inputs))
+        states_and_activations = self.worst_memory.states + self.worst_memory.activations
+        return np.asarray(eighty_percent_verdict(states_and_activations, self.inputs))
 
     def __len__(self) -> int:
         return len(self.plans)

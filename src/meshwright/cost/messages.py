@@ -90,9 +90,9 @@ def pass_messages(priced: Estimates, stage: int) -> tuple[MessageRow, ...]:
     plan, inputs, stages = priced.plans[0], priced.inputs, priced.stages
     micro_batches, rows = plan.num_microbatches / int(stages.copies[stage]), list[MessageRow]()
     for index, kind in enumerate(inputs.model.layer_kinds):
-        kept = int(stages.layers_not_recomputed[stage, index])
-        rows += layer_messages(plan, inputs, kind, micro_batches * (int(stages.layers[stage, index]) - kept))
-        rows += layer_messages(replace(plan, recompute=Recompute.NONE), inputs, kind, micro_batches * kept)
+        not_recomputed = int(stages.layers_not_recomputed[stage, index])
+        rows += layer_messages(plan, inputs, kind, micro_batches * (int(stages.layers[stage, index]) - not_recomputed))
+        rows += layer_messages(replace(plan, recompute=Recompute.NONE), inputs, kind, micro_batches * not_recomputed)
     head, predicted = bool(stages.head[stage]) * micro_batches, inputs.mtp_layers
     ends = (
         ("embedding", embedding_exchanges(plan, inputs), bool(stages.embedding[stage]) * micro_batches),

@@ -59,10 +59,10 @@ def hottest_over_mean(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     return np.minimum(inputs.job.expert_imbalance, most)
 
 
-def missed_share(candidates: int, held: Numbers, active: int) -> Floats:
+def missed_share(candidates: int, in_block: Numbers, active: int) -> Floats:
     """Share of tokens of which no expert lies in a block: C(c - x, k) / C(c, k), drawn without replacement.
 
-    candidates: experts c that a token may choose; held: x of them in the block, scalar or array (n,); active: k that it
+    candidates: experts c that a token may choose; in_block: x of them, scalar or array (n,); active: k that it
     visits. Returns a share.
 
     >>> round(float(missed_share(256, 128, 8)), 5)
@@ -70,7 +70,7 @@ def missed_share(candidates: int, held: Numbers, active: int) -> Floats:
     """
     share: Floats = 1.0
     for drawn in range(min(active, candidates)):
-        share = share * np.maximum(candidates - held - drawn, 0) / (candidates - drawn)
+        share = share * np.maximum(candidates - in_block - drawn, 0) / (candidates - drawn)
     return share
 
 
@@ -91,9 +91,9 @@ def reached_blocks(experts: Experts, blocks: Ints) -> Floats:
     >>> [round(float(reached_blocks(each, 8)), 2) for each in (v3, v3.replace(groups=1, active_groups=1))]
     [4.0, 5.29]
     """
-    held, group = experts.count / blocks, experts.count // experts.groups
-    chosen, spanned = min(experts.active_groups, experts.active), held / group
+    in_block, group = experts.count / blocks, experts.count // experts.groups
+    chosen, spanned = min(experts.active_groups, experts.active), in_block / group
     entered = 1.0 - missed_share(experts.groups, np.maximum(spanned, 1.0), chosen)
-    others = missed_share(chosen * (group - 1), held, experts.active - chosen)
+    others = missed_share(chosen * (group - 1), in_block, experts.active - chosen)
     limited = entered * (1.0 - (1.0 - np.minimum(spanned, 1.0)) * others)
-    return blocks * np.minimum(limited, 1.0 - missed_share(experts.count, held, experts.active))
+    return blocks * np.minimum(limited, 1.0 - missed_share(experts.count, in_block, experts.active))

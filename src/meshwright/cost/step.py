@@ -22,7 +22,7 @@ from meshwright.cost.estimate import Estimate, Estimates, Waterfall
 from meshwright.cost.footprint import Footprints, first_largest, footprints_of
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.in_flight import waiting_share
-from meshwright.cost.memory.stage import stage_parameters
+from meshwright.cost.memory.stage_parameters import stage_parameters
 from meshwright.cost.shapes import Pipelines
 from meshwright.cost.unit import UnitTime, UnitTimes, unit_times
 from meshwright.cost.weights import layer_by_layer, once_a_step
@@ -130,12 +130,12 @@ def _pipeline(footprints: Footprints, units: UnitTimes, slowest: UnitTime) -> Pi
 def _less_not_recomputed(whole: PassTimes, footprints: Footprints, units: UnitTimes) -> PassTimes:
     """The passes of the whole model, less what the layers that full recomputation leaves out save."""
     shape, counts = footprints.shapes.of_plan, footprints.stages.model_layers_not_recomputed[footprints.stages.start]
-    for kind, (layer, kept) in enumerate(zip(units.layers, units.layers_not_recomputed, strict=False)):
+    for kind, (layer, plain) in enumerate(zip(units.layers, units.layers_not_recomputed, strict=False)):
         whole = combined(
             lambda part, more, less, count=counts[:, kind]: part - count * (more - less)[shape],
             whole,
             layer.passes,
-            kept.passes,
+            plain.passes,
         )
     return whole
 

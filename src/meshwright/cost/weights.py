@@ -18,7 +18,7 @@ from meshwright.cost.comms.sharded import (
 )
 from meshwright.cost.footprint import Footprints
 from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
-from meshwright.cost.memory.stage import stage_parameters
+from meshwright.cost.memory.stage_parameters import stage_parameters
 from meshwright.cost.unit import UnitTime, UnitTimes
 from meshwright.distinct import gathered, on_distinct
 from meshwright.specs.model import LayerKind
@@ -96,5 +96,5 @@ def _layer(
         lambda some: packing(shard_messages(pipelines.take(some), inputs, dense[some], experts[some])), pipeline
     )
     forward, backward = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
-    kept, weights = unsharded_share(footprints.plans.take(plan), inputs), (dense + experts)[pipeline]
-    return sharded_exchanges(inputs, messages, weights, forward[shape], backward[shape], kept, times)
+    unsharded, weights = unsharded_share(footprints.plans.take(plan), inputs), (dense + experts)[pipeline]
+    return sharded_exchanges(inputs, messages, weights, forward[shape], backward[shape], unsharded, times)

@@ -55,12 +55,12 @@ def chunks_at_peak(
     forwards = np.minimum(counts + backwards, pipeline.micro_batches * chunks)
     backwards = forwards - counts
     # Micro-batches in flight of each chunk at each moment, shape (moments, chunks, p).
-    kept = _of_each_chunk(forwards, chunks, group) - _of_each_chunk(backwards, chunks, group)[:, ::-1]
-    weight = (kept * layers).sum(axis=1)
+    chunks_in_flight = _of_each_chunk(forwards, chunks, group) - _of_each_chunk(backwards, chunks, group)[:, ::-1]
+    weight = (chunks_in_flight * layers).sum(axis=1)
     if all_worked:
         weight = np.where(backwards > group * (chunks - 1), weight + layers.sum(), weight)
     fullest = weight.argmax(axis=0)
-    most: IntColumn = np.take_along_axis(kept, fullest[None, None], axis=0)[0]
+    most: IntColumn = np.take_along_axis(chunks_in_flight, fullest[None, None], axis=0)[0]
     waiting = record.waiting(stage, counts, pipeline) if record.waiting else 0 * counts
     return ChunksAtPeak(most, np.where(np.arange(chunks)[:, None] == chunks - 1, waiting, 0))
 

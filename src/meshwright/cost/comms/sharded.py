@@ -88,8 +88,8 @@ def end_gathers(plan: Layout, inputs: Inputs, live: Ints, stage: Ints) -> Gather
     plan: scalar or array (n,); live: micro-batches in flight on the stage, a count; stage: 0 is first. Returns counts.
     """
     zero = 0 * plan.zero + 2 if inputs.runtime.sharding.keeps_ends_gathered else plan.zero
-    kept: Layout = replace(plan, zero=zero)  # type: ignore[arg-type]
-    return gathers_per_step(kept, inputs, live, stage)
+    ends: Layout = replace(plan, zero=zero)  # type: ignore[arg-type]
+    return gathers_per_step(ends, inputs, live, stage)
 
 
 def unsharded_share(plan: Layout, inputs: Inputs) -> Floats:
@@ -103,7 +103,7 @@ def sharded_exchanges(
     parameters: Numbers,
     forward: Floats,
     backward: Floats,
-    kept: Numbers,
+    unsharded: Numbers,
     times: Gathers,
 ) -> tuple[Exchange, ...]:
     """Exchanges per step of the weights and gradients of one layer.
@@ -113,19 +113,19 @@ def sharded_exchanges(
     one layer's passes, as often as `times` says; and the copies of `gather_copies_time`.
 
     messages: of `shard_messages`, of the layer; parameters: of the layer on the rank before data parallelism, count;
-    forward, backward: its passes of one micro-batch, seconds; kept: share of such layers that stay gathered until their
-    backward, 0 to 1; times: of `gathers_per_step`, counts; scalar or array (n,). Returns bytes and seconds.
+    forward, backward: its passes of one micro-batch, seconds; unsharded: share of such layers that stay gathered until
+    their backward, 0 to 1; times: of `gathers_per_step`, counts; scalar or array (n,). Returns bytes and seconds.
     Source: Zhao et al., arXiv:2304.11277, section 3.3.
     """
     gather, scatter = messages
     share = inputs.runtime.overlap.data_parallel
-    again = repeated(gather, np.where(np.greater(times.backward, 0), 1 - kept, 0.0))
+    again = repeated(gather, np.where(np.greater(times.backward, 0), 1 - unsharded, 0.0))
     alone = np.maximum(times.backward - times.scatters, 0)
     return (
         Exchange("dp", "forward", gather, times=times.forward, window=forward, share=share),
         Exchange("dp", "backward", again, times=alone, window=backward, share=share),
         Exchange("dp", "backward", (*again, *scatter), times=times.scatters, window=backward, share=share),
-        _copies(gather_copies_time(inputs, parameters, kept, times)),
+        _copies(gather_copies_time(inputs, parameters, unsharded, times)),
     )
 
 
@@ -147,14 +147,14 @@ def _copies(seconds: Floats) -> Exchange:
     return Exchange("dp", "step", (Message("dp_shard", "copy", "weights and gradients", bytes=0.0, seconds=seconds),))
 
 
-def gather_copies_time(inputs: Inputs, parameters: Numbers, kept: Numbers, times: Gathers) -> Floats:
+def gather_copies_time(inputs: Inputs, parameters: Numbers, unsharded: Numbers, times: Gathers) -> Floats:
     """Seconds per step of copying weights out of what was gathered, and gradients into what is scattered.
 
-    parameters: on the rank before data parallelism; kept: share of layers that stay gathered until their backward;
-    times: of `gathers_per_step`; scalar or array (n,). Returns seconds. Source: torch.distributed.fsdp 2.13
+    parameters: on the rank before data parallelism; unsharded: share of layers that stay gathered until their
+    backward; times: of `gathers_per_step`; scalar or array (n,). Returns seconds. Source: torch.distributed.fsdp 2.13
     (split_with_sizes_copy and chunk_cat on the compute stream), operators and bytes counted on a fake process group.
     """
     runtime = inputs.runtime
-    moved = runtime.sharding.gather_copy_bytes * (times.forward + times.backward * (1 - kept))
+    moved = runtime.sharding.gather_copy_bytes * (times.forward + times.backward * (1 - unsharded))
     moved = moved + runtime.sharding.scatter_copy_bytes * times.scatters
     return elementwise_time(moved * parameters, inputs.cluster.accelerator) * slowdown(inputs)

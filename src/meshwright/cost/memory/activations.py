@@ -76,16 +76,16 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     copied = copies * HALF_BYTES * shard.tokens * shard.core
     everything = sum(saved) + tables + copied
     layer_input = 1.0 * inputs.residual_bytes * shard.residual_tokens * inputs.model.hidden_size
-    kept = everything - recomputed_bytes(plan, inputs, kind, shard, saved)
+    left = everything - recomputed_bytes(plan, inputs, kind, shard, saved)
     if inputs.runtime.activations.selective_recompute == "every_second_product":
-        kept = _every_second_product(plan, inputs, kind, shard) + saved.core
+        left = _every_second_product(plan, inputs, kind, shard) + saved.core
     full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
-    held = np.where(full, layer_input, np.where(selective, kept, everything))
+    saved_bytes = np.where(full, layer_input, np.where(selective, left, everything))
     backward = _backward_bytes if inputs.runtime.storage.weights == "half" else _unit_backward_bytes
     working = backward(plan, inputs, kind, shard) + _context_bytes(plan, inputs, shard)
     return LayerMemory(
-        saved=held,
-        again=everything - held,
+        saved=saved_bytes,
+        again=everything - saved_bytes,
         working=working,
         ending=_ending_bytes(plan, inputs, shard),
         tables=np.where(full | selective, 0, tables),
@@ -139,8 +139,8 @@ def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: 
         products += [rows * shard.ffn] * (2 if block.gated else 1) + [read * rows * hidden]
     regions = 1 + (block is not None)
     reduced = np.where(plan.sp, 1.0 * regions * shard.residual_tokens * hidden, 0.0)
-    kept = HALF_BYTES * (shard.residual_tokens * hidden + reduced + sum(products[::2]) + rows * shard.core)
-    return kept + _of_other_pieces(plan, inputs, shard) + _of_exchanges(plan, inputs, kind)
+    saved = HALF_BYTES * (shard.residual_tokens * hidden + reduced + sum(products[::2]) + rows * shard.core)
+    return saved + _of_other_pieces(plan, inputs, shard) + _of_exchanges(plan, inputs, kind)
 
 
 def _of_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:

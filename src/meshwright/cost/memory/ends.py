@@ -49,11 +49,11 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     split = entropy.alive_bytes if entropy.split_alive_bytes is None else entropy.split_alive_bytes
     layers, logits = inputs.mtp_layers, (1 + inputs.mtp_layers) * rows * vocabulary_shard(plan, inputs)
     alive = np.where(np.greater(plan.tp, 1), split, entropy.alive_bytes) * logits
-    kept = inputs.residual_bytes / HALF_BYTES * residual + (residual if again else whole)
+    saved = inputs.residual_bytes / HALF_BYTES * residual + (residual if again else whole)
     joined = 2 * inputs.recipe.saved_bytes / HALF_BYTES * residual
-    predicted = kept + residual + np.where(np.equal(plan.recompute, Recompute.FULL), 0.0, joined)
+    predicted = saved + residual + np.where(np.equal(plan.recompute, Recompute.FULL), 0.0, joined)
     return HeadMemory(
-        saved=kept + layers * predicted,
+        saved=saved + layers * predicted,
         working=alive + gathered,
         unjoined=entropy.unjoined_bytes * logits,
         waiting=1.0 * FP32_BYTES * logits,

@@ -102,21 +102,21 @@ def verdict(allocated: Floats, reserved: Floats, communicators: Floats, inputs: 
     allocated.
     """
     visible = inputs.cluster.accelerator.visible_memory_bytes
-    held = bounds(allocated, reserved, communicators, inputs)
-    unsafe = np.where(held.least <= visible, Verdict.AT_RISK, Verdict.OUT_OF_MEMORY)
-    code: IntColumn = np.where(held.most <= visible, Verdict.SAFE, unsafe)
+    limits = bounds(allocated, reserved, communicators, inputs)
+    unsafe = np.where(limits.least <= visible, Verdict.AT_RISK, Verdict.OUT_OF_MEMORY)
+    code: IntColumn = np.where(limits.most <= visible, Verdict.SAFE, unsafe)
     return code
 
 
 def fit_of(memory: Components, inputs: Inputs) -> Fit:
     """The verdict on one plan; memory: bytes of its worst stage."""
-    held = bounds(memory.allocated, memory.reserved, memory.communicators, inputs)
+    limits = bounds(memory.allocated, memory.reserved, memory.communicators, inputs)
     return Fit(
         verdict=Verdict(int(verdict(memory.allocated, memory.reserved, memory.communicators, inputs))),
         needed_bytes=float(memory.device),
         visible_bytes=inputs.cluster.accelerator.visible_memory_bytes,
-        least_bytes=float(held.least),
-        most_bytes=float(held.most),
+        least_bytes=float(limits.least),
+        most_bytes=float(limits.most),
         probability=fit_probability(memory, inputs),
     )
 

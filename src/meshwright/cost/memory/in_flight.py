@@ -78,13 +78,13 @@ def in_flight_bytes(
     layer, chunk, working, layer_output = np.zeros((4, len(shape)))
     # live, without: layers of each kind times the micro-batches that they are saved of, (r, kinds).
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
-        memory, held = layer_memory(shapes.plans, inputs, layer_kind), stages.layers[:, kind]
+        memory, layers = layer_memory(shapes.plans, inputs, layer_kind), stages.layers[:, kind]
         saved, table = memory.saved - memory.tables, table_bytes(shapes.plans, inputs, layer_kind)
-        activations = activations + live[:, kind] * saved[shape] + held * table[shape]
-        layer = np.maximum(layer, (held > 0) * saved[shape])
-        chunk = chunk + held * saved[shape] / pipelines.plans.vpp[pipelines.stages.plan][pipelines.of_stage]
-        working = np.maximum(working, (held > 0) * (memory.again + memory.working)[shape])
-        layer_output = np.maximum(layer_output, (held > 0) * memory.ending[shape])
+        activations = activations + live[:, kind] * saved[shape] + layers * table[shape]
+        layer = np.maximum(layer, (layers > 0) * saved[shape])
+        chunk = chunk + layers * saved[shape] / pipelines.plans.vpp[pipelines.stages.plan][pipelines.of_stage]
+        working = np.maximum(working, (layers > 0) * (memory.again + memory.working)[shape])
+        layer_output = np.maximum(layer_output, (layers > 0) * memory.ending[shape])
         if without.any():
             others = layer_memory(whole, inputs, layer_kind)
             more = others.saved - others.tables - saved
@@ -92,8 +92,8 @@ def in_flight_bytes(
     residual = message_bytes(shapes.plans, inputs)[shape]
     pipelined = (pipelines.plans.pp > 1)[pipelines.stages.plan][pipelines.of_stage]
     activations = activations + _waiting(stages, shapes.plans, shape, inputs)
-    put_out = pipelined * inputs.runtime.pipeline.receives_ahead * end.output[shape]
-    waiting, several = end.waiting[shape] + put_out, stages.in_flight_at_head > 1
+    sent = pipelined * inputs.runtime.pipeline.receives_ahead * end.output[shape]
+    waiting, several = end.waiting[shape] + sent, stages.in_flight_at_head > 1
     return InFlight(
         activations=activations,
         layer=layer,
@@ -107,8 +107,7 @@ def in_flight_bytes(
         second_logits=several * (end.working[shape] + np.maximum(stages.in_flight_at_head - 2, 0) * waiting),
         unjoined=stages.head * end.unjoined[shape],
         residual=residual,
-        messages=pipelined
-        * (_messages(stages, num_microbatches[stages.plan], inputs) * residual + stages.head * put_out),
+        messages=pipelined * (_messages(stages, num_microbatches[stages.plan], inputs) * residual + stages.head * sent),
     )
 
 
@@ -150,11 +149,11 @@ def waiting_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     """
     linears = projections(inputs, kind, layer_shard(plan, inputs, kind))
     every = (*linears.down, *linears.attention, linears.output, *linears.feed_forward)
-    kept = sum(_elements(each) for each in every)
+    elements = sum(_elements(each) for each in every)
     if kind.is_moe:
         shard, hidden = expert_shard(plan, inputs, kind), inputs.model.hidden_size
-        kept = kept + shard.rows * (2 * hidden + shard.width + shard.ffn)
-    return 1.0 * HALF_BYTES * kept
+        elements = elements + shard.rows * (2 * hidden + shard.width + shard.ffn)
+    return 1.0 * HALF_BYTES * elements
 
 
 def waiting_share(plan: Layout, inputs: Inputs) -> Floats:

@@ -87,12 +87,12 @@ def sharded_expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ran
     plan: scalar or array (n,); ranks: that hold the same experts, a count. Returns a count; 0 for a dense layer.
     Source: torchtitan 0.3.0, distributed/fsdp.py L209-308.
     """
-    held = expert_parameters(plan, inputs, kind)
+    count = expert_parameters(plan, inputs, kind)
     if not kind.is_moe or not inputs.runtime.sharding.shards_rows:
-        return held / ranks
+        return count / ranks
     block, hidden = routed_experts(kind), inputs.model.hidden_size
     here = np.maximum(block.count // plan.ep, 1)
-    dealt = -(-here // ranks) * (held // here)
+    dealt = -(-here // ranks) * (count // here)
     rows = (1 + block.gated) * -(-(block.ffn_size // plan.etp) // ranks) * hidden
     rows = here * (rows + -(-hidden // ranks) * (block.ffn_size // plan.etp))
     return np.where(splits_experts(plan, inputs, kind, ranks), rows, dealt)

@@ -58,12 +58,12 @@ def norm_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """
     hidden, runtime = inputs.model.hidden_size, inputs.runtime
     read = (1 if kind.parallel_residual else kind.norms) * shard.residual_tokens
-    kept = inputs.residual_bytes * hidden * read + sum(norm_outputs(inputs, kind, shard))
+    saved = inputs.residual_bytes * hidden * read + sum(norm_outputs(inputs, kind, shard))
     if runtime.activations.dropout:
-        kept = kept + DROPOUT_MASKS * hidden * shard.residual_tokens
+        saved = saved + DROPOUT_MASKS * hidden * shard.residual_tokens
     if inputs.model.norm == "rms":
-        kept = kept + runtime.elementwise_bytes.rms_norm_kept * hidden * kind.norms * shard.residual_tokens
-    return kept + (_statistic_bytes(kind, shard) if runtime.activations.keeps_statistics else 0.0)
+        saved = saved + runtime.elementwise_bytes.rms_norm_kept * hidden * kind.norms * shard.residual_tokens
+    return saved + (_statistic_bytes(kind, shard) if runtime.activations.keeps_statistics else 0.0)
 
 
 def norm_outputs(inputs: Inputs, kind: LayerKind, shard: Shard) -> NormOutputs:
@@ -93,12 +93,12 @@ def attention_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """
     recipe, latent = inputs.recipe, kind.attention.latent
     width = shard.core + (0 if kind.attention.qk_norm == "none" else shard.query + shard.key)
-    kept = HALF_BYTES * shard.tokens * width + expanded_bytes(inputs, kind, shard)
+    saved = HALF_BYTES * shard.tokens * width + expanded_bytes(inputs, kind, shard)
     if recipe.quantises:
-        kept = kept + recipe.saved_bytes * shard.tokens * shard.core
+        saved = saved + recipe.saved_bytes * shard.tokens * shard.core
     if latent is None:
-        return kept
-    return kept + HALF_BYTES * shard.residual_tokens * (compressed_width(kind) + latent.rope_head_dim)
+        return saved
+    return saved + HALF_BYTES * shard.residual_tokens * (compressed_width(kind) + latent.rope_head_dim)
 
 
 def expanded_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
@@ -185,8 +185,8 @@ def table_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     It stands once, whatever is in flight. plan: scalar or array (n,). Returns bytes.
     Source: torchtitan 0.3.0, models/common/rope.py (a buffer of every attention layer).
     """
-    kept = inputs.runtime.activations.keeps_statistics and not inputs.model.learned_positions
-    return FP32_BYTES * kept * (inputs.job.sequence_length // plan.cp) * kind.attention.head_dim
+    present = inputs.runtime.activations.keeps_statistics and not inputs.model.learned_positions
+    return FP32_BYTES * present * (inputs.job.sequence_length // plan.cp) * kind.attention.head_dim
 
 
 def _statistic_bytes(kind: LayerKind, shard: Shard) -> Floats:

@@ -32,15 +32,15 @@ def sharded_step(step: UnitStep) -> MemoryTimeline:
 
 def _forward(line: MemoryTimeline, step: UnitStep) -> None:
     saved = step.in_flight
-    line.hold("temporaries", "message buffers", saved.messages)
-    line.hold("gradients", "shards of earlier micro-batches", FP32_BYTES * step.stored.all * step.several)
-    line.hold("parameters", "gathered until backward", step.until_backward)
-    line.hold("parameters", "two layers", step.prefetched(2))
-    line.hold("activations", "saved for backward", saved.activations)
-    line.hold("temporaries", "output of the layer", saved.layer_output)
+    line.allocate("temporaries", "message buffers", saved.messages)
+    line.allocate("gradients", "shards of earlier micro-batches", FP32_BYTES * step.stored.all * step.several)
+    line.allocate("parameters", "gathered until backward", step.until_backward)
+    line.allocate("parameters", "two layers", step.prefetched(2))
+    line.allocate("activations", "saved for backward", saved.activations)
+    line.allocate("temporaries", "output of the layer", saved.layer_output)
     line.at(Moment.LAST_LAYER_FORWARD)
     line.free("two layers", "output of the layer")
-    line.hold("logits", "logits", saved.logits)
+    line.allocate("logits", "logits", saved.logits)
     line.at(Moment.LOSS_BACKWARD)
     line.free("logits")
 
@@ -48,20 +48,20 @@ def _forward(line: MemoryTimeline, step: UnitStep) -> None:
 def _last_layer(line: MemoryTimeline, step: UnitStep) -> None:
     """Backward of the head and of the last layer. A head that is a unit of its own is reduced as soon as it is done."""
     runtime, whole, saved, sent = step.inputs.runtime, step.whole, step.in_flight, step.inputs.gradient_bytes
-    line.hold("activations", "saved for backward", np.maximum(saved.activations - saved.head, 0.0))
+    line.allocate("activations", "saved for backward", np.maximum(saved.activations - saved.head, 0.0))
     head = step.root_head
     if runtime.sharding.ends_apart:
         done = HALF_BYTES * whole.head * runtime.sharding.keeps_ends_gathered * step.resharded
-        line.hold("parameters", "gathered until backward", step.until_backward - done)
-        line.hold("parameters", "two layers", step.prefetched(1))
-        line.hold("gradients", "new shards", step.new_shards * step.stored.head)
-        line.hold("temporaries", "gradients of the head", (HALF_BYTES + sent) * whole.head)
-        line.hold("temporaries", "working set", saved.residual)
+        line.allocate("parameters", "gathered until backward", step.until_backward - done)
+        line.allocate("parameters", "two layers", step.prefetched(1))
+        line.allocate("gradients", "new shards", step.new_shards * step.stored.head)
+        line.allocate("temporaries", "gradients of the head", (HALF_BYTES + sent) * whole.head)
+        line.allocate("temporaries", "working set", saved.residual)
         line.at(Moment.HEAD_REDUCE_SCATTER, whole.head > 0)
         head = sent * whole.head
-    line.hold("parameters", "two layers", step.prefetched(2))
-    line.hold("temporaries", "gradients of the head", head)
-    line.hold("temporaries", "working set", saved.working)
+    line.allocate("parameters", "two layers", step.prefetched(2))
+    line.allocate("temporaries", "gradients of the head", head)
+    line.allocate("temporaries", "working set", saved.working)
     line.at(Moment.LAST_LAYER_BACKWARD)
 
 
@@ -69,16 +69,16 @@ def _middle_layers(line: MemoryTimeline, step: UnitStep) -> None:
     """Any layer between, the next one of the last: the last one's gradients are being sent."""
     saved, stored = step.in_flight, step.stored
     passed = np.maximum(saved.activations - saved.head - saved.layer, 0.0)
-    line.hold("activations", "saved for backward", passed)
+    line.allocate("activations", "saved for backward", passed)
     head = stored.head * step.inputs.runtime.sharding.ends_apart
-    line.hold("gradients", "new shards", step.new_shards * (stored.layer + head))
-    line.hold("temporaries", "gradients of the head", step.root_head)
-    line.hold("temporaries", "gradients of a layer", step.inputs.gradient_bytes * step.whole.layer)
-    line.hold("parameters", "experts put together", HALF_BYTES * step.whole.split_experts * step.resharded)
-    line.hold("temporaries", "working set", saved.residual)
+    line.allocate("gradients", "new shards", step.new_shards * (stored.layer + head))
+    line.allocate("temporaries", "gradients of the head", step.root_head)
+    line.allocate("temporaries", "gradients of a layer", step.inputs.gradient_bytes * step.whole.layer)
+    line.allocate("parameters", "experts put together", HALF_BYTES * step.whole.split_experts * step.resharded)
+    line.allocate("temporaries", "working set", saved.residual)
     line.at(Moment.MIDDLE_LAYER_ALL_GATHER, step.has_more_layers_than(1))
     line.free("experts put together")
-    line.hold("temporaries", "working set", saved.working)
+    line.allocate("temporaries", "working set", saved.working)
     line.at(Moment.MIDDLE_LAYER_BACKWARD, step.has_more_layers_than(2))
 
 
@@ -87,24 +87,24 @@ def _first_layers(line: MemoryTimeline, step: UnitStep) -> None:
     saved, whole, stored, several = step.in_flight, step.whole, step.stored, step.has_more_layers_than(1)
     ends = 0.0 if step.inputs.runtime.sharding.ends_apart else whole.ends
     layers = np.minimum(2 * whole.layer, np.maximum(step.layers, 0.0))
-    line.hold("parameters", "gathered until backward", HALF_BYTES * ends)
-    line.hold("parameters", "two layers", HALF_BYTES * layers)
+    line.allocate("parameters", "gathered until backward", HALF_BYTES * ends)
+    line.allocate("parameters", "two layers", HALF_BYTES * layers)
 
     def above(layers: int) -> None:
         """So many layers are left."""
         reduced = np.maximum(stored.all - layers * stored.layer - stored.embedding, 0.0)
-        line.hold("activations", "saved for backward", layers * saved.layer)
-        line.hold("gradients", "new shards", step.new_shards * reduced)
+        line.allocate("activations", "saved for backward", layers * saved.layer)
+        line.allocate("gradients", "new shards", step.new_shards * reduced)
 
     above(2)
     line.at(Moment.SECOND_LAYER_BACKWARD, step.has_more_layers_than(2))
     above(1)
-    line.hold("parameters", "experts put together", HALF_BYTES * step.whole.split_experts * step.resharded)
-    line.hold("temporaries", "working set", saved.residual)
+    line.allocate("parameters", "experts put together", HALF_BYTES * step.whole.split_experts * step.resharded)
+    line.allocate("temporaries", "working set", saved.residual)
     line.at(Moment.FIRST_LAYER_ALL_GATHER, several)
     line.free("experts put together")
-    line.hold("parameters", "two layers", HALF_BYTES * (layers - whole.layer))
-    line.hold("temporaries", "working set", saved.working)
+    line.allocate("parameters", "two layers", HALF_BYTES * (layers - whole.layer))
+    line.allocate("temporaries", "working set", saved.working)
     line.at(Moment.FIRST_LAYER_BACKWARD, several)
 
 
@@ -114,8 +114,8 @@ def _embedding(line: MemoryTimeline, step: UnitStep) -> None:
     last, done = (whole.embedding, stored.embedding) if apart else (whole.ends, stored.ends)
     line.free("gathered until backward", "two layers", "saved for backward", "working set")
     line.free("gradients of the head", "gradients of a layer")
-    line.hold("gradients", "new shards", step.new_shards * (stored.all - done))
-    line.hold("temporaries", "gradients of the ends", (HALF_BYTES + step.inputs.gradient_bytes) * last)
+    line.allocate("gradients", "new shards", step.new_shards * (stored.all - done))
+    line.allocate("temporaries", "gradients of the ends", (HALF_BYTES + step.inputs.gradient_bytes) * last)
     line.at(Moment.GRADIENT_REDUCTION)
 
 
@@ -133,27 +133,27 @@ def replicated_step(step: UnitStep) -> MemoryTimeline:
     cast = HALF_BYTES * (whole.all - embedding)
     casts_again = runtime.storage.autocast & (step.plans.recompute == Recompute.FULL)
     again = HALF_BYTES * step.layers * casts_again
-    line.hold("temporaries", "message buffers", saved.messages)
-    line.hold("gradients", "of earlier micro-batches, and buckets", FP32_BYTES * copies * whole.all)
-    line.hold("parameters", "2-byte copies", cast - again)
-    line.hold("activations", "saved for backward", saved.activations)
-    line.hold("temporaries", "output of the layer", saved.layer_output)
+    line.allocate("temporaries", "message buffers", saved.messages)
+    line.allocate("gradients", "of earlier micro-batches, and buckets", FP32_BYTES * copies * whole.all)
+    line.allocate("parameters", "2-byte copies", cast - again)
+    line.allocate("activations", "saved for backward", saved.activations)
+    line.allocate("temporaries", "output of the layer", saved.layer_output)
     line.at(Moment.LAST_LAYER_FORWARD)
     line.free("output of the layer")
-    line.hold("parameters", "2-byte copies", cast)
-    line.hold("logits", "logits", saved.logits_forward)
+    line.allocate("parameters", "2-byte copies", cast)
+    line.allocate("logits", "logits", saved.logits_forward)
     line.at(Moment.LOSS_FORWARD)
-    line.hold("parameters", "2-byte copies", cast - again)
-    line.hold("logits", "logits", saved.logits)
+    line.allocate("parameters", "2-byte copies", cast - again)
+    line.allocate("logits", "logits", saved.logits)
     line.at(Moment.LOSS_BACKWARD)
     line.free("logits")
-    line.hold("parameters", "2-byte copies", cast - again + HALF_BYTES * whole.layer * casts_again)
-    line.hold("activations", "saved for backward", np.maximum(saved.activations - saved.head, 0.0))
-    line.hold("temporaries", "working set", saved.working)
+    line.allocate("parameters", "2-byte copies", cast - again + HALF_BYTES * whole.layer * casts_again)
+    line.allocate("activations", "saved for backward", np.maximum(saved.activations - saved.head, 0.0))
+    line.allocate("temporaries", "working set", saved.working)
     line.at(Moment.LAST_LAYER_BACKWARD)
     line.free("2-byte copies", "saved for backward", "working set")
-    line.hold("gradients", "of this micro-batch", FP32_BYTES * whole.all * ~step.several)
+    line.allocate("gradients", "of this micro-batch", FP32_BYTES * whole.all * ~step.several)
     summands = step.several + 2.0 * tied
-    line.hold("temporaries", "summands of the embedding", FP32_BYTES * whole.embedding * summands)
+    line.allocate("temporaries", "summands of the embedding", FP32_BYTES * whole.embedding * summands)
     line.at(Moment.GRADIENT_REDUCTION)
     return line

@@ -2,79 +2,23 @@
 
 from __future__ import annotations
 
-import operator
 from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, IntColumn, Ints
+from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.memory.components import Components, communicator_bytes
-from meshwright.cost.memory.dummy_gradients import dummy_gradient_bytes
 from meshwright.cost.memory.in_flight import InFlight, in_flight_bytes
-from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters, prediction_parameters
 from meshwright.cost.memory.pipelined_step import pipelined_step
 from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
-from meshwright.cost.memory.states import States, half_weights_step, state_bytes
+from meshwright.cost.memory.states import States, dummy_gradient_bytes, half_weights_step, stage_states
 from meshwright.cost.memory.timeline import MemoryEvent, Played, highest
 from meshwright.cost.memory.unit_step import UnitStep, pooled_bytes, stored_states
 from meshwright.cost.shapes import Pipelines, Shapes
-from meshwright.distinct import combined, gathered
-from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
+from meshwright.distinct import gathered
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
-
-
-class StageParameters(NamedTuple):
-    """Parameters on one rank of every stage, before data parallelism; counts, shape (r,)."""
-
-    dense: FloatColumn
-    """Everything that all ranks of the data-parallel group hold."""
-    experts: FloatColumn
-    """Routed experts, which fewer ranks hold alike."""
-    ends: FloatColumn
-    """Of the dense ones, those of embedding, final norm and head."""
-
-
-def stage_parameters(plans: Plans, stages: Stages, inputs: Inputs) -> StageParameters:
-    """Parameters on one rank of every stage, shape (r,)."""
-    embedding, head = end_parameters(plans, inputs)
-    head = head + prediction_parameters(plans, inputs)
-    ends: FloatColumn = stages.embedding * embedding[stages.plan] + stages.head * head[stages.plan] * 1.0
-    dense = ends
-    experts: FloatColumn = np.zeros(len(stages.plan))
-    for kind, layer in enumerate(inputs.model.layer_kinds):
-        dense = dense + stages.layers[:, kind] * layer_parameters(plans, inputs, layer)[stages.plan]
-        experts = experts + stages.layers[:, kind] * expert_parameters(plans, inputs, layer)[stages.plan]
-    return StageParameters(dense, experts, ends)
-
-
-def stage_states(plans: Plans, stages: Stages, inputs: Inputs) -> States:
-    """States of every stage, shape (r,), bytes: of dense weights and of routed experts, which ZeRO divides over
-    different groups.
-    """
-    plan, rows, kinds = stages.plan, plans.take(stages.plan), inputs.model.layer_kinds
-    parameters = stage_parameters(plans, stages, inputs)
-    largest = _largest(stages, [layer_parameters(plans, inputs, kind) for kind in kinds])
-    embedding, head = (
-        present * held[plan]
-        for present, held in zip((stages.embedding, stages.head), end_parameters(plans, inputs), strict=True)
-    )
-    ends = np.maximum(embedding, head) if inputs.runtime.sharding.ends_apart else parameters.ends
-    whole = state_bytes(rows, inputs, parameters.dense, largest, ends, sharding_ranks(rows))
-    if not inputs.model.is_moe:
-        return whole
-    largest, nothing = _largest(stages, [expert_parameters(plans, inputs, kind) for kind in kinds]), np.zeros(len(plan))
-    routed = state_bytes(rows, inputs, parameters.experts, largest, nothing, expert_sharding_ranks(rows))
-    return combined(operator.add, whole, routed)
-
-
-def _largest(stages: Stages, counts: list[Ints]) -> FloatColumn:
-    """Of the layer kinds that a stage holds, the most parameters of one layer, shape (r,)."""
-    largest: FloatColumn = np.zeros(len(stages.plan))
-    for kind, count in enumerate(counts):
-        largest = np.maximum(largest, (stages.layers[:, kind] > 0) * count[stages.plan])
-    return largest
 
 
 class StageSteps(NamedTuple):

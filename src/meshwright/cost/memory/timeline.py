@@ -69,11 +69,11 @@ class MemoryTimeline:
     """One step of r ranks, played as allocations and releases; every rank has the same events, some of 0 bytes.
 
     >>> step = MemoryTimeline(1)
-    >>> step.hold("activations", "saved for backward", 3.0)
-    >>> step.hold("logits", "logits", 2.0)
+    >>> step.allocate("activations", "saved for backward", 3.0)
+    >>> step.allocate("logits", "logits", 2.0)
     >>> step.at(Moment.LOSS_BACKWARD)
     >>> step.free("logits")
-    >>> step.hold("temporaries", "working set", 1.0)
+    >>> step.allocate("temporaries", "working set", 1.0)
     >>> step.at(Moment.LAST_LAYER_BACKWARD)
     >>> peak = step.peak()
     >>> str(Moment(peak.moment[0])), float(peak.activations[0]), float(peak.logits[0]), float(peak.temporaries[0])
@@ -82,53 +82,54 @@ class MemoryTimeline:
 
     def __init__(self, ranks: int) -> None:
         self._ranks = ranks
-        self._held: dict[str, _Held] = {}
-        self._moments: list[_Reached] = []
+        self._allocated: dict[str, _Allocation] = {}
+        self._moments: list[_Snapshot] = []
 
-    def hold(self, component: str, name: str, size: Floats) -> None:
+    def allocate(self, component: str, name: str, size: Floats) -> None:
         """From now on so many bytes are allocated under a name: it is new, has grown or has shrunk.
 
         component: a field of `Peak`; size: bytes, scalar or array (r,).
         """
-        self._held[name] = _Held(component, size)
+        self._allocated[name] = _Allocation(component, size)
 
     def free(self, *names: str) -> None:
         """Release all that is allocated under these names."""
         for name in names:
-            del self._held[name]
+            del self._allocated[name]
 
     def at(self, moment: Moment, only: BoolColumn | None = None) -> None:
         """What is allocated now may be the most. only: the ranks that have such a moment, shape (r,)."""
-        total = reduce(operator.add, (each.size for each in self._held.values()))
-        self._moments.append(_Reached(moment, dict(self._held), total if only is None else np.where(only, total, 0.0)))
+        total = reduce(operator.add, (each.size for each in self._allocated.values()))
+        total = total if only is None else np.where(only, total, 0.0)
+        self._moments.append(_Snapshot(moment, dict(self._allocated), total))
 
     def peak(self) -> Peak:
         """The first of the moments with the most."""
         most, highest = np.zeros(self._ranks), np.zeros(self._ranks, dtype=np.int64)
-        for index, reached in enumerate(self._moments):
-            highest[reached.total > most] = index
-            most = np.maximum(most, reached.total)
+        for index, snapshot in enumerate(self._moments):
+            highest[snapshot.total > most] = index
+            most = np.maximum(most, snapshot.total)
         later = [highest >= index for index in range(len(self._moments))]
         parts: dict[str, Floats] = dict.fromkeys(Peak._fields[1:], 0.0)
-        names = {name: each.component for reached in self._moments for name, each in reached.held.items()}
+        names = {name: each.component for snapshot in self._moments for name, each in snapshot.allocated.items()}
         for name, component in names.items():
-            before = size = _Held(component, 0.0)
-            for from_here, reached in zip(later, self._moments, strict=True):
-                now = reached.held.get(name, _Held(component, 0.0))
+            before = size = _Allocation(component, 0.0)
+            for from_here, snapshot in zip(later, self._moments, strict=True):
+                now = snapshot.allocated.get(name, _Allocation(component, 0.0))
                 if now.size is not before.size:
-                    size = _Held(component, np.where(from_here, now.size, size.size))
+                    size = _Allocation(component, np.where(from_here, now.size, size.size))
                 before = now
             parts[component] = parts[component] + size.size
-        codes = np.array([reached.moment for reached in self._moments])[highest]
+        codes = np.array([snapshot.moment for snapshot in self._moments])[highest]
         return Peak(codes, **{name: np.broadcast_to(part, self._ranks) for name, part in parts.items()})
 
     def events(self, rank: int) -> list[MemoryEvent]:
         """What one rank allocates and releases, in order, without what is of 0 bytes."""
-        events, before, allocated = [], dict[str, _Held](), 0.0
-        for reached in self._moments:
-            if not np.broadcast_to(reached.total, self._ranks)[rank]:
+        events, before, allocated = [], dict[str, _Allocation](), 0.0
+        for snapshot in self._moments:
+            if not np.broadcast_to(snapshot.total, self._ranks)[rank]:
                 continue
-            now = {name: each.of(rank, self._ranks) for name, each in reached.held.items()}
+            now = {name: each.of(rank, self._ranks) for name, each in snapshot.allocated.items()}
             names = dict.fromkeys((*before, *now))
             changes = [(name, now.get(name, _NOTHING).size - before.get(name, _NOTHING).size) for name in names]
             for name, size in sorted(changes, key=lambda change: change[1]):
@@ -136,27 +137,27 @@ class MemoryTimeline:
                 component = (now.get(name) or before[name]).component
                 if size:
                     event = MemoryEvent(
-                        moment=reached.moment, component=component, name=name, size=size, allocated=allocated
+                        moment=snapshot.moment, component=component, name=name, size=size, allocated=allocated
                     )
                     events.append(event)
             before = now
         return events
 
 
-class _Held(NamedTuple):
+class _Allocation(NamedTuple):
     component: str
     size: Floats
 
-    def of(self, rank: int, ranks: int) -> _Held:
-        return _Held(self.component, float(np.broadcast_to(self.size, ranks)[rank]))
+    def of(self, rank: int, ranks: int) -> _Allocation:
+        return _Allocation(self.component, float(np.broadcast_to(self.size, ranks)[rank]))
 
 
-_NOTHING = _Held("", 0.0)
+_NOTHING = _Allocation("", 0.0)
 
 
-class _Reached(NamedTuple):
+class _Snapshot(NamedTuple):
     moment: Moment
-    held: dict[str, _Held]
+    allocated: dict[str, _Allocation]
     total: FloatColumn
     """Bytes, shape (r,); 0 where a rank has no such moment."""
 

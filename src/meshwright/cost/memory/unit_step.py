@@ -10,8 +10,8 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn
 from meshwright.cost.memory.in_flight import InFlight
+from meshwright.cost.memory.stage_parameters import Units, stage_units
 from meshwright.cost.memory.states import States
-from meshwright.cost.memory.units import Units, stage_units
 from meshwright.cost.shapes import Pipelines
 from meshwright.distinct import distinct_rows, gathered
 from meshwright.layout.microbatches import microbatch_group

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from meshwright.cost.estimate import StageEstimate
-from meshwright.cost.memory.units import stage_units
+from meshwright.cost.memory.stage_parameters import stage_units
 from meshwright.cost.messages import MessageRow, pass_messages
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan

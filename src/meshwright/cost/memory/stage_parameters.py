@@ -1,7 +1,8 @@
-"""Units: the parameters that are gathered and reduced together, whole and as the fullest rank stores them."""
+"""Parameters of every stage: on one rank, and by the units that are gathered and reduced together."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,27 @@ from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
 
 
+class StageParameters(NamedTuple):
+    """Parameters on one rank of every stage, before data parallelism; counts, shape (r,)."""
+
+    dense: FloatColumn
+    """Everything that all ranks of the data-parallel group hold."""
+    experts: FloatColumn
+    """Routed experts, which fewer ranks hold alike."""
+    ends: FloatColumn
+    """Of the dense ones, those of embedding, final norm and head."""
+
+
+def stage_parameters(plans: Plans, stages: Stages, inputs: Inputs) -> StageParameters:
+    """Parameters on one rank of every stage, shape (r,)."""
+    embedding, head = end_parameters(plans, inputs)
+    head, kinds = head + prediction_parameters(plans, inputs), inputs.model.layer_kinds
+    ends: FloatColumn = stages.embedding * embedding[stages.plan] + stages.head * head[stages.plan] * 1.0
+    dense = _sum(stages.layers, (layer_parameters(plans, inputs, kind) for kind in kinds), stages, ends)
+    experts = _sum(stages.layers, (expert_parameters(plans, inputs, kind) for kind in kinds), stages, 0 * ends)
+    return StageParameters(dense, experts, ends)
+
+
 class Units(NamedTuple):
     """Parameters on one rank of every stage; counts, shape (r,)."""
 
@@ -41,8 +63,8 @@ class Units(NamedTuple):
     def of_chunks(self, count: Floats, chunks: IntColumn) -> FloatColumn:
         """Of the layers of some chunks, the last one first, of which the others are taken as alike; shape (r,)."""
         others = (self.all - self.ends - self.last_chunk) / np.maximum(chunks - 1, 1)
-        held: FloatColumn = np.clip(count, 0, 1) * self.last_chunk + np.maximum(count - 1, 0) * others
-        return held
+        layers: FloatColumn = np.clip(count, 0, 1) * self.last_chunk + np.maximum(count - 1, 0) * others
+        return layers
 
     @property
     def ends(self) -> FloatColumn:
@@ -74,14 +96,32 @@ def stage_units(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[Units, Un
 
 
 def _units(stages: Stages, layers: list[Ints], ends: EndParameters, predicted: Ints, split: list[Ints]) -> Units:
-    plan = stages.plan
-    embedding: FloatColumn = stages.embedding * ends.embedding[plan] * 1.0
-    head: FloatColumn = stages.head * (ends.head + predicted)[plan] * 1.0
-    every = embedding + head
-    largest, last_chunk, by_rows = np.zeros((3, len(plan)))
-    for kind, count in enumerate(layers):
-        every = every + stages.layers[:, kind] * count[plan]
-        largest = np.maximum(largest, (stages.layers[:, kind] > 0) * count[plan])
-        last_chunk = last_chunk + stages.last_chunk_layers[:, kind] * count[plan]
-        by_rows = np.maximum(by_rows, (stages.layers[:, kind] > 0) * split[kind][plan])
-    return Units(all=every, layer=largest, last_chunk=last_chunk, embedding=embedding, head=head, split_experts=by_rows)
+    embedding: FloatColumn = stages.embedding * ends.embedding[stages.plan] * 1.0
+    head: FloatColumn = stages.head * (ends.head + predicted)[stages.plan] * 1.0
+    return Units(
+        all=_sum(stages.layers, layers, stages, embedding + head),
+        layer=largest_layer(stages, layers),
+        last_chunk=_sum(stages.last_chunk_layers, layers, stages, 0 * head),
+        embedding=embedding,
+        head=head,
+        split_experts=largest_layer(stages, split),
+    )
+
+
+def _sum(layers: IntColumn, counts: Iterable[Ints], stages: Stages, ends: FloatColumn) -> FloatColumn:
+    """The ends and all layers of every stage; layers: of each kind, shape (r, kinds); counts: of one of each, (n,)."""
+    whole = ends
+    for kind, count in enumerate(counts):
+        whole = whole + layers[:, kind] * count[stages.plan]
+    return whole
+
+
+def largest_layer(stages: Stages, counts: Iterable[Ints]) -> FloatColumn:
+    """The most that one layer of every stage has, of the kinds that the stage holds.
+
+    counts: of one layer of each kind, shape (n,). Returns counts, shape (r,).
+    """
+    largest: FloatColumn = np.zeros(len(stages.plan))
+    for kind, count in enumerate(counts):
+        largest = np.maximum(largest, (stages.layers[:, kind] > 0) * count[stages.plan])
+    return largest
