@@ -38,7 +38,7 @@ def plan_of(
     sp: None turns it on where tp > 1 and the runtime has it; dp: None takes what the other degrees leave of the
     cluster; zero: None takes 1 where dp x cp > 1 and the runtime has it, else its last;
     context_exchange: None takes the runtime's first; embedding_as_layer, head_as_layer: None counts them where the
-    runtime does unless told; pipeline_layout: Megatron's string, or the layers of every chunk with commas between;
+    runtime does unless problem; pipeline_layout: Megatron's string, or the layers of every chunk with commas between;
     schedule: None takes interleaved where vpp > 1, else 1f1b; recompute_modules: names with commas between, None takes
     the attention core; others: fields as `Plan` has them. Micro-batches follow from the global batch. Raises
     `InvalidInput` for an unknown name, or for modules without selective recomputation.
@@ -46,8 +46,8 @@ def plan_of(
     runtime, replica = inputs.runtime, tp * cp * pp
     exchange = context_exchange or (*runtime.plans.context_exchanges, "ring")[0]
     chunk_layers = _chunk_layers(pipeline_layout)
-    told = chunk_layers or others.get("first_stage_layers") or others.get("last_stage_layers")
-    ends = pp > 1 and not told and runtime.plans.ends_as_layers[0]
+    names_layers = chunk_layers or others.get("first_stage_layers") or others.get("last_stage_layers")
+    ends = pp > 1 and not names_layers and runtime.plans.ends_as_layers[0]
     dp = max(inputs.cluster.num_gpus // max(replica, 1), 1) if dp is None else dp
     return Plan(
         tp=tp,
@@ -95,10 +95,10 @@ def _modules(recompute: str, given: str | None) -> RecomputeModules:
     names = [name.strip().replace("-", "_") for name in given.split(",") if name.strip()]
     unknown = [name for name in names if name not in RECOMPUTE_MODULE_NAMES.values()]
     if unknown or not names:
-        told = (
+        problem = (
             f"unknown recompute module {quoted(', '.join(unknown))}" if names else "--recompute-modules names no module"
         )
-        raise InvalidInput(f"{told}; known: {', '.join(RECOMPUTE_MODULE_NAMES.values())}")
+        raise InvalidInput(f"{problem}; known: {', '.join(RECOMPUTE_MODULE_NAMES.values())}")
     return modules_of(names)
 
 

@@ -113,15 +113,15 @@ def _codes(chunkings: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], int]:
 
 def regrouped(tables: Iterable[Plans], size: int) -> Iterator[Plans]:
     """The rows of all tables, in their order, in tables of `size` rows, the last one of fewer."""
-    held: list[Plans] = []
+    pending: list[Plans] = []
     for table in tables:
-        held.append(table)
-        if sum(map(len, held)) >= size:
-            *full, rest = Plans.join(held).chunks(size)
+        pending.append(table)
+        if sum(map(len, pending)) >= size:
+            *full, rest = Plans.join(pending).chunks(size)
             yield from full
-            held = [rest]
-    if held:
-        yield Plans.join(held)
+            pending = [rest]
+    if pending:
+        yield Plans.join(pending)
 
 
 COLUMNS = tuple(KINDS)

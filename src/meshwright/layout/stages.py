@@ -125,9 +125,9 @@ def _signature(
     ends = np.cumsum(layers_of_chunks(inputs, pipeline))
     starts = np.concatenate([[0], ends[:-1]])
     first_not_recomputed = np.minimum(starts + recomputed, ends) if recomputed else ends
-    held = blocks(schedule, stages, chunks)
-    per_chunk, without = ((before[ends] - before[begin])[held] for begin in (starts, first_not_recomputed))
-    with_head = held == stages * chunks - 1
+    block = blocks(schedule, stages, chunks)
+    per_chunk, without = ((before[ends] - before[begin])[block] for begin in (starts, first_not_recomputed))
+    with_head = block == stages * chunks - 1
     sizes = per_chunk.sum(axis=2)
     weights = sizes + with_head * sizes.max(axis=0)
     defers = inputs.runtime.sharding.defers_reduction
@@ -145,8 +145,8 @@ def _signature(
         "in_flight_micro_batches": in_flight.sum(axis=0) if copies(schedule) > 1 else in_flight.max(axis=0),
         "in_flight_chunks": in_flight.sum(axis=0),
         "in_flight_at_head": (in_flight * with_head).sum(axis=0),
-        "receives": inputs.runtime.pipeline.receives_ahead * ((held > 0) * 1 + ~with_head).sum(axis=0),
-        "embedding": (held == 0).any(axis=0),
+        "receives": inputs.runtime.pipeline.receives_ahead * ((block > 0) * 1 + ~with_head).sum(axis=0),
+        "embedding": (block == 0).any(axis=0),
         "head": with_head.any(axis=0),
         "copies": np.full(stages, copies(schedule)),
     }

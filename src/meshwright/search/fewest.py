@@ -45,23 +45,23 @@ def fewest_nodes(
     def priced(nodes: int) -> Limit | None:
         try:
             there = inputs.replace(cluster=with_nodes(inputs.cluster, nodes)) if nodes != asked else inputs
-            found = find(there, top=1, progress=progress)
+            answer = find(there, top=1, progress=progress)
         except InvalidInput:
             return None
-        best = found.best[0] if found.best else None
+        best = answer.best[0] if answer.best else None
         return Limit(there, best) if best and best.verdict == Verdict.SAFE and wanted(best) else None
 
     asked = inputs.cluster.num_nodes
-    low, high, found = first - 1, first, priced(first)
+    low, high, fewest = first - 1, first, priced(first)
     for nodes in _more(inputs, first):
-        if found is None:
-            low, high, found = high, nodes, priced(nodes)
-    while found and high - low > EVERY_ONE:
+        if fewest is None:
+            low, high, fewest = high, nodes, priced(nodes)
+    while fewest and high - low > EVERY_ONE:
         middle, quarter = (low + high) // 2, (high - low) // 4
         middle = _roundest(inputs, range(low + quarter, high - quarter), middle)
         limit = priced(middle)
-        low, high, found = (low, middle, limit) if limit else (middle, high, found)
-    return next(filter(None, map(priced, range(low + 1, high))), found) if found else None
+        low, high, fewest = (low, middle, limit) if limit else (middle, high, fewest)
+    return next(filter(None, map(priced, range(low + 1, high))), fewest) if fewest else None
 
 
 def _more(inputs: Inputs, first: int) -> Iterator[int]:

@@ -66,18 +66,18 @@ def longest_sequence(inputs: Inputs, progress: Progress | None = None) -> Limit 
         return _at_length(inputs, units * GRAIN, progress)
 
     low = 1 << max(inputs.job.tokens_per_step // GRAIN, 1).bit_length() - 1
-    found = priced(low)
-    while found and (longer := priced(2 * low)):
-        low, found = 2 * low, longer
-    while found is None and low > 1:
+    longest = priced(low)
+    while longest and (longer := priced(2 * low)):
+        low, longest = 2 * low, longer
+    while longest is None and low > 1:
         low //= 2
-        found = priced(low)
+        longest = priced(low)
     high = 2 * low
-    while found and high - low > 1:
+    while longest and high - low > 1:
         middle = (low + high) // 2
         limit = priced(middle)
-        low, high, found = (middle, high, limit) if limit else (low, middle, found)
-    return found
+        low, high, longest = (middle, high, limit) if limit else (low, middle, longest)
+    return longest
 
 
 def largest_micro_batch(inputs: Inputs) -> Limit | None:
@@ -109,16 +109,16 @@ def _at_length(inputs: Inputs, length: int, progress: Progress | None) -> Limit 
             break
         try:
             job = inputs.job.replace(sequence_length=length, global_batch=batch)
-            found = find(inputs.replace(job=job), top=1, progress=progress)
+            answer = find(inputs.replace(job=job), top=1, progress=progress)
         except InvalidInput:
             continue
         legal = True
-        if limit := _safe(found):
+        if limit := _safe(answer):
             return limit
     return None
 
 
-def _safe(found: SearchResult) -> Limit | None:
+def _safe(answer: SearchResult) -> Limit | None:
     """The fastest plan of an answer if it is safe."""
-    safe = found.best[:1] and found.best[0].verdict == Verdict.SAFE
-    return Limit(found.inputs, found.best[0]) if safe else None
+    safe = answer.best[:1] and answer.best[0].verdict == Verdict.SAFE
+    return Limit(answer.inputs, answer.best[0]) if safe else None

@@ -92,11 +92,11 @@ def shared_rows(tables: Sequence[Plans], zero_stages: Sequence[int]) -> IntColum
     ends = np.cumsum([len(rows) for rows, _ in known])
     codes = np.split(distinct_rows(*columns)[1], ends[:-1])
     common = reduce(np.intersect1d, codes)
-    found = []
+    shared = []
     for code, (rows, _) in zip(codes, known, strict=True):
         present, first = np.unique(code, return_index=True)
-        found.append(rows[first[np.searchsorted(present, common)]])
-    return np.stack(found, axis=1)
+        shared.append(rows[first[np.searchsorted(present, common)]])
+    return np.stack(shared, axis=1)
 
 
 def _layout_columns(plans: Plans, zero_stages: Sequence[int]) -> tuple[IntColumn, list[IntColumn]]:

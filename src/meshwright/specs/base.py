@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from meshwright.errors import LONGEST, Fault, InvalidInput, InvalidSpec, UnknownName, quoted
 
-_TOLD = {
+_WORDS = {
     "missing": "is missing",
     "int_type": "must be a whole number",
     "int_parsing": "must be a whole number",
@@ -86,13 +86,13 @@ def faults_of(error: ValidationError, known: Iterable[str] = ()) -> list[Fault]:
             continue
         value = detail.get("input")
         given = f" (given: {quoted(value)})" if isinstance(value, str | int | float | bool) else ""
-        faults.append(Fault(where, _told(detail["type"], detail["msg"]) + given))
+        faults.append(Fault(where, _message(detail["type"], detail["msg"]) + given))
     return faults
 
 
-def _told(kind: str, message: str) -> str:
+def _message(kind: str, message: str) -> str:
     """A message in the words of a file's author."""
-    return _TOLD.get(kind) or message.removeprefix("Value error, ").replace("Input should be ", "must be ", 1)
+    return _WORDS.get(kind) or message.removeprefix("Value error, ").replace("Input should be ", "must be ", 1)
 
 
 def _no_field(name: str, known: list[str]) -> str:

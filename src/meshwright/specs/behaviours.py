@@ -25,7 +25,7 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
     >>> with_behaviours(read_runtime("megatron-core"), ["overlap.expert=0.7"]).replaced
     ('overlap.expert 0.7 in place of 0.0',)
     """
-    fields, told = runtime.model_dump(), dict[str, str]()
+    fields, notes = runtime.model_dump(), dict[str, str]()
     faults: list[Fault] = []
     for change in changes:
         key, _, text = change.partition("=")
@@ -37,12 +37,12 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
             faults += error.faults
             continue
         where = ".".join(path)
-        if where in told:
+        if where in notes:
             faults.append(Fault(where, "is replaced twice"))
-        told[where] = f"{key} {_written(value)}{_in_place_of(table.get(path[-1]))}"
+        notes[where] = f"{key} {_written(value)}{_in_place_of(table.get(path[-1]))}"
         table[path[-1]] = value
     try:
-        replaced = Runtime(**fields | {"replaced": (*runtime.replaced, *told.values())})
+        replaced = Runtime(**fields | {"replaced": (*runtime.replaced, *notes.values())})
     except InvalidSpec as error:
         faults += error.faults
     if faults:

@@ -170,10 +170,9 @@ class Kernels(Spec):
         known = fitted_constants()
         unknown = {key: name for key, name in self.slowdowns.items() if name not in known}
         if unknown:
-            told = f"is not among {', '.join(known)}"
-            raise InvalidSpec(
-                "Kernels", [Fault(f"slowdowns.{key}", f"{quoted(unknown[key])} {told}") for key in unknown]
-            )
+            what = f"is not among {', '.join(known)}"
+            faults = [Fault(f"slowdowns.{key}", f"{quoted(name)} {what}") for key, name in unknown.items()]
+            raise InvalidSpec("Kernels", faults)
         return self
 
     def products(self, number_format: NumberFormat) -> GemmConstants:

@@ -80,10 +80,10 @@ def chosen(known: Mapping[str, Residuals], kind: str) -> tuple[Residuals, int]:
     With two or more sources their own; with one, halfway between theirs and those of all runs; with none, those of all
     runs, wider. known: by kind; kind: as `like` or `like_memory` says it.
     """
-    found, every = known.get(kind), known[EVERY]
-    if not found:
+    own, every = known.get(kind), known[EVERY]
+    if not own:
         return every.widened(WIDER), 0
-    if found.sources > 1:
-        return found, found.sources
-    between = tuple(float(np.sqrt(one * other)) for one, other in zip(found.ratios, every.ratios, strict=True))
-    return found.replace(ratios=between), 1
+    if own.sources > 1:
+        return own, own.sources
+    between = tuple(float(np.sqrt(one * other)) for one, other in zip(own.ratios, every.ratios, strict=True))
+    return own.replace(ratios=between), 1

@@ -55,17 +55,17 @@ def recompute_modules(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
 def _recompute_modules(plan: Plan, known: RecomputeModules, model: Model, runtime: Runtime) -> str:
     unknown, absent = plan.recompute_modules & ~known, plan.recompute_modules & absent_modules(model)
     if unknown or not plan.recompute_modules:
-        told = f"{_listed(unknown)} is not modelled for {runtime.id}" if unknown else "names 0 modules"
-        told = f"recompute_modules {told}; it has {len(names_of(known))}: {_listed(known)}"
-        return f"{told}; {_rest(plan, unknown | absent)}"
+        what = f"{_listed(unknown)} is not modelled for {runtime.id}" if unknown else "names 0 modules"
+        what = f"recompute_modules {what}; it has {len(names_of(known))}: {_listed(known)}"
+        return f"{what}; {_rest(plan, unknown | absent)}"
     parts = {
         "latent attention": RecomputeModules.LATENT_UP_PROJECTION,
         "experts": _EXPERTS,
         "a shared expert": RecomputeModules.SHARED_EXPERTS,
     }
     missing = " and 0 with ".join(part for part, modules in parts.items() if modules & absent)
-    told = f"recompute_modules {_listed(absent)}, but {model.name} has 0 layers with {missing}"
-    return f"{told}; {_rest(plan, absent)}"
+    what = f"recompute_modules {_listed(absent)}, but {model.name} has 0 layers with {missing}"
+    return f"{what}; {_rest(plan, absent)}"
 
 
 @invariant

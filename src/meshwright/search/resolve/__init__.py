@@ -61,4 +61,4 @@ def _module_sets(plan: Plan, inputs: Inputs) -> list[Plan]:
     sets = [modules_of(some) for count in range(1, len(names) + 1) for some in combinations(names, count)]
     plans = [replace(plan, recompute_modules=modules) for modules in sets]
     legal = check(Plans.of(plans), inputs).legal
-    return [each for each, kept in zip(plans, legal, strict=True) if kept]
+    return [each for each, accepted in zip(plans, legal, strict=True) if accepted]

@@ -95,7 +95,7 @@ def _validated(family: type[Decoder], config: Mapping[str, Any], subject: str, w
         faults += faults_of(error)
     if faults:
         raise InvalidSpec(
-            f"{subject} ({family.config_class})", [_told(fault, within, family, config) for fault in faults]
+            f"{subject} ({family.config_class})", [_in_file(fault, within, family, config) for fault in faults]
         )
     return decoder
 
@@ -110,12 +110,12 @@ def _contradictions(family: type[Decoder], config: Mapping[str, Any]) -> list[Fa
     ]
 
 
-def _told(fault: Fault, within: str, family: type[Decoder], config: Mapping[str, Any]) -> Fault:
+def _in_file(fault: Fault, within: str, family: type[Decoder], config: Mapping[str, Any]) -> Fault:
     """A fault with its path in the file; one of a default says that it is none of the file."""
-    told = fault.what
+    what = fault.what
     if fault.where in family.model_fields and not any(key in config for key in family.keys_of(fault.where)):
-        told = told.replace("(given: ", f"(not in the file; the default of {family.config_class}: ")
-    return Fault(within + fault.where, told)
+        what = what.replace("(given: ", f"(not in the file; the default of {family.config_class}: ")
+    return Fault(within + fault.where, what)
 
 
 def _layers(decoder: Decoder) -> tuple[tuple[LayerKind, ...], tuple[int, ...]]:

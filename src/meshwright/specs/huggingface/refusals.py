@@ -51,10 +51,10 @@ _ADVICE = "a decoder of plain attention, dense and expert layers can be written 
 
 def refuse_features(subject: str, model_type: str, config: Mapping[str, Any]) -> None:
     """Raise `NotModelled` if the config shows anything that is not modelled."""
-    found = features_of(model_type, config)
-    if found:
+    features = features_of(model_type, config)
+    if features:
         raise NotModelled(
-            f"{subject}: {model_type} is not modelled: {'; '.join(found)}. Families that are read: {_families()}"
+            f"{subject}: {model_type} is not modelled: {'; '.join(features)}. Families that are read: {_families()}"
         )
 
 
@@ -77,12 +77,12 @@ def refuse_flat(subject: str, model_type: str) -> None:
 def refuse_wrapper(subject: str, model_type: str, inner_type: str, inner: Mapping[str, Any]) -> None:
     """Raise `NotModelled` for a multimodal model, saying whether its language model can be planned."""
     wrapper = f"{subject}: {model_type} wraps a language model with vision or audio towers, which are not modelled"
-    found = features_of(inner_type, inner)
-    if inner_type in FAMILIES and not found:
+    features = features_of(inner_type, inner)
+    if inner_type in FAMILIES and not features:
         raise NotModelled(
             f"{wrapper}; its language model ({inner_type}) is: plan it alone with --text-only (text_only=True)"
         )
-    why = "; ".join(found) if found else f"{inner_type} is not one of the families that are read: {_families()}"
+    why = "; ".join(features) if features else f"{inner_type} is not one of the families that are read: {_families()}"
     raise NotModelled(f"{wrapper}; nor is its language model ({inner_type}): {why}")
 
 

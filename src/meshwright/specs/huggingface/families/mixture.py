@@ -56,14 +56,14 @@ class MiniMaxM2(_AllMixture):
 
     def not_modelled(self) -> list[str]:
         """Switches of the MiniMax files that the transformers class does not build."""
-        found = []
+        switches = []
         if not self.use_qk_norm or self.qk_norm_type != "per_layer":
-            found.append(f"query and key norms {self.qk_norm_type!r} (use_qk_norm, qk_norm_type)")
+            switches.append(f"query and key norms {self.qk_norm_type!r} (use_qk_norm, qk_norm_type)")
         if self.shared_intermediate_size:
-            found.append("shared experts (shared_intermediate_size)")
+            switches.append("shared experts (shared_intermediate_size)")
         if any(kind != 1 for kind in self.attn_type_list or ()):
-            found.append("linear attention layers (attn_type_list)")
-        return found
+            switches.append("linear attention layers (attn_type_list)")
+        return switches
 
 
 class GptOss(AttentionBias, _AllMixture):
