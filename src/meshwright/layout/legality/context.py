@@ -100,15 +100,12 @@ def tokens_per_microbatch(plan: Layout, job: Job) -> Ruling:
     """The tokens of a micro-batch divide by 2 x cp, with sp by tp x 2 x cp."""
     multiple = np.where(plan.sp, plan.tp, 1) * 2 * plan.cp
     yield plan.micro_batch * job.sequence_length % multiple == 0
-    yield _tokens_per_microbatch(one(plan), job.sequence_length, int(multiple))
-
-
-def _tokens_per_microbatch(plan: Plan, sequence: int, multiple: int) -> str:
-    tokens, others = plan.micro_batch * sequence, multiple // plan.cp
-    batches = multiples(multiple // math.gcd(multiple, sequence), plan.micro_batch)
+    plan, step, sequence = one(plan), int(multiple), job.sequence_length
+    tokens, others = plan.micro_batch * sequence, step // plan.cp
+    batches = multiples(step // math.gcd(step, sequence), plan.micro_batch)
     degrees = [cp for cp in divisors(tokens) if tokens % (others * cp) == 0]
     split = f"tp {plan.tp} x 2 x cp {plan.cp}" if plan.sp else f"2 x cp {plan.cp}"
-    return (
-        f"a micro-batch of {plan.micro_batch} x {sequence} = {tokens} tokens does not divide by {split} = {multiple}; "
+    yield (
+        f"a micro-batch of {plan.micro_batch} x {sequence} = {tokens} tokens does not divide by {split} = {step}; "
         f"{changes(change('cp', plan.cp, degrees), change('micro_batch', plan.micro_batch, batches))}"
     )

@@ -14,21 +14,20 @@ def world_size(plan: Layout, cluster: Cluster) -> Ruling:
     """tp x cp x pp x dp is the number of accelerators."""
     world = cluster.num_gpus
     yield plan.tp * plan.cp * plan.pp * plan.dp == world
-    yield _world_size(one(plan), world)
+    product = f"tp {plan.tp} x cp {plan.cp} x pp {plan.pp} x dp {plan.dp} = {one(plan).num_gpus}"
+    yield f"{product}, but the cluster has {world} accelerators; {_world_size_hint(one(plan), world)}"
 
 
-def _world_size(plan: Plan, world: int) -> str:
+def _world_size_hint(plan: Plan, world: int) -> str:
     split = plan.tp * plan.cp * plan.pp
-    product = f"tp {plan.tp} x cp {plan.cp} x pp {plan.pp} x dp {plan.dp} = {plan.num_gpus}"
     if world % split == 0:
-        return f"{product}, but the cluster has {world} accelerators; dp {world // split} makes it {world}"
-    hint = (
+        return f"dp {world // split} makes it {world}"
+    return (
         _degree_hint("tp", plan.tp, world, plan.cp * plan.pp)
         or _degree_hint("pp", plan.pp, world, plan.tp * plan.cp)
         or _degree_hint("pp", plan.pp, world, plan.cp)
         or _degree_hint("cp", plan.cp, world, 1)
     )
-    return f"{product}, but the cluster has {world} accelerators; {hint}"
 
 
 def _degree_hint(axis: str, degree: int, world: int, others: int) -> str:
@@ -41,21 +40,18 @@ def _degree_hint(axis: str, degree: int, world: int, others: int) -> str:
 def global_batch(plan: Layout, job: Job, cluster: Cluster) -> Ruling:
     """micro_batch x dp x num_microbatches is the global batch."""
     yield plan.micro_batch * plan.dp * plan.num_microbatches == job.global_batch
-    yield _global_batch(one(plan), job.global_batch, cluster.num_gpus)
-
-
-def _global_batch(plan: Plan, batch: int, world: int) -> str:
-    dp = _dp_of_world(plan, world)
+    plan, batch = one(plan), job.global_batch
+    dp = _dp_of_world(plan, cluster.num_gpus)
     step = plan.micro_batch * dp
     first = "" if dp == plan.dp else f"with dp {dp}, "
     if batch % step == 0:
-        product = plan.micro_batch * plan.dp * plan.num_microbatches
-        return (
+        yield (
             f"micro_batch {plan.micro_batch} x dp {plan.dp} x num_microbatches {plan.num_microbatches} = "
-            f"{product}, but global_batch is {batch}; {first}num_microbatches {batch // step} makes it so"
+            f"{plan.micro_batch * plan.dp * plan.num_microbatches}, but global_batch is {batch}; "
+            f"{first}num_microbatches {batch // step} makes it so"
         )
     smaller = nearest(plan.micro_batch, divisors(batch // dp)) if batch % dp == 0 else ""
-    return (
+    yield (
         f"{first}global_batch {batch} is not a multiple of micro_batch {plan.micro_batch} x dp {dp} = {step}; "
         f"nearest global_batch: {nearest(batch, multiples(step, batch))}"
         + (f"; nearest micro_batch: {smaller}" if smaller else "")

@@ -36,7 +36,19 @@ def end_stage_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     stage divide by vpp.
     """
     yield _no_ends(plan) | (_ends_fill(plan, model.num_layers) & runtime.plans.takes_end_stage_layers)
-    yield _end_stage_layers(one(plan), model.num_layers, runtime)
+    plan, layers = one(plan), model.num_layers
+    first, last = plan.first_stage_layers, plan.last_stage_layers
+    asked = f"first_stage_layers {first} and last_stage_layers {last}"
+    if not runtime.plans.takes_end_stage_layers:
+        yield f"{asked}: {runtime.id} takes no such numbers; nearest first_stage_layers: 0 and last_stage_layers: 0"
+    if plan.chunk_layers or plan.pp == 1:
+        where = f"beside chunk_layers {numbers_of(plan)}" if plan.chunk_layers else "with pp 1"
+        yield f"{asked} mean nothing {where}; name no end_stage_layers"
+    near = min(_end_choices(plan, layers), key=lambda ends: abs(ends[0] - first) + abs(ends[1] - last), default=(0, 0))
+    yield (
+        f"{asked} of {layers} layers: each, and what they leave to each of the other stages of pp {plan.pp}, is one or "
+        f"more and divides by vpp {plan.vpp}; nearest first_stage_layers: {near[0]} with last_stage_layers: {near[1]}"
+    )
 
 
 def _no_ends(plan: Layout) -> Bools:
@@ -50,21 +62,6 @@ def _ends_fill(plan: Layout, layers: int) -> Bools:
     filled = np.where(np.greater(between, 0), np.greater(rest, 0) & np.equal(rest % share, 0), np.equal(rest, 0))
     alike = np.equal(first % plan.vpp, 0) & np.equal(last % plan.vpp, 0) & np.greater_equal(np.minimum(first, last), 0)
     return filled & alike & np.equal(of_chunks(plan, len), 0) & np.greater(plan.pp, 1)
-
-
-def _end_stage_layers(plan: Plan, layers: int, runtime: Runtime) -> str:
-    first, last = plan.first_stage_layers, plan.last_stage_layers
-    asked = f"first_stage_layers {first} and last_stage_layers {last}"
-    if not runtime.plans.takes_end_stage_layers:
-        return f"{asked}: {runtime.id} takes no such numbers; nearest first_stage_layers: 0 and last_stage_layers: 0"
-    if plan.chunk_layers or plan.pp == 1:
-        where = f"beside chunk_layers {numbers_of(plan)}" if plan.chunk_layers else "with pp 1"
-        return f"{asked} mean nothing {where}; name no end_stage_layers"
-    near = min(_end_choices(plan, layers), key=lambda ends: abs(ends[0] - first) + abs(ends[1] - last), default=(0, 0))
-    return (
-        f"{asked} of {layers} layers: each, and what they leave to each of the other stages of pp {plan.pp}, is one or "
-        f"more and divides by vpp {plan.vpp}; nearest first_stage_layers: {near[0]} with last_stage_layers: {near[1]}"
-    )
 
 
 def _end_choices(plan: Plan, layers: int) -> list[tuple[int, int]]:
@@ -84,17 +81,14 @@ def chunk_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     fits = np.equal(count, plan.pp * plan.vpp) & np.equal(of_chunks(plan, sum), model.num_layers)
     positive = np.greater_equal(of_chunks(plan, lambda sizes: min(sizes, default=0)), 0)
     yield np.equal(count, 0) | (fits & positive & np.greater(plan.pp, 1) & runtime.plans.takes_chunk_layers)
-    yield _chunk_layers(one(plan), model.num_layers, runtime)
-
-
-def _chunk_layers(plan: Plan, layers: int, runtime: Runtime) -> str:
+    plan, layers = one(plan), model.num_layers
     sizes, chunks = plan.chunk_layers, plan.pp * plan.vpp
     if not runtime.plans.takes_chunk_layers:
-        return f"chunk_layers {numbers_of(plan)}: {runtime.id} splits the layers itself; name no chunk_layers"
+        yield f"chunk_layers {numbers_of(plan)}: {runtime.id} splits the layers itself; name no chunk_layers"
     if plan.pp == 1:
-        return f"chunk_layers {numbers_of(plan)} with pp 1, where one rank holds all layers; name no chunk_layers"
+        yield f"chunk_layers {numbers_of(plan)} with pp 1, where one rank holds all layers; name no chunk_layers"
     wanted = ",".join(map(str, outer_fewer(layers, chunks))) if layers >= chunks else ""
-    return (
+    yield (
         f"chunk_layers names {sum(sizes)} layers for {len(sizes)} chunks, the smallest {min(sizes)}; it takes {layers} "
         f"layers for pp {plan.pp} x vpp {plan.vpp} = {chunks} chunks, none below 0; "
         + (f"nearest chunk_layers: {wanted}" if wanted else "name no chunk_layers")

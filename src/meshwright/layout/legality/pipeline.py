@@ -7,7 +7,6 @@ import numpy as np
 from meshwright.arrays import Ints
 from meshwright.layout.legality.named_layers import named_layers, numbers_of
 from meshwright.layout.legality.rule import Ruling, change, divisors, invariant, lacking, nearest, one, restriction
-from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
 from meshwright.schedules.records import Schedule
 from meshwright.specs.model import Model
@@ -39,15 +38,11 @@ def ends_as_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     counts = plan.embedding_as_layer * 1 + plan.head_as_layer * 1
     allowed = np.greater(plan.pp, 1) & (True in runtime.plans.ends_as_layers) & np.logical_not(named_layers(plan))
     yield np.equal(counts, 0) | (allowed & (model.num_layers >= plan.pp * plan.vpp - counts))
-    yield _ends_as_layers(one(plan), runtime)
-
-
-def _ends_as_layers(plan: Plan, runtime: Runtime) -> str:
     if True not in runtime.plans.ends_as_layers:
-        return f"{runtime.id} cannot count the ends of a pipeline of pp {plan.pp} as layers; leave both out"
-    return (
+        yield f"{runtime.id} cannot count the ends of a pipeline of pp {plan.pp} as layers; leave both out"
+    yield (
         f"an end counts as a layer where pp is 2 or more, every chunk has one and the plan names no numbers of layers "
-        f"itself, but pp is {plan.pp}, vpp {plan.vpp} and it names {numbers_of(plan)}; leave both out"
+        f"itself, but pp is {plan.pp}, vpp {plan.vpp} and it names {numbers_of(one(plan))}; leave both out"
     )
 
 
@@ -56,17 +51,13 @@ def layers_per_stage(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """Where stages are alike, pp divides the layers, with the ends that count."""
     counted = _counted_layers(plan, model)
     yield np.equal(counted % plan.pp, 0) | (runtime.pipeline.stage_split != "even")
-    yield _layers_per_stage(one(plan), model.num_layers, runtime)
-
-
-def _layers_per_stage(plan: Plan, layers: int, runtime: Runtime) -> str:
-    counted = layers + plan.embedding_as_layer + plan.head_as_layer
-    hint = f"nearest pp: {nearest(plan.pp, divisors(counted))}"
+    plan, layers = one(plan), model.num_layers
+    hint = f"nearest pp: {nearest(plan.pp, divisors(int(counted)))}"
     ends = [extra for extra in (1, 2) if (layers + extra) % plan.pp == 0 and layers + extra != counted]
     if ends and True in runtime.plans.ends_as_layers:
         hint += f"; or count {'the embedding or the head' if ends[0] == 1 else 'embedding and head'} as a layer"
     with_ends = f" ({counted} with the ends that count)" if counted != layers else ""
-    return f"{layers} layers{with_ends} do not divide by pp {plan.pp}; {hint}"
+    yield f"{layers} layers{with_ends} do not divide by pp {plan.pp}; {hint}"
 
 
 @invariant
@@ -89,18 +80,14 @@ def layers_fill_chunks(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     whole = np.equal(layers, model.num_layers) | (layers % chunks == 0)
     filled = np.greater_equal(layers, chunks) & (whole | (runtime.pipeline.stage_split == "front"))
     yield named_layers(plan) | filled
-    yield _layers_fill_chunks(one(plan), int(layers))
-
-
-def _layers_fill_chunks(plan: Plan, layers: int) -> str:
-    chunks = plan.pp * plan.vpp
+    plan = one(plan)
     split = f"pp {plan.pp} x vpp {plan.vpp} = {chunks} chunks"
     if layers >= chunks:
-        return f"{layers} layers with the ends that count do not divide by {split}; leave both out"
+        yield f"{layers} layers with the ends that count do not divide by {split}; leave both out"
     fitting = [(axis, layers // other) for axis, other in (("pp", plan.vpp), ("vpp", plan.pp)) if layers >= other]
     fitting = fitting or [(axis, 1) for axis, degree in (("pp", plan.pp), ("vpp", plan.vpp)) if degree > 1]
     hints = "; ".join(f"nearest {axis}: {degree}" for axis, degree in fitting)
-    return f"{layers} layers do not fill {split} with one each; {hints}"
+    yield f"{layers} layers do not fill {split} with one each; {hints}"
 
 
 @invariant

@@ -49,15 +49,12 @@ def recompute_modules(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     known = modules_of(runtime.plans.recompute_modules) or RecomputeModules.CORE_ATTENTION
     named = np.not_equal(plan.recompute_modules, 0) | np.not_equal(plan.recompute, Recompute.SELECTIVE)
     yield named & _without(plan, ~known | absent_modules(model))
-    yield _recompute_modules(one(plan), known, model, runtime)
-
-
-def _recompute_modules(plan: Plan, known: RecomputeModules, model: Model, runtime: Runtime) -> str:
+    plan = one(plan)
     unknown, absent = plan.recompute_modules & ~known, plan.recompute_modules & absent_modules(model)
     if unknown or not plan.recompute_modules:
         what = f"{_listed(unknown)} is not modelled for {runtime.id}" if unknown else "names 0 modules"
         what = f"recompute_modules {what}; it has {len(names_of(known))}: {_listed(known)}"
-        return f"{what}; {_rest(plan, unknown | absent)}"
+        yield f"{what}; {_rest(plan, unknown | absent)}"
     parts = {
         "latent attention": RecomputeModules.LATENT_UP_PROJECTION,
         "experts": _EXPERTS,
@@ -65,7 +62,7 @@ def _recompute_modules(plan: Plan, known: RecomputeModules, model: Model, runtim
     }
     missing = " and 0 with ".join(part for part, modules in parts.items() if modules & absent)
     what = f"recompute_modules {_listed(absent)}, but {model.name} has 0 layers with {missing}"
-    return f"{what}; {_rest(plan, absent)}"
+    yield f"{what}; {_rest(plan, absent)}"
 
 
 @invariant
@@ -74,16 +71,12 @@ def recompute_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     count, full = plan.recompute_layers, np.equal(plan.recompute, int(Recompute.FULL))
     inside = np.greater(count, 0) & np.less_equal(count, model.num_layers)
     yield np.equal(count, 0) | (full & inside & runtime.plans.takes_recompute_layers)
-    yield _recompute_layers(one(plan), model.num_layers, runtime)
-
-
-def _recompute_layers(plan: Plan, layers: int, runtime: Runtime) -> str:
-    count = plan.recompute_layers
     if not runtime.plans.takes_recompute_layers:
-        return f"recompute_layers {count}: {runtime.id} recomputes every layer or none; nearest recompute_layers: 0"
+        yield f"recompute_layers {count}: {runtime.id} recomputes every layer or none; nearest recompute_layers: 0"
     if plan.recompute != Recompute.FULL:
-        return f"recompute_layers {count} without recompute full recomputes nothing; nearest recompute_layers: 0"
-    return f"recompute_layers {count} of a chunk, but the model has {layers}; nearest recompute_layers: {layers}"
+        yield f"recompute_layers {count} without recompute full recomputes nothing; nearest recompute_layers: 0"
+    layers = model.num_layers
+    yield f"recompute_layers {count} of a chunk, but the model has {layers}; nearest recompute_layers: {layers}"
 
 
 @restriction

@@ -16,7 +16,7 @@ from meshwright.specs.inputs import Inputs
 
 Ruling: TypeAlias = Iterator[Bools | str]
 """What a rule yields: first whether a plan keeps it, scalar or array (n,); then, asked of a single plan that breaks it,
-the values, the rule and the nearest legal change."""
+the values, the rule and the nearest legal change. Of several such reasons the first counts."""
 
 GIVEN = ("model", "cluster", "job", "runtime", "recipe")
 """Parts of a question that a rule may ask for by name, beside `inputs`, the whole of it."""
@@ -58,8 +58,9 @@ class Rule:
 
     def reason(self, plan: Plan, inputs: Inputs) -> str:
         """The values, the rule and the nearest legal change, for a plan that breaks it."""
-        _, reason = self._ruling(plan, inputs)
-        return cast(str, reason)
+        ruling = self._ruling(plan, inputs)
+        next(ruling)
+        return cast(str, next(ruling))
 
     def _ruling(self, plan: Layout, inputs: Inputs) -> Ruling:
         parts = {name: inputs if name == "inputs" else getattr(inputs, name) for name in self._asks if name in _NAMES}

@@ -36,17 +36,14 @@ def schedule_chunks(plan: Layout) -> Ruling:
     chunks = _CHUNKS[plan.schedule]
     fits = np.where(chunks > 0, np.equal(plan.vpp, chunks), np.greater(plan.vpp, 1))
     yield fits & (np.greater(plan.pp, 1) | np.less_equal(plan.schedule, Schedule.INTERLEAVED))
-    yield _schedule_chunks(one(plan))
-
-
-def _schedule_chunks(plan: Plan) -> str:
+    plan = one(plan)
     given = SCHEDULE_NAMES[plan.schedule]
     if plan.schedule.record.chunks == 2 and plan.pp > 1:
-        return f"{given} puts 2 chunks on every rank, but vpp is {plan.vpp}; nearest vpp: 2"
+        yield f"{given} puts 2 chunks on every rank, but vpp is {plan.vpp}; nearest vpp: 2"
     name = usual_schedule(plan.vpp).record.name
     where = f"vpp {plan.vpp}" if plan.schedule <= Schedule.INTERLEAVED else f"pp {plan.pp} with vpp {plan.vpp}"
     what = "" if plan.schedule <= Schedule.INTERLEAVED else f", not {given}"
-    return f"{where} runs the {name} schedule{what}; set schedule to {name}"
+    yield f"{where} runs the {name} schedule{what}; set schedule to {name}"
 
 
 @invariant
@@ -55,20 +52,17 @@ def schedule_both_ways(plan: Layout) -> Ruling:
     enough = np.greater_equal(plan.num_microbatches, _LEAST_MICRO_BATCHES[plan.schedule] * plan.pp)
     even = np.equal(plan.pp % 2, 0) & np.equal(plan.num_microbatches % 2, 0)
     yield enough & (np.logical_not(_BOTH_WAYS[plan.schedule]) | even)
-    yield _schedule_both_ways(one(plan))
-
-
-def _schedule_both_ways(plan: Plan) -> str:
+    plan = one(plan)
     count, stages, name = plan.num_microbatches, plan.pp, SCHEDULE_NAMES[plan.schedule]
     both_ways, least = _BOTH_WAYS[plan.schedule], plan.schedule.record.least_micro_batches
     if both_ways and stages % 2:
-        return f"{name} runs two copies of the model in opposite directions over pp {stages}, which is odd; " + change(
+        yield f"{name} runs two copies of the model in opposite directions over pp {stages}, which is odd; " + change(
             "pp", stages, [each for each in (stages - 1, stages + 1) if each > 1]
         )
     step = 2 if both_ways else 1
     counts = range(least * stages, max(least * stages, count) + 2 * step, step)
     parity = ", an even number," if step == 2 else ""
-    return f"{name} needs two micro-batches{parity} for each of pp {stages} or more, but there are {count}; " + change(
+    yield f"{name} needs two micro-batches{parity} for each of pp {stages} or more, but there are {count}; " + change(
         "num_microbatches", count, counts
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.layout.legality.rule import Ruling, change, changes, divisors, invariant, one, restriction
-from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.job import Job
@@ -30,14 +29,10 @@ def replicas(plan: Layout, runtime: Runtime) -> Ruling:
     """dp_replicate, where the runtime has hybrid sharding, divides dp x cp."""
     legal = np.equal(plan.dp * plan.cp % plan.dp_replicate, 0) & runtime.plans.hybrid_sharding
     yield np.equal(plan.dp_replicate, 1) | legal
-    yield _replicas(one(plan), runtime)
-
-
-def _replicas(plan: Plan, runtime: Runtime) -> str:
     if not runtime.plans.hybrid_sharding:
-        return f"dp_replicate {plan.dp_replicate}: {runtime.id} has no hybrid sharding; nearest dp_replicate: 1"
-    near = change("dp_replicate", plan.dp_replicate, divisors(plan.dp * plan.cp))
-    return f"dp {plan.dp} x cp {plan.cp} does not divide into dp_replicate {plan.dp_replicate} sharding groups; {near}"
+        yield f"dp_replicate {plan.dp_replicate}: {runtime.id} has no hybrid sharding; nearest dp_replicate: 1"
+    near = change("dp_replicate", plan.dp_replicate, divisors(int(plan.dp * plan.cp)))
+    yield f"dp {plan.dp} x cp {plan.cp} does not divide into dp_replicate {plan.dp_replicate} sharding groups; {near}"
 
 
 @invariant

@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from meshwright.layout.legality.rule import Ruling, change, dividing, divisors, invariant, lacking, nearest, one
-from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
 from meshwright.specs.job import Job
 from meshwright.specs.model import Mlp, Model
@@ -40,13 +39,12 @@ def kv_heads(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
         )
         return
     yield np.logical_and.reduce([(count % plan.tp == 0) | (plan.tp % count == 0) for count in counts])
-    yield _replicated_kv_heads(one(plan), counts, _query_heads(model))
-
-
-def _replicated_kv_heads(plan: Plan, counts: list[int], heads: int) -> str:
+    plan = one(plan)
     broken = next(count for count in counts if count % plan.tp and plan.tp % count)
-    fitting = [tp for tp in divisors(heads) if all(count % tp == 0 or tp % count == 0 for count in counts)]
-    return (
+    fitting = [
+        tp for tp in divisors(_query_heads(model)) if all(count % tp == 0 or tp % count == 0 for count in counts)
+    ]
+    yield (
         f"{broken} key-value heads neither divide by tp {plan.tp} nor divide it (replication); "
         f"{change('tp', plan.tp, fitting)}"
     )
@@ -65,16 +63,13 @@ def sequence_parallel(plan: Layout, job: Job, runtime: Runtime) -> Ruling:
     """sp needs a runtime that has it, tp 2 or more, and a sequence that divides by tp x cp."""
     splits = np.greater(plan.tp, 1) & (job.sequence_length % (plan.tp * plan.cp) == 0)
     yield np.logical_not(plan.sp) | (splits & runtime.plans.sequence_parallel)
-    yield _sequence_parallel(one(plan), job.sequence_length, runtime)
-
-
-def _sequence_parallel(plan: Plan, sequence: int, runtime: Runtime) -> str:
+    plan, sequence = one(plan), job.sequence_length
     if not runtime.plans.sequence_parallel:
-        return f"sp with tp {plan.tp}: {runtime.id} splits no norms or residuals over tp; only no sp would do"
+        yield f"sp with tp {plan.tp}: {runtime.id} splits no norms or residuals over tp; only no sp would do"
     if plan.tp == 1:
-        return "sp needs tp 2 or more: with tp 1 there is nothing to split it over"
+        yield "sp needs tp 2 or more: with tp 1 there is nothing to split it over"
     degrees = nearest(plan.tp, [tp for tp in divisors(sequence) if tp > 1 and sequence % (tp * plan.cp) == 0])
-    return f"sequence length {sequence} does not divide by tp {plan.tp} x cp {plan.cp} as sp needs; " + (
+    yield f"sequence length {sequence} does not divide by tp {plan.tp} x cp {plan.cp} as sp needs; " + (
         f"nearest tp: {degrees}, or no sp" if degrees else "only no sp would do"
     )
 
