@@ -61,9 +61,8 @@ def memo(
 
 def _written(found: SearchResult, baseline: int | None, assumed: tuple[str, ...]) -> tuple[Document, dict[str, object]]:
     """The memo as a document and as figures."""
-    from meshwright.answers.memo.entry import memo_entry
     from meshwright.answers.memo.memo import memo, usual_baseline
-    from meshwright.answers.memo.text import memo_document
+    from meshwright.answers.memo.output import memo_document, memo_entry
     from meshwright.answers.memo.unfit import unfit, unfit_document, unfit_entry
 
     if not found.best:

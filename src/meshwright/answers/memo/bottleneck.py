@@ -23,10 +23,12 @@ class Overhead:
 
     part: str
     """As `answers.waterfall.from_peak` names it."""
-    before: float
-    """Accelerator-seconds at the reference for the tokens of the target's step; the ideal keeps these alike."""
-    after: float
-    """Accelerator-seconds of the target's step."""
+    share_before: float
+    """Of the accelerator-seconds of the reference's step."""
+    share_after: float
+    """Of the accelerator-seconds of the target's step."""
+    growth: float
+    """Accelerator-seconds that the target adds for the same tokens, as a share of its step; perfect scaling: 0."""
 
     @property
     def name(self) -> str:
@@ -43,11 +45,12 @@ class Bottleneck:
     overheads: tuple[Overhead, ...]
     """All parts, that with the largest growth first."""
     chosen: Overhead
+    seconds: float
+    """Of the target's step that it takes."""
     grows: bool
     """Whether it is named for its growth from the reference; else for its size."""
-    total_before: float
-    """Accelerator-seconds of the reference for the target's tokens."""
-    total_after: float
+    efficiency: float
+    """Accelerator-seconds of the reference for the same tokens, as a share of the target's; perfect scaling: 1."""
 
 
 def bottleneck(estimate: Estimate, inputs: Inputs, scaled: Scaling, smaller: Point | None) -> Bottleneck:
@@ -63,14 +66,17 @@ def bottleneck(estimate: Estimate, inputs: Inputs, scaled: Scaling, smaller: Poi
     reference = _reference(scaled, smaller, inputs.cluster.num_gpus)
     after = _spent(estimate, inputs, inputs)
     before = _spent(reference.estimate, reference.inputs, inputs) if reference else after
-    overheads = sorted(
-        (Overhead(part, before[part], after[part]) for part in after if part != "ideal_s"),
-        key=lambda each: each.before - each.after,
+    total_before, total = sum(before.values()), sum(after.values())
+    parts = (
+        Overhead(part, before[part] / total_before, after[part] / total, (after[part] - before[part]) / total)
+        for part in after
+        if part != "ideal_s"
     )
-    total = sum(after.values())
-    grows = overheads[0].after - overheads[0].before >= GROWS * total
-    chosen = overheads[0] if grows else _largest(overheads, total)
-    return Bottleneck(reference, tuple(overheads), chosen, grows, sum(before.values()), total)
+    overheads = sorted(parts, key=lambda each: -each.growth)
+    grows = overheads[0].growth >= GROWS
+    chosen = overheads[0] if grows else _largest(overheads)
+    seconds = after[chosen.part] / inputs.cluster.num_gpus
+    return Bottleneck(reference, tuple(overheads), chosen, seconds, grows, efficiency=total_before / total)
 
 
 def _reference(scaled: Scaling, smaller: Point | None, total: int) -> Point | None:
@@ -86,7 +92,7 @@ def _spent(estimate: Estimate, inputs: Inputs, target: Inputs) -> dict[str, floa
     return {part: seconds * scale for part, seconds in from_peak(estimate, inputs).items()}
 
 
-def _largest(overheads: list[Overhead], total: float) -> Overhead:
+def _largest(overheads: list[Overhead]) -> Overhead:
     between = [each for each in overheads if each.part not in LOCAL]
-    largest = max(between, key=lambda each: each.after)
-    return largest if largest.after >= LEAST_SHARE * total else max(overheads, key=lambda each: each.after)
+    largest = max(between, key=lambda each: each.share_after)
+    return largest if largest.share_after >= LEAST_SHARE else max(overheads, key=lambda each: each.share_after)

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from meshwright.answers.links import link_of
 from meshwright.cost.comms.data import WEIGHTS, earlier_reductions
-from meshwright.cost.comms.group import Group, axis_group
+from meshwright.cost.comms.group import axis_group
 from meshwright.cost.comms.sharded import gathers_weights
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.messages import MessageRow, step_messages
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, Plan
 from meshwright.layout.plans import Plans
-from meshwright.specs.cluster import Level
 from meshwright.specs.inputs import Inputs
 
 NAMES = {
@@ -26,8 +25,8 @@ NAMES = {
     "embedding": "shared embedding",
 }
 """Axes in words; the embedding is summed over the stages that share it."""
-PASSES = {"tp": "tp", "cp": "cp", "ep": "ep_etp"}
-"""Axes that exchange in the passes of every micro-batch, and the group of each that is told."""
+PASSES = ("tp", "cp", "ep")
+"""Axes that exchange in the passes of every micro-batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +40,8 @@ class ExchangeLine:
     ranks: int
     domains: int
     """Scale-up domains that the group touches."""
-    link: Level
-    """The outermost that it crosses."""
+    link: str
+    """The outermost links that it crosses."""
     sent_bytes: float
     """By one rank each time."""
     times: float
@@ -51,6 +50,8 @@ class ExchangeLine:
     """A step, if nothing ran beside it."""
     exposed_s: float
     """Of these, what the step waits for."""
+    bandwidth: float
+    """Of the link, bytes/s."""
 
 
 def exchanges(estimate: Estimate, inputs: Inputs) -> tuple[ExchangeLine, ...]:
@@ -65,7 +66,7 @@ def _passes(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator[
     Bytes are the mean of the layers on the slowest stage that exchange; seconds hold its embedding's and head's too.
     """
     kinds = [kind.name for kind in inputs.model.layer_kinds]
-    for axis, group in PASSES.items():
+    for axis in PASSES:
         for forward in (True, False):
             every = [row for row in rows if row.part == axis and (row.phase == "forward") == forward]
             layers = [row for row in every if row.unit in kinds]
@@ -75,7 +76,7 @@ def _passes(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator[
             last = [row for row in layers if (row.unit, row.units) == (layers[-1].unit, layers[-1].units)]
             what = f"{'forward' if forward else 'backward'}: {_what(axis, last, plan, inputs, forward=forward)}"
             sent = sum(row.sent_bytes * row.times for row in layers) / units
-            yield _line(axis, what, every, axis_group(group, plan, inputs), inputs, sent, units)
+            yield _line(axis, what, every, plan, inputs, sent, units)
 
 
 def _what(axis: str, rows: Sequence[MessageRow], plan: Plan, inputs: Inputs, *, forward: bool) -> str:
@@ -96,33 +97,29 @@ def _between_stages(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> I
     """Activations to the next stage and gradients to the one before, of every micro-batch and chunk."""
     between = [row for row in rows if row.part == "pp"]
     if between:
-        times, group = 2 * plan.num_microbatches * plan.vpp, axis_group("pp", plan, inputs)
         sent = next(row.bytes for row in between if row.operation == "send")
-        what = "activations to the next stage, gradients back"
-        yield _line("pp", what, between, group, inputs, sent, times)
+        what, times = "activations to the next stage, gradients back", 2 * plan.num_microbatches * plan.vpp
+        yield _line("pp", what, between, plan, inputs, sent, times)
 
 
 def _weights(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator[ExchangeLine]:
     """Lines for gradients and weights between replicas, of the stage that waits longest, and for embeddings that two
     stages share.
     """
-    group = axis_group("dp", plan, inputs)
     tied = [row for row in rows if row.axis == "embedding"]
     between = [row for row in rows if row.part == "dp" and row.axis != "embedding"]
     gathered, reduced = ([row for row in between if (row.content == WEIGHTS) == weights] for weights in (True, False))
     if between and gathers_weights(plan, inputs):
         what = "all-gather of weights, reduce-scatter of gradients, layer by layer"
         times = sum(row.times for row in between if row.axis == "dp_shard" and row.bytes)
-        yield _line("dp", what, between, group, inputs, _sent(between) / times, times)
+        yield _line("dp", what, between, plan, inputs, _sent(between) / times, times)
     elif between:
         times = 1 + float(earlier_reductions(plan))
-        yield _line("dp", _reducing(reduced), reduced, group, inputs, _sent(reduced) / times, times)
+        yield _line("dp", _reducing(reduced), reduced, plan, inputs, _sent(reduced) / times, times)
         if gathered:
-            what = "all-gather of updated weights"
-            yield _line("dp", what, gathered, group, inputs, _sent(gathered), 1)
+            yield _line("dp", "all-gather of updated weights", gathered, plan, inputs, _sent(gathered), 1)
     if tied:
-        what, ends = "all-reduce of its gradient", axis_group("embedding", plan, inputs)
-        yield _line("embedding", what, tied, ends, inputs, _sent(tied), 1)
+        yield _line("embedding", "all-reduce of its gradient", tied, plan, inputs, _sent(tied), 1)
 
 
 def _reducing(rows: Sequence[MessageRow]) -> str:
@@ -139,17 +136,20 @@ def _sent(rows: Sequence[MessageRow]) -> float:
 
 
 def _line(
-    axis: str, what: str, rows: Sequence[MessageRow], group: Group, inputs: Inputs, sent_bytes: float, times: float
+    axis: str, what: str, rows: Sequence[MessageRow], plan: Plan, inputs: Inputs, sent_bytes: float, times: float
 ) -> ExchangeLine:
-    """A line for some messages over a group of one plan."""
+    """A line for some messages of an axis; of the expert axes, over the ranks that hold all experts."""
+    group = axis_group("ep_etp" if axis == "ep" else axis, plan, inputs)
+    link = link_of(group, inputs.cluster)
     return ExchangeLine(
         axis=axis,
         what=what,
         ranks=int(group.ranks),
         domains=int(group.blocks[0]),
-        link=link_of(group, inputs.cluster),
+        link=link.name,
         sent_bytes=sent_bytes,
         times=times,
         seconds=sum(row.seconds for row in rows),
         exposed_s=sum(row.exposed_s for row in rows),
+        bandwidth=link.effective_bandwidth,
     )

@@ -23,7 +23,7 @@ from meshwright.specs.scale import with_gpus
 class Memo:
     """A recommendation for a question that a plan fits."""
 
-    found: SearchResult
+    search: SearchResult
     best: Estimate
     """The recommended plan."""
     assumed: tuple[str, ...]
@@ -41,27 +41,27 @@ class Memo:
     @property
     def inputs(self) -> Inputs:
         """The question."""
-        return self.found.inputs
+        return self.search.inputs
 
 
 def usual_baseline(inputs: Inputs) -> int:
-    """Accelerators from which scaling is told where nobody says: one node of several, else one accelerator."""
+    """Accelerators from which scaling starts where nobody says: one node of several, else one accelerator."""
     cluster = inputs.cluster
     return cluster.gpus_per_node if cluster.num_nodes > 1 else 1
 
 
-def memo(found: SearchResult, baseline: int, assumed: tuple[str, ...] = ()) -> Memo:
+def memo(search: SearchResult, baseline: int, assumed: tuple[str, ...] = ()) -> Memo:
     """The figures of a recommendation for a search that found plans.
 
-    baseline: accelerators from which scaling is told; assumed: options left to their defaults. Raises `InvalidInput`
+    baseline: accelerators from which scaling starts; assumed: options left to their defaults. Raises `InvalidInput`
     for a baseline that the cluster cannot have.
     """
-    best, inputs = recommended(found), found.inputs
+    best, inputs = recommended(search), search.inputs
     scaled = scaling(best, inputs, baseline)
     smaller = best_on(inputs, baseline) if baseline < inputs.cluster.num_gpus else None
     named, single = bottleneck(best, inputs, scaled, smaller), sensitivity(best, inputs)
     return Memo(
-        found=found,
+        search=search,
         best=best,
         assumed=assumed,
         budgets=budgets(best, inputs),
@@ -75,12 +75,12 @@ def memo(found: SearchResult, baseline: int, assumed: tuple[str, ...] = ()) -> M
     )
 
 
-def recommended(found: SearchResult) -> Estimate:
+def recommended(search: SearchResult) -> Estimate:
     """Of the best plans of a search those that differ from the first in their chunks alone, and by less than a
     measurement tells: the one with the fewest chunks, and the fewest messages between stages.
     """
-    first = found.best[0]
-    alike = [each for each in found.best if indistinguishable(first, each) and each.verdict == first.verdict]
+    first = search.best[0]
+    alike = [each for each in search.best if indistinguishable(first, each) and each.verdict == first.verdict]
     return min(alike, key=lambda each: (each.plan.vpp, each.step_time_s))
 
 
@@ -88,7 +88,7 @@ def best_on(inputs: Inputs, gpus: int) -> Point | None:
     """The best plan for the same batch on fewer accelerators; None where none fits or is legal."""
     there = inputs.replace(cluster=with_gpus(inputs.cluster, gpus))
     try:
-        found = find(there, top=1)
+        search = find(there, top=1)
     except IllegalPlan:
         return None
-    return Point(gpus, there, found.best[0]) if found.best else None
+    return Point(gpus, there, search.best[0]) if search.best else None

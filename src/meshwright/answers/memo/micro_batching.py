@@ -28,9 +28,19 @@ class Bubble:
 
     micro_batches: int
     global_batch: int
-    textbook: float
-    """(p - 1) / (v m + p - 1), idle over the step, equal stages."""
+    equal_stages: float
+    """The bubble of the textbook, (p - 1) / (v m + p - 1), idle over the step."""
     estimate: Estimate
+
+    @property
+    def bubble(self) -> float:
+        """Idle over the step, as priced."""
+        return float(self.estimate.time.bubble_s / self.estimate.step_time_s)
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs over the peak."""
+        return self.estimate.mfu
 
 
 @dataclass(frozen=True)
@@ -88,8 +98,8 @@ def _bubbles(plan: Plan, inputs: Inputs) -> Iterator[Bubble]:
         batch = count * plan.dp * plan.micro_batch
         job = inputs.job.replace(global_batch=batch, assumptions=())
         there = replace(plan, num_microbatches=count, microbatch_group=0)
-        textbook = (plan.pp - 1) / (plan.vpp * count + plan.pp - 1)
-        yield Bubble(count, batch, textbook, estimate_each([there], inputs.replace(job=job))[0])
+        equal_stages = (plan.pp - 1) / (plan.vpp * count + plan.pp - 1)
+        yield Bubble(count, batch, equal_stages, estimate_each([there], inputs.replace(job=job))[0])
 
 
 def _naive(plan: Plan, inputs: Inputs, micro_batches: int) -> Timeline:

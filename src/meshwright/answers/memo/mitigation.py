@@ -48,6 +48,11 @@ class Mitigation:
     """Of the bottleneck, in the time that the present step's tokens take."""
     part_after_s: float
 
+    @property
+    def price(self) -> str:
+        """What it costs, in words."""
+        return KINDS[self.kind]
+
 
 def mitigation(
     estimate: Estimate, inputs: Inputs, bottleneck: Bottleneck, sensitivity: Sensitivity
@@ -81,8 +86,8 @@ def _changes(before: Before, sensitivity: Sensitivity) -> Iterator[Mitigation]:
     larger = inputs.replace(job=job.replace(global_batch=2 * job.global_batch, assumptions=()))
     doubled = replace(plan, num_microbatches=2 * plan.num_microbatches)
     if not faults(doubled, larger):
-        told = f"global batch {job.global_batch} -> {2 * job.global_batch}"
-        yield _priced("global_batch", told, larger, estimate_each([doubled], larger)[0], before)
+        change = f"global batch {job.global_batch} -> {2 * job.global_batch}"
+        yield _priced("global_batch", change, larger, estimate_each([doubled], larger)[0], before)
 
 
 def _possible(knob: str, inputs: Inputs) -> bool:

@@ -11,12 +11,12 @@ from meshwright.answers.assumptions import assumptions
 from meshwright.answers.compare.premises import whole_states
 from meshwright.answers.document.blocks import Block, Bullets, Callout, Document, Heading, Paragraph
 from meshwright.answers.memo.budget import Budgets, budgets
-from meshwright.answers.memo.entry import SCHEMA
+from meshwright.answers.memo.output import SCHEMA, budgets_entry, subtitle
 from meshwright.answers.memo.sections.memory import budget_blocks
-from meshwright.answers.memo.text import subtitle
 from meshwright.answers.memo.words import percent, plural
 from meshwright.answers.nothing_fits import remedy_words
 from meshwright.answers.plan_file import plan_entry
+from meshwright.answers.records import document_of
 from meshwright.search.find import SearchResult
 from meshwright.search.remedies import remedies
 from meshwright.specs.inputs import Inputs
@@ -27,26 +27,26 @@ from meshwright.units import format_gib
 class Unfit:
     """A question that no plan fits."""
 
-    found: SearchResult
+    search: SearchResult
     budgets: Budgets
     """Of the leanest plan."""
-    would: tuple[str, ...]
+    remedies: tuple[str, ...]
     """Changes that would make a plan fit, in words, the cheapest first."""
 
     @property
     def inputs(self) -> Inputs:
         """The question."""
-        return self.found.inputs
+        return self.search.inputs
 
     @property
     def least_gpus(self) -> int:
         """Accelerators whose memory holds the states alone, divided over all of them."""
-        return ceil(whole_states(self.inputs) / self.found.leanest.fit.visible_bytes)
+        return ceil(whole_states(self.inputs) / self.search.leanest.fit.visible_bytes)
 
 
-def unfit(found: SearchResult) -> Unfit:
+def unfit(search: SearchResult) -> Unfit:
     """The figures of a memo for a search that found no plan that fits."""
-    return Unfit(found, budgets(found.leanest, found.inputs), tuple(map(remedy_words, remedies(found))))
+    return Unfit(search, budgets(search.leanest, search.inputs), tuple(map(remedy_words, remedies(search))))
 
 
 def unfit_document(memo: Unfit) -> Document:
@@ -58,27 +58,27 @@ def unfit_document(memo: Unfit) -> Document:
 
 def unfit_entry(memo: Unfit) -> dict[str, Any]:
     """The figures as JSON."""
-    inputs, found = memo.inputs, memo.found
-    return {
-        "schema": SCHEMA,
-        "inputs": inputs.model_dump(mode="json"),
-        "fits": False,
-        "legal": found.legal,
-        "leanest": plan_entry(found.leanest, inputs),
-        "budgets": {name: plan_entry(each, inputs) if each else None for name, each in vars(memo.budgets).items()},
-        "least_accelerators_for_states": memo.least_gpus,
-        "what_would_fit": list(memo.would),
-        "assumptions": assumptions(inputs),
-    }
+    inputs, search = memo.inputs, memo.search
+    return document_of(
+        schema=SCHEMA,
+        inputs=inputs,
+        fits=False,
+        legal=search.legal,
+        leanest=plan_entry(search.leanest, inputs),
+        budgets=budgets_entry(memo.budgets, inputs),
+        least_accelerators_for_states=memo.least_gpus,
+        what_would_fit=memo.remedies,
+        assumptions=assumptions(inputs),
+    )
 
 
 def _blocks(memo: Unfit) -> Iterator[Block]:
-    inputs, leanest = memo.inputs, memo.found.leanest
+    inputs, leanest = memo.inputs, memo.search.leanest
     visible, needed = leanest.fit.visible_bytes, leanest.fit.needed_bytes
     yield Heading("Verdict", 2)
     yield Callout(
         "No plan fits: do not start this job",
-        f"None of the {memo.found.legal:,} legal plans of {inputs.runtime.id} fits. The one with the least memory, "
+        f"None of the {memo.search.legal:,} legal plans of {inputs.runtime.id} fits. The one with the least memory, "
         f"`{leanest.plan}`, needs {format_gib(needed)} of the {format_gib(visible)} that a process can use, "
         f"{format_gib(needed - visible)} too much on stage {leanest.worst_stage}.",
         "bad",
@@ -88,26 +88,26 @@ def _blocks(memo: Unfit) -> Iterator[Block]:
     yield from budget_blocks(memo.budgets, inputs, "the leanest plan")
     yield Paragraph(_largest(memo))
     yield Heading("What would fit", 2)
-    yield from _would(memo)
+    yield from _remedies(memo)
     yield Heading("What this rests on", 2)
     yield Bullets(tuple(assumptions(inputs)))
 
 
 def _bound(memo: Unfit) -> str:
     inputs, ranks = memo.inputs, memo.inputs.cluster.num_gpus
-    states, visible = memo.budgets.one.memory.states, memo.found.leanest.fit.visible_bytes
-    told = (
+    states, visible = memo.budgets.one.memory.states, memo.search.leanest.fit.visible_bytes
+    states_words = (
         f"Weights, gradients and optimizer states of {inputs.model.name} take {format_gib(states)}. Data parallelism "
         f"alone puts all of it on each of the {ranks} accelerators; divided over all of them it is "
         f"{format_gib(states / ranks)} on each, {percent(states / ranks / visible)} of the {format_gib(visible)} there"
     )
     if memo.least_gpus > ranks:
-        return f"{told}: no layout can hold it. The states alone need {memo.least_gpus} accelerators."
-    return f"{told}. With activations and the rest it does not fit in any legal layout."
+        return f"{states_words}: no layout can hold it. The states alone need {memo.least_gpus} accelerators."
+    return f"{states_words}. With activations and the rest it does not fit in any legal layout."
 
 
 def _largest(memo: Unfit) -> str:
-    memory = memo.found.leanest.memory
+    memory = memo.search.leanest.memory
     parts = {name: size for name, size in memory._asdict().items() if size}
     name = max(parts, key=lambda each: parts[each])
     return (
@@ -116,14 +116,14 @@ def _largest(memo: Unfit) -> str:
     )
 
 
-def _would(memo: Unfit) -> Iterator[Block]:
-    if not memo.would:
+def _remedies(memo: Unfit) -> Iterator[Block]:
+    if not memo.remedies:
         yield Paragraph(
             f"With `{memo.inputs.runtime.id}` neither 32 times the nodes nor a sixteenth of the sequence length would "
             "make a plan fit; `meshwright plan --runtime all` tries the other runtimes."
         )
         return
-    first, *others = memo.would
+    first, *others = memo.remedies
     yield Callout("First thing to try", f"{first[0].upper()}{first[1:]}. Priced by the planner.", "good")
     if others:
         yield Paragraph(f"Or {plural(len(others), 'other change')}, each on its own, in order of cost:")

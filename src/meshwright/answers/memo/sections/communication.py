@@ -45,7 +45,7 @@ def _table(memo: Memo) -> Table:
             NAMES[each.axis] if each.axis == "embedding" else each.axis,
             each.what,
             f"{each.ranks} in {plural(each.domains, 'domain')}",
-            f"{each.link.name}, {format_bandwidth(each.link.effective_bandwidth)}",
+            f"{each.link}, {format_bandwidth(each.bandwidth)}",
             format_bytes(each.sent_bytes),
             f"{each.times:,.0f}",
             format_seconds(each.seconds),
@@ -86,11 +86,10 @@ def _gradients(memo: Memo) -> str:
             f"They are summed once a step, in buckets during the backward pass of the last of {plan.num_microbatches} "
             "micro-batches"
         )
-    link = summed[0].link
     divided = f"; ZeRO {plan.zero} divides over {int(sharding_ranks(plan))} of them" if plan.zero else ""
     return (
-        f"{why} {when}{divided}. A rank sends {format_bytes(sent)} for this, over {link.name} at "
-        f"{format_bandwidth(link.effective_bandwidth)}: {format_seconds(sum(each.seconds for each in summed))}, of "
+        f"{why} {when}{divided}. A rank sends {format_bytes(sent)} for this, over {summed[0].link} at "
+        f"{format_bandwidth(summed[0].bandwidth)}: {format_seconds(sum(each.seconds for each in summed))}, of "
         f"which {format_seconds(exposed)} are exposed, {percent(exposed / best.step_time_s)} of the step. The bytes "
         "that a ring sends approach twice the shard as replicas are added, while each replica has less work."
     )
@@ -100,18 +99,17 @@ def _inside(memo: Memo) -> str:
     tensor = [each for each in memo.exchanges if each.axis == "tp"]
     if not tensor:
         return "Without tensor parallelism no layer needs a part of a matrix from another rank: 0 bytes."
-    slower = memo.inputs.cluster.levels[-1]
-    link, seconds = tensor[0].link, sum(each.seconds for each in tensor)
-    told = (
-        f"Tensor parallelism communicates in every layer, {format_seconds(seconds)} a step over {link.name} at "
-        f"{format_bandwidth(link.effective_bandwidth)}"
+    slowest, first, seconds = memo.inputs.cluster.levels[-1], tensor[0], sum(each.seconds for each in tensor)
+    over = (
+        f"Tensor parallelism communicates in every layer, {format_seconds(seconds)} a step over {first.link} at "
+        f"{format_bandwidth(first.bandwidth)}"
     )
-    if link is slower and tensor[0].domains == 1:
-        return f"{told}; the cluster has no slower links."
-    if tensor[0].domains > 1:
-        return f"{told}; it crosses {plural(tensor[0].domains, 'domain')}, because no layout that fits avoids it."
-    longer = seconds * link.effective_bandwidth / slower.effective_bandwidth
+    if first.link == slowest.name and first.domains == 1:
+        return f"{over}; the cluster has no slower links."
+    if first.domains > 1:
+        return f"{over}; it crosses {plural(first.domains, 'domain')}, because no layout that fits avoids it."
+    longer = seconds * first.bandwidth / slowest.effective_bandwidth
     return (
-        f"{told}. Over {slower.name} at {format_bandwidth(slower.effective_bandwidth)} the same bytes "
+        f"{over}. Over {slowest.name} at {format_bandwidth(slowest.effective_bandwidth)} the same bytes "
         f"would take about {format_seconds(longer)}."
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from meshwright.answers.document.blocks import Block, Callout, Figure, Heading, Paragraph, Table
 from meshwright.answers.memo.bottleneck import GROWS, Bottleneck
 from meshwright.answers.memo.memo import Memo
-from meshwright.answers.memo.mitigation import KINDS, LEAST_GAIN
+from meshwright.answers.memo.mitigation import LEAST_GAIN
 from meshwright.answers.memo.scaling import Point
 from meshwright.answers.memo.words import ACCELERATOR, percent, plural, times
 from meshwright.answers.pictures.waterfall import waterfall_picture
@@ -56,16 +56,16 @@ def _parts(memo: Memo) -> list[tuple[str, float]]:
 
 def _growth(named: Bottleneck, reference: Point, memo: Memo) -> Table:
     total = memo.inputs.cluster.num_gpus
-    shown = sorted(named.overheads, key=lambda each: -max(each.after, each.before))
+    shown = sorted(named.overheads, key=lambda each: -max(each.share_after, each.share_before * named.efficiency))
     rows = tuple(
         (
             each.name,
-            percent(each.before / named.total_before),
-            percent(each.after / named.total_after),
-            percent((each.after - each.before) / named.total_after),
+            percent(each.share_before),
+            percent(each.share_after),
+            percent(each.growth),
         )
         for each in (*shown[:SHOWN], *(each for each in shown[SHOWN:] if each is named.chosen))
-        if each.after or each.before
+        if each.share_after or each.share_before
     )
     columns = ("part of the step", f"on {reference.gpus}", f"on {total}", "added")
     caption = (
@@ -78,11 +78,11 @@ def _growth(named: Bottleneck, reference: Point, memo: Memo) -> Table:
 def _bottleneck(memo: Memo) -> tuple[str, str]:
     named, total = memo.bottleneck, memo.inputs.cluster.num_gpus
     chosen, step = named.chosen, memo.best.step_time_s
-    seconds = chosen.after / total
+    seconds = named.seconds
     told = f"{format_seconds(seconds)} of a step of {format_seconds(step)}, {percent(seconds / step)}."
     if named.grows and named.reference:
         told += (
-            f" On {plural(named.reference.gpus, ACCELERATOR)} it takes {percent(chosen.before / named.total_before)}; "
+            f" On {plural(named.reference.gpus, ACCELERATOR)} it takes {percent(chosen.share_before)}; "
             f"of all parts it grows most on the way to {total}."
         )
     elif named.reference:
@@ -110,7 +110,7 @@ def _mitigation(memo: Memo) -> tuple[str, str]:
         f"First mitigation: {tried.change}",
         f"Priced again, it takes {chosen.name} from {format_seconds(tried.part_before_s)} to "
         f"{format_seconds(tried.part_after_s)} and the time of the same tokens from {format_seconds(step)} to "
-        f"{format_seconds(after)}, {percent(tried.gain)} less. Cost: {KINDS[tried.kind]}{risk} To "
+        f"{format_seconds(after)}, {percent(tried.gain)} less. Cost: {tried.price}{risk} To "
         f"confirm, run twenty steps with it and compare tokens a second: "
         f"{format_count(memo.inputs.job.tokens_per_step / step)} before, "
         f"{format_count(memo.inputs.job.tokens_per_step / after)} after.",
@@ -132,15 +132,15 @@ def _perfect(memo: Memo) -> str:
     told = f"MFU, predicted {percent(best.mfu)}"
     if named.reference:
         perfect = total / named.reference.gpus
-        reached = perfect * named.total_before / named.total_after
+        reached = perfect * named.efficiency
         told += (
             f", and the speed-up from {named.reference.gpus} to {total} accelerators, predicted {reached:.2f} of "
             f"{perfect:.3g} ({percent(reached / perfect)})"
         )
         if reached > perfect:
-            lost = min(named.overheads, key=lambda each: each.after - each.before)
+            lost = min(named.overheads, key=lambda each: each.growth)
             told += (
-                f"; more than perfect, because {percent((lost.before - lost.after) / named.total_after)} of the step "
+                f"; more than perfect, because {percent(-lost.growth)} of the step "
                 f"is {lost.name} that the plan on {named.reference.gpus} pays beyond this one"
             )
     return f"{alone}{told}."

@@ -59,7 +59,7 @@ def _without(memo: Memo) -> Iterator[Block]:
         f"Micro-batches remain as gradient accumulation: {count} of {plural(plan.micro_batch, 'sequence')} on each "
         "replica, whose gradients are summed before one optimizer step."
     )
-    piped = [each for each in (*memo.found.other_splits, *memo.found.best) if each.plan.pp > 1]
+    piped = [each for each in (*memo.search.other_splits, *memo.search.best) if each.plan.pp > 1]
     if piped:
         other = piped[0]
         slower, bubble = other.step_time_s / memo.best.step_time_s - 1, other.time.bubble_s / other.step_time_s
@@ -74,9 +74,9 @@ def _bubbles(piped: MicroBatching, best: Estimate) -> Table:
         (
             f"{each.micro_batches}{' (the plan)' if each.micro_batches == best.plan.num_microbatches else ''}",
             f"{each.global_batch}",
-            percent(each.textbook),
-            percent(each.estimate.time.bubble_s / each.estimate.step_time_s),
-            percent(each.estimate.mfu),
+            percent(each.equal_stages),
+            percent(each.bubble),
+            percent(each.mfu),
             f"{each.estimate.memory.device / GIB:.1f}",
         )
         for each in piped.bubbles

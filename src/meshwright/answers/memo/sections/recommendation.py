@@ -134,21 +134,21 @@ def _placed(best: Estimate, inputs: Inputs) -> str:
 
 
 def _runners_up(memo: Memo) -> Iterator[Block]:
-    best, found = memo.best, memo.found
+    best, search = memo.best, memo.search
     others = _others(memo)
     if not others:
-        yield Paragraph(f"None: of {found.legal} legal plans {found.fitting} fit, and all of those have this layout.")
+        yield Paragraph(f"None: of {search.legal} legal plans {search.fitting} fit, and all of those have this layout.")
         return
     rows = tuple(_row(each, best) for each in others)
-    counted = f"{found.considered:,} plans considered, {found.legal:,} legal, {found.fitting:,} fit"
+    counted = f"{search.considered:,} plans considered, {search.legal:,} legal, {search.fitting:,} fit"
     yield Table(("plan", "step", "MFU", "GiB", "against the recommendation"), rows, "lrrrl", counted)
-    if found.at_risk and best.verdict == Verdict.SAFE and found.at_risk.step_time_s < best.step_time_s:
-        yield Paragraph(f"Not recommended: `{found.at_risk.plan}` is {why_lost(found.at_risk, best)}.")
+    if search.at_risk and best.verdict == Verdict.SAFE and search.at_risk.step_time_s < best.step_time_s:
+        yield Paragraph(f"Not recommended: `{search.at_risk.plan}` is {why_lost(search.at_risk, best)}.")
 
 
 def _others(memo: Memo) -> list[Estimate]:
     """The best plan of every other split, and of the recommended one the best that can be told apart."""
-    ranked = sorted({*memo.found.other_splits, *memo.found.best}, key=lambda each: (each.verdict, each.step_time_s))
+    ranked = sorted({*memo.search.other_splits, *memo.search.best}, key=lambda each: (each.verdict, each.step_time_s))
     first: dict[tuple[int, int, int], Estimate] = {}
     for each in ranked:
         if not _same(each, memo.best):

@@ -1,0 +1,118 @@
+"""Output: the memo as a document and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshwright.answers.assumptions import assumptions
+from meshwright.answers.document.blocks import Document
+from meshwright.answers.memo.budget import Budgets
+from meshwright.answers.memo.memo import Memo
+from meshwright.answers.memo.micro_batching import MicroBatching, idle_share
+from meshwright.answers.memo.scaling import Point
+from meshwright.answers.memo.sections.communication import communication_section
+from meshwright.answers.memo.sections.conclusion import conclusion_section
+from meshwright.answers.memo.sections.memory import memory_section
+from meshwright.answers.memo.sections.pipeline import pipeline_section
+from meshwright.answers.memo.sections.precision import precision_section
+from meshwright.answers.memo.sections.recommendation import recommendation
+from meshwright.answers.plan_file import plan_entry
+from meshwright.answers.records import document_of, json_of, priced_plan
+from meshwright.answers.step_parts import why_lost
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.weights import active_parameter_count, parameter_count
+from meshwright.units import format_count
+
+SCHEMA = "meshwright.memo/1"
+
+
+def memo_document(memo: Memo) -> Document:
+    """The whole memo: recommendation first, the four questions, the conclusion."""
+    blocks = (
+        *recommendation(memo),
+        *memory_section(memo),
+        *communication_section(memo),
+        *pipeline_section(memo),
+        *precision_section(memo),
+        *conclusion_section(memo),
+    )
+    inputs = memo.inputs
+    title = f"How to train {inputs.model.name} on {inputs.cluster.num_gpus} {inputs.cluster.accelerator.id}"
+    return Document(title, subtitle(inputs), blocks)
+
+
+def subtitle(inputs: Inputs) -> str:
+    """The question in one line."""
+    model, cluster, job = inputs.model, inputs.cluster, inputs.job
+    active = f", {format_count(active_parameter_count(model))} active" if model.is_moe else ""
+    return (
+        f"{format_count(parameter_count(model))} parameters{active}; {cluster.num_nodes} x {cluster.gpus_per_node} "
+        f"accelerators; {job.global_batch} sequences of {job.sequence_length} tokens a step; {job.precision}; "
+        f"{inputs.runtime.id}"
+    )
+
+
+def memo_entry(memo: Memo) -> dict[str, Any]:
+    """Every figure that the memo's text and pictures are written from; seconds and bytes."""
+    best, inputs, named = memo.best, memo.inputs, memo.bottleneck
+    others = (*memo.search.other_splits, *memo.search.best[1:])
+    mitigation = memo.mitigation
+    return document_of(
+        schema=SCHEMA,
+        inputs=inputs,
+        fits=True,
+        recommendation=plan_entry(best, inputs),
+        runners_up=[plan_entry(each, inputs) | {"lost": why_lost(each, best)} for each in others],
+        budgets=budgets_entry(memo.budgets, inputs),
+        exchanges=memo.exchanges,
+        scaling={
+            "baseline": memo.scaling.baseline,
+            "best_on_baseline": _point(memo.smaller) if memo.smaller else None,
+            "strong": map(_point, memo.scaling.strong),
+            "weak": map(_point, memo.scaling.weak),
+        },
+        micro_batching=_micro_batching(memo.micro_batching) if memo.micro_batching else None,
+        bottleneck=_fields(named.chosen, "part", "name")
+        | _fields(named, "seconds", "grows")
+        | {
+            "reference_gpus": named.reference.gpus if named.reference else None,
+            "overheads": [_fields(each, "part", "share_before", "share_after") for each in named.overheads],
+        },
+        mitigation=_fields(mitigation, "knob", "change", "price", "gain", "part_before_s", "part_after_s")
+        | _fields(mitigation.estimate, "plan", "step_time_s")
+        if mitigation
+        else None,
+        assumptions=(*memo.assumed, *assumptions(inputs)),
+    )
+
+
+def budgets_entry(budgets: Budgets, inputs: Inputs) -> dict[str, Any]:
+    """Every layout of the budget as JSON."""
+    return {name: plan_entry(each, inputs) if each else None for name, each in vars(budgets).items()}
+
+
+def _point(point: Point) -> dict[str, Any]:
+    return {
+        "gpus": point.gpus,
+        "global_batch": point.inputs.job.global_batch,
+        **priced_plan(point.estimate),
+        "tokens_per_s": point.tokens_per_s,
+        "time": point.estimate.time,
+    }
+
+
+def _micro_batching(pipeline: MicroBatching) -> dict[str, Any]:
+    columns = ("micro_batches", "global_batch", "equal_stages", "bubble", "mfu")
+    return _fields(pipeline, "stages", "naive_busy") | {
+        "bubbles": [_fields(each, *columns) for each in pipeline.bubbles],
+        "drawn": {
+            "micro_batches": pipeline.drawn,
+            "idle": idle_share(pipeline.chosen),
+            "naive_idle": idle_share(pipeline.naive),
+        },
+    }
+
+
+def _fields(record: object, *names: str) -> dict[str, Any]:
+    """Some fields of a record as JSON."""
+    return {name: json_of(getattr(record, name)) for name in names}
