@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from commands import asked
-from meshwright.answers.check_table import check_document, check_screen, is_legal
+from meshwright.answers.check_table import check_document, check_of, check_screen
 from meshwright.answers.document.terminal import terminal
-from meshwright.layout.legality import check, rules_of
+from meshwright.layout.legality import check, faults, rules_of
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.space import space
@@ -29,7 +29,7 @@ def test_check_accepts_exactly_what_plan_may_propose(runtime: str) -> None:
     inputs = question(llama_8b(), "3x4:h100", runtime, global_batch=48, sequence_length=8192)
     plans = Plans.join(space(inputs))
     chosen = plans.take(np.random.default_rng(0).permutation(len(plans))[:400])
-    accepted = [is_legal(chosen[row], inputs) for row in range(len(chosen))]
+    accepted = [not faults(chosen[row], inputs) for row in range(len(chosen))]
     assert np.array_equal(accepted, check(chosen, inputs).legal)
     assert any(accepted)
     assert not all(accepted)
@@ -37,7 +37,7 @@ def test_check_accepts_exactly_what_plan_may_propose(runtime: str) -> None:
 
 def test_a_broken_rule_is_red_with_its_reason_and_the_others_are_green() -> None:
     inputs = question(llama_8b(), "1x8:h100", global_batch=16)
-    document = check_document(Plan(tp=3, dp=8, num_microbatches=2), inputs)
+    document = check_document(check_of(Plan(tp=3, dp=8, num_microbatches=2), inputs))
     broken = {entry["name"]: entry["reason"] for entry in document["rules"] if not entry["kept"]}
     assert not document["legal"]
     assert {"world_size", "query_heads", "kv_heads", "ffn_size"} == set(broken)
@@ -48,7 +48,7 @@ def test_a_broken_rule_is_red_with_its_reason_and_the_others_are_green() -> None
 def test_what_is_not_modelled_is_a_broken_rule_among_the_others() -> None:
     inputs = question(llama_8b(), "1x8:h100", global_batch=16)
     inputs = inputs.replace(runtime=inputs.runtime.replace(zero_stages=(0, 1)))
-    document = check_document(Plan(ep=2, dp=8, zero=3, num_microbatches=2), inputs)
+    document = check_document(check_of(Plan(ep=2, dp=8, zero=3, num_microbatches=2), inputs))
     broken = [entry["name"] for entry in document["rules"] if not entry["kept"]]
     assert {"zero", "experts_present", "zero_without_experts", "zero_without_fp16"} == set(broken)
     assert not document["legal"]
@@ -73,7 +73,7 @@ def test_a_rule_says_when_the_framework_enforces_it() -> None:
     checks = {"kv_heads": _enforced("late"), "sequence_parallel": _enforced("silently")}
     inputs = inputs.replace(runtime=inputs.runtime.replace(checks=checks, rules=()))
     plan = Plan(tp=3, dp=8, num_microbatches=2)
-    document = check_document(plan, inputs)
+    document = check_document(check_of(plan, inputs))
     when = {entry["name"]: entry["enforced"] for entry in document["rules"]}
     assert (when["query_heads"], when["kv_heads"], when["sequence_parallel"]) == ("at start", "late", "silently")
     shown = _printed(plan, inputs)
@@ -87,7 +87,7 @@ def test_a_rule_says_when_the_framework_enforces_it() -> None:
 def test_a_launch_is_told_what_it_must_set_but_no_plan_is_illegal_for_it() -> None:
     inputs = question(llama_8b(), "1x8:h100", global_batch=16)
     plan = Plan(tp=8, sp=True, num_microbatches=16)
-    document = check_document(plan, inputs)
+    document = check_document(check_of(plan, inputs))
     assert document["legal"]
     setting = next(each for each in document["launch"] if each["name"] == "single_connection")
     assert (setting["set"], setting["unset"]) == ({"CUDA_DEVICE_MAX_CONNECTIONS": "1"}, ())
@@ -97,12 +97,12 @@ def test_a_launch_is_told_what_it_must_set_but_no_plan_is_illegal_for_it() -> No
     assert "The launch must set - CUDA_DEVICE_MAX_CONNECTIONS=1" in shown
     alone = inputs.replace(runtime=inputs.runtime.replace(launch=""))
     assert "The launch must set" not in _printed(plan, alone)
-    assert not check_document(Plan(tp=8, ep=2, num_microbatches=16), inputs)["launch"], "no legal plan"
+    assert not check_document(check_of(Plan(tp=8, ep=2, num_microbatches=16), inputs))["launch"], "no legal plan"
 
 
 def _printed(plan: Plan, inputs: Inputs) -> str:
     console = Console(width=300, file=io.StringIO(), record=True)
-    console.print(terminal(check_screen(plan, inputs)))
+    console.print(terminal(check_screen(check_of(plan, inputs), inputs)))
     return " ".join(console.export_text().split())
 
 

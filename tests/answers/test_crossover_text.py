@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from commands import Answer, asked, question
-from meshwright.answers.crossover_text import crossover_entry, crossover_lines
+from meshwright.answers.runtimes_table import crossover_entry, crossover_lines
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan
 from meshwright.search.crossover import Crossover, CrossoverPoint, crossover

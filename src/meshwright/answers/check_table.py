@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table, Toned
+from meshwright.answers.records import document_of, json_of
 from meshwright.answers.screen import headline
 from meshwright.launch.settings import LaunchSetting, launch_settings
 from meshwright.layout.legality import faults, rules_of
@@ -19,71 +21,71 @@ WHEN = {
 """What the marks of rules mean that are not enforced at the start."""
 
 
-def is_legal(plan: Plan, inputs: Inputs) -> bool:
-    """Whether the plan keeps every rule."""
-    return not faults(plan, inputs)
+class RuleCheck(NamedTuple):
+    """One rule, held against a plan."""
+
+    name: str
+    kept: bool
+    source: str
+    """Where the framework looks at it, or what it means."""
+    enforced: str
+    """When the framework enforces it."""
+    reason: str | None
+    """What is wrong, with the nearest legal change; None where the plan keeps it."""
 
 
-def check_document(plan: Plan, inputs: Inputs) -> dict[str, Any]:
-    """The check as JSON: the plan, whether it is legal, and every rule with its source and, if broken, the reason.
+@dataclass(frozen=True)
+class PlanCheck:
+    """One plan held against its runtime."""
 
-    Every rule says when the framework enforces it; `launch` is what the launch must set beside the plan: keys with
-    their values, keys to leave out, the reason and its source.
-    """
-    rules = _entries(plan, inputs)
-    return {
-        "runtime": inputs.runtime.id,
-        "version": inputs.runtime.version,
-        "plan": plan.to_dict(),
-        "legal": all(entry["kept"] for entry in rules),
-        "rules": rules,
-        "launch": [asdict(setting) | {"text": str(setting)} for setting in _settings(plan, inputs)],
-    }
+    runtime: str
+    version: str
+    plan: Plan
+    legal: bool
+    rules: tuple[RuleCheck, ...]
+    launch: tuple[LaunchSetting, ...]
+    """What the launch of a legal plan must set beside it."""
 
 
-def check_screen(plan: Plan, inputs: Inputs) -> tuple[Block, ...]:
-    """Every rule, green or red, with the values, the nearest legal change, where and when the framework enforces it."""
-    entries = _entries(plan, inputs)
-    broken = sum(not entry["kept"] for entry in entries)
-    runtime = f"{inputs.runtime.id} ({inputs.runtime.version})"
-    verdict = f"{runtime} accepts it: all {len(entries)} rules kept"
-    if broken:
-        verdict = f"{runtime} refuses it: {broken} of {len(entries)} rules broken"
-    lines = Lines((f"Plan: **{plan}**", verdict))
-    return headline(inputs), lines, _rules(entries), *_launch(plan, inputs)
-
-
-def _rules(entries: list[dict[str, Any]]) -> Table:
-    rows = []
-    for entry in entries:
-        mark = Toned("ok", "good") if entry["kept"] else Toned("**broken**", "bad")
-        when = f"{entry['enforced']}: " if entry["enforced"] in WHEN else ""
-        rows.append((mark, entry["name"], when + (entry["source"] if entry["kept"] else entry["reason"])))
-    marks = [meaning for when, meaning in WHEN.items() if any(entry["enforced"] == when for entry in entries)]
-    return Table(("", "rule", "source, or what is wrong"), tuple(rows), "lwl", note="\n".join(marks))
-
-
-def _launch(plan: Plan, inputs: Inputs) -> tuple[Block, ...]:
-    """What the launch must set, one line each, under the rules."""
-    lines = tuple(str(setting) for setting in _settings(plan, inputs))
-    return (Heading("The launch must set", 3), Bullets(lines)) if lines else ()
-
-
-def _settings(plan: Plan, inputs: Inputs) -> list[LaunchSetting]:
-    """What the launch must set, of a plan that the runtime accepts."""
-    return launch_settings(plan, inputs) if is_legal(plan, inputs) else []
-
-
-def _entries(plan: Plan, inputs: Inputs) -> list[dict[str, Any]]:
+def check_of(plan: Plan, inputs: Inputs) -> PlanCheck:
+    """Whether a plan is legal, by every rule of its runtime, and what its launch must set."""
     broken = {fault.where: fault.what for fault in faults(plan, inputs)}
     sources = {**inputs.runtime.checks, **{rule.name: rule for rule in inputs.runtime.rules}}
-    return [
-        {
-            "name": rule.name,
-            "kept": rule.name not in broken,
-            "source": sources[rule.name].source if rule.name in sources else f"meshwright: {rule.summary}",
-            "enforced": sources[rule.name].enforced if rule.name in sources else "at start",
-            "reason": broken.get(rule.name),
-        }
+    rules = (
+        RuleCheck(
+            name=rule.name,
+            kept=rule.name not in broken,
+            source=sources[rule.name].source if rule.name in sources else f"meshwright: {rule.summary}",
+            enforced=sources[rule.name].enforced if rule.name in sources else "at start",
+            reason=broken.get(rule.name),
+        )
         for rule in rules_of(inputs)
-    ]
+    )
+    launch = () if broken else tuple(launch_settings(plan, inputs))
+    return PlanCheck(inputs.runtime.id, inputs.runtime.version, plan, not broken, tuple(rules), launch)
+
+
+def check_document(check: PlanCheck) -> dict[str, Any]:
+    """The check as JSON, each setting of the launch also as people write it."""
+    settings = [{**json_of(setting), "text": str(setting)} for setting in check.launch]
+    return document_of(**{**vars(check), "launch": settings})
+
+
+def check_screen(check: PlanCheck, inputs: Inputs) -> tuple[Block, ...]:
+    """Every rule, green or red, with the values, the nearest legal change, where and when the framework enforces it."""
+    count, broken = len(check.rules), sum(not rule.kept for rule in check.rules)
+    verdict = f"refuses it: {broken} of {count} rules broken" if broken else f"accepts it: all {count} rules kept"
+    lines = Lines((f"Plan: **{check.plan}**", f"{check.runtime} ({check.version}) {verdict}"))
+    settings = Bullets(tuple(map(str, check.launch)))
+    launch = (Heading("The launch must set", 3), settings) if check.launch else ()
+    return headline(inputs), lines, _rules(check.rules), *launch
+
+
+def _rules(rules: Sequence[RuleCheck]) -> Table:
+    rows = []
+    for rule in rules:
+        mark = Toned("ok", "good") if rule.kept else Toned("**broken**", "bad")
+        when = f"{rule.enforced}: " if rule.enforced in WHEN else ""
+        rows.append((mark, rule.name, when + (rule.reason or rule.source)))
+    marks = [meaning for when, meaning in WHEN.items() if any(rule.enforced == when for rule in rules)]
+    return Table(("", "rule", "source, or what is wrong"), tuple(rows), "lwl", note="\n".join(marks))

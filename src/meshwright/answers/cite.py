@@ -46,12 +46,10 @@ EXCHANGES: dict[str, Callable[..., Any]] = {
     "all_gather": all_gather_messages,
     "fused": fused_traffic,
 }
-ONLY_WITH = {
-    "all_to_all": lambda inputs: inputs.model.is_moe,
-    "expert_exchange": lambda inputs: inputs.model.is_moe,
-    "grouped": lambda inputs: inputs.model.is_moe,
-    "dispatcher": lambda inputs: inputs.model.is_moe,
-    "quantised_dispatch": lambda inputs: inputs.model.is_moe,
+ONLY_WITH: dict[str, Callable[[Inputs], bool]] = dict.fromkeys(
+    ("all_to_all", "expert_exchange", "grouped", "dispatcher", "quantised_dispatch"),
+    lambda inputs: inputs.model.is_moe,
+) | {
     "multi_token_prediction": lambda inputs: inputs.model.mtp_layers > 0,
     "gemm_fp8": lambda inputs: inputs.recipe.number_format == "fp8",
     "gemm_fp4": lambda inputs: inputs.recipe.number_format == "fp4",
@@ -73,8 +71,8 @@ def citations(plans: Sequence[Plan], inputs: Inputs) -> list[Citation]:
     Formulas name theirs in their docstrings, data files in their `sources`.
     """
     formulas = {about: formula for plan in plans for about, formula in _formulas(plan, inputs).items()}
-    told = [Citation(about, source) for about, formula in formulas.items() if (source := _source(formula))]
-    return told + [Citation(about, " ".join(source.split())) for about, source in _data(inputs)]
+    cited = [Citation(about, source) for about, formula in formulas.items() if (source := _source(formula))]
+    return cited + [Citation(about, " ".join(source.split())) for about, source in _data(inputs)]
 
 
 def citation_list(plans: Sequence[Plan], inputs: Inputs) -> tuple[Block, ...]:
@@ -108,8 +106,8 @@ def _formulas(plan: Plan, inputs: Inputs) -> dict[str, Callable[..., Any]]:
 def _source(formula: Callable[..., Any]) -> str:
     """What a docstring says after `Source:`, up to the end of its paragraph; of a partial function that of its own."""
     text = inspect.getdoc(formula.func if isinstance(formula, partial) else formula)
-    found = re.search(r"\bSources?: (.*?)(?:\n\n|\Z)", text or "", re.DOTALL)
-    return " ".join(found[1].split()) if found else ""
+    match = re.search(r"\bSources?: (.*?)(?:\n\n|\Z)", text or "", re.DOTALL)
+    return " ".join(match[1].split()) if match else ""
 
 
 def _data(inputs: Inputs) -> Iterator[tuple[str, str]]:
@@ -125,9 +123,5 @@ def _data(inputs: Inputs) -> Iterator[tuple[str, str]]:
     yield f"{runtime.id}", f"every behaviour and rule as of {runtime.version}"
     for name, sources in named.items():
         for key, source in sources.items():
-            if ONLY_WITH.get(key, _always)(inputs):
+            if key not in ONLY_WITH or ONLY_WITH[key](inputs):
                 yield f"{name}, {key.replace('_', ' ')}", source
-
-
-def _always(inputs: Inputs) -> bool:  # noqa: ARG001
-    return True

@@ -1,25 +1,29 @@
-"""The best plan of each runtime, side by side."""
+"""The best plan of each runtime side by side, and fully sharded plans against 3D ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from meshwright.answers.crossover_text import crossover_entry, crossover_lines
 from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
 from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.answers.plan_file import plan_document
+from meshwright.answers.records import document_of
 from meshwright.answers.screen import SPEED_COLUMNS, headline, job_words, speed_cells, without_plan
+from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits
 from meshwright.search.crossover import Crossover, crossover
+from meshwright.search.families import Contender, Family
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.specs import catalog
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import read_runtime
+from meshwright.specs.scale import network_levels
+from meshwright.units import format_bandwidth, format_seconds
 
 Answers = dict[str, SearchResult | MeshwrightError]
-"""Per runtime, what its search found, or why it has no plan."""
+"""Per runtime, the result of its search, or why it has no plan."""
 
 
 def answers_of_each(
@@ -34,8 +38,8 @@ def answers_of_each(
     for name in catalog.names("runtimes"):
         try:
             runtime = with_behaviours(read_runtime(name), behaviours)
-            found = find(inputs.replace(runtime=runtime), top=top, progress=progress)
-            answers[name] = found if found.best else nothing_fits(found)
+            result = find(inputs.replace(runtime=runtime), top=top, progress=progress)
+            answers[name] = result if result.best else nothing_fits(result)
         except MeshwrightError as refusal:
             answers[name] = refusal
     if not any(isinstance(answer, SearchResult) for answer in answers.values()):
@@ -43,7 +47,7 @@ def answers_of_each(
         if len(invalid) == len(answers) and len(set(invalid)) == 1:
             raise InvalidSpec("the question for every runtime", invalid[0])
         kind = NothingFits if any(isinstance(each, NothingFits) for each in answers.values()) else InvalidInput
-        raise kind("no runtime has a plan:" + "".join(f"\n  - {runtime}: {told}" for runtime, told in answers.items()))
+        raise kind("no runtime has a plan:" + "".join(f"\n  - {name}: {answer}" for name, answer in answers.items()))
     return dict(sorted(answers.items(), key=lambda answer: _step_time(answer[1])))
 
 
@@ -57,22 +61,21 @@ def crossover_of(answers: Answers, progress: Progress | None = None) -> Crossove
 
 def runtimes_document(answers: Answers, crossing: Crossover | None) -> dict[str, Any]:
     """Per runtime its plan file, or the reason why it has no plan; then one family of plans against the other."""
-    return {
-        "schema": "meshwright.runtimes/1",
-        "runtimes": {
-            runtime: plan_document(answer) if isinstance(answer, SearchResult) else {"refused": str(answer)}
-            for runtime, answer in answers.items()
-        },
-        "crossover": crossover_entry(crossing) if crossing else None,
+    runtimes = {
+        runtime: plan_document(answer) if isinstance(answer, SearchResult) else {"refused": str(answer)}
+        for runtime, answer in answers.items()
     }
+    return document_of(
+        schema="meshwright.runtimes/1", runtimes=runtimes, crossover=crossover_entry(crossing) if crossing else None
+    )
 
 
 def runtimes_screen(answers: Answers, crossing: Crossover | None) -> tuple[Block, ...]:
     """One row for each runtime: its best plan, how fast and how large it is; then the two families of plans."""
-    found = {runtime: answer for runtime, answer in answers.items() if isinstance(answer, SearchResult)}
-    rows = tuple((runtime, str(each.best[0].plan), *speed_cells(each.best[0])) for runtime, each in found.items())
-    refused = [f"{runtime}: {answer}" for runtime, answer in answers.items() if runtime not in found]
-    inputs = next(iter(found.values())).inputs
+    results = {runtime: answer for runtime, answer in answers.items() if isinstance(answer, SearchResult)}
+    rows = tuple((runtime, str(each.best[0].plan), *speed_cells(each.best[0])) for runtime, each in results.items())
+    refused = [f"{runtime}: {answer}" for runtime, answer in answers.items() if runtime not in results]
+    inputs = next(iter(results.values())).inputs
     question = (*headline(inputs).lines[:-1], job_words(inputs), *_replaced(inputs))
     return (
         Lines(question),
@@ -91,3 +94,67 @@ def _replaced(inputs: Inputs) -> list[str]:
 
 def _step_time(answer: SearchResult | MeshwrightError) -> float:
     return answer.best[0].step_time_s if isinstance(answer, SearchResult) else float("inf")
+
+
+def crossover_lines(crossing: Crossover) -> list[str]:
+    """Which family is faster at the cluster's own bandwidth between nodes, and at which bandwidth the other one is."""
+    fastest, other = crossing.fastest, crossing.other
+    at = f"At {format_bandwidth(crossing.bandwidth)} per GPU between nodes, **{fastest.family}** is fastest: "
+    if other:
+        best = f"{_named(fastest)}; the best {other.family} plan is {_named(other)}."
+        return [at + best, _change_line(crossing, other)]
+    missing = next(family for family in Family if family != fastest.family)
+    return [f"{at}{_named(fastest)}. No {missing} plan fits as safely, however fast the links."]
+
+
+def crossover_entry(crossing: Crossover) -> dict[str, Any]:
+    """The same as JSON: bandwidths per accelerator, one direction, in bytes/s; plans with their step time."""
+    change = crossing.change
+    ends = {name: _contender(getattr(change, name)) for name in ("overtaking", "overtaken")} if change else {}
+    return {
+        "bandwidth": crossing.bandwidth,
+        "lowest_bandwidth": crossing.lowest,
+        "highest_bandwidth": crossing.highest,
+        "fastest": _contender(crossing.fastest),
+        "other": _contender(crossing.other) if crossing.other else None,
+        "change": {"factor": change.factor, "bandwidth": change.bandwidth, **ends} if change else None,
+    }
+
+
+def _contender(contender: Contender) -> dict[str, Any]:
+    estimate = contender.estimate
+    return {
+        "family": contender.family,
+        "runtime": contender.inputs.runtime.id,
+        "plan": estimate.plan,
+        "step_time_s": estimate.step_time_s,
+        "verdict": estimate.verdict,
+    }
+
+
+def _change_line(crossing: Crossover, other: Contender) -> str:
+    change = crossing.change
+    if change is None:
+        return f"No bandwidth from {_rounded(crossing.lowest)} to {_rounded(crossing.highest)} changes that."
+    side = "Above" if change.factor > 1 else "Below"
+    alike = ", all links between nodes alike" if len(network_levels(other.inputs.cluster)) > 1 else ""
+    text = (
+        f"{side} **about {_rounded(change.bandwidth)}** ({change.factor:.2f} times{alike}) **{other.family}** would be "
+        "faster"
+    )
+    return f"{text}." if _alike(change.overtaking, other) else f"{text}: {_named(change.overtaking)}."
+
+
+def _alike(one: Contender, other: Contender) -> bool:
+    return one.inputs.runtime == other.inputs.runtime and one.estimate.plan == other.estimate.plan
+
+
+def _named(contender: Contender) -> str:
+    estimate = contender.estimate
+    risk = "" if estimate.verdict == Verdict.SAFE else f" ({estimate.verdict})"
+    return f"{contender.inputs.runtime.id} with {estimate.plan}, {format_seconds(estimate.step_time_s)}{risk}"
+
+
+def _rounded(bandwidth: float) -> str:
+    """Three digits, what the search is good for."""
+    return format_bandwidth(float(f"{bandwidth:.3g}"))

@@ -39,8 +39,8 @@ def from_peak(estimate: Estimate, inputs: Inputs) -> dict[str, float]:
     its stages over the ideal is what kernels lose, the slowest stage over the mean what stages differ, and the rest of
     the compute is recomputation. Everything else is as in the waterfall of the estimate.
     """
-    plan, count = estimate.plan, estimate.plan.num_microbatches
-    stages = [_scaled(work, count) for work in _plain_stages(plan, inputs)]
+    plan = estimate.plan
+    stages = _plain_stages(plan, inputs)
     mean = Work(*(sum(kind) / len(stages) for kind in zip(*stages, strict=True)))
     slowest, ideal = stages[estimate.slowest_stage].total, estimate.mfu * estimate.step_time_s
     computed = Computed(
@@ -72,12 +72,8 @@ def _bar(begun: float, seconds: float, total: float) -> str:
 
 
 def _plain_stages(plan: Plan, inputs: Inputs) -> list[Work]:
-    """Compute of one micro-batch on each stage, forward and backward, if nothing were computed again."""
+    """Compute of one step on each stage, forward and backward, if nothing were computed again."""
     plain = replace(plan, recompute=Recompute.NONE)
     time = estimate_plans(Plans.of([plain]), inputs, keep_all_stages=True).stage_time
     work = time.forward.plus(time.backward)
-    return [Work(*(float(kind[row]) for kind in work)) for row in range(plan.pp)]
-
-
-def _scaled(work: Work, count: int) -> Work:
-    return Work(*(float(kind) * count for kind in work))
+    return [Work(*(float(kind[row]) * plan.num_microbatches for kind in work)) for row in range(plan.pp)]

@@ -82,11 +82,12 @@ def explain(
 @grouped
 def check(context: typer.Context, asked: OnePlanOptions, as_json: AsJson = False) -> None:
     """Check one plan against every rule of its runtime; exit code 2 if one is broken."""
-    from meshwright.answers.check_table import check_document, check_screen, is_legal
+    from meshwright.answers.check_table import check_document, check_of, check_screen
 
     inputs, plan = inputs_and_plan(context, asked)
-    show(check_document(plan, inputs) if as_json else check_screen(plan, inputs), as_json)
-    if not is_legal(plan, inputs):
+    checked = check_of(plan, inputs)
+    show(check_document(checked) if as_json else check_screen(checked, inputs), as_json)
+    if not checked.legal:
         raise typer.Exit(2)
 
 
