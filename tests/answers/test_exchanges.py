@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from meshwright.answers.document.terminal import terminal
-from meshwright.answers.explain_table import explain_screen
-from meshwright.answers.plan_file import explain_document, json_schema
+from meshwright.answers.explain_table import explain_document, explain_screen
+from meshwright.answers.plan_file import json_schema
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.layout.named import plan_of

@@ -10,12 +10,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from meshwright.answers.alternatives import (
+    MOST_PLANS,
+    alternatives_entry,
+    cheap_search,
+    knobs_section,
+    neighbours,
+    neighbours_section,
+)
 from meshwright.answers.document.blocks import Block
 from meshwright.answers.document.terminal import terminal
 from meshwright.answers.explain_table import explain_screen
-from meshwright.answers.knobs_table import knobs_section
 from meshwright.answers.links import axes
-from meshwright.answers.neighbours import MOST_PLANS, cheap_search, neighbours, neighbours_entry, neighbours_section
 from meshwright.answers.placement import placement_section
 from meshwright.answers.stage_table import stage_table
 from meshwright.answers.step_parts import COMPUTED_NAMES, why_lost
@@ -196,7 +202,8 @@ def test_the_neighbours_are_the_searches_and_lose_what_they_lose() -> None:
     text = told(neighbours_section(estimate, found))
     share = 1 - found.best[0].step_time_s / estimate.step_time_s
     assert f"{share:.1%} faster" in text
-    assert [entry["lost"] for entry in neighbours_entry(estimate, found)] == [why_lost(e, estimate) for e in ranked]
+    entries = alternatives_entry(estimate, LLAMA, found)["neighbours"]
+    assert [entry["lost"] for entry in entries] == [why_lost(each, estimate) for each in ranked]
 
 
 def test_the_best_plan_is_no_neighbour_of_itself() -> None:

@@ -17,7 +17,9 @@ from answered import QUESTIONS, asked, document, found
 from meshwright.answers.cite import citations
 from meshwright.answers.context_report import ContextLayers
 from meshwright.answers.experts import ExpertLayers
-from meshwright.answers.plan_file import SCHEMA, explain_document, json_schema, plan_document
+from meshwright.answers.explain_table import explain_document
+from meshwright.answers.plan_file import SCHEMA, json_schema
+from meshwright.answers.plan_table import plan_document
 from meshwright.answers.records import json_of
 from meshwright.answers.waterfall import Computed
 from meshwright.cost.compute.work import Work

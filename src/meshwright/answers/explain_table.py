@@ -1,23 +1,57 @@
-"""The explain screen: one plan, whether it fits, where its memory and time go, and what would change it."""
+"""Explain: one plan, whether it fits, where its memory and time go, and what would change it; JSON and screen."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from meshwright.answers.alternatives import alternatives_entry, knobs_section, neighbours_section
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.context_report import context_report, context_section
 from meshwright.answers.document.blocks import Block, Lines, Paragraph, Toned
 from meshwright.answers.experts import expert_report, experts_section
-from meshwright.answers.knobs_table import knobs_section
-from meshwright.answers.neighbours import neighbours_section
+from meshwright.answers.links import axes
 from meshwright.answers.placement import placement_section
+from meshwright.answers.plan_file import SCHEMA, memory_entry, plan_entry
+from meshwright.answers.records import document_of
 from meshwright.answers.screen import assumption_list, headline, memory_table, verdict_lines
 from meshwright.answers.stage_table import stage_table
-from meshwright.answers.uncertainty import margin_line, step_time_line
-from meshwright.answers.waterfall import waterfall_table
+from meshwright.answers.uncertainty import confidence_entry, margin_line, step_time_line
+from meshwright.answers.waterfall import from_peak, waterfall_table
 from meshwright.cost.estimate import Estimate
 from meshwright.layout.legality import rules_of
 from meshwright.search.find import SearchResult
 from meshwright.search.sensitivity import sensitivity
 from meshwright.specs.inputs import Inputs
+
+
+def explain_document(
+    estimate: Estimate, inputs: Inputs, elapsed_s: float, near: SearchResult | None = None
+) -> dict[str, Any]:
+    """One explained plan as a plan file, with all that its screen shows.
+
+    near: the answer of a search, for the best other plans.
+    """
+    parts = {
+        "stages": [{**vars(stage), "memory": memory_entry(stage.memory)} for stage in estimate.stages],
+        "confidence": confidence_entry(estimate, inputs),
+        "from_peak": from_peak(estimate, inputs),
+        "placement": axes(estimate, inputs),
+        **alternatives_entry(estimate, inputs, near),
+    }
+    if experts := expert_report(estimate, inputs):
+        parts["experts"] = experts
+    if context := context_report(estimate, inputs):
+        parts["context"] = context
+    return document_of(
+        schema=SCHEMA,
+        inputs=inputs,
+        considered=1,
+        legal=1,
+        fitting=int(estimate.verdict.fits),
+        elapsed_s=elapsed_s,
+        plans=[plan_entry(estimate, inputs) | parts],
+        assumptions=assumptions(inputs),
+    )
 
 
 def explain_screen(estimate: Estimate, inputs: Inputs, near: SearchResult | None = None) -> tuple[Block, ...]:
@@ -52,5 +86,5 @@ def explain_screen(estimate: Estimate, inputs: Inputs, near: SearchResult | None
 
 def _rules(inputs: Inputs) -> Paragraph:
     count, runtime = len(rules_of(inputs)), inputs.runtime.id
-    kept = f"The plan keeps all {count} rules of {runtime}; meshwright check shows each with its source."
-    return Paragraph(Toned(kept, "good"))
+    text = f"The plan keeps all {count} rules of {runtime}; meshwright check shows each with its source."
+    return Paragraph(Toned(text, "good"))

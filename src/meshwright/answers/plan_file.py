@@ -3,77 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from meshwright.answers.assumptions import assumptions
-from meshwright.answers.context_report import context_report
-from meshwright.answers.experts import expert_report
-from meshwright.answers.knobs_table import knobs_entry
-from meshwright.answers.links import axes
-from meshwright.answers.neighbours import neighbours_entry
-from meshwright.answers.records import json_of
-from meshwright.answers.step_parts import why_lost
-from meshwright.answers.uncertainty import confidence_entry, uncertainty_entry
-from meshwright.answers.waterfall import from_peak
-from meshwright.cost.estimate import Estimate, StageEstimate
+from meshwright.answers.uncertainty import uncertainty_entry
+from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
 from meshwright.errors import Fault, InvalidInput, InvalidSpec, quoted
 from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
-from meshwright.layout.plans import COLUMNS
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.search.fewest import Limit
-from meshwright.search.find import SearchResult
-from meshwright.search.sensitivity import sensitivity
 from meshwright.specs.inputs import Inputs
 
 SCHEMA = "meshwright.plan/1"
-CHOICES = {"recompute": tuple(RECOMPUTE_NAMES.values()), "schedule": tuple(SCHEDULE_NAMES.values())}
-
-
-def plan_document(found: SearchResult, front: Sequence[Estimate] = ()) -> dict[str, Any]:
-    """The answer of a search as a plan file; front: the plans that no other beats in both time and memory."""
-    plans = [_ranked_entry(estimate, found) for estimate in found.best]
-    others = [_ranked_entry(estimate, found) for estimate in found.other_splits]
-    counts = {"considered": found.considered, "legal": found.legal, "fitting": found.fitting}
-    return (
-        _head(found.inputs)
-        | counts
-        | {
-            "elapsed_s": found.elapsed_s,
-            "plans": plans,
-            "other_splits": others,
-        }
-        | ({"pareto": [_ranked_entry(estimate, found) for estimate in front]} if front else {})
-        | {"assumptions": assumptions(found.inputs)}
-    )
-
-
-def explain_document(
-    estimate: Estimate, inputs: Inputs, elapsed_s: float, near: SearchResult | None = None
-) -> dict[str, Any]:
-    """One explained plan as a plan file, with all that its screen shows.
-
-    near: the answer of a search, for the best other plans.
-    """
-    counts = {"considered": 1, "legal": 1, "fitting": int(estimate.verdict.fits), "elapsed_s": elapsed_s}
-    plan = plan_entry(estimate, inputs) | {
-        "stages": [_stage_entry(stage) for stage in estimate.stages],
-        "confidence": confidence_entry(estimate, inputs),
-        "from_peak": from_peak(estimate, inputs),
-        "placement": json_of(axes(estimate, inputs)),
-        "knobs": knobs_entry(sensitivity(estimate, inputs)),
-    }
-    if near:
-        plan |= {"neighbours": neighbours_entry(estimate, near)}
-    if experts := expert_report(estimate, inputs):
-        plan |= {"experts": json_of(experts)}
-    if context := context_report(estimate, inputs):
-        plan |= {"context": json_of(context)}
-    return _head(inputs) | counts | {"plans": [plan]} | {"assumptions": assumptions(inputs)}
+CHOICES = {
+    "recompute": tuple(RECOMPUTE_NAMES.values()),
+    "recompute_modules": tuple(RECOMPUTE_MODULE_NAMES.values()),
+    "schedule": tuple(SCHEDULE_NAMES.values()),
+}
+DEFAULTS = Plan().to_dict()
 
 
 def plan_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
@@ -87,7 +38,7 @@ def plan_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
         "memory": {
             "verdict": str(estimate.verdict),
             "worst_stage": estimate.worst_stage,
-            **_bytes(estimate.memory),
+            **memory_entry(estimate.memory),
             "visible_bytes": estimate.fit.visible_bytes,
             "eighty_percent_rule": {
                 "usage": estimate.eighty_percent_usage,
@@ -99,23 +50,17 @@ def plan_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
     }
 
 
+def memory_entry(memory: Components) -> dict[str, Any]:
+    """Bytes of one stage by component, with the sums."""
+    totals = {"allocated_bytes": memory.allocated, "reserved_bytes": memory.reserved, "device_bytes": memory.device}
+    return totals | {"components": memory._asdict()}
+
+
 def nodes_entry(limit: Limit) -> dict[str, Any]:
     """The fewest nodes that do, with the plan on them."""
     cluster = limit.inputs.cluster
     counts = {"num_nodes": cluster.num_nodes, "num_gpus": cluster.num_gpus}
     return counts | plan_entry(limit.estimate, limit.inputs)
-
-
-def _ranked_entry(estimate: Estimate, found: SearchResult) -> dict[str, Any]:
-    best = found.best[0]
-    return plan_entry(estimate, found.inputs) | {
-        "lost": None if estimate.plan == best.plan else why_lost(estimate, best)
-    }
-
-
-def _stage_entry(stage: StageEstimate) -> dict[str, Any]:
-    fields = {name: value for name, value in vars(stage).items() if name != "memory"}
-    return fields | {"memory": _bytes(stage.memory), "peak_moment": str(stage.peak_moment)}
 
 
 def read_plan_file(path: str | Path) -> tuple[Inputs, list[Plan]]:
@@ -142,9 +87,9 @@ def _document(path: str | Path) -> dict[str, Any]:
         raise InvalidInput(f"{str(path)!r} is not a plan file: byte {error.start} is not UTF-8 text") from None
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{str(path)!r} is not a plan file: {error}") from None
-    found = document.get("schema") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or found != SCHEMA:
-        raise InvalidInput(f"{str(path)!r} is not a plan file of schema {SCHEMA!r} (found: {quoted(found)})")
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or schema != SCHEMA:
+        raise InvalidInput(f"{str(path)!r} is not a plan file of schema {SCHEMA!r} (found: {quoted(schema)})")
     return document
 
 
@@ -170,39 +115,26 @@ def _plan_faults(entries: Any) -> Iterable[Fault]:
     if not isinstance(entries, list) or not entries:
         yield Fault("plans", "must hold at least one plan")
         return
-    wanted = Plan().to_dict()
     for index, entry in enumerate(entries):
         plan = entry.get("plan") if isinstance(entry, dict) else None
         if not isinstance(plan, dict):
             yield Fault(f"plans[{index}].plan", "is missing")
             continue
-        for name in plan:
-            if name not in COLUMNS:
-                yield Fault(f"plans[{index}].plan.{name}", "is not a field of a plan")
-        for name, default in wanted.items():
-            if name not in plan:
-                yield Fault(f"plans[{index}].plan.{name}", "is missing")
-            elif type(plan[name]) is not type(default):
-                yield Fault(
-                    f"plans[{index}].plan.{name}", f"must be of type {type(default).__name__}: {quoted(plan[name])}"
-                )
-            elif plan[name] not in CHOICES.get(name, (plan[name],)):
-                known = ", ".join(CHOICES[name])
-                yield Fault(f"plans[{index}].plan.{name}", f"is {quoted(plan[name])}; known: {known}")
-        yield from _module_faults(f"plans[{index}].plan.recompute_modules", plan.get("recompute_modules"))
+        for name in [*(name for name in plan if name not in DEFAULTS), *DEFAULTS]:
+            if wrong := _wrong(name, plan):
+                yield Fault(f"plans[{index}].plan.{name}", wrong)
 
 
-def _module_faults(where: str, modules: Any) -> Iterable[Fault]:
-    """A list of modules that names one which does not exist."""
-    known = tuple(RECOMPUTE_MODULE_NAMES.values())
-    if isinstance(modules, list) and not all(module in known for module in modules):
-        yield Fault(where, f"is {quoted(modules)}; known: {', '.join(known)}")
-
-
-def _head(inputs: Inputs) -> dict[str, Any]:
-    return {"schema": SCHEMA, "inputs": inputs.model_dump(mode="json")}
-
-
-def _bytes(memory: Components) -> dict[str, Any]:
-    totals = {"allocated_bytes": memory.allocated, "reserved_bytes": memory.reserved, "device_bytes": memory.device}
-    return totals | {"components": memory._asdict()}
+def _wrong(name: str, plan: dict[str, Any]) -> str | None:
+    """What is wrong with one field of a plan, if anything."""
+    if name not in DEFAULTS:
+        return "is not a field of a plan"
+    if name not in plan:
+        return "is missing"
+    value, default = plan[name], DEFAULTS[name]
+    if type(value) is not type(default):
+        return f"must be of type {type(default).__name__}: {quoted(value)}"
+    chosen, choices = value if isinstance(value, list) else [value], CHOICES.get(name)
+    if choices and not all(each in choices for each in chosen):
+        return f"is {quoted(value)}; known: {', '.join(choices)}"
+    return None

@@ -1,12 +1,15 @@
-"""The plan screen: an answer that a person reads in ten seconds."""
+"""The ranked plans of a search: the plan file, and a screen that a person reads in ten seconds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.document.blocks import Block, Heading, Lines, Paragraph, Table, Toned
+from meshwright.answers.plan_file import SCHEMA, plan_entry
+from meshwright.answers.records import document_of
 from meshwright.answers.screen import (
     SPEED_COLUMNS,
     assumption_list,
@@ -31,31 +34,53 @@ LEANER = 0.05
 LONG_SEQUENCE = 32768
 
 
-def plan_screen(found: SearchResult, front: Sequence[Estimate] = ()) -> tuple[Block, ...]:
+def plan_document(result: SearchResult, front: Sequence[Estimate] = ()) -> dict[str, Any]:
+    """The answer of a search as a plan file; front: the plans that no other beats in both time and memory."""
+    best, inputs = result.best[0], result.inputs
+
+    def entries(estimates: Sequence[Estimate]) -> list[dict[str, Any]]:
+        lost = (None if each.plan == best.plan else why_lost(each, best) for each in estimates)
+        return [plan_entry(each, inputs) | {"lost": words} for each, words in zip(estimates, lost, strict=True)]
+
+    return document_of(
+        schema=SCHEMA,
+        inputs=inputs,
+        considered=result.considered,
+        legal=result.legal,
+        fitting=result.fitting,
+        elapsed_s=result.elapsed_s,
+        plans=entries(result.best),
+        other_splits=entries(result.other_splits),
+        **({"pareto": entries(front)} if front else {}),
+        assumptions=assumptions(inputs),
+    )
+
+
+def plan_screen(result: SearchResult, front: Sequence[Estimate] = ()) -> tuple[Block, ...]:
     """Inputs, the best plan with its verdict, the runners-up, memory and time of the best, and the assumptions.
 
     front: the plans that no other beats in both time and memory.
     """
-    best, inputs = found.best[0], found.inputs
+    best, inputs = result.best[0], result.inputs
     title = "Best plan" if best.verdict == Verdict.SAFE else "No plan is safe; the least risky"
-    lines = (f"{title}: **{best.plan}**", *verdict_lines(best, inputs), step_time_line(best, inputs), *warnings(found))
+    lines = (f"{title}: **{best.plan}**", *verdict_lines(best, inputs), step_time_line(best, inputs), *warnings(result))
     return (
         headline(inputs),
         Lines(lines),
-        ranking_table(found.best, best, "123456789"),
-        *_other_splits(found),
-        *_faster_at_risk(found),
+        ranking_table(result.best, best, "123456789"),
+        *_other_splits(result),
+        *_faster_at_risk(result),
         *_front(front),
         memory_table(best, inputs),
         time_table(best),
-        search_lines(found),
-        *assumption_list(assumptions(found.inputs)),
+        search_lines(result),
+        *assumption_list(assumptions(result.inputs)),
     )
 
 
-def warnings(found: SearchResult) -> list[str]:
+def warnings(result: SearchResult) -> list[str]:
     """What a reader must know before acting: that the search could not see the usual layouts."""
-    inputs, tp, domain = found.inputs, found.best[0].plan.tp, found.inputs.cluster.levels[0]
+    inputs, tp, domain = result.inputs, result.best[0].plan.tp, result.inputs.cluster.levels[0]
     lines = []
     if inputs.job.sequence_length > LONG_SEQUENCE and not inputs.runtime.plans.context_exchanges:
         lines.append(f"Not searched: context parallelism, which {inputs.runtime.id} does not have.")
@@ -106,26 +131,26 @@ def _also(first: Estimate, group: list[Estimate]) -> str:
     if not group:
         return ""
     furthest = max(abs(other.step_time_s / first.step_time_s - 1) for other in group)
-    told = [str(vpp) for vpp in dict.fromkeys(other.plan.vpp for other in group) if vpp != first.plan.vpp]
-    return f"; {'vpp ' + ', '.join(told) if told else 'other chunks'} within {furthest:.1%}"
+    chunks = [str(vpp) for vpp in dict.fromkeys(other.plan.vpp for other in group) if vpp != first.plan.vpp]
+    return f"; {'vpp ' + ', '.join(chunks) if chunks else 'other chunks'} within {furthest:.1%}"
 
 
-def search_lines(found: SearchResult) -> Lines:
+def search_lines(result: SearchResult) -> Lines:
     """How many plans were considered, refused, too large and fitting."""
-    refused = ", ".join(f"{rule} {count}" for rule, count in found.refused.items() if count)
+    refused = ", ".join(f"{rule} {count}" for rule, count in result.refused.items() if count)
     counts = (
-        f"{found.considered} plans considered, {found.legal} legal, {found.fitting} fit, in "
-        f"{format_seconds(found.elapsed_s)}"
+        f"{result.considered} plans considered, {result.legal} legal, {result.fitting} fit, in "
+        f"{format_seconds(result.elapsed_s)}"
     )
     return Lines((counts, *([f"Refused, by rule (a plan may break several): {refused}"] if refused else [])))
 
 
-def _other_splits(found: SearchResult) -> list[Block]:
-    if not found.other_splits:
+def _other_splits(result: SearchResult) -> list[Block]:
+    if not result.other_splits:
         return []
     return [
         Heading("The best of other splits", 3),
-        ranking_table(found.other_splits, found.best[0], "abcdefghi"),
+        ranking_table(result.other_splits, result.best[0], "abcdefghi"),
     ]
 
 
@@ -146,8 +171,8 @@ def _front(front: Sequence[Estimate]) -> list[Block]:
     ]
 
 
-def _faster_at_risk(found: SearchResult) -> list[Block]:
-    best, risky = found.best[0], found.at_risk
+def _faster_at_risk(result: SearchResult) -> list[Block]:
+    best, risky = result.best[0], result.at_risk
     if risky is None or best.verdict != Verdict.SAFE or risky.step_time_s >= best.step_time_s:
         return []
     return [Paragraph(Toned(f"Not recommended: {risky.plan} is {why_lost(risky, best)}", "warning"))]

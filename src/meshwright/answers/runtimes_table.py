@@ -7,7 +7,7 @@ from typing import Any
 
 from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
 from meshwright.answers.nothing_fits import nothing_fits
-from meshwright.answers.plan_file import plan_document
+from meshwright.answers.plan_table import plan_document
 from meshwright.answers.records import document_of
 from meshwright.answers.screen import SPEED_COLUMNS, headline, job_words, speed_cells, without_plan
 from meshwright.cost.memory.fit import Verdict

@@ -51,11 +51,10 @@ def explain(
     """Price one plan: whether it fits, where its memory and time go, and what every single change would do."""
     import time
 
+    from meshwright.answers.alternatives import cheap_search
     from meshwright.answers.cite import citation_list, citations
-    from meshwright.answers.explain_table import explain_screen
+    from meshwright.answers.explain_table import explain_document, explain_screen
     from meshwright.answers.files import writable
-    from meshwright.answers.neighbours import cheap_search
-    from meshwright.answers.plan_file import explain_document
     from meshwright.answers.records import json_of
     from meshwright.answers.trace import write_trace
     from meshwright.cost.step import estimate_each

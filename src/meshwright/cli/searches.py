@@ -37,8 +37,7 @@ def plan(
     """Find the best plans for a model on a cluster."""
     from meshwright.answers.cite import citation_list, citations
     from meshwright.answers.nothing_fits import nothing_fits
-    from meshwright.answers.plan_file import plan_document
-    from meshwright.answers.plan_table import plan_screen
+    from meshwright.answers.plan_table import plan_document, plan_screen
     from meshwright.answers.progress import shown_progress
     from meshwright.answers.records import json_of
     from meshwright.search.find import find

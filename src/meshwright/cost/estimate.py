@@ -54,10 +54,10 @@ class StageEstimate:
     forward_s: float
     """Seconds of the forward pass of one micro-batch, with exposed tensor-parallel communication."""
     backward_s: float
-    memory: Components
-    """Bytes."""
     peak_moment: Moment
-    """The moment of its step at which it holds them."""
+    """The moment of a step at which it holds the most memory."""
+    memory: Components
+    """Bytes at that moment."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,6 @@ class Estimates(Footprints):
             live_micro_batches=int(stages.in_flight_micro_batches[index]),
             forward_s=float(time.forward_total),
             backward_s=float(time.backward_total),
-            memory=Components(*(float(part) for part in memory)),
             peak_moment=Moment(int(self.peak_moment[index])),
+            memory=Components(*(float(part) for part in memory)),
         )

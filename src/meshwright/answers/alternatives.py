@@ -1,0 +1,95 @@
+"""Alternatives: the best plans other than the explained one, and every single change of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshwright.answers.document.blocks import Block, Heading, Paragraph, Table
+from meshwright.answers.plan_table import ranking_table
+from meshwright.answers.records import priced_plan
+from meshwright.answers.screen import verdict_cell
+from meshwright.answers.step_parts import why_lost
+from meshwright.cost.estimate import Estimate
+from meshwright.errors import IllegalPlan
+from meshwright.search.find import SearchResult, find
+from meshwright.search.sensitivity import PricedChange, Sensitivity, cheapest_that_fit, sensitivity
+from meshwright.search.space import size
+from meshwright.specs.inputs import Inputs
+from meshwright.units import GIB, format_seconds
+
+MOST_PLANS = 1 << 16
+"""Plans in a space that is searched for an explanation, which takes a second or so."""
+SHOWN = 5
+
+
+def cheap_search(inputs: Inputs) -> SearchResult | None:
+    """The best plans of a question; None where its space is large, or holds no legal plan."""
+    if size(inputs) > MOST_PLANS:
+        return None
+    try:
+        return find(inputs, top=SHOWN)
+    except IllegalPlan:
+        return None
+
+
+def neighbours(result: SearchResult, estimate: Estimate) -> list[Estimate]:
+    """The best plan, then the best of every other split, at most five, without the explained one."""
+    others = [*result.best[:1], *result.other_splits, *result.best[1:]]
+    return list({each.plan: each for each in others if each.plan != estimate.plan}.values())[:SHOWN]
+
+
+def neighbours_section(estimate: Estimate, result: SearchResult | None) -> tuple[Block, ...]:
+    """What the best other plans lose against this one, or gain."""
+    title = Heading("The best other plans", 3)
+    if result is None:
+        return title, Paragraph("Not searched here; meshwright plan ranks them.")
+    ranked = neighbours(result, estimate)
+    if not ranked:
+        return title, Paragraph("None fits.")
+    return title, ranking_table(ranked, estimate, "12345", "against this one")
+
+
+MOST_REMEDIES = 3
+"""Changes with which a plan fits that are named."""
+
+
+def knobs_section(estimate: Estimate, priced: Sensitivity) -> tuple[Block, ...]:
+    """Every single change, what fits first, the fastest first; of a plan that does not fit, what would make it fit."""
+    rows = tuple(_row(each, estimate) for each in priced.changes)
+    note = f"Left out: {priced.illegal} that are not legal, {priced.idle} that change nothing."
+    columns = ("change", "step", "gain", "GiB", "more", "verdict")
+    return (*_remedies(estimate, priced), Table(columns, rows, "lrrrrw", "Change one knob", note))
+
+
+def alternatives_entry(estimate: Estimate, inputs: Inputs, result: SearchResult | None) -> dict[str, Any]:
+    """Both as they stand in the plan file of `explain`, the other plans where they were searched."""
+    priced = sensitivity(estimate, inputs)
+    changes = [{"knob": each.knob, "change": each.change, **priced_plan(each.estimate)} for each in priced.changes]
+    knobs = {"changes": changes, "illegal": priced.illegal, "idle": priced.idle}
+    if result is None:
+        return {"knobs": knobs}
+    others = [priced_plan(each) | {"lost": why_lost(each, estimate)} for each in neighbours(result, estimate)]
+    return {"knobs": knobs, "neighbours": others}
+
+
+def _row(each: PricedChange, estimate: Estimate) -> tuple[str, ...]:
+    after = each.estimate
+    gain, more = 1 - after.step_time_s / estimate.step_time_s, after.memory.device - estimate.memory.device
+    return (
+        each.change,
+        format_seconds(after.step_time_s),
+        f"{gain:+.1%}",
+        f"{after.memory.device / GIB:.1f}",
+        f"{more / GIB:+.1f}",
+        verdict_cell(after.verdict),
+    )
+
+
+def _remedies(estimate: Estimate, priced: Sensitivity) -> list[Block]:
+    if estimate.verdict.fits:
+        return []
+    fitting = cheapest_that_fit(priced)
+    if not fitting:
+        return [Paragraph("**No single change makes it fit.**")]
+    named = (f"{each.change} ({format_seconds(each.estimate.step_time_s)} a step)" for each in fitting[:MOST_REMEDIES])
+    return [Paragraph(f"**What would make it fit, the cheapest first: {'; '.join(named)}.**")]
