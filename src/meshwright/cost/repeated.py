@@ -40,6 +40,13 @@ def repeated_parts(plan: Layout, kind: LayerKind) -> Repeated:
     shared expert, whose own checkpoint may lie inside it: then it runs twice more.
     plan: scalar or array (n,). Returns counts. Source: Megatron-LM, core/transformer/transformer_layer.py (`IdentityOp`
     for norms that are fused), moe/moe_layer.py (`custom_forward`), core/models/gpt/gpt_layer_specs.py.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> int(repeated_parts(Plan(recompute="selective"), inputs.model.layer_kinds[0]).core)
+    1
     """
     moe, latent = kind.is_moe, kind.attention.latent is not None
     shared = isinstance(kind.feed_forward, Experts) and kind.feed_forward.shared_ffn_size > 0

@@ -32,7 +32,15 @@ class Shard(NamedTuple):
 
 
 def tokens(plan: Layout, inputs: Inputs) -> Ints:
-    """Tokens of one micro-batch on one rank: b s / c. plan: scalar or array (n,). Returns a count."""
+    """Tokens of one micro-batch on one rank: b s / c. plan: scalar or array (n,). Returns a count.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> int(tokens(Plan(cp=4, micro_batch=2), inputs))
+    4096
+    """
     return plan.micro_batch * inputs.job.sequence_length // plan.cp
 
 
@@ -40,6 +48,13 @@ def residual_tokens(plan: Layout, inputs: Inputs) -> Floats:
     """Tokens of one micro-batch outside of the tensor-parallel regions: b s / (c t) with sequence parallelism.
 
     plan: scalar or array (n,). Returns a count.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> [float(residual_tokens(Plan(tp=8, sp=sp), inputs)) for sp in (False, True)]
+    [8192.0, 1024.0]
     """
     return tokens(plan, inputs) / np.where(plan.sp, plan.tp, 1)
 
@@ -50,6 +65,14 @@ def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
     Query heads and the FFN are divided by t; key and value heads by min(t, their number): beyond it several ranks work
     on one of them. The fused projection is always divided by t; where t exceeds the key and value heads its output is
     gathered again (Megatron-core, transformer/attention.py). Elements and tokens, scalar or array (n,).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> shard = layer_shard(Plan(tp=4, sp=True), inputs, inputs.model.layer_kinds[0])
+    >>> [int(size) for size in (shard.tokens, shard.residual_tokens, shard.heads, shard.key, shard.ffn, shard.qkv)]
+    [8192, 2048, 8, 256, 3584, 1536]
     """
     attention, block = kind.attention, dense_block(kind)
     kv_heads = attention.kv_heads // np.minimum(plan.tp, attention.kv_heads)
@@ -68,7 +91,14 @@ def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
 
 
 def qkv_width(kind: LayerKind) -> int:
-    """Width of the whole fused query, key and value projection, elements per token."""
+    """Width of the whole fused query, key and value projection, elements per token.
+
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> qkv_width(inputs.model.layer_kinds[0])
+    6144
+    """
     attention = kind.attention
     return attention.heads * attention.head_dim + attention.kv_heads * (attention.head_dim + attention.value_head_dim)
 
@@ -77,6 +107,13 @@ def vocabulary_shard(plan: Layout, inputs: Inputs) -> Ints:
     """Rows of the vocabulary on one rank: padded to a multiple of `vocabulary_multiple` * t, divided by t.
 
     Source: Megatron-LM, core/tokenizers/utils/build_tokenizer.py. Rows, scalar or array (n,).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> [int(vocabulary_shard(Plan(tp=tp), inputs)) for tp in (1, 8)]
+    [128256, 16128]
     """
     multiple = inputs.runtime.storage.vocabulary_multiple
     return -(-inputs.model.vocab_size // (multiple * plan.tp)) * multiple

@@ -43,6 +43,11 @@ def bubble_time_half(pipeline: PipelineTimes) -> Floats:
     pipeline: times of one micro-batch through both chunks, scalar or array (n,). Returns seconds. With equal ranks and
     passes this is half of 1F1B's (arXiv:2405.15362, table 1). On a chain of turns a rank's next input gradient waits
     for two of chunk 0 and half a forward, so that a micro-batch takes at least 2 B_i + F / 2, and 2 F + B_i / 2.
+
+    >>> from meshwright.schedules.pipeline import PassTimes
+    >>> one, four = PassTimes(1.0, 1.0, 1.0), PassTimes(4.0, 4.0, 4.0)  # seconds of one of four equal ranks, and of all
+    >>> float(bubble_time_half(PipelineTimes(one, four, 4, 2, micro_batches=16, waiting=1.0, overlaps_steps=True)))
+    4.5
     """
     others, slowest = pipeline.others, pipeline.slowest
     forward, gradient = slowest.forward, slowest.input_gradient
@@ -85,6 +90,11 @@ def bubble_time_min(pipeline: PipelineTimes) -> Floats:
     pipeline: times of one micro-batch through both chunks, scalar or array (n,). Returns seconds. With equal ranks and
     passes this is two thirds of 1F1B's (arXiv:2405.15362, table 1). With so few chunks kept, each turn waits for the
     longest one, so that a micro-batch takes at least 3 max(F, B_i).
+
+    >>> from meshwright.schedules.pipeline import PassTimes
+    >>> one, four = PassTimes(1.0, 1.0, 1.0), PassTimes(4.0, 4.0, 4.0)  # seconds of one of four equal ranks, and of all
+    >>> float(bubble_time_min(PipelineTimes(one, four, 4, 2, micro_batches=16, waiting=1.0, overlaps_steps=True)))
+    6.0
     """
     others, slowest = pipeline.others, pipeline.slowest
     period = 3 * np.maximum(slowest.forward, slowest.input_gradient)

@@ -36,6 +36,11 @@ def bubble_time(pipeline: PipelineTimes) -> Floats:
     (p / 2 - 1)(F&B + B - 3W) where a forward and a backward that run together take F&B = F + B
     (deepseek-ai/DualPipe@3da1bbe, README.md, whose B is B_i + W): nothing that one of them hides of the other is
     counted here.
+
+    >>> from meshwright.schedules.pipeline import PassTimes
+    >>> one, four = PassTimes(1.0, 1.0, 1.0), PassTimes(4.0, 4.0, 4.0)  # seconds of one of four equal ranks, and of all
+    >>> float(bubble_time(PipelineTimes(one, four, 4, 1, micro_batches=16, waiting=1.0, overlaps_steps=True)))
+    2.0
     """
     share = (pipeline.stages / 2 - 1) / np.maximum(pipeline.stages - 1, 1)
     return pipeline.at_least(share * dualpipe_v.folded_idle(pipeline))

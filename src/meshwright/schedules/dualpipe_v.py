@@ -30,6 +30,11 @@ def bubble_time(pipeline: PipelineTimes) -> Floats:
     pipeline: times of one micro-batch through both chunks, scalar or array (n,). Returns seconds. With p equal ranks
     and B_i >= F this is (p - 1)(F&B + B - 3W) of a chunk's passes (deepseek-ai/DualPipe@3da1bbe, README.md, with 2p
     stages on p ranks), where F&B = F + B.
+
+    >>> from meshwright.schedules.pipeline import PassTimes
+    >>> one, four = PassTimes(1.0, 1.0, 1.0), PassTimes(4.0, 4.0, 4.0)  # seconds of one of four equal ranks, and of all
+    >>> float(bubble_time(PipelineTimes(one, four, 4, 2, micro_batches=16, waiting=1.0, overlaps_steps=True)))
+    3.0
     """
     return pipeline.at_least(folded_idle(pipeline) / 2)
 

@@ -32,6 +32,10 @@ def waiting(stage: Ints, live: Ints, pipeline: PipelineShape, delay: int = 1) ->
     stage: r; live: `in_flight` of it; pipeline: v and m; delay: 2 with ZB-H2; counts, scalar or array (n,). Returns a
     count. Source: arXiv:2401.10241, section 2; torch 2.13, pipelining/schedules.py, ScheduleInterleavedZeroBubble
     (num_1f1b_microbatches).
+
+    >>> shape = PipelineShape(stages=4, micro_batches=16)
+    >>> [int(waiting(rank, in_flight(rank, shape), shape)) for rank in range(4)]
+    [0, 1, 2, 3]
     """
     return np.minimum(delay * stage, pipeline.micro_batches * pipeline.chunks - live)
 
@@ -42,6 +46,11 @@ def bubble_time(pipeline: PipelineTimes) -> Floats:
     pipeline: times of one micro-batch through all chunks of a rank, scalar or array (n,). Returns seconds. With equal
     ranks this is (p - 1)(F + B_i - W) / v: arXiv:2401.10241, table 1 (ZB-H1; its B is B_i), which starts every step
     together and so gains nothing where steps overlap.
+
+    >>> from meshwright.schedules.pipeline import PassTimes
+    >>> one, four = PassTimes(1.0, 1.0, 1.0), PassTimes(4.0, 4.0, 4.0)  # seconds of one of four equal ranks, and of all
+    >>> float(bubble_time(PipelineTimes(one, four, 4, 1, micro_batches=16, waiting=1.0, overlaps_steps=True)))
+    3.0
     """
     others, most = pipeline.others, np.maximum(pipeline.stages - 1, 1)
     filled = np.minimum((pipeline.micro_batches * pipeline.chunks - 1) / most, 1.0)

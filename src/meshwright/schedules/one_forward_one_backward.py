@@ -28,6 +28,11 @@ def bubble_time(pipeline: PipelineTimes) -> Floats:
 
     pipeline: times t_r = forward plus backward of one micro-batch through all v chunks of a rank, scalar or array (n,).
     Returns seconds. With equal ranks this is (p - 1)(F + B) / v (Narayanan et al., arXiv:2104.04473, section 2.2).
+
+    >>> from meshwright.schedules.pipeline import PassTimes
+    >>> one, four = PassTimes(1.0, 1.0, 1.0), PassTimes(4.0, 4.0, 4.0)  # seconds of one of four equal ranks, and of all
+    >>> float(bubble_time(PipelineTimes(one, four, 4, 1, micro_batches=16, waiting=1.0, overlaps_steps=True)))
+    9.0
     """
     return pipeline.others.total / pipeline.chunks
 

@@ -24,6 +24,11 @@ def bubble_time(pipeline: PipelineTimes) -> Floats:
     Returns seconds. With equal stages and w = 1 this is (p - 1)(F + B_i - 2W) (arXiv:2401.10241, table 1). The last
     stage has left its weight gradients to the end, and what it keeps for them is at most what the first one keeps for
     its live micro-batches; where that limit is in bytes, 1 / w times as many wait.
+
+    >>> from meshwright.schedules.pipeline import PassTimes
+    >>> one, four = PassTimes(1.0, 1.0, 1.0), PassTimes(4.0, 4.0, 4.0)  # seconds of one of four equal ranks, and of all
+    >>> float(bubble_time(PipelineTimes(one, four, 4, 1, micro_batches=16, waiting=1.0, overlaps_steps=True)))
+    0.0
     """
     others, most = pipeline.others, np.maximum(pipeline.stages - 1, 1)
     filled = np.minimum((pipeline.micro_batches - 1) / most, 2.0 / pipeline.waiting)

@@ -33,6 +33,11 @@ def bubble_time(pipeline: PipelineTimes) -> Floats:
     or array (n,). Returns seconds. With equal ranks and passes this is nothing, and (p - 1) F / 2 where steps do not
     overlap. Source: the clock of torch's order (ScheduleZBVZeroBubble), which is exact for equal ranks where F, B_i >=
     W.
+
+    >>> from meshwright.schedules.pipeline import PassTimes
+    >>> one, four = PassTimes(1.0, 1.0, 1.0), PassTimes(4.0, 4.0, 4.0)  # seconds of one of four equal ranks, and of all
+    >>> float(bubble_time(PipelineTimes(one, four, 4, 2, micro_batches=16, waiting=1.0, overlaps_steps=True)))
+    0.0
     """
     others = pipeline.others
     longer, shorter = (choose(others.forward, others.input_gradient) for choose in (np.maximum, np.minimum))

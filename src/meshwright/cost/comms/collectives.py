@@ -19,6 +19,12 @@ def operation_time(operation: Operation | Literal["send"], size: Numbers, group:
 
     size: bytes of the buffer, scalar or array (n,). Returns seconds. Source: `all_to_all_time`, `message_time`,
     `collective_time`.
+
+    >>> from meshwright.cost.comms.group import group
+    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> cluster = read_cluster("2x8:h100")
+    >>> round(float(operation_time("send", 1e9, group(2, 8, cluster), cluster)), 4)  # 1 GB to the next node
+    0.0274
     """
     if operation == "all_to_all":
         return all_to_all_time(size, group, cluster)
@@ -40,6 +46,14 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
     Source: fitted to 3.3k measured collectives (nccl-tests tables of 12 systems). Published error on held-out sizes:
     4.4 % median, 14 % p90 inside a node; between nodes 5 % for buffers of gigabytes, about 20 % at 30 to 300 MB, where
     fabrics differ twofold.
+
+    >>> from meshwright.cost.comms.group import group
+    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> cluster = read_cluster("2x8:h100")
+    >>> [round(float(collective_time("all_reduce", 1e9, group(n, 1, cluster), cluster)), 4) for n in (8, 16)]
+    [0.0039, 0.0045]
+    >>> float(collective_time("all_reduce", 1e9, group(1, 1, cluster), cluster))
+    0.0
     """
     sent = sent_bytes(operation, buffer, group.ranks)
     inside = _domain_latency(operation, sent, group.ranks, cluster) + sent / _domain_bandwidth(
@@ -62,6 +76,12 @@ def all_to_all_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
     buffer: bytes that one rank sends to all and itself, scalar or array (n,). Returns seconds.
     Source: RCCL all-to-all over 2 nodes of 8 MI355X with 50 GB/s each: 48.5 GB/s leave a rank; within 10 % from 4 MB
     to 17 GB. Four nodes of another site reach 39 GB/s.
+
+    >>> from meshwright.cost.comms.group import group
+    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> cluster = read_cluster("2x8:h100")
+    >>> [round(float(all_to_all_time(1e9, group(n, 1, cluster), cluster)), 4) for n in (8, 16)]
+    [0.0027, 0.0106]
     """
     members, blocks, library = group.members, group.blocks, cluster.library
     inside = Group(members[0], (members[0],) * len(members), (1,) * len(blocks))
@@ -80,6 +100,11 @@ def hop_times(size: Numbers, cluster: Cluster) -> tuple[Floats, ...]:
 
     T = hop latency + bytes / (efficiency * bandwidth per rank). size: bytes, scalar or array (n,). Returns seconds.
     Source: measured send-receive on H100, inside (348 GB/s) and between nodes (36 GB/s of 50, 17 us).
+
+    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> cluster = read_cluster("2x8:h100")
+    >>> [round(1e9 / time / 1e9) for time in hop_times(1e9, cluster)]  # GB/s inside and between nodes
+    [346, 36]
     """
     inside: Floats = cluster.levels[0].latency_s + size / (
         cluster.library.message_link_efficiency * link_bandwidth(2, cluster)
@@ -94,6 +119,12 @@ def message_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
     """Seconds of one message between neighbours of a group, over the slowest link that any pair crosses.
 
     size: bytes, scalar or array (n,). Returns seconds. Source: `hop_times`.
+
+    >>> from meshwright.cost.comms.group import group
+    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> cluster = read_cluster("2x8:h100")
+    >>> [round(float(message_time(1e6, group(2, distance, cluster), cluster)) * 1e6) for distance in (1, 8)]  # us
+    [6, 41]
     """
     time, *across = hop_times(size, cluster)
     for inner, crossing in enumerate(across):
@@ -117,6 +148,13 @@ def line_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
     """Seconds of a message that goes from the first rank of a group to the last, from neighbour to neighbour.
 
     size: bytes, scalar or array (n,). Returns seconds. Source: `hop_times`, each link as often as it is crossed.
+
+    >>> from meshwright.cost.comms.group import group
+    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> cluster = read_cluster("2x8:h100")
+    >>> inside, across = hop_times(1e6, cluster)
+    >>> bool(line_time(1e6, group(4, 4, cluster), cluster) == 2 * inside + across)
+    True
     """
     inside, *across = hop_times(size, cluster)
     time = (group.ranks - group.blocks[0]) * inside
@@ -138,6 +176,11 @@ def link_bandwidth(ranks: Ints, cluster: Cluster) -> Floats:
     links to those others alone.
 
     ranks: scalar or array (n,). Returns bytes/s.
+
+    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> cluster = read_cluster("2x8:h100")
+    >>> float(link_bandwidth(4, cluster))
+    450000000000.0
     """
     accelerator, bandwidth = cluster.accelerator, cluster.levels[0].bandwidth
     if not accelerator.scale_up_mesh:

@@ -42,6 +42,14 @@ def context_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> ContextBytes
     queries, keys, values and output, key and value heads repeated until every rank has one.
     plan: scalar or array (n,). Returns bytes. Source: Liu et al., arXiv:2310.01889; torch.distributed.tensor 2.13,
     experimental attention, counted; Jacobs et al., arXiv:2309.14509.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> sizes = context_bytes(Plan(cp=2), inputs, inputs.model.layer_kinds[0])
+    >>> float(sizes.local), float(sizes.gathered)  # 2 bytes of 4096 tokens of 8 + 8 heads of 128
+    (16777216.0, 33554432.0)
     """
     shard, split = layer_shard(plan, inputs, kind), context_split(plan, inputs)
     local = 1.0 * HALF_BYTES * shard.tokens * (shard.key + shard.value)

@@ -94,6 +94,10 @@ def earlier_reductions(plan: Layout) -> Ints:
     """Reductions of gradients in a step before that of the last micro-batch: m - 1 with ZeRO 2, else none.
 
     plan: scalar or array (n,). Returns a count. Source: Rajbhandari et al., arXiv:1910.02054, section 7.2.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> [float(earlier_reductions(Plan(zero=zero, num_microbatches=8))) for zero in (0, 2)]
+    [0.0, 7.0]
     """
     return np.where(np.equal(plan.zero, 2), plan.num_microbatches - 1.0, 0.0)
 
@@ -131,6 +135,14 @@ def shard_messages(
     plan: scalar or array (n,); parameters: on the rank before data parallelism, without routed experts; experts: those
     of routed experts, which fewer ranks hold alike; ends: of `parameters`, those of embedding and head; counts. Returns
     bytes and seconds. Source: Zhao et al., arXiv:2304.11277, sections 3 and 3.2.2 (hybrid sharding).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> messages = shard_messages(Plan(dp=8, zero=3), inputs, parameters=1e9)
+    >>> [(each.operation, float(each.bytes)) for each in (*messages.gather, *messages.scatter)]
+    [('all_gather', 2000000000.0), ('reduce_scatter', 4000000000.0), ('all_reduce', 500000000.0)]
     """
     dense = _shard_messages("dp", plan, inputs, parameters, ends)
     if not np.any(experts):

@@ -97,6 +97,12 @@ def exposed_time(time: Floats, window: Floats, share: Floats, first_chunk: Numbe
     time: T; window: compute W that may run beside it; first_chunk: T_first, the piece that nothing can hide; seconds;
     share: h, 0 (nothing is hidden) to 1; scalar or array (n,). Returns seconds.
     Source: the slow-down law fits the 18.9 % mean slow-down of overlapped compute of arXiv:2507.03114.
+
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> [round(float(exposed_time(1.0, 0.5, share, 0.1, inputs)), 4) for share in (0, 1)]
+    [1.0, 0.5909]
     """
     if np.ndim(share) == 0 and share == 0:
         return time
@@ -107,17 +113,30 @@ def exposed_time(time: Floats, window: Floats, share: Floats, first_chunk: Numbe
 
 
 def repeated(messages: Iterable[Message], times: Numbers) -> tuple[Message, ...]:
-    """The same messages, each `times` times as often in one window. times: scalar or array (n,)."""
+    """The same messages, each `times` times as often in one window. times: scalar or array (n,).
+
+    >>> [each.times for each in repeated([Message("tp", "all_gather", "x", bytes=8.0, seconds=1.0, times=2)], 3)]
+    [6]
+    """
     return tuple(each._replace(times=each.times * times) for each in messages)
 
 
 def resized(messages: Iterable[Message], factor: Numbers) -> tuple[Message, ...]:
-    """The same messages with buffers of another size, in proportion. factor: scalar or array (n,)."""
+    """The same messages with buffers of another size, in proportion. factor: scalar or array (n,).
+
+    >>> (half,) = resized([Message("tp", "all_gather", "x", bytes=8.0, seconds=1.0)], 0.5)
+    >>> half.bytes, half.seconds
+    (4.0, 0.5)
+    """
     return tuple(each._replace(bytes=each.bytes * factor, seconds=each.seconds * factor) for each in messages)
 
 
 def total_seconds(messages: Iterable[Message]) -> Floats:
-    """Seconds of some messages one after the other, as often as each goes in a window."""
+    """Seconds of some messages one after the other, as often as each goes in a window.
+
+    >>> total_seconds([Message("tp", "all_gather", "x", bytes=8.0, seconds=0.5, times=4)])
+    2.0
+    """
     return sum(each.times * each.seconds for each in messages)
 
 
@@ -128,5 +147,13 @@ def joined(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def exposed_seconds(exchanges: Iterable[Exchange], inputs: Inputs) -> Floats:
-    """Seconds that the step waits for some exchanges, each as often as it goes."""
+    """Seconds that the step waits for some exchanges, each as often as it goes.
+
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> message = Message("tp", "all_gather", "x", bytes=8.0, seconds=0.5)
+    >>> exposed_seconds([Exchange("tp", "forward", (message,), times=2)], inputs)
+    1.0
+    """
     return sum((each.exposed(inputs) for each in exchanges), 0.0)

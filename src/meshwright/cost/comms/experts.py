@@ -87,6 +87,15 @@ def all_to_all_messages(
 
     plan: scalar or array (n,); tokens: T on one rank, count; width: bytes of one dispatched element. Returns bytes and
     seconds. Source: Megatron-LM, core/transformer/moe/token_dispatcher.py (MoEAlltoAllTokenDispatcher).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("mixtral-8x7b", "1x8:h100", Job(sequence_length=4096, global_batch=64))
+    >>> kind = inputs.model.layer_kinds[0]
+    >>> messages = all_to_all_messages(Plan(dp=8, ep=8), inputs, kind, tokens=4096, width=2)
+    >>> [float(each.bytes) for each in messages.dispatch]  # 2 bytes of 4096 tokens, 2 experts and 4096 elements
+    [67108864.0, 67108864.0]
     """
     gathered = inputs.model.hidden_size * routed_rows(plan, inputs, kind, tokens).mean
     experts, slices = communicator("ep", plan, inputs), communicator("etp", plan, inputs)
@@ -133,6 +142,15 @@ def fused_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers
 
     plan: scalar or array (n,); tokens: T on one rank; width: bytes of one element. Returns bytes.
     Source: deepseek-ai/DeepEP@0297fc80, docs/legacy.md.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("mixtral-8x7b", "1x8:h100", Job(sequence_length=4096, global_batch=64))
+    >>> kind = inputs.model.layer_kinds[0]
+    >>> traffic = fused_traffic(Plan(dp=8, ep=8), inputs, kind, tokens=4096, width=2)
+    >>> round(float(traffic.inside) / (4096 * 4096 * 2), 3)  # 7 / 8 of 2 ranks a token
+    1.75
     """
     experts, group = routed_experts(kind), axis_group("ep_etp", plan, inputs)
     members, blocks = group.members, group.blocks

@@ -35,7 +35,13 @@ class Group(NamedTuple):
 
 
 def group(ranks: Ints, distance: Ints, cluster: Cluster) -> Group:
-    """The placement of groups of `ranks` members, `distance` ranks apart, on every level of links."""
+    """The placement of groups of `ranks` members, `distance` ranks apart, on every level of links.
+
+    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> cluster = read_cluster("2x8:h100")
+    >>> group(4, 4, cluster)
+    Group(ranks=4, members=(2, 4), blocks=(2, 1))
+    """
     placements = [placement(ranks, distance, level.size, cluster.num_gpus) for level in cluster.levels]
     return Group(ranks, tuple(each.members_per_block for each in placements), tuple(each.blocks for each in placements))
 
@@ -95,6 +101,13 @@ def axis_group(axis: str, plan: Layout, inputs: Inputs) -> Group:
     axis: a key of `AXES`; plan: scalar or array (n,). Returns counts. Source: Megatron-LM, parallel_state.py (groups of
     `RankGenerator`, num_distributed_optimizer_instances, get_expert_tensor_and_model_parallel_group); torchtitan,
     parallel_dims.py (dp_shard is faster than dp_replicate).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> axis_group("dp", Plan(tp=2, dp=4), inputs)
+    Group(ranks=4, members=(4,), blocks=(1,))
     """
     ranks, distance = AXES[axis]
     return group(ranks(plan, inputs), distance(plan, inputs), inputs.cluster)
@@ -125,6 +138,12 @@ def operation_traffic(operation: Operation | Literal["send"], size: Numbers, gro
     """What one rank sends in one operation, by `all_to_all_traffic` or `ring_traffic`.
 
     size: bytes of the buffer, scalar or array (n,). Returns bytes, the mean of the group's ranks.
+
+    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> cluster = read_cluster("2x8:h100")
+    >>> four = group(4, 1, cluster)
+    >>> [float(operation_traffic(name, 8.0, four).inside) for name in ("all_gather", "all_to_all", "send")]
+    [6.0, 6.0, 8.0]
     """
     if operation == "all_to_all":
         return all_to_all_traffic(size, group)
@@ -136,6 +155,11 @@ def all_to_all_traffic(buffer: Numbers, group: Group) -> Traffic:
 
     With n ranks, m of which share a block: (m - 1) / n of the buffer inside the domain and (n - m) / n beyond a block.
     group: where the ranks stand; buffer: bytes of one rank, scalar or array (n,). Returns bytes.
+
+    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> cluster = read_cluster("2x8:h100")
+    >>> all_to_all_traffic(16.0, group(16, 1, cluster))
+    Traffic(inside=7.0, across=(8.0,))
     """
     ranks, members = group.ranks, group.members
     return Traffic(buffer * (members[0] - 1) / ranks, tuple(buffer * (ranks - each) / ranks for each in members[:-1]))
@@ -145,6 +169,12 @@ def ring_traffic(size: Numbers, group: Group) -> Traffic:
     """Where the bytes that each rank of a ring sends on go: of m ranks that share a block, one sends beyond it.
 
     size: bytes of one rank, scalar or array (n,); group: where the ranks stand. Returns bytes, the mean of its ranks.
+
+    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> cluster = read_cluster("2x8:h100")
+    >>> traffic = ring_traffic(8.0, group(16, 1, cluster))
+    >>> float(traffic.inside), [float(level) for level in traffic.across]
+    (7.0, [1.0])
     """
     shares = zip(group.members[:-1], group.blocks[:-1], strict=True)
     across = tuple(np.where(np.greater(blocks, 1), size / members, 0.0) for members, blocks in shares)

@@ -33,6 +33,13 @@ def gathers_weights(plan: Layout, inputs: Inputs) -> Bools:
     """Whether weights are stored in shards and gathered layer by layer: ZeRO 3, and ZeRO 2 of full weights.
 
     plan: scalar or array (n,). Returns truth.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> [bool(gathers_weights(Plan(dp=8, zero=zero), inputs)) for zero in (2, 3)]
+    [False, True]
     """
     return np.greater_equal(plan.zero, 3 if inputs.runtime.storage.weights == "half" else 2)
 
@@ -49,6 +56,13 @@ def gathers_per_step(plan: Layout, inputs: Inputs, live: Ints, stage: Ints) -> G
     Source: torch.distributed.fsdp and torch.distributed.pipelining 2.13 (stage.py, backward_maybe_with_nosync: neither
     set_requires_gradient_sync nor set_reshard_after_backward before the last backward), counted on a fake process
     group.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> tuple(map(int, gathers_per_step(Plan(dp=8, zero=3, num_microbatches=4), inputs, live=1, stage=0)))
+    (4, 4, 4)
     """
     count, pipelined = plan.num_microbatches, np.greater(plan.pp, 1)
     resharded = np.equal(plan.zero, 3)

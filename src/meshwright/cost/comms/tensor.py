@@ -78,6 +78,15 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     outputs it keeps.
     plan: scalar or array (n,). Returns counts. Source: Megatron-LM, tensor_parallel/layers.py; torch.distributed.tensor
     2.13, counted on fake processes.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> kind = inputs.model.layer_kinds[0]
+    >>> counts = layer_collectives(Plan(tp=8, sp=True), inputs, kind)
+    >>> tuple(map(int, counts.forward)), tuple(map(int, counts.backward)), int(counts.regathers)
+    ((2, 2), (2, 2), 2)
     """
     runtime, sequence = inputs.runtime, np.asarray(plan.sp, dtype=bool)
     block = dense_block(kind)

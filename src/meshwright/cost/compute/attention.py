@@ -60,6 +60,9 @@ def backward_over_forward(
     head_dim, value_head_dim: d_qk and d_v, elements; softmax_width: of `measured_widths`; measured: at head size 128;
     wide: of heads above 128 over what their FLOPs take. Returns a ratio. Source: `measured_widths`; the accelerator's
     kernel table.
+
+    >>> backward_over_forward(128, 128, 90, measured=2.5, wide=1.2), backward_over_forward(192, 128, 90, 2.5, 1.2)
+    (2.5, 3.0)
     """
     forward, backward = measured_widths(head_dim + value_head_dim, softmax_width)
     return measured * backward / forward * (wide if head_dim > MEASURED_WIDTH // 2 else 1)
@@ -87,6 +90,12 @@ def fused_attention_time(
     other, each with a part of the keys; counts, scalar or array (n,). Returns seconds.
     Source: fitted to 24k measured kernels of head size 128 (aiconfigurator).
     Published error: 4-7 % median, 14-19 % p90.
+
+    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> h100 = read_cluster("1x8:h100").accelerator
+    >>> seconds = fused_attention_time(1, 32, 256, 8192, None, h100, h100.peak_flops["bf16"])
+    >>> round(float(seconds) * 1e3, 2), round(2 * 32 * 256 * 8192**2 / 2 / float(seconds) / 1e12)  # ms, TFLOP/s
+    (0.98, 562)
     """
     constants = accelerator.kernels.attention
     pairs = attended_pairs(sequence, window)
@@ -114,6 +123,14 @@ def eager_attention_time(
     batch: sequences, heads: per rank; scalar or array (n,); head_dim, value_head_dim: elements; sequence: tokens;
     peak_flops: FLOP/s; score_bytes: moved per score. Returns seconds. Source: Megatron-LM before flash attention, fused
     scale-mask-softmax-dropout.
+
+    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> h100 = read_cluster("1x8:h100").accelerator
+    >>> from meshwright.specs.runtime.device import PassBytes
+    >>> score_bytes = PassBytes(forward=12, backward=16)
+    >>> times = eager_attention_time(1, 32, 128, 128, 2048, h100, h100.peak_flops["bf16"], score_bytes)
+    >>> [round(float(seconds) * 1e3, 2) for seconds in times]
+    [0.84, 1.29]
     """
     rows = batch * heads * sequence
     products = gemm_time(rows, sequence, head_dim, accelerator, peak_flops)

@@ -51,6 +51,13 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
 
     The head's three products on the vocabulary shard, the runtime's bytes per element of the norm and per logit of
     its cross-entropy. plan: scalar or array (n,). Returns seconds.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> round(float(head_time(Plan(tp=8), inputs).forward.total) * 1e3, 2)
+    3.81
     """
     hidden, accelerator, runtime = inputs.model.hidden_size, inputs.cluster.accelerator, inputs.runtime
     rows, vocabulary = tokens(plan, inputs), vocabulary_shard(plan, inputs)

@@ -23,6 +23,13 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     parameters: on the rank, without routed experts; experts: those of routed experts; scalar or array (n,). Returns
     seconds. Source: traffic of a fused Adam (Apex FusedAdam); Megatron-LM, distrib_optimizer.py,
     _copy_model_grads_to_main_grads.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> [round(float(optimizer_time(Plan(dp=8, zero=zero), inputs, 1e9)) * 1e3, 2) for zero in (0, 1)]
+    [16.02, 3.48]
     """
     half = inputs.runtime.storage.weights == "half"
     gradient = inputs.gradient_bytes if half else FP32_BYTES

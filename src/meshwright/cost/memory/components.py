@@ -64,6 +64,13 @@ def communicator_bytes(plan: Layout, inputs: Inputs) -> Floats:
     plan: scalar or array (n,). Returns bytes, the least certain term: a measured TP 2, PP 2, DP 2 on 8 H100 held 7 GB,
     where 2.5 GB are counted here.
     Source: NVIDIA/nccl issues 964 and 1685 (0.55 GB for each communicator of collectives); verl PR 6408.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> float(communicator_bytes(Plan(tp=2, pp=2, dp=2), inputs)) / 1e9
+    2.5
     """
     memory = inputs.runtime.memory
     sizes = [plan.tp, plan.cp, plan.dp * plan.cp, plan.tp * plan.pp, plan.tp * plan.pp * plan.dp * plan.cp]

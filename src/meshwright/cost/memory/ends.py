@@ -39,6 +39,14 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     these once more, as its loss waits for the same backward, and keeps the embedding of its tokens and, without full
     recomputation, the joined inputs of its projection in the recipe's format.
     plan: scalar or array (n,). Returns bytes. Source: Megatron-LM, multi_token_prediction.py, process_mtp_loss.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> head = head_memory(Plan(tp=8, sp=True), inputs)
+    >>> float(head.saved) / (8192 * 4096 / 8), float(head.working) / 2**30
+    (4.0, 0.80078125)
     """
     hidden, rows = inputs.model.hidden_size, tokens(plan, inputs)
     entropy = inputs.runtime.cross_entropies[inputs.runtime.kernels.cross_entropy]
@@ -62,5 +70,13 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
 
 
 def token_bytes(plan: Layout, inputs: Inputs) -> Floats:
-    """Bytes of token ids, labels and positions of one micro-batch, 8 bytes each. Scalar or array (n,)."""
+    """Bytes of token ids, labels and positions of one micro-batch, 8 bytes each. Scalar or array (n,).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> token_bytes(Plan(), inputs)
+    196608.0
+    """
     return 3.0 * TOKEN_ID_BYTES * tokens(plan, inputs)

@@ -146,6 +146,13 @@ def waiting_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     A GPT layer on one rank keeps 32 s b h. plan: scalar or array (n,). Returns bytes. Source: Qi et al.,
     arXiv:2401.10241, section 3.1 (M_W); sail-sg/zero-bubble-pipeline-parallelism@47c2c7a00a15,
     megatron/core/weight_grad_store.py (put).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> float(waiting_bytes(Plan(), inputs, inputs.model.layer_kinds[0])) / (8192 * 4096)
+    34.0
     """
     linears = projections(inputs, kind, layer_shard(plan, inputs, kind))
     every = (*linears.down, *linears.attention, linears.output, *linears.feed_forward)

@@ -30,6 +30,13 @@ def layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
     Column- and row-parallel weights are divided by t, also keys and values where t exceeds their heads; norms and the
     biases behind a row-parallel weight stand on every rank (Megatron-LM, tensor_parallel/layers.py).
     plan: scalar or array (n,). Returns a count. Megatron-core's own GPTModel holds exactly as many.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> [int(layer_parameters(Plan(tp=tp), inputs, inputs.model.layer_kinds[0])) for tp in (1, 8)]
+    [218112000, 27271168]
     """
     weights = (weight for weight in layer_weights(inputs.model, kind) if weight.part != "experts")
     return _on_rank(weights, plan, inputs)
@@ -40,6 +47,13 @@ def expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
 
     plan: scalar or array (n,). Returns a count; 0 for a dense layer.
     Source: Megatron-LM, core/transformer/moe/experts.py.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("mixtral-8x7b", "1x8:h100", Job(sequence_length=4096, global_batch=64))
+    >>> int(expert_parameters(Plan(dp=8, ep=8), inputs, inputs.model.layer_kinds[0]))  # 3 x 4096 x 14336
+    176160768
     """
     whole = sum(weight.elements for weight in layer_weights(inputs.model, kind) if weight.part == "experts")
     return whole // (plan.ep * plan.etp)
@@ -51,6 +65,13 @@ def end_parameters(plan: Layout, inputs: Inputs) -> EndParameters:
     A tied head stands on the last stage as a copy of the embedding where that is another stage, and multi-token
     prediction has a copy of its own there (Megatron-LM, language_module.py, setup_embeddings_and_output_layer).
     plan: scalar or array (n,). Returns counts.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> tuple(map(int, end_parameters(Plan(tp=8), inputs)))
+    (66060288, 66064384)
     """
     model = inputs.model
     head = _on_rank(head_weights(model), plan, inputs)
@@ -75,6 +96,13 @@ def sharded_layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, rank
     sum of ceil(rows / n) x columns; or, where the runtime lays them flat, their sum over n.
     plan: scalar or array (n,); ranks: n, a count. Returns a count.
     Source: torch.distributed.fsdp 2.13, _fully_shard/_fsdp_param.py (_init_sharded_param: chunks of dim 0, padded).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> int(sharded_layer_parameters(Plan(dp=8, zero=3), inputs, inputs.model.layer_kinds[0], 8))
+    27264000
     """
     weights = (weight for weight in layer_weights(inputs.model, kind) if weight.part != "experts")
     return _sharded(weights, plan, inputs, ranks)

@@ -169,6 +169,12 @@ def product_bytes(inputs: Inputs, gated: bool) -> float:
     """Bytes per element of the FFN of what the activation leaves: the product, and what an unfused one keeps beside.
 
     gated: whether it is the product of two. Returns bytes.
+
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> product_bytes(inputs, gated=True)
+    2.0
     """
     unfused = gated and not inputs.runtime.activations.fused_activation
     return HALF_BYTES * unfused + inputs.recipe.saved_bytes
