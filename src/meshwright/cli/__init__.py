@@ -19,9 +19,9 @@ from meshwright.cli.one_plan import OnePlanOptions, inputs_and_plan
 from meshwright.cli.options import AsJson, Cite, TextOnly
 from meshwright.cli.searches import limits, plan
 from meshwright.cli.show import show
+from meshwright.cli.textbook import app as textbook
 from meshwright.cli.validate import validate
 from meshwright.cli.verify import verify
-from meshwright.textbook.cli import app as textbook
 
 REFUSED_BY_STANDARD_OUTPUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE, errno.EBADF}
 """What writing an answer can raise (write(2)); any other `OSError` has another cause."""

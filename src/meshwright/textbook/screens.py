@@ -1,129 +1,132 @@
-"""Screens: the calculators' answers as tables."""
+"""Screens: the calculators' answers as blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Paragraph, Table, Toned
+from meshwright.answers.screen import TONES
 
 if TYPE_CHECKING:
     from meshwright.textbook.comparison.rows import PlannerComparison
 
-STYLES = {"safe": "green", "at-risk": "yellow", "out-of-memory": "red"}
+TONE_OF = {str(verdict): tone for verdict, tone in TONES.items()}
 UNITS = {"gb": "GB", "bytes": "bytes", "ms": "ms"}
 
 
-def analysis_screen(answer: dict[str, Any], explain: bool) -> RenderableType:
+def analysis_screen(answer: dict[str, Any], explain: bool) -> tuple[Block, ...]:
     """The eleven numbers, each with what it is counted over; with `explain` formulas and the volumes per step too."""
     entries = dict(answer["explanation"])
     if explain:
         entries |= answer["per_step"] | {"bubble_over_ideal": answer["bubble_over_ideal"]}
-    table = _table("", ("value", "right"), "unit", "formula; scope" if explain else "scope")
-    for key, entry in entries.items():
-        unit = "" if entry["unit"] == "yes or no" else entry["unit"]
-        scope = f"{entry['formula']}; {entry['scope']}" if explain else entry["scope"]
-        table.add_row(key, _value(entry["value"]), unit, scope)
-    warning = "The four volumes are counted over different things: never add them."
+    rows = tuple(
+        (
+            key,
+            _value(entry["value"]),
+            "" if entry["unit"] == "yes or no" else entry["unit"],
+            f"{entry['formula']}; {entry['scope']}" if explain else entry["scope"],
+        )
+        for key, entry in entries.items()
+    )
     more = "" if explain else " --explain gives formulas, and the volumes per step."
-    return Group(table, "", Text(warning + more, style="dim"))
+    return (
+        Table(("", "value", "unit", "formula; scope" if explain else "scope"), rows, align="wrll"),
+        Paragraph(f"The four volumes are counted over different things: never add them.{more}"),
+    )
 
 
 def facts_screen(answer: Mapping[str, Any]) -> Table:
     """Keys and values, with the unit that the key ends with."""
-    table = _table("", ("value", "right"), "unit")
-    for key, value in answer.items():
-        table.add_row(
-            key, Text(_value(value), style=STYLES.get(value, "") if isinstance(value, str) else ""), _unit(key)
-        )
-    return table
+    rows = ((key, _toned(_value(value)), UNITS.get(key.rsplit("_", 1)[-1], "")) for key, value in answer.items())
+    return Table(("", "value", "unit"), tuple(rows), align="wrl")
 
 
-def space_screen(space: dict[str, Any]) -> RenderableType:
+def space_screen(space: dict[str, Any]) -> tuple[Block, ...]:
     """The configurations by verdict, and how many the rules of divisibility leave out."""
-    columns = ("tp", "pp", "cp", "dp", "states GB", "activations GB", "total GB", "usage")
-    numbers: list[tuple[str, Literal["right"]]] = [(name, "right") for name in columns]
-    table = _table(*numbers, "verdict")
-    for verdict, style in STYLES.items():
-        for each in space[verdict]:
-            states = each["total_gb"] - each["activations_gb"]
-            sizes = (f"{size:.1f}" for size in (states, each["activations_gb"], each["total_gb"]))
-            degrees = (str(each[axis]) for axis in ("tp", "pp", "cp", "dp"))
-            table.add_row(*degrees, *sizes, f"{each['usage']:.0%}", Text(verdict, style=style))
-    counts = ", ".join(f"{len(space[verdict])} {verdict}" for verdict in STYLES)
+    degrees, sizes = ("tp", "pp", "cp", "dp"), ("states GB", "activations GB", "total GB")
+    rows = tuple(
+        (
+            *(str(each[axis]) for axis in degrees),
+            f"{each['total_gb'] - each['activations_gb']:.1f}",
+            f"{each['activations_gb']:.1f}",
+            f"{each['total_gb']:.1f}",
+            f"{each['usage']:.0%}",
+            _toned(verdict),
+        )
+        for verdict in TONE_OF
+        for each in space[verdict]
+    )
+    counts = ", ".join(f"{len(space[verdict])} {verdict}" for verdict in TONE_OF)
     refused = "; ".join(f"{rule}: {count}" for rule, count in space["refused"].items() if count)
     head = f"{space['considered']} configurations of {space['num_gpus']} GPUs, {space['legal']} legal: {counts}"
-    left_out = [Text(f"Left out, by rule: {refused}", style="dim")] if refused else []
-    return Group(Text(head, style="bold"), *left_out, "", table)
-
-
-def search_screen(answer: dict[str, Any]) -> RenderableType:
-    """The best degrees, the runners-up by part, what the planner says, and what the cost model leaves out."""
-    dp, tp, pp = answer["best"]
-    names = ("dp", "tp", "pp", "ms", "compute ms", "dp ms", "tp ms", "pp ms")
-    columns: list[tuple[str, Literal["right"]]] = [(name, "right") for name in names]
-    table = _table(*columns)
-    for entry in answer["fastest"]:
-        parts = (f"{entry['parts'][name]:.4f}" for name in ("compute", "dp", "tp", "pp"))
-        table.add_row(*map(str, entry["degrees"]), f"{entry['ms']:.4f}", *parts)
-    written = Text(f"{answer['evaluated']} configurations, written to {answer['output']}", style="dim")
-    left_out = [Text(f"- {line}") for line in answer["left_out"]]
-    return Group(
-        Text(f"Best: dp {dp}, tp {tp}, pp {pp} at {answer['ms']:.4f} ms an iteration", style="bold"),
-        written,
-        "",
-        table,
-        "",
-        *_planner(answer["comparison"]),
-        "",
-        Text("What this cost model leaves out", style="bold"),
-        *left_out,
+    return (
+        Lines((f"**{head}**", *([f"Left out, by rule: {refused}"] if refused else []))),
+        Table((*degrees, *sizes, "usage", "verdict"), rows, align="rrrrrrrrl"),
     )
 
 
-def comparison_screen(comparison: PlannerComparison) -> RenderableType:
+def search_screen(answer: dict[str, Any]) -> tuple[Block, ...]:
+    """The best degrees, the runners-up by part, what the planner says, and what the cost model leaves out."""
+    dp, tp, pp = answer["best"]
+    parts = ("compute", "dp", "tp", "pp")
+    rows = tuple(
+        (*map(str, each["degrees"]), f"{each['ms']:.4f}", *(f"{each['parts'][part]:.4f}" for part in parts))
+        for each in answer["fastest"]
+    )
+    best = f"Best: dp {dp}, tp {tp}, pp {pp} at {answer['ms']:.4f} ms an iteration"
+    written = f"{answer['evaluated']} configurations, written to {answer['output']}"
+    return (
+        Lines((f"**{best}**", written)),
+        Table(("dp", "tp", "pp", "ms", *(f"{part} ms" for part in parts)), rows, align="r" * 8),
+        Heading("What the planner says about the same job", 2),
+        Lines(_planner(answer["comparison"])),
+        Heading("What this cost model leaves out", 2),
+        Bullets(tuple(answer["left_out"])),
+    )
+
+
+def comparison_screen(comparison: PlannerComparison) -> tuple[Block, ...]:
     """Where the planner differs, by how much and why."""
-    title = Text("Compared with the planner", style="bold")
-    notes = [Text(f"- {note}") for note in comparison.notes]
+    title = Heading("Compared with the planner", 2)
     if comparison.refused:
-        return Group("", title, Text(f"The planner does not price this: {comparison.refused}"), *notes)
-    table = _table("", ("closed form", "right"), ("planner", "right"), ("difference", "right"))
-    for row in comparison.rows:
-        relative = row.to_dict()["relative"]
-        name = f"{row.quantity}, {row.unit}" if row.unit else row.quantity
-        shown = "" if relative is None else f"{relative:+.1%}"
-        table.add_row(name, _value(row.closed_form), _value(row.planner), shown)
-    reasons = [Text(f"- {row.quantity}: {row.why}") for row in comparison.rows if row.planner != row.closed_form]
-    return Group("", title, table, "", Text("Why", style="bold"), *reasons, *notes)
+        notes = (f"- {note}" for note in comparison.notes)
+        return title, Lines((f"The planner does not price this: {comparison.refused}", *notes))
+    rows = tuple(
+        (
+            f"{row.quantity}, {row.unit}" if row.unit else row.quantity,
+            _value(row.closed_form),
+            _value(row.planner),
+            "" if row.relative is None else f"{row.relative:+.1%}",
+        )
+        for row in comparison.rows
+    )
+    reasons = (f"{row.quantity}: {row.why}" for row in comparison.rows if row.difference)
+    return (
+        title,
+        Table(("", "closed form", "planner", "difference"), rows, align="wrrr"),
+        Heading("Why", 2),
+        Bullets((*reasons, *comparison.notes)),
+    )
 
 
-def _planner(comparison: dict[str, Any]) -> list[RenderableType]:
-    title = Text("What the planner says about the same job", style="bold")
+def _planner(comparison: dict[str, Any]) -> tuple[str, ...]:
     if "missing" in comparison:
-        return [title, "It needs more to answer:", *(Text(f"- {line}") for line in comparison["missing"])]
-    answers = [_line("its best plan", comparison["planner"]), _line("the degrees above", comparison["same_degrees"])]
-    disagreements = [Text(f"- not the same job: {line}", style="yellow") for line in comparison["disagreements"]]
-    return [title, *answers, *disagreements]
+        return "It needs more to answer:", *(f"- {line}" for line in comparison["missing"])
+    answers = _line("its best plan", comparison["planner"]), _line("the degrees above", comparison["same_degrees"])
+    return *answers, *(Toned(f"- not the same job: {line}", "warning") for line in comparison["disagreements"])
 
 
-def _line(name: str, answer: dict[str, Any]) -> Text:
+def _line(name: str, answer: dict[str, Any]) -> str:
     if "refused" in answer:
-        return Text(f"- {name}: {answer['refused']}")
+        return f"- {name}: {answer['refused']}"
     memory = f"{answer['device_memory_gb']:.1f} GB, {answer['verdict']}"
-    return Text(f"- {name}: {answer['plan']}, {answer['step_time_ms']:.1f} ms, MFU {answer['mfu']:.1%}, {memory}")
+    return f"- {name}: {answer['plan']}, {answer['step_time_ms']:.1f} ms, MFU {answer['mfu']:.1%}, {memory}"
 
 
-def _table(*columns: str | tuple[str, Literal["right"]]) -> Table:
-    """A plain table; a column is a name, or a name and `right` for numbers."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        if isinstance(column, str):
-            table.add_column(column, overflow="fold", no_wrap=not column)
-        else:
-            table.add_column(column[0], justify=column[1], no_wrap=True)
-    return table
+def _toned(text: str) -> str:
+    """A verdict in its tone; any other text as it is."""
+    return Toned(text, TONE_OF[text]) if text in TONE_OF else text
 
 
 def _value(value: Any) -> str:
@@ -132,7 +135,3 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.4f}" if abs(value) < 1e15 else f"{value:.10g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _unit(key: str) -> str:
-    return UNITS.get(key.rsplit("_", 1)[-1], "")

@@ -9,7 +9,15 @@ from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.weights import parameter_count, parameters_by_part
-from meshwright.textbook.comparison.rows import ComparisonRow, PlannerComparison, data_parallel_bytes, priced, time_note
+from meshwright.textbook.comparison.rows import (
+    ComparisonRow,
+    PlannerComparison,
+    compared,
+    data_parallel_bytes,
+    gigabytes,
+    priced,
+    time_note,
+)
 from meshwright.units import GIGA
 
 NO_AXIS = (
@@ -46,40 +54,40 @@ def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[C
     ends = f"; stage {stage.stage} holds {_ends(stage)}, which the closed form spreads over the stages"
     ends = ends if plan.pp > 1 else ""
     return (
-        ComparisonRow(
+        compared(
             quantity="parameters",
             unit="",
             closed_form=answer["total_params"],
             planner=parameter_count(inputs.model),
             why=_why_parameters(inputs.model),
         ),
-        _gb(
+        gigabytes(
             "states per GPU",
             answer["param_memory_per_gpu_gb"],
             memory.states,
             f"{2 + grad} + 12{shards} bytes a parameter instead of 16{ends}",
         ),
-        _gb(
+        gigabytes(
             "activations per GPU",
             answer["activation_memory_per_gpu_gb"],
             memory.activations,
             f"{stage.live_micro_batches} micro-batches alive on stage {stage.stage} instead of 1; "
             "the tensors that each module saves instead of 10 A a layer",
         ),
-        _gb(
+        gigabytes(
             "total per GPU",
             answer["total_memory_per_gpu_gb"],
             memory.device,
             f"both differences, and {extra:.3g} GB of logits, temporaries, workspaces, fragmentation, context and "
             "communicators that the closed form has none of",
         ),
-        _gb(
+        gigabytes(
             "gradient traffic, per step",
             answer["dp_comm_gb"],
             data_parallel_bytes(estimate),
             f"{grad}-byte gradients instead of fp16" + (", then 2-byte parameters (ZeRO-1)" if plan.zero else ""),
         ),
-        ComparisonRow(
+        compared(
             quantity="bubble",
             unit="of the step",
             closed_form=answer["bubble_ratio"],
@@ -108,7 +116,3 @@ def _why_parameters(model: Model) -> str:
 def _ends(stage: StageEstimate) -> str:
     ends = [name for name, there in (("the embedding", stage.embedding), ("the head", stage.head)) if there]
     return " and ".join(ends) or "neither embedding nor head"
-
-
-def _gb(quantity: str, closed_form: float, planner: Any, why: str) -> ComparisonRow:
-    return ComparisonRow(quantity=quantity, unit="GB", closed_form=closed_form, planner=float(planner) / GIGA, why=why)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from meshwright.arrays import Floats
 from meshwright.cost.estimate import Estimate
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
-from meshwright.textbook.comparison.rows import ComparisonRow, PlannerComparison, priced
-from meshwright.units import GIGA
+from meshwright.textbook.comparison.rows import ComparisonRow, PlannerComparison, gigabytes, priced
 
 SAME_GB = 1e-9
 """One byte."""
@@ -76,12 +76,6 @@ def _notes(estimate: Estimate, answer: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _gb(quantity: str, closed_form: float, planner: Any, why: str) -> ComparisonRow:
-    size = float(planner) / GIGA
-    return ComparisonRow(
-        quantity=quantity,
-        unit="GB",
-        closed_form=closed_form,
-        planner=size,
-        why="the same" if abs(size - closed_form) < SAME_GB else why,
-    )
+def _gb(quantity: str, closed_form: float, planner_bytes: Floats, why: str) -> ComparisonRow:
+    row = gigabytes(quantity, closed_form, planner_bytes, why)
+    return row._replace(why="the same") if abs(row.difference) < SAME_GB else row

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from meshwright.arrays import Floats
 from meshwright.cost.comms.group import sent_bytes
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
@@ -17,6 +18,7 @@ from meshwright.specs.job import Job
 from meshwright.specs.model import Model
 from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.read_inputs import read_inputs
+from meshwright.units import GIGA
 
 MOST = 10**7
 """Tokens, sequences, micro-batches or ranks; products of a few such still fit in 64 bits."""
@@ -30,12 +32,10 @@ class ComparisonRow(NamedTuple):
     closed_form: float
     planner: float
     why: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """The row with the planner's answer less the closed form's, also relative to it (None where that is 0)."""
-        difference = self.planner - self.closed_form
-        relative = difference / self.closed_form if self.closed_form else None
-        return self._asdict() | {"difference": difference, "relative": relative}
+    difference: float
+    """The planner's answer less the closed form's."""
+    relative: float | None
+    """The same over the closed form's; None where that is 0."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,19 @@ class PlannerComparison:
     notes: tuple[str, ...] = ()
     refused: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        rows = [row.to_dict() for row in self.rows]
-        return {"rows": rows, "notes": list(self.notes), "refused": self.refused}
+
+def compared(quantity: str, unit: str, closed_form: float, planner: float, why: str) -> ComparisonRow:
+    """One quantity by a closed form and by the planner, in one unit, and why they differ."""
+    difference = planner - closed_form
+    relative = difference / closed_form if closed_form else None
+    return ComparisonRow(
+        quantity, unit, closed_form=closed_form, planner=planner, why=why, difference=difference, relative=relative
+    )
+
+
+def gigabytes(quantity: str, closed_form: float, planner_bytes: Floats, why: str) -> ComparisonRow:
+    """The same in GB; planner_bytes: the planner's, in bytes."""
+    return compared(quantity, "GB", closed_form, float(planner_bytes) / GIGA, why)
 
 
 def priced(

@@ -1,0 +1,204 @@
+"""The commands `meshwright textbook …`: every answer is made elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from meshwright.cli.groups import grouped
+from meshwright.cli.options import AsJson
+from meshwright.cli.show import show
+
+if TYPE_CHECKING:
+    from meshwright.answers.document.blocks import Block
+    from meshwright.specs.model import Model
+    from meshwright.textbook.comparison.rows import PlannerComparison
+
+app = typer.Typer(
+    help="The closed-form calculators of the field, exactly as published, beside the planner.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Whole = Annotated[int | None, typer.Option()]
+Degree = Annotated[int | None, typer.Option(help="default 1")]
+Tokens = Annotated[int | None, typer.Option("--sequence-length", "--seq-len", help="tokens")]
+ModelName = Annotated[str | None, typer.Option("--model", help="config.json, its folder or a catalogue name")]
+ClusterName = Annotated[
+    str | None, typer.Option("--cluster", help="compare with the planner on NODESxGPUS:ACCELERATOR")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyzerOptions:
+    """What `analyze_4d_parallelism` is given."""
+
+    num_layers: Whole = None
+    hidden_size: Whole = None
+    vocab_size: Whole = None
+    seq_len: Whole = None
+    micro_batch_size: Whole = None
+    num_micro_batches: Whole = None
+    dp: Whole = None
+    tp: Whole = None
+    pp: Whole = None
+    sp: Whole = None
+    num_gpus: Whole = None
+    memory_per_gpu_gb: Annotated[float | None, typer.Option(help="1e9 bytes")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllReduceOptions:
+    """What `tensor_parallel_allreduce_cost` is given."""
+
+    hidden_size: Annotated[int, typer.Option(help="elements")]
+    sequence_length: Annotated[int, typer.Option("--sequence-length", "--seq-len", help="tokens")]
+    num_gpus: Annotated[int, typer.Option(help="tensor-parallel degree")]
+    num_layers: Annotated[int, typer.Option()]
+    batch_size: Annotated[int, typer.Option(help="sequences of one micro-batch")] = 1
+    bytes_per_element: Annotated[int, typer.Option()] = 2
+    bandwidth_gb_per_sec: Annotated[float, typer.Option(help="what one GPU sends, 1e9 bytes/s")] = 300.0
+    allreduces_per_layer: Annotated[int, typer.Option(help="2: forward alone; training: 4")] = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimatorSizes:
+    """Sizes that `estimate_4d_memory` is given."""
+
+    hidden_size: Whole = None
+    ffn_hidden_size: Whole = None
+    num_layers: Whole = None
+    num_attention_heads: Whole = None
+    num_key_value_heads: Whole = None
+    vocab_size: Whole = None
+    sequence_length: Tokens = None
+    micro_batch_size: Annotated[int, typer.Option("--micro-batch-size", "--micro-batch", help="sequences")] = 1
+    gpu_memory_gb: Annotated[float, typer.Option(help="1e9 bytes")] = 80.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimatorDegrees:
+    """The degrees of its configuration."""
+
+    tp: Degree = None
+    pp: Degree = None
+    cp: Degree = None
+    dp: Degree = None
+
+
+@app.command()
+@grouped
+def analyze(
+    file: Annotated[
+        Path | None, typer.Argument(help="JSON: model_config, parallel_config, hardware_config; flags go before it")
+    ] = None,
+    *,
+    model: ModelName = None,
+    options: AnalyzerOptions,
+    cluster: ClusterName = None,
+    explain: Annotated[bool, typer.Option("--explain", help="formulas, and volumes per step")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The 4D analyzer: parameters, memory, traffic and bubble of one (dp, tp, pp, sp)."""
+    from meshwright.textbook.analyzer import analyze_4d_parallelism
+    from meshwright.textbook.questions import analyzer_question, model_to_compare
+    from meshwright.textbook.screens import analysis_screen
+
+    architecture = _model(model)
+    config, parallel, hardware = analyzer_question(file, vars(options), architecture)
+    answer = analyze_4d_parallelism(config, parallel, hardware, explain=explain or not as_json)
+    comparison = None
+    if cluster:
+        from meshwright.textbook.comparison.analyzer import compare_analysis
+
+        comparison = compare_analysis(model_to_compare(architecture, cluster), cluster, config, parallel, answer)
+    _show(answer, () if as_json else analysis_screen(answer, explain), comparison, as_json)
+
+
+@app.command()
+@grouped
+def allreduce(options: AllReduceOptions, as_json: AsJson = False) -> None:
+    """What tensor parallelism's all-reduces send for one micro-batch, and how long that takes."""
+    from meshwright.answers.document.blocks import Paragraph
+    from meshwright.textbook.allreduce import tensor_parallel_allreduce_cost
+    from meshwright.textbook.screens import facts_screen
+
+    answer = tensor_parallel_allreduce_cost(**vars(options))
+    direction = f"{options.allreduces_per_layer} all-reduces a layer (2: forward alone, 4: training)"
+    scope = f"per GPU and micro-batch; {direction}, no latency, nothing hidden"
+    _show(answer, (facts_screen(answer), Paragraph(scope)), None, as_json)
+
+
+@app.command()
+@grouped
+def memory(
+    *,
+    model: ModelName = None,
+    sizes: EstimatorSizes,
+    degrees: EstimatorDegrees,
+    gpus: Annotated[int | None, typer.Option("--gpus", help="all configurations of so many GPUs, by verdict")] = None,
+    distributed_optimizer: Annotated[bool, typer.Option(help="states divided by dp cp")] = True,
+    form: Annotated[str, typer.Option(help="decided, or literal: the paper's closed form")] = "decided",
+    num_micro_batches: Annotated[int | None, typer.Option(min=1, help="for the planner; default: pp")] = None,
+    cluster: ClusterName = None,
+    as_json: AsJson = False,
+) -> None:
+    """The 4D memory estimator for Llama models: one configuration, or all of them on --gpus."""
+    from meshwright.textbook.memory_space import memory_of_every_configuration
+    from meshwright.textbook.questions import memory_answer, memory_question, no_degrees
+    from meshwright.textbook.screens import facts_screen, space_screen
+
+    architecture = _model(model)
+    question = memory_question(vars(sizes), architecture)
+    question |= {"distributed_optimizer": distributed_optimizer, "form": form}
+    if gpus is not None:
+        no_degrees(vars(degrees) | {"cluster": cluster})
+        space = memory_of_every_configuration(num_gpus=gpus, **question)
+        _show(space, space_screen(space), None, as_json)
+        return
+    answer, comparison = memory_answer(question, vars(degrees), num_micro_batches, (architecture, cluster))
+    _show(answer, (facts_screen(answer),), comparison, as_json)
+
+
+@app.command()
+def search(
+    cluster_metadata: Annotated[Path, typer.Option(help="JSON")],
+    model_metadata: Annotated[Path, typer.Option(help="JSON")],
+    output: Annotated[Path, typer.Option(help="the time of every configuration, JSON")] = Path("output.json"),
+    top: Annotated[int, typer.Option(min=1, help="how many configurations to show")] = 5,
+    model: Annotated[str | None, typer.Option(help="for the planner: config.json or catalogue name")] = None,
+    cluster: Annotated[str | None, typer.Option(help="for the planner: NODESxGPUS:ACCELERATOR")] = None,
+    seq_len: Annotated[int | None, typer.Option(help="for the planner: tokens in one sequence")] = None,
+    global_batch: Annotated[int | None, typer.Option(help="for the planner; default: global_batch_size")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The 3D searcher: the (dp, tp, pp) with the least time by a small cost model."""
+    from meshwright.textbook.questions import search_answer
+    from meshwright.textbook.screens import search_screen
+
+    answer = search_answer((cluster_metadata, model_metadata), output, top, (model, cluster, seq_len, global_batch))
+    _show(answer, search_screen(answer), None, as_json)
+
+
+def _model(name: str | None) -> Model | None:
+    if name is None:
+        return None
+    from meshwright.specs.read_model import read_model
+
+    return read_model(name)
+
+
+def _show(
+    answer: dict[str, Any], screen: tuple[Block, ...], comparison: PlannerComparison | None, as_json: bool
+) -> None:
+    """An answer, and the planner's beside it."""
+    from meshwright.answers.records import json_of
+    from meshwright.textbook.screens import comparison_screen
+
+    if as_json:
+        show(answer | ({"planner": json_of(comparison)} if comparison else {}), as_json)
+    else:
+        show((*screen, *(comparison_screen(comparison) if comparison else ())), as_json)
