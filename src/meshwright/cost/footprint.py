@@ -99,6 +99,7 @@ def step_events(plan: Plan, inputs: Inputs, stage: int = 0) -> list[MemoryEvent]
 def first_largest(values: FloatColumn, stages: Stages) -> IntColumn:
     """For every plan, the first of its rows that holds the largest value. values: shape (r,)."""
     largest = np.maximum.reduceat(values, stages.start)
+    # Rows with the largest value of their plan, the last one first, so that the first one is written last.
     last_first = np.flatnonzero(values == largest[stages.plan])[::-1]
     rows = np.empty_like(stages.start)
     rows[stages.plan[last_first]] = last_first

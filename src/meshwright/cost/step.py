@@ -94,12 +94,15 @@ def stage_costs(plan: Plan, stages: Stages, inputs: Inputs) -> tuple[FloatColumn
 
 def _works(footprints: Footprints, units: UnitTimes) -> _Works:
     stages = footprints.pipelines.stages
+    # Distinct contents of a stage: layers of each kind recomputed or not, ends, copies: kind (q,).
     again = stages.layers - stages.layers_not_recomputed
     ends = stages.embedding * 1, stages.head * 1, stages.copies
     (*counts, embedding, head, copies), kind = distinct_rows(*again.T, *stages.layers_not_recomputed.T, *ends)
+    # Distinct pairs of them with the shape of a micro-batch, (w,), and the pair of every stage, (r,).
     (shape, kind), row = distinct_rows(
         footprints.shapes.of_plan[footprints.stages.plan], kind[footprints.pipelines.of_stage]
     )
+    # Seconds of each pair: its embedding, head and layers, (w,).
     time = units.embedding.rows(shape).scaled(embedding[kind])
     time = time.plus(units.head.rows(shape).scaled(head[kind]))
     for count, layer in zip(counts, (*units.layers, *units.layers_not_recomputed), strict=False):

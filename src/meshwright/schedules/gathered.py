@@ -119,13 +119,17 @@ ONE_CHUNK = UnshardedChunks(
 
 def _of_rank(forward: BoolColumn, worked: IntColumn, every: IntColumn, own: IntColumn, chunks: int) -> UnshardedChunks:
     """Of one rank, of each action: whether it is a forward, its chunk, and what is unsharded before it; shape (t,)."""
+    # Actions that are backward passes, and how many of them come before the last forward.
     backwards = np.flatnonzero(~forward)
     before = int(np.searchsorted(backwards, np.flatnonzero(forward)[-1]))
+    # The first backward of each chunk; from the last of those before that forward on, the most are in flight.
     firsts = [int(np.flatnonzero(worked[backwards] == chunk)[0]) for chunk in range(chunks)]
     in_flight = backwards[max((first + 1 for first in firsts if first < before), default=0) : before + 1]
+    # Of these moments, the one with the most unsharded chunks, and those at which the loss works.
     first = in_flight[every[in_flight].argmax()]
     at_loss = in_flight[worked[in_flight] == chunks - 1]
     second = backwards[min(before + 1, len(backwards) - 1)]
+    # The moment with the most from when every chunk has worked backward.
     all_worked = min(max(before, *firsts) + 1, len(backwards) - 1)
     fullest = all_worked + int(every[backwards[all_worked:]].argmax())
     return UnshardedChunks(
@@ -165,17 +169,23 @@ class _Walk(NamedTuple):
 
 def _walk(ranks: Sequence[Sequence[Action]], chunks: int, resharded: bool) -> _Walk:
     """A chunk is unsharded if it works soon, and after its last action was either left so or not wanted for a while."""
+    # One column for each action, t; ranks with fewer of them are filled up with -1: (ranks, t).
     longest = max(map(len, ranks))
     worked = np.array([[action.chunk for action in actions] + [-1] * (longest - len(actions)) for actions in ranks])
     kinds = [[action.kind for action in actions] + [""] * (longest - len(actions)) for actions in ranks]
     forward = (np.array(kinds) == "forward")[:, :, None]
+    # Which chunk each action works on: own (ranks, t, chunks).
     times, own = np.arange(worked.shape[1])[:, None], worked[:, :, None] == np.arange(chunks)
     never = len(times)
+    # The next action of each chunk from each moment on, t where there is none: (ranks, t, chunks).
     coming = np.minimum.accumulate(np.where(own, times, never)[:, ::-1], axis=1)[:, ::-1]
+    # Chunks that work sooner than each one; a chunk among the first three of them is unsharded ahead of its work.
     sooner = (coming[:, :, None, :] < coming[:, :, :, None]).sum(axis=3)
     window = (sooner < AHEAD) & (coming < never)
+    # The action of each chunk before this one, -1 where there is none: (ranks, t, chunks).
     last = np.maximum.accumulate(np.where(own, times, -1), axis=1)
     last = np.concatenate([np.full_like(last[:, :1], -1), last[:, :-1]], axis=1)
+    # Whether that action left it unsharded (a backward does), or it was out of the window right after it.
     left = ~np.take_along_axis(forward, last, axis=1) if resharded else np.ones_like(own)
     unwanted = ~np.take_along_axis(window, np.minimum(last + 1, never - 1), axis=1)
     return _Walk(forward=forward, own=own, window=window, unsharded=window & ((last < 0) | left | unwanted))

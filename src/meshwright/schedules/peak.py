@@ -56,6 +56,7 @@ def chunks_at_peak(
     backwards = forwards - counts
     # Micro-batches in flight of each chunk at each moment, shape (moments, chunks, p).
     chunks_in_flight = _of_each_chunk(forwards, chunks, group) - _of_each_chunk(backwards, chunks, group)[:, ::-1]
+    # Layers in flight at each moment, (moments, p); the fullest moment of each rank, (p,).
     weight = (chunks_in_flight * layers).sum(axis=1)
     if all_worked:
         weight = np.where(backwards > group * (chunks - 1), weight + layers.sum(), weight)
@@ -67,6 +68,7 @@ def chunks_at_peak(
 
 def _of_each_chunk(passes: IntColumn, chunks: int, group: int) -> IntColumn:
     """How many of so many passes each chunk has had, the first one first; passes: shape (k, p); returns (k, v, p)."""
+    # Whole rounds of all chunks, (k, 1, p), and what is left of the last one.
     rounds, rest = np.divmod(passes[:, None], group * chunks)
     had: IntColumn = rounds * group + np.clip(rest - group * np.arange(chunks)[:, None], 0, group)
     return had

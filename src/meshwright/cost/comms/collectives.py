@@ -55,10 +55,12 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
     >>> float(collective_time("all_reduce", 1e9, group(1, 1, cluster), cluster))
     0.0
     """
+    # w, bytes that one rank sends.
     sent = sent_bytes(operation, buffer, group.ranks)
     inside = _domain_latency(operation, sent, group.ranks, cluster) + sent / _domain_bandwidth(
         operation, group.ranks, cluster
     )
+    # Across domains: hops, the ramp to full bandwidth, and the slowest level.
     ramp = cluster.library.network_root_s * np.sqrt(sent / SMALL_MESSAGE_BYTES)
     across = _network_latency(operation, group, cluster) + ramp + sent / _network_bandwidth(operation, group, cluster)
     time = np.where(np.equal(group.blocks[0], 1), inside, across)
@@ -86,6 +88,7 @@ def all_to_all_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
     members, blocks, library = group.members, group.blocks, cluster.library
     inside = Group(members[0], (members[0],) * len(members), (1,) * len(blocks))
     time = collective_time("all_to_all", buffer * members[0] / group.ranks, inside, cluster)
+    # Every level that the group crosses, beside what stays inside: the longest counts.
     for inner, level in enumerate(cluster.levels[1:]):
         leaving = all_to_all_traffic(buffer, group).across[inner]
         latency = library.base_latency_s + level.latency_s + library.all_to_all.rank_s * (group.ranks - members[0])
@@ -194,6 +197,7 @@ def _domain_latency(operation: Operation, sent: Numbers, ranks: Ints, cluster: C
     if not table:
         passes = 2 if operation == "all_reduce" else 1
         return cluster.library.base_latency_s + passes * (ranks - 1) * cluster.levels[0].latency_s
+    # Constants of the smallest measured group that is as large; beyond the largest one they grow with the ranks.
     fixed = _of_size(table, [row.latency_s for row in table], ranks)
     root = _of_size(table, [row.root_s for row in table], ranks)
     beyond = np.maximum(np.asarray(ranks) - table[-1].ranks, 0)
@@ -213,6 +217,7 @@ def _of_size(table: tuple[CollectiveConstants, ...], values: list[float], ranks:
 def _network_bandwidth(operation: Operation, group: Group, cluster: Cluster) -> Floats:
     inside = _domain_bandwidth(operation, group.members[0], cluster)
     bandwidth: Floats = np.where(np.greater(group.members[0], 1), inside, np.inf)
+    # What all-reduces over two or three domains gain by reducing inside them first.
     gain: Floats = 1.0
     if operation == "all_reduce":
         hierarchical = np.greater(group.members[0], 1)

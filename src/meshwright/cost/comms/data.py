@@ -68,8 +68,10 @@ def data_exchange(
     """
     runtime, ranks = inputs.runtime, communicator("dp", plan, inputs)
     interleaved, sharded = np.greater(plan.vpp, 1), np.greater(plan.zero, 0)
+    # Buckets of the gradients, or one piece for each chunk.
     bucket = np.maximum(runtime.sharding.gradient_bucket, runtime.sharding.gradient_bucket_per_rank * ranks.group.ranks)
     pieces = np.where(interleaved, plan.vpp, np.maximum(np.ceil(parameters / bucket), 1.0))
+    # One all-reduce of each piece, or shards of it; whichever a plan has not goes 0 times.
     scatters = sharded & (not runtime.sharding.sums_whole_gradients)
     summed: tuple[Message, ...] = (
         ranks.message("all_reduce", GRADIENTS, _gradient_bytes(parameters / pieces, inputs)),

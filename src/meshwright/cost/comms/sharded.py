@@ -32,7 +32,8 @@ class Gathers(NamedTuple):
 def gathers_weights(plan: Layout, inputs: Inputs) -> Bools:
     """Whether weights are stored in shards and gathered layer by layer: ZeRO 3, and ZeRO 2 of full weights.
 
-    plan: scalar or array (n,). Returns truth.
+    plan: scalar or array (n,). Returns truth. Source: Rajbhandari et al., arXiv:1910.02054, section 5; torch 2.13,
+    fully_shard (reshard_after_forward).
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.job import Job
@@ -78,10 +79,13 @@ def _of_chunks(plan: Layout, stage: Ints, single: Gathers) -> tuple[Floats, Floa
     """Gathers before forward and backward, where there are several chunks a rank; single: where there is one."""
     group, resharded = microbatch_group(plan), np.equal(plan.zero, 3)
     columns = plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, group, resharded, stage
+    # All columns as long as the longest, (n,), and the rows with several chunks.
     forward, backward, *asked = np.broadcast_arrays(single.forward, single.backward, *columns)
     rows = np.ravel(asked[2]) > 1
+    # Every distinct pipeline is played once: forward and backward gathers, (k, 2).
     distinct, index = distinct_rows(*(np.ravel(column)[rows].astype(np.int64) for column in asked))
     means = np.array([_mean_gathers(*(int(value) for value in row)) for row in zip(*distinct, strict=True)])
+    # Their means over the single-chunk answers, in the rows that have several chunks.
     answers = [np.array(column, dtype=float) for column in (forward, backward)]
     for answer, mean in zip(answers, means.T, strict=True):
         answer.reshape(-1)[rows] = mean[index]

@@ -151,7 +151,8 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
 def embedding_exchanges(plan: Layout, inputs: Inputs) -> tuple[Exchange, ...]:
     """Exchanges at the vocabulary-parallel embedding: its output reduced forward, gathered backward.
 
-    plan: scalar or array (n,). Returns bytes and seconds for one micro-batch.
+    plan: scalar or array (n,). Returns bytes and seconds for one micro-batch. Source: Megatron-LM,
+    tensor_parallel/layers.py, VocabParallelEmbedding.
     """
     region = _region(plan, inputs)
     return Exchange("tp", "forward", region.leave), Exchange("tp", "backward", region.enter)
@@ -163,7 +164,7 @@ def head_exchanges(plan: Layout, inputs: Inputs, head: EndTime) -> tuple[Exchang
     X gathered forward and again backward, its gradient reduced beside the weight gradient, and three all-reduces of 4
     bytes per token for the vocabulary-parallel cross-entropy.
     plan: scalar or array (n,); head: its compute, for the windows, seconds. Returns bytes and seconds for one
-    micro-batch.
+    micro-batch. Source: Megatron-LM, tensor_parallel/cross_entropy.py (maximum, target logit, sum of exponentials).
     """
     (ranks, enter, leave), share = _region(plan, inputs), inputs.runtime.overlap.tensor_parallel_backward
     entropy = ranks.message("all_reduce", ENTROPY_SUMS, FP32_BYTES * tokens(plan, inputs))

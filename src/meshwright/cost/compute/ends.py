@@ -50,7 +50,8 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     """Seconds of the final norm, the output head and the cross-entropy.
 
     The head's three products on the vocabulary shard, the runtime's bytes per element of the norm and per logit of
-    its cross-entropy. plan: scalar or array (n,). Returns seconds.
+    its cross-entropy. plan: scalar or array (n,). Returns seconds. Source: the runtime's `cross_entropies`;
+    Megatron-LM, tensor_parallel/cross_entropy.py.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.job import Job

@@ -41,9 +41,11 @@ NO_GEMM = Gemm(0.0, 0.0, 0.0)
 def linear_time(rows: Numbers, outputs: Numbers, features: Numbers, inputs: Inputs, *, half: bool = False) -> Gemm:
     """The three products of a linear layer of `features` to `outputs` on `rows` rows.
 
-    In the number format of the job's recipe, or in its half precision. Weight gradients accumulate in fp32, slower by
-    the runtime's factor.
-    rows, outputs, features: elements, scalar or array (n,). Returns seconds.
+    Y = X W: m x n x k of `rows` x `outputs` x `features`; dX = dY W^T: `rows` x `features` x `outputs`; dW = X^T dY:
+    `outputs` x `features` x `rows`. In the number format of the job's recipe, or in its half precision. Weight
+    gradients accumulate in fp32, slower by the runtime's factor.
+    rows, outputs, features: elements, scalar or array (n,). Returns seconds. Source: `gemm_time`; Megatron-LM,
+    tensor_parallel/layers.py (gradient_accumulation_fusion).
 
     >>> from meshwright.specs.job import Job
     >>> from meshwright.specs.read_inputs import read_inputs

@@ -66,11 +66,13 @@ def in_flight_bytes(
     """
     # Sizes are priced once per shape of a micro-batch, (k,), and taken per stage by `shape`, (r,).
     shape = shapes.of_plan[stages.plan]
+    # Layers in flight of each kind, with recomputation and without, (r, kinds).
     share = _share_on_device(pipelines.stages, inputs)[:, None]
     live, without = (
         (share * layers).take(pipelines.of_stage, axis=0)
         for layers in (pipelines.stages.in_flight_layers, pipelines.stages.in_flight_not_recomputed)
     )
+    # Tokens, labels and positions, and what the head keeps of each micro-batch, (r,).
     end, whole = head_memory(shapes.plans, inputs), without_recompute(shapes.plans)
     head = stages.head * end.saved[shape]
     activations = stages.in_flight_micro_batches * token_bytes(shapes.plans, inputs)[shape]
@@ -89,6 +91,7 @@ def in_flight_bytes(
             others = layer_memory(whole, inputs, layer_kind)
             more = others.saved - others.tables - saved
             activations = activations + without[:, kind] * more[shape]
+    # Messages between stages, and what waits for weight gradients, (r,).
     residual = message_bytes(shapes.plans, inputs)[shape]
     pipelined = (pipelines.plans.pp > 1)[pipelines.stages.plan][pipelines.of_stage]
     activations = activations + _waiting(stages, shapes.plans, shape, inputs)

@@ -127,9 +127,11 @@ def worked_chunks(step: UnitStep, backwards: IntColumn) -> tuple[FloatColumn, Fl
     """
     chunks, whole, stored = step.plans.vpp, step.whole, step.stored
     one_group = (step.plans.num_microbatches <= step.group) & (chunks > 1)
+    # Chunks that have worked backward, and those of them that have reduced their gradients, (r,).
     worked = np.minimum(np.ceil(backwards / step.group), chunks)
     reduced = np.maximum(worked - 1, 0) * one_group
     layers, head = whole.of_chunks(reduced, chunks), reduced > 0
+    # Whole gradients of the chunks between, with the ends, and shards of those that are reduced.
     alive = whole.of_chunks(worked, chunks) - layers + whole.head * ((worked > 0) & ~head)
     alive = alive + whole.embedding * (worked >= chunks)
     shards = stored.of_chunks(reduced, chunks) + stored.head * head

@@ -104,7 +104,8 @@ def attention_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
 def expanded_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """Queries, keys and values, and of latent attention the normed compressed widths that they come from.
 
-    shard: sizes on the rank. Returns bytes.
+    2 T (q + k + v) + e T' (r_q + r_kv), e the recipe's bytes an element, T' the tokens of norms.
+    shard: sizes on the rank. Returns bytes. Source: `layer_memory`; DeepSeek-V2, arXiv:2405.04434, section 2.1.
     """
     heads = 1.0 * HALF_BYTES * shard.tokens * (shard.query + shard.key + shard.value)
     return heads + inputs.recipe.saved_bytes * compressed_width(kind) * shard.residual_tokens
@@ -113,7 +114,8 @@ def expanded_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
 def core_bytes(inputs: Inputs, shard: Shard) -> Floats:
     """What only the attention core keeps: 4 bytes of log-sum-exp per head, or the scores.
 
-    shard: sizes on the rank. Returns bytes.
+    4 T a / t with fused attention; else T s a / t times the runtime's bytes a score (softmax, its mask and output).
+    shard: sizes on the rank. Returns bytes. Source: Korthikanti et al., arXiv:2205.05198, section 4.1 (5 a s^2 b).
     """
     if inputs.runtime.kernels.attention_kernel != "eager":
         return 1.0 * FP32_BYTES * shard.tokens * shard.heads

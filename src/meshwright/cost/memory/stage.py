@@ -80,6 +80,7 @@ def stage_memory(
     Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
     """
     steps, memory, rows = stage_steps(stages, pipelines, shapes, plans, inputs), inputs.runtime.memory, len(stages.plan)
+    # What is allocated at the highest moment of each stage, and communicators once for each pipeline.
     peak = highest(steps.played, rows)
     communicators = communicator_bytes(pipelines.plans, inputs)[pipelines.stages.plan]
     components = Components(

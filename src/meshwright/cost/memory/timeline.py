@@ -105,14 +105,17 @@ class MemoryTimeline:
 
     def peak(self) -> Peak:
         """The first of the moments with the most."""
+        # The index of the first moment with the most bytes, of every rank: highest (r,).
         most, highest = np.zeros(self._ranks), np.zeros(self._ranks, dtype=np.int64)
         for index, snapshot in enumerate(self._moments):
             highest[snapshot.total > most] = index
             most = np.maximum(most, snapshot.total)
+        # Whether a rank peaks at this moment or later, for every moment: (r,) each.
         later = [highest >= index for index in range(len(self._moments))]
         parts: dict[str, Floats] = dict.fromkeys(Peak._fields[1:], 0.0)
         names = {name: each.component for snapshot in self._moments for name, each in snapshot.allocated.items()}
         for name, component in names.items():
+            # The size of one name at each rank's peak: take the new one wherever it changes and the peak is not over.
             before = size = _Allocation(component, 0.0)
             for from_here, snapshot in zip(later, self._moments, strict=True):
                 now = snapshot.allocated.get(name, _Allocation(component, 0.0))

@@ -176,6 +176,7 @@ def stage_chunks(plans: Plans, stages: Stages) -> UnshardedChunks:
     plans: pipelines, shape (p,); stages: theirs.
     """
     columns = plans.schedule, plans.pp, plans.vpp, plans.num_microbatches, microbatch_group(plans)
+    # Pipelines with several chunks that reshard them; all others share the answer of one chunk.
     several = (plans.vpp > 1) & (plans.zero == 3)
     distinct, index = distinct_rows(*(np.where(several, column, 1)[stages.plan] for column in columns), stages.stage)
     rows = [
