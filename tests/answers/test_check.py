@@ -90,7 +90,7 @@ def test_a_launch_is_told_what_it_must_set_but_no_plan_is_illegal_for_it() -> No
     document = check_document(check_of(plan, inputs))
     assert document["legal"]
     setting = next(each for each in document["launch"] if each["name"] == "single_connection")
-    assert (setting["set"], setting["unset"]) == ({"CUDA_DEVICE_MAX_CONNECTIONS": "1"}, ())
+    assert (setting["set"], setting["unset"]) == ({"CUDA_DEVICE_MAX_CONNECTIONS": "1"}, [])
     assert setting["source"]
     assert setting["text"].startswith("CUDA_DEVICE_MAX_CONNECTIONS=1: tp 8")
     shown = _printed(plan, inputs)
