@@ -361,4 +361,4 @@ def test_a_question_of_limits_is_refused_like_any_other(options: dict[str, str |
 def test_limits_of_what_fits_on_no_number_of_nodes() -> None:
     message = refused(asked("limits", *question(runtime="pytorch-ddp")), code=3)
     assert "none of the" in message
-    assert "neither 32 times the nodes" in message
+    assert "No plan fits with 32 times the nodes either" in message

@@ -12,11 +12,11 @@ def nothing_fits(result: SearchResult) -> NothingFits:
     """The error for a search without a fitting plan: the leanest plan, what it lacks, and what would fit."""
     inputs, leanest, fit = result.inputs, result.leanest, result.leanest.fit
     would = "; ".join(map(remedy_words, remedies(result)))
+    hopeless = "No plan fits with 32 times the nodes either, or with a sixteenth of the sequence length"
     return NothingFits(
         f"none of the {result.legal} legal plans of {inputs.model.name} fits on {inputs.cluster.name}: the leanest, "
         f"{leanest.plan}, needs {format_gib(fit.needed_bytes)} of the {format_gib(fit.visible_bytes)} that "
-        f"{inputs.cluster.accelerator.id} has. What would fit: "
-        + (would or "neither 32 times the nodes nor a sixteenth of the sequence length would fit")
+        f"{inputs.cluster.accelerator.id} has. {f'What would fit: {would}' if would else hopeless}"
     )
 
 

@@ -39,9 +39,9 @@ def stage_table(estimate: Estimate) -> tuple[Block, ...]:
         rows.append((*_cells(stage), _bar(stage.memory, visible, scale)))
     columns = ("#", "layers", "in flight", "forward", "backward", "GiB", "memory, | what is visible")
     legend: list[str] = [Coloured("  ".join(f"{letter} {name}" for letter, (name, _, _) in PARTS.items()), LEGEND)]
-    if len(estimate.stages) > 1:
-        worst, slowest = estimate.worst_stage, estimate.slowest_stage
-        legend.append(f"Stage {worst} holds the most memory, stage {slowest} has the most work.")
+    worst, slowest = estimate.worst_stage, estimate.slowest_stage
+    peak = f"Stage {worst} holds the most memory (peak: {estimate.stages[worst].peak_moment})"
+    legend.append(f"{peak}, stage {slowest} has the most work." if len(estimate.stages) > 1 else f"{peak}.")
     return Table(columns, tuple(rows), "rlrrrrw", "Stages"), Lines(tuple(legend))
 
 
