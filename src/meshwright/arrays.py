@@ -1,12 +1,16 @@
 """The types of a formula: a scalar for one plan, a column for many.
 
-NumPy's operators widen `float | array` unions until no annotation fits, so scalar-or-array values are not checked
-statically; the tests hold every public function to "element i of the array result equals the scalar result".
+Fractions are not whole numbers and columns are not scalars: a column of counts where one of seconds belongs, or many
+plans' answer where one number belongs, is an error of types. What NumPy's operators make of a union, mypy often takes
+for `Any`; arguments and fields say again what it is.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import operator
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +19,25 @@ IntColumn: TypeAlias = NDArray[np.integer[Any]]
 FloatColumn: TypeAlias = NDArray[np.floating[Any]]
 BoolColumn: TypeAlias = NDArray[np.bool_]
 
-Ints: TypeAlias = Any
+Ints: TypeAlias = int | IntColumn
 """A whole number or a column of them, shape (n,)."""
-Floats: TypeAlias = Any
+Floats: TypeAlias = float | FloatColumn
 """A number or a column of them, shape (n,)."""
-Bools: TypeAlias = Any
+Bools: TypeAlias = bool | BoolColumn
 """A truth or a column of them, shape (n,)."""
-Numbers: TypeAlias = Any
+Numbers: TypeAlias = Ints | Floats
 """Either of the two."""
+
+Amount = TypeVar("Amount", float, FloatColumn, Floats)
+"""Of a record: numbers of one plan, columns of many, or either."""
+Column = TypeVar("Column", IntColumn, FloatColumn, BoolColumn)
+
+
+def column(values: Column | float) -> Column:
+    """The answer of a formula that was asked for many plans, which is a column."""
+    return np.asarray(values)
+
+
+def total(parts: Iterable[Amount]) -> Amount:
+    """The sum of one or more amounts, one by one."""
+    return reduce(operator.add, parts)

@@ -91,6 +91,7 @@ OF_ONE_SCHEDULE = {
     "records.blocks",
     "records.copies",
     "records.by_code",
+    "records.true_by_code",
     "records.usual_schedule",
 }
 """They list or play the actions of one pipeline; see tests/schedules."""

@@ -15,7 +15,7 @@ from meshwright.errors import Fault, InvalidInput, InvalidSpec, quoted
 from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
 from meshwright.schedules.records import SCHEDULE_NAMES
-from meshwright.search.limits import Limit
+from meshwright.search.fewest import Limit
 from meshwright.specs.inputs import Inputs
 
 SCHEMA = "meshwright.plan/1"
@@ -50,7 +50,7 @@ def plan_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def memory_entry(memory: Components) -> dict[str, Any]:
+def memory_entry(memory: Components[float]) -> dict[str, Any]:
     """Bytes of one stage by component, with the sums."""
     totals = {"allocated_bytes": memory.allocated, "reserved_bytes": memory.reserved, "device_bytes": memory.device}
     return totals | {"components": memory._asdict()}

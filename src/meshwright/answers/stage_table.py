@@ -67,7 +67,7 @@ def _cells(stage: StageEstimate) -> tuple[str, ...]:
     )
 
 
-def _bar(memory: Components, visible: float, scale: float) -> str:
+def _bar(memory: Components[float], visible: float, scale: float) -> str:
     """A letter for every 24th of the scale, a dot where nothing is, and a line where the visible memory ends."""
     sizes = [sum(getattr(memory, name) for name in names) for _, _, names in PARTS.values()]
     marks = [round(sum(sizes[:count]) / scale * WIDTH) for count in range(len(sizes) + 1)]

@@ -168,7 +168,7 @@ def _exposed(stage: int, end: int, action: Action, clock: Clock) -> Iterator[Sli
     passes = {"forward": clock.forward, "backward": clock.backward, "input_gradient": clock.backward}
     whole = passes[action.kind][stage] if action.kind in passes else Exposed()
     exposed = Exposed(*(float(clock.shares[action.chunk, stage]) * part for part in whole))
-    start = end - _nanoseconds(exposed.total)
+    start = end - _nanoseconds(float(exposed.total))
     for axis, seconds in exposed._asdict().items():
         if seconds:
             after = min(start + _nanoseconds(seconds), end)

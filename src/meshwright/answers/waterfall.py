@@ -8,6 +8,7 @@ from typing import NamedTuple
 from meshwright.answers.document.blocks import Table
 from meshwright.answers.screen import BAR
 from meshwright.answers.step_parts import ALL_NAMES
+from meshwright.arrays import column
 from meshwright.cost.compute.work import Work
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_plans
@@ -42,12 +43,12 @@ def from_peak(estimate: Estimate, inputs: Inputs) -> dict[str, float]:
     plan = estimate.plan
     stages = _plain_stages(plan, inputs)
     mean = Work(*(sum(kind) / len(stages) for kind in zip(*stages, strict=True)))
-    slowest, ideal = stages[estimate.slowest_stage].total, estimate.mfu * estimate.step_time_s
+    slowest, ideal = float(stages[estimate.slowest_stage].total), estimate.mfu * estimate.step_time_s
     computed = Computed(
         ideal_s=ideal,
-        kernels_s=mean.gemm + mean.attention - ideal,
-        elementwise_s=mean.elementwise,
-        uneven_s=slowest - mean.total,
+        kernels_s=float(mean.gemm + mean.attention) - ideal,
+        elementwise_s=float(mean.elementwise),
+        uneven_s=slowest - float(mean.total),
         recompute_s=estimate.time.compute_s - slowest if plan.recompute else 0.0,
     )
     others = {name: seconds for name, seconds in estimate.time._asdict().items() if name != "compute_s"}
@@ -76,4 +77,4 @@ def _plain_stages(plan: Plan, inputs: Inputs) -> list[Work]:
     plain = replace(plan, recompute=Recompute.NONE)
     time = estimate_plans(Plans.of([plain]), inputs, keep_all_stages=True).stage_time
     work = time.forward.plus(time.backward)
-    return [Work(*(float(kind[row]) * plan.num_microbatches for kind in work)) for row in range(plan.pp)]
+    return [Work(*(float(column(kind)[row]) * plan.num_microbatches for kind in work)) for row in range(plan.pp)]

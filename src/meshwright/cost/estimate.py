@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn
+from meshwright.arrays import Amount, FloatColumn, IntColumn, column, total
 from meshwright.cost.compute.work import Work
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.footprint import Footprints
@@ -19,23 +19,23 @@ from meshwright.cost.unit import UnitTime
 from meshwright.layout.plan import Plan
 
 
-class Waterfall(NamedTuple):
-    """Seconds of one step, seen from its slowest stage; the parts add up to the step, each scalar or array (n,)."""
+class Waterfall(NamedTuple, Generic[Amount]):
+    """Seconds of one step, or of many, seen from its slowest stage; the parts add up to the step."""
 
-    compute_s: Floats
-    exposed_tp_s: Floats
-    exposed_cp_s: Floats
-    exposed_ep_s: Floats
-    exposed_pp_s: Floats
-    exposed_dp_s: Floats
-    bubble_s: Floats
-    optimizer_s: Floats
-    host_s: Floats
+    compute_s: Amount
+    exposed_tp_s: Amount
+    exposed_cp_s: Amount
+    exposed_ep_s: Amount
+    exposed_pp_s: Amount
+    exposed_dp_s: Amount
+    bubble_s: Amount
+    optimizer_s: Amount
+    host_s: Amount
 
     @property
-    def total(self) -> Floats:
+    def total(self) -> Amount:
         """Seconds of one step."""
-        return sum(self)
+        return total(self)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class StageEstimate:
     backward_s: float
     peak_moment: Moment
     """The moment of a step at which it holds the most memory."""
-    memory: Components
+    memory: Components[float]
     """Bytes at that moment."""
 
 
@@ -65,7 +65,7 @@ class Estimate:
     """What one plan costs."""
 
     plan: Plan
-    time: Waterfall
+    time: Waterfall[float]
     """Seconds of one step."""
     compute: Work
     """Seconds of compute on the slowest stage by kind; they add up to `time.compute_s`."""
@@ -92,10 +92,10 @@ class Estimate:
     @property
     def step_time_s(self) -> float:
         """Seconds of one optimizer step."""
-        return float(self.time.total)
+        return self.time.total
 
     @property
-    def memory(self) -> Components:
+    def memory(self) -> Components[float]:
         """Bytes on the worst stage."""
         return next(stage.memory for stage in self.stages if stage.stage == self.worst_stage)
 
@@ -104,7 +104,7 @@ class Estimate:
 class Estimates(Footprints):
     """What many plans cost; columns of shape (n,) per plan and (r,) per stage."""
 
-    time: Waterfall
+    time: Waterfall[FloatColumn]
     compute: Work
     """Seconds of compute on the slowest stage by kind, shape (n,); they add up to `compute_s`."""
     slowest: IntColumn
@@ -122,7 +122,7 @@ class Estimates(Footprints):
     @cached_property
     def step_time_s(self) -> FloatColumn:
         """Seconds of one optimizer step, shape (n,)."""
-        return np.asarray(self.time.total)
+        return self.time.total
 
     @cached_property
     def tokens_per_s_per_gpu(self) -> FloatColumn:
@@ -139,11 +139,11 @@ class Estimates(Footprints):
     def __getitem__(self, row: int) -> Estimate:
         """One plan's estimate, with the stages that were kept."""
         worst, slowest = int(self.worst[row]), int(self.slowest[row])
-        memory = self.memory.rows(worst)
+        memory = Components.of_row(self.memory, worst)
         return Estimate(
             plan=self.plans[row],
             time=Waterfall(*(float(part[row]) for part in self.time)),
-            compute=Work(*(float(part[row]) for part in self.compute)),
+            compute=Work(*(float(column(part)[row]) for part in self.compute)),
             tokens_per_s_per_gpu=float(self.tokens_per_s_per_gpu[row]),
             mfu=float(self.mfu[row]),
             fit=fit_of(memory, self.inputs),
@@ -155,7 +155,7 @@ class Estimates(Footprints):
         )
 
     def _stage(self, index: int) -> StageEstimate:
-        stages, memory, time = self.stages, self.memory.rows(index), self.works.rows(self.work[index])
+        stages, time = self.stages, self.works.rows(self.work[index])
         predicted = self.inputs.mtp_layers * int(stages.head[index])
         return StageEstimate(
             stage=int(stages.stage[index]),
@@ -167,5 +167,5 @@ class Estimates(Footprints):
             forward_s=float(time.forward_total),
             backward_s=float(time.backward_total),
             peak_moment=Moment(int(self.peak_moment[index])),
-            memory=Components(*(float(part) for part in memory)),
+            memory=Components.of_row(self.memory, index),
         )

@@ -15,6 +15,7 @@ from meshwright.cost.memory.stage import stage_memory, stage_steps
 from meshwright.cost.memory.timeline import MemoryEvent
 from meshwright.cost.shapes import Pipelines, Shapes, pipelines_of
 from meshwright.cost.unit import micro_batch_shapes
+from meshwright.distinct import gathered
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
@@ -32,7 +33,7 @@ class Footprints:
     pipelines: Pipelines
     shapes: Shapes
     """Of one micro-batch."""
-    memory: Components
+    memory: Components[FloatColumn]
     """Bytes of each stage, shape (r,)."""
     peak_moment: IntColumn
     """The moment of each stage's step at which that is, as codes of `Moment`, shape (r,)."""
@@ -56,9 +57,9 @@ class Footprints:
         )
 
     @cached_property
-    def worst_memory(self) -> Components:
+    def worst_memory(self) -> Components[FloatColumn]:
         """Bytes of the worst stage, shape (n,)."""
-        return self.memory.rows(self.worst)
+        return gathered(self.memory, self.worst)
 
     @cached_property
     def verdict(self) -> IntColumn:

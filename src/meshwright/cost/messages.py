@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from meshwright.arrays import column
 from meshwright.cost.comms.data import (
     tied_embedding_exchange,
 )
@@ -112,7 +113,7 @@ def layer_messages(plan: Plan, inputs: Inputs, kind: LayerKind, units: float = 1
 
 
 def _between_stages(priced: Estimates, stage: int) -> Iterator[MessageRow]:
-    work = float(priced.stage_time.total[stage])
+    work = float(column(priced.stage_time.total)[stage])
     return _rows("stage", pipeline_exchanges(priced.plans[0], priced.inputs, work), priced.plans[0], priced.inputs)
 
 

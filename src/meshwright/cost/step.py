@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.arrays import FloatColumn, IntColumn, column
 from meshwright.cost.comms.data import (
     tied_embedding_exchange,
 )
@@ -57,7 +57,7 @@ def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = Fals
         some_not_recomputed=bool(footprints.pipelines.stages.layers_not_recomputed.any()),
     )
     works = _works(footprints, units)
-    slowest = first_largest(works.each.total[works.row], footprints.stages)
+    slowest = first_largest(column(works.each.total)[works.row], footprints.stages)
     work = works.each.rows(works.row[slowest])
     return Estimates(
         **vars(footprints),
@@ -75,7 +75,7 @@ def estimate_each(plans: Iterable[Plan], inputs: Inputs) -> tuple[Estimate, ...]
     return tuple(estimates[row] for row in range(len(estimates)))
 
 
-def stage_costs(plan: Plan, stages: Stages, inputs: Inputs) -> tuple[FloatColumn, Components]:
+def stage_costs(plan: Plan, stages: Stages, inputs: Inputs) -> tuple[FloatColumn, Components[FloatColumn]]:
     """Seconds of one micro-batch and bytes by component of stages that one plan could have, shape (r,).
 
     stages: of that plan alone, as many for each pipeline rank as there are splits to compare.
@@ -89,7 +89,7 @@ def stage_costs(plan: Plan, stages: Stages, inputs: Inputs) -> tuple[FloatColumn
         footprints,
         unit_times(footprints.shapes.plans, inputs, some_not_recomputed=bool(stages.layers_not_recomputed.any())),
     )
-    return works.each.total[works.row], footprints.memory
+    return column(works.each.total)[works.row], footprints.memory
 
 
 def _works(footprints: Footprints, units: UnitTimes) -> _Works:
@@ -116,9 +116,8 @@ def _pipeline(footprints: Footprints, units: UnitTimes, slowest: UnitTime) -> Pi
     whole = units.embedding.plus(units.head).passes
     for layers, layer in zip(inputs.layers_per_kind, units.layers, strict=True):
         whole = combined(lambda part, more, count=layers: part + count * more, whole, layer.passes)
-    waiting = (
-        waiting_share(footprints.shapes.plans, inputs)[shape] if inputs.runtime.pipeline.limits_waiting_bytes else 1.0
-    )
+    limited = inputs.runtime.pipeline.limits_waiting_bytes
+    waiting = column(waiting_share(footprints.shapes.plans, inputs))[shape] if limited else 1.0
     return PipelineTimes(
         slowest=slowest.passes,
         whole=_less_not_recomputed(combined(lambda part: part[shape], whole), footprints, units),
@@ -143,7 +142,7 @@ def _less_not_recomputed(whole: PassTimes, footprints: Footprints, units: UnitTi
     return whole
 
 
-def _waterfall(footprints: Footprints, units: UnitTimes, works: _Works, work: UnitTime) -> Waterfall:
+def _waterfall(footprints: Footprints, units: UnitTimes, works: _Works, work: UnitTime) -> Waterfall[FloatColumn]:
     """Step time seen from the slowest stage: m micro-batches of its work, what the others add, and what comes once."""
     inputs, plans, pipeline = footprints.inputs, footprints.plans, footprints.pipelines.of_plan
     count, tied = plans.num_microbatches, tied_embedding_exchange(footprints.pipelines.plans, inputs).exposed(inputs)
@@ -154,8 +153,8 @@ def _waterfall(footprints: Footprints, units: UnitTimes, works: _Works, work: Un
         exposed_tp_s=count * (work.exposed_forward.tensor + work.exposed_backward.tensor),
         exposed_cp_s=count * (work.exposed_forward.context + work.exposed_backward.context),
         exposed_ep_s=count * (work.exposed_forward.expert + work.exposed_backward.expert),
-        exposed_pp_s=exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs),
-        exposed_dp_s=exposed + tied[pipeline],
+        exposed_pp_s=column(exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs)),
+        exposed_dp_s=exposed + column(tied)[pipeline],
         bubble_s=np.where(plans.pp > 1, idle, 0.0),
         optimizer_s=_optimizer_time(footprints.pipelines, inputs)[pipeline],
         host_s=count * work.host + inputs.runtime.host.host_s_per_step,
@@ -173,7 +172,7 @@ def _optimizer_time(pipelines: Pipelines, inputs: Inputs) -> FloatColumn:
 
 def _exposed_weights(footprints: Footprints, units: UnitTimes, works: _Works) -> FloatColumn:
     """Exposed seconds per step of what data parallelism exchanges, of every stage, shape (r,)."""
-    sharded = gathers_weights(footprints.plans, footprints.inputs)[footprints.stages.plan]
+    sharded = column(gathers_weights(footprints.plans, footprints.inputs))[footprints.stages.plan]
     exposed: FloatColumn = np.zeros(len(sharded))
     whole, divided = np.flatnonzero(~sharded), np.flatnonzero(sharded)
     if len(whole):

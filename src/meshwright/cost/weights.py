@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from meshwright.arrays import IntColumn, Ints
+from meshwright.arrays import IntColumn, Ints, column
 from meshwright.cost.comms.data import data_exchange, data_exchanges, earlier_reductions, shard_messages
 from meshwright.cost.comms.exchange import Exchange
 from meshwright.cost.comms.sharded import (
@@ -49,8 +49,9 @@ def once_a_step(
     inputs, (pipelines, stages, _, of_stage) = footprints.inputs, footprints.pipelines
     rows, parameters = pipelines.take(stages.plan), stage_parameters(pipelines, stages, inputs)
     exchange = data_exchange(rows, inputs, parameters.dense, stages.stage, parameters.experts, parameters.ends)
-    forward, backward = works.forward_total + works.host_forward, works.backward_total + works.host_backward
-    row, reductions = work[chosen], earlier_reductions(footprints.plans)[footprints.stages.plan[chosen]]
+    forward = column(works.forward_total + works.host_forward)
+    backward = column(works.backward_total + works.host_backward)
+    row, reductions = work[chosen], column(earlier_reductions(footprints.plans))[footprints.stages.plan[chosen]]
     each = gathered(packing(exchange), of_stage[chosen])
     yield StageWeights("stage", 1, data_exchanges(each, inputs, forward[row], backward[row], reductions))
 
@@ -90,11 +91,13 @@ def _layer(
 ) -> tuple[Exchange, ...]:
     """Of one layer of a kind; plan: of every row; times: of its stage."""
     inputs, pipelines, shape = footprints.inputs, footprints.pipelines.plans, footprints.shapes.of_plan[plan]
-    dense, experts = layer_parameters(pipelines, inputs, kind), expert_parameters(pipelines, inputs, kind)
+    dense = column(layer_parameters(pipelines, inputs, kind))
+    experts = column(expert_parameters(pipelines, inputs, kind))
     pipeline = footprints.pipelines.of_plan[plan]
     messages = on_distinct(
         lambda some: packing(shard_messages(pipelines.take(some), inputs, dense[some], experts[some])), pipeline
     )
-    forward, backward = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
+    forward = column(unit.forward_total + unit.host_forward)
+    backward = column(unit.backward_total + unit.host_backward)
     unsharded, weights = unsharded_share(footprints.plans.take(plan), inputs), (dense + experts)[pipeline]
     return sharded_exchanges(inputs, messages, weights, forward[shape], backward[shape], unsharded, times)

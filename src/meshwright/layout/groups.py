@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import IntColumn, Ints
+from meshwright.arrays import IntColumn, Ints, column
 from meshwright.distinct import on_distinct
 from meshwright.layout.plan import ContextExchange
 from meshwright.layout.plans import Layout
@@ -131,7 +131,8 @@ def placement(degree: Ints, stride: Ints, block: int, world: int) -> Placement:
     columns = np.atleast_1d(*np.broadcast_arrays(degree, stride))
     counted = on_distinct(lambda degrees, strides: _placements(degrees, strides, block, world), *columns)
     if np.ndim(degree) == np.ndim(stride) == 0:
-        return Placement(int(counted.members_per_block[0]), int(counted.blocks[0]))
+        members, blocks = (int(column(count)[0]) for count in counted)
+        return Placement(members_per_block=members, blocks=blocks)
     return counted
 
 

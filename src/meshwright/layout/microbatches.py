@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from meshwright.arrays import Ints
+from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout, Plans
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import by_code, grouped
@@ -26,11 +27,10 @@ def filling(plans: Plans) -> Plans:
     return replace(plans, num_microbatches=enough, microbatch_group=np.minimum(group, enough))
 
 
-def pipeline_shape(plan: Layout) -> PipelineShape:
-    """The counts on which a plan's schedule depends; scalar or columns of shape (n,)."""
-    return PipelineShape(
-        stages=plan.pp, micro_batches=plan.num_microbatches, chunks=plan.vpp, microbatch_group=microbatch_group(plan)
-    )
+def pipeline_shape(plan: Plan) -> PipelineShape:
+    """The counts on which a plan's schedule depends."""
+    group = int(microbatch_group(plan))
+    return PipelineShape(stages=plan.pp, micro_batches=plan.num_microbatches, chunks=plan.vpp, microbatch_group=group)
 
 
 def microbatch_group(plan: Layout) -> Ints:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, IntColumn, Ints
+from meshwright.arrays import BoolColumn, IntColumn
 from meshwright.schedules.action import Action
 from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule
@@ -28,28 +28,32 @@ class ChunkGathers(NamedTuple):
     backward: IntColumn
 
 
-class UnshardedChunks(NamedTuple):
+Count = TypeVar("Count", int, IntColumn)
+
+
+class UnshardedChunks(NamedTuple, Generic[Count]):
     """How many chunks of a rank are unsharded, where weights are resharded after forward and not after backward.
 
     The most of them while as many micro-batches are in flight as ever, and as many chunks have worked backward as
-    before the last forward. Counts, each scalar or array (n,); of `own` 1 where the chunk that works is among them.
+    before the last forward. Counts, of one rank or of many, shape (n,); of `own` 1 where the chunk that works is
+    among them.
     """
 
-    forward: Ints
+    forward: Count
     """Beside the chunk of a forward."""
-    at_loss: Ints
+    at_loss: Count
     """Before a backward of the last chunk."""
-    first: Ints
+    first: Count
     """Before the backward that follows the last forward."""
-    first_own: Ints
-    after_backward: Ints
-    second: Ints
+    first_own: Count
+    after_backward: Count
+    second: Count
     """Before the second backward after the last forward."""
-    second_own: Ints
-    fullest: Ints
+    second_own: Count
+    fullest: Count
     """Before the backward with the most from there and from when every chunk has worked backward."""
-    fullest_own: Ints
-    passed: Ints
+    fullest_own: Count
+    passed: Count
     """Backward passes between the last forward and that one."""
 
 
@@ -92,7 +96,7 @@ def _gathers(
 @lru_cache(maxsize=4096)
 def unsharded_chunks(
     schedule: Schedule, stages: int, chunks: int, micro_batches: int, microbatch_group: int
-) -> list[UnshardedChunks]:
+) -> list[UnshardedChunks[int]]:
     """Chunks of every rank that are unsharded at the moments with the most activations.
 
     schedule: of any number of chunks a rank; stages: p; chunks: v; micro_batches: m; microbatch_group: g; counts.
@@ -117,7 +121,9 @@ ONE_CHUNK = UnshardedChunks(
 """It is unsharded after its backward."""
 
 
-def _of_rank(forward: BoolColumn, worked: IntColumn, every: IntColumn, own: IntColumn, chunks: int) -> UnshardedChunks:
+def _of_rank(
+    forward: BoolColumn, worked: IntColumn, every: IntColumn, own: IntColumn, chunks: int
+) -> UnshardedChunks[int]:
     """Of one rank, of each action: whether it is a forward, its chunk, and what is unsharded before it; shape (t,)."""
     # Actions that are backward passes, and how many of them come before the last forward.
     backwards = np.flatnonzero(~forward)

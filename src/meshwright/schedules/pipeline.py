@@ -10,15 +10,15 @@ from meshwright.arrays import Bools, Floats, Ints
 
 
 class PipelineShape(NamedTuple):
-    """The counts of a pipeline; each scalar or array (n,)."""
+    """The counts of one pipeline."""
 
-    stages: Ints
+    stages: int
     """p."""
-    micro_batches: Ints
+    micro_batches: int
     """m."""
-    chunks: Ints = 1
+    chunks: int = 1
     """v, of the model's on each rank."""
-    microbatch_group: Ints = 1
+    microbatch_group: int = 1
     """g, those that a chunk works on before the next one does, of schedules with groups."""
 
 

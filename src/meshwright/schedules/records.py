@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from meshwright.arrays import Bools, Floats, IntColumn, Ints, Numbers
+from meshwright.arrays import BoolColumn, Bools, Floats, IntColumn, Ints
 from meshwright.schedules import (
     controllable_memory,
     dualpipe,
@@ -61,14 +61,19 @@ def usual_schedule(chunks: int) -> Schedule:
     return Schedule.INTERLEAVED if chunks > 1 else Schedule.ONE_F_ONE_B
 
 
-def by_code(fact: Callable[[ScheduleRecord], Numbers]) -> Numbers:
+def by_code(fact: Callable[[ScheduleRecord], int]) -> IntColumn:
     """A fact of every record, as a table whose entry i is of the schedule with code i; fact: read from one record."""
     return np.array([fact(Schedule(code).record) for code in range(len(Schedule))])
 
 
-_V_SHAPED = by_code(lambda record: record.placement == "v-shaped")
-_SPLITS_BACKWARD = by_code(lambda record: record.splits_backward)
-_GROUPED = by_code(lambda record: record.grouped)
+def true_by_code(fact: Callable[[ScheduleRecord], bool]) -> BoolColumn:
+    """Whether something is true of every record: entry i is of the schedule with code i; fact: read from one record."""
+    return by_code(fact) > 0
+
+
+_V_SHAPED = true_by_code(lambda record: record.placement == "v-shaped")
+_SPLITS_BACKWARD = true_by_code(lambda record: record.splits_backward)
+_GROUPED = true_by_code(lambda record: record.grouped)
 
 
 def v_shaped(schedule: Ints) -> Bools:

@@ -44,8 +44,7 @@ def preference(estimates: Estimates) -> tuple[FloatColumn, FloatColumn, IntColum
     not fit, the leanest.
     """
     fits = estimates.verdict < Verdict.OUT_OF_MEMORY
-    memory: FloatColumn = np.asarray(estimates.worst_memory.device)
-    return memory, np.where(fits, estimates.step_time_s, 0.0), estimates.verdict
+    return estimates.worst_memory.device, np.where(fits, estimates.step_time_s, 0.0), estimates.verdict
 
 
 def difference(plan: Estimate, best: Estimate) -> Difference:

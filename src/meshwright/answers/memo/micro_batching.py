@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from meshwright.answers.trace import play_pipeline
+from meshwright.arrays import column
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.microbatches import group_sizes
@@ -105,6 +106,6 @@ def _bubbles(plan: Plan, inputs: Inputs) -> Iterator[Bubble]:
 def _naive(plan: Plan, inputs: Inputs, micro_batches: int) -> Timeline:
     """The batch whole from the first stage to the last and back: GPipe with one micro-batch of all the work."""
     time = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True).stage_time
-    passes = ([float(each) * micro_batches for each in seconds] for seconds in time.passes)
+    passes = ([float(each) * micro_batches for each in column(seconds)] for seconds in time.passes)
     order = Schedule.GPIPE.record.actions(PipelineShape(plan.pp, micro_batches=1))
     return play(order, ChunkTimes.alike(1, *passes), blocks(Schedule.GPIPE, plan.pp, 1))

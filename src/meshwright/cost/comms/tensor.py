@@ -80,9 +80,11 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     2.13, counted on fake processes.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> kind = LLAMA.model.layer_kinds[0]
-    >>> counts = layer_collectives(Plan(tp=8, sp=True), LLAMA, kind)
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> kind = inputs.model.layer_kinds[0]
+    >>> counts = layer_collectives(Plan(tp=8, sp=True), inputs, kind)
     >>> tuple(map(int, counts.forward)), tuple(map(int, counts.backward)), int(counts.regathers)
     ((2, 2), (2, 2), 2)
     """
@@ -94,15 +96,16 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     by_product = inputs.runtime.activations.selective_recompute == "every_second_product"
     entered = by_product & np.equal(plan.recompute, Recompute.SELECTIVE)
     forward = Collectives(np.where(sequence, halves, 0), halves + 0 * plan.tp)
+    last = int(runtime.activations.checkpoint_stops_early and not kind.is_moe)
+    repeated: Ints = np.where(full, forward.reductions - last, 0)
+    repeated_products: Ints = np.where(sequence, 0, entered * forward.reductions)
     return LayerCollectives(
         forward=forward,
         backward=Collectives(np.where(sequence, halves, 0), np.where(sequence, halves, products)),
         regathers=np.where(sequence & runtime.activations.regathers_inputs, halves, 0),
         recompute=Collectives(
             gathers=(full | entered) * forward.gathers + np.where(sequence, parts.block, 0),
-            reductions=full * (forward.reductions - (runtime.activations.checkpoint_stops_early and not kind.is_moe))
-            + parts.block
-            + np.where(sequence, 0, entered * forward.reductions),
+            reductions=repeated + parts.block + repeated_products,
         ),
         expansions=np.where(sequence, parts.expansion, 0),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints, Numbers
+from meshwright.arrays import FloatColumn, Floats, Ints, Numbers
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import GemmConstants, NumberFormat, TileConstants
 from meshwright.specs.precision import HALF_BYTES
@@ -42,8 +42,9 @@ def gemm_time(
     Published error on held-out shapes: tile form 2.6-5.0 % median, 7-15 % p90; simple form 4-7 % median; fp8 2.1-6.0 %
     and nvfp4 3.2-4.2 % median in the tile form.
 
-    >>> from meshwright.specs.examples import H100
-    >>> seconds = float(gemm_time(8192, 8192, 8192, H100, H100.peak_flops["bf16"]))
+    >>> from meshwright.specs.read_cluster import read_cluster
+    >>> h100 = read_cluster("1x8:h100").accelerator
+    >>> seconds = float(gemm_time(8192, 8192, 8192, h100, h100.peak_flops["bf16"]))
     >>> round(seconds * 1e3, 2), round(2 * 8192**3 / seconds / 1e12)  # ms, TFLOP/s
     (1.45, 757)
     """
@@ -85,4 +86,5 @@ def _tile_time(
     bandwidth = accelerator.memory_bandwidth * constants.memory_efficiency
     # Partial sums of split-K are written and read in fp32.
     reduction = np.where(split > 1, split * count * rows * columns * 8 / bandwidth, 0.0)
-    return (time + reduction).min(axis=(-2, -1))
+    fastest: FloatColumn = (time + reduction).min(axis=(-2, -1))
+    return fastest

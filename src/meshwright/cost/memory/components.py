@@ -2,57 +2,58 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Generic, NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints
+from meshwright.arrays import Amount, FloatColumn, Floats
 from meshwright.layout.groups import expert_data_ranks
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
 
-class Components(NamedTuple):
-    """Bytes on one rank of each stage; every field scalar or of shape (r,)."""
+class Components(NamedTuple, Generic[Amount]):
+    """Bytes on one rank of one stage, or of each, shape (r,)."""
 
-    parameters: Floats
-    gradients: Floats
-    optimizer_states: Floats
-    activations: Floats
+    parameters: Amount
+    gradients: Amount
+    optimizer_states: Amount
+    activations: Amount
     """Saved for backward, of all micro-batches in flight."""
-    logits: Floats
+    logits: Amount
     """Logits and cross-entropy working set, where they make the peak."""
-    temporaries: Floats
+    temporaries: Amount
     """Working set of one layer's backward, where it makes the peak, and message buffers; or what the optimizer needs
     beyond activations and logits, which are gone when it works."""
-    workspaces: Floats
-    fragmentation: Floats
-    context: Floats
-    communicators: Floats
+    workspaces: Amount
+    fragmentation: Amount
+    context: Amount
+    communicators: Amount
 
     @property
-    def allocated(self) -> Floats:
+    def allocated(self) -> Amount:
         """Live tensors at the peak, bytes."""
         return self.states + self.activations + self.logits + self.temporaries + self.workspaces
 
     @property
-    def reserved(self) -> Floats:
+    def reserved(self) -> Amount:
         """What the allocator holds, bytes."""
         return self.allocated + self.fragmentation
 
     @property
-    def device(self) -> Floats:
+    def device(self) -> Amount:
         """What the driver shows, bytes."""
         return self.reserved + self.context + self.communicators
 
     @property
-    def states(self) -> Floats:
+    def states(self) -> Amount:
         """Parameters, gradients and optimizer states, bytes."""
         return self.parameters + self.gradients + self.optimizer_states
 
-    def rows(self, index: Ints) -> Components:
-        """The chosen rows of every component."""
-        return Components(*(part[index] for part in self))
+    @staticmethod
+    def of_row(columns: Components[FloatColumn], row: int) -> Components[float]:
+        """Those of one of many stages, bytes; row: its index."""
+        return Components(*(float(part[row]) for part in columns))
 
 
 def communicator_bytes(plan: Layout, inputs: Inputs) -> Floats:
@@ -66,8 +67,10 @@ def communicator_bytes(plan: Layout, inputs: Inputs) -> Floats:
     Source: NVIDIA/nccl issues 964 and 1685 (0.55 GB for each communicator of collectives); verl PR 6408.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> float(communicator_bytes(Plan(tp=2, pp=2, dp=2), LLAMA)) / 1e9
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> float(communicator_bytes(Plan(tp=2, pp=2, dp=2), inputs)) / 1e9
     2.5
     """
     memory = inputs.runtime.memory

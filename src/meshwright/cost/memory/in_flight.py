@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn
+from meshwright.arrays import FloatColumn, Floats, IntColumn, column
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import Linear, projections
@@ -15,6 +15,7 @@ from meshwright.cost.memory.ends import head_memory, token_bytes
 from meshwright.cost.memory.saved import table_bytes
 from meshwright.cost.shapes import Pipelines, Shapes
 from meshwright.cost.shard import layer_shard
+from meshwright.distinct import gathered
 from meshwright.layout.plans import Layout, Plans, without_recompute
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
@@ -73,30 +74,29 @@ def in_flight_bytes(
         for layers in (pipelines.stages.in_flight_layers, pipelines.stages.in_flight_not_recomputed)
     )
     # Tokens, labels and positions, and what the head keeps of each micro-batch, (r,).
-    end, whole = head_memory(shapes.plans, inputs), without_recompute(shapes.plans)
-    head = stages.head * end.saved[shape]
-    activations = stages.in_flight_micro_batches * token_bytes(shapes.plans, inputs)[shape]
-    activations = activations + np.maximum(stages.in_flight_at_head, stages.head) * end.saved[shape]
+    end, whole = gathered(head_memory(shapes.plans, inputs), shape), without_recompute(shapes.plans)
+    head = stages.head * end.saved
+    activations = stages.in_flight_micro_batches * column(token_bytes(shapes.plans, inputs))[shape]
+    activations = activations + np.maximum(stages.in_flight_at_head, stages.head) * end.saved
     layer, chunk, working, layer_output = np.zeros((4, len(shape)))
     # live, without: layers of each kind times the micro-batches that they are saved of, (r, kinds).
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
-        memory, layers = layer_memory(shapes.plans, inputs, layer_kind), stages.layers[:, kind]
-        saved, table = memory.saved - memory.tables, table_bytes(shapes.plans, inputs, layer_kind)
-        activations = activations + live[:, kind] * saved[shape] + layers * table[shape]
-        layer = np.maximum(layer, (layers > 0) * saved[shape])
-        chunk = chunk + layers * saved[shape] / pipelines.plans.vpp[pipelines.stages.plan][pipelines.of_stage]
-        working = np.maximum(working, (layers > 0) * (memory.again + memory.working)[shape])
-        layer_output = np.maximum(layer_output, (layers > 0) * memory.ending[shape])
+        memory, layers = gathered(layer_memory(shapes.plans, inputs, layer_kind), shape), stages.layers[:, kind]
+        saved, table = memory.saved - memory.tables, column(table_bytes(shapes.plans, inputs, layer_kind))[shape]
+        activations = activations + live[:, kind] * saved + layers * table
+        layer = np.maximum(layer, (layers > 0) * saved)
+        chunk = chunk + layers * saved / pipelines.plans.vpp[pipelines.stages.plan][pipelines.of_stage]
+        working = np.maximum(working, (layers > 0) * (memory.again + memory.working))
+        layer_output = np.maximum(layer_output, (layers > 0) * memory.ending)
         if without.any():
-            others = layer_memory(whole, inputs, layer_kind)
-            more = others.saved - others.tables - saved
-            activations = activations + without[:, kind] * more[shape]
+            others = gathered(layer_memory(whole, inputs, layer_kind), shape)
+            activations = activations + without[:, kind] * (others.saved - others.tables - saved)
     # Messages between stages, and what waits for weight gradients, (r,).
-    residual = message_bytes(shapes.plans, inputs)[shape]
+    residual = column(message_bytes(shapes.plans, inputs))[shape]
     pipelined = (pipelines.plans.pp > 1)[pipelines.stages.plan][pipelines.of_stage]
     activations = activations + _waiting(stages, shapes.plans, shape, inputs)
-    sent = pipelined * inputs.runtime.pipeline.receives_ahead * end.output[shape]
-    waiting, several = end.waiting[shape] + sent, stages.in_flight_at_head > 1
+    sent = pipelined * inputs.runtime.pipeline.receives_ahead * end.output
+    waiting, several = end.waiting + sent, stages.in_flight_at_head > 1
     return InFlight(
         activations=activations,
         layer=layer,
@@ -105,10 +105,10 @@ def in_flight_bytes(
         head=head,
         working=working,
         layer_output=layer_output,
-        logits=stages.head * end.working[shape] + np.maximum(stages.in_flight_at_head - 1, 0) * waiting,
-        logits_forward=stages.head * (end.output[shape] + 2 * end.waiting[shape]),
-        second_logits=several * (end.working[shape] + np.maximum(stages.in_flight_at_head - 2, 0) * waiting),
-        unjoined=stages.head * end.unjoined[shape],
+        logits=stages.head * end.working + np.maximum(stages.in_flight_at_head - 1, 0) * waiting,
+        logits_forward=stages.head * (end.output + 2 * end.waiting),
+        second_logits=several * (end.working + np.maximum(stages.in_flight_at_head - 2, 0) * waiting),
+        unjoined=stages.head * end.unjoined,
         residual=residual,
         messages=pipelined * (_messages(stages, num_microbatches[stages.plan], inputs) * residual + stages.head * sent),
     )
@@ -138,7 +138,7 @@ def _waiting(stages: Stages, shapes: Plans, shape: IntColumn, inputs: Inputs) ->
     """What waits for weight gradients alone; shape: the row of `shapes` that every stage works on."""
     waiting: FloatColumn = np.zeros(len(shape))
     for kind, layer in enumerate(inputs.model.layer_kinds if stages.waiting_layers.any() else ()):
-        waiting = waiting + stages.waiting_layers[:, kind] * waiting_bytes(shapes, inputs, layer)[shape]
+        waiting = waiting + stages.waiting_layers[:, kind] * column(waiting_bytes(shapes, inputs, layer))[shape]
     return waiting
 
 
@@ -151,8 +151,10 @@ def waiting_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     megatron/core/weight_grad_store.py (put).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> float(waiting_bytes(Plan(), LLAMA, LLAMA.model.layer_kinds[0])) / (8192 * 4096)
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> float(waiting_bytes(Plan(), inputs, inputs.model.layer_kinds[0])) / (8192 * 4096)
     34.0
     """
     linears = projections(inputs, kind, layer_shard(plan, inputs, kind))
@@ -176,4 +178,4 @@ def waiting_share(plan: Layout, inputs: Inputs) -> Floats:
 
 
 def _elements(linear: Linear) -> Floats:
-    return linear.rows * (linear.features + linear.outputs)
+    return 1.0 * linear.rows * (linear.features + linear.outputs)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Bools, Ints
+from meshwright.arrays import Bools, Floats, Ints
 from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.layout.plans import Layout
@@ -20,8 +20,8 @@ from meshwright.specs.weights import Weight, embedding_weights, head_weights, la
 class EndParameters(NamedTuple):
     """Parameters of the two ends of the model on one rank."""
 
-    embedding: Ints
-    head: Ints
+    embedding: Floats
+    head: Floats
 
 
 def layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
@@ -32,8 +32,10 @@ def layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
     plan: scalar or array (n,). Returns a count. Megatron-core's own GPTModel holds exactly as many.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> [int(layer_parameters(Plan(tp=tp), LLAMA, LLAMA.model.layer_kinds[0])) for tp in (1, 8)]
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> [int(layer_parameters(Plan(tp=tp), inputs, inputs.model.layer_kinds[0])) for tp in (1, 8)]
     [218112000, 27271168]
     """
     weights = (weight for weight in layer_weights(inputs.model, kind) if weight.part != "experts")
@@ -47,8 +49,10 @@ def expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
     Source: Megatron-LM, core/transformer/moe/experts.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import MIXTRAL
-    >>> int(expert_parameters(Plan(dp=8, ep=8), MIXTRAL, MIXTRAL.model.layer_kinds[0]))  # 3 x 4096 x 14336
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("mixtral-8x7b", "1x8:h100", Job(sequence_length=4096, global_batch=64))
+    >>> int(expert_parameters(Plan(dp=8, ep=8), inputs, inputs.model.layer_kinds[0]))  # 3 x 4096 x 14336
     176160768
     """
     whole = sum(weight.elements for weight in layer_weights(inputs.model, kind) if weight.part == "experts")
@@ -63,16 +67,18 @@ def end_parameters(plan: Layout, inputs: Inputs) -> EndParameters:
     plan: scalar or array (n,). Returns counts.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> tuple(map(int, end_parameters(Plan(tp=8), LLAMA)))
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> tuple(map(int, end_parameters(Plan(tp=8), inputs)))
     (66060288, 66064384)
     """
     model = inputs.model
     head = _on_rank(head_weights(model), plan, inputs)
     if model.tied_embeddings:
         head = head + np.where(ends_apart(plan), vocabulary_shard(plan, inputs) * model.hidden_size, 0)
-    embedding = _on_rank(embedding_weights(model), plan, inputs)
-    return EndParameters(embedding, head + np.where(ends_apart(plan) & (inputs.mtp_layers > 0), embedding, 0))
+    embedding = 1.0 * _on_rank(embedding_weights(model), plan, inputs)
+    return EndParameters(embedding, 1.0 * head + np.where(ends_apart(plan) & (inputs.mtp_layers > 0), embedding, 0))
 
 
 def prediction_parameters(plan: Layout, inputs: Inputs) -> Ints:
@@ -83,7 +89,7 @@ def prediction_parameters(plan: Layout, inputs: Inputs) -> Ints:
     return inputs.mtp_layers * _on_rank(mtp_weights(inputs.model), plan, inputs)
 
 
-def sharded_layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -> Ints:
+def sharded_layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -> Floats:
     """Parameters of one layer of a kind on the fullest of the ranks that divide it, without routed experts.
 
     Each weight is divided along its first dimension, and the first ranks hold the part that is rounded up:
@@ -92,15 +98,17 @@ def sharded_layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, rank
     Source: torch.distributed.fsdp 2.13, _fully_shard/_fsdp_param.py (_init_sharded_param: chunks of dim 0, padded).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> int(sharded_layer_parameters(Plan(dp=8, zero=3), LLAMA, LLAMA.model.layer_kinds[0], 8))
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> int(sharded_layer_parameters(Plan(dp=8, zero=3), inputs, inputs.model.layer_kinds[0], 8))
     27264000
     """
     weights = (weight for weight in layer_weights(inputs.model, kind) if weight.part != "experts")
     return _sharded(weights, plan, inputs, ranks)
 
 
-def sharded_expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -> Ints:
+def sharded_expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -> Floats:
     """Parameters of the routed experts of one layer on the fullest of the ranks that divide those of one ep rank.
 
     Whole experts are dealt out; where ep times the ranks exceed their number, rows of every expert are.
@@ -113,9 +121,9 @@ def sharded_expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ran
     block, hidden = routed_experts(kind), inputs.model.hidden_size
     here = np.maximum(block.count // plan.ep, 1)
     dealt = -(-here // ranks) * (count // here)
-    rows = (1 + block.gated) * -(-(block.ffn_size // plan.etp) // ranks) * hidden
-    rows = here * (rows + -(-hidden // ranks) * (block.ffn_size // plan.etp))
-    return np.where(splits_experts(plan, inputs, kind, ranks), rows, dealt)
+    per_expert = (1 + block.gated) * -(-(block.ffn_size // plan.etp) // ranks) * hidden
+    rows = here * (per_expert + -(-hidden // ranks) * (block.ffn_size // plan.etp))
+    return 1.0 * np.where(splits_experts(plan, inputs, kind, ranks), rows, dealt)
 
 
 def splits_experts(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -> Bools:
@@ -140,7 +148,7 @@ def sharded_end_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> EndPara
     return EndParameters(embedding, head + copies + np.where(ends_apart(plan) & (inputs.mtp_layers > 0), embedding, 0))
 
 
-def _sharded(weights: Iterable[Weight], plan: Layout, inputs: Inputs, ranks: Ints) -> Ints:
+def _sharded(weights: Iterable[Weight], plan: Layout, inputs: Inputs, ranks: Ints) -> Floats:
     if not inputs.runtime.sharding.shards_rows:
         return _on_rank(weights, plan, inputs) / ranks
     count: Ints = 0 * plan.tp
@@ -154,7 +162,7 @@ def _sharded(weights: Iterable[Weight], plan: Layout, inputs: Inputs, ranks: Int
         elif weight.split != "none":
             columns = columns // plan.tp
         count = count + weight.tensors * -(-rows // ranks) * columns
-    return count
+    return 1.0 * count
 
 
 def _on_rank(weights: Iterable[Weight], plan: Layout, inputs: Inputs) -> Ints:

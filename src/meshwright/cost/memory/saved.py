@@ -172,8 +172,10 @@ def product_bytes(inputs: Inputs, gated: bool) -> float:
 
     gated: whether it is the product of two. Returns bytes.
 
-    >>> from meshwright.specs.examples import LLAMA
-    >>> product_bytes(LLAMA, gated=True)
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> product_bytes(inputs, gated=True)
     2.0
     """
     unfused = gated and not inputs.runtime.activations.fused_activation
@@ -192,7 +194,7 @@ def table_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     Source: torchtitan 0.3.0, models/common/rope.py (a buffer of every attention layer).
     """
     present = inputs.runtime.activations.keeps_statistics and not inputs.model.learned_positions
-    return FP32_BYTES * present * (inputs.job.sequence_length // plan.cp) * kind.attention.head_dim
+    return 1.0 * FP32_BYTES * present * (inputs.job.sequence_length // plan.cp) * kind.attention.head_dim
 
 
 def _statistic_bytes(kind: LayerKind, shard: Shard) -> Floats:

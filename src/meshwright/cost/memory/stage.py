@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.arrays import FloatColumn, IntColumn, column
 from meshwright.cost.memory.components import Components, communicator_bytes
 from meshwright.cost.memory.in_flight import InFlight, in_flight_bytes
 from meshwright.cost.memory.pipelined_step import pipelined_step
@@ -71,7 +71,7 @@ def _played(step: UnitStep) -> list[Played]:
 
 def stage_memory(
     stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Plans, inputs: Inputs
-) -> tuple[Components, IntColumn]:
+) -> tuple[Components[FloatColumn], IntColumn]:
     """Bytes of every stage by component at the highest moment of its step, and that moment as a code of `Moment`.
 
     States stay from step to step; what else is allocated is played: `half_weights_step` where weights are 2-byte ones,
@@ -82,11 +82,11 @@ def stage_memory(
     steps, memory, rows = stage_steps(stages, pipelines, shapes, plans, inputs), inputs.runtime.memory, len(stages.plan)
     # What is allocated at the highest moment of each stage, and communicators once for each pipeline.
     peak = highest(steps.played, rows)
-    communicators = communicator_bytes(pipelines.plans, inputs)[pipelines.stages.plan]
+    communicators = column(communicator_bytes(pipelines.plans, inputs))[pipelines.stages.plan]
     components = Components(
         parameters=steps.stored.parameters + peak.parameters,
         gradients=steps.stored.gradients + peak.gradients,
-        optimizer_states=steps.stored.optimizer_states,
+        optimizer_states=column(steps.stored.optimizer_states),
         activations=peak.activations,
         logits=peak.logits,
         temporaries=peak.temporaries,

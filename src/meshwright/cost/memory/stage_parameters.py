@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints
+from meshwright.arrays import FloatColumn, Floats, IntColumn, Numbers, column
 from meshwright.cost.memory.parameters import (
     EndParameters,
     end_parameters,
@@ -40,7 +40,7 @@ def stage_parameters(plans: Plans, stages: Stages, inputs: Inputs) -> StageParam
     """Parameters on one rank of every stage, shape (r,)."""
     embedding, head = end_parameters(plans, inputs)
     head, kinds = head + prediction_parameters(plans, inputs), inputs.model.layer_kinds
-    ends: FloatColumn = stages.embedding * embedding[stages.plan] + stages.head * head[stages.plan] * 1.0
+    ends: FloatColumn = stages.embedding * column(embedding)[stages.plan] + stages.head * column(head)[stages.plan]
     dense = _sum(stages.layers, (layer_parameters(plans, inputs, kind) for kind in kinds), stages, ends)
     experts = _sum(stages.layers, (expert_parameters(plans, inputs, kind) for kind in kinds), stages, 0 * ends)
     return StageParameters(dense, experts, ends)
@@ -81,7 +81,7 @@ def stage_units(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[Units, Un
     shards = np.where(plans.zero > 1, sharding_ranks(plans), 1)
     holders = np.where(plans.zero > 1, expert_sharding_ranks(plans), 1)
     kinds, predicted = inputs.model.layer_kinds, prediction_parameters(plans, inputs)
-    whole = [layer_parameters(plans, inputs, kind) + expert_parameters(plans, inputs, kind) for kind in kinds]
+    whole = [1.0 * layer_parameters(plans, inputs, kind) + expert_parameters(plans, inputs, kind) for kind in kinds]
     stored = [
         sharded_layer_parameters(plans, inputs, kind, shards) + sharded_expert_parameters(plans, inputs, kind, holders)
         for kind in kinds
@@ -90,14 +90,14 @@ def stage_units(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[Units, Un
         expert_parameters(plans, inputs, kind) * splits_experts(plans, inputs, kind, holders) * 1.0 for kind in kinds
     ]
     return (
-        _units(stages, whole, end_parameters(plans, inputs), predicted, split),
+        _units(stages, whole, end_parameters(plans, inputs), 1.0 * predicted, split),
         _units(stages, stored, sharded_end_parameters(plans, inputs, shards), predicted / shards, split),
     )
 
 
-def _units(stages: Stages, layers: list[Ints], ends: EndParameters, predicted: Ints, split: list[Ints]) -> Units:
-    embedding: FloatColumn = stages.embedding * ends.embedding[stages.plan] * 1.0
-    head: FloatColumn = stages.head * (ends.head + predicted)[stages.plan] * 1.0
+def _units(stages: Stages, layers: list[Floats], ends: EndParameters, predicted: Floats, split: list[Floats]) -> Units:
+    embedding: FloatColumn = stages.embedding * column(ends.embedding)[stages.plan]
+    head: FloatColumn = stages.head * column(ends.head + predicted)[stages.plan]
     return Units(
         all=_sum(stages.layers, layers, stages, embedding + head),
         layer=largest_layer(stages, layers),
@@ -108,20 +108,20 @@ def _units(stages: Stages, layers: list[Ints], ends: EndParameters, predicted: I
     )
 
 
-def _sum(layers: IntColumn, counts: Iterable[Ints], stages: Stages, ends: FloatColumn) -> FloatColumn:
+def _sum(layers: IntColumn, counts: Iterable[Numbers], stages: Stages, ends: FloatColumn) -> FloatColumn:
     """The ends and all layers of every stage; layers: of each kind, shape (r, kinds); counts: of one of each, (n,)."""
     whole = ends
     for kind, count in enumerate(counts):
-        whole = whole + layers[:, kind] * count[stages.plan]
+        whole = whole + layers[:, kind] * column(1.0 * count)[stages.plan]
     return whole
 
 
-def largest_layer(stages: Stages, counts: Iterable[Ints]) -> FloatColumn:
+def largest_layer(stages: Stages, counts: Iterable[Numbers]) -> FloatColumn:
     """The most that one layer of every stage has, of the kinds that the stage holds.
 
     counts: of one layer of each kind, shape (n,). Returns counts, shape (r,).
     """
     largest: FloatColumn = np.zeros(len(stages.plan))
     for kind, count in enumerate(counts):
-        largest = np.maximum(largest, (stages.layers[:, kind] > 0) * count[stages.plan])
+        largest = np.maximum(largest, (stages.layers[:, kind] > 0) * column(1.0 * count)[stages.plan])
     return largest

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, Ints, Numbers
+from meshwright.arrays import FloatColumn, Floats, Ints, Numbers, column
 from meshwright.cost.memory.in_flight import InFlight
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters
 from meshwright.cost.memory.stage_parameters import largest_layer, stage_parameters
@@ -61,8 +61,10 @@ def state_bytes(
     of stage_1_and_2.py and stage3.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> states = state_bytes(Plan(dp=8, zero=1), LLAMA, 1e9, layer=2e8, ends=0, ranks=8)
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> states = state_bytes(Plan(dp=8, zero=1), inputs, 1e9, layer=2e8, ends=0, ranks=8)
     >>> [float(size) / 1e9 for size in states[:3]]  # 2 + 4 + 12 / 8 bytes a parameter
     [2.0, 4.0, 1.5]
     """
@@ -84,7 +86,7 @@ def state_bytes(
     )
 
 
-def _weights(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats, ends: Floats, ranks: Ints) -> Floats:
+def _weights(plan: Layout, inputs: Inputs, parameters: Numbers, layer: Numbers, ends: Numbers, ranks: Ints) -> Floats:
     """Bytes of 2-byte weights with their quantised copies, or of these alone for the layers and 2 for the ends."""
     quantised = inputs.recipe.quantised_bytes(inputs.cluster.accelerator)
     stored, beside = (quantised, 0.0) if inputs.stores_quantised else (HALF_BYTES, quantised)
@@ -94,7 +96,7 @@ def _weights(plan: Layout, inputs: Inputs, parameters: Floats, layer: Floats, en
     return np.where(sharded, weights / ranks + gathered, weights) + beside * layers
 
 
-def _gathered(inputs: Inputs, whole: Floats, layer: Floats, ends: Floats) -> Floats:
+def _gathered(inputs: Inputs, whole: Numbers, layer: Numbers, ends: Numbers) -> Numbers:
     """What is gathered at once of all weights, in the unit that they are given in."""
     layers = GATHERED_LAYERS * layer
     together = layers + ends if inputs.runtime.sharding.keeps_ends_gathered else np.maximum(layers, ends)
@@ -109,7 +111,7 @@ def stage_states(plans: Plans, stages: Stages, inputs: Inputs) -> States:
     parameters = stage_parameters(plans, stages, inputs)
     largest = largest_layer(stages, [layer_parameters(plans, inputs, kind) for kind in kinds])
     embedding, head = (
-        present * count[plan]
+        present * column(count)[plan]
         for present, count in zip((stages.embedding, stages.head), end_parameters(plans, inputs), strict=True)
     )
     ends = np.maximum(embedding, head) if inputs.runtime.sharding.ends_apart else parameters.ends

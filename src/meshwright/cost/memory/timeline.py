@@ -134,7 +134,7 @@ class MemoryTimeline:
                 continue
             now = {name: each.of(rank, self._ranks) for name, each in snapshot.allocated.items()}
             names = dict.fromkeys((*before, *now))
-            changes = [(name, now.get(name, _NOTHING).size - before.get(name, _NOTHING).size) for name in names]
+            changes = [(name, float(now.get(name, _NOTHING).size - before.get(name, _NOTHING).size)) for name in names]
             for name, size in sorted(changes, key=lambda change: change[1]):
                 allocated += size
                 component = (now.get(name) or before[name]).component
@@ -161,7 +161,7 @@ _NOTHING = _Allocation("", 0.0)
 class _Snapshot(NamedTuple):
     moment: Moment
     allocated: dict[str, _Allocation]
-    total: FloatColumn
+    total: Floats
     """Bytes, shape (r,); 0 where a rank has no such moment."""
 
 

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn
+from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, column
 from meshwright.cost.memory.in_flight import InFlight
 from meshwright.cost.memory.stage_parameters import Units, stage_units
 from meshwright.cost.memory.states import States
@@ -36,7 +36,7 @@ class UnitStep:
     in_flight: InFlight
     backwards: IntColumn
     """Of chunks, that come before the last forward."""
-    unsharded: UnshardedChunks
+    unsharded: UnshardedChunks[IntColumn]
     inputs: Inputs
 
     @classmethod
@@ -69,8 +69,7 @@ class UnitStep:
     @cached_property
     def group(self) -> IntColumn:
         """Micro-batches that a chunk works on before the next one does, a count."""
-        group: IntColumn = microbatch_group(self.plans)
-        return group
+        return column(microbatch_group(self.plans))
 
     @cached_property
     def several(self) -> BoolColumn:
@@ -170,7 +169,7 @@ def pooled_bytes(step: UnitStep) -> FloatColumn:
     return pools
 
 
-def stage_chunks(plans: Plans, stages: Stages) -> UnshardedChunks:
+def stage_chunks(plans: Plans, stages: Stages) -> UnshardedChunks[IntColumn]:
     """What `unsharded_chunks` says of every stage; each shape (r,), counts.
 
     plans: pipelines, shape (p,); stages: theirs.

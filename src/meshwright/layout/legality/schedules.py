@@ -9,13 +9,21 @@ from meshwright.layout.legality.rule import Ruling, change, changes, invariant, 
 from meshwright.layout.microbatches import group_sizes
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
-from meshwright.schedules.records import SCHEDULE_NAMES, Schedule, by_code, grouped, splits_backward, usual_schedule
+from meshwright.schedules.records import (
+    SCHEDULE_NAMES,
+    Schedule,
+    by_code,
+    grouped,
+    splits_backward,
+    true_by_code,
+    usual_schedule,
+)
 from meshwright.specs.runtime import Runtime
 
 _CHUNKS = by_code(lambda record: 0 if record.chunks == "several" else record.chunks)
 """Chunks of the model that a rank has under each schedule; 0: two or more."""
 _LEAST_MICRO_BATCHES = by_code(lambda record: record.least_micro_batches)
-_BOTH_WAYS = by_code(lambda record: record.placement == "both-ways")
+_BOTH_WAYS = true_by_code(lambda record: record.placement == "both-ways")
 
 
 @invariant

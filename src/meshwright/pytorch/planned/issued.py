@@ -125,9 +125,9 @@ def _weights(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issu
     every = _gathers(plan, inputs, stage)
     for layers, times in zip(stage.chunks, every, strict=True):
         for count, kind in zip(layers, inputs.model.layer_kinds, strict=True):
-            dense = ranks * sharded_layer_parameters(plan, inputs, kind, ranks)
-            routed = holders * sharded_expert_parameters(plan, inputs, kind, holders)
-            parameters = (dense, routed) if plan.ep > 1 else (dense + routed, 0)
+            dense = ranks * float(sharded_layer_parameters(plan, inputs, kind, ranks))
+            routed = holders * float(sharded_expert_parameters(plan, inputs, kind, holders))
+            parameters = (dense, routed) if plan.ep > 1 else (dense + routed, 0.0)
             yield from _unit(plan, inputs, parameters, _of_layers(count, kind, inputs, times))
     for ends, kept, times in _end_units(plan, inputs, stage, ranks, every):
         forward, backward = (
@@ -164,7 +164,8 @@ def _end_units(
     often those of their chunks are exchanged.
     """
     ends, runtime = sharded_end_parameters(plan, inputs, ranks), inputs.runtime
-    embedding, head = ranks * ends.embedding * stage.embedding, ranks * ends.head * stage.head
+    embedding = ranks * float(ends.embedding) * stage.embedding
+    head = ranks * float(ends.head) * stage.head
     kept = runtime.sharding.keeps_ends_gathered
     tied = inputs.model.tied_embeddings and stage.embedding and stage.head
     if plan.pp == 1 and (not runtime.sharding.ends_apart or tied):
@@ -184,14 +185,14 @@ def _unit(plan: Plan, inputs: Inputs, parameters: tuple[float, float], times: _G
         if axis_group(each.axis, plan, inputs).ranks > 1:
             axis = NAMES.get(each.axis, each.axis)
             full = each.content == GRADIENTS and inputs.gradient_bytes == FP32_BYTES
-            yield _collective(inputs, axis, each.operation, each.bytes, phase, full=full), count
+            yield _collective(inputs, axis, each.operation, float(each.bytes), phase, full=full), count
 
 
 def _pipeline(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
     """Over pp: activations and gradients of every chunk, sent and received; where a V turns they stay on the rank."""
     if plan.pp == 1:
         return
-    size, turns = float(message_bytes(plan, inputs)), v_shaped(plan.schedule) and stage.stage == plan.pp - 1
+    size, turns = float(message_bytes(plan, inputs)), bool(v_shaped(plan.schedule)) and stage.stage == plan.pp - 1
     messages = plan.num_microbatches * (2 * plan.vpp - stage.embedding - stage.head - 2 * turns)
     for kind in ("receive", "send"):
         yield _collective(inputs, "pp", kind, size, "pipeline"), messages

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.arrays import FloatColumn, IntColumn, column
 from meshwright.cost.memory.fit import Verdict, verdict
 from meshwright.cost.step import stage_costs
 from meshwright.layout.plan import Plan
@@ -103,11 +103,10 @@ def as_stages(plan: Plan, inputs: Inputs, block: IntColumn, layers: IntColumn) -
     block: shape (r,); layers: shape (r, kinds).
     """
     stage, head = block % plan.pp, block == plan.pp * plan.vpp - 1
-    live = in_flight(
-        plan.schedule,
-        stage,
-        PipelineShape(stages=plan.pp, micro_batches=plan.num_microbatches, chunks=plan.vpp, microbatch_group=plan.pp),
+    shape = PipelineShape(
+        stages=plan.pp, micro_batches=plan.num_microbatches, chunks=plan.vpp, microbatch_group=plan.pp
     )
+    live = column(in_flight(plan.schedule, stage, shape))
     predicted, none = np.zeros_like(layers), np.zeros_like(layers)
     predicted[:, inputs.model.layer_pattern[-1]] = inputs.mtp_layers * head
     return Stages(

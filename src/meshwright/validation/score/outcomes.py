@@ -99,12 +99,12 @@ def outcome_of(configuration: Configuration) -> Outcome:
     )
 
 
-def predicted_gib(memory: Components, kind: str) -> float:
+def predicted_gib(memory: Components[float], kind: str) -> float:
     """Predicted GiB of one kind; memory: of one stage; kind: allocated, reserved or device."""
     return float(KINDS[kind](memory)) / GIB
 
 
-def _measured(case: Case, estimate: Estimate) -> Components:
+def _measured(case: Case, estimate: Estimate) -> Components[float]:
     """Of the stage of the rank that was measured; else of the worst one."""
     if case.memory_rank is None or len(estimate.stages) == 1:
         return estimate.memory

@@ -86,7 +86,7 @@ def _copies(held: Budgets, inputs: Inputs) -> str:
     return f"Data parallelism alone on all {ranks} puts a full replica on each, {size}."
 
 
-def _columns(held: Budgets, inputs: Inputs, called: str) -> list[tuple[str, Components]]:
+def _columns(held: Budgets, inputs: Inputs, called: str) -> list[tuple[str, Components[float]]]:
     """The layouts that the budget compares."""
     ranks, chosen = inputs.cluster.num_gpus, held.chosen
     columns = [("one accelerator", held.one.memory), (f"replicas on all {ranks}", held.replicated.memory)]
@@ -100,17 +100,17 @@ def _columns(held: Budgets, inputs: Inputs, called: str) -> list[tuple[str, Comp
     return columns
 
 
-def _budget(columns: Sequence[tuple[str, Components]]) -> Table:
+def _budget(columns: Sequence[tuple[str, Components[float]]]) -> Table:
     rows = [(name, *(f"{_size(memory, names):.1f}" for _, memory in columns)) for name, names in PARTS]
     rows.append(("sum", *(f"{memory.device / GIB:.1f}" for _, memory in columns)))
     return Table(("GiB", *(name for name, _ in columns)), tuple(rows), caption="Memory by component", total=True)
 
 
-def _size(memory: Components, names: Sequence[str]) -> float:
+def _size(memory: Components[float], names: Sequence[str]) -> float:
     return sum(float(getattr(memory, name)) for name in names) / GIB
 
 
-def _picture(columns: Sequence[tuple[str, Components]], inputs: Inputs) -> Figure:
+def _picture(columns: Sequence[tuple[str, Components[float]]], inputs: Inputs) -> Figure:
     visible = inputs.cluster.accelerator.visible_memory_bytes
     bars = [
         MemoryBar(name, tuple((part, _size(memory, names) * GIB) for part, names in PARTS)) for name, memory in columns
