@@ -18,7 +18,7 @@ from meshwright.cli.memo import memo
 from meshwright.cli.one_plan import OnePlanOptions, inputs_and_plan
 from meshwright.cli.options import AsJson, Cite, TextOnly
 from meshwright.cli.searches import limits, plan
-from meshwright.cli.show import show
+from meshwright.cli.show import show, show_cited
 from meshwright.cli.textbook import app as textbook
 from meshwright.cli.validate import validate
 from meshwright.cli.verify import verify
@@ -52,10 +52,8 @@ def explain(
     import time
 
     from meshwright.answers.alternatives import cheap_search
-    from meshwright.answers.cite import citation_list, citations
     from meshwright.answers.explain_table import explain_document, explain_screen
     from meshwright.answers.files import writable
-    from meshwright.answers.records import json_of
     from meshwright.answers.trace import write_trace
     from meshwright.cost.step import estimate_each
     from meshwright.layout.legality import require_legal
@@ -68,13 +66,11 @@ def explain(
     if traced:
         write_trace(traced, estimate, inputs)
     elapsed = time.perf_counter() - started
-    if as_json:
-        cited = {"citations": json_of(citations([plan], inputs))} if cite else {}
-        show(explain_document(estimate, inputs, elapsed, near) | cited, as_json)
+    document = explain_document(estimate, inputs, elapsed, near) if as_json else explain_screen(estimate, inputs, near)
+    if cite:
+        show_cited(document, [plan], inputs, as_json)
     else:
-        show(explain_screen(estimate, inputs, near), as_json)
-        if cite:
-            show(citation_list([plan], inputs), as_json)
+        show(document, as_json)
 
 
 @app.command()

@@ -60,11 +60,11 @@ def compare(
     """Set clusters side by side, each with its best plan, or plans on one cluster, with every difference."""
     named, clusters = bool(plan or plan_file), cluster or []
     if named:
-        why = "compares clusters, not plans; leave it out, or --plan and --plan-file"
-        refuse_given(context, OF_CLUSTERS, lambda given: f"{given} {why}")
+        why = "{} compares clusters, not plans; leave it out, or --plan and --plan-file"
+        refuse_given(context, OF_CLUSTERS, why)
     if plan_file:
-        held = "cannot be combined with a plan file, which holds the whole question; leave it out"
-        refuse_given(context, IN_A_PLAN_FILE, lambda given: f"{given} {held}")
+        why = "{} cannot be combined with a plan file, which holds the whole question; leave it out"
+        refuse_given(context, IN_A_PLAN_FILE, why)
         _show_plans(None, plan or [], plan_file, as_json)
         return
     _require_clusters(named, clusters)
@@ -87,10 +87,10 @@ def _show_plans(inputs: Inputs | None, lines: list[str], files: list[str], as_js
     from meshwright.answers.compare.plans import compare_plans
     from meshwright.answers.compare.plans_table import plans_document, plans_screen
 
-    held: list[tuple[str, Plan]] = []
+    plans: list[tuple[str, Plan]] = []
     if inputs is None:
-        inputs, held = plans_of_files(files)
-    comparison = compare_plans(named_plans(lines, inputs, held), inputs)
+        inputs, plans = plans_of_files(files)
+    comparison = compare_plans(named_plans(lines, inputs, plans), inputs)
     show(plans_document(comparison) if as_json else plans_screen(comparison), as_json)
 
 

@@ -103,13 +103,13 @@ def option_names(group: type) -> list[str]:
     return [each.name for each in _options("", group, None)]
 
 
-def refuse_given(context: typer.Context, names: Iterable[str], why: Callable[[str], str]) -> None:
-    """Raise `InvalidInput` where the command line gives options of these names; why: (the options) -> the message."""
+def refuse_given(context: typer.Context, names: Iterable[str], why: str) -> None:
+    """Raise `InvalidInput` where the command line gives options of these names; why: the message, `{}` for names."""
     wanted = [parameter for parameter in context.command.params if parameter.name in {*names}]
     sources = {each.opts[0]: context.get_parameter_source(each.name or "") for each in wanted}
     given = [option for option, source in sources.items() if source and source.name == "COMMANDLINE"]
     if given:
-        raise InvalidInput(why(", ".join(given)))
+        raise InvalidInput(why.format(", ".join(given)))
 
 
 def _options(name: str, hint: Any, default: Any) -> Iterator[inspect.Parameter]:

@@ -48,27 +48,29 @@ def memo(
     paths = memo_files(out or [])
     inputs = inputs_of(model, cluster, job, framework, text_only)
     with shown_progress() as progress:
-        found = find(inputs, top=LOOKED_AT, progress=progress)
-        document, entry = _written(found, baseline_gpus, _defaults(context, baseline_gpus))
+        result = find(inputs, top=LOOKED_AT, progress=progress)
+        document, entry = _written(result, baseline_gpus, _defaults(context, baseline_gpus))
     write_memo(document, paths)
     if as_json:
         show(entry, as_json)
     elif not paths:
         _print(document)
-    if not found.best:
+    if not result.best:
         raise typer.Exit(3)
 
 
-def _written(found: SearchResult, baseline: int | None, assumed: tuple[str, ...]) -> tuple[Document, dict[str, object]]:
+def _written(
+    result: SearchResult, baseline: int | None, assumed: tuple[str, ...]
+) -> tuple[Document, dict[str, object]]:
     """The memo as a document and as figures."""
     from meshwright.answers.memo.memo import memo, usual_baseline
     from meshwright.answers.memo.output import memo_document, memo_entry
     from meshwright.answers.memo.unfit import unfit, unfit_document, unfit_entry
 
-    if not found.best:
-        missing = unfit(found)
+    if not result.best:
+        missing = unfit(result)
         return unfit_document(missing), unfit_entry(missing)
-    figures = memo(found, baseline or usual_baseline(found.inputs), assumed)
+    figures = memo(result, baseline or usual_baseline(result.inputs), assumed)
     return memo_document(figures), memo_entry(figures)
 
 

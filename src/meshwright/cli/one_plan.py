@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from meshwright.layout.plan import Plan
     from meshwright.specs.inputs import Inputs
 
+NOT_WITH_A_FILE = "a plan file holds the whole question and cannot be combined with {}: leave out one or the other"
 END_HELP = "the pipeline split counts it as a layer; default: as the runtime does"
 
 
@@ -87,7 +88,7 @@ def inputs_and_plan(context: typer.Context, asked: OnePlanOptions) -> tuple[Inpu
     from meshwright.layout.named import plan_of
 
     if asked.plan_file:
-        refuse_given(context, {*option_names(OnePlanOptions)} - {"plan_file", "rank"}, _beside_file)
+        refuse_given(context, {*option_names(OnePlanOptions)} - {"plan_file", "rank"}, NOT_WITH_A_FILE)
         return _from_plan_file(asked.plan_file, asked.rank or 1)
     command, model, cluster = context.info_name, asked.model, asked.cluster
     if asked.rank is not None:
@@ -100,10 +101,6 @@ def inputs_and_plan(context: typer.Context, asked: OnePlanOptions) -> tuple[Inpu
         )
     inputs = inputs_of(model, cluster, asked.job, asked.framework, asked.text_only, asked.measured)
     return inputs, plan_of(inputs, **vars(asked.plan))
-
-
-def _beside_file(given: str) -> str:
-    return f"a plan file holds the whole question and cannot be combined with {given}: leave out one or the other"
 
 
 def _from_plan_file(path: Path, rank: int) -> tuple[Inputs, Plan]:

@@ -9,7 +9,7 @@ import typer
 
 from meshwright.cli.groups import JobOptions, RuntimeOptions, SizedJobOptions, grouped, inputs_of
 from meshwright.cli.options import AsJson, Cite, ClusterName, Measured, ModelName, TextOnly, positive
-from meshwright.cli.show import show
+from meshwright.cli.show import show, show_cited
 from meshwright.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -35,11 +35,9 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Find the best plans for a model on a cluster."""
-    from meshwright.answers.cite import citation_list, citations
     from meshwright.answers.nothing_fits import nothing_fits
     from meshwright.answers.plan_table import plan_document, plan_screen
     from meshwright.answers.progress import shown_progress
-    from meshwright.answers.records import json_of
     from meshwright.search.find import find
     from meshwright.search.pareto import pareto as front_of
 
@@ -51,18 +49,16 @@ def plan(
         return
     inputs = inputs_of(model, cluster, job, framework, text_only, measured)
     with shown_progress() as progress:
-        found = find(inputs, top=top, progress=progress)
-        if not found.best:
-            raise nothing_fits(found)
-        front = front_of(found, progress) if pareto else ()
-    plans = [estimate.plan for estimate in (*found.best, *found.other_splits, *front)]
-    if as_json:
-        cited = {"citations": json_of(citations(plans, inputs))} if cite else {}
-        show(plan_document(found, front) | cited, as_json)
+        result = find(inputs, top=top, progress=progress)
+        if not result.best:
+            raise nothing_fits(result)
+        front = front_of(result, progress) if pareto else ()
+    document = plan_document(result, front) if as_json else plan_screen(result, front)
+    if cite:
+        plans = [estimate.plan for estimate in (*result.best, *result.other_splits, *front)]
+        show_cited(document, plans, inputs, as_json)
     else:
-        show(plan_screen(found, front), as_json)
-        if cite:
-            show(citation_list(plans, inputs), as_json)
+        show(document, as_json)
 
 
 def _show_each(inputs: Inputs, behaviours: list[str], top: int, as_json: bool) -> None:
@@ -93,10 +89,10 @@ def limits(
     sized = replace(job, seq_len=ASSUMED_LENGTH if job.seq_len is None else job.seq_len)
     inputs = inputs_of(model, cluster, sized, framework, text_only)
     if job.seq_len is None:
-        told = f"no --seq-len is given: {ASSUMED_LENGTH} is assumed"
-        inputs = inputs.replace(job=inputs.job.replace(assumptions=(*inputs.job.assumptions, told)))
+        assumption = f"no --seq-len is given: {ASSUMED_LENGTH} is assumed"
+        inputs = inputs.replace(job=inputs.job.replace(assumptions=(*inputs.job.assumptions, assumption)))
     with shown_progress() as progress:
-        found = limits_of(inputs, progress)
-        if not (found.asked.best or found.sequence or found.nodes):
-            raise nothing_fits(found.asked)
-    show(limits_document(found) if as_json else limits_screen(found), as_json)
+        result = limits_of(inputs, progress)
+        if not (result.asked.best or result.sequence or result.nodes):
+            raise nothing_fits(result.asked)
+    show(limits_document(result) if as_json else limits_screen(result), as_json)

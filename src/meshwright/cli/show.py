@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meshwright.layout.plan import Plan
+    from meshwright.specs.inputs import Inputs
 
 
 def show(answer: Any, as_json: bool) -> None:
@@ -21,3 +25,15 @@ def show(answer: Any, as_json: bool) -> None:
 
     screen = terminal(answer) if isinstance(answer, tuple) else answer
     Console(markup=False, emoji=False, highlight=False).print(screen)
+
+
+def show_cited(answer: Any, plans: list[Plan], inputs: Inputs, as_json: bool) -> None:
+    """Print an answer about plans with the papers and the data behind it."""
+    from meshwright.answers.cite import citation_list, citations
+    from meshwright.answers.records import json_of
+
+    if as_json:
+        show(answer | {"citations": json_of(citations(plans, inputs))}, as_json)
+    else:
+        show(answer, as_json)
+        show(citation_list(plans, inputs), as_json)

@@ -11,12 +11,15 @@ from meshwright.textbook.analyzer_formulas import FORMULAS, PER_STEP, explained
 from meshwright.textbook.checks import Checks
 from meshwright.textbook.exact import GIGABYTE, as_float, rounded
 
-MODEL_KEYS = ("num_layers", "hidden_size", "vocab_size", "seq_len", "micro_batch_size", "num_micro_batches")
-PARALLEL_KEYS = ("dp", "tp", "pp", "sp")
-HARDWARE_KEYS = ("num_gpus", "memory_per_gpu_gb")
+CONFIGS = {
+    "model_config": ("num_layers", "hidden_size", "vocab_size", "seq_len", "micro_batch_size", "num_micro_batches"),
+    "parallel_config": ("dp", "tp", "pp", "sp"),
+    "hardware_config": ("num_gpus", "memory_per_gpu_gb"),
+}
+"""The keys of each dictionary."""
 
 
-class _Given(NamedTuple):
+class _Configuration(NamedTuple):
     """What is given, validated; every field but the last a whole number of 1 or more."""
 
     num_layers: int
@@ -132,23 +135,22 @@ def bubble_over_ideal(pp: int, num_micro_batches: int, chunks: int = 1) -> float
     return rounded(_over_ideal(stages, batches, pieces), "bubble_over_ideal")
 
 
-def _read(model: Any, parallel: Any, hardware: Any) -> _Given:
+def _read(model: Any, parallel: Any, hardware: Any) -> _Configuration:
     checks = Checks("analyze_4d_parallelism")
     read: dict[str, Any] = {}
-    groups = (("model_config", model, MODEL_KEYS), ("parallel_config", parallel, PARALLEL_KEYS))
-    for where, config, keys in (*groups, ("hardware_config", hardware, HARDWARE_KEYS)):
+    for (where, keys), config in zip(CONFIGS.items(), (model, parallel, hardware), strict=True):
         for key, value in checks.keys(where, config, keys).items():
             kind = checks.number if key == "memory_per_gpu_gb" else checks.whole
             read[key] = kind(f"{where}.{key}", value)
     checks.done()
-    return _Given(**read)
+    return _Configuration(**read)
 
 
-def _parameters(given: _Given) -> int:
+def _parameters(given: _Configuration) -> int:
     return parameter_estimate(given.num_layers, given.hidden_size, given.vocab_size)
 
 
-def _unrounded(given: _Given) -> dict[str, Fraction]:
+def _unrounded(given: _Configuration) -> dict[str, Fraction]:
     """Every GB and share, exact."""
     params = Fraction(_parameters(given), given.tp * given.pp)
     tensor = Fraction(2 * given.seq_len * given.micro_batch_size * given.hidden_size)

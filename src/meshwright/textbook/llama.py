@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from meshwright.errors import NotModelled
 from meshwright.specs.model import LayerKind, Mlp, Model
 
@@ -38,36 +36,36 @@ def llama_sizes(model: Model) -> dict[str, int]:
     }
 
 
-def _of_model(model: Model) -> Iterator[str]:
+def _of_model(model: Model) -> list[str]:
     alike = {(kind.attention.replace(window=None), kind.feed_forward) for kind in model.layer_kinds}
-    if len(alike) > 1:
-        yield f"{len(alike)} kinds of layers"
-    if model.tied_embeddings:
-        yield "tied embeddings"
-    if model.head_bias:
-        yield "a bias on the head"
-    if model.norm != "rms":
-        yield "layer norms instead of RMS norms"
-    if model.learned_positions:
-        yield "learned positions"
+    return _true(
+        {
+            f"{len(alike)} kinds of layers": len(alike) > 1,
+            "tied embeddings": model.tied_embeddings,
+            "a bias on the head": model.head_bias,
+            "layer norms instead of RMS norms": model.norm != "rms",
+            "learned positions": model.learned_positions > 0,
+        }
+    )
 
 
-def _of_layer(model: Model, kind: LayerKind) -> Iterator[str]:
-    attention, feed_forward = kind.attention, kind.feed_forward
-    if not isinstance(feed_forward, Mlp):
-        yield "a mixture of experts"
-    elif not feed_forward.gated:
-        yield "an FFN of two matrices"
-    if feed_forward.bias or attention.qkv_bias or attention.output_bias:
-        yield "biases"
-    if attention.latent:
-        yield "latent attention"
-    if attention.sinks:
-        yield "attention sinks"
-    if attention.qk_norm != "none":
-        yield "norms of queries and keys"
+def _of_layer(model: Model, kind: LayerKind) -> list[str]:
+    attention, feed_forward, hidden = kind.attention, kind.feed_forward, model.hidden_size
     widths = {attention.heads * attention.head_dim, attention.heads * attention.value_head_dim}
-    if widths != {model.hidden_size}:
-        yield f"heads of {attention.head_dim} that do not fill the hidden size {model.hidden_size}"
-    if kind.norms != 2 or kind.parallel_residual:
-        yield f"{kind.norms} norms in a layer" + (" that runs in parallel" if kind.parallel_residual else "")
+    norms = f"{kind.norms} norms in a layer" + (" that runs in parallel" if kind.parallel_residual else "")
+    return _true(
+        {
+            "a mixture of experts": not isinstance(feed_forward, Mlp),
+            "an FFN of two matrices": isinstance(feed_forward, Mlp) and not feed_forward.gated,
+            "biases": feed_forward.bias or attention.qkv_bias or attention.output_bias,
+            "latent attention": attention.latent is not None,
+            "attention sinks": attention.sinks,
+            "norms of queries and keys": attention.qk_norm != "none",
+            f"heads of {attention.head_dim} that do not fill the hidden size {hidden}": widths != {hidden},
+            norms: kind.norms != 2 or kind.parallel_residual,
+        }
+    )
+
+
+def _true(differences: dict[str, bool]) -> list[str]:
+    return [text for text, is_so in differences.items() if is_so]

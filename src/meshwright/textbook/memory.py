@@ -12,14 +12,6 @@ SAFE_SHARE = 0.8
 """No run at or below this share ran out of memory, of 454 on A100 and H100 (arXiv:2411.06465, section 4)."""
 FORMS = ("decided", "literal")
 WEIGHT_BYTES, GRADIENT_BYTES, OPTIMIZER_BYTES = 2, 4, 12
-MODEL_SIZES = (
-    "hidden_size",
-    "ffn_hidden_size",
-    "num_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "vocab_size",
-)
 
 
 class Sizes(NamedTuple):
@@ -37,6 +29,10 @@ class Sizes(NamedTuple):
     pp: int = 1
     cp: int = 1
     dp: int = 1
+
+
+MODEL_SIZES = Sizes._fields[:6]
+"""Those of the model."""
 
 
 def estimate_4d_memory(
@@ -86,27 +82,14 @@ def estimate_4d_memory(
     >>> memory["parameters_per_gpu"], round(memory["total_gb"], 2), memory["verdict"]
     (3369340928, 40.69, 'safe')
     """
-    sizes = Sizes(
-        hidden_size=hidden_size,
-        ffn_hidden_size=ffn_hidden_size,
-        num_layers=num_layers,
-        num_attention_heads=num_attention_heads,
-        num_key_value_heads=num_key_value_heads,
-        vocab_size=vocab_size,
-        sequence_length=sequence_length,
-        micro_batch_size=micro_batch_size,
-        tp=tp,
-        pp=pp,
-        cp=cp,
-        dp=dp,
-    )
+    model = (hidden_size, ffn_hidden_size, num_layers, num_attention_heads, num_key_value_heads, vocab_size)
     checks = Checks("estimate_4d_memory")
-    read = read_sizes(checks, sizes._asdict())
+    sizes = read_sizes(checks, (*model, sequence_length, micro_batch_size, tp, pp, cp, dp))
     memory = checks.number("gpu_memory_gb", gpu_memory_gb)
     sharded = checks.flag("distributed_optimizer", distributed_optimizer)
     chosen = checks.choice("form", form, FORMS)
     checks.done()
-    return estimate_of(read, memory, sharded, chosen)
+    return estimate_of(sizes, memory, sharded, chosen)
 
 
 def llama_parameters(
@@ -129,15 +112,18 @@ def llama_parameters(
     70553706496
     """
     checks = Checks("llama_parameters")
-    values = (hidden_size, ffn_hidden_size, num_layers, num_attention_heads, num_key_value_heads, vocab_size)
-    sizes = read_sizes(checks, dict(zip(MODEL_SIZES, values, strict=True)))
+    model = (hidden_size, ffn_hidden_size, num_layers, num_attention_heads, num_key_value_heads, vocab_size)
+    sizes = read_sizes(checks, model)
     checks.done()
     return _count(_parameters(sizes), "parameters")
 
 
-def read_sizes(checks: Checks, values: dict[str, Any]) -> Sizes:
-    """The sizes, each held against its rule; faults go into `checks`."""
-    sizes = Sizes(**{key: checks.whole(key, value) for key, value in values.items()})
+def read_sizes(checks: Checks, values: tuple[int, ...]) -> Sizes:
+    """The sizes, each checked by its rule; faults go into `checks`.
+
+    values: in the order of `Sizes`, as many as there are.
+    """
+    sizes = Sizes(*(checks.whole(name, value) for name, value in zip(Sizes._fields, values, strict=False)))
     if sizes.num_key_value_heads > sizes.num_attention_heads:
         rule = f"it must not exceed num_attention_heads {sizes.num_attention_heads}"
         checks.fault("num_key_value_heads", f"is {sizes.num_key_value_heads}; {rule}")

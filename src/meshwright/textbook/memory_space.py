@@ -7,7 +7,7 @@ from typing import Any
 
 from meshwright.textbook.checks import Checks
 from meshwright.textbook.degrees import MAX_GPUS, products
-from meshwright.textbook.memory import FORMS, MODEL_SIZES, Sizes, estimate_of, read_sizes
+from meshwright.textbook.memory import FORMS, Sizes, estimate_of, read_sizes
 
 VERDICTS = ("safe", "at-risk", "out-of-memory")
 RULES: dict[str, Callable[[Sizes], bool]] = {
@@ -62,17 +62,16 @@ def memory_of_every_configuration(
     >>> space["considered"], len(space["safe"]), len(space["at-risk"]), len(space["out-of-memory"])
     (20, 8, 4, 8)
     """
-    values = (hidden_size, ffn_hidden_size, num_layers, num_attention_heads, num_key_value_heads, vocab_size)
+    model = (hidden_size, ffn_hidden_size, num_layers, num_attention_heads, num_key_value_heads, vocab_size)
     checks = Checks("memory_of_every_configuration")
     gpus = checks.whole("num_gpus", num_gpus, most=MAX_GPUS)
-    named = dict(zip(MODEL_SIZES, values, strict=True))
-    sizes = read_sizes(checks, named | {"sequence_length": sequence_length, "micro_batch_size": micro_batch_size})
+    sizes = read_sizes(checks, (*model, sequence_length, micro_batch_size))
     memory = checks.number("gpu_memory_gb", gpu_memory_gb)
     sharded = checks.flag("distributed_optimizer", distributed_optimizer)
     chosen = checks.choice("form", form, FORMS)
     checks.done()
     refused = dict.fromkeys(RULES, 0)
-    found: dict[str, list[dict[str, Any]]] = {verdict: [] for verdict in VERDICTS}
+    by_verdict: dict[str, list[dict[str, Any]]] = {verdict: [] for verdict in VERDICTS}
     considered = 0
     for tp, pp, cp, dp in products(gpus, 4):
         considered += 1
@@ -82,6 +81,6 @@ def memory_of_every_configuration(
             refused[name] += 1
         if not broken:
             estimate = estimate_of(each, memory, sharded, chosen)
-            found[estimate["verdict"]].append({"tp": tp, "pp": pp, "cp": cp, "dp": dp} | estimate)
-    legal = sum(map(len, found.values()))
-    return {"num_gpus": gpus, "considered": considered, "legal": legal, "refused": refused} | found
+            by_verdict[estimate["verdict"]].append({"tp": tp, "pp": pp, "cp": cp, "dp": dp} | estimate)
+    legal = sum(map(len, by_verdict.values()))
+    return {"num_gpus": gpus, "considered": considered, "legal": legal, "refused": refused} | by_verdict

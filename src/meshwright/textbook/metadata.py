@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from meshwright.textbook.checks import Checks
+from meshwright.textbook.checks import Checks, read_object
 from meshwright.textbook.degrees import MAX_GPUS
-from meshwright.textbook.files import read_object
 
 Metadata = Mapping[str, Any] | str | Path
 """A dictionary, or the path of a JSON file that holds one."""
@@ -54,8 +53,15 @@ def read_metadata(source: Metadata, what: str) -> Mapping[str, Any]:
     return read_object(source, what) if isinstance(source, str | Path) else source
 
 
-def cluster_figures(checks: Checks, metadata: Any) -> ClusterFigures:
-    """The cluster's figures; faults go into `checks`."""
+def figures(cluster_metadata: Any, model_metadata: Any) -> tuple[ClusterFigures, ModelFigures]:
+    """What the cost model reads of both dictionaries; raises `InvalidSpec` with every fault of both."""
+    checks = Checks("metadata")
+    cluster, model = _cluster_figures(checks, cluster_metadata), _model_figures(checks, model_metadata)
+    checks.done()
+    return cluster, model
+
+
+def _cluster_figures(checks: Checks, metadata: Any) -> ClusterFigures:
     where, least = "cluster_metadata", {"n_node": 1, "n_gpu_per_node": 1}
     given = checks.keys(where, metadata, CLUSTER_REQUIRED, CLUSTER_OPTIONAL)
     read: dict[str, Any] = dict.fromkeys(CLUSTER_REQUIRED, 1)
@@ -68,8 +74,7 @@ def cluster_figures(checks: Checks, metadata: Any) -> ClusterFigures:
     return figures
 
 
-def model_figures(checks: Checks, metadata: Any) -> ModelFigures:
-    """The model's figures; faults go into `checks`."""
+def _model_figures(checks: Checks, metadata: Any) -> ModelFigures:
     where = "model_metadata"
     given = checks.keys(where, metadata, MODEL_REQUIRED, MODEL_OPTIONAL)
     layers = checks.whole(f"{where}.num_layers", given["num_layers"]) if "num_layers" in given else None

@@ -16,7 +16,7 @@ from rich.progress import Progress as Bar
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
-"""Told after every result: (finished so far, in all)."""
+"""Called after every result with (finished so far, in all)."""
 CHUNKS_PER_WORKER = 4
 
 
@@ -28,24 +28,18 @@ def evaluate_all(
 ) -> list[Result]:
     """The function's results in the order of its arguments.
 
-    function, arguments: picklable where processes do the work; progress: told after every result; executor: None
+    function, arguments: picklable where processes do the work; progress: called after every result; executor: None
     starts a process pool and ends it.
     """
     workers = max(min(os.cpu_count() or 1, len(arguments)), 1)
     chunk = max(len(arguments) // (workers * CHUNKS_PER_WORKER), 1)
     results: list[Result] = []
     with _given_or_own(executor, workers) as pool:
-        for result in pool.map(_call, ((function, argument) for argument in arguments), chunksize=chunk):
+        for result in pool.map(function, arguments, chunksize=chunk):
             results.append(result)
             if progress:
                 progress(len(results), len(arguments))
     return results
-
-
-def _call(task: tuple[Callable[[Argument], Result], Argument]) -> Result:
-    """The worker: a module-level function, so that processes can be told of it."""
-    function, argument = task
-    return function(argument)
 
 
 @contextmanager

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.errors import InvalidInput
-from meshwright.textbook.analyzer import HARDWARE_KEYS, MODEL_KEYS, PARALLEL_KEYS
-from meshwright.textbook.checks import Checks
-from meshwright.textbook.files import read_object
+from meshwright.textbook.analyzer import CONFIGS
+from meshwright.textbook.checks import Checks, read_object
 from meshwright.textbook.memory import MODEL_SIZES, estimate_4d_memory
 from meshwright.textbook.metadata import read_metadata
 from meshwright.textbook.searcher import Searcher
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
     Planner = tuple[Model | None, str | None]
 
-CONFIGS = {"model_config": MODEL_KEYS, "parallel_config": PARALLEL_KEYS, "hardware_config": HARDWARE_KEYS}
-
 
 def analyzer_question(file: Path | None, flags: Mapping[str, Any], model: Model | None) -> list[Any]:
     """The analyzer's three dictionaries: the file's, then the model's sizes, then the flags; the later ones win."""
@@ -30,7 +27,7 @@ def analyzer_question(file: Path | None, flags: Mapping[str, Any], model: Model 
     if file:
         given |= checks.keys("", read_object(file, "analyzer file"), (), tuple(CONFIGS))
     checks.done()
-    sizes = {key: getattr(model, key) for key in MODEL_KEYS[:3]} if model else {}
+    sizes = {key: getattr(model, key) for key in ("num_layers", "hidden_size", "vocab_size")} if model else {}
     sizes |= {key: value for key, value in flags.items() if value is not None}
     for name, keys in CONFIGS.items():
         if isinstance(given[name], dict):

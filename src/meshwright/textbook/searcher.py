@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.answers.files import writable, write_whole
-from meshwright.textbook.checks import Checks
 from meshwright.textbook.degrees import products
-from meshwright.textbook.metadata import Metadata, cluster_figures, model_figures, read_metadata
+from meshwright.textbook.metadata import Metadata, figures, read_metadata
 from meshwright.textbook.pool import Progress, evaluate_all
 from meshwright.textbook.searcher_times import CostModel
 
@@ -46,7 +45,7 @@ class Searcher(CostModel):
         Source: the 3D-parallelism searcher's report, function 6. Scope: one iteration of the whole job.
 
         cluster_metadata, model_metadata: dictionaries, or paths of JSON files; output_file: written whole or not at
-        all, {"dp, tp, pp": "12.3456ms/iter"} in ascending order; progress: told (evaluated, in all) after each one;
+        all, {"dp, tp, pp": "12.3456ms/iter"} in ascending order; progress: called with (evaluated, in all) after each;
         executor: runs the evaluations; None: a process pool of its own.
 
         Returns (dp, tp, pp), or (1, 1, number of GPUs) if nothing could be evaluated. Raises `InvalidSpec` or
@@ -87,7 +86,5 @@ class Searcher(CostModel):
         >>> Searcher().space(cluster, model)[:2]
         [(1, 1, 8), (1, 2, 4)]
         """
-        checks = Checks("metadata")
-        cluster, model = cluster_figures(checks, cluster_metadata), model_figures(checks, model_metadata)
-        checks.done()
+        cluster, model = figures(cluster_metadata, model_metadata)
         return [(dp, tp, pp) for dp, tp, pp in products(cluster.num_gpus, 3) if pp <= model.num_layers]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from meshwright.errors import InvalidInput
 from meshwright.textbook.checks import Checks
 from meshwright.textbook.degrees import MAX_GPUS
-from meshwright.textbook.metadata import cluster_figures, model_figures
+from meshwright.textbook.metadata import figures
 
 Configuration = tuple[int, int, int, Mapping[str, Any], Mapping[str, Any]]
 """(dp, tp, pp, cluster_metadata, model_metadata)."""
@@ -159,9 +159,7 @@ class CostModel:
         1.25
         """
         dp, tp, pp, cluster_metadata, model_metadata = config
-        checks = Checks("metadata")
-        cluster, model = cluster_figures(checks, cluster_metadata), model_figures(checks, model_metadata)
-        checks.done()
+        cluster, model = figures(cluster_metadata, model_metadata)
         work = PASSES * sum(model.layer_tflops)
         near, far = cluster.bw_gpu_to_gpu, cluster.bw_inter_node
         return Parts(

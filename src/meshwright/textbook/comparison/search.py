@@ -67,10 +67,10 @@ def compare_search(
 
 def _best(inputs: Inputs) -> dict[str, Any]:
     try:
-        found = find(inputs, top=1)
+        result = find(inputs, top=1)
     except (IllegalPlan, NotModelled) as error:
         return {"refused": str(error)}
-    return _summary(found.best[0]) if found.best else {"refused": str(nothing_fits(found))}
+    return _summary(result.best[0]) if result.best else {"refused": str(nothing_fits(result))}
 
 
 def _same(inputs: Inputs, best: Degrees) -> dict[str, Any]:

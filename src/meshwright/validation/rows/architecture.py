@@ -85,12 +85,12 @@ def sizes_of(model: Model) -> Row:
 
 def differences(row: Row, model: Model) -> str:
     """The sizes that a row prints otherwise than a model has them; a row may have its first layers alone."""
-    found = [
+    printed = [
         f"{column} is {size}, not {row[column]}"
         for column, size in sizes_of(model).items()
         if row[column] and (int(row[column]) > int(size) if column == "layers" else row[column] != size)
     ]
-    return " and ".join(found)
+    return " and ".join(printed)
 
 
 def _nearest(row: Row, why: str) -> tuple[Model, tuple[str, ...]]:

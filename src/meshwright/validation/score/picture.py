@@ -45,9 +45,9 @@ def score_picture(outcomes: Sequence[Outcome]) -> str:
         _panel(drawing, LEFT + place * (SIDE + BETWEEN), title, _pairs(outcomes, quantity), marks)
     height = _legend(drawing, marks)
     times, memories = (len(_pairs(outcomes, quantity)) for quantity in (step_time, memory))
-    told = f"{times} step times and {memories} memories of {len(names)} sources; dashed: 20 % off."
-    told += f" Sources: {', '.join(names)}." if names else ""
-    return drawing.svg(height, "Predicted against measured", told)
+    description = f"{times} step times and {memories} memories of {len(names)} sources; dashed: 20 % off."
+    description += f" Sources: {', '.join(names)}." if names else ""
+    return drawing.svg(height, "Predicted against measured", description)
 
 
 def _pairs(outcomes: Sequence[Outcome], quantity: Quantity) -> list[tuple[str, Pair]]:
