@@ -9,15 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import column
-from meshwright.cost.comms.data import (
-    tied_embedding_exchange,
-)
+from meshwright.cost.comms.data import tied_embedding_exchange
 from meshwright.cost.comms.exchange import Exchange, Message
 from meshwright.cost.comms.group import Group, Traffic, axis_group, operation_traffic
 from meshwright.cost.comms.pipeline import pipeline_exchanges
-from meshwright.cost.comms.sharded import (
-    gathers_weights,
-)
+from meshwright.cost.comms.sharded import gathers_weights
 from meshwright.cost.comms.tensor import embedding_exchanges, head_exchanges, prediction_exchanges
 from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.layer import layer_time

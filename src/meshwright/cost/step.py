@@ -9,14 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn, column
-from meshwright.cost.comms.data import (
-    tied_embedding_exchange,
-)
+from meshwright.cost.comms.data import tied_embedding_exchange
 from meshwright.cost.comms.exchange import exposed_seconds
 from meshwright.cost.comms.pipeline import pipeline_exchanges
-from meshwright.cost.comms.sharded import (
-    gathers_weights,
-)
+from meshwright.cost.comms.sharded import gathers_weights
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
 from meshwright.cost.footprint import Footprints, first_largest, footprints_of
@@ -51,11 +47,7 @@ def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = Fals
     keep_all_stages: False leaves out stages that another one exceeds in everything; the answers are the same.
     """
     footprints = footprints_of(plans, inputs, keep_all_stages=keep_all_stages)
-    units = unit_times(
-        footprints.shapes.plans,
-        inputs,
-        some_not_recomputed=bool(footprints.pipelines.stages.layers_not_recomputed.any()),
-    )
+    units = _units(footprints)
     works = _works(footprints, units)
     slowest = first_largest(column(works.each.total)[works.row], footprints.stages)
     work = works.each.rows(works.row[slowest])
@@ -85,11 +77,13 @@ def stage_costs(plan: Plan, stages: Stages, inputs: Inputs) -> tuple[FloatColumn
         plans=filling(plans), stages=stages, of_plan=np.zeros(1, dtype=np.int64), of_stage=np.arange(len(stages.plan))
     )
     footprints = Footprints.of(plans, pipelines, stages, inputs)
-    works = _works(
-        footprints,
-        unit_times(footprints.shapes.plans, inputs, some_not_recomputed=bool(stages.layers_not_recomputed.any())),
-    )
+    works = _works(footprints, _units(footprints))
     return column(works.each.total)[works.row], footprints.memory
+
+
+def _units(footprints: Footprints) -> UnitTimes:
+    some = bool(footprints.pipelines.stages.layers_not_recomputed.any())
+    return unit_times(footprints.shapes.plans, footprints.inputs, some_not_recomputed=some)
 
 
 def _works(footprints: Footprints, units: UnitTimes) -> _Works:
@@ -174,11 +168,11 @@ def _exposed_weights(footprints: Footprints, units: UnitTimes, works: _Works) ->
     """Exposed seconds per step of what data parallelism exchanges, of every stage, shape (r,)."""
     sharded = column(gathers_weights(footprints.plans, footprints.inputs))[footprints.stages.plan]
     exposed: FloatColumn = np.zeros(len(sharded))
-    whole, divided = np.flatnonzero(~sharded), np.flatnonzero(sharded)
-    if len(whole):
-        for each in once_a_step(footprints, works.each, works.row, whole, methodcaller("joined")):
-            exposed[whole] += each.pieces * exposed_seconds(each.exchanges, footprints.inputs)
-    if len(divided):
-        for each in layer_by_layer(footprints, units, divided, methodcaller("joined")):
-            exposed[divided] += each.pieces * exposed_seconds(each.exchanges, footprints.inputs)
+    whole, divided, joined = np.flatnonzero(~sharded), np.flatnonzero(sharded), methodcaller("joined")
+    for rows, weights in (
+        (whole, once_a_step(footprints, works.each, works.row, whole, joined)),
+        (divided, layer_by_layer(footprints, units, divided, joined)),
+    ):
+        for each in weights if len(rows) else ():
+            exposed[rows] += each.pieces * exposed_seconds(each.exchanges, footprints.inputs)
     return exposed

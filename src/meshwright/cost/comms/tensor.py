@@ -55,17 +55,6 @@ class Region(NamedTuple):
     """Reduce-scatter with sequence parallelism, all-reduce without."""
 
 
-class Entries(NamedTuple):
-    """What the regions of one layer gather; latent attention compressed queries, keys and values in place of X."""
-
-    each: tuple[Message, ...]
-    """On average over its regions."""
-    again: tuple[Message, ...]
-    """Over those that recomputation enters again: all of them, or the feed-forward block alone."""
-    expand: tuple[Message, ...]
-    """What queries, keys and values of latent attention are expanded from."""
-
-
 def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCollectives:
     """What one layer exchanges over its tensor-parallel ranks.
 
@@ -123,25 +112,29 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     plan: scalar or array (n,); layer: its compute, for the windows, seconds. Returns bytes and seconds.
     """
     counts, overlap, region = layer_collectives(plan, inputs, kind), inputs.runtime.overlap, _region(plan, inputs)
-    entries, (whole, sliced) = _entries(region, plan, inputs, kind), _split_heads(region, plan, inputs, kind)
     product, gradient, full = layer.forward.gemm / 4, layer.backward.gemm / 4, np.equal(plan.recompute, Recompute.FULL)
+    # What regions gather: in full recomputation all of them again, in selective the feed-forward block alone.
+    width, expanded = _entry_widths(inputs, kind)
+    enter = resized(region.enter, width)
+    enter_again, expand = resized(region.enter, np.where(full, width, 1.0)), resized(region.enter, expanded)
+    whole, sliced = _split_heads(region, plan, inputs, kind)
 
     def beside(window: Floats, phase: str, messages: tuple[Message, ...], count: Ints) -> Exchange:
         return Exchange("tp", phase, messages, times=count, window=window, share=overlap.tensor_parallel)
 
     exchanges = [
         Exchange("tp", "forward", whole),
-        beside(product, "forward", entries.each, counts.forward.gathers),
+        beside(product, "forward", enter, counts.forward.gathers),
         beside(product, "forward", region.leave, counts.forward.reductions),
         Exchange("tp", "recompute", whole, times=np.where(full, 1, 0)),
-        beside(product, "recompute", entries.again, counts.recompute.gathers),
+        beside(product, "recompute", enter_again, counts.recompute.gathers),
         beside(product, "recompute", region.leave, counts.recompute.reductions),
-        beside(product, "recompute", entries.expand, counts.expansions),
-        beside(gradient, "backward", entries.each, counts.backward.gathers),
+        beside(product, "recompute", expand, counts.expansions),
+        beside(gradient, "backward", enter, counts.backward.gathers),
         Exchange("tp", "backward", sliced),
     ]
     halves, share = 1 + (dense_block(kind) is not None), overlap.tensor_parallel_backward
-    entered = repeated(entries.each, counts.regathers / halves)
+    entered = repeated(enter, counts.regathers / halves)
     left = repeated(region.leave, counts.backward.reductions / halves)
     for column in layer.columns[:halves]:
         exchanges.append(Exchange("tp", "backward", entered, window=column.input_gradient, share=share))
@@ -213,24 +206,18 @@ def _region(plan: Layout, inputs: Inputs) -> Region:
     )
 
 
-def _entries(region: Region, plan: Layout, inputs: Inputs, kind: LayerKind) -> Entries:
-    """What the regions of one layer gather.
+def _entry_widths(inputs: Inputs, kind: LayerKind) -> tuple[float, float]:
+    """What the regions of one layer gather over X, on average, and what the expansion of latent attention starts from.
 
     Latent attention gathers r_q + r_kv + d_rope elements a token in place of h, and r_q + r_kv of them again for the
     expansion alone. Source: Megatron-LM, multi_latent_attention.py.
     """
-    enter, latent, hidden = region.enter, kind.attention.latent, inputs.model.hidden_size
+    latent, hidden = kind.attention.latent, inputs.model.hidden_size
     if latent is None:
-        return Entries(each=enter, again=enter, expand=())
+        return 1.0, 0.0
     halves = 1 + (dense_block(kind) is not None)
     expanded = (latent.query_rank or hidden) + latent.kv_rank
-    narrower = ((expanded + latent.rope_head_dim) / hidden + halves - 1) / halves
-    full = np.equal(plan.recompute, Recompute.FULL)
-    return Entries(
-        each=resized(enter, narrower),
-        again=resized(enter, np.where(full, narrower, 1.0)),
-        expand=resized(enter, expanded / hidden),
-    )
+    return ((expanded + latent.rope_head_dim) / hidden + halves - 1) / halves, expanded / hidden
 
 
 def _split_heads(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from meshwright.arrays import Floats
 from meshwright.cost.compute.elementwise import elementwise_time, norm_passes
-from meshwright.cost.compute.linear import linear_time
+from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.compute.work import NO_WORK, Work
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_shard
@@ -36,14 +36,7 @@ def embedding_time(plan: Layout, inputs: Inputs) -> EndTime:
     accumulated = (4.0 + 2 * inputs.gradient_bytes) * vocabulary_shard(plan, inputs) * hidden
     forward = NO_WORK._replace(elementwise=elementwise_time(looked_up, accelerator))
     backward = NO_WORK._replace(elementwise=elementwise_time(looked_up + accumulated, accelerator))
-    derate = slowdown(inputs)
-    nothing = 0.0 * looked_up
-    return EndTime(
-        forward=forward.scaled(derate),
-        backward=backward.scaled(derate),
-        input_gradient=nothing,
-        weight_gradient=nothing,
-    )
+    return _end(inputs, forward, backward, NO_GEMM)
 
 
 def head_time(plan: Layout, inputs: Inputs) -> EndTime:
@@ -70,15 +63,8 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     forward_bytes = norm.forward * normed + entropy.forward_bytes * logits
     backward_bytes = norm.backward * normed + entropy.backward_bytes * logits
     forward = Work(head.forward, 0.0 * normed, elementwise_time(forward_bytes, accelerator))
-    gradients = head.input_gradient + head.weight_gradient
-    backward = Work(gradients, 0.0 * normed, elementwise_time(backward_bytes, accelerator))
-    derate = slowdown(inputs)
-    return EndTime(
-        forward=forward.scaled(derate),
-        backward=backward.scaled(derate),
-        input_gradient=head.input_gradient * derate,
-        weight_gradient=head.weight_gradient * derate,
-    )
+    backward = Work(head.backward, 0.0 * normed, elementwise_time(backward_bytes, accelerator))
+    return _end(inputs, forward, backward, head)
 
 
 def prediction_time(plan: Layout, inputs: Inputs) -> EndTime:
@@ -88,18 +74,25 @@ def prediction_time(plan: Layout, inputs: Inputs) -> EndTime:
     and the head are priced as any other. plan: scalar or array (n,). Returns seconds.
     Source: Megatron-LM, core/transformer/multi_token_prediction.py, _get_embeddings and _concat_embeddings.
     """
-    hidden, accelerator, derate = inputs.model.hidden_size, inputs.cluster.accelerator, slowdown(inputs)
+    hidden, accelerator = inputs.model.hidden_size, inputs.cluster.accelerator
     rows, looked_up = tokens(plan, inputs), embedding_time(plan, inputs)
     projection = linear_time(rows, hidden / plan.tp, 2 * hidden, inputs)
     quantised = inputs.quantise_bytes
     joined, norm = 2.0 * residual_tokens(plan, inputs) * hidden, norm_passes(inputs)
     forward_bytes = (norm.forward + 4) * joined + 2 * quantised * rows * hidden
     backward_bytes = (norm.backward + 4) * joined + quantised * rows * hidden / plan.tp
-    forward = Work(projection.forward, 0.0 * joined, elementwise_time(forward_bytes, accelerator)).scaled(derate)
-    backward = Work(projection.backward, 0.0 * joined, elementwise_time(backward_bytes, accelerator)).scaled(derate)
+    forward = Work(projection.forward, 0.0 * joined, elementwise_time(forward_bytes, accelerator))
+    backward = Work(projection.backward, 0.0 * joined, elementwise_time(backward_bytes, accelerator))
+    end = _end(inputs, forward, backward, projection)
+    return end._replace(forward=end.forward.plus(looked_up.forward), backward=end.backward.plus(looked_up.backward))
+
+
+def _end(inputs: Inputs, forward: Work, backward: Work, product: Gemm) -> EndTime:
+    """Both passes of one end with its product, as long as they take in a training step."""
+    derate = slowdown(inputs)
     return EndTime(
-        forward=forward.plus(looked_up.forward),
-        backward=backward.plus(looked_up.backward),
-        input_gradient=projection.input_gradient * derate,
-        weight_gradient=projection.weight_gradient * derate,
+        forward=forward.scaled(derate),
+        backward=backward.scaled(derate),
+        input_gradient=product.input_gradient * derate,
+        weight_gradient=product.weight_gradient * derate,
     )

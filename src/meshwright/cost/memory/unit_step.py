@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -56,15 +56,9 @@ class UnitStep:
 
     def take(self, index: IntColumn) -> UnitStep:
         """The chosen stages."""
-        return UnitStep(
-            plans=self.plans.take(index),
-            whole=gathered(self.whole, index),
-            stored=gathered(self.stored, index),
-            in_flight=gathered(self.in_flight, index),
-            backwards=self.backwards[index],
-            unsharded=gathered(self.unsharded, index),
-            inputs=self.inputs,
-        )
+        names = ("whole", "stored", "in_flight", "unsharded")
+        columns = {name: gathered(getattr(self, name), index) for name in names}
+        return replace(self, plans=self.plans.take(index), backwards=self.backwards[index], **columns)
 
     @cached_property
     def group(self) -> IntColumn:
