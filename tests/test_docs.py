@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import pkgutil
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from meshwright.schedules.pipeline import PassTimes, PipelineShape, PipelineTimes
+from meshwright.schedules.record import ScheduleRecord
+from meshwright.schedules.records import Schedule
 from meshwright.specs import catalog
 from meshwright.specs.runtime import Runtime, read_runtime
 
@@ -57,3 +63,49 @@ def test_the_pages_say_of_every_runtime_what_its_file_says(runtime: Runtime) -> 
     assert gradients == {2: "2 bytes", 4: "fp32"}[runtime.storage.gradient_bytes]
     assert attention.lower().replace("flashattention", "flash") == runtime.kernels.attention_kernel
     assert (elementwise, cross_entropy) == (runtime.kernels.elementwise, runtime.kernels.cross_entropy)
+
+
+TIME_PAGE = (PAGES[0].parent / "time.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("record", [schedule.record for schedule in Schedule], ids=lambda record: record.name)
+@pytest.mark.parametrize("passes", [PassTimes(1.0, 1.25, 0.9), PassTimes(1.0, 1.0, 1.0)])
+@pytest.mark.parametrize("stages", [6, 12])
+def test_the_table_of_schedules_says_what_their_records_say(
+    record: ScheduleRecord, passes: PassTimes, stages: int
+) -> None:
+    (row,) = (line for line in TIME_PAGE.splitlines() if line.startswith(f"| `{record.name}`"))
+    bubble, keeps, chunks, messages = (cell.strip() for cell in row.strip("|").split("|")[1:])
+    of_a_rank = 3 if record.chunks == "several" else record.chunks
+    shape = PipelineShape(stages, micro_batches=10 * stages, chunks=of_a_rank, microbatch_group=stages)
+    symbols = {"p": stages, "v": of_a_rank, "m": shape.micro_batches, "max": max}
+    symbols |= {"F": passes.forward, "B": passes.input_gradient, "W": passes.weight_gradient}
+    formula, _, least = bubble.partition(", or ")
+    times = PipelineTimes(
+        slowest=passes,
+        whole=PassTimes(*(stages * each for each in passes)),
+        stages=stages,
+        chunks=of_a_rank,
+        micro_batches=shape.micro_batches,
+        waiting=1.0,
+        overlaps_steps=True,
+    )
+    idle = max(_evaluated(formula, symbols), 0.0 if least == "nothing" else -math.inf)
+    longer = max(_least_micro_batch(record.name, symbols) - passes.total, 0.0)
+    assert float(record.bubble_time(times)) == pytest.approx(idle + shape.micro_batches * longer)
+    in_flight = (np.sum(record.in_flight(stage, shape)) for stage in range(stages))
+    assert max(in_flight) / of_a_rank == pytest.approx(_evaluated(keeps, symbols))
+    both_ways = "1, of two copies of the model" if record.placement == "both-ways" else "1"
+    assert chunks == {1: both_ways, 2: "2, as a V", "several": "v"}[record.chunks]
+    assert messages == {1: "1x", 2: "2x", "several": "v x"}[record.chunks]
+
+
+def _least_micro_batch(name: str, symbols: dict[str, Any]) -> float:
+    """What a micro-batch takes at least on the fixed patterns of V-Half and V-Min, as the page says."""
+    (formulas,) = re.findall(r"takes at least (max\(.*\)) or\s+(3 max\(.*?\))", TIME_PAGE)
+    return _evaluated(dict(zip(("v-half", "v-min"), formulas, strict=True)).get(name, "0"), symbols)
+
+
+def _evaluated(formula: str, symbols: dict[str, Any]) -> float:
+    """The value of a formula of the page, in which factors stand side by side."""
+    return float(eval(re.sub(r"(?<=[\d)])\s*(?=[(A-Za-z])", "*", formula), symbols))
