@@ -18,10 +18,8 @@ def model_flops_per_step(inputs: Inputs) -> float:
     causal half stated; PaLM, arXiv:2204.02311, appendix B, for MFU; Megatron-LM, training.py,
     num_floating_point_operations, for multi-token prediction.
 
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> round(model_flops_per_step(inputs) / 1e15, 2)
+    >>> from meshwright.specs.examples import LLAMA
+    >>> round(model_flops_per_step(LLAMA) / 1e15, 2)
     26.99
     """
     model, job = inputs.model, inputs.job

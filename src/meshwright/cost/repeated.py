@@ -42,10 +42,8 @@ def repeated_parts(plan: Layout, kind: LayerKind) -> Repeated:
     for norms that are fused), moe/moe_layer.py (`custom_forward`), core/models/gpt/gpt_layer_specs.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> int(repeated_parts(Plan(recompute="selective"), inputs.model.layer_kinds[0]).core)
+    >>> from meshwright.specs.examples import LLAMA
+    >>> int(repeated_parts(Plan(recompute="selective"), LLAMA.model.layer_kinds[0]).core)
     1
     """
     moe, latent = kind.is_moe, kind.attention.latent is not None

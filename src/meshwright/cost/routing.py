@@ -39,10 +39,8 @@ def routed_rows(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers) 
     Source: Megatron-LM, core/transformer/moe/moe_utils.py (get_capacity) and token_dispatcher.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("mixtral-8x7b", "1x8:h100", Job(sequence_length=4096, global_batch=64))
-    >>> [float(rows) for rows in routed_rows(Plan(dp=8, ep=8), inputs, inputs.model.layer_kinds[0], tokens=4096)]
+    >>> from meshwright.specs.examples import MIXTRAL
+    >>> [float(rows) for rows in routed_rows(Plan(dp=8, ep=8), MIXTRAL, MIXTRAL.model.layer_kinds[0], tokens=4096)]
     [8192.0, 8192.0]
     """
     experts, capacity = routed_experts(kind), inputs.job.expert_capacity
@@ -60,10 +58,8 @@ def hottest_over_mean(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     the mean; with an expert capacity all have the same. plan: scalar or array (n,). Returns a share.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("mixtral-8x7b", "1x8:h100", Job(sequence_length=4096, global_batch=64))
-    >>> float(hottest_over_mean(Plan(dp=8, ep=8), inputs, inputs.model.layer_kinds[0]))
+    >>> from meshwright.specs.examples import MIXTRAL
+    >>> float(hottest_over_mean(Plan(dp=8, ep=8), MIXTRAL, MIXTRAL.model.layer_kinds[0]))
     1.0
     """
     experts = routed_experts(kind)

@@ -35,10 +35,8 @@ def tokens(plan: Layout, inputs: Inputs) -> Ints:
     """Tokens of one micro-batch on one rank: b s / c. plan: scalar or array (n,). Returns a count.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> int(tokens(Plan(cp=4, micro_batch=2), inputs))
+    >>> from meshwright.specs.examples import LLAMA
+    >>> int(tokens(Plan(cp=4, micro_batch=2), LLAMA))
     4096
     """
     return plan.micro_batch * inputs.job.sequence_length // plan.cp
@@ -50,10 +48,8 @@ def residual_tokens(plan: Layout, inputs: Inputs) -> Floats:
     plan: scalar or array (n,). Returns a count.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> [float(residual_tokens(Plan(tp=8, sp=sp), inputs)) for sp in (False, True)]
+    >>> from meshwright.specs.examples import LLAMA
+    >>> [float(residual_tokens(Plan(tp=8, sp=sp), LLAMA)) for sp in (False, True)]
     [8192.0, 1024.0]
     """
     return tokens(plan, inputs) / np.where(plan.sp, plan.tp, 1)
@@ -67,10 +63,8 @@ def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
     gathered again (Megatron-core, transformer/attention.py). Elements and tokens, scalar or array (n,).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> shard = layer_shard(Plan(tp=4, sp=True), inputs, inputs.model.layer_kinds[0])
+    >>> from meshwright.specs.examples import LLAMA
+    >>> shard = layer_shard(Plan(tp=4, sp=True), LLAMA, LLAMA.model.layer_kinds[0])
     >>> [int(size) for size in (shard.tokens, shard.residual_tokens, shard.heads, shard.key, shard.ffn, shard.qkv)]
     [8192, 2048, 8, 256, 3584, 1536]
     """
@@ -93,10 +87,8 @@ def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
 def qkv_width(kind: LayerKind) -> int:
     """Width of the whole fused query, key and value projection, elements per token.
 
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> qkv_width(inputs.model.layer_kinds[0])
+    >>> from meshwright.specs.examples import LLAMA
+    >>> qkv_width(LLAMA.model.layer_kinds[0])
     6144
     """
     attention = kind.attention
@@ -109,10 +101,8 @@ def vocabulary_shard(plan: Layout, inputs: Inputs) -> Ints:
     Source: Megatron-LM, core/tokenizers/utils/build_tokenizer.py. Rows, scalar or array (n,).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> [int(vocabulary_shard(Plan(tp=tp), inputs)) for tp in (1, 8)]
+    >>> from meshwright.specs.examples import LLAMA
+    >>> [int(vocabulary_shard(Plan(tp=tp), LLAMA)) for tp in (1, 8)]
     [128256, 16128]
     """
     multiple = inputs.runtime.storage.vocabulary_multiple

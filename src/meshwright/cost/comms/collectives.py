@@ -21,9 +21,8 @@ def operation_time(operation: Operation | Literal["send"], size: Numbers, group:
     `collective_time`.
 
     >>> from meshwright.cost.comms.group import group
-    >>> from meshwright.specs.read_cluster import read_cluster
-    >>> cluster = read_cluster("2x8:h100")
-    >>> round(float(operation_time("send", 1e9, group(2, 8, cluster), cluster)), 4)  # 1 GB to the next node
+    >>> from meshwright.specs.examples import TWO_NODES
+    >>> round(float(operation_time("send", 1e9, group(2, 8, TWO_NODES), TWO_NODES)), 4)  # 1 GB to the next node
     0.0274
     """
     if operation == "all_to_all":
@@ -48,11 +47,10 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
     fabrics differ twofold.
 
     >>> from meshwright.cost.comms.group import group
-    >>> from meshwright.specs.read_cluster import read_cluster
-    >>> cluster = read_cluster("2x8:h100")
-    >>> [round(float(collective_time("all_reduce", 1e9, group(n, 1, cluster), cluster)), 4) for n in (8, 16)]
+    >>> from meshwright.specs.examples import TWO_NODES
+    >>> [round(float(collective_time("all_reduce", 1e9, group(n, 1, TWO_NODES), TWO_NODES)), 4) for n in (8, 16)]
     [0.0039, 0.0045]
-    >>> float(collective_time("all_reduce", 1e9, group(1, 1, cluster), cluster))
+    >>> float(collective_time("all_reduce", 1e9, group(1, 1, TWO_NODES), TWO_NODES))
     0.0
     """
     # w, bytes that one rank sends.
@@ -80,9 +78,8 @@ def all_to_all_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
     to 17 GB. Four nodes of another site reach 39 GB/s.
 
     >>> from meshwright.cost.comms.group import group
-    >>> from meshwright.specs.read_cluster import read_cluster
-    >>> cluster = read_cluster("2x8:h100")
-    >>> [round(float(all_to_all_time(1e9, group(n, 1, cluster), cluster)), 4) for n in (8, 16)]
+    >>> from meshwright.specs.examples import TWO_NODES
+    >>> [round(float(all_to_all_time(1e9, group(n, 1, TWO_NODES), TWO_NODES)), 4) for n in (8, 16)]
     [0.0027, 0.0106]
     """
     members, blocks, library = group.members, group.blocks, cluster.library
@@ -104,9 +101,8 @@ def hop_times(size: Numbers, cluster: Cluster) -> tuple[Floats, ...]:
     T = hop latency + bytes / (efficiency * bandwidth per rank). size: bytes, scalar or array (n,). Returns seconds.
     Source: measured send-receive on H100, inside (348 GB/s) and between nodes (36 GB/s of 50, 17 us).
 
-    >>> from meshwright.specs.read_cluster import read_cluster
-    >>> cluster = read_cluster("2x8:h100")
-    >>> [round(1e9 / time / 1e9) for time in hop_times(1e9, cluster)]  # GB/s inside and between nodes
+    >>> from meshwright.specs.examples import TWO_NODES
+    >>> [round(1e9 / time / 1e9) for time in hop_times(1e9, TWO_NODES)]  # GB/s inside and between nodes
     [346, 36]
     """
     inside: Floats = cluster.levels[0].latency_s + size / (
@@ -124,9 +120,8 @@ def message_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
     size: bytes, scalar or array (n,). Returns seconds. Source: `hop_times`.
 
     >>> from meshwright.cost.comms.group import group
-    >>> from meshwright.specs.read_cluster import read_cluster
-    >>> cluster = read_cluster("2x8:h100")
-    >>> [round(float(message_time(1e6, group(2, distance, cluster), cluster)) * 1e6) for distance in (1, 8)]  # us
+    >>> from meshwright.specs.examples import TWO_NODES
+    >>> [round(float(message_time(1e6, group(2, distance, TWO_NODES), TWO_NODES)) * 1e6) for distance in (1, 8)]  # us
     [6, 41]
     """
     time, *across = hop_times(size, cluster)
@@ -153,10 +148,9 @@ def line_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
     size: bytes, scalar or array (n,). Returns seconds. Source: `hop_times`, each link as often as it is crossed.
 
     >>> from meshwright.cost.comms.group import group
-    >>> from meshwright.specs.read_cluster import read_cluster
-    >>> cluster = read_cluster("2x8:h100")
-    >>> inside, across = hop_times(1e6, cluster)
-    >>> bool(line_time(1e6, group(4, 4, cluster), cluster) == 2 * inside + across)
+    >>> from meshwright.specs.examples import TWO_NODES
+    >>> inside, across = hop_times(1e6, TWO_NODES)
+    >>> bool(line_time(1e6, group(4, 4, TWO_NODES), TWO_NODES) == 2 * inside + across)
     True
     """
     inside, *across = hop_times(size, cluster)
@@ -180,9 +174,8 @@ def link_bandwidth(ranks: Ints, cluster: Cluster) -> Floats:
 
     ranks: scalar or array (n,). Returns bytes/s.
 
-    >>> from meshwright.specs.read_cluster import read_cluster
-    >>> cluster = read_cluster("2x8:h100")
-    >>> float(link_bandwidth(4, cluster))
+    >>> from meshwright.specs.examples import TWO_NODES
+    >>> float(link_bandwidth(4, TWO_NODES))
     450000000000.0
     """
     accelerator, bandwidth = cluster.accelerator, cluster.levels[0].bandwidth

@@ -44,10 +44,8 @@ def context_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> ContextBytes
     experimental attention, counted; Jacobs et al., arXiv:2309.14509.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> sizes = context_bytes(Plan(cp=2), inputs, inputs.model.layer_kinds[0])
+    >>> from meshwright.specs.examples import LLAMA
+    >>> sizes = context_bytes(Plan(cp=2), LLAMA, LLAMA.model.layer_kinds[0])
     >>> float(sizes.local), float(sizes.gathered)  # 2 bytes of 4096 tokens of 8 + 8 heads of 128
     (16777216.0, 33554432.0)
     """

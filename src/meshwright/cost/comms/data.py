@@ -139,10 +139,8 @@ def shard_messages(
     bytes and seconds. Source: Zhao et al., arXiv:2304.11277, sections 3 and 3.2.2 (hybrid sharding).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> messages = shard_messages(Plan(dp=8, zero=3), inputs, parameters=1e9)
+    >>> from meshwright.specs.examples import LLAMA
+    >>> messages = shard_messages(Plan(dp=8, zero=3), LLAMA, parameters=1e9)
     >>> [(each.operation, float(each.bytes)) for each in (*messages.gather, *messages.scatter)]
     [('all_gather', 2000000000.0), ('reduce_scatter', 4000000000.0), ('all_reduce', 500000000.0)]
     """

@@ -98,10 +98,8 @@ def exposed_time(time: Floats, window: Floats, share: Floats, first_chunk: Numbe
     share: h, 0 (nothing is hidden) to 1; scalar or array (n,). Returns seconds.
     Source: the slow-down law fits the 18.9 % mean slow-down of overlapped compute of arXiv:2507.03114.
 
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> [round(float(exposed_time(1.0, 0.5, share, 0.1, inputs)), 4) for share in (0, 1)]
+    >>> from meshwright.specs.examples import LLAMA
+    >>> [round(float(exposed_time(1.0, 0.5, share, 0.1, LLAMA)), 4) for share in (0, 1)]
     [1.0, 0.5909]
     """
     if np.ndim(share) == 0 and share == 0:
@@ -149,11 +147,9 @@ def joined(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 def exposed_seconds(exchanges: Iterable[Exchange], inputs: Inputs) -> Floats:
     """Seconds that the step waits for some exchanges, each as often as it goes.
 
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> from meshwright.specs.examples import LLAMA
     >>> message = Message("tp", "all_gather", "x", bytes=8.0, seconds=0.5)
-    >>> exposed_seconds([Exchange("tp", "forward", (message,), times=2)], inputs)
+    >>> exposed_seconds([Exchange("tp", "forward", (message,), times=2)], LLAMA)
     1.0
     """
     return sum((each.exposed(inputs) for each in exchanges), 0.0)

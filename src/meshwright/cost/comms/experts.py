@@ -89,11 +89,9 @@ def all_to_all_messages(
     seconds. Source: Megatron-LM, core/transformer/moe/token_dispatcher.py (MoEAlltoAllTokenDispatcher).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("mixtral-8x7b", "1x8:h100", Job(sequence_length=4096, global_batch=64))
-    >>> kind = inputs.model.layer_kinds[0]
-    >>> messages = all_to_all_messages(Plan(dp=8, ep=8), inputs, kind, tokens=4096, width=2)
+    >>> from meshwright.specs.examples import MIXTRAL
+    >>> kind = MIXTRAL.model.layer_kinds[0]
+    >>> messages = all_to_all_messages(Plan(dp=8, ep=8), MIXTRAL, kind, tokens=4096, width=2)
     >>> [float(each.bytes) for each in messages.dispatch]  # 2 bytes of 4096 tokens, 2 experts and 4096 elements
     [67108864.0, 67108864.0]
     """
@@ -144,11 +142,9 @@ def fused_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers
     Source: deepseek-ai/DeepEP@0297fc80, docs/legacy.md.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("mixtral-8x7b", "1x8:h100", Job(sequence_length=4096, global_batch=64))
-    >>> kind = inputs.model.layer_kinds[0]
-    >>> traffic = fused_traffic(Plan(dp=8, ep=8), inputs, kind, tokens=4096, width=2)
+    >>> from meshwright.specs.examples import MIXTRAL
+    >>> kind = MIXTRAL.model.layer_kinds[0]
+    >>> traffic = fused_traffic(Plan(dp=8, ep=8), MIXTRAL, kind, tokens=4096, width=2)
     >>> round(float(traffic.inside) / (4096 * 4096 * 2), 3)  # 7 / 8 of 2 ranks a token
     1.75
     """

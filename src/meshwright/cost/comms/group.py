@@ -37,9 +37,8 @@ class Group(NamedTuple):
 def group(ranks: Ints, distance: Ints, cluster: Cluster) -> Group:
     """The placement of groups of `ranks` members, `distance` ranks apart, on every level of links.
 
-    >>> from meshwright.specs.read_cluster import read_cluster
-    >>> cluster = read_cluster("2x8:h100")
-    >>> group(4, 4, cluster)
+    >>> from meshwright.specs.examples import TWO_NODES
+    >>> group(4, 4, TWO_NODES)
     Group(ranks=4, members=(2, 4), blocks=(2, 1))
     """
     placements = [placement(ranks, distance, level.size, cluster.num_gpus) for level in cluster.levels]
@@ -103,10 +102,8 @@ def axis_group(axis: str, plan: Layout, inputs: Inputs) -> Group:
     parallel_dims.py (dp_shard is faster than dp_replicate).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> axis_group("dp", Plan(tp=2, dp=4), inputs)
+    >>> from meshwright.specs.examples import LLAMA
+    >>> axis_group("dp", Plan(tp=2, dp=4), LLAMA)
     Group(ranks=4, members=(4,), blocks=(1,))
     """
     ranks, distance = AXES[axis]
@@ -139,9 +136,8 @@ def operation_traffic(operation: Operation | Literal["send"], size: Numbers, gro
 
     size: bytes of the buffer, scalar or array (n,). Returns bytes, the mean of the group's ranks.
 
-    >>> from meshwright.specs.read_cluster import read_cluster
-    >>> cluster = read_cluster("2x8:h100")
-    >>> four = group(4, 1, cluster)
+    >>> from meshwright.specs.examples import TWO_NODES
+    >>> four = group(4, 1, TWO_NODES)
     >>> [float(operation_traffic(name, 8.0, four).inside) for name in ("all_gather", "all_to_all", "send")]
     [6.0, 6.0, 8.0]
     """
@@ -156,9 +152,8 @@ def all_to_all_traffic(buffer: Numbers, group: Group) -> Traffic:
     With n ranks, m of which share a block: (m - 1) / n of the buffer inside the domain and (n - m) / n beyond a block.
     group: where the ranks stand; buffer: bytes of one rank, scalar or array (n,). Returns bytes.
 
-    >>> from meshwright.specs.read_cluster import read_cluster
-    >>> cluster = read_cluster("2x8:h100")
-    >>> all_to_all_traffic(16.0, group(16, 1, cluster))
+    >>> from meshwright.specs.examples import TWO_NODES
+    >>> all_to_all_traffic(16.0, group(16, 1, TWO_NODES))
     Traffic(inside=7.0, across=(8.0,))
     """
     ranks, members = group.ranks, group.members
@@ -170,9 +165,8 @@ def ring_traffic(size: Numbers, group: Group) -> Traffic:
 
     size: bytes of one rank, scalar or array (n,); group: where the ranks stand. Returns bytes, the mean of its ranks.
 
-    >>> from meshwright.specs.read_cluster import read_cluster
-    >>> cluster = read_cluster("2x8:h100")
-    >>> traffic = ring_traffic(8.0, group(16, 1, cluster))
+    >>> from meshwright.specs.examples import TWO_NODES
+    >>> traffic = ring_traffic(8.0, group(16, 1, TWO_NODES))
     >>> float(traffic.inside), [float(level) for level in traffic.across]
     (7.0, [1.0])
     """

@@ -32,10 +32,8 @@ def message_bytes(plan: Layout, inputs: Inputs) -> Floats:
     arXiv:2104.04473, section 4.1 (scatter and gather).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> [float(message_bytes(Plan(tp=4, pp=2, sp=sp), inputs)) / 2**20 for sp in (False, True)]
+    >>> from meshwright.specs.examples import LLAMA
+    >>> [float(message_bytes(Plan(tp=4, pp=2, sp=sp), LLAMA)) / 2**20 for sp in (False, True)]
     [64.0, 16.0]
     """
     parts = plan.tp if inputs.runtime.pipeline.scatters_messages else 1

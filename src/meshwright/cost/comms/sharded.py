@@ -36,10 +36,8 @@ def gathers_weights(plan: Layout, inputs: Inputs) -> Bools:
     fully_shard (reshard_after_forward).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> [bool(gathers_weights(Plan(dp=8, zero=zero), inputs)) for zero in (2, 3)]
+    >>> from meshwright.specs.examples import LLAMA
+    >>> [bool(gathers_weights(Plan(dp=8, zero=zero), LLAMA)) for zero in (2, 3)]
     [False, True]
     """
     return np.greater_equal(plan.zero, 3 if inputs.runtime.storage.weights == "half" else 2)
@@ -59,10 +57,8 @@ def gathers_per_step(plan: Layout, inputs: Inputs, live: Ints, stage: Ints) -> G
     group.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> tuple(map(int, gathers_per_step(Plan(dp=8, zero=3, num_microbatches=4), inputs, live=1, stage=0)))
+    >>> from meshwright.specs.examples import LLAMA
+    >>> tuple(map(int, gathers_per_step(Plan(dp=8, zero=3, num_microbatches=4), LLAMA, live=1, stage=0)))
     (4, 4, 4)
     """
     count, pipelined = plan.num_microbatches, np.greater(plan.pp, 1)

@@ -69,11 +69,9 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     2.13, counted on fake processes.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> kind = inputs.model.layer_kinds[0]
-    >>> counts = layer_collectives(Plan(tp=8, sp=True), inputs, kind)
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> counts = layer_collectives(Plan(tp=8, sp=True), LLAMA, kind)
     >>> tuple(map(int, counts.forward)), tuple(map(int, counts.backward)), int(counts.regathers)
     ((2, 2), (2, 2), 2)
     """

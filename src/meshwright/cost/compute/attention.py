@@ -91,9 +91,8 @@ def fused_attention_time(
     Source: fitted to 24k measured kernels of head size 128 (aiconfigurator).
     Published error: 4-7 % median, 14-19 % p90.
 
-    >>> from meshwright.specs.read_cluster import read_cluster
-    >>> h100 = read_cluster("1x8:h100").accelerator
-    >>> seconds = fused_attention_time(1, 32, 256, 8192, None, h100, h100.peak_flops["bf16"])
+    >>> from meshwright.specs.examples import H100
+    >>> seconds = fused_attention_time(1, 32, 256, 8192, None, H100, H100.peak_flops["bf16"])
     >>> round(float(seconds) * 1e3, 2), round(2 * 32 * 256 * 8192**2 / 2 / float(seconds) / 1e12)  # ms, TFLOP/s
     (0.98, 562)
     """
@@ -124,11 +123,10 @@ def eager_attention_time(
     peak_flops: FLOP/s; score_bytes: moved per score. Returns seconds. Source: Megatron-LM before flash attention, fused
     scale-mask-softmax-dropout.
 
-    >>> from meshwright.specs.read_cluster import read_cluster
-    >>> h100 = read_cluster("1x8:h100").accelerator
+    >>> from meshwright.specs.examples import H100
     >>> from meshwright.specs.runtime.device import PassBytes
     >>> score_bytes = PassBytes(forward=12, backward=16)
-    >>> times = eager_attention_time(1, 32, 128, 128, 2048, h100, h100.peak_flops["bf16"], score_bytes)
+    >>> times = eager_attention_time(1, 32, 128, 128, 2048, H100, H100.peak_flops["bf16"], score_bytes)
     >>> [round(float(seconds) * 1e3, 2) for seconds in times]
     [0.84, 1.29]
     """

@@ -25,9 +25,8 @@ def elementwise_time(moved: Numbers, accelerator: Accelerator) -> Floats:
     moved: bytes read plus written, scalar or array (n,). Returns seconds.
     Source: roofline (Williams et al., 2009); the efficiency stands in the accelerator's kernel table.
 
-    >>> from meshwright.specs.read_cluster import read_cluster
-    >>> h100 = read_cluster("1x8:h100").accelerator
-    >>> round(elementwise_time(1e9, h100) * 1e3, 3), h100.memory_bandwidth
+    >>> from meshwright.specs.examples import H100
+    >>> round(elementwise_time(1e9, H100) * 1e3, 3), H100.memory_bandwidth
     (0.373, 3350000000000.0)
     """
     return moved / (accelerator.kernels.elementwise_efficiency * accelerator.memory_bandwidth)

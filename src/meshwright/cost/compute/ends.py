@@ -47,10 +47,8 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     Megatron-LM, tensor_parallel/cross_entropy.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> round(float(head_time(Plan(tp=8), inputs).forward.total) * 1e3, 2)
+    >>> from meshwright.specs.examples import LLAMA
+    >>> round(float(head_time(Plan(tp=8), LLAMA).forward.total) * 1e3, 2)
     3.81
     """
     hidden, accelerator, runtime = inputs.model.hidden_size, inputs.cluster.accelerator, inputs.runtime

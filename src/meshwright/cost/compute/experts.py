@@ -51,11 +51,9 @@ def expert_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertShard:
     plan: scalar or array (n,). Returns elements and counts.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("mixtral-8x7b", "1x8:h100", Job(sequence_length=4096, global_batch=64))
-    >>> kind = inputs.model.layer_kinds[0]
-    >>> [float(size) for size in expert_shard(Plan(dp=8, ep=8), inputs, kind)]
+    >>> from meshwright.specs.examples import MIXTRAL
+    >>> kind = MIXTRAL.model.layer_kinds[0]
+    >>> [float(size) for size in expert_shard(Plan(dp=8, ep=8), MIXTRAL, kind)]
     [4096.0, 8192.0, 1.0, 14336.0, 28672.0]
     """
     block, tokens = routed_experts(kind), residual_tokens(plan, inputs)

@@ -54,10 +54,8 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     plan: scalar or array (n,). Returns seconds.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> layer = layer_time(Plan(tp=8, sp=True), inputs, inputs.model.layer_kinds[0])
+    >>> from meshwright.specs.examples import LLAMA
+    >>> layer = layer_time(Plan(tp=8, sp=True), LLAMA, LLAMA.model.layer_kinds[0])
     >>> [round(float(work.total) * 1e3, 2) for work in (layer.forward, layer.backward, layer.recompute)]
     [0.92, 1.94, 0.0]
     """

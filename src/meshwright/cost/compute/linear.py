@@ -47,10 +47,8 @@ def linear_time(rows: Numbers, outputs: Numbers, features: Numbers, inputs: Inpu
     rows, outputs, features: elements, scalar or array (n,). Returns seconds. Source: `gemm_time`; Megatron-LM,
     tensor_parallel/layers.py (gradient_accumulation_fusion).
 
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> [round(float(seconds) * 1e3, 2) for seconds in linear_time(8192, 14336, 4096, inputs)]
+    >>> from meshwright.specs.examples import LLAMA
+    >>> [round(float(seconds) * 1e3, 2) for seconds in linear_time(8192, 14336, 4096, LLAMA)]
     [1.28, 1.25, 1.33]
     """
     accelerator, recipe = inputs.cluster.accelerator, inputs.recipe

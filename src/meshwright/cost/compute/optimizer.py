@@ -25,10 +25,8 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     _copy_model_grads_to_main_grads.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> [round(float(optimizer_time(Plan(dp=8, zero=zero), inputs, 1e9)) * 1e3, 2) for zero in (0, 1)]
+    >>> from meshwright.specs.examples import LLAMA
+    >>> [round(float(optimizer_time(Plan(dp=8, zero=zero), LLAMA, 1e9)) * 1e3, 2) for zero in (0, 1)]
     [16.02, 3.48]
     """
     half = inputs.runtime.storage.weights == "half"

@@ -63,10 +63,8 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     of Transformer Engine's modules; PyTorch 2.13's, counted on fake tensors and equal to the byte.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> saved = layer_memory(Plan(tp=8, sp=True), inputs, inputs.model.layer_kinds[0]).saved
+    >>> from meshwright.specs.examples import LLAMA
+    >>> saved = layer_memory(Plan(tp=8, sp=True), LLAMA, LLAMA.model.layer_kinds[0]).saved
     >>> float(saved) / (8192 * 4096 / 8)  # of s b h / t: 12 + 4 k/a + 6 f/h, and 4 a / h bytes of log-sum-exp
     34.03125
     """

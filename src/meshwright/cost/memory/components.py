@@ -67,10 +67,8 @@ def communicator_bytes(plan: Layout, inputs: Inputs) -> Floats:
     Source: NVIDIA/nccl issues 964 and 1685 (0.55 GB for each communicator of collectives); verl PR 6408.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> float(communicator_bytes(Plan(tp=2, pp=2, dp=2), inputs)) / 1e9
+    >>> from meshwright.specs.examples import LLAMA
+    >>> float(communicator_bytes(Plan(tp=2, pp=2, dp=2), LLAMA)) / 1e9
     2.5
     """
     memory = inputs.runtime.memory

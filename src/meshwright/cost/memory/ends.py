@@ -41,10 +41,8 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     plan: scalar or array (n,). Returns bytes. Source: Megatron-LM, multi_token_prediction.py, process_mtp_loss.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> head = head_memory(Plan(tp=8, sp=True), inputs)
+    >>> from meshwright.specs.examples import LLAMA
+    >>> head = head_memory(Plan(tp=8, sp=True), LLAMA)
     >>> float(head.saved) / (8192 * 4096 / 8), float(head.working) / 2**30
     (4.0, 0.80078125)
     """
@@ -73,10 +71,8 @@ def token_bytes(plan: Layout, inputs: Inputs) -> Floats:
     """Bytes of token ids, labels and positions of one micro-batch, 8 bytes each. Scalar or array (n,).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> token_bytes(Plan(), inputs)
+    >>> from meshwright.specs.examples import LLAMA
+    >>> token_bytes(Plan(), LLAMA)
     196608.0
     """
     return 3.0 * TOKEN_ID_BYTES * tokens(plan, inputs)

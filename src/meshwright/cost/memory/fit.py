@@ -86,10 +86,8 @@ def bounds(allocated: Floats, reserved: Floats, communicators: Floats, inputs: I
     allocated, reserved, communicators: bytes, scalar or array (n,). Returns bytes. Source: SimuMax's B200 runs,
     reserved over allocated.
 
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> [round(size / 1e9, 1) for size in bounds(50e9, 54e9, 2e9, inputs)]
+    >>> from meshwright.specs.examples import LLAMA
+    >>> [round(size / 1e9, 1) for size in bounds(50e9, 54e9, 2e9, LLAMA)]
     [54.8, 62.5]
     """
     memory = inputs.runtime.memory
@@ -107,10 +105,8 @@ def verdict(allocated: Floats, reserved: Floats, communicators: Floats, inputs: 
     allocated, reserved, communicators: bytes, scalar or array (n,). Source: SimuMax's B200 runs, reserved over
     allocated.
 
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> [str(Verdict(int(verdict(size, 1.1 * size, 2e9, inputs)))) for size in (50e9, 74e9, 90e9)]
+    >>> from meshwright.specs.examples import LLAMA
+    >>> [str(Verdict(int(verdict(size, 1.1 * size, 2e9, LLAMA)))) for size in (50e9, 74e9, 90e9)]
     ['safe', 'at-risk', 'out-of-memory']
     """
     visible = inputs.cluster.accelerator.visible_memory_bytes
@@ -157,10 +153,8 @@ def eighty_percent_usage(states_and_activations: Floats, inputs: Inputs) -> Floa
 
     states_and_activations: bytes, scalar or array (n,). Returns a share. Source: Fujii et al., arXiv:2411.06465.
 
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> eighty_percent_usage(60e9, inputs)
+    >>> from meshwright.specs.examples import LLAMA
+    >>> eighty_percent_usage(60e9, LLAMA)
     0.75
     """
     return states_and_activations / inputs.cluster.accelerator.memory_bytes
@@ -172,10 +166,8 @@ def eighty_percent_verdict(states_and_activations: Floats, inputs: Inputs) -> In
     It applies to weights, gradients, optimizer states and activations alone; above 80 % a run may still succeed.
     states_and_activations: bytes, scalar or array (n,).
 
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> [str(Verdict(int(eighty_percent_verdict(size, inputs)))) for size in (60e9, 70e9, 90e9)]
+    >>> from meshwright.specs.examples import LLAMA
+    >>> [str(Verdict(int(eighty_percent_verdict(size, LLAMA)))) for size in (60e9, 70e9, 90e9)]
     ['safe', 'at-risk', 'out-of-memory']
     """
     usage = eighty_percent_usage(states_and_activations, inputs)

@@ -151,10 +151,8 @@ def waiting_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     megatron/core/weight_grad_store.py (put).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> float(waiting_bytes(Plan(), inputs, inputs.model.layer_kinds[0])) / (8192 * 4096)
+    >>> from meshwright.specs.examples import LLAMA
+    >>> float(waiting_bytes(Plan(), LLAMA, LLAMA.model.layer_kinds[0])) / (8192 * 4096)
     34.0
     """
     linears = projections(inputs, kind, layer_shard(plan, inputs, kind))

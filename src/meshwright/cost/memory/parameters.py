@@ -32,10 +32,8 @@ def layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
     plan: scalar or array (n,). Returns a count. Megatron-core's own GPTModel holds exactly as many.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> [int(layer_parameters(Plan(tp=tp), inputs, inputs.model.layer_kinds[0])) for tp in (1, 8)]
+    >>> from meshwright.specs.examples import LLAMA
+    >>> [int(layer_parameters(Plan(tp=tp), LLAMA, LLAMA.model.layer_kinds[0])) for tp in (1, 8)]
     [218112000, 27271168]
     """
     weights = (weight for weight in layer_weights(inputs.model, kind) if weight.part != "experts")
@@ -49,10 +47,8 @@ def expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
     Source: Megatron-LM, core/transformer/moe/experts.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("mixtral-8x7b", "1x8:h100", Job(sequence_length=4096, global_batch=64))
-    >>> int(expert_parameters(Plan(dp=8, ep=8), inputs, inputs.model.layer_kinds[0]))  # 3 x 4096 x 14336
+    >>> from meshwright.specs.examples import MIXTRAL
+    >>> int(expert_parameters(Plan(dp=8, ep=8), MIXTRAL, MIXTRAL.model.layer_kinds[0]))  # 3 x 4096 x 14336
     176160768
     """
     whole = sum(weight.elements for weight in layer_weights(inputs.model, kind) if weight.part == "experts")
@@ -67,10 +63,8 @@ def end_parameters(plan: Layout, inputs: Inputs) -> EndParameters:
     plan: scalar or array (n,). Returns counts.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> tuple(map(int, end_parameters(Plan(tp=8), inputs)))
+    >>> from meshwright.specs.examples import LLAMA
+    >>> tuple(map(int, end_parameters(Plan(tp=8), LLAMA)))
     (66060288, 66064384)
     """
     model = inputs.model
@@ -98,10 +92,8 @@ def sharded_layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, rank
     Source: torch.distributed.fsdp 2.13, _fully_shard/_fsdp_param.py (_init_sharded_param: chunks of dim 0, padded).
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> int(sharded_layer_parameters(Plan(dp=8, zero=3), inputs, inputs.model.layer_kinds[0], 8))
+    >>> from meshwright.specs.examples import LLAMA
+    >>> int(sharded_layer_parameters(Plan(dp=8, zero=3), LLAMA, LLAMA.model.layer_kinds[0], 8))
     27264000
     """
     weights = (weight for weight in layer_weights(inputs.model, kind) if weight.part != "experts")

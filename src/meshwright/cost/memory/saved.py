@@ -172,10 +172,8 @@ def product_bytes(inputs: Inputs, gated: bool) -> float:
 
     gated: whether it is the product of two. Returns bytes.
 
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> product_bytes(inputs, gated=True)
+    >>> from meshwright.specs.examples import LLAMA
+    >>> product_bytes(LLAMA, gated=True)
     2.0
     """
     unfused = gated and not inputs.runtime.activations.fused_activation

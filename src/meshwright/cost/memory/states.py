@@ -61,10 +61,8 @@ def state_bytes(
     of stage_1_and_2.py and stage3.py.
 
     >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.job import Job
-    >>> from meshwright.specs.read_inputs import read_inputs
-    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> states = state_bytes(Plan(dp=8, zero=1), inputs, 1e9, layer=2e8, ends=0, ranks=8)
+    >>> from meshwright.specs.examples import LLAMA
+    >>> states = state_bytes(Plan(dp=8, zero=1), LLAMA, 1e9, layer=2e8, ends=0, ranks=8)
     >>> [float(size) / 1e9 for size in states[:3]]  # 2 + 4 + 12 / 8 bytes a parameter
     [2.0, 4.0, 1.5]
     """
