@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from meshwright.errors import InvalidSpec
-from meshwright.specs.huggingface import from_huggingface
 from meshwright.specs.model import Experts, Mlp, Model
 from meshwright.specs.read_model import read_model
 from meshwright.specs.weights import active_parameter_count, parameter_count
@@ -39,7 +38,7 @@ QWEN_MOE = SIZES | {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediat
 
 
 def read(family: str, sizes: dict[str, Any] = SIZES, **changes: Any) -> Model:
-    return from_huggingface({"model_type": family, **sizes, **changes})
+    return read_model({"model_type": family, **sizes, **changes})
 
 
 def names(model: Model) -> list[str]:
@@ -63,18 +62,18 @@ def windows(model: Model) -> list[int | None]:
     ],
 )
 def test_a_published_model_has_the_published_parameters(name: str, parameters: int, active: int) -> None:
-    model = from_huggingface(CONFIGS / f"{name}.json")
+    model = read_model(CONFIGS / f"{name}.json")
     assert (parameter_count(model), active_parameter_count(model)) == (parameters, active)
     assert model.name == name
 
 
 def test_a_path_is_read_as_its_file() -> None:
     path = CONFIGS / "Qwen--Qwen3-0.6B.json"
-    assert read_model(path) == from_huggingface(str(path))
+    assert read_model(path) == read_model(str(path))
 
 
 def test_head_size_is_what_the_file_says_and_not_hidden_over_heads() -> None:
-    assert from_huggingface(CONFIGS / "Qwen--Qwen3-0.6B.json").layer_kinds[0].attention.head_dim == 128
+    assert read_model(CONFIGS / "Qwen--Qwen3-0.6B.json").layer_kinds[0].attention.head_dim == 128
     assert read("llama").layer_kinds[0].attention.head_dim == 16
 
 
@@ -220,7 +219,7 @@ def test_quantized_weights_are_told() -> None:
 
 
 def test_a_complete_file_needs_no_assumption() -> None:
-    assert from_huggingface(CONFIGS / "meta-llama--Meta-Llama-3.1-8B.json").assumptions == ()
+    assert read_model(CONFIGS / "meta-llama--Meta-Llama-3.1-8B.json").assumptions == ()
 
 
 def test_what_a_class_ignores_or_leaves_open_is_told() -> None:

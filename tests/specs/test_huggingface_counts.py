@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from meshwright.specs import catalog
-from meshwright.specs.huggingface import FAMILIES, from_huggingface
+from meshwright.specs.huggingface.families import FAMILIES
+from meshwright.specs.read_model import read_model
 from meshwright.specs.weights import parameter_count
 
 with warnings.catch_warnings():
@@ -149,18 +150,18 @@ def built_by_transformers(config: dict[str, Any]) -> int:
 @pytest.mark.parametrize("name", TEXT_FILES)
 def test_a_published_file_counts_as_transformers_builds_it(name: str) -> None:
     path = CONFIGS / f"{name}.json"
-    assert parameter_count(from_huggingface(path)) == built_by_transformers(json.loads(path.read_text()))
+    assert parameter_count(read_model(path)) == built_by_transformers(json.loads(path.read_text()))
 
 
 @pytest.mark.parametrize("name", WRAPPER_FILES)
 def test_the_language_model_of_a_multimodal_file_counts_as_transformers_builds_it(name: str) -> None:
     path = CONFIGS / f"{name}.json"
-    model = from_huggingface(path, text_only=True)
+    model = read_model(path, text_only=True)
     assert parameter_count(model) == built_by_transformers(json.loads(path.read_text()))
 
 
 def test_the_language_model_of_a_gemma3_wrapper_takes_the_sizes_of_its_class() -> None:
-    model = from_huggingface(GEMMA3_WRAPPER, text_only=True)
+    model = read_model(GEMMA3_WRAPPER, text_only=True)
     assert parameter_count(model) == built_by_transformers(GEMMA3_WRAPPER)
     assert "vocab_size is not in the file: 262208 is the default of Gemma3TextConfig" in model.assumptions
 
@@ -170,7 +171,7 @@ def test_a_variant_counts_as_transformers_builds_it(
     family: str, sizes: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     config = {"model_type": family, **sizes, **changes}
-    assert parameter_count(from_huggingface(config)) == built_by_transformers(config)
+    assert parameter_count(read_model(config)) == built_by_transformers(config)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,7 @@ def test_a_variant_counts_as_transformers_builds_it(
 )
 def test_windows_stand_where_transformers_puts_them(family: str, sizes: Any, changes: dict[str, Any]) -> None:
     config = {"model_type": family, **sizes, **changes}
-    model = from_huggingface(config)
+    model = read_model(config)
     kinds = [model.layer_kinds[index] for index in model.layer_pattern]
     types = ["full_attention" if kind.attention.window is None else "sliding_attention" for kind in kinds]
     assert types == transformers.AutoConfig.for_model(**config).layer_types
@@ -204,4 +205,4 @@ def test_every_family_is_compared() -> None:
 @pytest.mark.parametrize("name", [name for name in catalog.names("models") if "config" in catalog.load("models", name)])
 def test_a_catalogue_config_counts_as_transformers_builds_it(name: str) -> None:
     config = catalog.load("models", name)["config"]
-    assert parameter_count(from_huggingface(config)) == built_by_transformers(config)
+    assert parameter_count(read_model(config)) == built_by_transformers(config)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from meshwright.errors import InvalidSpec
-from meshwright.specs.huggingface import from_huggingface
 from meshwright.specs.model import MAX_LAYERS
+from meshwright.specs.read_model import read_model
 
 LLAMA = {
     "model_type": "llama",
@@ -32,7 +32,7 @@ FALCON = {
 
 def faults(config: dict[str, Any], **changes: Any) -> dict[str, str]:
     with pytest.raises(InvalidSpec) as caught:
-        from_huggingface(config | changes, text_only=True)
+        read_model(config | changes, text_only=True)
     return {fault.where: fault.what for fault in caught.value.faults}
 
 
@@ -83,7 +83,7 @@ def test_all_faults_are_told_at_once() -> None:
 
 def test_the_message_lists_every_fault_and_the_class() -> None:
     with pytest.raises(InvalidSpec) as caught:
-        from_huggingface(LLAMA | {"vocab_size": 0, "num_key_value_heads": 3})
+        read_model(LLAMA | {"vocab_size": 0, "num_key_value_heads": 3})
     message = str(caught.value)
     assert message.startswith("the config (LlamaConfig) is not valid:")
     assert "\n  - num_key_value_heads: must divide num_attention_heads 4 (given: 3)" in message
@@ -179,7 +179,7 @@ def test_a_misspelled_key_is_told_with_the_one_that_is_read() -> None:
 
 def test_a_key_that_is_there_under_any_of_its_names_is_not_missed() -> None:
     gpt2 = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 8, "vocab_size": 100}
-    assert from_huggingface(gpt2 | {"hidden_sizes": 3, "_n_inner": 5, "num_attention_head": 4}).hidden_size == 64
+    assert read_model(gpt2 | {"hidden_sizes": 3, "_n_inner": 5, "num_attention_head": 4}).hidden_size == 64
     del gpt2["n_embd"]
     assert "did you mean hidden_size?" in faults(gpt2, hidden_sizes=64)["hidden_sizes"]
 

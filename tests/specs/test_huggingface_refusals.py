@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from meshwright.errors import NotModelled, UnknownName
-from meshwright.specs.huggingface import FAMILIES, from_huggingface
+from meshwright.specs.huggingface.families import FAMILIES
+from meshwright.specs.read_model import read_model
 from meshwright.specs.weights import parameter_count
 
 CONFIGS = Path(__file__).parents[1] / "data" / "hf_configs"
@@ -60,7 +61,7 @@ TEXT_ONLY = {
 
 def refusal(config: Path | dict[str, Any], *, text_only: bool = False) -> str:
     with pytest.raises(NotModelled) as caught:
-        from_huggingface(config, text_only=text_only)
+        read_model(config, text_only=text_only)
     return str(caught.value)
 
 
@@ -76,7 +77,7 @@ def test_a_published_file_is_refused_by_what_is_not_modelled(name: str, feature:
 def test_a_multimodal_file_points_to_its_language_model(name: str, inner: str) -> None:
     message = refusal(CONFIGS / f"{name}.json")
     assert f"its language model ({inner}) is: plan it alone with --text-only" in message
-    model = from_huggingface(CONFIGS / f"{name}.json", text_only=True)
+    model = read_model(CONFIGS / f"{name}.json", text_only=True)
     assert model.family == inner
     assert "towers" in model.assumptions[0]
 
@@ -84,7 +85,7 @@ def test_a_multimodal_file_points_to_its_language_model(name: str, inner: str) -
 def test_every_published_file_is_read_or_refused() -> None:
     for path in sorted(CONFIGS.glob("*.json")):
         if path.stem not in REFUSED and path.stem not in TEXT_ONLY:
-            assert parameter_count(from_huggingface(path)) > 0
+            assert parameter_count(read_model(path)) > 0
 
 
 def test_a_wrapper_whose_language_model_is_not_read_says_both() -> None:
@@ -98,13 +99,13 @@ def test_a_wrapper_whose_language_model_is_not_read_says_both() -> None:
 def test_a_wrapper_ties_as_it_says_itself() -> None:
     text = {"model_type": "qwen3_vl_text", **SIZES, "tie_word_embeddings": True}
     wrapper = {"model_type": "qwen3_vl", "tie_word_embeddings": False, "text_config": text}
-    assert not from_huggingface(wrapper, text_only=True).tied_embeddings
-    assert from_huggingface({"model_type": "qwen3_vl", "text_config": text}, text_only=True).tied_embeddings
+    assert not read_model(wrapper, text_only=True).tied_embeddings
+    assert read_model({"model_type": "qwen3_vl", "text_config": text}, text_only=True).tied_embeddings
 
 
 def test_an_unknown_type_names_the_nearest_and_all_that_are_read() -> None:
     with pytest.raises(UnknownName) as caught:
-        from_huggingface({"model_type": "lama", **SIZES})
+        read_model({"model_type": "lama", **SIZES})
     message = str(caught.value)
     assert "unknown model_type 'lama'; nearest: llama" in message
     assert all(family in message for family in FAMILIES)
@@ -114,7 +115,7 @@ def test_an_unknown_type_names_the_nearest_and_all_that_are_read() -> None:
 
 def test_a_type_that_is_near_to_none_lists_the_families_once() -> None:
     with pytest.raises(UnknownName) as caught:
-        from_huggingface({"model_type": "whisper", **SIZES})
+        read_model({"model_type": "whisper", **SIZES})
     message = str(caught.value)
     assert "nearest" not in message
     assert message.count("gpt_neox") == 1

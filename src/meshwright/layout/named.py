@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from meshwright.errors import InvalidInput, quoted
 from meshwright.layout.layout_string import read_layout_string
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
+from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, ContextExchange, Plan, Recompute
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules, modules_of
 from meshwright.schedules.records import SCHEDULE_NAMES, usual_schedule
 from meshwright.specs.inputs import Inputs
@@ -44,7 +44,6 @@ def plan_of(
     `InvalidInput` for an unknown name, or for modules without selective recomputation.
     """
     runtime, replica = inputs.runtime, tp * cp * pp
-    exchange = context_exchange or (*runtime.plans.context_exchanges, "ring")[0]
     chunk_layers = _chunk_layers(pipeline_layout)
     names_layers = chunk_layers or others.get("first_stage_layers") or others.get("last_stage_layers")
     ends = pp > 1 and not names_layers and runtime.plans.ends_as_layers[0]
@@ -53,7 +52,9 @@ def plan_of(
         tp=tp,
         sp=tp > 1 and runtime.plans.sequence_parallel if sp is None else sp,
         cp=cp,
-        context_exchange=_code(CONTEXT_EXCHANGE_NAMES, "context exchange", exchange),
+        context_exchange=_code(CONTEXT_EXCHANGE_NAMES, "context exchange", context_exchange)
+        if context_exchange
+        else usual_exchange(inputs),
         pp=pp,
         dp=dp,
         zero=usual_stage(inputs, dp * cp) if zero is None else zero,
@@ -73,6 +74,11 @@ def usual_stage(inputs: Inputs, ranks: int) -> int:
     """ZeRO 1 where the runtime has it, else its last stage; 0 on a single rank."""
     stages = inputs.runtime.plans.zero_stages
     return 0 if ranks < 2 else 1 if 1 in stages else stages[-1]
+
+
+def usual_exchange(inputs: Inputs) -> ContextExchange:
+    """The runtime's first context exchange; a ring, which means nothing, where it has none."""
+    return ContextExchange[(*inputs.runtime.plans.context_exchanges, "ring")[0].upper()]
 
 
 def _chunk_layers(given: str | None) -> tuple[int, ...]:

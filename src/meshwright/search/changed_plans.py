@@ -8,8 +8,8 @@ from itertools import product
 from typing import Any
 
 from meshwright.layout.microbatches import group_sizes
-from meshwright.layout.named import usual_stage
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, Plan
+from meshwright.layout.named import usual_exchange, usual_stage
+from meshwright.layout.plan import Plan
 from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 
@@ -49,8 +49,7 @@ def _certain(plan: Plan, inputs: Inputs, changes: dict[str, Any]) -> dict[str, A
     if after["tp"] == 1 or plan.tp == 1:
         follows["sp"] = after["tp"] > 1 and inputs.runtime.plans.sequence_parallel
     if plan.cp == 1 < after["cp"]:
-        first = (*inputs.runtime.plans.context_exchanges, "ring")[0]
-        follows["context_exchange"] = next(code for code, name in CONTEXT_EXCHANGE_NAMES.items() if name == first)
+        follows["context_exchange"] = usual_exchange(inputs)
     ranks, before = after["dp"] * after["cp"], plan.dp * plan.cp
     if ranks == 1 or before == 1:
         follows["zero"] = usual_stage(inputs, ranks)

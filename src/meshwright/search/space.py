@@ -12,7 +12,8 @@ from meshwright.arrays import IntColumn
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.microbatches import group_sizes
-from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, ContextExchange, Plan, Recompute
+from meshwright.layout.named import usual_exchange
+from meshwright.layout.plan import RECOMPUTE_NAMES, ContextExchange, Plan, Recompute
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import RecomputeModules
 from meshwright.schedules.records import Schedule, grouped
@@ -193,10 +194,9 @@ def _recomputations(inputs: Inputs) -> list[tuple[int, int]]:
 
 def _exchanges(split: _Split, inputs: Inputs) -> list[int]:
     """The runtime's context exchanges that differ; without context parallelism the first stands for all."""
-    codes = {name: code for code, name in CONTEXT_EXCHANGE_NAMES.items()}
-    known = [codes[name] for name in inputs.runtime.plans.context_exchanges] or [ContextExchange.RING]
     if split.cp == 1:
-        return [int(known[0])]
+        return [int(usual_exchange(inputs))]
+    known = [ContextExchange[name.upper()] for name in inputs.runtime.plans.context_exchanges]
     plan = Plan(tp=split.tp, cp=split.cp, pp=split.pp, dp=split.dp, context_exchange=ContextExchange.HIERARCHICAL)
     mixed = 1 < context_split(plan, inputs).heads < split.cp
     return [int(code) for code in known if mixed or code != ContextExchange.HIERARCHICAL]

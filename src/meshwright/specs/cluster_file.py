@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -25,6 +25,8 @@ from meshwright.specs.topology import (
 
 Factor = Annotated[float, Field(ge=1, le=1000, allow_inf_nan=False)]
 Count = Annotated[int, Field(gt=0, le=MAX_GPUS, strict=True)]
+ADAPTERS = ("nics_per_node", "nic_bandwidth")
+"""The network in short: what a file gives together or not at all."""
 
 
 class LevelEntry(Spec):
@@ -80,7 +82,7 @@ def cluster_of(given: Mapping[str, Any], subject: str = "cluster file") -> Clust
     table = {str(key): value for key, value in given.items()}
     entry, faults = _entry(table)
     accelerator, more = _accelerator(table)
-    faults += more + _contradictions(table, accelerator)
+    faults += [*more, *_contradictions(table, accelerator)]
     if entry is not None and accelerator is not None and not faults:
         try:
             return _cluster(entry, accelerator)
@@ -158,7 +160,7 @@ def _levels(entry: ClusterEntry, accelerator: Accelerator, gpus_per_node: int) -
     return tuple(levels[:needed])
 
 
-def _contradictions(table: Mapping[str, Any], accelerator: Accelerator | None) -> list[Fault]:
+def _contradictions(table: Mapping[str, Any], accelerator: Accelerator | None) -> Iterator[Fault]:
     """What a cluster file says twice or against itself of nodes, levels and network adapters, whatever else is wrong.
 
     table: the file as read; accelerator: None where it could not be read. Values that are no positive whole numbers
@@ -167,39 +169,23 @@ def _contradictions(table: Mapping[str, Any], accelerator: Accelerator | None) -
     nodes = _whole(table.get("nodes", 1))
     gpus_per_node = _whole(table.get("gpus_per_node", accelerator.node_size if accelerator else None))
     levels = _sizes(table.get("levels", ()))
-    adapters = [key in table for key in ("nics_per_node", "nic_bandwidth")]
-    faults = _half_an_adapter(adapters)
-    if gpus_per_node and accelerator and not levels:
-        faults += _crowded_node(gpus_per_node, accelerator)
-    if levels:
-        faults += nesting_faults(levels, gpus_per_node or 1)
-    if nodes and gpus_per_node and levels:
-        unreached = reach_faults(levels, nodes, gpus_per_node)
-        faults += [] if all(adapters) else unreached
-        faults += _second_network(adapters, levels) if not unreached else []
-    return faults
-
-
-def _second_network(adapters: list[bool], levels: list[tuple[str, int]]) -> list[Fault]:
-    if not any(adapters) or len(levels) == 1:
-        return []
-    what = f"contradicts level {levels[-1][0]!r}, which already joins every node; give one of the two"
-    return [Fault("nics_per_node" if adapters[0] else "nic_bandwidth", what)]
-
-
-def _half_an_adapter(adapters: list[bool]) -> list[Fault]:
-    if all(adapters) or not any(adapters):
-        return []
-    missing = "nic_bandwidth" if adapters[0] else "nics_per_node"
-    return [Fault(missing, "is missing: nics_per_node and nic_bandwidth go together")]
-
-
-def _crowded_node(gpus_per_node: int, accelerator: Accelerator) -> list[Fault]:
-    largest = largest_node(accelerator)
-    if gpus_per_node <= largest:
-        return []
-    what = f"{gpus_per_node} accelerators do not share a node of {accelerator.id}; nearest: {largest}"
-    return [Fault("gpus_per_node", f"{what}, or describe the node with [[levels]]")]
+    adapters = [key for key in ADAPTERS if key in table]
+    if len(adapters) == 1:
+        missing = next(key for key in ADAPTERS if key not in table)
+        yield Fault(missing, f"is missing: {' and '.join(ADAPTERS)} go together")
+    if gpus_per_node and accelerator and not levels and gpus_per_node > largest_node(accelerator):
+        what = f"{gpus_per_node} accelerators do not share a node of {accelerator.id}"
+        nearest = f"nearest: {largest_node(accelerator)}, or describe the node with [[levels]]"
+        yield Fault("gpus_per_node", f"{what}; {nearest}")
+    yield from nesting_faults(levels, gpus_per_node or 1)
+    if not (nodes and gpus_per_node and levels):
+        return
+    unreached = reach_faults(levels, nodes, gpus_per_node)
+    if len(adapters) < 2:
+        yield from unreached
+    if adapters and len(levels) > 1 and not unreached:
+        what = f"contradicts level {levels[-1][0]!r}, which already joins every node; give one of the two"
+        yield Fault(adapters[0], what)
 
 
 def _sizes(levels: Any) -> list[tuple[str, int]]:

@@ -9,8 +9,7 @@ from typing import Any
 
 from meshwright.errors import Fault, InvalidInput, InvalidSpec, UnknownName, quoted
 from meshwright.specs import catalog
-from meshwright.specs.huggingface import from_huggingface
-from meshwright.specs.huggingface.files import config_path, name_of, read_text
+from meshwright.specs.huggingface.files import config_path, name_of, read_json, read_text
 from meshwright.specs.huggingface.reader import model_of_config
 from meshwright.specs.model import Model
 from meshwright.specs.native_model import model_of_native
@@ -31,6 +30,10 @@ def read_model(source: str | Path | Mapping[str, Any], *, text_only: bool = Fals
 
     >>> read_model("llama-3.1-8b").hidden_size
     4096
+    >>> model = read_model({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024,
+    ...                     "vocab_size": 50257})
+    >>> model.num_layers, model.layer_kinds[0].feed_forward.ffn_size, model.tied_embeddings
+    (12, 3072, True)
     """
     if isinstance(source, Mapping):
         return _of_mapping(source, text_only)
@@ -45,13 +48,15 @@ def read_model(source: str | Path | Mapping[str, Any], *, text_only: bool = Fals
 def _of_mapping(source: Mapping[str, Any], text_only: bool) -> Model:
     if "kinds" in source or "layers" in source:
         return model_of_native(source, subject="the model")
-    return from_huggingface(source, text_only=text_only)
+    given = source.get("_name_or_path") or source.get("model_type")
+    name = given if isinstance(given, str) else "model"
+    return model_of_config(source, name=name, subject="the config", text_only=text_only)
 
 
 def _of_path(path: Path, text_only: bool) -> Model:
     file = config_path(path)
     if file.suffix.lower() != ".toml":
-        return from_huggingface(file, text_only=text_only)
+        return model_of_config(read_json(file), name=name_of(file), subject=str(file), text_only=text_only)
     text = read_text(file)
     try:
         table = tomllib.loads(text)
