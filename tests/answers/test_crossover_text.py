@@ -12,8 +12,7 @@ from commands import Answer, asked, question
 from meshwright.answers.runtimes_table import crossover_entry, crossover_lines
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan
-from meshwright.search.crossover import Crossover, CrossoverPoint, crossover
-from meshwright.search.families import HIGHEST, LOWEST
+from meshwright.search.crossover import HIGHEST, LOWEST, Crossover, CrossoverPoint, crossover
 from meshwright.search.find import find
 from strategies import llama_8b, three_levels
 from strategies import question as question_of

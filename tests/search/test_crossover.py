@@ -11,8 +11,7 @@ from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search import find as find_module
-from meshwright.search.crossover import TOLERANCE, Crossover, crossover
-from meshwright.search.families import HIGHEST, LOWEST, Family
+from meshwright.search.crossover import HIGHEST, LOWEST, TOLERANCE, Crossover, Family, crossover
 from meshwright.search.find import SearchResult, find
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.model import Model

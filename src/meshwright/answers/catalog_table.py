@@ -10,8 +10,7 @@ from meshwright.specs import catalog
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.read_model import read_model
-from meshwright.specs.runtime import read_runtime
-from meshwright.specs.runtime.families import runtime_entry
+from meshwright.specs.runtime import read_runtime, runtime_entry
 from meshwright.specs.weights import parameter_count
 from meshwright.units import GIB, GIGA, format_bandwidth, format_count
 

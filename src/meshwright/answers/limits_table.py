@@ -9,8 +9,7 @@ from meshwright.answers.document.blocks import Block, Lines, Table
 from meshwright.answers.plan_file import nodes_entry, plan_entry
 from meshwright.answers.records import document_of
 from meshwright.answers.screen import SPEED_COLUMNS, assumption_list, headline, speed_cells
-from meshwright.search.fewest import MOST_TIMES_THE_NODES
-from meshwright.search.limits import GRAIN, Limits
+from meshwright.search.limits import GRAIN, MOST_TIMES_THE_NODES, Limits
 from meshwright.units import format_count, format_seconds
 
 

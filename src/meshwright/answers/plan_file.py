@@ -15,7 +15,7 @@ from meshwright.errors import Fault, InvalidInput, InvalidSpec, quoted
 from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
 from meshwright.schedules.records import SCHEDULE_NAMES
-from meshwright.search.fewest import Limit
+from meshwright.search.limits import Limit
 from meshwright.specs.inputs import Inputs
 
 SCHEMA = "meshwright.plan/1"

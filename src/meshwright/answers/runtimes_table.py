@@ -12,8 +12,7 @@ from meshwright.answers.records import document_of
 from meshwright.answers.screen import SPEED_COLUMNS, headline, job_words, speed_cells, without_plan
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits
-from meshwright.search.crossover import Crossover, crossover
-from meshwright.search.families import Contender, Family
+from meshwright.search.crossover import Contender, Crossover, Family, crossover
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.specs import catalog
 from meshwright.specs.behaviours import with_behaviours

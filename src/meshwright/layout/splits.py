@@ -39,10 +39,9 @@ def layers_of_chunks(inputs: Inputs, pipeline: Plan | PipelineSplit) -> IntColum
         return _between_ends(model.num_layers, pipeline)
     ends, chunks = (pipeline.embedding_as_layer, pipeline.head_as_layer), pipeline.pp * pipeline.vpp
     counted = model.num_layers + sum(ends)
-    if rule == "matrix_products":
-        return crossing(*_matrix_products(model), chunks)
-    if rule in ("balanced_layers", "balanced_parameters"):
-        return balanced(*(_parameters(model) if rule == "balanced_parameters" else _layers(model)), chunks)
+    if rule in _WEIGHTS:
+        split, weights = _WEIGHTS[rule]
+        return split(weights(model), np.array([0, *[1] * model.num_layers, 0]), chunks)
     if rule == "front":
         sizes = front(counted, chunks)
     elif rule == "back":
@@ -164,33 +163,36 @@ def _between_ends(layers: int, pipeline: Plan | PipelineSplit) -> IntColumn:
     return np.tile(per_rank // pipeline.vpp, pipeline.vpp)
 
 
-def _layers(model: Model) -> tuple[FloatColumn, IntColumn]:
+def _layers(model: Model) -> FloatColumn:
     """Every layer weighs 1, the ends nothing."""
-    is_layer = _is_layer(model)
-    return is_layer.astype(float), is_layer
+    return np.array([0.0, *[1.0] * model.num_layers, 0.0])
 
 
-def _parameters(model: Model) -> tuple[FloatColumn, IntColumn]:
+def _parameters(model: Model) -> FloatColumn:
     """Every block weighs what it has of parameters."""
     kinds = [_elements(layer_weights(model, kind)) for kind in model.layer_kinds]
     layers = [kinds[kind] for kind in model.layer_pattern]
     ends = _elements(embedding_weights(model)), _elements(head_weights(model))
-    return np.array([ends[0], *layers, ends[1]], dtype=float), _is_layer(model)
+    return np.array([ends[0], *layers, ends[1]], dtype=float)
 
 
-def _matrix_products(model: Model) -> tuple[FloatColumn, IntColumn]:
+def _matrix_products(model: Model) -> FloatColumn:
     """nanotron's get_block_compute_costs: square attention weights, a gated block, the head; nothing else."""
     hidden, layers = model.hidden_size, []
     for kind in (model.layer_kinds[index] for index in model.layer_pattern):
         block = kind.feed_forward
         width = block.ffn_size if isinstance(block, Mlp) else block.ffn_size * block.active
         layers.append(4.0 * hidden * hidden + 3.0 * width * hidden)
-    return np.array([0.0, *layers, float(model.vocab_size * hidden)]), _is_layer(model)
-
-
-def _is_layer(model: Model) -> IntColumn:
-    return np.array([0, *[1] * model.num_layers, 0])
+    return np.array([0.0, *layers, float(model.vocab_size * hidden)])
 
 
 def _elements(weights: list[Weight]) -> int:
     return sum(weight.elements for weight in weights)
+
+
+_WEIGHTS = {
+    "matrix_products": (crossing, _matrix_products),
+    "balanced_layers": (balanced, _layers),
+    "balanced_parameters": (balanced, _parameters),
+}
+"""How a split by weights cuts the blocks, and what every one of them weighs."""

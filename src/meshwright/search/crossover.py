@@ -5,14 +5,123 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-from meshwright.search.families import HIGHEST, LOWEST, Contender, FamilyPlans, families_of, scaled
-from meshwright.search.find import Progress, SearchResult
+from meshwright.arrays import BoolColumn, FloatColumn
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.step import estimate_plans
+from meshwright.layout.plans import Plans
+from meshwright.search.find import Progress, SearchResult, legal_footprints
+from meshwright.search.rank import order
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.scale import network_levels
+from meshwright.specs.scale import network_levels, with_network
 
+LOWEST, HIGHEST = 1 / 16, 16.0
+"""Bandwidths between nodes that are looked at, over what the cluster has."""
+ROUNDING = 1 + 1e-6
+"""Step times nearer than this are kept apart by their memory."""
 TOLERANCE = 1.01
 """How near, as a ratio, the bandwidth found is to the change."""
+
+
+class Family(StrEnum):
+    """What a plan does with its weights."""
+
+    FULLY_SHARDED = "fully sharded"
+    """ZeRO 2 or 3 over the data-parallel ranks, without a pipeline."""
+    THREE_D = "3D"
+    """Any other: split over tensor and pipeline ranks, replicated or ZeRO 1 over the data-parallel ones."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """The best plan of one family at one bandwidth between nodes."""
+
+    family: Family
+    inputs: Inputs
+    """The question, with the runtime that the plan is for and the cluster of that bandwidth."""
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class FamilyPlans:
+    """The plans of one family, by runtime, that can be its fastest at a bandwidth looked at."""
+
+    family: Family
+    entries: tuple[tuple[Inputs, Plans], ...]
+
+    def best(self, factor: float) -> Contender:
+        """The fastest plan at `factor` times the bandwidth between nodes, among equals the leanest."""
+        contenders = [self._best_of(plans, scaled(inputs, factor)) for inputs, plans in self.entries]
+        return min(contenders, key=lambda contender: contender.estimate.step_time_s)
+
+    def _best_of(self, plans: Plans, inputs: Inputs) -> Contender:
+        estimates = estimate_plans(plans, inputs)
+        return Contender(self.family, inputs, estimates[int(order(estimates)[0])])
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Plans of one family, from the space of one runtime."""
+
+    plans: Plans
+    step_time_s: FloatColumn
+    """At the highest bandwidth, shape (n,)."""
+    limit_s: float
+    """The fastest step at the lowest bandwidth."""
+
+
+def families_of(answers: Sequence[SearchResult], progress: Progress | None = None) -> list[FamilyPlans]:
+    """The families that have plans, each with those that could be its fastest at some bandwidth looked at.
+
+    More bandwidth makes no step slower: a plan that is slower at the highest bandwidth than another at the lowest is
+    never the fastest. Of each runtime the plans that are as safe as its best one take part, those of
+    its space and those with layers chosen by cost; links change no verdict.
+
+    answers: to one question, of one runtime each, all with a plan that fits; progress: told (plans considered, plans
+    in all).
+    """
+    pieces: dict[Family, list[list[_Piece]]] = {family: [[] for _ in answers] for family in Family}
+
+    def add(index: int, plans: Plans) -> None:
+        for family, of_family in pieces.items():
+            of_family[index] += _piece(plans.take(_members(plans, family)), answers[index].inputs)
+
+    for index, answer in enumerate(answers):
+        add(index, Plans.of(each.plan for each in answer.best if each.verdict == answer.best[0].verdict))
+    for index, memory in legal_footprints(answers, progress):
+        add(index, memory.plans.take(memory.verdict == answers[index].best[0].verdict))
+    return [_side(family, answers, of_family) for family, of_family in pieces.items() if any(of_family)]
+
+
+def _side(family: Family, answers: Sequence[SearchResult], pieces: Sequence[Sequence[_Piece]]) -> FamilyPlans:
+    """The family's plans of every answer, less those that cannot be faster than another's."""
+    limit = min(piece.limit_s for of_runtime in pieces for piece in of_runtime)
+    entries = []
+    for answer, of_runtime in zip(answers, pieces, strict=True):
+        near = [piece.plans.take(piece.step_time_s <= limit) for piece in of_runtime]
+        if any(map(len, near)):
+            entries.append((answer.inputs, Plans.join(near)))
+    return FamilyPlans(family, tuple(entries))
+
+
+def _members(plans: Plans, family: Family) -> BoolColumn:
+    sharded: BoolColumn = (plans.zero >= 2) & (plans.pp == 1)
+    return sharded if family is Family.FULLY_SHARDED else ~sharded
+
+
+def _piece(plans: Plans, inputs: Inputs) -> list[_Piece]:
+    """The plans of a chunk, if any, that could be the fastest of it."""
+    if not len(plans):
+        return []
+    slow, fast = (estimate_plans(plans, scaled(inputs, factor)).step_time_s for factor in (LOWEST, HIGHEST))
+    limit = float(slow.min()) * ROUNDING
+    return [_Piece(plans.take(fast <= limit), fast[fast <= limit], limit)]
+
+
+def scaled(inputs: Inputs, factor: float) -> Inputs:
+    """The question with every link between nodes `factor` times as fast."""
+    return inputs.replace(cluster=with_network(inputs.cluster, factor))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.records import document_of
 from meshwright.answers.screen import assumption_list, headline, links, model_words, verdict_cell, without_plan
 from meshwright.answers.step_parts import ALL_NAMES
-from meshwright.search.fewest import MOST_TIMES_THE_NODES
+from meshwright.search.limits import MOST_TIMES_THE_NODES
 from meshwright.units import GIB, format_count, format_seconds
 
 SCHEMA = "meshwright.compared-clusters/1"

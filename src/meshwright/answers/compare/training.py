@@ -10,8 +10,8 @@ from typing import Any
 from meshwright.answers.plan_file import nodes_entry
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import InvalidInput, UnknownName, quoted
-from meshwright.search.fewest import Limit, fewest_nodes
 from meshwright.search.find import Progress
+from meshwright.search.limits import Limit, fewest_nodes
 from meshwright.specs import catalog
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs

@@ -49,17 +49,13 @@ _BY_TYPE = {
 _ADVICE = "a decoder of plain attention, dense and expert layers can be written as a native TOML file"
 
 
-def refuse_features(subject: str, model_type: str, config: Mapping[str, Any]) -> None:
-    """Raise `NotModelled` if the config shows anything that is not modelled."""
+def refuse_unread(subject: str, model_type: str, config: Mapping[str, Any]) -> None:
+    """Raise `NotModelled` for anything in the config that is not modelled, `UnknownName` for an unread `model_type`."""
     features = features_of(model_type, config)
     if features:
         raise NotModelled(
             f"{subject}: {model_type} is not modelled: {'; '.join(features)}. Families that are read: {_families()}"
         )
-
-
-def refuse_unknown(subject: str, model_type: str) -> None:
-    """Raise `UnknownName` for a `model_type` that is not read."""
     if model_type not in FAMILIES:
         error = UnknownName("model_type", model_type, FAMILIES)
         near = difflib.get_close_matches(model_type[:LONGEST].lower(), FAMILIES, cutoff=0.7)

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Self
 from pydantic import model_validator
 
 from meshwright.errors import Fault, InvalidSpec, quoted
+from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 from meshwright.specs.fitted import fitted_constants
 from meshwright.specs.runtime.capabilities import Capabilities, Enforcement, RuleReference
 from meshwright.specs.runtime.communication import Communication, Overlap, PipelineEngine
 from meshwright.specs.runtime.device import CrossEntropy, DeviceMemory, ElementwiseKernels, Host, RuntimeKernels
-from meshwright.specs.runtime.families import elementwise_entries, runtime_entry
 from meshwright.specs.runtime.storage import Activations, LossScaling, Sharding, Storage
 
 __all__ = ["AXES", "SECTION_OF", "Runtime", "read_runtime"]
@@ -148,4 +148,37 @@ def read_runtime(name: str) -> Runtime:
     What its file leaves out, a root of its family says, or a runtime of it (`runtime_entry`).
     """
     entry = runtime_entry(name)
-    return Runtime(**entry | {"elementwise_kernels": elementwise_entries() | entry.get("elementwise_kernels", {})})
+    return Runtime(**entry | {"elementwise_kernels": _elementwise_entries() | entry.get("elementwise_kernels", {})})
+
+
+def runtime_entry(name: str) -> dict[str, Any]:
+    """All that the file of a runtime says, with what it leaves to a root or to another runtime of its family.
+
+    name: an id or an alias. Tables merge key by key, at every depth; `checks`, lists and single values are replaced.
+    Raises `UnknownName`, and `InvalidSpec` where the file is like a runtime of another family.
+    """
+    return {"id": catalog.resolve("runtimes", name), **_entry("runtimes", name)}
+
+
+def _elementwise_entries() -> dict[str, Any]:
+    """The element-wise kernels of the catalogue by name: implementations that every framework may take."""
+    entries = {name: dict(catalog.load("elementwise", name)) for name in catalog.names("elementwise")}
+    return {name: {key: value for key, value in entry.items() if key != "sources"} for name, entry in entries.items()}
+
+
+def _entry(kind: catalog.Kind, name: str) -> dict[str, Any]:
+    entry = dict(catalog.load(kind, name))
+    like = entry.pop("like", None)
+    if like is None:
+        return entry
+    parent = _entry("families" if like in catalog.names("families") else "runtimes", like)
+    if parent["family"] != entry.get("family"):
+        what = f"{quoted(like)} is of the family {parent['family']}: say here what this framework does itself"
+        raise InvalidSpec(f"runtime {name}", [Fault("like", what)])
+    return _merged({key: value for key, value in parent.items() if key != "aliases"}, entry)
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    shared = below.keys() & above.keys() - {"checks"}
+    both = {key for key in shared if isinstance(below[key], dict) and isinstance(above[key], dict)}
+    return below | above | {key: _merged(below[key], above[key]) for key in both}
