@@ -25,6 +25,10 @@ class PipelineSplit(NamedTuple):
     chunk_layers: tuple[int, ...] = ()
 
 
+RUNTIME_SPLIT = PipelineSplit._field_defaults
+"""The fields of a plan that leaves its layers to the runtime."""
+
+
 def layers_of_chunks(inputs: Inputs, pipeline: Plan | PipelineSplit) -> IntColumn:
     """Layers of every chunk in the order of the model: what the plan spells out, else as the runtime splits.
 

@@ -10,6 +10,7 @@ from typing import Any
 from meshwright.layout.microbatches import group_sizes
 from meshwright.layout.named import usual_exchange, usual_stage
 from meshwright.layout.plan import Plan
+from meshwright.layout.splits import RUNTIME_SPLIT
 from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 
@@ -19,11 +20,7 @@ WITHOUT_PIPELINE = {
     "vpp": 1,
     "microbatch_group": 0,
     "schedule": Schedule.ONE_F_ONE_B,
-    "embedding_as_layer": False,
-    "head_as_layer": False,
-    "first_stage_layers": 0,
-    "last_stage_layers": 0,
-    "chunk_layers": (),
+    **RUNTIME_SPLIT,
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
+from meshwright.layout.splits import RUNTIME_SPLIT
 from meshwright.schedules.records import Schedule, usual_schedule
 from meshwright.search.changed_plans import changed_plans
 from meshwright.search.modules import module_sets
@@ -18,8 +19,6 @@ from meshwright.specs.inputs import Inputs
 
 AXES = ("tp", "cp", "pp", "dp")
 """Their product is the number of ranks, so that one grows only where another shrinks."""
-SPLIT = ("embedding_as_layer", "head_as_layer", "first_stage_layers", "last_stage_layers", "chunk_layers")
-"""Fields that say which layers each stage holds."""
 
 
 class Variant(NamedTuple):
@@ -98,7 +97,7 @@ def _pipeline(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[s
         return
     split = best_split(plan, inputs)
     if split != plan:
-        yield "chunk_layers", [{name: getattr(split, name) for name in SPLIT}]
+        yield "chunk_layers", [{name: getattr(split, name) for name in RUNTIME_SPLIT}]
     most = -(-(inputs.model.num_layers + 2) // plan.pp)
     yield "vpp", [_interleaved(plan, vpp) for vpp in range(plan.vpp + 1, most + 1)]
     if plan.vpp > 1:

@@ -19,7 +19,6 @@ from meshwright.layout.recompute_modules import RecomputeModules
 from meshwright.schedules.records import Schedule, grouped
 from meshwright.search.modules import module_sets
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import Experts
 
 MOST_TOKENS = 1 << 16
 """Tokens of one micro-batch on a rank, unless a single sequence has more."""
@@ -212,10 +211,9 @@ def _sequence_parallel(split: _Split, inputs: Inputs) -> tuple[int, ...]:
 
 def _expert_grids(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
     """Every (ep, etp) that divides tp cp dp and the experts: etp 1 or tp."""
-    counts = [kind.feed_forward.count for kind in inputs.model.layer_kinds if isinstance(kind.feed_forward, Experts)]
-    if not counts:
+    if not inputs.model.is_moe:
         return [(1, 1)]
-    ranks, experts = split.tp * split.cp * split.dp, math.gcd(*counts)
+    ranks, experts = split.tp * split.cp * split.dp, math.gcd(*(each.count for each in inputs.model.mixtures))
     return [(ep, etp) for etp in sorted({1, split.tp}) for ep in divisors(math.gcd(ranks // etp, experts))]
 
 

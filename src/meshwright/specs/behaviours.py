@@ -39,7 +39,8 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
         where = ".".join(path)
         if where in notes:
             faults.append(Fault(where, "is replaced twice"))
-        notes[where] = f"{key} {_written(value)}{_in_place_of(table.get(path[-1]))}"
+        before = "" if table.get(path[-1]) is None else f" in place of {_written(table[path[-1]])}"
+        notes[where] = f"{key} {_written(value)}{before}"
         table[path[-1]] = value
     try:
         replaced = Runtime(**fields | {"replaced": (*runtime.replaced, *notes.values())})
@@ -87,10 +88,6 @@ def _table_of(path: list[str], fields: dict[str, Any]) -> dict[str, Any]:
             raise _fault(".".join(path), f"{where} is {_written(inner)}, which holds no {quoted(path[depth + 1])}")
         table = inner
     return table
-
-
-def _in_place_of(before: Any) -> str:
-    return "" if before is None else f" in place of {_written(before)}"
 
 
 def _written(value: Any) -> str:

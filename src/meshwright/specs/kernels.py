@@ -9,9 +9,8 @@ from pydantic import Field, PositiveInt, model_validator
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs.base import Spec
 from meshwright.specs.fitted import fitted_constants
-from meshwright.specs.quantities import Bandwidth, Seconds
+from meshwright.specs.quantities import Bandwidth, NonNegative, Seconds
 
-NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 NumberFormat = Literal["half", "fp8", "fp4"]

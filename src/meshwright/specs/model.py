@@ -169,7 +169,12 @@ class Model(Spec):
         """How many layers there are of each kind."""
         return tuple(self.layer_pattern.count(index) for index in range(len(self.layer_kinds)))
 
+    @cached_property
+    def mixtures(self) -> tuple[Experts, ...]:
+        """The mixtures of experts of the layer kinds that have one."""
+        return tuple(kind.feed_forward for kind in self.layer_kinds if isinstance(kind.feed_forward, Experts))
+
     @property
     def is_moe(self) -> bool:
         """Whether any layer is a mixture of experts."""
-        return any(kind.is_moe for kind in self.layer_kinds)
+        return bool(self.mixtures)

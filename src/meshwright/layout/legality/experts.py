@@ -21,7 +21,7 @@ from meshwright.layout.legality.rule import (
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
 from meshwright.specs.cluster import Cluster
-from meshwright.specs.model import Experts, Model
+from meshwright.specs.model import Model
 from meshwright.specs.runtime import Runtime
 
 
@@ -57,7 +57,7 @@ def experts_present(plan: Layout, model: Model) -> Ruling:
 @invariant
 def experts_per_rank(plan: Layout, model: Model) -> Ruling:
     """ep divides the experts."""
-    experts = math.gcd(*(block.count for block in _blocks(model)))
+    experts = math.gcd(*(block.count for block in model.mixtures))
     yield from dividing(plan, "ep", experts, f"{experts} experts do")
 
 
@@ -87,7 +87,7 @@ def _world_size_hint(plan: Plan, world: int) -> str:
 @invariant
 def expert_ffn_size(plan: Layout, model: Model) -> Ruling:
     """etp divides the FFN size of every expert."""
-    sizes = sorted({block.ffn_size for block in _blocks(model)})
+    sizes = sorted({block.ffn_size for block in model.mixtures})
     yield math.gcd(*sizes) % plan.etp == 0
     yield (
         f"FFN size {next(size for size in sizes if size % plan.etp)} of an expert does not divide by etp {plan.etp}; "
@@ -131,7 +131,7 @@ def expert_rank_order(plan: Layout, model: Model, cluster: Cluster, runtime: Run
 @restriction
 def expert_biases_whole(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """Experts with biases are not split by etp."""
-    yield np.equal(plan.etp, 1) | (not any(block.bias for block in _blocks(model)))
+    yield np.equal(plan.etp, 1) | (not any(block.bias for block in model.mixtures))
     yield (
         f"the experts of {model.name} have biases, which {runtime.id} does not split by etp {plan.etp}; nearest etp: 1"
     )
@@ -146,8 +146,3 @@ def expert_replicas(plan: Layout, model: Model, cluster: Cluster) -> Ruling:
         f"the experts have {copies} replicas, which do not divide by dp_replicate {plan.dp_replicate}; "
         f"{change('dp_replicate', plan.dp_replicate, divisors(int(copies)))}"
     )
-
-
-def _blocks(model: Model) -> list[Experts]:
-    blocks = (kind.feed_forward for kind in model.layer_kinds)
-    return [block for block in blocks if isinstance(block, Experts)]

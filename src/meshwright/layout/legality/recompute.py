@@ -9,7 +9,7 @@ from meshwright.layout.legality.rule import Ruling, invariant, one, restriction
 from meshwright.layout.plan import RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.layout.plans import Layout
 from meshwright.layout.recompute_modules import NO_MODULES, RecomputeModules, modules_of, names_of
-from meshwright.specs.model import Experts, Model
+from meshwright.specs.model import Model
 from meshwright.specs.precision import Precision
 from meshwright.specs.runtime import Runtime
 
@@ -19,12 +19,14 @@ _NORMS_AND_ACTIVATIONS = RecomputeModules.LAYER_NORM | RecomputeModules.EXPERT_A
 
 def absent_modules(model: Model) -> RecomputeModules:
     """The modules that name a part of a layer which no layer of the model has."""
-    kinds = model.layer_kinds
-    blocks = [kind.feed_forward for kind in kinds if isinstance(kind.feed_forward, Experts)]
-    latent = any(kind.attention.latent for kind in kinds)
-    absent = NO_MODULES if latent else RecomputeModules.LATENT_UP_PROJECTION
-    absent |= NO_MODULES if blocks else _EXPERTS
-    return absent | (NO_MODULES if any(block.shared_ffn_size for block in blocks) else RecomputeModules.SHARED_EXPERTS)
+    absent = NO_MODULES
+    if not any(kind.attention.latent for kind in model.layer_kinds):
+        absent |= RecomputeModules.LATENT_UP_PROJECTION
+    if not model.is_moe:
+        absent |= _EXPERTS
+    if not any(block.shared_ffn_size for block in model.mixtures):
+        absent |= RecomputeModules.SHARED_EXPERTS
+    return absent
 
 
 def unscaled_modules(recipe: Precision) -> RecomputeModules:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Bools, Ints
+from meshwright.arrays import Bools
 from meshwright.layout.legality.rule import Ruling, change, changes, invariant, limit, one, restriction
 from meshwright.layout.microbatches import group_sizes
 from meshwright.layout.plan import Plan
@@ -81,15 +81,20 @@ def microbatch_groups(plan: Layout, runtime: Runtime) -> Ruling:
     or in equal rounds.
     """
     grouping, count = runtime.plans.microbatch_grouping, plan.num_microbatches
+    group = np.where(np.not_equal(plan.microbatch_group, 0), plan.microbatch_group, plan.pp)
     if grouping == "rounds":
         fits = np.equal(count % np.maximum(count // plan.pp, 1), 0)
     else:
-        group = _group(plan)
         fits = np.greater_equal(group, plan.pp) & np.less_equal(group, count)
         fits &= np.equal(count % group, 0) | np.greater_equal(count % group, plan.pp)
     none = np.equal(plan.microbatch_group, 0)
     yield np.where(_in_turns(plan), fits & (none | (grouping == "chosen")), none)
-    yield _microbatch_groups(one(plan), runtime)
+    plan, chosen = one(plan), one(plan).microbatch_group
+    if chosen and not _in_turns(plan):
+        yield f"microbatch_group {chosen} without interleaved chunks; nearest microbatch_group: 0"
+    if chosen and grouping != "chosen":
+        yield f"microbatch_group {chosen}: {runtime.id} takes no number of its own; nearest microbatch_group: 0"
+    yield _rounds(plan) if grouping == "rounds" else _groups(plan, int(group), chosen=grouping == "chosen")
 
 
 def _in_turns(plan: Layout) -> Bools:
@@ -97,21 +102,9 @@ def _in_turns(plan: Layout) -> Bools:
     return np.greater(plan.vpp, 1) & grouped(plan.schedule)
 
 
-def _group(plan: Layout) -> Ints:
-    """Micro-batches of a group: as many as stages, unless told."""
-    return np.where(np.not_equal(plan.microbatch_group, 0), plan.microbatch_group, plan.pp)
-
-
-def _microbatch_groups(plan: Plan, runtime: Runtime) -> str:
-    chosen, count, grouping = plan.microbatch_group, plan.num_microbatches, runtime.plans.microbatch_grouping
-    if chosen and not _in_turns(plan):
-        return f"microbatch_group {chosen} without interleaved chunks; nearest microbatch_group: 0"
-    if chosen and grouping != "chosen":
-        return f"microbatch_group {chosen}: {runtime.id} takes no number of its own; nearest microbatch_group: 0"
-    if grouping == "rounds":
-        return _rounds(plan)
-    stages, group = plan.pp, int(_group(plan))
-    groups = list(group_sizes(stages, count)) if grouping == "chosen" else []
+def _groups(plan: Plan, group: int, *, chosen: bool) -> str:
+    stages, count = plan.pp, plan.num_microbatches
+    groups = list(group_sizes(stages, count)) if chosen else []
     counts = [size for size in range(group, count + 2 * group) if not 0 < size % group < stages]
     return (
         f"interleaving works on groups of {group} micro-batches, of which each, and the last one too, has pp "

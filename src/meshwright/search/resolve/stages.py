@@ -10,7 +10,7 @@ from meshwright.arrays import FloatColumn, IntColumn, column
 from meshwright.cost.memory.fit import Verdict, verdict
 from meshwright.cost.step import stage_costs
 from meshwright.layout.plan import Plan
-from meshwright.layout.splits import layers_before
+from meshwright.layout.splits import RUNTIME_SPLIT, layers_before
 from meshwright.layout.stages import Stages
 from meshwright.schedules.peak import in_flight
 from meshwright.schedules.pipeline import PipelineShape
@@ -46,15 +46,8 @@ def best_split(plan: Plan, inputs: Inputs) -> Plan:
 
 
 def with_chunks(plan: Plan, layers: IntColumn) -> Plan:
-    """The plan with these layers in every chunk, shape (pp x vpp,), in place of whatever else told them."""
-    return replace(
-        plan,
-        embedding_as_layer=False,
-        head_as_layer=False,
-        first_stage_layers=0,
-        last_stage_layers=0,
-        chunk_layers=tuple(layers.tolist()),
-    )
+    """The plan with these layers in every chunk, shape (pp x vpp,), in place of whatever else the plan says of them."""
+    return replace(plan, **RUNTIME_SPLIT | {"chunk_layers": tuple(layers.tolist())})
 
 
 def _partition(costs: FloatColumn) -> tuple[float, IntColumn]:
