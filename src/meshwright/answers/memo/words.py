@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-ACCELERATOR = "accelerator"
-
 
 def percent(share: float) -> str:
     """A share with as many digits as it needs.
@@ -32,6 +30,15 @@ def plural(count: int, one: str, many: str = "") -> str:
     ('1 stage', '4 stages', '2 batches')
     """
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def accelerators(count: int) -> str:
+    """A count of accelerators.
+
+    >>> accelerators(1), accelerators(1024)
+    ('1 accelerator', '1,024 accelerators')
+    """
+    return plural(count, "accelerator")
 
 
 def listed(words: list[str]) -> str:

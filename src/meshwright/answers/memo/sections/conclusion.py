@@ -9,7 +9,7 @@ from meshwright.answers.memo.bottleneck import GROWS, Bottleneck
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.mitigation import LEAST_GAIN
 from meshwright.answers.memo.scaling import Point
-from meshwright.answers.memo.words import ACCELERATOR, percent, plural, times
+from meshwright.answers.memo.words import accelerators, percent, times
 from meshwright.answers.pictures.waterfall import waterfall_picture
 from meshwright.answers.step_parts import ALL_NAMES
 from meshwright.answers.waterfall import from_peak
@@ -69,7 +69,7 @@ def _growth(named: Bottleneck, reference: Point, memo: Memo) -> Table:
     )
     columns = ("part of the step", f"on {reference.gpus}", f"on {total}", "added")
     caption = (
-        f"Parts that {plural(reference.gpus, ACCELERATOR)} have already cost MFU; what is added up to "
+        f"Parts that {accelerators(reference.gpus)} have already cost MFU; what is added up to "
         f"{total} costs scaling. Added: accelerator-seconds for the same tokens, as a share of the step"
     )
     return Table(columns, rows, "lrrr", caption)
@@ -82,7 +82,7 @@ def _bottleneck(memo: Memo) -> tuple[str, str]:
     told = f"{format_seconds(seconds)} of a step of {format_seconds(step)}, {percent(seconds / step)}."
     if named.grows and named.reference:
         told += (
-            f" On {plural(named.reference.gpus, ACCELERATOR)} it takes {percent(chosen.share_before)}; "
+            f" On {accelerators(named.reference.gpus)} it takes {percent(chosen.share_before)}; "
             f"of all parts it grows most on the way to {total}."
         )
     elif named.reference:

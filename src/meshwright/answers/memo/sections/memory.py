@@ -13,7 +13,6 @@ from meshwright.answers.pictures.memory import MemoryBar, memory_picture
 from meshwright.answers.uncertainty import margin_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
-from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
 from meshwright.specs.inputs import Inputs
@@ -29,113 +28,97 @@ PARTS = (
     ("context and communicators", ("context", "communicators")),
 )
 """Rows of the budget, and the components in each."""
-
-
 WHOLE = "whole"
 
 
 def memory_section(memo: Memo) -> Iterator[Block]:
     """The budget before and after, who shards what, activations, the worst stage, the margin and the alternative."""
-    inputs, held = memo.inputs, memo.budgets
+    inputs, budgets = memo.inputs, memo.budgets
     yield Heading("1. Memory: how it fits", 2)
-    yield Paragraph(_before(held, inputs))
-    yield from budget_blocks(held, inputs)
+    yield Paragraph(_before(budgets, inputs))
+    yield from budget_blocks(budgets, inputs)
     yield Heading("Who divides what", 3)
     yield Table(
         ("axis", "weights", "gradients", "optimizer states", "activations"),
-        tuple(sharding_rows(held.chosen.plan, inputs)),
+        tuple(sharding_rows(budgets.chosen.plan, inputs)),
         "lllll",
         "What each axis divides each part of the memory by",
     )
-    yield Paragraph(_saved(held))
+    yield Paragraph(_saved(budgets))
     yield Heading("Activations, and the fullest stage", 3)
     yield from activations(memo)
     yield Heading("Margin", 3)
-    yield Paragraph(_margin(held.chosen, inputs))
+    yield Paragraph(_margin(budgets.chosen, inputs))
     yield Heading("The alternative: full sharding", 3)
-    yield Paragraph(_alternative(held, inputs))
+    yield Paragraph(_alternative(budgets, inputs))
 
 
-def budget_blocks(held: Budgets, inputs: Inputs, called: str = "the plan") -> Iterator[Block]:
+def budget_blocks(budgets: Budgets, inputs: Inputs, called: str = "the plan") -> Iterator[Block]:
     """Memory by component in the layouts that are compared, as a table and as a picture; called: the chosen one."""
-    columns = _columns(held, inputs, called)
-    yield _budget(columns)
-    yield _picture(columns, inputs)
+    columns, accelerator = _columns(budgets, inputs, called), inputs.cluster.accelerator
+    rows = [(name, *(f"{_size(memory, names) / GIB:.1f}" for _, memory in columns)) for name, names in PARTS]
+    rows.append(("sum", *(f"{memory.device / GIB:.1f}" for _, memory in columns)))
+    yield Table(("GiB", *(name for name, _ in columns)), tuple(rows), caption="Memory by component", total=True)
+    bars = [MemoryBar(name, tuple((part, _size(memory, names)) for part, names in PARTS)) for name, memory in columns]
+    visible = format_gib(accelerator.visible_memory_bytes)
+    title = f"Memory of the fullest rank against the {visible} of {accelerator.id}"
+    picture = memory_picture(bars, accelerator.visible_memory_bytes, f"{visible} visible", title)
+    yield Figure("memory", picture, title)
 
 
-def _before(held: Budgets, inputs: Inputs) -> str:
-    visible, name = inputs.cluster.accelerator.visible_memory_bytes, inputs.cluster.accelerator.id
-    one, copy = held.one.memory, held.replicated.memory
-    told = (
-        f"On one {name} the weights, gradients and optimizer states of {inputs.model.name} alone take "
-        f"{format_gib(one.states)}; with {plural(held.one.plan.micro_batch, 'sequence')} in a micro-batch it would "
+def _before(budgets: Budgets, inputs: Inputs) -> str:
+    accelerator, ranks = inputs.cluster.accelerator, inputs.cluster.num_gpus
+    one, copy, visible = budgets.one.memory, budgets.replicated.memory, accelerator.visible_memory_bytes
+    need = (
+        f"On one {accelerator.id} the weights, gradients and optimizer states of {inputs.model.name} alone take "
+        f"{format_gib(one.states)}; with {plural(budgets.one.plan.micro_batch, 'sequence')} in a micro-batch it would "
         f"need {format_gib(one.device)}, and {format_gib(visible)} are available"
     )
-    if held.one.verdict < Verdict.OUT_OF_MEMORY:
-        return f"{told}: it fits, so every split below is for speed. {_copies(held, inputs)}"
-    return f"{told}: {times(one.device / visible)} too large. {_copies(held, inputs)}" + (
-        f" No number of replicas changes that: data parallelism divides the work of a step, not the "
-        f"{format_gib(copy.states)} of states."
+    copies = f"Data parallelism alone on all {ranks} puts a full replica on each, {format_gib(copy.device)}."
+    copies = copies if ranks > 1 else ""
+    if budgets.one.verdict.fits:
+        return f"{need}: it fits, so every split below is for speed. {copies}"
+    return (
+        f"{need}: {times(one.device / visible)} too large. {copies} No number of replicas changes that: data "
+        f"parallelism divides the work of a step, not the {format_gib(copy.states)} of states."
     )
 
 
-def _copies(held: Budgets, inputs: Inputs) -> str:
-    ranks, size = inputs.cluster.num_gpus, format_gib(held.replicated.memory.device)
-    if ranks == 1:
-        return ""
-    return f"Data parallelism alone on all {ranks} puts a full replica on each, {size}."
-
-
-def _columns(held: Budgets, inputs: Inputs, called: str) -> list[tuple[str, Components[float]]]:
+def _columns(budgets: Budgets, inputs: Inputs, called: str) -> list[tuple[str, Components[float]]]:
     """The layouts that the budget compares."""
-    ranks, chosen = inputs.cluster.num_gpus, held.chosen
-    columns = [("one accelerator", held.one.memory), (f"replicas on all {ranks}", held.replicated.memory)]
-    if held.without_zero:
-        columns.append((f"{called} without ZeRO", held.without_zero.memory))
-    if held.without_recompute:
-        columns.append((f"{called} without recomputation", held.without_recompute.memory))
+    ranks, chosen = inputs.cluster.num_gpus, budgets.chosen
+    columns = [("one accelerator", budgets.one.memory), (f"replicas on all {ranks}", budgets.replicated.memory)]
+    if budgets.without_zero:
+        columns.append((f"{called} without ZeRO", budgets.without_zero.memory))
+    if budgets.without_recompute:
+        columns.append((f"{called} without recomputation", budgets.without_recompute.memory))
     columns.append((f"{called}, stage {chosen.worst_stage}", chosen.memory))
-    if held.fully_sharded and held.fully_sharded.plan != chosen.plan:
-        columns.append((f"full sharding over {ranks}", held.fully_sharded.memory))
+    if budgets.fully_sharded and budgets.fully_sharded.plan != chosen.plan:
+        columns.append((f"full sharding over {ranks}", budgets.fully_sharded.memory))
     return columns
 
 
-def _budget(columns: Sequence[tuple[str, Components[float]]]) -> Table:
-    rows = [(name, *(f"{_size(memory, names):.1f}" for _, memory in columns)) for name, names in PARTS]
-    rows.append(("sum", *(f"{memory.device / GIB:.1f}" for _, memory in columns)))
-    return Table(("GiB", *(name for name, _ in columns)), tuple(rows), caption="Memory by component", total=True)
-
-
 def _size(memory: Components[float], names: Sequence[str]) -> float:
-    return sum(float(getattr(memory, name)) for name in names) / GIB
+    return sum(float(getattr(memory, name)) for name in names)
 
 
-def _picture(columns: Sequence[tuple[str, Components[float]]], inputs: Inputs) -> Figure:
-    visible = inputs.cluster.accelerator.visible_memory_bytes
-    bars = [
-        MemoryBar(name, tuple((part, _size(memory, names) * GIB) for part, names in PARTS)) for name, memory in columns
-    ]
-    title = f"Memory of the fullest rank against the {format_gib(visible)} of {inputs.cluster.accelerator.id}"
-    return Figure("memory", memory_picture(bars, visible, f"{format_gib(visible)} visible", title), title)
-
-
-def _saved(held: Budgets) -> str:
-    chosen, told = held.chosen.memory, []
-    if held.without_zero:
-        whole = held.without_zero.memory
-        fits = "which still fits" if held.without_zero.verdict.fits else "which does not fit"
-        told.append(
-            f"ZeRO {held.chosen.plan.zero} saves {format_gib(whole.device - chosen.device)} on the fullest rank: "
-            f"without it the plan needs {format_gib(whole.device)}, {fits}."
+def _saved(budgets: Budgets) -> str:
+    chosen, whole = budgets.chosen.memory, budgets.one.memory
+    share = percent(chosen.states / whole.states)
+    text = f"Of {format_gib(whole.states)} of states the fullest rank keeps {format_gib(chosen.states)}, {share}."
+    if budgets.without_zero:
+        plain, fits = budgets.without_zero.memory.device, budgets.without_zero.verdict.fits
+        text += (
+            f" ZeRO {budgets.chosen.plan.zero} saves {format_gib(plain - chosen.device)} on the fullest rank: "
+            f"without it the plan needs {format_gib(plain)}, which {'still fits' if fits else 'does not fit'}."
         )
-    if held.without_recompute:
-        kept = held.without_recompute.memory
-        told.append(
-            f"Recomputation ({RECOMPUTE_NAMES[held.chosen.plan.recompute]}) saves "
-            f"{format_gib(kept.device - chosen.device)}: keeping every activation needs {format_gib(kept.device)}."
+    if budgets.without_recompute:
+        plain = budgets.without_recompute.memory.device
+        text += (
+            f" Recomputation ({RECOMPUTE_NAMES[budgets.chosen.plan.recompute]}) saves "
+            f"{format_gib(plain - chosen.device)}: keeping every activation needs {format_gib(plain)}."
         )
-    states = f"Of {format_gib(held.one.memory.states)} of states the fullest rank keeps {format_gib(chosen.states)}"
-    return " ".join([f"{states}, {percent(chosen.states / held.one.memory.states)}.", *told])
+    return text
 
 
 def _margin(best: Estimate, inputs: Inputs) -> str:
@@ -151,8 +134,8 @@ def _margin(best: Estimate, inputs: Inputs) -> str:
     )
 
 
-def _alternative(held: Budgets, inputs: Inputs) -> str:
-    ranks, sharded, chosen = inputs.cluster.num_gpus, held.fully_sharded, held.chosen
+def _alternative(budgets: Budgets, inputs: Inputs) -> str:
+    ranks, sharded, chosen = inputs.cluster.num_gpus, budgets.fully_sharded, budgets.chosen
     if sharded is None:
         return (
             f"`{inputs.runtime.id}` has no ZeRO 3 for this model and cluster, so full sharding over {ranks} ranks is "
@@ -162,11 +145,10 @@ def _alternative(held: Budgets, inputs: Inputs) -> str:
         return f"This plan is it: ZeRO 3 divides weights, gradients and states over {ranks} ranks."
     pace = sharded.step_time_s / chosen.step_time_s - 1
     speed = f"{percent(abs(pace))} {'slower' if pace >= 0 else 'faster'} than the recommendation"
-    held_by = (
-        f"{format_gib(sharded.memory.states)} of states and {format_gib(sharded.memory.activations)} of activations"
-    )
+    memory = sharded.memory
     return (
-        f"ZeRO 3 without a pipeline (`{sharded.plan}`) keeps {held_by}, {format_gib(sharded.memory.device)} in all: "
+        f"ZeRO 3 without a pipeline (`{sharded.plan}`) keeps {format_gib(memory.states)} of states and "
+        f"{format_gib(memory.activations)} of activations, {format_gib(memory.device)} in all: "
         f"{sharded.verdict}, {format_seconds(sharded.step_time_s)} a step, {speed}. It exchanges weights for every "
         f"layer, and {format_seconds(sharded.time.exposed_dp_s)} of that stay exposed in a step."
     )

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.compare.training import training_of
-from meshwright.answers.document.blocks import Block, Bullets, Callout, Heading, Paragraph, Table, Tone
+from meshwright.answers.document.blocks import Block, Bullets, Callout, Heading, Paragraph, Table
 from meshwright.answers.links import axes, placement_words
 from meshwright.answers.memo.memo import Memo
-from meshwright.answers.memo.words import ACCELERATOR, percent, plural
+from meshwright.answers.memo.words import accelerators, percent, plural
 from meshwright.answers.plan_table import indistinguishable
+from meshwright.answers.screen import TONES
 from meshwright.answers.step_parts import why_lost
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
@@ -30,7 +31,6 @@ SHOWN = 6
 """Runners-up."""
 ALIKE = 1e-3
 """Step times and bytes that differ by less, as a share, are the same."""
-TONES: dict[Verdict, Tone] = {Verdict.SAFE: "good", Verdict.AT_RISK: "warning", Verdict.OUT_OF_MEMORY: "bad"}
 DIVIDED = {
     0: "nothing is sharded",
     1: "optimizer states sharded",
@@ -63,21 +63,21 @@ def recommendation(memo: Memo) -> Iterator[Block]:
 
 def _verdict(best: Estimate, inputs: Inputs) -> str:
     fit, whole = best.fit, best.tokens_per_s_per_gpu * inputs.cluster.num_gpus
-    told = (
+    text = (
         f"`{best.plan}`: {format_seconds(best.step_time_s)} a step, {format_count(whole)} tokens/s on "
-        f"{plural(inputs.cluster.num_gpus, ACCELERATOR)}, MFU {percent(best.mfu)}. The fullest stage, "
+        f"{accelerators(inputs.cluster.num_gpus)}, MFU {percent(best.mfu)}. The fullest stage, "
         f"{best.worst_stage}, needs {format_gib(fit.needed_bytes)} of the {format_gib(fit.visible_bytes)} that a "
         f"process can use ({percent(fit.usage)}): **{best.verdict}**; it fits with a probability of "
         f"{fit.probability:.0%}."
     )
     if (training := training_of(best, inputs)) and inputs.job.tokens:
-        told += f" {format_count(inputs.job.tokens)} tokens take {training.days:,.1f} days without interruption."
-    return told
+        text += f" {format_count(inputs.job.tokens)} tokens take {training.days:,.1f} days without interruption."
+    return text
 
 
 def _fields(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str]]:
     job, ranks = inputs.job, inputs.cluster.num_gpus
-    degrees = [("tp", plan.tp), ("cp", plan.cp), ("pp", plan.pp), ("dp", plan.dp)]
+    degrees = f"tp {plan.tp} x cp {plan.cp} x pp {plan.pp} x dp {plan.dp}"
     sequence = ", and norms and residuals split along the sequence" if plan.sp else ""
     matrices = f"every layer's matrices split over {plan.tp} ranks{sequence}" if plan.tp > 1 else "matrices stay whole"
     yield "tensor parallel", f"tp {plan.tp}", matrices
@@ -85,11 +85,7 @@ def _fields(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str]]:
         name = CONTEXT_EXCHANGE_NAMES[plan.context_exchange].replace("_", "-")
         yield "context parallel", f"cp {plan.cp}", f"every sequence split over {plan.cp} ranks; exchange: {name}"
     yield "pipeline parallel", f"pp {plan.pp}", _pipeline(plan, inputs)
-    yield (
-        "data parallel",
-        f"dp {plan.dp}",
-        f"{plural(plan.dp, 'replica')}; {_product(degrees)} = {plural(ranks, ACCELERATOR)}",
-    )
+    yield "data parallel", f"dp {plan.dp}", f"{plural(plan.dp, 'replica')}; {degrees} = {accelerators(ranks)}"
     if inputs.model.is_moe:
         split = f", each split over {plan.etp}" if plan.etp > 1 else ""
         yield "expert parallel", f"ep {plan.ep}", f"the experts of a layer spread over {plural(plan.ep, 'rank')}{split}"
@@ -100,10 +96,6 @@ def _fields(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str]]:
     yield "ZeRO stage", f"{plan.zero}", f"{DIVIDED[plan.zero]}{over}"
     yield "recompute", RECOMPUTE_NAMES[plan.recompute], _recompute(plan)
     yield "precision", job.precision, f"gradients summed in {inputs.gradient_bytes} bytes"
-
-
-def _product(degrees: list[tuple[str, int]]) -> str:
-    return " x ".join(f"{name} {degree}" for name, degree in degrees)
 
 
 def _pipeline(plan: Plan, inputs: Inputs) -> str:
@@ -129,8 +121,8 @@ def _recompute(plan: Plan) -> str:
 def _placed(best: Estimate, inputs: Inputs) -> str:
     order = ", ".join(axis for axis in inputs.runtime.plans.rank_order if axis != "ep" or inputs.model.is_moe)
     placed = [placement_words(axis, inputs.cluster) for axis in axes(best, inputs)]
-    told = "; ".join(placed) or "a single rank communicates with none"
-    return f"**Rank placement.** Ranks are numbered in the order {order}, the first varying fastest: {told}."
+    groups = "; ".join(placed) or "a single rank communicates with none"
+    return f"**Rank placement.** Ranks are numbered in the order {order}, the first varying fastest: {groups}."
 
 
 def _runners_up(memo: Memo) -> Iterator[Block]:
@@ -139,9 +131,18 @@ def _runners_up(memo: Memo) -> Iterator[Block]:
     if not others:
         yield Paragraph(f"None: of {search.legal} legal plans {search.fitting} fit, and all of those have this layout.")
         return
-    rows = tuple(_row(each, best) for each in others)
-    counted = f"{search.considered:,} plans considered, {search.legal:,} legal, {search.fitting:,} fit"
-    yield Table(("plan", "step", "MFU", "GiB", "against the recommendation"), rows, "lrrrl", counted)
+    rows = tuple(
+        (
+            f"`{each.plan}`",
+            format_seconds(each.step_time_s),
+            percent(each.mfu),
+            f"{each.memory.device / GIB:.1f}",
+            why_lost(each, best),
+        )
+        for each in others
+    )
+    counts = f"{search.considered:,} plans considered, {search.legal:,} legal, {search.fitting:,} fit"
+    yield Table(("plan", "step", "MFU", "GiB", "against the recommendation"), rows, "lrrrl", counts)
     if search.at_risk and best.verdict == Verdict.SAFE and search.at_risk.step_time_s < best.step_time_s:
         yield Paragraph(f"Not recommended: `{search.at_risk.plan}` is {why_lost(search.at_risk, best)}.")
 
@@ -162,11 +163,6 @@ def _same(each: Estimate, best: Estimate) -> bool:
     return indistinguishable(best, each) or (abs(pace - 1) < ALIKE and abs(size - 1) < ALIKE)
 
 
-def _row(each: Estimate, best: Estimate) -> tuple[str, ...]:
-    size = f"{each.memory.device / GIB:.1f}"
-    return f"`{each.plan}`", format_seconds(each.step_time_s), percent(each.mfu), size, why_lost(each, best)
-
-
 def _measure(best: Estimate) -> Iterator[str]:
     memory = best.memory
     yield (
@@ -185,7 +181,6 @@ def _measure(best: Estimate) -> Iterator[str]:
 
 def _given(inputs: Inputs, assumed: tuple[str, ...]) -> Iterator[str]:
     model, cluster, job = inputs.model, inputs.cluster, inputs.job
-    told = " ".join(assumed)
     links = ", ".join(f"{level.name} {level.effective_bandwidth / 1e9:.4g} GB/s" for level in cluster.levels)
     yield (
         f"model `{model.name}`: {model.num_layers} layers, hidden size {model.hidden_size}, vocabulary "
@@ -199,7 +194,7 @@ def _given(inputs: Inputs, assumed: tuple[str, ...]) -> Iterator[str]:
         f"job: {job.global_batch} sequences of {job.sequence_length} tokens in one step "
         f"({format_count(job.tokens_per_step)} tokens)"
     )
-    if "precision" not in told:
+    if not any("precision" in each for each in assumed):
         yield f"precision: {job.precision}"
-    if "runtime" not in told:
+    if not any("runtime" in each for each in assumed):
         yield f"runtime: {inputs.runtime.id}"

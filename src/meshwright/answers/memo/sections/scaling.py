@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from meshwright.answers.document.blocks import Block, Figure, Paragraph, Table
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.scaling import Point
-from meshwright.answers.memo.words import ACCELERATOR, listed, percent, plural, times
+from meshwright.answers.memo.words import accelerators, listed, percent, times
 from meshwright.answers.pictures.scaling import ScalingPoint, scaling_picture
 from meshwright.cost.memory.fit import Verdict
 from meshwright.units import GIB, format_count, format_seconds
@@ -35,13 +35,13 @@ def scaling_section(memo: Memo) -> Iterator[Block]:
 def _from(memo: Memo) -> str:
     baseline, total, strong = memo.scaling.baseline, memo.inputs.cluster.num_gpus, memo.scaling.strong
     if baseline == total:
-        return f"The baseline is the whole cluster, {plural(total, ACCELERATOR)}: there is no scaling to show."
+        return f"The baseline is the whole cluster, {accelerators(total)}: there is no scaling to show."
     smaller = memo.smaller
     there = (
-        f"On {plural(baseline, ACCELERATOR)} the best plan for the same batch is `{smaller.estimate.plan}`: "
+        f"On {accelerators(baseline)} the best plan for the same batch is `{smaller.estimate.plan}`: "
         f"{format_count(smaller.tokens_per_s)} tokens/s, {format_seconds(smaller.estimate.step_time_s)} a step."
         if smaller
-        else f"On {plural(baseline, ACCELERATOR)} no plan for the same batch fits."
+        else f"On {accelerators(baseline)} no plan for the same batch fits."
     )
     whole = memo.best.tokens_per_s_per_gpu * total
     if smaller:
@@ -99,7 +99,7 @@ def _strong(points: tuple[Point, ...]) -> str:
             f"{before.plan.num_microbatches}, which must hide one gradient reduction"
         )
     tail = [
-        f"{plural(point.gpus, ACCELERATOR)} {'does' if point.gpus == 1 else 'do'} not fit it"
+        f"{accelerators(point.gpus)} {'does' if point.gpus == 1 else 'do'} not fit it"
         for point in points
         if not point.estimate.verdict.fits
     ]
