@@ -67,10 +67,7 @@ def test_bars_of_memory_are_as_long_as_their_parts(sizes: list[tuple[float, ...]
 )
 def test_curves_of_scaling_stay_in_their_field(shares: list[tuple[float, float]], start: float) -> None:
     series = {
-        name: [
-            ScalingPoint(8 * 2**index, start * share[column] * 2**index, start * 2**index)
-            for index, share in enumerate(shares)
-        ]
+        name: [ScalingPoint(8 * 2**index, start * share[column] * 2**index) for index, share in enumerate(shares)]
         for column, name in enumerate(("same batch", "batch grows"))
     }
     root = drawn(scaling_picture(series, "Scaling"))
@@ -157,7 +154,7 @@ def test_sizes_have_four_digits_at_most() -> None:
 
 
 def test_curves_may_be_more_than_colours() -> None:
-    points = (ScalingPoint(8, 1e5, 1e5), ScalingPoint(16, 1.9e5, 2e5))
+    points = (ScalingPoint(8, 1e5), ScalingPoint(16, 1.9e5))
     assert scaling_picture({f"series {index}": points for index in range(9)}, "Scaling").count("95.0% of perfect") == 9
 
 

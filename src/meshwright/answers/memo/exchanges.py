@@ -83,7 +83,7 @@ def _what(axis: str, rows: Sequence[MessageRow], plan: Plan, inputs: Inputs, *, 
     """What one layer exchanges in one pass, in words."""
     if axis == "cp":
         name = CONTEXT_EXCHANGE_NAMES[plan.context_exchange].replace("_", "-")
-        return f"{name} of keys and values" if forward else f"{name} of keys, values and their gradients"
+        return f"{name} exchange of keys{' and values' if forward else ', values and their gradients'}"
     if axis == "ep":
         name = inputs.runtime.communication.dispatcher.replace("_", "-")
         return f"{name} dispatch and combine of tokens" if forward else f"{name} of their gradients"

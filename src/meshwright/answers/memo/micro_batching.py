@@ -36,7 +36,7 @@ class Bubble:
     @property
     def bubble(self) -> float:
         """Idle over the step, as priced."""
-        return float(self.estimate.time.bubble_s / self.estimate.step_time_s)
+        return bubble_share(self.estimate)
 
     @property
     def mfu(self) -> float:
@@ -77,6 +77,11 @@ def micro_batching(estimate: Estimate, inputs: Inputs) -> MicroBatching | None:
         naive=_naive(plan, inputs, drawn),
         drawn=drawn,
     )
+
+
+def bubble_share(estimate: Estimate) -> float:
+    """The bubble of a priced plan over its step."""
+    return float(estimate.time.bubble_s / estimate.step_time_s)
 
 
 def idle_share(played: Timeline) -> float:

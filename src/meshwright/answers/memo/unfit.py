@@ -79,7 +79,7 @@ def _blocks(memo: Unfit) -> Iterator[Block]:
     yield Callout(
         "No plan fits: do not start this job",
         f"None of the {memo.search.legal:,} legal plans of {inputs.runtime.id} fits. The one with the least memory, "
-        f"`{leanest.plan}`, needs {format_gib(needed)} of the {format_gib(visible)} that a process can use, "
+        f"`{leanest.plan}`, needs {format_gib(needed)} where a process can use {format_gib(visible)}, "
         f"{format_gib(needed - visible)} too much on stage {leanest.worst_stage}.",
         "bad",
     )
@@ -111,7 +111,7 @@ def _largest(memo: Unfit) -> str:
     parts = {name: size for name, size in memory._asdict().items() if size}
     name = max(parts, key=lambda each: parts[each])
     return (
-        f"**The bottleneck is memory, and most of it {name.replace('_', ' ')}**: {format_gib(parts[name])} of the "
+        f"**The bottleneck is memory, above all {name.replace('_', ' ')}**: {format_gib(parts[name])} of the "
         f"{format_gib(memory.device)} that the leanest plan needs."
     )
 

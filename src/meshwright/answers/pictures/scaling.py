@@ -18,18 +18,21 @@ IDEAL = "#57636f"
 
 
 class ScalingPoint(NamedTuple):
-    """One number of accelerators."""
+    """The speed of all accelerators together."""
 
     gpus: int
     tokens_per_s: float
-    ideal_tokens_per_s: float
 
 
 def scaling_picture(series: Mapping[str, Sequence[ScalingPoint]], title: str) -> str:
-    """Every series with its efficiency at the end, and the ideal of each as a dashed line; two or more points each."""
+    """Every series with its efficiency at the end, and dashed what perfect scaling from its first point would give.
+
+    series: two or more points each, the fewest accelerators first.
+    """
     points = [point for each in series.values() for point in each]
     counts = sorted({point.gpus for point in points})
-    speeds = [speed for point in points for speed in (point.tokens_per_s, point.ideal_tokens_per_s)]
+    perfect = {name: _perfect(each) for name, each in series.items()}
+    speeds = [point.tokens_per_s for each in (*series.values(), *perfect.values()) for point in each]
     field = LogField(
         left=LEFT,
         top=TOP,
@@ -44,7 +47,7 @@ def scaling_picture(series: Mapping[str, Sequence[ScalingPoint]], title: str) ->
     colours = dict(zip(series, cycle(COLOURS), strict=False))
     label_y = float(TOP)
     for name in sorted(series, key=lambda name: -series[name][-1].tokens_per_s):
-        label_y = _series(drawing, series[name], field, colours[name], label_y)
+        label_y = _series(drawing, series[name], perfect[name], field, colours[name], label_y)
     height = drawing.legend(BOTTOM + 3 * LINE, [*colours.items(), ("perfect scaling (dashed)", IDEAL)])
     listed = "; ".join(f"{name}: {_ends(each)}" for name, each in series.items())
     return drawing.svg(height, title, f"{listed}.")
@@ -63,18 +66,30 @@ def _grid(drawing: Drawing, field: LogField, counts: Sequence[int], points: Sequ
     drawing.text(LEFT - 6, TOP - 12, "tokens/s", "end", QUIET)
 
 
-def _series(drawing: Drawing, points: Sequence[ScalingPoint], field: LogField, colour: str, label_y: float) -> float:
+def _perfect(points: Sequence[ScalingPoint]) -> list[ScalingPoint]:
+    """As fast on every accelerator as at the first point."""
+    first = points[0]
+    return [ScalingPoint(point.gpus, first.tokens_per_s * point.gpus / first.gpus) for point in points]
+
+
+def _series(
+    drawing: Drawing,
+    points: Sequence[ScalingPoint],
+    perfect: Sequence[ScalingPoint],
+    field: LogField,
+    colour: str,
+    label_y: float,
+) -> float:
     """The lines and marks of a series, its label at `label_y` or below; returns where the next one may stand."""
-    marks = [(field.x(point.gpus), field.y(point.tokens_per_s)) for point in points]
-    drawing.polyline(((field.x(point.gpus), field.y(point.ideal_tokens_per_s)) for point in points), IDEAL, "5 4")
+    ideal, marks = ([(field.x(gpus), field.y(speed)) for gpus, speed in each] for each in (perfect, points))
+    drawing.polyline(ideal, IDEAL, "5 4")
     drawing.polyline(marks, colour)
     for x, y in marks:
         drawing.box(x - MARK / 2, y - MARK / 2, MARK, MARK, colour)
     x, y = marks[-1]
     y = max(y + 4, label_y)
     drawing.box(x + 10, y - 9, 3, 11, colour)
-    efficiency = points[-1].tokens_per_s / points[-1].ideal_tokens_per_s
-    drawing.text(x + 17, y, f"{efficiency:.1%} of perfect")
+    drawing.text(x + 17, y, f"{points[-1].tokens_per_s / perfect[-1].tokens_per_s:.1%} of perfect")
     return y + LINE
 
 

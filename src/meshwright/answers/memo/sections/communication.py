@@ -27,15 +27,15 @@ def communication_section(memo: Memo) -> Iterator[Block]:
 
 
 def _summary(memo: Memo) -> str:
-    step, waited = memo.best.step_time_s, sum(each.exposed_s for each in memo.exchanges)
+    step_s, exposed_s = memo.best.step_time_s, sum(each.exposed_s for each in memo.exchanges)
     if not memo.exchanges:
-        return f"A single rank sends nothing: communication takes 0 s of the {format_seconds(step)} step."
-    whole = sum(each.seconds for each in memo.exchanges)
+        return f"A single rank sends nothing: communication takes 0 s of the {format_seconds(step_s)} step."
     largest = max(memo.exchanges, key=lambda each: each.exposed_s)
     return (
-        f"A rank of the slowest stage communicates for {format_seconds(whole)} in a step of {format_seconds(step)}; "
-        f"compute hides all but {format_seconds(waited)}, {percent(waited / step)} of the step. Most of that is "
-        f"{NAMES[largest.axis]}, {largest.what}: {format_seconds(largest.exposed_s)}."
+        f"A rank of the slowest stage communicates for {format_seconds(sum(each.seconds for each in memo.exchanges))} "
+        f"in a step of {format_seconds(step_s)}; compute hides all but {format_seconds(exposed_s)}, "
+        f"{percent(exposed_s / step_s)} of the step. The largest part is {NAMES[largest.axis]}, {largest.what}: "
+        f"{format_seconds(largest.exposed_s)}."
     )
 
 
@@ -68,15 +68,8 @@ def _gradients(memo: Memo) -> str:
     summed = [each for each in memo.exchanges if each.axis == "dp"]
     if not summed:
         return f"There is {plural(plan.dp, 'replica')}, so no gradients are summed between replicas: 0 bytes."
-    ranks = plan.dp * plan.cp
-    holding = f"The {ranks} ranks that hold the same shard of the weights"
-    why = (
-        f"{holding} have each seen different {'sequences' if plan.cp == 1 else 'tokens'}; only the mean of their "
-        f"gradients, over {inputs.job.global_batch} sequences, is the gradient of the batch. Without it their weights "
-        "would differ after the first step."
-    )
     sent = sum(each.sent_bytes * each.times for each in summed)
-    exposed = sum(each.exposed_s for each in summed)
+    seconds, exposed_s = (sum(getattr(each, name) for each in summed) for name in ("seconds", "exposed_s"))
     if plan.zero >= 3 or any("layer by layer" in each.what for each in summed):
         when = "Weights are gathered before every layer and gradients scattered after it, overlapped with compute"
     elif plan.zero == 2:
@@ -88,10 +81,13 @@ def _gradients(memo: Memo) -> str:
         )
     divided = f"; ZeRO {plan.zero} divides over {int(sharding_ranks(plan))} of them" if plan.zero else ""
     return (
-        f"{why} {when}{divided}. A rank sends {format_bytes(sent)} for this, over {summed[0].link} at "
-        f"{format_bandwidth(summed[0].bandwidth)}: {format_seconds(sum(each.seconds for each in summed))}, of "
-        f"which {format_seconds(exposed)} are exposed, {percent(exposed / best.step_time_s)} of the step. The bytes "
-        "that a ring sends approach twice the shard as replicas are added, while each replica has less work."
+        f"The {plan.dp * plan.cp} ranks that hold the same shard of the weights have each seen different "
+        f"{'sequences' if plan.cp == 1 else 'tokens'}; only the mean of their gradients, over "
+        f"{inputs.job.global_batch} sequences, is the gradient of the batch. Without it their weights would differ "
+        f"after the first step. {when}{divided}. A rank sends {format_bytes(sent)} for this, over {summed[0].link} at "
+        f"{format_bandwidth(summed[0].bandwidth)}: {format_seconds(seconds)}, of which {format_seconds(exposed_s)} are "
+        f"exposed, {percent(exposed_s / best.step_time_s)} of the step. The bytes that a ring sends approach twice the "
+        "shard as replicas are added, while each replica has less work."
     )
 
 

@@ -41,7 +41,9 @@ def conclusion_section(memo: Memo) -> Iterator[Block]:
     """The parts that grow, the bottleneck, the mitigation, and what perfect scaling would mean."""
     yield Heading("Conclusion: what will limit it, and what to try first", 2)
     title = "From peak to the predicted step"
-    parts = [(ALL_NAMES.get(name, name), seconds) for name, seconds in _parts(memo) if abs(seconds) > 0]
+    parts = [
+        (ALL_NAMES.get(name, name), seconds) for name, seconds in from_peak(memo.best, memo.inputs).items() if seconds
+    ]
     yield Figure("waterfall", waterfall_picture(parts, title), title)
     if memo.bottleneck.reference:
         yield _growth(memo.bottleneck, memo.bottleneck.reference, memo)
@@ -50,20 +52,11 @@ def conclusion_section(memo: Memo) -> Iterator[Block]:
     yield Paragraph(_perfect(memo))
 
 
-def _parts(memo: Memo) -> list[tuple[str, float]]:
-    return [*from_peak(memo.best, memo.inputs).items()]
-
-
 def _growth(named: Bottleneck, reference: Point, memo: Memo) -> Table:
     total = memo.inputs.cluster.num_gpus
     shown = sorted(named.overheads, key=lambda each: -max(each.share_after, each.share_before * named.efficiency))
     rows = tuple(
-        (
-            each.name,
-            percent(each.share_before),
-            percent(each.share_after),
-            percent(each.growth),
-        )
+        (each.name, percent(each.share_before), percent(each.share_after), percent(each.growth))
         for each in (*shown[:SHOWN], *(each for each in shown[SHOWN:] if each is named.chosen))
         if each.share_after or each.share_before
     )
@@ -77,23 +70,22 @@ def _growth(named: Bottleneck, reference: Point, memo: Memo) -> Table:
 
 def _bottleneck(memo: Memo) -> tuple[str, str]:
     named, total = memo.bottleneck, memo.inputs.cluster.num_gpus
-    chosen, step = named.chosen, memo.best.step_time_s
-    seconds = named.seconds
-    told = f"{format_seconds(seconds)} of a step of {format_seconds(step)}, {percent(seconds / step)}."
+    chosen, seconds = named.chosen, format_seconds(named.seconds)
+    text = f"{seconds} of a step of {format_seconds(memo.best.step_time_s)}, {percent(chosen.share_after)}."
     if named.grows and named.reference:
-        told += (
+        text += (
             f" On {accelerators(named.reference.gpus)} it takes {percent(chosen.share_before)}; "
             f"of all parts it grows most on the way to {total}."
         )
     elif named.reference:
-        told += (
+        text += (
             f" No part grows by {percent(GROWS)} of the step or more between {named.reference.gpus} and {total} "
             "accelerators; this is the largest part that a single accelerator would not have."
         )
     else:
-        told += " It is the largest part that a single accelerator would not have."
-    told += f" To confirm, profile one step and add up {WHERE[chosen.part]}: {format_seconds(seconds)} are predicted."
-    return f"Most likely bottleneck: {chosen.name}", told
+        text += " It is the largest part that a single accelerator would not have."
+    text += f" To confirm, profile one step and add up {WHERE[chosen.part]}: {seconds} are predicted."
+    return f"Most likely bottleneck: {chosen.name}", text
 
 
 def _mitigation(memo: Memo) -> tuple[str, str]:
@@ -104,43 +96,42 @@ def _mitigation(memo: Memo) -> tuple[str, str]:
             f"No single change of the plan, the runtime's switches, the batch or the network makes the step of "
             f"{format_seconds(step)} {percent(LEAST_GAIN)} faster by reducing {chosen.name}. Measure it first.",
         )
-    after = (1 - tried.gain) * step
+    after, tokens = (1 - tried.gain) * step, memo.inputs.job.tokens_per_step
     risk = "" if tried.estimate.verdict == Verdict.SAFE else f" Memory: {tried.estimate.verdict}."
     return (
         f"First mitigation: {tried.change}",
-        f"Priced again, it takes {chosen.name} from {format_seconds(tried.part_before_s)} to "
+        f"Priced again, it cuts {chosen.name} from {format_seconds(tried.part_before_s)} to "
         f"{format_seconds(tried.part_after_s)} and the time of the same tokens from {format_seconds(step)} to "
-        f"{format_seconds(after)}, {percent(tried.gain)} less. Cost: {tried.price}{risk} To "
-        f"confirm, run twenty steps with it and compare tokens a second: "
-        f"{format_count(memo.inputs.job.tokens_per_step / step)} before, "
-        f"{format_count(memo.inputs.job.tokens_per_step / after)} after.",
+        f"{format_seconds(after)}, {percent(tried.gain)} less. Cost: {tried.price}{risk} To confirm, run twenty steps "
+        f"with it and compare tokens a second: {format_count(tokens / step)} before, {format_count(tokens / after)} "
+        "after.",
     )
 
 
 def _perfect(memo: Memo) -> str:
-    total, named, best = memo.inputs.cluster.num_gpus, memo.bottleneck, memo.best
-    one = memo.budgets.one
+    total, named, best, one = memo.inputs.cluster.num_gpus, memo.bottleneck, memo.best, memo.budgets.one
     if total == 1:
         return f"One accelerator has nothing to scale to; report its MFU, predicted {percent(best.mfu)}."
-    alone = (
-        f"A perfect {total} times cannot be measured: the model does not run on one accelerator, which would need "
-        f"{times(one.fit.usage)} its memory. Report two "
-        "numbers instead: "
-        if one.verdict == Verdict.OUT_OF_MEMORY
-        else f"A perfect {total} times is measured against one accelerator, on which the model runs. Also report: "
-    )
-    told = f"MFU, predicted {percent(best.mfu)}"
+    text = f"A perfect speed-up of {total} times "
+    if one.verdict.fits:
+        text += "is measured against one accelerator, on which the model runs. Also report: "
+    else:
+        text += (
+            "cannot be measured: the model does not run on one accelerator, which would need "
+            f"{times(one.fit.usage)} its memory. Report two numbers instead: "
+        )
+    text += f"MFU, predicted {percent(best.mfu)}"
     if named.reference:
         perfect = total / named.reference.gpus
         reached = perfect * named.efficiency
-        told += (
+        text += (
             f", and the speed-up from {named.reference.gpus} to {total} accelerators, predicted {reached:.2f} of "
             f"{perfect:.3g} ({percent(reached / perfect)})"
         )
         if reached > perfect:
             lost = min(named.overheads, key=lambda each: each.growth)
-            told += (
+            text += (
                 f"; more than perfect, because {percent(-lost.growth)} of the step "
                 f"is {lost.name} that the plan on {named.reference.gpus} pays beyond this one"
             )
-    return f"{alone}{told}."
+    return f"{text}."

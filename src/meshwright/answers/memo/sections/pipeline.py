@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from meshwright.answers.document.blocks import Block, Figure, Heading, Paragraph, Table
 from meshwright.answers.memo.memo import Memo
-from meshwright.answers.memo.micro_batching import MicroBatching, idle_share
+from meshwright.answers.memo.micro_batching import MicroBatching, bubble_share, idle_share
 from meshwright.answers.memo.words import percent, plural
 from meshwright.answers.pictures.pipeline import PipelineChart, pipeline_picture
 from meshwright.cost.estimate import Estimate
@@ -23,29 +23,24 @@ RULE = 4
 def pipeline_section(memo: Memo) -> Iterator[Block]:
     """Utilisation of a naive split, the bubble for several m, activations in flight, balance, and both timelines."""
     yield Heading("3. Micro-batching: how busy the accelerators are", 2)
-    piped = memo.micro_batching
-    if piped is None:
+    pipeline = memo.micro_batching
+    if pipeline is None:
         yield from _without(memo)
         return
     best, plan = memo.best, memo.best.plan
+    step_s, bubble_s = best.step_time_s, best.time.bubble_s
     yield Paragraph(
         f"Splitting the layers over {plan.pp} stages and nothing else keeps one stage busy while the others wait: each "
-        f"works {percent(piped.naive_busy)} of the time and idles {percent(1 - piped.naive_busy)}. Cut into "
-        f"{plan.num_microbatches} micro-batches, all stages work except while the pipeline fills and "
-        f"drains: {format_seconds(best.time.bubble_s)} of {format_seconds(best.step_time_s)} here, a bubble of "
-        f"{percent(best.time.bubble_s / best.step_time_s)} of the step, or "
-        f"{percent(_over_ideal(best))} of the busy time, the ratio that some papers print."
+        f"works {percent(pipeline.naive_busy)} of the time and idles {percent(1 - pipeline.naive_busy)}. Cut into "
+        f"{plan.num_microbatches} micro-batches, all stages work except while the pipeline fills and drains: "
+        f"{format_seconds(bubble_s)} of {format_seconds(step_s)} here, a bubble of {percent(bubble_s / step_s)} of the "
+        f"step, or {percent(bubble_s / (step_s - bubble_s))} of the busy time, the ratio that some papers print."
     )
-    yield _bubbles(piped, best)
-    yield Paragraph(_rule(piped, best))
-    yield from _timelines(piped, best)
+    yield _bubbles(pipeline, best)
+    yield Paragraph(_rule(pipeline, best))
+    yield from _timelines(pipeline, best)
     yield Paragraph(_in_flight(memo, best))
     yield Paragraph(_balance(best))
-
-
-def _over_ideal(best: Estimate) -> float:
-    bubble = float(best.time.bubble_s)
-    return bubble / (best.step_time_s - bubble)
 
 
 def _without(memo: Memo) -> Iterator[Block]:
@@ -59,17 +54,16 @@ def _without(memo: Memo) -> Iterator[Block]:
         f"Micro-batches remain as gradient accumulation: {count} of {plural(plan.micro_batch, 'sequence')} on each "
         "replica, whose gradients are summed before one optimizer step."
     )
-    piped = [each for each in (*memo.search.other_splits, *memo.search.best) if each.plan.pp > 1]
-    if piped:
-        other = piped[0]
-        slower, bubble = other.step_time_s / memo.best.step_time_s - 1, other.time.bubble_s / other.step_time_s
+    other = next((each for each in (*memo.search.other_splits, *memo.search.best) if each.plan.pp > 1), None)
+    if other:
+        slower = other.step_time_s / memo.best.step_time_s - 1
         yield Paragraph(
             f"The best plan with a pipeline, `{other.plan}`, is {percent(abs(slower))} "
-            f"{'slower' if slower >= 0 else 'faster'}; its bubble is {percent(bubble)} of the step."
+            f"{'slower' if slower >= 0 else 'faster'}; its bubble is {percent(bubble_share(other))} of the step."
         )
 
 
-def _bubbles(piped: MicroBatching, best: Estimate) -> Table:
+def _bubbles(pipeline: MicroBatching, best: Estimate) -> Table:
     rows = tuple(
         (
             f"{each.micro_batches}{' (the plan)' if each.micro_batches == best.plan.num_microbatches else ''}",
@@ -79,16 +73,16 @@ def _bubbles(piped: MicroBatching, best: Estimate) -> Table:
             percent(each.mfu),
             f"{each.estimate.memory.device / GIB:.1f}",
         )
-        for each in piped.bubbles
+        for each in pipeline.bubbles
     )
-    chunks = "" if piped.chunks == 1 else f"{piped.chunks} "
-    textbook = f"({piped.stages} - 1) / ({chunks}m + {piped.stages} - 1)"
+    chunks = "" if pipeline.chunks == 1 else f"{pipeline.chunks} "
+    textbook = f"({pipeline.stages} - 1) / ({chunks}m + {pipeline.stages} - 1)"
     columns = ("m", "global batch", "equal stages", "bubble", "MFU", "GiB")
     return Table(columns, rows, "rrrrrr", f"Share of a step that is bubble; equal stages: {textbook}")
 
 
-def _rule(piped: MicroBatching, best: Estimate) -> str:
-    plan = best.plan
+def _rule(pipeline: MicroBatching, best: Estimate) -> str:
+    plan, stages = best.plan, pipeline.stages
     enough = "follows it" if plan.num_microbatches >= RULE * plan.pp else "breaks it, because the batch is too small"
     chunks = (
         f"Its {plan.vpp} chunks on each stage divide the bubble by {plan.vpp}, for {plan.vpp} times as many messages. "
@@ -98,27 +92,27 @@ def _rule(piped: MicroBatching, best: Estimate) -> str:
     return (
         f"The usual rule is m of {RULE} pp or more, {RULE * plan.pp} here; the plan has {plan.num_microbatches} and "
         f"{enough}. {chunks}More micro-batches mean a larger batch, or smaller ones that use the matrix units less "
-        f"well: {plan.micro_batch * piped.stages} sequences are the least that {piped.stages} stages need at once."
+        f"well: {plan.micro_batch * stages} sequences are the least that {stages} stages need at once."
     )
 
 
-def _timelines(piped: MicroBatching, best: Estimate) -> Iterator[Figure]:
+def _timelines(pipeline: MicroBatching, best: Estimate) -> Iterator[Figure]:
     """The plan's schedule by itself, then beside the naive one on the scale of that."""
-    schedule, more = SCHEDULE_NAMES[best.plan.schedule], best.plan.num_microbatches
     naive, planned = (
         PipelineChart(f"{name}: {percent(idle_share(played))} idle", played.events, played.makespan_s)
         for name, played in (
-            ("Layers split, one batch", piped.naive),
-            (f"{schedule}, {piped.drawn} micro-batches", piped.chosen),
+            ("Layers split, one batch", pipeline.naive),
+            (f"{SCHEDULE_NAMES[best.plan.schedule]}, {pipeline.drawn} micro-batches", pipeline.chosen),
         )
     )
-    bubble = percent(best.time.bubble_s / best.step_time_s)
     alone = (
-        f"{piped.drawn} micro-batches by the plan's schedule, each box with its number; with the plan's "
-        f"{more} the bubble is {bubble} of the step"
+        f"{pipeline.drawn} micro-batches by the plan's schedule, each box with its number; with the plan's "
+        f"{best.plan.num_microbatches} the bubble is {percent(bubble_share(best))} of the step"
     )
     yield Figure("schedule", pipeline_picture([planned], "The pipeline as planned"), alone)
-    both = f"The same {piped.drawn} micro-batches on one scale: with the layers split and nothing else, and as planned"
+    both = (
+        f"The same {pipeline.drawn} micro-batches on one scale: with the layers split and nothing else, and as planned"
+    )
     yield Figure("pipeline", pipeline_picture([naive, planned], "The pipeline, naive and as planned"), both)
 
 

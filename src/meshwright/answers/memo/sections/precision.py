@@ -32,35 +32,28 @@ def precision_section(memo: Memo) -> Iterator[Block]:
 
 
 def _formats(inputs: Inputs) -> Iterator[tuple[str, str, str, str]]:
-    half, recipe, runtime = inputs.recipe.half, inputs.recipe, inputs.runtime
+    half, recipe, storage = inputs.recipe.half, inputs.recipe, inputs.runtime.storage
     if recipe.quantises:
         yield (
             "operands of matrix products",
             recipe.number_format,
             f"{recipe.operand_bytes:g}",
-            f"the {recipe.peak} peak, {_speed_up(inputs)} that of {half}; sums in fp32 inside the matrix units",
+            f"the {recipe.peak} peak, {times(inputs.peak_flops / inputs.half_peak_flops)} that of {half}; sums in fp32 "
+            "inside the matrix units",
         )
     else:
         why = "read by matrix units, which sum in fp32 inside"
         yield "operands of matrix products", half, f"{HALF_BYTES}", why
-    if runtime.storage.weights == "full":
+    if storage.weights == "full":
         yield "weights at rest", "fp32", f"{FP32_BYTES}", f"sharded, and cast to {half} for use"
     else:
         yield "weights", half, f"{inputs.gathered_bytes:g}", "what the passes read and replicas gather"
-        kept = inputs.optimizer_bytes - 2 * runtime.storage.moment_bytes
-        yield "master weights", "fp32", f"{kept}", "small updates must not round away"
-    yield (
-        "Adam's two moments",
-        _named(runtime.storage.moment_bytes, half),
-        f"{runtime.storage.moment_bytes} each",
-        "squares of gradients span decades",
-    )
-    yield (
-        "gradients summed",
-        _named(inputs.gradient_bytes, half),
-        f"{inputs.gradient_bytes}",
-        "over micro-batches and replicas: thousands of small terms",
-    )
+        master_bytes = inputs.optimizer_bytes - 2 * storage.moment_bytes
+        yield "master weights", "fp32", f"{master_bytes}", "small updates must not round away"
+    moments, why = storage.moment_bytes, "squares of gradients span decades"
+    yield "Adam's two moments", _named(moments, half), f"{moments} each", why
+    gradients, why = inputs.gradient_bytes, "over micro-batches and replicas: thousands of small terms"
+    yield "gradients summed", _named(gradients, half), f"{gradients}", why
     yield "activations and their messages", half, f"{HALF_BYTES}", "half the memory and half the traffic of fp32"
     yield "norm statistics, softmax, loss", "fp32", f"{FP32_BYTES}", "sums over a row, and exponentials"
     yield "gradient norm, loss, learning rate", "fp32", f"{FP32_BYTES}", "one number each"
@@ -70,34 +63,31 @@ def _named(size: int, half: str) -> str:
     return "fp32" if size == FP32_BYTES else half
 
 
-def _speed_up(inputs: Inputs) -> str:
-    return times(inputs.peak_flops / inputs.half_peak_flops)
-
-
 def _saves(memo: Memo) -> str:
-    inputs, held = memo.inputs, memo.best.memory
-    peaks = inputs.cluster.accelerator.peak_flops
-    half = inputs.recipe.half
-    faster = ""
+    inputs, activations = memo.inputs, memo.best.memory.activations
+    half, peaks, faster = inputs.recipe.half, inputs.cluster.accelerator.peak_flops, ""
     if "fp32" in peaks:
         ratio = times(inputs.half_peak_flops / peaks["fp32"])
         faster = f"The matrix units' dense peak in {half} is {ratio} that of fp32 on this accelerator. "
     sent = sum(each.sent_bytes * each.times for each in memo.exchanges if each.axis != "dp")
     traffic = f", and the {format_bytes(sent)} that a rank sends in a step's passes twice as many" if sent else ""
     return (
-        f"{faster}In fp32 the {format_gib(held.activations)} of activations on the fullest rank would be "
-        f"{format_gib(held.activations * FP32_BYTES / HALF_BYTES)}{traffic}."
+        f"{faster}In fp32 the {format_gib(activations)} of activations on the fullest rank would be "
+        f"{format_gib(activations * FP32_BYTES / HALF_BYTES)}{traffic}."
     )
 
 
 def _states(inputs: Inputs) -> str:
-    runtime = inputs.runtime
-    gradients = inputs.gradient_bytes if runtime.storage.weights == "half" else FP32_BYTES
-    weights = HALF_BYTES if runtime.storage.weights == "half" else 0
-    mixed = weights + gradients + inputs.optimizer_bytes
-    plain = 4 * FP32_BYTES
+    weights, gradients = 0, FP32_BYTES
+    if inputs.runtime.storage.weights == "half":
+        weights, gradients = HALF_BYTES, inputs.gradient_bytes
+    mixed, plain = weights + gradients + inputs.optimizer_bytes, 4 * FP32_BYTES
     count = parameter_count(inputs.model)
-    compared = {True: "no more than", False: f"{mixed - plain:+g} bytes against"}[mixed == plain]
+    compared = (
+        "no more than"
+        if mixed == plain
+        else f"{abs(mixed - plain):g} bytes {'more' if mixed > plain else 'fewer'} than"
+    )
     return (
         f"It does not save optimizer memory: weights {weights}, gradients {gradients}, master weights and moments "
         f"{inputs.optimizer_bytes} are {mixed} bytes a parameter, {compared} the {plain} of plain fp32 (4 + 4 + 8). "
@@ -140,32 +130,28 @@ def _range(inputs: Inputs) -> str:
 
 
 def _step(memo: Memo) -> Iterator[str]:
-    inputs, plan, plan_axes = memo.inputs, memo.best.plan, "data, tensor and pipeline ranks"
+    inputs, plan, all_ranks = memo.inputs, memo.best.plan, "data, tensor and pipeline ranks"
     share = f"m {plan.num_microbatches} x dp {plan.dp} = {plan.num_microbatches * plan.dp}"
     if FORMATS[inputs.recipe.half] is FP16:
         yield f"Scale the loss, divide it by micro-batches times replicas ({share}) exactly once, and run backward."
         yield f"Sum the gradients over the replicas in {inputs.gradient_bytes} bytes, then unscale them in fp32."
-        yield f"All-reduce found-inf over all ranks ({plan_axes}), so that either all of them step or none does."
+        yield f"All-reduce found-inf over all ranks ({all_ranks}), so that either all of them step or none does."
         yield "Clip by the global norm (1.0 is usual), computed in fp32 over all shards."
         yield "On an overflow skip the step and lower the scale; else update the fp32 weights and cast them."
         return
     yield f"Divide the loss by micro-batches times replicas ({share}) exactly once, and run backward."
     yield f"Sum the gradients over micro-batches and replicas in {inputs.gradient_bytes} bytes."
-    yield f"Take the global norm in fp32 over all {plan_axes}; on a NaN or a spike skip the step on all of them alike."
+    yield f"Take the global norm in fp32 over all {all_ranks}; on a NaN or a spike skip the step on all of them alike."
     yield "Clip by that norm (1.0 is usual), update the fp32 weights and cast them."
 
 
 def _master(inputs: Inputs) -> str:
     half = FORMATS[inputs.recipe.half]
-    lost = half.spacing * 0.4
+    risk = f", which this runtime's {inputs.gradient_bytes}-byte sums risk (`--gradients fp32`)"
     return (
-        f"Why fp32 is needed with {half.name}: 1 + {lost:.1g} rounds to 1 in {half.name}, so updates smaller than half "
-        f"of {half.spacing:.2g} of a weight would be lost without master weights; and a running sum of ones "
-        f"in {half.name} stops at {half.counts_to}, so sums over many micro-batches and replicas belong in fp32"
-        + (
-            "."
-            if inputs.gradient_bytes == FP32_BYTES
-            else f", which this runtime's {inputs.gradient_bytes}-byte sums risk (`--gradients fp32`)."
-        )
-        + " Warm the learning rate up, watch the gradient norm, and keep a checkpoint to go back to when it spikes."
+        f"Why fp32 is needed with {half.name}: 1 + {half.spacing * 0.4:.1g} rounds to 1 in {half.name}, so updates "
+        f"smaller than half of {half.spacing:.2g} of a weight would be lost without master weights; and a running sum "
+        f"of ones in {half.name} stops at {half.counts_to}, so sums over many micro-batches and replicas belong in fp32"
+        f"{'' if inputs.gradient_bytes == FP32_BYTES else risk}. Warm the learning rate up, watch the gradient norm, "
+        "and keep a checkpoint to go back to when it spikes."
     )
