@@ -46,8 +46,7 @@ class LevelEntry(Spec):
     def level(self, accelerator: Accelerator, gpus_per_node: int) -> Level:
         """The level of links that it describes."""
         latency = hop_latency(accelerator, self.size, gpus_per_node) if self.latency is None else self.latency
-        fields = {"name": self.name, "size": self.size, "bandwidth": self.bandwidth}
-        return Level(**fields, latency_s=latency, oversubscription=self.oversubscription)
+        return Level(**self.model_dump(exclude={"latency"}), latency_s=latency)
 
 
 class ClusterEntry(Spec):
@@ -120,7 +119,7 @@ def _cluster(entry: ClusterEntry, accelerator: Accelerator) -> Cluster:
         gpus_per_node=gpus_per_node,
         levels=levels,
         site_derate=entry.site_derate,
-        assumptions=(*entry.assumed, *_assumptions(entry, accelerator, levels)),
+        assumptions=(*entry.assumed, *_assumptions(entry, accelerator, gpus_per_node, levels)),
         sources=entry.sources,
     )
 
@@ -134,8 +133,9 @@ def _with_memory(accelerator: Accelerator, visible_memory: float | None) -> Acce
         raise InvalidSpec("cluster", [Fault("visible_memory", fault.what) for fault in error.faults]) from None
 
 
-def _assumptions(entry: ClusterEntry, accelerator: Accelerator, levels: tuple[Level, ...]) -> list[str]:
-    gpus_per_node = entry.gpus_per_node or accelerator.node_size
+def _assumptions(
+    entry: ClusterEntry, accelerator: Accelerator, gpus_per_node: int, levels: tuple[Level, ...]
+) -> list[str]:
     assumptions = node_assumptions(accelerator, gpus_per_node)
     if not entry.levels:
         assumptions += segment_assumptions(accelerator, gpus_per_node, levels)

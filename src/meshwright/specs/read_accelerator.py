@@ -34,8 +34,8 @@ def read_accelerator(given: str | Mapping[str, Any]) -> Accelerator:
 
     given: a name, or a table of the fields of `Accelerator`. A table may start from a catalogued one with
     `like = "h100"` and change some fields. Without `kernels` (a name or a table) the generic `assumed` constants are
-    taken, without `visible_memory_bytes` 0.92 GiB per GB of the label, without `scale_up_latency_s` that of NVLink; all
-    of it is then listed in `assumed`.
+    taken, without `visible_memory_bytes` the least published share of the label, without `scale_up_latency_s` that of
+    NVLink; all of it is then listed in `assumed`.
     Raises `UnknownName` or `InvalidSpec`.
 
     >>> read_accelerator("H100-SXM-80GB").id

@@ -47,15 +47,11 @@ def resolve(kind: Kind, name: str) -> str:
     return known[key]
 
 
-def folder(kind: Kind) -> Traversable:
-    """The folder that holds the files of a kind."""
-    return resources.files(__name__) / kind
-
-
 @cache
 def _files(kind: Kind) -> dict[str, Traversable]:
     """By id."""
-    return {file.name.removesuffix(".toml"): file for file in folder(kind).iterdir() if file.name.endswith(".toml")}
+    files = (resources.files(__name__) / kind).iterdir()
+    return {file.name.removesuffix(".toml"): file for file in files if file.name.endswith(".toml")}
 
 
 @cache

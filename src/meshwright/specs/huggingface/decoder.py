@@ -146,9 +146,9 @@ class Decoder(BaseModel):
 
     def assumptions(self) -> list[str]:
         """What this file leaves open, and what is taken instead."""
-        return [self._told_default(name) for name in self.noted if name not in self.model_fields_set]
+        return [self._default_taken(name) for name in self.noted if name not in self.model_fields_set]
 
-    def _told_default(self, name: str) -> str:
+    def _default_taken(self, name: str) -> str:
         value = _json(getattr(self, name))
         if value == "null" and name in ("num_key_value_heads", "num_kv_heads"):
             value = f"{self.num_attention_heads}, as many as query heads,"

@@ -134,5 +134,5 @@ class Falcon(_FourTimes):
         """Key and value heads where they count; linear position biases are planned like rotary positions."""
         taken = super().assumptions()
         if self.new_decoder_architecture and "num_kv_heads" not in self.model_fields_set:
-            taken.append(self._told_default("num_kv_heads"))
+            taken.append(self._default_taken("num_kv_heads"))
         return [*taken, "alibi is planned like rotary positions: its bias is free"] if self.alibi else taken
