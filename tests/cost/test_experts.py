@@ -139,7 +139,7 @@ def test_nothing_is_negative_and_experts_fold_into_the_mesh(model: object, runti
     plans = legal_plans(inputs)
     plans = plans.take(np.random.default_rng(0).permutation(len(plans))[:2000])
     estimates = estimate_plans(plans, inputs)
-    parts = np.array([*estimates.time, *estimates.memory.rows(estimates.worst)])
+    parts = np.array([*estimates.time, *estimates.worst_memory])
     assert np.isfinite(parts).all()
     assert (parts >= 0).all()
     folds = plans.tp * plans.cp * plans.dp % (plans.ep * plans.etp) == 0

@@ -194,7 +194,7 @@ def test_the_verdict_never_improves_with_more_memory(name: str) -> None:
 def test_no_plan_that_fills_more_than_the_device_is_said_to_fit(name: str) -> None:
     inputs = questions()[name]
     estimates = estimate_plans(some_legal_plans(name, 1000), inputs)
-    likely = estimates.memory.rows(estimates.worst)
+    likely = estimates.worst_memory
     least = likely.allocated + likely.context + likely.communicators
     fits, safe = estimates.verdict < Verdict.OUT_OF_MEMORY, estimates.verdict == Verdict.SAFE
     assert (least[fits] <= inputs.cluster.accelerator.visible_memory_bytes).all()

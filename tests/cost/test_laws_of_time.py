@@ -69,7 +69,7 @@ def test_leaving_out_dominated_stages_changes_no_answer(case: Planned) -> None:
     np.testing.assert_allclose(few.step_time_s, all_.step_time_s, rtol=1e-12)
     for one, other in zip((*few.time, *few.compute), (*all_.time, *all_.compute), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
-    for one, other in zip(few.memory.rows(few.worst), all_.memory.rows(all_.worst), strict=True):
+    for one, other in zip(few.worst_memory, all_.worst_memory, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
     np.testing.assert_array_equal(few.verdict, all_.verdict)
     np.testing.assert_array_equal(few.stages.stage[few.worst], all_.stages.stage[all_.worst])

@@ -341,7 +341,7 @@ def test_more_replicas_never_hold_less_and_nothing_is_negative(runtime: str) -> 
     inputs = question(llama_8b(), "2x8:h100", runtime, global_batch=16)
     plans = legal_plans(inputs)
     estimates = estimate_plans(plans, inputs)
-    parts = np.array([*estimates.time, *estimates.memory.rows(estimates.worst)])
+    parts = np.array([*estimates.time, *estimates.worst_memory])
     assert np.isfinite(parts).all()
     assert (parts >= 0).all()
     replicated = plans.take(plans.dp_replicate > 1)
