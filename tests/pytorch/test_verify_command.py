@@ -72,5 +72,5 @@ def test_a_model_that_the_trainer_has_not_is_refused_with_every_reason() -> None
     question = ("--model", "deepseek-v3", "--cluster", "8x8:h100", "--seq-len", "4096", "--global-batch", "512")
     answer = asked("verify", *question, "--tp", "8", "--ep", "8", "--zero", "1")
     assert answer.code == 2
-    assert "latent attention, which the trainer has not" in answer.message
+    assert "latent attention, which the trainer lacks" in answer.message
     assert "shared, biased or ungated experts" in answer.message

@@ -46,9 +46,10 @@ def _fake(inputs: Inputs, plan: Plan, full: bool, as_json: bool) -> bool:
 
 
 def _real(inputs: Inputs, plan: Plan, processes: int, as_json: bool) -> bool:
+    from meshwright.answers.records import json_of
     from meshwright.pytorch.real_world.real import run_for_real
-    from meshwright.pytorch.report import real_blocks, real_document
+    from meshwright.pytorch.report import real_blocks
 
     run = run_for_real(plan, inputs, processes)
-    show(real_document(run) if as_json else real_blocks(run), as_json)
+    show(json_of(run) if as_json else real_blocks(run), as_json)
     return run.holds

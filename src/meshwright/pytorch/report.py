@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Paragraph, Table, Toned
@@ -17,12 +17,6 @@ from meshwright.pytorch.scope import NATIVE
 from meshwright.units import GIB, MIB
 
 SCHEMA = "meshwright.verification/1"
-REAL_SCHEMA = "meshwright.real_verification/1"
-REPORTED = (
-    *("left_out", "holds", "losses", "reference_losses", "gradient_norms", "reference_gradient_norms"),
-    *("loss_difference", "gradient_difference", "farthest_weight", "executed", "planned"),
-)
-"""What JSON says of a real run by the name that it has there."""
 MOMENTS = {
     "forward": "in the forward pass",
     "head": "in the backward pass of the loss and the head",
@@ -161,7 +155,7 @@ def real_blocks(run: RealRun) -> tuple[Block, ...]:
     left_out = (Heading("Left out of this run", 3), Bullets(run.left_out)) if run.left_out else ()
     return (
         Paragraph(Toned(_real_verdict(run), "good" if run.holds else "bad")),
-        Paragraph(f"Run for real: {run.words}."),
+        Paragraph(f"Run for real: {run.run}."),
         _steps(run),
         _differences(run),
         *([Lines(tuple(_orders(run)))] if run.planned[0] else []),
@@ -173,7 +167,7 @@ def real_blocks(run: RealRun) -> tuple[Block, ...]:
 def _real_verdict(run: RealRun) -> str:
     trained = "trained" if run.holds else "did NOT train"
     rest = "; the parts of the plan named below were left out" if run.left_out else ""
-    processes = f"{run.plan.num_gpus} processes {trained} a small model as one process would"
+    processes = f"{len(run.executed)} processes {trained} a small model as one process would"
     return f"{processes} ({run.elapsed_s:.0f} s){rest}."
 
 
@@ -200,26 +194,11 @@ def _orders(run: RealRun) -> Iterator[str]:
 def _bytes(run: RealRun) -> Table:
     """Of the first rank, and of any that is off."""
     rows = []
-    for rank, (logged, counted) in enumerate(zip(run.logged_bytes, run.counted_bytes, strict=True)):
-        for key in sorted({**logged, **counted}):
+    for rank, each in enumerate(zip(run.counted_bytes, run.logged_bytes, strict=True)):
+        counted, logged = ({part[:2]: part.bytes for part in parts} for parts in each)
+        for key in sorted({**counted, **logged}):
             sizes = counted.get(key, 0), logged.get(key, 0)
             if rank == 0 or sizes[0] != sizes[1]:
                 cells = (str(rank), *key, *(f"{size / MIB:.3f} MiB" for size in sizes))
                 rows.append(_row(cells, sizes[0] == sizes[1]))
     return Table(("Rank", "Axis", "Kind", "Planned", "Logged"), tuple(rows), "lllrr", "Bytes of one step")
-
-
-def real_document(run: RealRun) -> dict[str, Any]:
-    """The same as JSON; bytes."""
-    return {
-        "schema": REAL_SCHEMA,
-        "run": run.words,
-        **{name: json_of(getattr(run, name)) for name in REPORTED},
-        "logged_bytes": [_entries(rank) for rank in run.logged_bytes],
-        "counted_bytes": [_entries(rank) for rank in run.counted_bytes],
-        "elapsed_s": run.elapsed_s,
-    }
-
-
-def _entries(sizes: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
-    return [{"axis": axis, "kind": kind, "bytes": size} for (axis, kind), size in sorted(sizes.items())]

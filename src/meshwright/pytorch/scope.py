@@ -72,9 +72,9 @@ def is_native(inputs: Inputs) -> bool:
 def _model_reasons(inputs: Inputs) -> Iterator[str]:
     model = inputs.model
     if model.norm != "rms":
-        yield f"{model.name} has layer norms; the trainer has RMS norms alone"
+        yield f"{model.name} has layer norms; the trainer has only RMS norms"
     if model.learned_positions:
-        yield f"{model.name} has learned positions; the trainer has rotary ones alone"
+        yield f"{model.name} has learned positions; the trainer has only rotary ones"
     if inputs.mtp_layers:
         yield f"{inputs.mtp_layers} layers of multi-token prediction are not built; leave them out with --mtp-layers 0"
     for kind in model.layer_kinds:
@@ -84,17 +84,17 @@ def _model_reasons(inputs: Inputs) -> Iterator[str]:
 def _kind_reasons(kind: LayerKind) -> Iterator[str]:
     attention, block = kind.attention, kind.feed_forward
     if attention.latent:
-        yield "latent attention, which the trainer has not"
+        yield "latent attention, which the trainer lacks"
     elif attention.qk_norm == "width" or attention.sinks or attention.value_head_dim != attention.head_dim:
-        yield "norms over the whole query width, attention sinks or values of another width, which the trainer has not"
+        yield "norms over the whole query width, attention sinks or values of another width, which the trainer lacks"
     if kind.norms != 2 or kind.parallel_residual:
         yield "another order of norms and residuals than the trainer"
     if block.activation not in ACTIVATIONS:
-        yield f"the activation {block.activation}, which the trainer has not"
+        yield f"the activation {block.activation}, which the trainer lacks"
     if isinstance(block, Experts) and (block.shared_ffn_size or block.bias or not block.gated or block.router_bias):
-        yield "shared, biased or ungated experts, which the trainer has not"
+        yield "shared, biased or ungated experts, which the trainer lacks"
     if isinstance(block, Mlp) and block.bias and not block.gated:
-        yield "biases on an ungated feed-forward block, which the trainer has not"
+        yield "biases on an ungated feed-forward block, which the trainer lacks"
 
 
 def _plan_reasons(plan: Plan, inputs: Inputs) -> Iterator[str]:
@@ -110,31 +110,26 @@ def _plan_reasons(plan: Plan, inputs: Inputs) -> Iterator[str]:
         yield f"tp {plan.tp} of a model with experts needs sp and an ep of 2: else torchtitan splits experts over tp"
     if plan.zero == 0 and plan.dp * plan.cp > 1 and inputs.runtime.sharding.shards_rows:
         yield "ZeRO 0: replicas are run as dp_replicate with ZeRO 2 or 3"
-    native = read_runtime(NATIVE)
     order = inputs.runtime.plans.rank_order
-    if order != native.plans.rank_order:
+    if order != read_runtime(NATIVE).plans.rank_order:
         yield f"{inputs.runtime.id} orders ranks as {', '.join(order)}; the trainer as {NATIVE}"
 
 
 def _job_reasons(inputs: Inputs) -> Iterator[str]:
-    runtime = inputs.runtime
+    runtime, kernels, native = inputs.runtime, inputs.runtime.kernels, is_native(inputs)
     if inputs.recipe.quantises:
         yield f"{inputs.job.precision}: quantised products need an accelerator; use bf16 or fp16"
-    if is_native(inputs) and runtime.kernels.cross_entropy != "eager":
-        yield f"the cross-entropy {runtime.kernels.cross_entropy} needs a compiler; use --with cross_entropy=eager"
-    if is_native(inputs) and (
-        runtime.kernels.attention_kernel == "eager"
-        or runtime.activations.fused_activation
-        or runtime.activations.dropout
-    ):
+    if native and kernels.cross_entropy != "eager":
+        yield f"the cross-entropy {kernels.cross_entropy} needs a compiler; use --with cross_entropy=eager"
+    activations = runtime.activations.fused_activation or runtime.activations.dropout
+    if native and (kernels.attention_kernel == "eager" or activations):
         yield "the trainer has flash attention, an activation apart from its product, and no dropout"
-    if is_native(inputs) and runtime.kernels.elementwise == "transformers":
+    if native and kernels.elementwise == "transformers":
         yield "norms as transformers writes them keep fp32 copies, the trainer's do not; use --runtime torchtitan"
     if inputs.job.expert_capacity is not None or inputs.job.expert_imbalance != 1:
         yield "tokens are dealt evenly to experts here; leave out --expert-imbalance and --expert-capacity"
-    if runtime.storage.autocast and any(
-        kind.is_moe or kind.attention.qk_norm != "none" for kind in inputs.model.layer_kinds
-    ):
+    kinds = inputs.model.layer_kinds
+    if runtime.storage.autocast and any(kind.is_moe or kind.attention.qk_norm != "none" for kind in kinds):
         yield "experts, and norms of queries and keys, are not run under autocast; use --runtime torchtitan"
-    if runtime.storage.weights == "full" and not is_native(inputs):
+    if runtime.storage.weights == "full" and not native:
         yield f"{runtime.id} shards weights in another way than fully_shard; use --runtime {NATIVE}"

@@ -15,7 +15,7 @@ from meshwright.pytorch.fake_world.cuts import FEWEST, MORE, Rank, extrapolated
 from meshwright.pytorch.planned.issued import issued
 from meshwright.pytorch.planned.predicted import PredictedStage
 from meshwright.pytorch.planned.spans import grouped
-from meshwright.pytorch.processes.observed import Collective, Observed
+from meshwright.pytorch.processes.records import Collective, Observed
 from meshwright.pytorch.scope import Scope
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
@@ -101,10 +101,6 @@ def stage_check(
     quantities = [Quantity("parameters before sharding", stage.whole_parameters, whole.whole_parameters, unit="count")]
     if scope.native:
         quantities = [*_native(stage, whole, scope.inputs), *_per_layer(rank, observed, scope.plan, scope.inputs)]
-    else:
-        quantities = [
-            Quantity("parameters before sharding", stage.whole_parameters, whole.whole_parameters, unit="count")
-        ]
     if scope.plan.pp > 1:
         quantities.append(Quantity("live micro-batches", stage.in_flight_chunks, _most_live(whole.order), unit="count"))
     return StageCheck(

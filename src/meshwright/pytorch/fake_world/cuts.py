@@ -15,8 +15,7 @@ from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.splits import layers_of_chunks
-from meshwright.pytorch.processes.observed import Observed, ObservedMoment, ObservedPeak, recounted
-from meshwright.pytorch.processes.request import Request
+from meshwright.pytorch.processes.records import Observed, ObservedMoment, ObservedPeak, Request, recounted
 from meshwright.pytorch.scope import Scope
 from meshwright.schedules.records import Schedule, blocks
 from meshwright.specs.inputs import Inputs
@@ -67,15 +66,27 @@ def ranks(scope: Scope, *, full: bool) -> list[Rank]:
     """One rank of every stage, cut to two and four layers of each kind a chunk unless all are asked for."""
     plan, inputs = scope.plan, scope.inputs
     sizes = layers_of_chunks(inputs, plan)
-    ends = np.cumsum(sizes)
-    kinds = [tuple(inputs.model.layer_pattern[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
-    positions = blocks(plan.schedule, plan.pp, plan.vpp)
-    return [_rank(scope, stage, positions[:, stage].tolist(), kinds, full) for stage in range(plan.pp)]
+    firsts = (np.cumsum(sizes) - sizes).tolist()
+    kinds = [tuple(inputs.model.layer_pattern[first : first + size]) for first, size in zip(firsts, sizes, strict=True)]
+    every = blocks(plan.schedule, plan.pp, plan.vpp)
+    return [
+        _rank(
+            Request(
+                inputs=scope.run_inputs,
+                plan=scope.run_plan,
+                stage=stage,
+                chunks=tuple(kinds[position] for position in positions),
+                positions=tuple(positions),
+                first_layers=tuple(firsts[position] for position in positions),
+            ),
+            full,
+        )
+        for stage, positions in enumerate(every.T.tolist())
+    ]
 
 
-def _rank(scope: Scope, stage: int, positions: list[int], kinds: list[Layers], full: bool) -> Rank:
-    chunks, plan = tuple(kinds[position] for position in positions), scope.run_plan
-    whole = Request(inputs=scope.run_inputs, plan=plan, stage=stage, chunks=chunks, positions=tuple(positions))
+def _rank(whole: Request, full: bool) -> Rank:
+    chunks, plan = whole.chunks, whole.plan
     counts = Counter(chunks[0])
     alike = all(Counter(chunk) == counts for chunk in chunks)
     if full or not alike or plan.recompute_layers or any(FEWEST < count < MORE for count in counts.values()):

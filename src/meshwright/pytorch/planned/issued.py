@@ -22,7 +22,7 @@ from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.pytorch.planned.predicted import PredictedStage
-from meshwright.pytorch.processes.observed import Collective
+from meshwright.pytorch.processes.records import Collective
 from meshwright.schedules.gathered import chunk_gathers
 from meshwright.schedules.records import v_shaped
 from meshwright.specs.inputs import Inputs
@@ -129,17 +129,16 @@ def _weights(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issu
             routed = holders * float(sharded_expert_parameters(plan, inputs, kind, holders))
             parameters = (dense, routed) if plan.ep > 1 else (dense + routed, 0.0)
             yield from _unit(plan, inputs, parameters, _of_layers(count, kind, inputs, times))
-    for ends, kept, times in _end_units(plan, inputs, stage, ranks, every):
-        forward, backward = (
-            (not times.ahead, 0) if kept and plan.pp > 1 else (times.forward, (not kept) * times.backward)
-        )
+    for ends, stays, times in _end_units(plan, inputs, stage, ranks, every):
+        once = not times.ahead, 0
+        forward, backward = once if stays and plan.pp > 1 else (times.forward, (not stays) * times.backward)
         yield from _unit(plan, inputs, (ends, 0), times._replace(forward=forward, backward=backward))
 
 
 def _of_layers(count: int, kind: LayerKind, inputs: Inputs, times: _Gathers) -> _Gathers:
     """Of some layers of a kind, the last of which may stay gathered."""
-    kept = inputs.runtime.sharding.keeps_last_layer_gathered and kind is inputs.model.layer_kinds[-1]
-    return _Gathers(*(count * each for each in times))._replace(backward=(count - kept) * times.backward)
+    stays = inputs.runtime.sharding.keeps_last_layer_gathered and kind is inputs.model.layer_kinds[-1]
+    return _Gathers(*(count * each for each in times))._replace(backward=(count - stays) * times.backward)
 
 
 def _gathers(plan: Plan, inputs: Inputs, stage: PredictedStage) -> list[_Gathers]:
@@ -150,11 +149,8 @@ def _gathers(plan: Plan, inputs: Inputs, stage: PredictedStage) -> list[_Gathers
         return [once] * len(stage.chunks)
     group, resharded = int(microbatch_group(plan)), plan.zero == 3
     every = chunk_gathers(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, group, resharded=resharded)
-    columns = (part[:, stage.stage].tolist() for part in every)
-    return [
-        _Gathers(ahead=ahead, forward=forward, backward=backward, scatters=int(times.scatters))
-        for ahead, forward, backward in zip(*columns, strict=True)
-    ]
+    columns = [*(part[:, stage.stage].tolist() for part in every), [int(times.scatters)] * plan.vpp]
+    return [_Gathers(*counts) for counts in zip(*columns, strict=True)]
 
 
 def _end_units(
@@ -166,11 +162,11 @@ def _end_units(
     ends, runtime = sharded_end_parameters(plan, inputs, ranks), inputs.runtime
     embedding = ranks * float(ends.embedding) * stage.embedding
     head = ranks * float(ends.head) * stage.head
-    kept = runtime.sharding.keeps_ends_gathered
+    stays = runtime.sharding.keeps_ends_gathered
     tied = inputs.model.tied_embeddings and stage.embedding and stage.head
     if plan.pp == 1 and (not runtime.sharding.ends_apart or tied):
-        return [(embedding + head, kept, times[0])]
-    units = [(embedding, kept and not runtime.sharding.ends_apart, times[0]), (head, kept, times[-1])]
+        return [(embedding + head, stays, times[0])]
+    units = [(embedding, stays and not runtime.sharding.ends_apart, times[0]), (head, stays, times[-1])]
     return [unit for unit in units if unit[0]]
 
 

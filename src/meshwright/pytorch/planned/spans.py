@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from meshwright.layout.plan import Plan
-from meshwright.pytorch.processes.observed import Collective, recounted
+from meshwright.pytorch.processes.records import Collective, recounted
 
 
 def ranks_of_axes(plan: Plan, rank: int) -> dict[str, tuple[int, ...]]:

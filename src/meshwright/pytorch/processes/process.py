@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.errors import CannotVerify
-from meshwright.pytorch.processes.observed import Observed
-from meshwright.pytorch.processes.request import Request
+from meshwright.pytorch.processes.records import Observed, Request
 
 TORCH = "2.13"
 INSTALL = "pip install 'meshwright[torch]'"

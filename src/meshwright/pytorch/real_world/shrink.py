@@ -51,10 +51,8 @@ def shrunken(plan: Plan, inputs: Inputs, processes: int) -> Shrunken:
     """
     if not LEAST <= processes <= MOST:
         raise CannotVerify(f"--real {processes}: a plan is trained with {LEAST} to {MOST} processes")
-    given = _degrees(plan)
-    kept = _filled(given, processes)
-    small = _on_fewer_ranks(plan, kept)
-    return Shrunken(*_legal(small, inputs, processes), tuple(_left_out(plan, small, given, kept, processes)))
+    small = _on_fewer_ranks(plan, _filled(_degrees(plan), processes))
+    return Shrunken(*_legal(small, inputs), tuple(_left_out(plan, small)))
 
 
 def _degrees(plan: Plan) -> dict[str, int]:
@@ -62,47 +60,49 @@ def _degrees(plan: Plan) -> dict[str, int]:
     return {"pp": plan.pp, "tp": plan.tp, "cp": plan.cp, "shard": shards, "replicate": plan.dp_replicate}
 
 
-def _filled(given: dict[str, int], processes: int) -> dict[str, int]:
+def _filled(degrees: dict[str, int], processes: int) -> dict[str, int]:
     """A degree for every axis; their product is the number of processes."""
-    kept = dict.fromkeys(AXES, 1)
-    if math.prod(given.values()) == 1:
+    fewer = dict.fromkeys(AXES, 1)
+    if math.prod(degrees.values()) == 1:
         raise CannotVerify("the plan has one rank: there is nothing to compare with one process")
     if processes == 3:
-        axis = next((axis for axis in THREE if given[axis] >= 3), None)
+        axis = next((axis for axis in THREE if degrees[axis] >= 3), None)
         if axis is None:
-            raise CannotVerify(f"--real 3 needs pp or dp of 3 or more, but {_split(given)}; use --real 2")
-        return kept | {axis: 3}
-    for degree in (2, 4):
+            raise CannotVerify(f"--real 3 needs pp or dp of 3 or more, but {_split(degrees)}; use --real 2")
+        return fewer | {axis: 3}
+    for ranks in (2, 4):
         for axis in AXES:
-            if given[axis] >= degree and math.prod(kept.values()) < processes:
-                kept[axis] = degree
-    filled = math.prod(kept.values())
+            if degrees[axis] >= ranks and math.prod(fewer.values()) < processes:
+                fewer[axis] = ranks
+    filled = math.prod(fewer.values())
     if filled < processes:
-        raise CannotVerify(f"--real {processes}: {_split(given)}, which fills {filled} processes; use --real {filled}")
-    return kept
+        raise CannotVerify(
+            f"--real {processes}: {_split(degrees)}, which fills {filled} processes; use --real {filled}"
+        )
+    return fewer
 
 
-def _split(given: dict[str, int]) -> str:
-    split = [f"{NAMES.get(axis, axis)} {degree}" for axis, degree in given.items() if degree > 1]
+def _split(degrees: dict[str, int]) -> str:
+    split = [f"{NAMES.get(axis, axis)} {degree}" for axis, degree in degrees.items() if degree > 1]
     return f"the plan has {' and '.join(split)}"
 
 
-def _on_fewer_ranks(plan: Plan, kept: dict[str, int]) -> Plan:
+def _on_fewer_ranks(plan: Plan, fewer: dict[str, int]) -> Plan:
     """The plan with these degrees, and without what names layers or groups of the larger one."""
-    pipelined, dp = kept["pp"] > 1, kept["shard"] * kept["replicate"]
-    lends = kept["tp"] * kept["cp"] * kept["shard"] % 2 == 0
+    pipelined, dp = fewer["pp"] > 1, fewer["shard"] * fewer["replicate"]
+    lends = fewer["tp"] * fewer["cp"] * fewer["shard"] % 2 == 0
     return replace(
         plan,
-        tp=kept["tp"],
-        sp=plan.sp and kept["tp"] > 1,
-        cp=kept["cp"],
-        pp=kept["pp"],
+        tp=fewer["tp"],
+        sp=plan.sp and fewer["tp"] > 1,
+        cp=fewer["cp"],
+        pp=fewer["pp"],
         vpp=min(plan.vpp, 2) if pipelined else 1,
         schedule=plan.schedule if pipelined else Schedule.ONE_F_ONE_B,
         embedding_as_layer=plan.embedding_as_layer and pipelined,
         head_as_layer=plan.head_as_layer and pipelined,
         dp=dp,
-        dp_replicate=kept["replicate"],
+        dp_replicate=fewer["replicate"],
         ep=2 if plan.ep > 1 and lends else 1,
         etp=1,
         micro_batch=min(plan.micro_batch, 2),
@@ -115,45 +115,43 @@ def _on_fewer_ranks(plan: Plan, kept: dict[str, int]) -> Plan:
     )
 
 
-def _left_out(plan: Plan, small: Plan, given: dict[str, int], kept: dict[str, int], processes: int) -> Iterator[str]:
-    for axis in AXES:
-        if given[axis] > 1 == kept[axis]:
-            yield f"{NAMES.get(axis, axis)} {given[axis]}: not run with {processes} processes"
-    for name in ("ep", "etp"):
-        if getattr(plan, name) > 1 == getattr(small, name):
-            yield f"{name} {getattr(plan, name)}: not run with {processes} processes"
+def _left_out(plan: Plan, small: Plan) -> Iterator[str]:
+    asked, run = (_degrees(each) | {"ep": each.ep, "etp": each.etp} for each in (plan, small))
+    for axis, degree in asked.items():
+        if degree > 1 == run[axis]:
+            yield f"{NAMES.get(axis, axis)} {degree}: not run with {small.num_gpus} processes"
     if plan.chunk_layers or plan.first_stage_layers or plan.last_stage_layers:
         yield "numbers of layers that the plan names: split as the runtime does"
     if plan.microbatch_group:
         yield f"microbatch_group {plan.microbatch_group}: groups as the runtime makes them"
 
 
-def _legal(plan: Plan, inputs: Inputs, processes: int) -> tuple[Plan, Inputs]:
+def _legal(plan: Plan, inputs: Inputs) -> tuple[Plan, Inputs]:
     """The plan with the fewest layers, one a chunk at least, and the fewest micro-batches that the runtime takes."""
-    chunks, told = plan.pp * plan.vpp, ""
+    chunks, refusal = plan.pp * plan.vpp, ""
     fewest = max(len(set(inputs.model.layer_pattern)), 4, chunks)
     for layers in range(fewest, fewest + MORE):
         for count in range(plan.num_microbatches, plan.num_microbatches + MORE if plan.pp > 1 else 3):
             small = replace(plan, num_microbatches=count)
             try:
-                asked = _asked(small, inputs, processes, layers)
+                asked = _asked(small, inputs, layers)
                 require_legal(small, asked)
             except InvalidInput as error:
-                told = told or str(error)
+                refusal = refusal or str(error)
                 continue
             if layers_of_chunks(asked, small).min() >= 1:
                 return small, asked
             break
-    raise CannotVerify(f"the plan cannot be trained with {processes} processes: {told}")
+    raise CannotVerify(f"the plan cannot be trained with {plan.num_gpus} processes: {refusal}")
 
 
-def _asked(plan: Plan, inputs: Inputs, processes: int, layers: int) -> Inputs:
+def _asked(plan: Plan, inputs: Inputs, layers: int) -> Inputs:
     batch = plan.dp * plan.micro_batch * plan.num_microbatches
     job = {"sequence_length": SEQUENCE, "global_batch": batch, "tokens": None, "mtp_layers": None}
     even = {"expert_imbalance": 1.0, "expert_capacity": None}
     return Inputs(
         model=small_model(inputs.model, layers, plan.tp),
-        cluster=_one_node(inputs.cluster, processes),
+        cluster=_one_node(inputs.cluster, plan.num_gpus),
         job=inputs.job.replace(**job, **even),
         runtime=inputs.runtime,
     )

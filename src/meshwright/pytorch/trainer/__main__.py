@@ -9,7 +9,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from meshwright.pytorch.processes.request import RealRequest
+from meshwright.pytorch.processes.records import RealRequest
 
 
 def main() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from meshwright.pytorch.processes.request import Request
-from meshwright.pytorch.trainer.context import split_sequence
+from meshwright.pytorch.processes.records import Request
 from meshwright.pytorch.trainer.data_parallel import shard
 from meshwright.pytorch.trainer.experts import MixtureOfExperts
 from meshwright.pytorch.trainer.mesh import Meshes, local
 from meshwright.pytorch.trainer.model import Decoder
 from meshwright.pytorch.trainer.recompute import recompute
-from meshwright.pytorch.trainer.tensor import split_experts, split_tensors
+from meshwright.pytorch.trainer.split import split_experts, split_sequence, split_tensors
 
 
 class Build(NamedTuple):

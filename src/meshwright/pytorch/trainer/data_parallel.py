@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -13,14 +14,13 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from meshwright.layout.plan import Plan
-from meshwright.pytorch.processes.request import Request
+from meshwright.pytorch.processes.records import Request
 from meshwright.pytorch.trainer.experts import MixtureOfExperts
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Decoder
 from meshwright.specs.runtime import Runtime
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
 ALL_IN_ONE = 2**20
 """MiB of a bucket that takes every gradient, as in the first step of every run."""
 
@@ -35,38 +35,26 @@ def shard(decoder: Decoder, request: Request, meshes: Meshes) -> None:
     plan, runtime = request.plan, request.inputs.runtime
     resharded = plan.zero == 3
     names = ("dp_replicate", "fsdp") if plan.dp_replicate > 1 else ("fsdp",)
-    settings = {"mesh": meshes.sharding(names), "mp_policy": precision(request)}
+    half, gradients = number_format(request), torch.float32 if request.inputs.gradient_bytes == 4 else None
+    policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=gradients or half, cast_forward_inputs=False)
+    settings = {"mesh": meshes.sharding(names), "mp_policy": policy}
     for index, layer in enumerate(decoder.layers):
-        kept = runtime.sharding.keeps_last_layer_gathered and index == len(decoder.layers) - 1
+        stays_gathered = runtime.sharding.keeps_last_layer_gathered and index == len(decoder.layers) - 1
         placed = _experts_apart(layer, plan, meshes, names)
-        fully_shard(layer, reshard_after_forward=resharded and not kept, **settings, **placed)
-    for unit, kept in _ends(decoder, runtime):
-        fully_shard(unit, reshard_after_forward=resharded and not kept, **settings)
+        fully_shard(layer, reshard_after_forward=resharded and not stays_gathered, **settings, **placed)
+    for unit, stays_gathered in _ends(decoder, runtime) if runtime.sharding.ends_apart else ():
+        fully_shard(unit, reshard_after_forward=resharded and not stays_gathered, **settings)
     fully_shard(decoder, reshard_after_forward=resharded and not runtime.sharding.keeps_ends_gathered, **settings)
 
 
-def precision(request: Request) -> MixedPrecisionPolicy:
-    """Weights in the format of the request, gradients summed as the runtime does."""
-    half = number_format(request)
-    return MixedPrecisionPolicy(
-        param_dtype=half,
-        reduce_dtype=torch.float32 if request.inputs.gradient_bytes == 4 else half,
-        cast_forward_inputs=False,
-    )
-
-
-def _ends(decoder: Decoder, runtime: Runtime) -> list[tuple[nn.Module | list[nn.Module], bool]]:
+def _ends(decoder: Decoder, runtime: Runtime) -> Iterator[tuple[nn.Module | list[nn.Module], bool]]:
     """Units of the two ends, and whether each stays gathered from forward to backward."""
-    if not runtime.sharding.ends_apart:
-        return []
     embedding, norm, head = decoder.embedding, decoder.norm, decoder.head
-    units: list[tuple[nn.Module | list[nn.Module], bool]] = []
-    tied = embedding is not None and head is not None and embedding.weight is head.weight
-    if embedding is not None and not tied:
-        units.append((embedding, False))
+    if embedding is not None and not decoder.tied:
+        yield embedding, False
     if norm is not None and head is not None:
-        units.append(([embedding, norm, head] if tied else [norm, head], runtime.sharding.keeps_ends_gathered))
-    return units
+        tied = [embedding] if embedding is not None and decoder.tied else []
+        yield [*tied, norm, head], runtime.sharding.keeps_ends_gathered
 
 
 def _experts_apart(layer: nn.Module, plan: Plan, meshes: Meshes, names: tuple[str, ...]) -> dict[str, object]:

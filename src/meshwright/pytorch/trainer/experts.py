@@ -87,15 +87,15 @@ class MixtureOfExperts(nn.Module):
 
     def _computed(self, rows: Tensor) -> Tensor:
         """What the experts answer to rows of this rank, before they are sent back."""
-        held = self.shape.count // self.ranks
+        local_experts = self.shape.count // self.ranks
         if self.group is not None:
             rows = all_to_all_single_autograd(rows, None, None, self.group)
-        each = rows.shape[0] // (held * self.ranks)
-        offsets = torch.arange(1, held + 1, device=rows.device, dtype=torch.int32) * (each * self.ranks)
+        each = rows.shape[0] // (local_experts * self.ranks)
+        offsets = torch.arange(1, local_experts + 1, device=rows.device, dtype=torch.int32) * (each * self.ranks)
         if self.group is None:
             return self.experts(rows, offsets)
         places = torch.arange(rows.shape[0], device=rows.device)
-        by_expert = places.view(self.ranks, held, each).transpose(0, 1).reshape(-1)
+        by_expert = places.view(self.ranks, local_experts, each).transpose(0, 1).reshape(-1)
         answered = self.experts(rows[by_expert], offsets)
         by_rank = torch.empty_like(answered)
         by_rank[by_expert] = answered

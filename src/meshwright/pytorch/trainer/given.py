@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
 
 from meshwright.layout.plan import Plan
-from meshwright.layout.splits import layers_of_chunks
-from meshwright.pytorch.processes.request import Request
+from meshwright.pytorch.processes.records import Request
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Attention, Decoder, rotary_table
 
@@ -35,22 +33,15 @@ def whole_decoder(request: Request) -> Decoder:
 def set_weights(chunks: Sequence[Decoder], request: Request) -> None:
     """Give each chunk its layers' weights of the whole decoder; the chunks are not split yet."""
     weights = whole_decoder(request).state_dict()
-    for chunk, start in zip(chunks, _first_layers(request), strict=True):
+    for chunk, start in zip(chunks, request.first_layers, strict=True):
         chunk.load_state_dict({name: weights[_in_whole(name, start)] for name in chunk.state_dict()})
 
 
 def named_weights(chunks: Sequence[nn.Module], request: Request) -> Iterator[tuple[str, nn.Parameter]]:
     """Every weight of the rank with its name in the whole decoder."""
-    for chunk, start in zip(chunks, _first_layers(request), strict=True):
+    for chunk, start in zip(chunks, request.first_layers, strict=True):
         for name, weight in chunk.named_parameters():
             yield _in_whole(name.replace(WRAPPED, ""), start), weight
-
-
-def _first_layers(request: Request) -> list[int]:
-    """Which layer of the model is the first of each of the rank's chunks."""
-    sizes = layers_of_chunks(request.inputs, request.plan)
-    starts = [0, *accumulate(sizes.tolist())]
-    return [starts[position] for position in request.positions]
 
 
 def _in_whole(name: str, before: int) -> str:
@@ -71,16 +62,11 @@ def global_batch(request: Request) -> tuple[Tensor, Tensor]:
 
 
 def own_part(batch: Tensor, plan: Plan, meshes: Meshes) -> Tensor:
-    """This rank's sequences of the batch, and of each its own tokens."""
-    sequences = batch.chunk(plan.dp)[_data_rank(plan, meshes)]
-    return sequences[:, _own_positions(batch.shape[1], plan, meshes)].contiguous()
-
-
-def _data_rank(plan: Plan, meshes: Meshes) -> int:
-    """Which of the dp ranks this one is; those of cp stand within it."""
+    """This rank's sequences of the batch, and of each its own tokens; ranks of cp stand within one of dp."""
     shards = plan.dp * plan.cp // plan.dp_replicate
     rank = meshes.dense.get_local_rank("dp_replicate") * shards + meshes.dense.get_local_rank("fsdp")
-    return rank // plan.cp
+    sequences = batch.chunk(plan.dp)[rank // plan.cp]
+    return sequences[:, _own_positions(batch.shape[1], plan, meshes)].contiguous()
 
 
 def _own_positions(length: int, plan: Plan, meshes: Meshes) -> Tensor:

@@ -65,24 +65,26 @@ def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
 
 
 @torch.library.custom_op("meshwright::flash_attention", mutates_args=())
-def _attend(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
-    scores = _scores(query, key, causal)
-    sums = scores.logsumexp(-1)
-    out = (scores - sums.unsqueeze(-1)).exp() @ _repeated(value, query).float()
-    return _token_major(out.to(query.dtype)), sums
+def attend(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> tuple[Tensor, Tensor]:
+    """Output and log-sum-exp, in the form that ring attention of torch.distributed calls."""
+    scores = _scores(query, key, is_causal)
+    logsumexp = scores.logsumexp(-1)
+    out = (scores - logsumexp.unsqueeze(-1)).exp() @ _repeated(value, query).float()
+    return _token_major(out.to(query.dtype)), logsumexp
 
 
-@_attend.register_fake
-def _(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> tuple[Tensor, Tensor]:  # noqa: ARG001
+@attend.register_fake
+def _(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> tuple[Tensor, Tensor]:  # noqa: ARG001
     out = query.new_empty((*query.shape[:-1], value.shape[-1]))
     return _token_major(out), query.new_empty(query.shape[:-1], dtype=torch.float32)
 
 
 @torch.library.custom_op("meshwright::flash_attention_backward", mutates_args=())
-def _attend_backward(
-    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, sums: Tensor, causal: bool
+def attend_backward(
+    grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor, is_causal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    weights, gradient = (_scores(query, key, causal) - sums.unsqueeze(-1)).exp(), gradient.float()
+    """Gradients of query, key and value, in the form that ring attention of torch.distributed calls."""
+    weights, gradient = (_scores(query, key, is_causal) - logsumexp.unsqueeze(-1)).exp(), grad_out.float()
     of_value = weights.transpose(-1, -2) @ gradient
     of_weights = gradient @ _repeated(value, query).float().transpose(-1, -2)
     of_scores = weights * (of_weights - (gradient * out.float()).sum(-1, keepdim=True)) / math.sqrt(query.shape[-1])
@@ -91,15 +93,15 @@ def _attend_backward(
     return tuple(map(_token_major, (of_query.to(query.dtype), _summed(of_key, key), _summed(of_value, value))))
 
 
-@_attend_backward.register_fake
+@attend_backward.register_fake
 def _(
-    gradient: Tensor,  # noqa: ARG001
+    grad_out: Tensor,  # noqa: ARG001
     query: Tensor,
     key: Tensor,
     value: Tensor,
     out: Tensor,  # noqa: ARG001
-    sums: Tensor,  # noqa: ARG001
-    causal: bool,  # noqa: ARG001
+    logsumexp: Tensor,  # noqa: ARG001
+    is_causal: bool,  # noqa: ARG001
 ) -> tuple[Tensor, Tensor, Tensor]:
     return tuple(_token_major(part.new_empty(part.shape)) for part in (query, key, value))
 
@@ -113,8 +115,8 @@ def _scores(query: Tensor, key: Tensor, causal: bool) -> Tensor:
     scores = query.float() @ _repeated(key, query).float().transpose(-1, -2) / math.sqrt(query.shape[-1])
     if not causal:
         return scores
-    seen = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
-    return scores.masked_fill(~seen, -torch.inf)
+    visible = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
+    return scores.masked_fill(~visible, -torch.inf)
 
 
 def _repeated(part: Tensor, query: Tensor) -> Tensor:
@@ -131,13 +133,13 @@ def _summed(gradient: Tensor, part: Tensor) -> Tensor:
 class _Flash(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        out, sums = _attend(query, key, value, True)
-        context.save_for_backward(query, key, value, out, sums)
+        out, logsumexp = attend(query, key, value, True)
+        context.save_for_backward(query, key, value, out, logsumexp)
         return out
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return _attend_backward(gradient, *context.saved_tensors, True)
+        return attend_backward(gradient, *context.saved_tensors, True)
 
 
 def flash_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -149,15 +151,3 @@ def flash_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 ATTEND = torch.ops.meshwright.flash_attention.default
-
-
-def attend(query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool) -> tuple[Tensor, Tensor]:
-    """Output and log-sum-exp, in the form that ring attention of torch.distributed calls."""
-    return _attend(query, key, value, is_causal)
-
-
-def attend_backward(
-    *, grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor, is_causal: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of query, key and value, in the form that ring attention of torch.distributed calls."""
-    return _attend_backward(grad_out, query, key, value, out, logsumexp, is_causal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import wraps
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
-from meshwright.pytorch.processes.observed import ObservedMoment, ObservedPeak
+from meshwright.pytorch.processes.records import ObservedMoment, ObservedPeak
 from meshwright.pytorch.trainer.mesh import local
 
 
@@ -35,8 +35,9 @@ class MemoryWatch(TorchDispatchMode):
         self._labels, self._paused = ["other"], False
         self.now: Counter[str] = Counter()
         self.moment = ObservedMoment("forward", "")
+        """Of the step: what is allocated counts for its peak."""
         self.peaks: dict[ObservedMoment, ObservedPeak] = {}
-        self._restore: list[Callable[[], None]] = []
+        self._restore = ExitStack()
 
     @property
     def total(self) -> int:
@@ -51,14 +52,6 @@ class MemoryWatch(TorchDispatchMode):
             yield
         finally:
             self._labels.pop()
-
-    def forget_peaks(self) -> None:
-        """Peaks are sought from now on."""
-        self.peaks = {}
-
-    def from_now_on(self, moment: ObservedMoment) -> None:
-        """What is allocated from now on counts for the peak of this moment of the step."""
-        self.moment = moment
 
     def relabel(self, tensors: Any, label: str) -> None:
         """What these tensors hold is for that, whoever made it; storages that were not seen are counted from now on."""
@@ -106,12 +99,11 @@ class MemoryWatch(TorchDispatchMode):
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        while self._restore:
-            self._restore.pop()()
+        self._restore.close()
 
     def _wrap(self, owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
         original = getattr(owner, name)
-        self._restore.append(lambda: setattr(owner, name, original))
+        self._restore.callback(setattr, owner, name, original)
 
         @wraps(original)
         def wrapped(*args: Any, **kwargs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +13,6 @@ from meshwright.pytorch.trainer.experts import MixtureOfExperts
 from meshwright.pytorch.trainer.kernels import flash_attention, rms_norm
 from meshwright.specs.model import Attention as AttentionShape
 from meshwright.specs.model import LayerKind, Mlp, Model
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "silu": functional.silu,
-    "gelu": functional.gelu,
-    "relu": functional.relu,
-}
 
 
 class RmsNorm(nn.Module):
@@ -47,9 +41,10 @@ class Embedding(nn.Embedding):
             return super().forward(tokens)
         mesh, rows = self.weight.device_mesh, self.weight.to_local()
         first = mesh.get_local_rank() * -(-self.num_embeddings // mesh.size())
-        held = (tokens >= first) & (tokens < first + rows.shape[0])
-        found = functional.embedding((tokens - first).clamp(0, rows.shape[0] - 1), rows)
-        whole = DTensor.from_local(found * held.unsqueeze(-1).to(found.dtype), mesh, [Partial()], run_check=False)
+        local = (tokens >= first) & (tokens < first + rows.shape[0])
+        looked_up = functional.embedding((tokens - first).clamp(0, rows.shape[0] - 1), rows)
+        partial = looked_up * local.unsqueeze(-1).to(looked_up.dtype)
+        whole = DTensor.from_local(partial, mesh, [Partial()], run_check=False)
         return whole.redistribute(placements=self.placements).to_local()
 
 
@@ -106,7 +101,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, hidden: int, shape: Mlp) -> None:
         super().__init__()
-        self.activation = ACTIVATIONS[shape.activation]
+        self.activation = getattr(functional, shape.activation)
         self.gate = nn.Linear(hidden, shape.ffn_size, bias=shape.bias)
         self.up = nn.Linear(hidden, shape.ffn_size, bias=shape.bias) if shape.gated else None
         self.down = nn.Linear(shape.ffn_size, hidden, bias=shape.bias)
@@ -144,6 +139,11 @@ class Decoder(nn.Module):
         self.head = nn.Linear(model.hidden_size, model.vocab_size, bias=model.head_bias) if head else None
         if model.tied_embeddings and self.embedding is not None and self.head is not None:
             self.embedding.weight = self.head.weight
+
+    @property
+    def tied(self) -> bool:
+        """Whether the embedding and the head are one weight here."""
+        return self.embedding is not None and self.head is not None and self.embedding.weight is self.head.weight
 
     def forward(self, x: Tensor) -> Tensor:
         """Token ids, or what the stage before sends; logits, or what the next one needs."""

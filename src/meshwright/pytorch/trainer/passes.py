@@ -1,20 +1,30 @@
-"""Passes: forward and backward through a rank's batch, in the plan's micro-batches and order."""
+"""Passes: forward and backward through a rank's batch, in the plan's micro-batches and order.
+
+A pipeline runs under a schedule of torch.distributed.pipelining, with shapes known beforehand.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining._utils import InferenceMode
+from torch.distributed.pipelining.schedules import get_schedule_class
+from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn import functional
 
 from meshwright.layout.plan import Plan
-from meshwright.pytorch.processes.request import Request
-from meshwright.pytorch.trainer.data_parallel import mixed_precision, replicate, summing
+from meshwright.pytorch.processes.records import Request
+from meshwright.pytorch.scope import SCHEDULE_CLASSES
+from meshwright.pytorch.trainer.data_parallel import mixed_precision, number_format, replicate, summing
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Decoder
-from meshwright.pytorch.trainer.pipeline import build_stages, note_order, schedule_of
 
 Passes = Callable[[Tensor, Tensor], None]
 """Forward and backward through tokens and labels, (batch, tokens) both."""
@@ -22,6 +32,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 """Of one micro-batch, from its logits and labels."""
 During = Callable[[str], AbstractContextManager[None]]
 """Entered with "forward" or "backward" while such work is done, and with "pipeline" around a step of several stages."""
+ACTIONS = {"forward_one_chunk": "F", "backward_one_chunk": "B", "backward_weight_one_chunk": "W"}
 PHASES = {"F": "forward", "B": "backward", "W": "backward"}
 
 
@@ -50,12 +61,12 @@ def _accumulated(request: Request, model: nn.Module, loss: Loss, during: During)
 
     def passes(tokens: Tensor, labels: Tensor) -> None:
         with _over_split_vocabulary(request.plan):
-            for index, (part, wanted) in enumerate(zip(tokens.split(size), labels.split(size), strict=True)):
+            for index, (part, targets) in enumerate(zip(tokens.split(size), labels.split(size), strict=True)):
                 with summing(model, last=index == count - 1):
                     with during("forward"), mixed_precision(request):
-                        lost = loss(model(part), wanted)
+                        value = loss(model(part), targets)
                     with during("backward"):
-                        lost.backward()
+                        value.backward()
 
     return passes
 
@@ -64,19 +75,80 @@ def _pipelined(
     request: Request, chunks: Sequence[Decoder], meshes: Meshes, loss: Loss, during: During, order: list[str]
 ) -> Passes:
     """Micro-batches as the schedule orders them; logits of the last stage are not returned."""
-    stages = build_stages(request, chunks, meshes)
-    note_order(stages, order, lambda letter: during(PHASES[letter]))
+    stages = [
+        _stage(request, meshes, decoder, position) for decoder, position in zip(chunks, request.positions, strict=True)
+    ]
+    for chunk, stage in enumerate(stages):
+        _note_order(stage, chunk, order, during)
 
-    def watched_loss(logits: Tensor, wanted: Tensor) -> Tensor:
+    def watched_loss(logits: Tensor, targets: Tensor) -> Tensor:
         with during("forward"):
-            return loss(logits, wanted)
+            return loss(logits, targets)
 
-    schedule = schedule_of(request, stages, watched_loss)
+    schedule = _schedule(request.plan, stages, watched_loss)
     first, last = 0 in request.positions, request.last_position in request.positions
 
     def passes(tokens: Tensor, labels: Tensor) -> None:
-        given, wanted = (tokens,) if first else (), labels if last else None
+        received, targets = (tokens,) if first else (), labels if last else None
         with _over_split_vocabulary(request.plan), during("pipeline"):
-            schedule.step(*given, target=wanted, losses=[] if last else None, return_outputs=False)
+            schedule.step(*received, target=targets, losses=[] if last else None, return_outputs=False)
 
     return passes
+
+
+def _stage(request: Request, meshes: Meshes, decoder: Decoder, position: int) -> PipelineStage:
+    """A stage of PyTorch; between two of them goes the residual stream, (batch, tokens, hidden)."""
+    plan, model, half = request.plan, request.inputs.model, number_format(request)
+    first, last = position == 0, position == request.last_position
+    batch, tokens = plan.micro_batch, request.inputs.job.sequence_length // plan.cp
+    residual = torch.empty(batch, tokens // (plan.tp if plan.sp else 1), model.hidden_size, dtype=half)
+    logits = torch.empty(batch, tokens, model.vocab_size // plan.tp, dtype=half, requires_grad=True)
+    if plan.tp > 1:
+        logits = DTensor.from_local(logits, meshes.dense["tp"], [Shard(2)], run_check=False)
+    return PipelineStage(
+        decoder,
+        position,
+        request.last_position + 1,
+        torch.device("cpu"),
+        input_args=torch.empty(batch, tokens, dtype=torch.int64) if first else residual.clone().requires_grad_(),
+        output_args=logits if last else residual.clone().requires_grad_(),
+        output_grads=None if last else residual,
+        input_grads=None if first else residual,
+        group=meshes.dense.get_group("pp"),
+    )
+
+
+def _schedule(plan: Plan, stages: list[PipelineStage], loss: Loss) -> Any:
+    """PyTorch's schedule of the plan over these stages."""
+    kind = _knowing_shapes(get_schedule_class(SCHEDULE_CLASSES[plan.schedule]))
+    single = plan.schedule.record.chunks == 1
+    count = plan.num_microbatches
+    return kind(stages[0] if single else stages, n_microbatches=count, loss_fn=loss, scale_grads=False)
+
+
+def _knowing_shapes(kind: type[Any]) -> type[Any]:
+    """The schedule without the messages in which ranks agree that all shapes are known: a fake world answers none."""
+
+    class Knowing(kind):
+        def _warmup_p2p(self, stages: list[PipelineStage], *_: bool) -> None:
+            for stage in stages:
+                stage._inference_mode = InferenceMode.STATIC
+
+    return Knowing
+
+
+def _note_order(stage: PipelineStage, chunk: int, order: list[str], during: During) -> None:
+    """Note every action that a stage executes, as `F0:3` for the forward of micro-batch 3 on chunk 0 of the rank."""
+
+    def noting(action: Callable[..., Any], letter: str) -> Callable[..., Any]:
+        @wraps(action)
+        def noted(micro_batch: int, *args: Any, **kwargs: Any) -> Any:
+            full = kwargs.get("full_backward", True)
+            order.append(f"{'I' if letter == 'B' and not full else letter}{chunk}:{micro_batch}")
+            with during(PHASES[letter]):
+                return action(micro_batch, *args, **kwargs)
+
+        return noted
+
+    for name, letter in ACTIONS.items():
+        setattr(stage, name, noting(getattr(stage, name), letter))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 import torch
@@ -13,8 +15,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from meshwright.errors import CannotVerify
-from meshwright.pytorch.processes.observed import Collective, Trained
-from meshwright.pytorch.processes.request import RealRequest, Request
+from meshwright.pytorch.processes.records import RealRequest, Request, Trained
 from meshwright.pytorch.trainer.build import BUILD
 from meshwright.pytorch.trainer.given import (
     global_batch,
@@ -71,14 +72,13 @@ def _alone(request: Request, steps: int) -> Trained:
 
     def step() -> float:
         total = 0.0
-        for part, wanted in zip(tokens, labels, strict=True):
-            loss = cross_entropy(decoder(part), wanted) / len(tokens)
+        for part, targets in zip(tokens, labels, strict=True):
+            loss = cross_entropy(decoder(part), targets) / len(tokens)
             loss.backward()
             total += loss.item()
         return total
 
-    seen = list(_steps(step, dict(decoder.named_parameters()), steps, 1))
-    return _trained(seen, (), {})
+    return _trained(step, dict(decoder.named_parameters()), steps, 1)
 
 
 def _as_rank(request: Request, steps: int) -> Trained:
@@ -94,8 +94,8 @@ def _as_rank(request: Request, steps: int) -> Trained:
     step = _step_of(request, chunks, meshes, traffic, order)
     holders = request.plan.num_gpus // request.plan.pp
     with traffic:
-        seen = list(_steps(step, dict(named_weights(chunks, request)), steps, holders))
-    return _trained(seen, tuple(order), traffic.seen)
+        trained = _trained(step, dict(named_weights(chunks, request)), steps, holders)
+    return replace(trained, order=tuple(order), collectives=dict(traffic.counts))
 
 
 def _step_of(
@@ -105,8 +105,8 @@ def _step_of(
     plan, losses = request.plan, list[float]()
     tokens, labels = (own_part(part, plan, meshes) for part in global_batch(request))
 
-    def loss(logits: Tensor, wanted: Tensor) -> Tensor:
-        part = cross_entropy(logits, wanted) / (plan.num_microbatches * plan.dp * plan.cp)
+    def loss(logits: Tensor, targets: Tensor) -> Tensor:
+        part = cross_entropy(logits, targets) / (plan.num_microbatches * plan.dp * plan.cp)
         losses.append(local(part.detach()).item())
         return part
 
@@ -114,7 +114,7 @@ def _step_of(
     counts = meshes.dense.get_local_rank("tp") == 0
 
     def step() -> float:
-        for latest in (traffic.seen, order, losses):
+        for latest in (traffic.counts, order, losses):
             latest.clear()
         passes(tokens, labels)
         return sum(losses) if counts else 0.0
@@ -130,16 +130,19 @@ def _sum_gradients(chunk: nn.Module) -> None:
             module.set_force_sum_reduction_for_comms(True)
 
 
-def _steps(
-    step: Step, weights: Mapping[str, nn.Parameter], steps: int, holders: int
-) -> Iterator[tuple[float, dict[str, float]]]:
+def _trained(step: Step, weights: Mapping[str, nn.Parameter], steps: int, holders: int) -> Trained:
     """The rank's part of the loss and of every squared gradient, step by step."""
-    optimizer = torch.optim.AdamW(weights.values(), lr=LEARNING_RATE)
+    optimizer, losses = torch.optim.AdamW(weights.values(), lr=LEARNING_RATE), list[float]()
+    squares = defaultdict[str, list[float]](list)
     for _ in range(steps):
-        loss = step()
-        yield loss, {name: _square(weight.grad, holders) for name, weight in weights.items() if weight.grad is not None}
+        losses.append(step())
+        for name, weight in weights.items():
+            if weight.grad is not None:
+                squares[name].append(_square(weight.grad, holders))
         optimizer.step()
         optimizer.zero_grad()
+    of_weights = {name: tuple(each) for name, each in squares.items()}
+    return Trained(losses=tuple(losses), squares=of_weights, order=(), collectives={})
 
 
 def _square(gradient: Tensor, holders: int) -> float:
@@ -152,11 +155,3 @@ def _square(gradient: Tensor, holders: int) -> float:
         for ranks, placement in zip(gradient.device_mesh.shape, gradient.placements, strict=True):
             pieces *= 1 if placement.is_replicate() else ranks
     return local(gradient).double().square().sum().item() * pieces / holders
-
-
-def _trained(
-    seen: Iterable[tuple[float, dict[str, float]]], order: tuple[str, ...], collectives: Mapping[Collective, int]
-) -> Trained:
-    losses, squares = zip(*seen, strict=True)
-    of_weights = {name: tuple(each[name] for each in squares) for name in squares[0]}
-    return Trained(losses=losses, squares=of_weights, order=order, collectives=dict(collectives))

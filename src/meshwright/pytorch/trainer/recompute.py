@@ -30,23 +30,18 @@ def recompute(decoder: Decoder, plan: Plan, runtime: Runtime) -> None:
         return
     routers = [module for module in decoder.modules() if isinstance(module, Router)]
     gates = {torch.Size((router.gate.in_features, router.gate.out_features)) for router in routers}
+    stops, selective = runtime.activations.checkpoint_stops_early, plan.recompute == Recompute.SELECTIVE
     for index, layer in enumerate(decoder.layers):
-        if plan.recompute == Recompute.SELECTIVE and runtime.activations.selective_recompute == "attention_core":
-            layer.attention.core = checkpoint_wrapper(
-                layer.attention.core, early_stop=runtime.activations.checkpoint_stops_early
-            )
-        elif plan.recompute == Recompute.SELECTIVE:
-            decoder.layers[index] = checkpoint_wrapper(
-                layer,
-                context_fn=lambda: create_selective_checkpoint_contexts(_every_second_product(gates)),
-                early_stop=False,
-            )
+        if selective and runtime.activations.selective_recompute == "attention_core":
+            layer.attention.core = checkpoint_wrapper(layer.attention.core, early_stop=stops)
+        elif selective:
+            decoder.layers[index] = checkpoint_wrapper(layer, context_fn=lambda: _contexts(gates), early_stop=False)
         elif not plan.recompute_layers or index < plan.recompute_layers:
-            decoder.layers[index] = checkpoint_wrapper(layer, early_stop=runtime.activations.checkpoint_stops_early)
+            decoder.layers[index] = checkpoint_wrapper(layer, early_stop=stops)
 
 
-def _every_second_product(gates: set[torch.Size]) -> Any:
-    """A policy that keeps what is expensive, but every second matrix product, counted in each pass, and routers' ones.
+def _contexts(gates: set[torch.Size]) -> Any:
+    """Of a policy that saves what is expensive, but no routers' products, and of others every second one of each pass.
 
     gates: shapes of the routers' weights, as products take them.
     """
@@ -60,4 +55,4 @@ def _every_second_product(gates: set[torch.Size]) -> Any:
         second = function == PRODUCT and products[context.is_recompute] % 2 == 0
         return CheckpointPolicy.MUST_SAVE if function in SAVED and not second else CheckpointPolicy.PREFER_RECOMPUTE
 
-    return policy
+    return create_selective_checkpoint_contexts(policy)

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from meshwright.pytorch.processes.observed import Observed, ObservedMoment, layer_moments
-from meshwright.pytorch.processes.request import Request
+from meshwright.pytorch.processes.records import Observed, ObservedMoment, Request, layer_moments
 from meshwright.pytorch.trainer.build import BUILD
 from meshwright.pytorch.trainer.memory import MemoryWatch
 from meshwright.pytorch.trainer.mesh import Meshes, axes_of_groups, build_meshes, fake_world, local, stage_rank
@@ -20,11 +19,11 @@ from meshwright.pytorch.trainer.passes import cross_entropy, passes_of
 from meshwright.pytorch.trainer.traffic import TrafficWatch
 
 
-class _Watched:
-    """What a step leaves behind as it goes."""
+class _Watch:
+    """Of one step: what it allocates, sends and executes as it goes."""
 
-    def __init__(self, memory: MemoryWatch, traffic: TrafficWatch, chunks: Sequence[Decoder], whole: int) -> None:
-        self.memory, self.traffic, self.whole_parameters = memory, traffic, whole
+    def __init__(self, memory: MemoryWatch, traffic: TrafficWatch, chunks: Sequence[Decoder]) -> None:
+        self.memory, self.traffic = memory, traffic
         self.begins = "head" if any(chunk.head is not None for chunk in chunks) else "last layer"
         for chunk in chunks:
             names = ["embedding", *layer_moments(len(chunk.layers))]
@@ -35,7 +34,6 @@ class _Watched:
         self.saved = 0
         """Bytes of activations after the first forward."""
         self.order: list[str] = []
-        self.gradients = 0
 
     def _marks(self, moment: str) -> Any:
         """Backward is at this moment once the gradient of what a module was given is there."""
@@ -47,7 +45,7 @@ class _Watched:
         return mark
 
     def _from_now_on(self, moment: str) -> None:
-        self.memory.from_now_on(ObservedMoment(moment, self.order[-1] if self.order else ""))
+        self.memory.moment = ObservedMoment(moment, self.order[-1] if self.order else "")
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
@@ -78,34 +76,41 @@ def _watched(request: Request, meshes: Meshes) -> Observed:
     with fake:
         chunks = BUILD.chunks(request)
     whole_parameters = sum(BUILD.parallelize(chunk, request, meshes) for chunk in chunks)
-    memory, traffic = MemoryWatch(), TrafficWatch(axes_of_groups(request.plan))
-    with fake, traffic, memory:
-        return _observed(request, chunks, meshes, _Watched(memory, traffic, chunks, whole_parameters))
+    watch = _Watch(MemoryWatch(), TrafficWatch(axes_of_groups(request.plan)), chunks)
+    with fake, watch.traffic, watch.memory:
+        return _observed(request, chunks, meshes, watch, whole_parameters)
 
 
-def _observed(request: Request, chunks: list[Decoder], meshes: Meshes, watched: _Watched) -> Observed:
-    memory, weights = watched.memory, [weight for chunk in chunks for weight in chunk.parameters()]
+def _observed(
+    request: Request, chunks: list[Decoder], meshes: Meshes, watch: _Watch, whole_parameters: int
+) -> Observed:
+    memory, weights = watch.memory, [weight for chunk in chunks for weight in chunk.parameters()]
     memory.relabel(weights, "parameters")
     memory.relabel([list(chunk.buffers()) for chunk in chunks], "buffers")
     optimizer = torch.optim.AdamW(weights, fused=True)
     with memory.labelled("batch"):
-        tokens, labels = _batch(request)
-    passes = passes_of(request, chunks, meshes, cross_entropy, watched.during, watched.order)
+        plan, length = request.plan, request.inputs.job.sequence_length // request.plan.cp
+        shape = plan.micro_batch * plan.num_microbatches, length
+        tokens, labels = (torch.zeros(shape, dtype=torch.int64) for _ in range(2))
+    passes = passes_of(request, chunks, meshes, cross_entropy, watch.during, watch.order)
     with memory.labelled("optimizer"):
         _begin(optimizer)
-    memory.forget_peaks()
+    memory.peaks.clear()
     passes(tokens, labels)
-    _optimize(optimizer, weights, watched)
+    gradients = _storage_bytes(weight.grad for weight in weights if weight.grad is not None)
+    memory.moment = ObservedMoment("optimizer", "")
+    with memory.labelled("optimizer"):
+        optimizer.step()
     moments = [value for state in optimizer.state.values() for value in state.values() if value.dim() > 0]
     return Observed(
-        whole_parameters=watched.whole_parameters,
+        whole_parameters=whole_parameters,
         parameters=memory.now["parameters"],
-        gradients=watched.gradients,
+        gradients=gradients,
         optimizer_states=_storage_bytes(moments),
-        activations=watched.saved,
+        activations=watch.saved,
         peaks=memory.peaks,
-        collectives=watched.traffic.seen,
-        order=tuple(watched.order),
+        collectives=watch.traffic.counts,
+        order=tuple(watch.order),
     )
 
 
@@ -116,20 +121,6 @@ def _begin(optimizer: torch.optim.Optimizer) -> None:
             weight.grad = torch.zeros_like(weight)
     optimizer.step()
     optimizer.zero_grad()
-
-
-def _optimize(optimizer: torch.optim.Optimizer, weights: Iterable[Tensor], watched: _Watched) -> None:
-    watched.gradients = _storage_bytes(weight.grad for weight in weights if weight.grad is not None)
-    watched.memory.from_now_on(ObservedMoment("optimizer", ""))
-    with watched.memory.labelled("optimizer"):
-        optimizer.step()
-    optimizer.zero_grad()
-
-
-def _batch(request: Request) -> tuple[Tensor, Tensor]:
-    plan = request.plan
-    shape = plan.micro_batch * plan.num_microbatches, request.inputs.job.sequence_length // plan.cp
-    return torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.int64)
 
 
 def _storage_bytes(tensors: Iterable[Tensor]) -> int:

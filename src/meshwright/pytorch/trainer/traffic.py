@@ -11,8 +11,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from meshwright.pytorch.processes.observed import Collective
+from meshwright.pytorch.processes.records import Collective
 
 KINDS = {
     "all_gather_into_tensor": "all_gather",
@@ -38,7 +39,7 @@ class TrafficWatch(TorchDispatchMode):
     def __init__(self, axes: Mapping[str, str]) -> None:
         super().__init__()
         self._axes, self._phase = axes, ""
-        self.seen: Counter[Collective] = Counter()
+        self.counts: Counter[Collective] = Counter()
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
@@ -66,21 +67,19 @@ class TrafficWatch(TorchDispatchMode):
         ranks = dist.get_world_size(group)
         whole = ranks if func.namespace == FUNCTIONAL and kind == "all_gather" else 1
         if ranks > 1:
-            seen = Collective(
+            collective = Collective(
                 axis=self._axes.get(group.group_name, group.group_name),
                 kind=kind,
                 number_format=FORMATS.get(tensor.dtype, str(tensor.dtype)),
                 bytes=whole * tensor.numel() * tensor.element_size(),
                 phase=self._phase,
             )
-            self.seen[seen] += 1
+            self.counts[collective] += 1
 
 
 def _buffer(args: Any) -> torch.Tensor:
     """The largest of the tensors that a collective was given: what is gathered, or what is scattered."""
-    tensors = [each for argument in args for each in (argument if isinstance(argument, list) else [argument])]
-    flat = [each for part in tensors for each in (part if isinstance(part, list) else [part])]
-    return max((each for each in flat if isinstance(each, torch.Tensor)), key=torch.Tensor.numel)
+    return max((each for each in tree_leaves(args) if isinstance(each, torch.Tensor)), key=torch.Tensor.numel)
 
 
 def _group(namespace: str, args: Any) -> dist.ProcessGroup:

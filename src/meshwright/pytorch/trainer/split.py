@@ -1,12 +1,20 @@
-"""Tensor, sequence and expert parallelism: where every weight of a decoder is placed."""
+"""Split: context, tensor, sequence and expert parallelism of a decoder, by torch.distributed.
+
+Context parallelism is ring attention around the same attention operator.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Placement, Replicate, Shard, distribute_module, distribute_tensor
+from torch.distributed.tensor.experimental._attention import set_rotate_method
+from torch.distributed.tensor.experimental._context_parallel import _attention
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -16,13 +24,64 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from meshwright.layout.plan import Plan
+from meshwright.layout.plan import ContextExchange, Plan
 from meshwright.pytorch.trainer.experts import MixtureOfExperts
+from meshwright.pytorch.trainer.kernels import attend, attend_backward
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Decoder
 
+SEQUENCE = 2
+"""The dimension of queries, keys and values that a ring splits."""
 COLUMNS = ("attention.query", "attention.key", "attention.value", "feed_forward.gate", "feed_forward.up")
 ROWS = ("attention.output", "feed_forward.down")
+
+
+class _Ring(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, query: Tensor, key: Tensor, value: Tensor, group: ProcessGroup) -> Tensor:
+        out, sums = _attention._templated_ring_attention(
+            group, SEQUENCE, attend, query=query, key=key, value=value, is_causal=True
+        )
+        context.group = group
+        context.save_for_backward(query, key, value, out, sums)
+        return out
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, out, sums = context.saved_tensors
+        gradients = _attention._templated_ring_attention_backward(
+            context.group,
+            SEQUENCE,
+            attend_backward,
+            grad_out=gradient,
+            grad_out_name="grad_out",
+            query=query,
+            key=key,
+            value=value,
+            out=out,
+            logsumexp=sums,
+            is_causal=True,
+        )
+        return *gradients[:3], None
+
+
+class RingCore(nn.Module):
+    """An attention core whose keys and values go round, or are gathered."""
+
+    def __init__(self, group: ProcessGroup) -> None:
+        super().__init__()
+        self.group = group
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """(batch, heads, tokens, width) each, of the rank's part of the sequence."""
+        return _Ring.apply(query, key.contiguous(), value.contiguous(), self.group)
+
+
+def split_sequence(decoder: Decoder, plan: Plan, meshes: Meshes) -> None:
+    """Put ring attention in place of every layer's core."""
+    set_rotate_method("alltoall" if plan.context_exchange == ContextExchange.RING else "allgather")
+    for layer in decoder.layers:
+        layer.attention.core = RingCore(meshes.sequence.get_group("cp"))  # type: ignore[union-attr]
 
 
 def split_tensors(decoder: Decoder, mesh: DeviceMesh, *, sequence: bool) -> None:
@@ -31,9 +90,7 @@ def split_tensors(decoder: Decoder, mesh: DeviceMesh, *, sequence: bool) -> None
     ends: dict[str, ParallelStyle] = {
         "head": ColwiseParallel(input_layouts=residual, output_layouts=Shard(-1), use_local_output=False),
     }
-    tied = (
-        decoder.embedding is not None and decoder.head is not None and decoder.head.weight is decoder.embedding.weight
-    )
+    tied = decoder.tied
     if decoder.embedding is not None:
         distribute_module(decoder.embedding, mesh, _placing(Shard(0)))
         decoder.embedding.placements = (residual,)

@@ -1,4 +1,4 @@
-"""Observed: what one rank was seen to hold, allocate, send and learn, as the process that trained it reports."""
+"""Records: what processes of the trainer are asked, and what they saw of the rank that they trained."""
 
 from __future__ import annotations
 
@@ -6,6 +6,47 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from meshwright.layout.plan import Plan
+from meshwright.specs.inputs import Inputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One rank of one step."""
+
+    inputs: Inputs
+    plan: Plan
+    stage: int
+    """Pipeline rank, 0 first."""
+    chunks: tuple[tuple[int, ...], ...]
+    """The kind of every layer of each chunk that the stage holds."""
+    positions: tuple[int, ...]
+    """Where each of these chunks stands among all of the model, 0 first."""
+    first_layers: tuple[int, ...]
+    """The layer of the model with which each of these chunks begins, 0 first."""
+    full_precision: bool = False
+    """Weights, activations and messages are fp32, whatever the job's recipe says."""
+
+    @property
+    def last_position(self) -> int:
+        """Where the chunk with the head stands."""
+        return self.plan.pp * self.plan.vpp - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealRequest:
+    """One process of a world that trains for real, or the one that trains the whole model without any axis."""
+
+    rank: int
+    ranks: int
+    """Processes of its world; 1: the whole model."""
+    store: str
+    """A file that all processes of the world share."""
+    timeout_s: float
+    steps: int
+    requests: tuple[Request, ...]
+    """What it trains, one after the other."""
 
 
 class Collective(NamedTuple):
