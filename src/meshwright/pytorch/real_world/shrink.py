@@ -13,7 +13,6 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.splits import layers_of_chunks
 from meshwright.pytorch.real_world.small_model import small_model
 from meshwright.schedules.records import Schedule
-from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 
 LEAST, MOST = 2, 4
@@ -22,12 +21,11 @@ SEQUENCE = 64
 MICRO_BATCHES, IN_A_PIPELINE = 2, 4
 MORE = 8
 """Layers and micro-batches beyond the usual ones that a legal plan is sought with."""
-AXES = ("pp", "tp", "cp", "shard", "replicate")
-"""In the order in which they get ranks: what is hardest to get right in training stands first. `shard` and `replicate`
-make up dp; ep takes its ranks from tp, cp and shard."""
-THREE = ("pp", "shard", "replicate")
+AXES = ("pp", "tp", "cp", "dp", "dp_replicate")
+"""In the order in which they get ranks: what is hardest to get right in training stands first. `dp` is
+without its replicas; ep takes its ranks from tp, cp and dp."""
+THREE = ("pp", "dp", "dp_replicate")
 """The axes that can be 3; heads and sequences are split by powers of two."""
-NAMES = {"shard": "dp", "replicate": "dp_replicate"}
 
 
 class Shrunken(NamedTuple):
@@ -56,8 +54,7 @@ def shrunken(plan: Plan, inputs: Inputs, processes: int) -> Shrunken:
 
 
 def _degrees(plan: Plan) -> dict[str, int]:
-    shards = plan.dp // plan.dp_replicate
-    return {"pp": plan.pp, "tp": plan.tp, "cp": plan.cp, "shard": shards, "replicate": plan.dp_replicate}
+    return {axis: getattr(plan, axis) for axis in AXES} | {"dp": plan.dp // plan.dp_replicate}
 
 
 def _filled(degrees: dict[str, int], processes: int) -> dict[str, int]:
@@ -83,14 +80,14 @@ def _filled(degrees: dict[str, int], processes: int) -> dict[str, int]:
 
 
 def _split(degrees: dict[str, int]) -> str:
-    split = [f"{NAMES.get(axis, axis)} {degree}" for axis, degree in degrees.items() if degree > 1]
+    split = [f"{axis} {degree}" for axis, degree in degrees.items() if degree > 1]
     return f"the plan has {' and '.join(split)}"
 
 
 def _on_fewer_ranks(plan: Plan, fewer: dict[str, int]) -> Plan:
     """The plan with these degrees, and without what names layers or groups of the larger one."""
-    pipelined, dp = fewer["pp"] > 1, fewer["shard"] * fewer["replicate"]
-    lends = fewer["tp"] * fewer["cp"] * fewer["shard"] % 2 == 0
+    pipelined = fewer["pp"] > 1
+    lends = fewer["tp"] * fewer["cp"] * fewer["dp"] % 2 == 0
     return replace(
         plan,
         tp=fewer["tp"],
@@ -101,8 +98,8 @@ def _on_fewer_ranks(plan: Plan, fewer: dict[str, int]) -> Plan:
         schedule=plan.schedule if pipelined else Schedule.ONE_F_ONE_B,
         embedding_as_layer=plan.embedding_as_layer and pipelined,
         head_as_layer=plan.head_as_layer and pipelined,
-        dp=dp,
-        dp_replicate=fewer["replicate"],
+        dp=fewer["dp"] * fewer["dp_replicate"],
+        dp_replicate=fewer["dp_replicate"],
         ep=2 if plan.ep > 1 and lends else 1,
         etp=1,
         micro_batch=min(plan.micro_batch, 2),
@@ -119,7 +116,7 @@ def _left_out(plan: Plan, small: Plan) -> Iterator[str]:
     asked, run = (_degrees(each) | {"ep": each.ep, "etp": each.etp} for each in (plan, small))
     for axis, degree in asked.items():
         if degree > 1 == run[axis]:
-            yield f"{NAMES.get(axis, axis)} {degree}: not run with {small.num_gpus} processes"
+            yield f"{axis} {degree}: not run with {small.num_gpus} processes"
     if plan.chunk_layers or plan.first_stage_layers or plan.last_stage_layers:
         yield "numbers of layers that the plan names: split as the runtime does"
     if plan.microbatch_group:
@@ -146,18 +143,15 @@ def _legal(plan: Plan, inputs: Inputs) -> tuple[Plan, Inputs]:
 
 
 def _asked(plan: Plan, inputs: Inputs, layers: int) -> Inputs:
+    """The small model on one node of as many accelerators behind their innermost links."""
     batch = plan.dp * plan.micro_batch * plan.num_microbatches
     job = {"sequence_length": SEQUENCE, "global_batch": batch, "tokens": None, "mtp_layers": None}
-    even = {"expert_imbalance": 1.0, "expert_capacity": None}
+    even, ranks = {"expert_imbalance": 1.0, "expert_capacity": None}, plan.num_gpus
+    level = inputs.cluster.levels[0].replace(size=ranks)
+    one_node = {"num_nodes": 1, "gpus_per_node": ranks, "levels": (level,)}
     return Inputs(
         model=small_model(inputs.model, layers, plan.tp),
-        cluster=_one_node(inputs.cluster, plan.num_gpus),
+        cluster=inputs.cluster.replace(name=f"{ranks} processes", **one_node),
         job=inputs.job.replace(**job, **even),
         runtime=inputs.runtime,
     )
-
-
-def _one_node(cluster: Cluster, ranks: int) -> Cluster:
-    """So many of its accelerators behind its innermost links."""
-    level = cluster.levels[0].replace(size=ranks)
-    return cluster.replace(name=f"{ranks} processes", num_nodes=1, gpus_per_node=ranks, levels=(level,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -46,11 +47,7 @@ def named_weights(chunks: Sequence[nn.Module], request: Request) -> Iterator[tup
 
 def _in_whole(name: str, before: int) -> str:
     """What a weight of a chunk, before which there are so many layers, is called in the whole decoder."""
-    part, _, rest = name.partition(".")
-    if part != "layers":
-        return name
-    index, _, inner = rest.partition(".")
-    return f"layers.{int(index) + before}.{inner}"
+    return re.sub(r"^layers\.(\d+)", lambda layer: f"layers.{int(layer[1]) + before}", name)
 
 
 def global_batch(request: Request) -> tuple[Tensor, Tensor]:

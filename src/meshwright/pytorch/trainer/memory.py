@@ -6,7 +6,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -93,7 +93,7 @@ class MemoryWatch(TorchDispatchMode):
         self._wrap(ShardingPropagator, "_propagate_tensor_meta_non_cached", self._apart)
         self._wrap(torch.UntypedStorage, "resize_", self._resized)
         for name, label in (("unshard", "gathered"), ("wait_for_unshard", "gathered"), ("post_backward", "reduced")):
-            self._wrap(FSDPParamGroup, name, self._labelling(label))
+            self._wrap(FSDPParamGroup, name, partial(self._call_labelled, label))
         super().__enter__()
         return self
 
@@ -125,9 +125,6 @@ class MemoryWatch(TorchDispatchMode):
             self._resize(known, size, "resize_")
         return result
 
-    def _labelling(self, label: str) -> Callable[..., Any]:
-        def labelled(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            with self.labelled(label):
-                return original(*args, **kwargs)
-
-        return labelled
+    def _call_labelled(self, label: str, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        with self.labelled(label):
+            return original(*args, **kwargs)

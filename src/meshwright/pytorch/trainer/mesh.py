@@ -1,26 +1,26 @@
-"""Meshes: the fake world, the axes of a plan as dimensions of device meshes, and the axis of every process group."""
+"""Meshes: worlds of ranks, the axes of a plan as dimensions of device meshes, and the axis of every process group."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.distributed_c10d import _world
 from torch.distributed.tensor import DTensor
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.pytorch.planned.spans import names_of_groups, ranks_of_axes
 
 
 @contextmanager
-def fake_world(rank: int, size: int) -> Iterator[None]:
-    """Process groups of a world in which only this rank exists; collectives answer at once."""
-    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
+def world(backend: str, **settings: Any) -> Iterator[None]:
+    """Process groups, as `init_process_group` makes them; in a fake world, of any size, collectives answer at once."""
+    dist.init_process_group(backend, **settings)
     try:
         yield
     finally:

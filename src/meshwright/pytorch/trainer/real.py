@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 
@@ -25,7 +24,7 @@ from meshwright.pytorch.trainer.given import (
     turn_rotary,
     whole_decoder,
 )
-from meshwright.pytorch.trainer.mesh import Meshes, axes_of_groups, build_meshes, local
+from meshwright.pytorch.trainer.mesh import Meshes, axes_of_groups, build_meshes, local, world
 from meshwright.pytorch.trainer.model import Decoder
 from meshwright.pytorch.trainer.passes import cross_entropy, passes_of
 from meshwright.pytorch.trainer.traffic import TrafficWatch
@@ -44,25 +43,11 @@ def train(asked: RealRequest) -> Iterator[Trained]:
     if asked.ranks == 1:
         yield from (_alone(request, asked.steps) for request in asked.requests)
         return
-    with _world(asked):
-        yield from (_as_rank(request, asked.steps) for request in asked.requests)
-
-
-@contextmanager
-def _world(asked: RealRequest) -> Iterator[None]:
     if not (dist.is_available() and dist.is_gloo_available()):
         raise CannotVerify("this build of torch has no gloo, over which processes would talk: install one that has")
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{asked.store}",
-        rank=asked.rank,
-        world_size=asked.ranks,
-        timeout=timedelta(seconds=asked.timeout_s),
-    )
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
+    store, timeout = f"file://{asked.store}", timedelta(seconds=asked.timeout_s)
+    with world("gloo", init_method=store, rank=asked.rank, world_size=asked.ranks, timeout=timeout):
+        yield from (_as_rank(request, asked.steps) for request in asked.requests)
 
 
 def _alone(request: Request, steps: int) -> Trained:

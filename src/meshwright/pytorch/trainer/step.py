@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from meshwright.pytorch.processes.records import Observed, ObservedMoment, Request, layer_moments
 from meshwright.pytorch.trainer.build import BUILD
 from meshwright.pytorch.trainer.memory import MemoryWatch
-from meshwright.pytorch.trainer.mesh import Meshes, axes_of_groups, build_meshes, fake_world, local, stage_rank
+from meshwright.pytorch.trainer.mesh import Meshes, axes_of_groups, build_meshes, local, stage_rank, world
 from meshwright.pytorch.trainer.model import Decoder
 from meshwright.pytorch.trainer.passes import cross_entropy, passes_of
 from meshwright.pytorch.trainer.traffic import TrafficWatch
@@ -65,7 +66,8 @@ def observe(requests: Sequence[Request]) -> Iterator[Observed]:
     the start.
     """
     plan = requests[0].plan
-    with fake_world(stage_rank(plan, requests[0].stage), plan.num_gpus):
+    rank = stage_rank(plan, requests[0].stage)
+    with world("fake", store=FakeStore(), rank=rank, world_size=plan.num_gpus):
         meshes = build_meshes(plan)
         for request in requests:
             yield _watched(request, meshes)
