@@ -59,7 +59,7 @@ def memo(search: SearchResult, baseline: int, assumed: tuple[str, ...] = ()) -> 
     best, inputs = recommended(search), search.inputs
     scaled = scaling(best, inputs, baseline)
     smaller = best_on(inputs, baseline) if baseline < inputs.cluster.num_gpus else None
-    named, single = bottleneck(best, inputs, scaled, smaller), sensitivity(best, inputs)
+    limiting, changes = bottleneck(best, inputs, scaled, smaller), sensitivity(best, inputs)
     return Memo(
         search=search,
         best=best,
@@ -69,9 +69,9 @@ def memo(search: SearchResult, baseline: int, assumed: tuple[str, ...] = ()) -> 
         scaling=scaled,
         smaller=smaller,
         micro_batching=micro_batching(best, inputs),
-        sensitivity=single,
-        bottleneck=named,
-        mitigation=mitigation(best, inputs, named, single),
+        sensitivity=changes,
+        bottleneck=limiting,
+        mitigation=mitigation(best, inputs, limiting, changes),
     )
 
 
@@ -86,9 +86,9 @@ def recommended(search: SearchResult) -> Estimate:
 
 def best_on(inputs: Inputs, gpus: int) -> Point | None:
     """The best plan for the same batch on fewer accelerators; None where none fits or is legal."""
-    there = inputs.replace(cluster=with_gpus(inputs.cluster, gpus))
+    fewer = inputs.replace(cluster=with_gpus(inputs.cluster, gpus))
     try:
-        search = find(there, top=1)
+        search = find(fewer, top=1)
     except IllegalPlan:
         return None
-    return Point(gpus, there, search.best[0]) if search.best else None
+    return Point(gpus, fewer, search.best[0]) if search.best else None

@@ -103,9 +103,9 @@ def _bubbles(plan: Plan, inputs: Inputs) -> Iterator[Bubble]:
     for count in counts:
         batch = count * plan.dp * plan.micro_batch
         job = inputs.job.replace(global_batch=batch, assumptions=())
-        there = replace(plan, num_microbatches=count, microbatch_group=0)
+        other = replace(plan, num_microbatches=count, microbatch_group=0)
         equal_stages = (plan.pp - 1) / (plan.vpp * count + plan.pp - 1)
-        yield Bubble(count, batch, equal_stages, estimate_each([there], inputs.replace(job=job))[0])
+        yield Bubble(count, batch, equal_stages, estimate_each([other], inputs.replace(job=job))[0])
 
 
 def _naive(plan: Plan, inputs: Inputs, micro_batches: int) -> Timeline:

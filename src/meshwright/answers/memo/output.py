@@ -54,9 +54,8 @@ def subtitle(inputs: Inputs) -> str:
 
 def memo_entry(memo: Memo) -> dict[str, Any]:
     """Every figure that the memo's text and pictures are written from; seconds and bytes."""
-    best, inputs, named = memo.best, memo.inputs, memo.bottleneck
+    best, inputs, bottleneck, mitigation = memo.best, memo.inputs, memo.bottleneck, memo.mitigation
     others = (*memo.search.other_splits, *memo.search.best[1:])
-    mitigation = memo.mitigation
     return document_of(
         schema=SCHEMA,
         inputs=inputs,
@@ -72,11 +71,11 @@ def memo_entry(memo: Memo) -> dict[str, Any]:
             "weak": map(_point, memo.scaling.weak),
         },
         micro_batching=_micro_batching(memo.micro_batching) if memo.micro_batching else None,
-        bottleneck=_fields(named.chosen, "part", "name")
-        | _fields(named, "seconds", "grows")
+        bottleneck=_fields(bottleneck.chosen, "part", "name")
+        | _fields(bottleneck, "seconds", "grows")
         | {
-            "reference_gpus": named.reference.gpus if named.reference else None,
-            "overheads": [_fields(each, "part", "share_before", "share_after") for each in named.overheads],
+            "reference_gpus": bottleneck.reference.gpus if bottleneck.reference else None,
+            "overheads": [_fields(each, "part", "share_before", "share_after") for each in bottleneck.overheads],
         },
         mitigation=_fields(mitigation, "knob", "change", "price", "gain", "part_before_s", "part_after_s")
         | _fields(mitigation.estimate, "plan", "step_time_s")

@@ -86,5 +86,5 @@ def _point(plan: Plan, inputs: Inputs, gpus: int, batch: int) -> Point | None:
         )
     except InvalidInput:
         return None
-    there = same_layout(plan, given)
-    return Point(gpus, given, estimate_each([there], given)[0]) if there else None
+    same = same_layout(plan, given)
+    return Point(gpus, given, estimate_each([same], given)[0]) if same else None

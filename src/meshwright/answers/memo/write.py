@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from meshwright.answers.document.blocks import Document
@@ -24,13 +23,13 @@ def memo_files(names: list[Path]) -> list[Path]:
 
 def write_memo(document: Document, paths: list[Path]) -> None:
     """Write a document to files of `memo_files`: pictures of Markdown beside it, first."""
-    made = [_made(document, path) for path in paths]
-    for files in made:
+    written = [_written(document, path) for path in paths]
+    for files in written:
         for path, content in files:
             write_whole(path, content)
 
 
-def _made(document: Document, path: Path) -> list[tuple[Path, str | bytes]]:
+def _written(document: Document, path: Path) -> list[tuple[Path, str | bytes]]:
     """The files of one format and what is in them, the one that was asked for last."""
     from meshwright.answers.document.html import html
     from meshwright.answers.document.markdown import markdown
@@ -39,5 +38,4 @@ def _made(document: Document, path: Path) -> list[tuple[Path, str | bytes]]:
     if path.suffix == ".md":
         text, pictures = markdown(document, path.stem)
         return [*((writable(path.with_name(name)), svg) for name, svg in pictures.items()), (path, text)]
-    one: dict[str, Callable[[Document], str | bytes]] = {".html": html, ".pdf": pdf}
-    return [(path, one[path.suffix](document))]
+    return [(path, pdf(document) if path.suffix == ".pdf" else html(document))]

@@ -52,12 +52,14 @@ def conclusion_section(memo: Memo) -> Iterator[Block]:
     yield Paragraph(_perfect(memo))
 
 
-def _growth(named: Bottleneck, reference: Point, memo: Memo) -> Table:
+def _growth(bottleneck: Bottleneck, reference: Point, memo: Memo) -> Table:
     total = memo.inputs.cluster.num_gpus
-    shown = sorted(named.overheads, key=lambda each: -max(each.share_after, each.share_before * named.efficiency))
+    shown = sorted(
+        bottleneck.overheads, key=lambda each: -max(each.share_after, each.share_before * bottleneck.efficiency)
+    )
     rows = tuple(
         (each.name, percent(each.share_before), percent(each.share_after), percent(each.growth))
-        for each in (*shown[:SHOWN], *(each for each in shown[SHOWN:] if each is named.chosen))
+        for each in (*shown[:SHOWN], *(each for each in shown[SHOWN:] if each is bottleneck.chosen))
         if each.share_after or each.share_before
     )
     columns = ("part of the step", f"on {reference.gpus}", f"on {total}", "added")
@@ -69,17 +71,17 @@ def _growth(named: Bottleneck, reference: Point, memo: Memo) -> Table:
 
 
 def _bottleneck(memo: Memo) -> tuple[str, str]:
-    named, total = memo.bottleneck, memo.inputs.cluster.num_gpus
-    chosen, seconds = named.chosen, format_seconds(named.seconds)
+    bottleneck, total = memo.bottleneck, memo.inputs.cluster.num_gpus
+    chosen, seconds = bottleneck.chosen, format_seconds(bottleneck.seconds)
     text = f"{seconds} of a step of {format_seconds(memo.best.step_time_s)}, {percent(chosen.share_after)}."
-    if named.grows and named.reference:
+    if bottleneck.grows and bottleneck.reference:
         text += (
-            f" On {accelerators(named.reference.gpus)} it takes {percent(chosen.share_before)}; "
+            f" On {accelerators(bottleneck.reference.gpus)} it takes {percent(chosen.share_before)}; "
             f"of all parts it grows most on the way to {total}."
         )
-    elif named.reference:
+    elif bottleneck.reference:
         text += (
-            f" No part grows by {percent(GROWS)} of the step or more between {named.reference.gpus} and {total} "
+            f" No part grows by {percent(GROWS)} of the step or more between {bottleneck.reference.gpus} and {total} "
             "accelerators; this is the largest part that a single accelerator would not have."
         )
     else:
@@ -89,27 +91,27 @@ def _bottleneck(memo: Memo) -> tuple[str, str]:
 
 
 def _mitigation(memo: Memo) -> tuple[str, str]:
-    tried, chosen, step = memo.mitigation, memo.bottleneck.chosen, memo.best.step_time_s
-    if tried is None:
+    mitigation, chosen, step = memo.mitigation, memo.bottleneck.chosen, memo.best.step_time_s
+    if mitigation is None:
         return (
             "First mitigation: none needed",
             f"No single change of the plan, the runtime's switches, the batch or the network makes the step of "
             f"{format_seconds(step)} {percent(LEAST_GAIN)} faster by reducing {chosen.name}. Measure it first.",
         )
-    after, tokens = (1 - tried.gain) * step, memo.inputs.job.tokens_per_step
-    risk = "" if tried.estimate.verdict == Verdict.SAFE else f" Memory: {tried.estimate.verdict}."
+    after, tokens = (1 - mitigation.gain) * step, memo.inputs.job.tokens_per_step
+    risk = "" if mitigation.estimate.verdict == Verdict.SAFE else f" Memory: {mitigation.estimate.verdict}."
     return (
-        f"First mitigation: {tried.change}",
-        f"Priced again, it cuts {chosen.name} from {format_seconds(tried.part_before_s)} to "
-        f"{format_seconds(tried.part_after_s)} and the time of the same tokens from {format_seconds(step)} to "
-        f"{format_seconds(after)}, {percent(tried.gain)} less. Cost: {tried.price}{risk} To confirm, run twenty steps "
-        f"with it and compare tokens a second: {format_count(tokens / step)} before, {format_count(tokens / after)} "
-        "after.",
+        f"First mitigation: {mitigation.change}",
+        f"Priced again, it cuts {chosen.name} from {format_seconds(mitigation.part_before_s)} to "
+        f"{format_seconds(mitigation.part_after_s)} and the time of the same tokens from {format_seconds(step)} to "
+        f"{format_seconds(after)}, {percent(mitigation.gain)} less. Cost: {mitigation.price}{risk} To confirm, run "
+        f"twenty steps with it and compare tokens a second: {format_count(tokens / step)} before, "
+        f"{format_count(tokens / after)} after.",
     )
 
 
 def _perfect(memo: Memo) -> str:
-    total, named, best, one = memo.inputs.cluster.num_gpus, memo.bottleneck, memo.best, memo.budgets.one
+    total, bottleneck, best, one = memo.inputs.cluster.num_gpus, memo.bottleneck, memo.best, memo.budgets.one
     if total == 1:
         return f"One accelerator has nothing to scale to; report its MFU, predicted {percent(best.mfu)}."
     text = f"A perfect speed-up of {total} times "
@@ -121,17 +123,17 @@ def _perfect(memo: Memo) -> str:
             f"{times(one.fit.usage)} its memory. Report two numbers instead: "
         )
     text += f"MFU, predicted {percent(best.mfu)}"
-    if named.reference:
-        perfect = total / named.reference.gpus
-        reached = perfect * named.efficiency
+    if bottleneck.reference:
+        perfect = total / bottleneck.reference.gpus
+        reached = perfect * bottleneck.efficiency
         text += (
-            f", and the speed-up from {named.reference.gpus} to {total} accelerators, predicted {reached:.2f} of "
+            f", and the speed-up from {bottleneck.reference.gpus} to {total} accelerators, predicted {reached:.2f} of "
             f"{perfect:.3g} ({percent(reached / perfect)})"
         )
         if reached > perfect:
-            lost = min(named.overheads, key=lambda each: each.growth)
+            lost = min(bottleneck.overheads, key=lambda each: each.growth)
             text += (
                 f"; more than perfect, because {percent(-lost.growth)} of the step "
-                f"is {lost.name} that the plan on {named.reference.gpus} pays beyond this one"
+                f"is {lost.name} that the plan on {bottleneck.reference.gpus} pays beyond this one"
             )
     return f"{text}."
