@@ -24,7 +24,7 @@ def test_every_group_of_micro_batches_beyond_the_third_adds_as_many_gathers(
     stages: int, chunks: int, group: int, resharded: bool
 ) -> None:
     """Six groups, extrapolated from three, against the walk over all six."""
-    asked = Schedule.INTERLEAVED, stages, chunks, 6 * group, group
+    asked = Schedule.INTERLEAVED, PipelineShape(stages, 6 * group, chunks, group)
     told = chunk_gathers(*asked, resharded=resharded)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(gathered, "GROUPS", 6)
@@ -37,7 +37,7 @@ def test_every_group_of_micro_batches_beyond_the_third_adds_as_many_gathers(
 def test_up_to_three_chunks_are_gathered_once_and_more_of_them_several_times(
     stages: int, chunks: int, group: int
 ) -> None:
-    gathers = chunk_gathers(Schedule.INTERLEAVED, stages, chunks, 4 * group, group, resharded=False)
+    gathers = chunk_gathers(Schedule.INTERLEAVED, PipelineShape(stages, 4 * group, chunks, group), resharded=False)
     assert (gathers.ahead >= 1).all()
     assert (gathers.ahead == 1).all() == (chunks <= AHEAD)
     assert not gathers.forward.any()
@@ -50,7 +50,7 @@ def test_weights_given_back_are_gathered_for_every_pass_but_one_that_follows_a_b
 ) -> None:
     """Up to three chunks: m + 1 times, as under 1F1B."""
     micro_batches = 4 * group
-    gathers = chunk_gathers(Schedule.INTERLEAVED, stages, chunks, micro_batches, group, resharded=True)
+    gathers = chunk_gathers(Schedule.INTERLEAVED, PipelineShape(stages, micro_batches, chunks, group), resharded=True)
     total = sum(gathers)
     assert (total >= micro_batches + 1).all()
     assert (total <= 2 * micro_batches + 1).all()
@@ -62,7 +62,7 @@ def test_weights_given_back_are_gathered_for_every_pass_but_one_that_follows_a_b
 def test_one_chunk_is_gathered_as_the_closed_form_says(stages: int) -> None:
     inputs, micro_batches = question(llama_8b(), "2x8:h100", "torchtitan"), 3 * stages
     plan = Plan(pp=stages, dp=2, zero=3, num_microbatches=micro_batches)
-    walked = chunk_gathers(Schedule.ONE_F_ONE_B, stages, 1, micro_batches, micro_batches, resharded=True)
+    walked = chunk_gathers(Schedule.ONE_F_ONE_B, PipelineShape(stages, micro_batches, 1, micro_batches), resharded=True)
     for stage in range(stages):
         live = in_flight(stage, PipelineShape(stages, micro_batches))
         counted = gathers_per_step(plan, inputs, live, stage)
@@ -72,7 +72,7 @@ def test_one_chunk_is_gathered_as_the_closed_form_says(stages: int) -> None:
 
 @pytest.mark.parametrize(("stages", "chunks", "group"), PIPELINES)
 def test_no_more_chunks_are_unsharded_than_there_are(stages: int, chunks: int, group: int) -> None:
-    for rank in unsharded_chunks(Schedule.INTERLEAVED, stages, chunks, 3 * group, group):
+    for rank in unsharded_chunks(Schedule.INTERLEAVED, PipelineShape(stages, 3 * group, chunks, group)):
         assert 0 <= rank.forward < min(chunks, AHEAD)
         assert 1 <= rank.after_backward <= min(chunks, AHEAD)
         for unsharded, own in ((rank.first, rank.first_own), (rank.second, rank.second_own)):
@@ -100,7 +100,7 @@ def test_more_than_three_chunks_exchange_for_longer_and_hold_fewer_weights() -> 
 def test_ranks_whose_orders_differ_in_length_gather_every_chunk(resharded: bool) -> None:
     """DualPipeV joins some gradients on some ranks and splits them on others."""
     lengths = {len(actions) for actions in Schedule.DUALPIPE_V.record.actions(PipelineShape(4, 16, 2, 4))}
-    gathers = chunk_gathers(Schedule.DUALPIPE_V, 4, 2, 16, 4, resharded=resharded)
+    gathers = chunk_gathers(Schedule.DUALPIPE_V, PipelineShape(4, 16, 2, 4), resharded=resharded)
     assert len(lengths) > 1
     assert (gathers.ahead + gathers.forward >= 1).all()
-    assert len(unsharded_chunks(Schedule.DUALPIPE_V, 4, 2, 16, 4)) == 4
+    assert len(unsharded_chunks(Schedule.DUALPIPE_V, PipelineShape(4, 16, 2, 4))) == 4

@@ -57,25 +57,24 @@ class UnshardedChunks(NamedTuple, Generic[Count]):
     """Backward passes between the last forward and that one."""
 
 
-def chunk_gathers(
-    schedule: Schedule, stages: int, chunks: int, micro_batches: int, microbatch_group: int, *, resharded: bool
-) -> ChunkGathers:
+def chunk_gathers(schedule: Schedule, pipeline: PipelineShape, *, resharded: bool) -> ChunkGathers:
     """Gathers of every chunk: the three chunks that work next are unsharded; resharded when others come first.
 
     Resharded after every forward as well, a chunk is gathered again for its next pass, but stays gathered
     after a backward. Every group of micro-batches beyond the third adds as many gathers as the third does.
-    schedule: of several chunks a rank; stages: p; chunks: v; micro_batches: m; microbatch_group: g; counts.
+    schedule: of several chunks a rank; pipeline: its counts.
     Source: torch 2.13, pipelining/schedules.py, _add_unshard_reshard (max_active_stages) and _PipelineScheduleRuntime;
     stage.py, backward_maybe_with_nosync (set_reshard_after_backward).
 
-    >>> [part.tolist() for part in chunk_gathers(Schedule.INTERLEAVED, 2, 2, 4, 2, resharded=True)]
+    >>> pipeline = PipelineShape(stages=2, micro_batches=4, chunks=2, microbatch_group=2)
+    >>> [part.tolist() for part in chunk_gathers(Schedule.INTERLEAVED, pipeline, resharded=True)]
     [[[1, 1], [1, 1]], [[3, 2], [2, 0]], [[1, 2], [2, 4]]]
     """
-    groups, rest = divmod(micro_batches, microbatch_group)
+    groups, rest = divmod(pipeline.micro_batches, pipeline.microbatch_group)
     if groups <= GROUPS or rest:
-        return _gathers(schedule, stages, chunks, micro_batches, microbatch_group, resharded)
+        return _gathers(schedule, pipeline, resharded)
     fewer, enough = (
-        _gathers(schedule, stages, chunks, count * microbatch_group, microbatch_group, resharded)
+        _gathers(schedule, pipeline._replace(micro_batches=count * pipeline.microbatch_group), resharded)
         for count in (GROUPS - 1, GROUPS)
     )
     further = groups - GROUPS
@@ -83,10 +82,8 @@ def chunk_gathers(
 
 
 @lru_cache(maxsize=4096)
-def _gathers(
-    schedule: Schedule, stages: int, chunks: int, micro_batches: int, microbatch_group: int, resharded: bool
-) -> ChunkGathers:
-    walk = _walk(_actions(schedule, stages, chunks, micro_batches, microbatch_group), chunks, resharded)
+def _gathers(schedule: Schedule, pipeline: PipelineShape, resharded: bool) -> ChunkGathers:
+    walk = _walk(schedule.record.actions(pipeline), pipeline.chunks, resharded)
     again = walk.own & ~walk.unsharded
     before = np.concatenate([np.zeros_like(walk.window[:, :1]), walk.window[:, :-1]], axis=1)
     events = walk.window & ~before, again & walk.forward, again & ~walk.forward
@@ -94,17 +91,15 @@ def _gathers(
 
 
 @lru_cache(maxsize=4096)
-def unsharded_chunks(
-    schedule: Schedule, stages: int, chunks: int, micro_batches: int, microbatch_group: int
-) -> list[UnshardedChunks[int]]:
+def unsharded_chunks(schedule: Schedule, pipeline: PipelineShape) -> list[UnshardedChunks[int]]:
     """Chunks of every rank that are unsharded at the moments with the most activations.
 
-    schedule: of any number of chunks a rank; stages: p; chunks: v; micro_batches: m; microbatch_group: g; counts.
-    Source: `chunk_gathers`.
+    schedule: of any number of chunks a rank; pipeline: its counts. Source: `chunk_gathers`.
     """
+    chunks = pipeline.chunks
     if chunks == 1:
-        return [ONE_CHUNK] * stages
-    ranks = _actions(schedule, stages, chunks, micro_batches, microbatch_group)
+        return [ONE_CHUNK] * pipeline.stages
+    ranks = schedule.record.actions(pipeline)
     walk = _walk(ranks, chunks, resharded=True)
     own, every = (walk.own & walk.unsharded).sum(axis=2), walk.unsharded.sum(axis=2)
     columns = zip(walk.forward[:, :, 0], walk.own.argmax(axis=2), every, own, map(len, ranks), strict=True)
@@ -149,14 +144,6 @@ def _of_rank(
         fullest=every[backwards[fullest]],
         fullest_own=own[backwards[fullest]],
         passed=max(fullest - before, 1),
-    )
-
-
-def _actions(
-    schedule: Schedule, stages: int, chunks: int, micro_batches: int, microbatch_group: int
-) -> list[list[Action]]:
-    return schedule.record.actions(
-        PipelineShape(stages=stages, micro_batches=micro_batches, chunks=chunks, microbatch_group=microbatch_group)
     )
 
 

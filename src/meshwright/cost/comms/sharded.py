@@ -16,6 +16,7 @@ from meshwright.distinct import distinct_rows
 from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plans import Layout
 from meshwright.schedules.gathered import chunk_gathers
+from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 
@@ -92,7 +93,8 @@ def _mean_gathers(
     schedule: int, stages: int, chunks: int, micro_batches: int, group: int, resharded: int, stage: int
 ) -> tuple[float, float]:
     """Before forward and before backward, over the chunks of one rank."""
-    gathers = chunk_gathers(Schedule(schedule), stages, chunks, micro_batches, group, resharded=bool(resharded))
+    pipeline = PipelineShape(stages=stages, micro_batches=micro_batches, chunks=chunks, microbatch_group=group)
+    gathers = chunk_gathers(Schedule(schedule), pipeline, resharded=bool(resharded))
     return float((gathers.ahead + gathers.forward)[:, stage].mean()), float(gathers.backward[:, stage].mean())
 
 

@@ -18,6 +18,7 @@ from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.schedules.gathered import AHEAD, UnshardedChunks, unsharded_chunks
+from meshwright.schedules.pipeline import PipelineShape
 from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
@@ -168,12 +169,12 @@ def stage_chunks(plans: Plans, stages: Stages) -> UnshardedChunks[IntColumn]:
 
     plans: pipelines, shape (p,); stages: theirs.
     """
-    columns = plans.schedule, plans.pp, plans.vpp, plans.num_microbatches, microbatch_group(plans)
+    columns = plans.schedule, plans.pp, plans.num_microbatches, plans.vpp, microbatch_group(plans)
     # Pipelines with several chunks that reshard them; all others share the answer of one chunk.
     several = (plans.vpp > 1) & (plans.zero == 3)
     distinct, index = distinct_rows(*(np.where(several, column, 1)[stages.plan] for column in columns), stages.stage)
-    rows = [
-        unsharded_chunks(Schedule(schedule), *pipeline)[rank if pipeline[1] > 1 else 0]
-        for schedule, *pipeline, rank in (map(int, row) for row in zip(*distinct, strict=True))
-    ]
+    rows = []
+    for schedule, pp, micro_batches, vpp, group, rank in (map(int, row) for row in zip(*distinct, strict=True)):
+        pipeline = PipelineShape(stages=pp, micro_batches=micro_batches, chunks=vpp, microbatch_group=group)
+        rows.append(unsharded_chunks(Schedule(schedule), pipeline)[rank if vpp > 1 else 0])
     return gathered(UnshardedChunks(*np.array(rows, dtype=np.int64).reshape(-1, len(UnshardedChunks._fields)).T), index)

@@ -19,7 +19,7 @@ from meshwright.cost.memory.parameters import (
 )
 from meshwright.cost.messages import MessageRow
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
-from meshwright.layout.microbatches import microbatch_group
+from meshwright.layout.microbatches import pipeline_shape
 from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.pytorch.planned.predicted import PredictedStage
 from meshwright.pytorch.processes.records import Collective
@@ -147,8 +147,7 @@ def _gathers(plan: Plan, inputs: Inputs, stage: PredictedStage) -> list[_Gathers
     if plan.vpp == 1 or not inputs.runtime.sharding.defers_reduction:
         once = _Gathers(ahead=0, forward=int(times.forward), backward=int(times.backward), scatters=int(times.scatters))
         return [once] * len(stage.chunks)
-    group, resharded = int(microbatch_group(plan)), plan.zero == 3
-    every = chunk_gathers(plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, group, resharded=resharded)
+    every = chunk_gathers(plan.schedule, pipeline_shape(plan), resharded=plan.zero == 3)
     columns = [*(part[:, stage.stage].tolist() for part in every), [int(times.scatters)] * plan.vpp]
     return [_Gathers(*counts) for counts in zip(*columns, strict=True)]
 
