@@ -1,7 +1,6 @@
 """Textbook: the closed-form calculators of the field, exactly as published, for learning and for checking by hand.
 
-They stand beside the planner and never inside it: they know no kernels, no placement and no schedule. Names load on
-first use.
+They stand beside the planner and never inside it: they know no kernels, no placement and no schedule.
 
 | calculator | what it answers |
 |---|---|
@@ -13,42 +12,25 @@ first use.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from meshwright.textbook.allreduce import tensor_parallel_allreduce_cost
+from meshwright.textbook.analyzer import analyze_4d_parallelism, bubble_over_ideal, bubble_ratio, parameter_estimate
+from meshwright.textbook.derive import cluster_metadata_of, model_metadata_of
+from meshwright.textbook.llama import llama_sizes
+from meshwright.textbook.memory import estimate_4d_memory, llama_parameters
+from meshwright.textbook.memory_space import memory_of_every_configuration
+from meshwright.textbook.searcher import Searcher
 
-if TYPE_CHECKING:
-    from meshwright.textbook.allreduce import tensor_parallel_allreduce_cost as tensor_parallel_allreduce_cost
-    from meshwright.textbook.analyzer import analyze_4d_parallelism as analyze_4d_parallelism
-    from meshwright.textbook.analyzer import bubble_over_ideal as bubble_over_ideal
-    from meshwright.textbook.analyzer import bubble_ratio as bubble_ratio
-    from meshwright.textbook.analyzer import parameter_estimate as parameter_estimate
-    from meshwright.textbook.derive import cluster_metadata_of as cluster_metadata_of
-    from meshwright.textbook.derive import model_metadata_of as model_metadata_of
-    from meshwright.textbook.llama import llama_sizes as llama_sizes
-    from meshwright.textbook.memory import estimate_4d_memory as estimate_4d_memory
-    from meshwright.textbook.memory import llama_parameters as llama_parameters
-    from meshwright.textbook.memory_space import memory_of_every_configuration as memory_of_every_configuration
-    from meshwright.textbook.searcher import Searcher as Searcher
-
-_HOMES = {
-    "Searcher": "searcher",
-    "analyze_4d_parallelism": "analyzer",
-    "bubble_over_ideal": "analyzer",
-    "bubble_ratio": "analyzer",
-    "cluster_metadata_of": "derive",
-    "estimate_4d_memory": "memory",
-    "llama_parameters": "memory",
-    "llama_sizes": "llama",
-    "memory_of_every_configuration": "memory_space",
-    "model_metadata_of": "derive",
-    "parameter_estimate": "analyzer",
-    "tensor_parallel_allreduce_cost": "allreduce",
-}
-
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__all__ = [
+    "Searcher",
+    "analyze_4d_parallelism",
+    "bubble_over_ideal",
+    "bubble_ratio",
+    "cluster_metadata_of",
+    "estimate_4d_memory",
+    "llama_parameters",
+    "llama_sizes",
+    "memory_of_every_configuration",
+    "model_metadata_of",
+    "parameter_estimate",
+    "tensor_parallel_allreduce_cost",
+]
