@@ -29,8 +29,7 @@ from meshwright.answers.compare.premises import (
 from meshwright.answers.compare.training import Deadline, training_of
 from meshwright.answers.document.blocks import Block
 from meshwright.answers.document.terminal import terminal
-from meshwright.answers.step_parts import why_lost
-from meshwright.answers.waterfall import from_peak
+from meshwright.answers.step_parts import from_peak, why_lost
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.layout.plan import Plan
@@ -197,7 +196,7 @@ def test_the_last_lines_name_the_better_plan_and_why() -> None:
     comparison = compare_plans(named_plans(lines[::-1], TIGHT), TIGHT)
     assert comparison.best
     assert comparison.best.estimate == found.best[0]
-    assert comparison.told == ("A is better:", f"B is {why_lost(found.best[1], found.best[0])}.")
+    assert comparison.sentences == ("A is better:", f"B is {why_lost(found.best[1], found.best[0])}.")
 
 
 def _fields(plan: Plan) -> str:

@@ -24,9 +24,8 @@ from meshwright.answers.explain_table import explain_screen
 from meshwright.answers.links import axes
 from meshwright.answers.placement import placement_section
 from meshwright.answers.stage_table import stage_table
-from meshwright.answers.step_parts import COMPUTED_NAMES, why_lost
+from meshwright.answers.step_parts import COMPUTED_NAMES, Computed, from_peak, waterfall_table, why_lost
 from meshwright.answers.uncertainty import margin_line
-from meshwright.answers.waterfall import Computed, from_peak, waterfall_table
 from meshwright.cost.estimate import Estimate, Waterfall
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans

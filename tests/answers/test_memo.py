@@ -18,7 +18,7 @@ from commands import LLAMA, Answer, asked, refused
 from meshwright.answers.memo.bottleneck import LOCAL
 from meshwright.answers.memo.memo import Memo, memo, usual_baseline
 from meshwright.answers.memo.words import percent
-from meshwright.answers.waterfall import from_peak
+from meshwright.answers.step_parts import from_peak
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan

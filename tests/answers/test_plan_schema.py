@@ -21,7 +21,7 @@ from meshwright.answers.explain_table import explain_document
 from meshwright.answers.plan_file import SCHEMA, json_schema
 from meshwright.answers.plan_table import plan_document
 from meshwright.answers.records import json_of
-from meshwright.answers.waterfall import Computed
+from meshwright.answers.step_parts import Computed
 from meshwright.cost.compute.work import Work
 from meshwright.cost.estimate import StageEstimate, Waterfall
 from meshwright.cost.memory.components import Components

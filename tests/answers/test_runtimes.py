@@ -1,15 +1,27 @@
-"""Runtimes side by side: each answers as it would alone, the fastest first."""
+"""Runtimes side by side: each answers as it would alone, the fastest first; and fully sharded plans against 3D ones."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from functools import cache
 from unittest import mock
 
 import pytest
 
-from commands import asked, question
+from commands import Answer, asked, question
+from meshwright.answers.runtimes_table import crossover_entry, crossover_lines
+from meshwright.cost.memory.fit import Verdict
+from meshwright.layout.plan import Plan
+from meshwright.search.crossover import HIGHEST, LOWEST, Crossover, CrossoverPoint, crossover
+from meshwright.search.find import find
 from meshwright.specs import catalog
+from strategies import llama_8b, three_levels
+from strategies import question as question_of
 
 pytestmark = pytest.mark.slow
+
+CLUSTERS = ("2x8:h100", "4x8:a100")
 
 
 def test_every_runtime_answers_as_it_would_alone() -> None:
@@ -43,3 +55,94 @@ def test_a_question_that_every_runtime_refuses_is_a_wrong_one() -> None:
     answer = asked("plan", *question(runtime="all", cluster="59x1:h100"))
     assert answer.code == 2
     assert "global_batch" in answer.message
+
+
+@cache
+def answer(cluster: str, *more: str) -> Answer:
+    """The answer of all runtimes on a cluster."""
+    return asked("plan", *question(runtime="all", cluster=cluster), *more)
+
+
+def sentences(cluster: str) -> str:
+    """What stands between the table and the last line, in one line."""
+    text = answer(cluster).out
+    return " ".join(text[text.index("\nAt ") : text.index("meshwright plan --runtime NAME")].split())
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_the_sentences_say_what_the_document_holds(cluster: str) -> None:
+    said, held = sentences(cluster), answer(cluster, "--json").document["crossover"]
+    assert f"{held['bandwidth'] / 1e9:g} GB/s per GPU between nodes, {held['fastest']['family']} is fastest" in said
+    for entry in (held["fastest"], held["other"]):
+        assert f"{entry['runtime']} with {Plan.from_dict(entry['plan'])}, " in said
+    if held["change"]:
+        word = "Above" if held["change"]["factor"] > 1 else "Below"
+        told = re.search(rf"{word} about ([\d.]+) GB/s \(([\d.]+) times\) {held['other']['family']} would be", said)
+        assert told
+        assert float(told[1]) * 1e9 == pytest.approx(held["change"]["bandwidth"], rel=0.01)
+        assert float(told[2]) == pytest.approx(held["change"]["factor"], abs=0.006)
+    else:
+        limits = f"{held['lowest_bandwidth'] / 1e9:.3g} GB/s to {held['highest_bandwidth'] / 1e9:.3g} GB/s"
+        assert f"No bandwidth from {limits} changes that." in said
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_the_fastest_is_the_first_row_and_the_bandwidths_are_those_looked_at(cluster: str) -> None:
+    document = answer(cluster, "--json").document
+    held, (runtime, first) = document["crossover"], next(iter(document["runtimes"].items()))
+    assert (held["fastest"]["runtime"], held["fastest"]["plan"]) == (runtime, first["plans"][0]["plan"])
+    assert held["fastest"]["step_time_s"] == pytest.approx(first["plans"][0]["step_time_s"], rel=1e-12)
+    assert held["lowest_bandwidth"] == pytest.approx(LOWEST * held["bandwidth"])
+    assert held["highest_bandwidth"] == pytest.approx(HIGHEST * held["bandwidth"])
+
+
+def test_a_single_node_has_no_such_sentence() -> None:
+    assert "between nodes" not in answer("1x8:h100").out
+    assert answer("1x8:h100", "--json").document["crossover"] is None
+
+
+@cache
+def crossed(*runtimes: str) -> Crossover:
+    """An 8B model over leaves and a spine, with the plans of these runtimes."""
+    inputs = [question_of(llama_8b(), three_levels(), runtime, global_batch=192) for runtime in runtimes]
+    crossing = crossover([find(each, top=1) for each in inputs])
+    assert crossing
+    return crossing
+
+
+def said(crossing: Crossover) -> list[str]:
+    """The sentences, without style."""
+    return [line.replace("**", "") for line in crossover_lines(crossing)]
+
+
+def test_a_family_without_plans_is_told_and_has_no_change() -> None:
+    crossing = crossed("megatron-lm")
+    (line,) = said(crossing)
+    assert line.endswith(". No fully sharded plan fits as safely, however fast the links.")
+    entry = crossover_entry(crossing)
+    assert (entry["other"], entry["change"]) == (None, None)
+
+
+def test_where_no_bandwidth_changes_the_winner_the_range_is_told() -> None:
+    crossing = replace(crossed("megatron-core", "torchtitan"), change=None)
+    assert said(crossing)[1] == "No bandwidth from 3.12 GB/s to 800 GB/s changes that."
+
+
+@pytest.mark.parametrize(
+    ("factor", "word"), [(0.5, "Below about 25 GB/s (0.50"), (1.25, "Above about 62.5 GB/s (1.25")]
+)
+def test_the_change_is_told_with_its_side_and_that_all_links_change(factor: float, word: str) -> None:
+    crossing = crossed("megatron-core", "torchtitan")
+    assert crossing.other
+    change = CrossoverPoint(factor, factor * crossing.bandwidth, crossing.other, crossing.fastest)
+    told = f"{word} times, all links between nodes alike) {crossing.other.family} would be faster."
+    assert said(replace(crossing, change=change))[1] == told
+
+
+def test_a_plan_at_risk_is_told_so() -> None:
+    crossing = crossed("megatron-lm")
+    estimate = crossing.fastest.estimate
+    fit = replace(estimate.fit, verdict=Verdict.AT_RISK)
+    risky = replace(crossing.fastest, estimate=replace(estimate, fit=fit))
+    assert "s (at-risk). No" in said(replace(crossing, fastest=risky))[0]
+    assert "at-risk" not in said(crossing)[0]

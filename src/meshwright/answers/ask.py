@@ -29,16 +29,16 @@ def plan(
     `8x8:h100`, a catalogue name or a TOML path; top: how many plans to return; progress: told (considered, in all).
     Raises `InvalidInput` for a wrong question and `NothingFits`, with what would, when no plan fits.
 
-    >>> found = plan("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> found.best[0].verdict.name
+    >>> result = plan("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> result.best[0].verdict.name
     'SAFE'
     """
     if top < 1:
         raise InvalidInput(f"top is {top}; ask for 1 plan or more")
-    found = find(read_inputs(model, cluster, job, runtime), top=top, progress=progress)
-    if not found.best:
-        raise nothing_fits(found)
-    return found
+    result = find(read_inputs(model, cluster, job, runtime), top=top, progress=progress)
+    if not result.best:
+        raise nothing_fits(result)
+    return result
 
 
 def estimate(

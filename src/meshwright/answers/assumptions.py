@@ -37,12 +37,12 @@ def assumptions(inputs: Inputs) -> list[str]:
 def _kernel_speed(inputs: Inputs) -> list[str]:
     """What kernels take in a step over what they take alone, and the site's own share of it."""
     usual = usual_slowdown(inputs)
-    said = "kernels take as long in a step as alone: no training run shows otherwise"
+    speed = "kernels take as long in a step as alone: no training run shows otherwise"
     if usual != 1:
-        said = f"kernels take {usual:.3g} times as long in a step as alone, as on the sites of published runs"
+        speed = f"kernels take {usual:.3g} times as long in a step as alone, as on the sites of published runs"
     if half_slowdown(inputs) != 1:
-        said = f"{said}; those that stay in half precision take {half_slowdown(inputs) * usual:.3g} times"
-    return [f"{said} (site_derate {inputs.cluster.site_derate:g})"]
+        speed = f"{speed}; those that stay in half precision take {half_slowdown(inputs) * usual:.3g} times"
+    return [f"{speed} (site_derate {inputs.cluster.site_derate:g})"]
 
 
 def _prediction(inputs: Inputs) -> list[str]:
@@ -55,7 +55,7 @@ def _prediction(inputs: Inputs) -> list[str]:
 
 
 def _formats(inputs: Inputs) -> str:
-    kept = f"{inputs.recipe.half} weights and activations"
+    formats = f"{inputs.recipe.half} weights and activations"
     if not inputs.recipe.quantises:
-        return kept
-    return f"{kept}, products in {inputs.recipe.number_format} (recipe {inputs.job.precision})"
+        return formats
+    return f"{formats}, products in {inputs.recipe.number_format} (recipe {inputs.job.precision})"

@@ -1,4 +1,4 @@
-"""The check: one plan held against every rule of its runtime, and what its launch must set."""
+"""The check: one plan against every rule of its runtime, and what its launch must set."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHEN = {
 
 
 class RuleCheck(NamedTuple):
-    """One rule, held against a plan."""
+    """Whether a plan keeps one rule."""
 
     name: str
     kept: bool
@@ -36,7 +36,7 @@ class RuleCheck(NamedTuple):
 
 @dataclass(frozen=True)
 class PlanCheck:
-    """One plan held against its runtime."""
+    """One plan, checked against its runtime."""
 
     runtime: str
     version: str
@@ -44,7 +44,7 @@ class PlanCheck:
     legal: bool
     rules: tuple[RuleCheck, ...]
     launch: tuple[LaunchSetting, ...]
-    """What the launch of a legal plan must set beside it."""
+    """What the launch of a legal plan must set besides."""
 
 
 def check_of(plan: Plan, inputs: Inputs) -> PlanCheck:

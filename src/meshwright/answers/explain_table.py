@@ -15,8 +15,8 @@ from meshwright.answers.plan_file import SCHEMA, memory_entry, plan_entry
 from meshwright.answers.records import document_of
 from meshwright.answers.screen import assumption_list, headline, memory_table, verdict_lines
 from meshwright.answers.stage_table import stage_table
+from meshwright.answers.step_parts import from_peak, waterfall_table
 from meshwright.answers.uncertainty import confidence_entry, margin_line, step_time_line
-from meshwright.answers.waterfall import from_peak, waterfall_table
 from meshwright.cost.estimate import Estimate
 from meshwright.layout.legality import rules_of
 from meshwright.search.find import SearchResult

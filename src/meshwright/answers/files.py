@@ -30,18 +30,18 @@ def writable(output_file: str | Path, called: str = "output_file") -> Path:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all: beside it first, then moved into its place.
+    """Write a file whole or not at all: a temporary file in its folder first, which then replaces it.
 
     path: as `writable` returned it. Raises `InvalidInput` if the disk refuses; the old file is then untouched.
     """
-    beside = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
     try:
-        with beside.open("xb") as file:
+        with temporary.open("xb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
     except OSError as error:
         raise InvalidInput(f"{str(path)!r} cannot be written: {error.strerror}") from None
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

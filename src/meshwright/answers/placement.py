@@ -97,10 +97,10 @@ def _joined(run: _Run, after: _Run) -> bool:
     """Whether the next node differs from the run's last one by one step of the coordinate that the run moves along."""
     if run.cells != after.cells or run.fixed.keys() != after.fixed.keys() or after.first != run.last + 1:
         return False
-    moved = [name for name, (_, last) in run.fixed.items() if after.fixed[name][0] != last]
+    changed = [name for name, (_, last) in run.fixed.items() if after.fixed[name][0] != last]
     along = [name for name, (first, last) in run.fixed.items() if first != last]
-    step = len(moved) == 1 and after.fixed[moved[0]][0] == run.fixed[moved[0]][1] + 1
-    return step and along in ([], moved)
+    step = len(changed) == 1 and after.fixed[changed[0]][0] == run.fixed[changed[0]][1] + 1
+    return step and along in ([], changed)
 
 
 def _strides(plan: Plan, inputs: Inputs) -> dict[str, tuple[int, int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table, Tone, Toned
-from meshwright.answers.step_parts import PART_NAMES
+from meshwright.answers.step_parts import BAR, PART_NAMES
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.specs.cluster import Cluster
@@ -13,7 +13,6 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.weights import active_parameter_count, parameter_count
 from meshwright.units import GIB, GIGA, format_bandwidth, format_count, format_gib, format_seconds
 
-BAR = 24
 TONES: dict[Verdict, Tone] = {Verdict.SAFE: "good", Verdict.AT_RISK: "warning", Verdict.OUT_OF_MEMORY: "bad"}
 DAYS_OF_A_YEAR = 365.25
 KIND_NAMES = {"gemm": "matrix products", "attention": "attention core", "elementwise": "element-wise and norms"}

@@ -55,11 +55,10 @@ def _shown(estimate: Estimate) -> Sequence[StageEstimate]:
 
 
 def _cells(stage: StageEstimate) -> tuple[str, ...]:
-    held = (("embedding", stage.embedding), (f"{stage.mtp_layers} mtp", stage.mtp_layers), ("head", stage.head))
-    ends = [name for name, there in held if there]
+    ends = (("embedding", stage.embedding), (f"{stage.mtp_layers} mtp", stage.mtp_layers), ("head", stage.head))
     return (
         str(stage.stage),
-        " + ".join([str(stage.layers), *ends]),
+        " + ".join([str(stage.layers), *(name for name, there in ends if there)]),
         str(stage.live_micro_batches),
         format_seconds(stage.forward_s),
         format_seconds(stage.backward_s),

@@ -100,10 +100,10 @@ def slices(estimate: Estimate, inputs: Inputs) -> Iterator[Slice]:
 def play_pipeline(plan: Plan, inputs: Inputs) -> Clock:
     """The order of a plan's pipeline played with its stages' seconds, a chunk taking its share of them."""
     time = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True).stage_time
-    held = blocks(plan.schedule, plan.pp, plan.vpp)
+    block_of_chunk = blocks(plan.schedule, plan.pp, plan.vpp)
     actions = plan.schedule.record.actions(pipeline_shape(plan))
     layers = layers_of_chunks(inputs, plan)
-    chunks = chunk_times(plan, layers[None], inputs)[0][held]
+    chunks = chunk_times(plan, layers[None], inputs)[0][block_of_chunk]
     shares = chunks / chunks.sum(axis=0)
     passes = ([_at(seconds, stage) for stage in range(plan.pp)] for seconds in time.passes)
     times = ChunkTimes(*((shares * seconds).tolist() for seconds in passes))
@@ -111,7 +111,7 @@ def play_pipeline(plan: Plan, inputs: Inputs) -> Clock:
         [Exposed(*(_at(part, stage) for part in each)) for stage in range(plan.pp)]
         for each in (time.exposed_forward, time.exposed_backward)
     )
-    return Clock(timeline=play(actions, times, held), shares=shares, forward=forward, backward=backward)
+    return Clock(timeline=play(actions, times, block_of_chunk), shares=shares, forward=forward, backward=backward)
 
 
 def _at(column: Any, row: int) -> float:
@@ -187,14 +187,14 @@ def _exposed(stage: int, end: int, action: Action, clock: Clock) -> Iterator[Sli
 def _step(estimate: Estimate, inputs: Inputs) -> Iterator[Slice]:
     """The parts of the priced step: the pipeline, then what comes once."""
     once = {name: getattr(estimate.time, name) for name in AFTER} | {"host_s": inputs.runtime.host.host_s_per_step}
-    begun = 0.0
+    before = 0.0
     for name, seconds in {"pipeline": estimate.step_time_s - sum(once.values()), **once}.items():
-        start, end = _nanoseconds(begun), _nanoseconds(begun + seconds)
+        start, end = _nanoseconds(before), _nanoseconds(before + seconds)
         if end > start:
             yield Slice(
                 process=STEP, row=0, start=start, end=end, category="step", name=PART_NAMES.get(name, name), about={}
             )
-        begun += seconds
+        before += seconds
 
 
 def _nanoseconds(seconds: float) -> int:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from meshwright.answers.compare.premises import Contradiction, cluster_premise
 from meshwright.answers.compare.training import Deadline, Training, deadline_of, training_of
 from meshwright.answers.nothing_fits import nothing_fits
-from meshwright.answers.waterfall import from_peak
+from meshwright.answers.step_parts import from_peak
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import InvalidInput, MeshwrightError, NothingFits
 from meshwright.search.find import Progress, SearchResult, find
@@ -64,7 +64,7 @@ class ClusterRow:
 
 @dataclass(frozen=True)
 class Wishes:
-    """What is asked beside the plans."""
+    """What is asked besides the plans."""
 
     prices: Mapping[str, float] = field(default_factory=dict)
     """Of an accelerator-hour, by the name of the cluster."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -27,8 +27,15 @@ FORM = 'write a plan as "tp=4,pp=2,zero=1" or "A:tp=4,pp=2,zero=1"'
 LONGEST = 12
 """Characters of a name, which heads a column."""
 LABEL = rf"[\w. +-]{{1,{LONGEST}}}"
-PARTS = ("model", "cluster", "job", "runtime")
-"""Of a question."""
+PARTS: dict[str, Callable[[Inputs], str]] = {
+    "model": lambda inputs: inputs.model.name,
+    "cluster": lambda inputs: inputs.cluster.name,
+    "job": lambda inputs: (
+        f"of {inputs.job.global_batch} sequences of {inputs.job.sequence_length}, {inputs.job.precision},"
+    ),
+    "runtime": lambda inputs: inputs.runtime.id,
+}
+"""The parts of a question, with what errors call each."""
 
 
 @dataclass(frozen=True)
@@ -47,25 +54,24 @@ def named_plans(lines: Sequence[str], inputs: Inputs, from_files: Sequence[tuple
     from_files: each with its file. Raises `InvalidInput` for a line that is no plan, for fewer than two plans, and for
     names or plans that are the same.
     """
-    held: list[tuple[str | None, Plan, str | None]] = [(None, plan, file) for file, plan in from_files]
+    given: list[tuple[str | None, Plan, str | None]] = [(None, plan, file) for file, plan in from_files]
     for line in lines:
-        label, told = _label_and_fields(line)
-        held.append((label, plan_of_fields(told, line, inputs), None))
-    labels = _labels([label for label, _, _ in held])
-    named = [Named(label, plan, file) for label, (_, plan, file) in zip(labels, held, strict=True)]
-    _require_two(named)
-    _require_different(named)
+        label, assignments = _label_and_fields(line)
+        given.append((label, plan_of_fields(assignments, line, inputs), None))
+    labels = _labels([label for label, _, _ in given])
+    named = [Named(label, plan, file) for label, (_, plan, file) in zip(labels, given, strict=True)]
+    _require_several_different(named)
     return named
 
 
-def plan_of_fields(told: str, line: str, inputs: Inputs) -> Plan:
+def plan_of_fields(assignments: str, line: str, inputs: Inputs) -> Plan:
     """A plan from `tp=4,pp=2`: fields of `Plan`, what is left out filled in as `plan_of` does.
 
-    told: the fields; line: all that was written, for messages. A value goes on to the next name, as in
+    assignments: the fields; line: all that was written, for messages. A value goes on to the next name, as in
     `chunk_layers=9,10,10`.
     """
     given: dict[str, Any] = {}
-    for name, text in _pairs(told, line):
+    for name, text in _pairs(assignments, line):
         if name in given:
             raise InvalidInput(f"--plan {quoted(line)} names {name} twice; leave one out")
         given[name] = _value(name, text, line)
@@ -84,11 +90,11 @@ def plans_of_files(paths: Sequence[str]) -> tuple[Inputs, list[tuple[str, Plan]]
     read = [(path, *_from_file(path)) for path in paths]
     first, inputs, _ = read[0]
     for path, others, _ in read[1:]:
-        apart = [part for part in PARTS if getattr(others, part) != getattr(inputs, part)]
-        if apart:
-            told = ", ".join(f"{part} {_called(inputs, part)} and {_called(others, part)}" for part in apart)
+        different = [part for part in PARTS if getattr(others, part) != getattr(inputs, part)]
+        if different:
+            pairs = ", ".join(f"{part} {PARTS[part](inputs)} and {PARTS[part](others)}" for part in different)
             raise InvalidInput(
-                f"{first!r} and {path!r} hold different questions: {told}; give plan files of one question, or their "
+                f"{first!r} and {path!r} hold different questions: {pairs}; give plan files of one question, or their "
                 "plans with --plan"
             )
     return inputs, [(path, plan) for path, _, plan in read]
@@ -106,17 +112,6 @@ def _from_file(path: str) -> tuple[Inputs, Plan]:
     return inputs, plans[int(rank) - 1]
 
 
-def _called(inputs: Inputs, part: str) -> str:
-    job = inputs.job
-    named = {
-        "model": inputs.model.name,
-        "cluster": inputs.cluster.name,
-        "job": f"of {job.global_batch} sequences of {job.sequence_length}, {job.precision},",
-        "runtime": inputs.runtime.id,
-    }
-    return named[part]
-
-
 def _labels(given: Sequence[str | None]) -> list[str]:
     """The names of plans; those without one get the letter of their place, or the next that is free."""
     labels: list[str] = []
@@ -128,7 +123,7 @@ def _labels(given: Sequence[str | None]) -> list[str]:
 
 
 def _label_and_fields(line: str) -> tuple[str | None, str]:
-    name, colon, told = line.partition(":")
+    name, colon, assignments = line.partition(":")
     if not colon or "=" in name:
         return None, line
     if not re.fullmatch(LABEL, name.strip()):
@@ -136,13 +131,13 @@ def _label_and_fields(line: str) -> tuple[str | None, str]:
             f"--plan {quoted(line)}: {quoted(name.strip())} is not a plan name; a name has 1 to {LONGEST} letters, "
             f"digits, dots, dashes or blanks; {FORM}"
         )
-    return name.strip(), told
+    return name.strip(), assignments
 
 
-def _pairs(told: str, line: str) -> list[tuple[str, str]]:
+def _pairs(assignments: str, line: str) -> list[tuple[str, str]]:
     """Names with their values; a piece without `=` belongs to the value before it."""
     pairs: list[tuple[str, str]] = []
-    for piece in told.split(","):
+    for piece in assignments.split(","):
         name, equals, value = (part.strip() for part in piece.partition("="))
         if equals and name and value:
             pairs.append((_field(name, line), value))
@@ -179,15 +174,12 @@ def _value(name: str, text: str, line: str) -> Any:
     return int(text)
 
 
-def _require_two(named: Sequence[Named]) -> None:
+def _require_several_different(named: Sequence[Named]) -> None:
     if len(named) < 2:
         raise InvalidInput(
             "one plan is named, and two or more are compared: add another --plan or --plan-file; meshwright explain "
             "prices one plan"
         )
-
-
-def _require_different(named: Sequence[Named]) -> None:
     labels: dict[str, Plan] = {}
     for each in named:
         if each.label in labels:

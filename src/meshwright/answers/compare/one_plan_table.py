@@ -92,5 +92,5 @@ def _chosen(result: OnePlan, comparison: ClusterComparison) -> tuple[Block, ...]
 
 
 def _whole(result: OnePlan) -> Plan:
-    """The layout where it has the most data-parallel ranks, so that its ZeRO stage is told."""
+    """The layout where it has the most data-parallel ranks, so that its ZeRO stage shows."""
     return max((estimate.plan for estimate in result.estimates), key=lambda plan: plan.dp * plan.cp)

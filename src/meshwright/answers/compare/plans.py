@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from meshwright.answers.compare.named import Named
 from meshwright.answers.compare.premises import Contradiction, plan_premise
 from meshwright.answers.compare.training import Training, training_of
-from meshwright.answers.step_parts import why_lost
-from meshwright.answers.waterfall import from_peak
+from meshwright.answers.step_parts import from_peak, why_lost
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import Fault, IllegalPlan
@@ -46,7 +45,7 @@ class PlanComparison:
     columns: tuple[Column, ...]
     best: Column | None
     """The best legal one: what fits first, then the fastest; None where all break rules."""
-    told: tuple[str, ...]
+    sentences: tuple[str, ...]
     """Which is better, and for each of the others mainly why."""
 
     @property

@@ -51,7 +51,7 @@ def plans_document(comparison: PlanComparison) -> dict[str, Any]:
         plans=plans,
         differences=[_more(comparison.reference, other) for other in comparison.others],
         best=comparison.best.label if comparison.best else None,
-        told=" ".join(comparison.told),
+        told=" ".join(comparison.sentences),
         assumptions=assumptions(inputs),
     )
 
@@ -81,7 +81,7 @@ def plans_screen(comparison: PlanComparison) -> tuple[Block, ...]:
         priced = [column for column in columns if column.estimate]
         if len(priced) > bool(start):
             tables += [_time(priced), _memory(priced)]
-    first, *more = comparison.told
+    first, *more = comparison.sentences
     return (
         headline(inputs),
         Lines(tuple(_legend(comparison))),

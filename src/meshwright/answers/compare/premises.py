@@ -55,12 +55,12 @@ def plan_premise(estimate: Estimate, inputs: Inputs) -> Contradiction | None:
         if least
         else f"neither does any sharding over its {inputs.cluster.num_gpus} accelerators"
     )
-    told = (
+    sentence = (
         f"impossible: {_degrees(estimate.plan)} with ZeRO {estimate.plan.zero} keeps {format_gib(states)} of "
         f"{STATES} on {where}, {states / visible:.1f} times the {format_gib(visible)} it has; neither micro-batch nor "
         f"recomputation changes that; {remedy}"
     )
-    return Contradiction(states, visible, ranks, told)
+    return Contradiction(states, visible, ranks, sentence)
 
 
 def cluster_premise(inputs: Inputs) -> Contradiction | None:
@@ -70,12 +70,12 @@ def cluster_premise(inputs: Inputs) -> Contradiction | None:
     if whole <= ranks * visible:
         return None
     enough = math.ceil(whole / visible)
-    told = (
+    sentence = (
         f"impossible: {format_gib(whole)} of {STATES}, sharded over all {ranks} accelerators, are "
         f"{format_gib(whole / ranks)} on each, {whole / ranks / visible:.1f} times the {format_gib(visible)} it has; "
         f"at least {enough} accelerators could hold them"
     )
-    return Contradiction(whole / ranks, visible, enough, told)
+    return Contradiction(whole / ranks, visible, enough, sentence)
 
 
 def whole_states(inputs: Inputs) -> float:
@@ -91,25 +91,25 @@ def least_divided(inputs: Inputs) -> Plan | None:
     """Of the legal plans whose states alone fit on every stage, those that divide them over the fewest ranks; of these
     the best, or where none fits with its activations the leanest. None where there is none.
     """
-    found: list[tuple[int, Plans]] = []
+    candidates: list[tuple[int, Plans]] = []
     for chunk in chunks(inputs):
         legal = chunk.take(check(chunk, inputs).legal)
         holding = legal.take(fullest_states(legal, inputs) <= _visible(inputs)) if len(legal) else legal
         if len(holding):
             ranks = divided_over(holding)
-            found.append((int(ranks.min()), holding.take(ranks == ranks.min())))
-    if not found:
+            candidates.append((int(ranks.min()), holding.take(ranks == ranks.min())))
+    if not candidates:
         return None
-    fewest = min(ranks for ranks, _ in found)
-    estimates = estimate_plans(Plans.join(plans for ranks, plans in found if ranks == fewest), inputs)
+    fewest = min(ranks for ranks, _ in candidates)
+    estimates = estimate_plans(Plans.join(plans for ranks, plans in candidates if ranks == fewest), inputs)
     ranked = order(estimates)
     return estimates.plans[int(ranked[0] if len(ranked) else np.argmin(estimates.worst_memory.device))]
 
 
 def fullest_states(plans: Plans, inputs: Inputs) -> FloatColumn:
     """Bytes of weights, gradients and optimizer states on the stage that has most of them, shape (n,)."""
-    held = footprints_of(plans, inputs)
-    most: FloatColumn = np.maximum.reduceat(np.asarray(held.memory.states), held.stages.start)
+    footprints = footprints_of(plans, inputs)
+    most: FloatColumn = np.maximum.reduceat(np.asarray(footprints.memory.states), footprints.stages.start)
     return most
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from meshwright.answers.memo.scaling import Point, Scaling
-from meshwright.answers.step_parts import ALL_NAMES
-from meshwright.answers.waterfall import from_peak
+from meshwright.answers.step_parts import ALL_NAMES, from_peak
 from meshwright.cost.estimate import Estimate
 from meshwright.specs.inputs import Inputs
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from meshwright.answers.memo.bottleneck import Bottleneck
-from meshwright.answers.waterfall import from_peak
+from meshwright.answers.step_parts import from_peak
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.launch.settings import launch_file

@@ -11,8 +11,7 @@ from meshwright.answers.memo.mitigation import LEAST_GAIN
 from meshwright.answers.memo.scaling import Point
 from meshwright.answers.memo.words import accelerators, percent, times
 from meshwright.answers.pictures.waterfall import waterfall_picture
-from meshwright.answers.step_parts import ALL_NAMES
-from meshwright.answers.waterfall import from_peak
+from meshwright.answers.step_parts import ALL_NAMES, from_peak
 from meshwright.cost.memory.fit import Verdict
 from meshwright.units import format_count, format_seconds
 
