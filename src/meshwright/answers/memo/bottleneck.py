@@ -21,7 +21,7 @@ class Overhead:
     """One part of the step beyond the model's FLOPs at peak."""
 
     part: str
-    """As `answers.waterfall.from_peak` names it."""
+    """As `answers.step_parts.from_peak` names it."""
     share_before: float
     """Of the accelerator-seconds of the reference's step."""
     share_after: float
