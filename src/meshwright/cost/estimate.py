@@ -133,8 +133,7 @@ class Estimates(Footprints):
     def mfu(self) -> FloatColumn:
         """Model FLOPs, as `model_flops_per_step` counts them, over the dense peak of all accelerators, shape (n,)."""
         peak = self.inputs.peak_flops * self.inputs.cluster.num_gpus
-        share: FloatColumn = np.asarray(model_flops_per_step(self.inputs) / self.step_time_s / peak)
-        return share
+        return np.asarray(model_flops_per_step(self.inputs) / self.step_time_s / peak)
 
     def __getitem__(self, row: int) -> Estimate:
         """One plan's estimate, with the stages that were kept."""

@@ -160,8 +160,7 @@ def _optimizer_time(pipelines: Pipelines, inputs: Inputs) -> FloatColumn:
     plans, stages = pipelines.plans, pipelines.stages
     rows, parameters = plans.take(stages.plan), stage_parameters(plans, stages, inputs)
     seconds = optimizer_time(rows, inputs, parameters.dense, parameters.experts)
-    slowest: FloatColumn = np.maximum.reduceat(seconds, stages.start)
-    return slowest
+    return np.maximum.reduceat(seconds, stages.start)
 
 
 def _exposed_weights(footprints: Footprints, units: UnitTimes, works: _Works) -> FloatColumn:

@@ -70,5 +70,4 @@ def _of_each_chunk(passes: IntColumn, chunks: int, group: int) -> IntColumn:
     """How many of so many passes each chunk has had, the first one first; passes: shape (k, p); returns (k, v, p)."""
     # Whole rounds of all chunks, (k, 1, p), and what is left of the last one.
     rounds, rest = np.divmod(passes[:, None], group * chunks)
-    had: IntColumn = rounds * group + np.clip(rest - group * np.arange(chunks)[:, None], 0, group)
-    return had
+    return rounds * group + np.clip(rest - group * np.arange(chunks)[:, None], 0, group)

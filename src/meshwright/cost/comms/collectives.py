@@ -204,8 +204,7 @@ def _domain_latency(operation: Operation, sent: Numbers, ranks: Ints, cluster: C
 def _of_size(table: tuple[CollectiveConstants, ...], values: list[float], ranks: Ints) -> FloatColumn:
     """The value of the smallest measured group that holds `ranks`, or of the largest."""
     sizes = [row.ranks for row in table]
-    column: FloatColumn = np.array(values)[np.minimum(np.searchsorted(sizes, ranks), len(sizes) - 1)]
-    return column
+    return np.array(values)[np.minimum(np.searchsorted(sizes, ranks), len(sizes) - 1)]
 
 
 def _network_bandwidth(operation: Operation, group: Group, cluster: Cluster) -> Floats:

@@ -112,8 +112,7 @@ def verdict(allocated: Floats, reserved: Floats, communicators: Floats, inputs: 
     visible = inputs.cluster.accelerator.visible_memory_bytes
     limits = bounds(allocated, reserved, communicators, inputs)
     unsafe = np.where(limits.least <= visible, Verdict.AT_RISK, Verdict.OUT_OF_MEMORY)
-    code: IntColumn = np.where(limits.most <= visible, Verdict.SAFE, unsafe)
-    return code
+    return np.where(limits.most <= visible, Verdict.SAFE, unsafe)
 
 
 def fit_of(memory: Components[float], inputs: Inputs) -> Fit:

@@ -143,5 +143,4 @@ def _other_chunks(step: UnitStep, chunks: IntColumn) -> FloatColumn:
     """ZeRO 3: 2-byte weights of so many chunks, beside what is gathered anyway."""
     layers = HALF_BYTES * step.layers * chunks / step.plans.vpp
     every = HALF_BYTES * step.whole.all - step.until_backward
-    beside: FloatColumn = np.where(chunks == step.plans.vpp, every, layers) * step.resharded
-    return beside
+    return np.where(chunks == step.plans.vpp, every, layers) * step.resharded

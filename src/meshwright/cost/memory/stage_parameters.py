@@ -63,8 +63,7 @@ class Units(NamedTuple):
     def of_chunks(self, count: Floats, chunks: IntColumn) -> FloatColumn:
         """Of the layers of some chunks, the last one first, of which the others are taken as alike; shape (r,)."""
         others = (self.all - self.ends - self.last_chunk) / np.maximum(chunks - 1, 1)
-        layers: FloatColumn = np.clip(count, 0, 1) * self.last_chunk + np.maximum(count - 1, 0) * others
-        return layers
+        return np.clip(count, 0, 1) * self.last_chunk + np.maximum(count - 1, 0) * others
 
     @property
     def ends(self) -> FloatColumn:

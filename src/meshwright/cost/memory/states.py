@@ -166,8 +166,7 @@ def dummy_gradient_bytes(plans: Plans, stages: Stages, inputs: Inputs) -> FloatC
         present = (stages.layers[:, indices] > 0).any(axis=1)
         elements = elements + present * (_one(weight, inputs, indices[0]) // _ranks(weight, rows))
     head = stages.head * vocabulary_shard(rows, inputs) * inputs.model.hidden_size
-    dummy_gradients: FloatColumn = HALF_BYTES * (elements + head)
-    return dummy_gradients
+    return HALF_BYTES * (elements + head)
 
 
 def _matrices(inputs: Inputs, kind: LayerKind) -> list[Weight]:

@@ -69,8 +69,7 @@ class UnitStep:
     @cached_property
     def several(self) -> BoolColumn:
         """Whether a step has several micro-batches, so that gradients last from one to the next."""
-        several: BoolColumn = self.plans.num_microbatches > 1
-        return several
+        return self.plans.num_microbatches > 1
 
     @cached_property
     def resharded(self) -> BoolColumn:
@@ -91,8 +90,7 @@ class UnitStep:
 
     def has_more_layers_than(self, count: int) -> BoolColumn:
         """Counted in its largest layer."""
-        more: BoolColumn = self.layers > count * self.whole.layer
-        return more
+        return self.layers > count * self.whole.layer
 
     @cached_property
     def until_backward(self) -> FloatColumn:
@@ -107,8 +105,7 @@ class UnitStep:
         ends = (whole.head + embedding * (not sharding.ends_apart)) * sharding.keeps_ends_gathered
         resharded = ends + whole.layer * sharding.keeps_last_layer_gathered
         every = whole.head + embedding + self.layers * ahead
-        until_backward: FloatColumn = HALF_BYTES * np.where(self.resharded, resharded, every)
-        return until_backward
+        return HALF_BYTES * np.where(self.resharded, resharded, every)
 
     def prefetched(self, layers: int) -> FloatColumn:
         """ZeRO 3: bytes of the layer that works and of those gathered ahead of it, beside one that stays gathered."""
@@ -126,8 +123,7 @@ class UnitStep:
         """Bytes per stored parameter of gradients that appear as they are reduced: those of an only micro-batch, and
         what is summed over replicas, which stays until the backward is done.
         """
-        shards: FloatColumn = 1.0 * FP32_BYTES * (~self.several | (self.plans.dp_replicate > 1))
-        return shards
+        return 1.0 * FP32_BYTES * (~self.several | (self.plans.dp_replicate > 1))
 
 
 def stored_states(step: UnitStep) -> States:
@@ -160,8 +156,7 @@ def pooled_bytes(step: UnitStep) -> FloatColumn:
         ends, of_shard = np.maximum(whole.embedding, whole.head), np.maximum(stored.embedding, stored.head)
     exchanged = np.where(stored.all < whole.all, HALF_BYTES * (ends + whole.layer + of_shard), 0.0)
     lasting = step.several & ~step.deferred
-    pools: FloatColumn = np.where(step.plans.zero > 1, exchanged + FP32_BYTES * stored.all * ~lasting, 0.0)
-    return pools
+    return np.where(step.plans.zero > 1, exchanged + FP32_BYTES * stored.all * ~lasting, 0.0)
 
 
 def stage_chunks(plans: Plans, stages: Stages) -> UnshardedChunks[IntColumn]:
