@@ -156,7 +156,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "traffic": lambda case: all_to_all_traffic(case.columns["buffer"], axis_group("dp", case.plan, case.inputs)),
     "content": lambda _: "tokens",
     "last_stage": lambda case: case.plan.pp - 1,
-    "times": lambda case: gathers_per_step(case.plan, case.inputs, case.columns["live"], case.plan.pp - 1),
+    "times": lambda case: gathers_per_step(case.plan, case.inputs, case.columns["in_flight"], case.plan.pp - 1),
     "group": lambda case: axis_group("dp", case.plan, case.inputs),
     "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),
     "shard": lambda case: layer_shard(case.plan, case.inputs, _kind(case)),
@@ -200,8 +200,8 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
 """Arguments that follow from the question and the plan."""
 COUNTS = ["m", "n", "k", "tokens", "outputs", "features", "batch", "heads", "chunks", "micro_batches"]
 COUNTS += ["rows", "parameters", "ends"]
-SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "in_block", "blocks", "live"]
-SMALL += ["reductions"]
+SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "in_block", "blocks"]
+SMALL += ["reductions", "in_flight", "chunks_in_flight"]
 SIZES = ["gradients", "moved", "buffer", "size", "allocated", "reserved", "communicators"]
 SIZES += ["states_and_activations"]
 SECONDS = ["time", "first_chunk", "forward", "backward", "slowest", "total", "work"]

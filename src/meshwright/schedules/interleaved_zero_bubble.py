@@ -26,18 +26,18 @@ def in_flight(stage: Ints, pipeline: PipelineShape, delay: int = 1) -> Ints:
     return np.minimum(pipeline.micro_batches * pipeline.chunks, others + delay * (pipeline.stages - stage))
 
 
-def waiting(stage: Ints, live: Ints, pipeline: PipelineShape, delay: int = 1) -> Ints:
+def waiting(stage: Ints, chunks_in_flight: Ints, pipeline: PipelineShape, delay: int = 1) -> Ints:
     """Chunks that wait for their weight gradients beside those in flight, at most: r; with ZB-H2 2r.
 
-    stage: r; live: `in_flight` of it; pipeline: v and m; delay: 2 with ZB-H2; counts, scalar or array (n,). Returns a
-    count. Source: arXiv:2401.10241, section 2; torch 2.13, pipelining/schedules.py, ScheduleInterleavedZeroBubble
-    (num_1f1b_microbatches).
+    stage: r; chunks_in_flight: `in_flight` of it; pipeline: v and m; delay: 2 with ZB-H2; counts, scalar or array (n,).
+    Returns a count. Source: arXiv:2401.10241, section 2; torch 2.13, pipelining/schedules.py,
+    ScheduleInterleavedZeroBubble (num_1f1b_microbatches).
 
     >>> shape = PipelineShape(stages=4, micro_batches=16)
     >>> [int(waiting(rank, in_flight(rank, shape), shape)) for rank in range(4)]
     [0, 1, 2, 3]
     """
-    return np.minimum(delay * stage, pipeline.micro_batches * pipeline.chunks - live)
+    return np.minimum(delay * stage, pipeline.micro_batches * pipeline.chunks - chunks_in_flight)
 
 
 def bubble_time(pipeline: PipelineTimes) -> Floats:

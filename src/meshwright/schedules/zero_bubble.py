@@ -23,7 +23,7 @@ def bubble_time(pipeline: PipelineTimes) -> Floats:
     pipeline: times of one micro-batch, and w, what a micro-batch keeps for its weight gradients; scalar or array (n,).
     Returns seconds. With equal stages and w = 1 this is (p - 1)(F + B_i - 2W) (arXiv:2401.10241, table 1). The last
     stage has left its weight gradients to the end, and what it keeps for them is at most what the first one keeps for
-    its live micro-batches; where that limit is in bytes, 1 / w times as many wait.
+    its micro-batches in flight; where that limit is in bytes, 1 / w times as many wait.
 
     >>> from meshwright.schedules.pipeline import PassTimes
     >>> one, four = PassTimes(1.0, 1.0, 1.0), PassTimes(4.0, 4.0, 4.0)  # seconds of one of four equal ranks, and of all
