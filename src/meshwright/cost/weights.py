@@ -65,10 +65,10 @@ def layer_by_layer(
     (chosen,); packing: of the messages before they are spread over stages. Returns bytes and seconds.
     """
     inputs, stages, plan = footprints.inputs, footprints.stages, footprints.stages.plan[chosen]
-    rows, live, stage = footprints.plans.take(plan), stages.in_flight_micro_batches[chosen], stages.stage[chosen]
-    ends = end_gathers(rows, inputs, live, stage)
+    rows, in_flight, stage = footprints.plans.take(plan), stages.in_flight_micro_batches[chosen], stages.stage[chosen]
+    ends = end_gathers(rows, inputs, in_flight, stage)
     yield StageWeights("ends", 1, _ends(footprints, footprints.pipelines.of_stage[chosen], ends, packing))
-    times = gathers_per_step(rows, inputs, live, stage)
+    times = gathers_per_step(rows, inputs, in_flight, stage)
     for index, (kind, unit) in enumerate(zip(inputs.model.layer_kinds, units.layers, strict=True)):
         yield StageWeights(
             kind.name, stages.layers[chosen, index], _layer(footprints, plan, times, kind, unit, packing)

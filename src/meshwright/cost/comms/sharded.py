@@ -44,29 +44,29 @@ def gathers_weights(plan: Layout, inputs: Inputs) -> Bools:
     return np.greater_equal(plan.zero, 3 if inputs.runtime.storage.weights == "half" else 2)
 
 
-def gathers_per_step(plan: Layout, inputs: Inputs, live: Ints, stage: Ints) -> Gathers:
+def gathers_per_step(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints) -> Gathers:
     """How often one layer exchanges its weights and gradients in a step of m micro-batches.
 
     Resharded after forward (ZeRO 3), weights are gathered for every forward and every backward; kept (ZeRO 2), once
     per micro-batch, or under a pipeline once per step. Gradients are scattered after every micro-batch, or once where
     a pipeline defers it: weights then also stay gathered after a backward, so that they are gathered for the first
-    forwards, as many as micro-batches are in flight, and for each backward behind a forward: live and m - live + 1.
+    forwards, as many as f micro-batches are in flight, and for each backward behind a forward: f and m - f + 1.
     Of several chunks a rank: the mean over them of `chunk_gathers`.
-    plan: scalar or array (n,); live: micro-batches in flight on the stage, a count; stage: 0 is first. Returns counts.
+    plan: scalar or array (n,); in_flight: f, micro-batches on the stage, a count; stage: 0 is first. Returns counts.
     Source: torch.distributed.fsdp and torch.distributed.pipelining 2.13 (stage.py, backward_maybe_with_nosync: neither
     set_requires_gradient_sync nor set_reshard_after_backward before the last backward), counted on a fake process
     group.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
-    >>> tuple(map(int, gathers_per_step(Plan(dp=8, zero=3, num_microbatches=4), LLAMA, live=1, stage=0)))
+    >>> tuple(map(int, gathers_per_step(Plan(dp=8, zero=3, num_microbatches=4), LLAMA, in_flight=1, stage=0)))
     (4, 4, 4)
     """
     count, pipelined = plan.num_microbatches, np.greater(plan.pp, 1)
     resharded = np.equal(plan.zero, 3)
     deferred = pipelined & inputs.runtime.sharding.defers_reduction
-    forward: Numbers = np.where(resharded, np.where(deferred, live, count), np.where(pipelined, 1, count))
-    backward: Numbers = np.where(resharded, np.where(deferred, count - live + 1, count), 0)
+    forward: Numbers = np.where(resharded, np.where(deferred, in_flight, count), np.where(pipelined, 1, count))
+    backward: Numbers = np.where(resharded, np.where(deferred, count - in_flight + 1, count), 0)
     if np.any(deferred & np.greater(plan.vpp, 1)):
         forward, backward = _of_chunks(plan, stage, Gathers(forward, backward, 0))
     return Gathers(forward, backward, np.where(deferred, 1, count))
@@ -98,14 +98,14 @@ def _mean_gathers(
     return float((gathers.ahead + gathers.forward)[:, stage].mean()), float(gathers.backward[:, stage].mean())
 
 
-def end_gathers(plan: Layout, inputs: Inputs, live: Ints, stage: Ints) -> Gathers:
+def end_gathers(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints) -> Gathers:
     """As `gathers_per_step`, of embedding and head, which some runtimes do not reshard after forward.
 
-    plan: scalar or array (n,); live: micro-batches in flight on the stage, a count; stage: 0 is first. Returns counts.
+    plan: scalar or array (n,); in_flight: f, micro-batches on the stage, a count; stage: 0 is first. Returns counts.
     """
     zero = 0 * plan.zero + 2 if inputs.runtime.sharding.keeps_ends_gathered else plan.zero
     ends: Layout = replace(plan, zero=zero)  # type: ignore[arg-type]
-    return gathers_per_step(ends, inputs, live, stage)
+    return gathers_per_step(ends, inputs, in_flight, stage)
 
 
 def unsharded_share(plan: Layout, inputs: Inputs) -> Floats:

@@ -69,7 +69,7 @@ def in_flight_bytes(
     shape = shapes.of_plan[stages.plan]
     # Layers in flight of each kind, with recomputation and without, (r, kinds).
     share = _share_on_device(pipelines.stages, inputs)[:, None]
-    live, without = (
+    in_flight, without = (
         (share * layers).take(pipelines.of_stage, axis=0)
         for layers in (pipelines.stages.in_flight_layers, pipelines.stages.in_flight_not_recomputed)
     )
@@ -79,11 +79,11 @@ def in_flight_bytes(
     activations = stages.in_flight_micro_batches * column(token_bytes(shapes.plans, inputs))[shape]
     activations = activations + np.maximum(stages.in_flight_at_head, stages.head) * end.saved
     layer, chunk, working, layer_output = np.zeros((4, len(shape)))
-    # live, without: layers of each kind times the micro-batches that they are saved of, (r, kinds).
+    # in_flight, without: layers of each kind times the micro-batches that they are saved of, (r, kinds).
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
         memory, layers = gathered(layer_memory(shapes.plans, inputs, layer_kind), shape), stages.layers[:, kind]
         saved, table = memory.saved - memory.tables, column(table_bytes(shapes.plans, inputs, layer_kind))[shape]
-        activations = activations + live[:, kind] * saved + layers * table
+        activations = activations + in_flight[:, kind] * saved + layers * table
         layer = np.maximum(layer, (layers > 0) * saved)
         chunk = chunk + layers * saved / pipelines.plans.vpp[pipelines.stages.plan][pipelines.of_stage]
         working = np.maximum(working, (layers > 0) * (memory.again + memory.working))
