@@ -19,7 +19,7 @@ from meshwright.cost.compute.ends import embedding_time, head_time
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.optimizer import optimizer_time
-from meshwright.cost.compute.slowdown import slowdown
+from meshwright.cost.compute.slowdown import slowdown, sustained_slowdown
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.specs.cluster import Accelerator
@@ -31,7 +31,7 @@ TILES = "128x256 256x128 256x256 128x128 64x256 256x64 128x64 64x128 128x192 192
 SIZE = st.integers(1, 40_000)
 
 
-def _product_seconds(m: int, n: int, k: int, gpu: Accelerator, peak: float) -> float:
+def _product_seconds(m: int, n: int, k: int, gpu: Accelerator, peak: float, sustained: float | None = None) -> float:
     """The GEMM forms for one shape, in plain Python."""
     gemm = gpu.kernels.gemm
     flop, bandwidth = 2 * m * n * k, gpu.memory_bandwidth * gemm.memory_efficiency
@@ -41,7 +41,9 @@ def _product_seconds(m: int, n: int, k: int, gpu: Accelerator, peak: float) -> f
     else:
         shapes = [tuple(map(int, tile.split("x"))) for tile in TILES.split()]
         tried = [_tile_seconds(m, n, k, tile, split, gpu, peak) for tile in shapes for split in (1, 2, 4)]
-        compute = min(tried) * (1 + gemm.tile.power_derate * math.tanh(flop / 2e12))
+        compute = min(tried)
+        compute *= 1 if sustained else 1 + gemm.tile.power_derate * math.tanh(flop / 2e12)
+    compute *= sustained or 1
     return gemm.launch_s + (compute**4 + memory**4) ** 0.25
 
 
@@ -58,11 +60,14 @@ def _tile_seconds(m: int, n: int, k: int, tile: tuple[int, ...], split: int, gpu
     return seconds
 
 
-@given(SIZE, SIZE, SIZE, st.sampled_from(sorted(ACCELERATORS)))
-def test_a_matrix_product_takes_what_the_published_form_says(m: int, n: int, k: int, name: str) -> None:
+@given(SIZE, SIZE, SIZE, st.sampled_from(sorted(ACCELERATORS)), st.none() | st.floats(1, 2))
+def test_a_matrix_product_takes_what_the_published_form_says(
+    m: int, n: int, k: int, name: str, sustained: float | None
+) -> None:
     gpu = ACCELERATORS[name]
     peak = gpu.peak_flops["fp16"]
-    assert gemm_time(m, n, k, gpu, peak) == pytest.approx(_product_seconds(m, n, k, gpu, peak), rel=1e-12)
+    expected = _product_seconds(m, n, k, gpu, peak, sustained)
+    assert gemm_time(m, n, k, gpu, peak, sustained=sustained) == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_catalogue_has_products_of_both_forms() -> None:
@@ -140,9 +145,10 @@ def test_a_layers_compute_is_its_four_linear_layers_and_its_attention() -> None:
     gpu, peak = inputs.cluster.accelerator, inputs.peak_flops
     tokens, shapes = 8192, [(1280, 8192), (8192, 1024), (7168, 8192), (8192, 3584)]
     layer = layer_time(Plan(tp=8, sp=True), inputs, kind)
-    forward = sum(_product_seconds(tokens, out, into, gpu, peak) for out, into in shapes)
-    gradients = sum(_product_seconds(tokens, into, out, gpu, peak) for out, into in shapes)
-    gradients += 1.05 * sum(_product_seconds(out, into, tokens, gpu, peak) for out, into in shapes)
+    kernels = gpu, peak, sustained_slowdown(inputs, "half")
+    forward = sum(_product_seconds(tokens, out, into, *kernels) for out, into in shapes)
+    gradients = sum(_product_seconds(tokens, into, out, *kernels) for out, into in shapes)
+    gradients += 1.05 * sum(_product_seconds(out, into, tokens, *kernels) for out, into in shapes)
     attention = fused_attention_time(1, 8, 256, 8192, None, gpu, peak)
     slow = slowdown(inputs)
     assert slow > 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.cost.compute.slowdown import half_slowdown, usual_slowdown
+from meshwright.cost.compute.slowdown import half_slowdown, sustained_slowdown, usual_slowdown
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
 
@@ -42,7 +42,17 @@ def _kernel_speed(inputs: Inputs) -> list[str]:
         speed = f"kernels take {usual:.3g} times as long in a step as alone, as on the sites of published runs"
     if half_slowdown(inputs) != 1:
         speed = f"{speed}; those that stay in half precision take {half_slowdown(inputs) * usual:.3g} times"
-    return [f"{speed} (site_derate {inputs.cluster.site_derate:g})"]
+    return [*_clock(inputs), f"{speed} (site_derate {inputs.cluster.site_derate:g})"]
+
+
+def _clock(inputs: Inputs) -> list[str]:
+    """What the power limit costs large products."""
+    sustained = sustained_slowdown(inputs, inputs.recipe.number_format)
+    power = inputs.cluster.accelerator.power
+    if sustained is None or power is None:
+        return []
+    limit = inputs.cluster.power_limit_w or power.watts
+    return [f"large matrix products take {sustained:.3g} times as long as in short benchmarks, as {limit:g} W allow"]
 
 
 def _prediction(inputs: Inputs) -> list[str]:

@@ -18,13 +18,12 @@ MAX_GPUS = 10_000_000
 
 
 class Power(Spec):
-    """How the speed of an accelerator follows its power: two points."""
+    """The power limit of an accelerator, and how its speed follows a lower one."""
 
     watts: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    """At which it reaches its peak."""
-    lower_watts: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    lower_peak_flops: FiniteFlops
-    """Dense bf16 peak that the vendor gives the same chip at that power, FLOP/s."""
+    """What it may draw unless its site allows less."""
+    speed_exponent: Annotated[float, Field(gt=0, le=2)]
+    """The speed of matrix products that the limit holds back goes with the watts to this power."""
     source: str
 
 
@@ -64,7 +63,7 @@ class Accelerator(Spec):
     """Its share of the node's network, one direction, bytes/s."""
     kernels: Kernels
     power: Power | None = None
-    """None: what a power limit costs is not known. No plan is priced by it."""
+    """None: what a power limit costs is not known."""
     assumed: tuple[str, ...] = ()
     """Facts without a public source, for the user's eyes."""
     sources: dict[str, str]
@@ -118,7 +117,9 @@ class Cluster(Spec):
     levels: Annotated[tuple[Level, ...], Field(min_length=1)]
     """Innermost (the scale-up domain) first; the last holds every rank."""
     site_derate: Annotated[float, Field(ge=0.5, allow_inf_nan=False)] = 1.0
-    """How much slower this site's kernels run than on the sites of published runs (power caps, clocks); 1: as there."""
+    """How much slower this site's kernels run than on the sites of published runs; 1: as there."""
+    power_limit_w: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """What an accelerator may draw at this site; None: what it is rated for."""
     measured_runs: Annotated[int, Field(ge=0)] = 0
     """Runs of the site itself that `site_derate` rests on."""
     assumptions: tuple[str, ...] = ()
@@ -144,9 +145,22 @@ class Cluster(Spec):
         if self.num_gpus > MAX_GPUS:
             what = f"{self.num_gpus} accelerators in all; at most {MAX_GPUS} are planned for"
             faults.append(Fault("num_nodes", what))
+        faults += power_faults(self.power_limit_w, self.accelerator)
         if faults:
             raise InvalidSpec("Cluster", faults)
         return self
+
+
+def power_faults(limit_w: float | None, accelerator: Accelerator) -> list[Fault]:
+    """A power limit, watts, above what the accelerator draws or of one whose speed under a limit is not known."""
+    if limit_w is None:
+        return []
+    if accelerator.power is None:
+        what = f"is {limit_w:g}; what a power limit costs {accelerator.id} is not known, so leave it out"
+        return [Fault("power_limit_w", what)]
+    most = accelerator.power.watts
+    what = f"is {limit_w:g}; {accelerator.id} draws {most:g} W at most"
+    return [Fault("power_limit_w", what)] if limit_w > most else []
 
 
 def nesting_faults(levels: Sequence[tuple[str, int]], gpus_per_node: int) -> list[Fault]:

@@ -66,6 +66,7 @@ class ClusterEntry(Spec):
     visible_memory: Bytes | None = None
     """What the driver of this site reports, bytes."""
     site_derate: Annotated[float, Field(ge=0.5, le=1000, allow_inf_nan=False)] = 1.0
+    power_limit_w: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     aliases: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     sources: dict[str, str] = {}
@@ -119,6 +120,7 @@ def _cluster(entry: ClusterEntry, accelerator: Accelerator) -> Cluster:
         gpus_per_node=gpus_per_node,
         levels=levels,
         site_derate=entry.site_derate,
+        power_limit_w=entry.power_limit_w,
         assumptions=(*entry.assumed, *_assumptions(entry, accelerator, gpus_per_node, levels)),
         sources=entry.sources,
     )

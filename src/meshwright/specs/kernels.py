@@ -42,6 +42,15 @@ class GemmConstants(Spec):
     tile: TileConstants | None = None
 
 
+class SustainedProducts(Spec):
+    """How much slower large products are when they run without end, as the power limit lowers the clock."""
+
+    slowdown: Annotated[float, Field(ge=1, le=10)]
+    """Time over that of a short benchmark, whose `power_derate` it stands for."""
+    watts: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    """The power limit at which it was measured."""
+
+
 class AttentionConstants(Spec):
     """Constants of the fused attention time."""
 
@@ -146,6 +155,8 @@ class Kernels(Spec):
     """Of products of bf16 or fp16 operands."""
     low_precision: dict[Literal["fp8", "fp4"], GemmConstants] = {}
     """Of products of 8- and 4-bit operands that give bf16 or fp16, quantisation apart."""
+    sustained: dict[NumberFormat, SustainedProducts] = {}
+    """By the format of the operands; none: not measured, products take what they take in the benchmark."""
     attention: AttentionConstants
     grouped: GroupedCosts
     elementwise_efficiency: Fraction

@@ -38,6 +38,7 @@ def read_cluster(given: str | Path | Mapping[str, Any]) -> Cluster:
         nics_per_node = 4               # the network in short: adapters of a node and the speed of one
         nic_bandwidth = "400Gb/s"
         site_derate = 1.1               # kernels run this much slower than on published sites; default 1
+        power_limit_w = 500             # of one accelerator; default: what it is rated for
         visible_memory = "79.1GiB"      # default: what the catalogue says
 
         [[levels]]                      # the links in full, innermost first, instead of the adapters

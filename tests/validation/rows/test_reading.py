@@ -85,8 +85,11 @@ def test_any_blanks_are_filled_or_refused(blank: set[str]) -> None:
         ({"with": "moment_bytes=2; storage.moment_bytes=4"}, "is replaced twice"),
         ({"settings": "tensor-parallel-overlap; no-tensor-parallel-overlap-nvfp4", **BRIDGE}, "is replaced twice"),
         ({"refused": "a technique of ours"}, "a technique of ours"),
-        ({"power_limit_w": "500"}, "power_limit_w is 500; what a limit costs h100-sxm-80gb is not known"),
-        ({"power_limit_w": "1200", "gpu": "b200"}, "power_limit_w is 1200; b200-sxm-180gb draws 1000 W at most"),
+        (
+            {"power_limit_w": "300", "gpu": "a100"},
+            "power_limit_w: is 300; what a power limit costs a100-sxm-80gb is not",
+        ),
+        ({"power_limit_w": "1200", "gpu": "b200"}, "power_limit_w: is 1200; b200-sxm-180gb draws 1000 W at most"),
         ({"memory_rank": "8"}, "memory_rank is 8; it must be from 0 to 7"),
         ({"expert_capacity": "1"}, "has no experts"),
         ({"zero_stage": "9"}, "zero"),

@@ -9,9 +9,8 @@ import pytest
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.errors import UnknownName
 from meshwright.specs.behaviours import with_behaviours
-from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.runtime import read_runtime
-from meshwright.validation.rows.reading import Case, power_derate, read_case
+from meshwright.validation.rows.reading import Case, read_case
 from meshwright.validation.rows.settings import (
     COMPILED,
     base_runtime,
@@ -86,12 +85,6 @@ def test_any_fused_attention_is_the_runtimes_own_or_flash_2_where_it_has_none() 
         for name in ("megatron-core", "megatron-lm", "llm-foundry")
     }
     assert kernels == {"megatron-core": "newest", "megatron-lm": "flash-2", "llm-foundry": "flash-1"}
-
-
-def test_a_power_limit_costs_what_its_vendor_says_of_the_same_chip() -> None:
-    """B100 and B200: 1.75 PFLOP/s at 700 W, 2.25 at 1000."""
-    b200 = read_accelerator("b200")
-    assert [power_derate(b200, watts) for watts in (1000, 700)] == pytest.approx([1, 2.25 / 1.75])
 
 
 def test_the_memory_of_a_named_rank_is_that_of_its_stage() -> None:

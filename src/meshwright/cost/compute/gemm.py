@@ -27,17 +27,20 @@ def gemm_time(
     element_bytes: float = HALF_BYTES,
     number_format: NumberFormat = "half",
     groups: Ints = 1,
+    sustained: float | None = None,
 ) -> Floats:
     """Seconds of C[m, n] = A[m, k] B[k, n] with 2-byte elements of C; quantising A and B is not in it.
 
     t = t0 + (compute^4 + memory^4)^(1/4); memory = (e (mk + kn) + 2mn) bytes / (eta_mem * bandwidth).
     Simple form: compute = 2mnk / (eta * peak). Tile form: the fastest of 10 tile shapes and split-K 1, 2, 4 of
     waves * 2 bm bn (k/split + k0) / (peak per multiprocessor * e), with a soft last wave, an efficiency e that falls
-    on small tiles, and a power derate 1 + delta tanh(F / 2e12).
+    on small tiles, and a power derate: 1 + delta tanh(F / 2e12) in the benchmark, whose long products alone came to
+    the power limit, or what the limit costs when products run without end.
 
     m, n, k: elements, scalar or array (n,); peak_flops: dense peak of the operands' format, FLOP/s; element_bytes:
     bytes of an element of A or B (e); number_format: of A and B, which chooses the constants; groups: such products in
-    one kernel, whose tiles share the multiprocessors, scalar or array (n,). Returns seconds.
+    one kernel, whose tiles share the multiprocessors, scalar or array (n,); sustained: `sustained_slowdown`, a share;
+    None: as in the benchmark. Returns seconds.
     Source: fitted to 31k measured bf16 and fp8 and 7k nvfp4 shapes (aiconfigurator, SimuMax, ml-engineering tables).
     Published error on held-out shapes: tile form 2.6-5.0 % median, 7-15 % p90; simple form 4-7 % median; fp8 2.1-6.0 %
     and nvfp4 3.2-4.2 % median in the tile form.
@@ -55,7 +58,10 @@ def gemm_time(
         compute: Floats = flop / (constants.efficiency * peak_flops)
     else:
         compute = _tile_time(m, n, k, groups, accelerator, peak_flops, constants, constants.tile)
-        compute = compute * (1 + constants.tile.power_derate * np.tanh(flop / POWER_FLOP))
+        if sustained is None:
+            compute = compute * (1 + constants.tile.power_derate * np.tanh(flop / POWER_FLOP))
+    if sustained is not None:
+        compute = compute * sustained
     return constants.launch_s + (compute**4 + memory**4) ** 0.25
 
 

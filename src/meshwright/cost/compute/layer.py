@@ -16,7 +16,7 @@ from meshwright.cost.compute.attention import (
 from meshwright.cost.compute.elementwise import elementwise_time, moved_bytes, repeated_bytes
 from meshwright.cost.compute.experts import ExpertTime, expert_time
 from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time, projections
-from meshwright.cost.compute.slowdown import attention_slowdown, slowdown
+from meshwright.cost.compute.slowdown import attention_slowdown, slowdown, sustained_attention_slowdown
 from meshwright.cost.compute.work import Work
 from meshwright.cost.repeated import Repeated, repeated_parts
 from meshwright.cost.shapes import on_shapes
@@ -118,10 +118,11 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
         whole = eager_attention_time(batch, shard.heads, *widths, sequence, accelerator, peak, scores)
         return whole[0] / plan.cp, whole[1] / plan.cp
     constants, factor = accelerator.kernels.attention, attention_slowdown(inputs)
-    softmax = constants.softmax_width
+    softmax, older = constants.softmax_width, 1.0
     generation = inputs.runtime.kernels.attention_kernel
     if generation != "newest":
-        factor, softmax = factor * constants.older[generation], constants.older_softmax_width
+        older, softmax = constants.older[generation], constants.older_softmax_width
+    factor = factor * older * sustained_attention_slowdown(inputs, older)
     widths = attention.head_dim, attention.value_head_dim
     split = context_split(plan, inputs)
     kernels = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 1, split.ring)

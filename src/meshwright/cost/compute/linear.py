@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from meshwright.arrays import Floats, Ints, Numbers
 from meshwright.cost.compute.gemm import gemm_time
-from meshwright.cost.compute.slowdown import half_slowdown
+from meshwright.cost.compute.slowdown import half_slowdown, sustained_slowdown
 from meshwright.cost.shard import Shard, dense_block
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.kernels import NumberFormat
@@ -57,9 +57,10 @@ def linear_time(rows: Numbers, outputs: Numbers, features: Numbers, inputs: Inpu
     element = recipe.operand_bytes if quantised else HALF_BYTES
     number_format: NumberFormat = recipe.number_format if quantised else "half"
     slowdown = recipe.product_slowdown if quantised else half_slowdown(inputs)
+    sustained = sustained_slowdown(inputs, number_format)
 
     def product(m: Numbers, n: Numbers, k: Numbers) -> Floats:
-        return gemm_time(m, n, k, accelerator, peak, element, number_format) * slowdown
+        return gemm_time(m, n, k, accelerator, peak, element, number_format, sustained=sustained) * slowdown
 
     return Gemm(
         product(rows, outputs, features),
@@ -78,9 +79,10 @@ def grouped_time(rows: Numbers, outputs: Ints, features: Ints, groups: Ints, inp
     accelerator, recipe = inputs.cluster.accelerator, inputs.recipe
     element, number_format = recipe.operand_bytes, recipe.number_format
     each, cost = rows / groups, accelerator.kernels.grouped
+    sustained = sustained_slowdown(inputs, number_format)
 
     def product(m: Numbers, n: Numbers, k: Numbers) -> Floats:
-        time = gemm_time(m, n, k, accelerator, inputs.peak_flops, element, number_format, groups)
+        time = gemm_time(m, n, k, accelerator, inputs.peak_flops, element, number_format, groups, sustained)
         return time * recipe.product_slowdown
 
     return Gemm(

@@ -15,8 +15,9 @@ def slowdown(inputs: Inputs) -> float:
 
     >>> from meshwright.specs.job import Job
     >>> from meshwright.specs.read_inputs import read_inputs
-    >>> slowdown(read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64)))
-    1.13
+    >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
+    >>> slowdown(inputs) == inputs.constants["hopper"]
+    True
     """
     return inputs.cluster.site_derate * usual_slowdown(inputs)
 
@@ -44,6 +45,46 @@ def attention_slowdown(inputs: Inputs) -> float:
     """
     older = inputs.runtime.kernels.attention_constant
     return half_slowdown(inputs) * (inputs.constants[older] if older else 1.0)
+
+
+def sustained_slowdown(inputs: Inputs, number_format: NumberFormat) -> float | None:
+    """How much longer large matrix products take without end than in a short benchmark, under the power limit.
+
+    max(1, s (W / L)^e): s as measured under a limit of W watts, L the site's limit, e of the accelerator.
+    number_format: of the products' operands. Returns a share; None where neither was measured nor the site has a limit
+    of its own. Source: the kernel table's `sustained`, the accelerator's `power`.
+
+    >>> from meshwright.specs.job import Job
+    >>> from meshwright.specs.read_inputs import read_inputs
+    >>> capped = {"accelerator": "h100", "gpus_per_node": 8, "power_limit_w": 500}
+    >>> for cluster in ("1x8:h100", capped):
+    ...     inputs = read_inputs("llama-3.1-8b", cluster, Job(sequence_length=8192, global_batch=64))
+    ...     round(sustained_slowdown(inputs, "half") or 1.0, 2)
+    1.18
+    1.5
+    """
+    return _under_limit(inputs, number_format, 1.0)
+
+
+def sustained_attention_slowdown(inputs: Inputs, older: float) -> float:
+    """The same of attention, whose kernels draw less power by as much as they do fewer FLOP a second than products.
+
+    older: time of the runtime's generation of kernels over the table's. Returns a share.
+    """
+    kernels = inputs.cluster.accelerator.kernels
+    rate = kernels.attention.efficiency / older / kernels.gemm.efficiency
+    return _under_limit(inputs, "half", rate) or 1.0
+
+
+def _under_limit(inputs: Inputs, number_format: NumberFormat, rate: float) -> float | None:
+    """rate: FLOP a second of the kernel over those of products; the power that it draws is in proportion."""
+    cluster, power = inputs.cluster, inputs.cluster.accelerator.power
+    measured = cluster.accelerator.kernels.sustained.get(number_format)
+    if power is None or (measured is None and cluster.power_limit_w is None):
+        return None
+    slowdown, watts = (measured.slowdown, measured.watts) if measured else (1.0, power.watts)
+    limit = cluster.power_limit_w or power.watts
+    return max(1.0, slowdown * math.pow(rate * watts / limit, power.speed_exponent))
 
 
 def constants_of(inputs: Inputs, number_format: NumberFormat) -> tuple[str, ...]:

@@ -70,10 +70,10 @@ class Curve:
 
 def curves_of(outcomes: Iterable[Outcome]) -> list[Curve]:
     """Of every run that constants may rest on: its source does not doubt it, the catalogue has its framework, and its
-    site is like others, as what a power limit takes is assumed and not known.
+    accelerators draw what they are rated for, as the watts of others are assumed.
     """
     sound = (each for each in outcomes if each.step_time and each.sound and each.framework not in stand_ins())
-    return [_curve(each, each.case) for each in sound if each.case and each.case.inputs.cluster.site_derate == 1]
+    return [_curve(each, each.case) for each in sound if each.case and each.case.inputs.cluster.power_limit_w is None]
 
 
 def follows_of(inputs: Inputs) -> tuple[tuple[str, ...], ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 from meshwright.cost.step import estimate_each
@@ -10,7 +9,7 @@ from meshwright.errors import InvalidInput, NotModelled, quoted
 from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, modules_of
-from meshwright.specs.cluster import Accelerator, Cluster
+from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
 from meshwright.specs.read_accelerator import read_accelerator
@@ -146,27 +145,7 @@ def cluster_of(row: Row) -> Cluster:
     accelerator = read_accelerator(row["gpu"])
     given: dict[str, Any] = {"accelerator": accelerator.id, "nodes": ranks // per_node, "gpus_per_node": per_node}
     if row["power_limit_w"]:
-        given["site_derate"] = power_derate(accelerator, float(row["power_limit_w"]))
+        given["power_limit_w"] = float(row["power_limit_w"])
     if row["inter_node_GBps_per_gpu"]:
         given |= {"nics_per_node": per_node, "nic_bandwidth": f"{row['inter_node_GBps_per_gpu']}GB/s"}
     return read_cluster(given)
-
-
-def power_derate(accelerator: Accelerator, limit_w: float) -> float:
-    """How much slower kernels run under a power limit, a share: (W / limit) ** (ln(F' / F) / ln(W' / W)).
-
-    W, F: watts and peak of the accelerator; W', F': those at which its vendor sells the same chip with fewer.
-    accelerator: with `power`; limit_w: watts. Raises `NotModelled` without the former and for a limit beyond it.
-
-    >>> round(power_derate(read_accelerator("b200"), 700), 3)
-    1.286
-    """
-    power = accelerator.power
-    if power is None:
-        raise NotModelled(
-            f"power_limit_w is {limit_w:g}; what a limit costs {accelerator.id} is not known, so leave it blank"
-        )
-    if not 0 < limit_w <= power.watts:
-        raise NotModelled(f"power_limit_w is {limit_w:g}; {accelerator.id} draws {power.watts:g} W at most")
-    slower, fewer = power.lower_peak_flops / accelerator.peak_flops["bf16"], power.lower_watts / power.watts
-    return math.pow(power.watts / limit_w, math.log(slower) / math.log(fewer))

@@ -1,0 +1,75 @@
+"""Power: what running without end, and a lower limit, cost matrix products and attention."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.cost.compute.gemm import gemm_time
+from meshwright.cost.compute.layer import layer_time
+from meshwright.cost.compute.slowdown import sustained_attention_slowdown, sustained_slowdown
+from meshwright.errors import InvalidSpec
+from meshwright.layout.plan import Plan
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.read_accelerator import read_accelerator
+from strategies import llama_70b, question
+
+LLAMA_8B_LAYER = ((8192, 6144, 4096), (8192, 4096, 4096), (8192, 28672, 4096), (8192, 4096, 14336))
+"""m, n, k of the products of one layer on 8192 tokens."""
+
+
+def capped(watts: float | None, name: str = "h100") -> Inputs:
+    inputs = question(llama_70b(), f"8x8:{name}")
+    return inputs.replace(cluster=inputs.cluster.replace(power_limit_w=watts))
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "measured_tflops"),
+    [
+        ("h100", ((8192, 8192, 8192),), 678.4),
+        ("h100", LLAMA_8B_LAYER, 682.8),
+        ("h200", ((8192, 8192, 8192),), 669.5),
+        ("h200", LLAMA_8B_LAYER, 680.0),
+    ],
+)
+def test_products_without_end_are_as_fast_as_measured(
+    name: str, shapes: tuple[tuple[int, int, int], ...], measured_tflops: float
+) -> None:
+    """PyTorch 2.11, the second half of 12 s at 690 to 700 W, within 2 %."""
+    accelerator = read_accelerator(name)
+    slowdown = accelerator.kernels.sustained["half"].slowdown
+    peak = accelerator.peak_flops["bf16"]
+    seconds = sum(gemm_time(*shape, accelerator, peak, sustained=slowdown) for shape in shapes)
+    assert sum(2 * m * n * k for m, n, k in shapes) / seconds / 1e12 == pytest.approx(measured_tflops, rel=0.02)
+
+
+def test_a_lower_limit_costs_what_the_vendor_says_of_the_same_chip() -> None:
+    """HGX B100 and B200: 1.75 PFLOP/s at 700 W, 2.25 at 1000."""
+    full, lower = (sustained_slowdown(capped(watts, "b200"), "half") for watts in (1000, 700))
+    assert full is not None
+    assert lower is not None
+    assert lower / full == pytest.approx(2.25 / 1.75, rel=1e-3)
+
+
+def test_fewer_watts_never_make_a_layer_faster_and_leave_what_only_moves_bytes() -> None:
+    inputs = [capped(watts) for watts in (None, 700, 600, 500, 400)]
+    (kind,) = inputs[0].model.layer_kinds
+    layers = [layer_time(Plan(tp=8, dp=8), each, kind).forward for each in inputs]
+    assert layers[0] == layers[1]
+    assert len({layer.elementwise for layer in layers}) == 1
+    for fewer in ("gemm", "attention"):
+        times = [getattr(layer, fewer) for layer in layers]
+        assert times == sorted(times)
+        assert times[-1] > times[0]
+
+
+def test_kernels_of_fewer_flop_a_second_draw_less_power() -> None:
+    """FlashAttention-2 runs at half of FlashAttention-3's speed, and is held back by a lower limit alone."""
+    newest, older = (sustained_attention_slowdown(capped(500), generation) for generation in (1.0, 1.75))
+    assert newest > older == 1.0
+
+
+def test_a_limit_needs_an_accelerator_whose_speed_under_it_is_known() -> None:
+    with pytest.raises(InvalidSpec, match=r"power_limit_w: is 900; h100-sxm-80gb draws 700 W at most"):
+        capped(900)
+    with pytest.raises(InvalidSpec, match=r"what a power limit costs a100-sxm-80gb is not known"):
+        capped(300, "a100")
