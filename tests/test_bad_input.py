@@ -331,7 +331,7 @@ def test_nothing_fits_and_what_would() -> None:
 
 def test_nothing_fits_at_any_size() -> None:
     message = refused(asked("plan", *question(seq_len="1000000000")), code=3)
-    assert "neither" in message
+    assert "No plan fits with 32 times the nodes either, or with a sixteenth of the sequence length" in message
 
 
 def test_the_hint_for_a_batch_that_no_plan_divides_works() -> None:
