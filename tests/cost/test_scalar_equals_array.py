@@ -108,6 +108,7 @@ OF_THE_QUESTION = {
     "attention.attended_pairs",
     "attention.measured_widths",
     "attention.backward_over_forward",
+    "attention.computed_head",
     "shard.dense_block",
     "shard.compressed_width",
     "saved.product_bytes",
@@ -211,6 +212,7 @@ SPECIAL |= {"sharded.end_exchanges.messages": "shard_messages"}
 SPECIAL |= {"exchange.repeated.times": "stage", "exchange.resized.factor": "forward"}
 SPECIAL |= {f"{name}.experts": "ends" for name in ("data.shard_messages", "optimizer.optimizer_time")}
 SPECIAL |= {f"sharded.{name}.stage": "last_stage" for name in ("gathers_per_step", "end_gathers")}
+SPECIAL |= {"gemm.gemm_time.unaligned": "time"}
 SPECIAL |= {"gemm.gemm_time.groups": "ranks", "linear.grouped_time.groups": "ranks"}
 """Arguments that mean something else in one function: the column or entry to take there."""
 EXPERT_FUNCTIONS = (

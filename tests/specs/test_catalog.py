@@ -64,7 +64,8 @@ def test_the_visible_share_of_an_unknown_accelerator_is_the_least_published_one(
 @pytest.mark.parametrize("name", catalog.names("kernels"))
 def test_every_kernel_table_loads_with_sources(name: str) -> None:
     kernels = read_kernels(name)
-    assert {"gemm", "attention", "communication", "expert_exchange"} <= kernels.sources.keys()
+    demanded = {"gemm", "attention", "unaligned", "head_multiple", "communication", "expert_exchange"}
+    assert demanded <= kernels.sources.keys()
     assert kernels.collectives or any("Collectives" in note for note in kernels.assumed) or name == "assumed"
     assert kernels.attention.backward_ratio > 2
 

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table, Toned
 from meshwright.answers.records import document_of, json_of
 from meshwright.answers.screen import headline
+from meshwright.answers.unaligned import UnalignedSize, unaligned_entry, unaligned_lines, unaligned_sizes
+from meshwright.cost.step import estimate_each
 from meshwright.launch.settings import LaunchSetting, launch_settings
 from meshwright.layout.legality import faults, rules_of
 from meshwright.layout.plan import Plan
@@ -45,10 +47,12 @@ class PlanCheck:
     rules: tuple[RuleCheck, ...]
     launch: tuple[LaunchSetting, ...]
     """What the launch of a legal plan must set besides."""
+    unaligned: tuple[UnalignedSize, ...]
+    """Of a legal plan, sizes of the model that slow its kernels down."""
 
 
 def check_of(plan: Plan, inputs: Inputs) -> PlanCheck:
-    """Whether a plan is legal, by every rule of its runtime, and what its launch must set."""
+    """Whether a plan is legal, by every rule of its runtime, what its launch must set, and which sizes slow it down."""
     broken = {fault.where: fault.what for fault in faults(plan, inputs)}
     sources = {**inputs.runtime.checks, **{rule.name: rule for rule in inputs.runtime.rules}}
     rules = (
@@ -62,20 +66,22 @@ def check_of(plan: Plan, inputs: Inputs) -> PlanCheck:
         for rule in rules_of(inputs)
     )
     launch = () if broken else tuple(launch_settings(plan, inputs))
-    return PlanCheck(inputs.runtime.id, inputs.runtime.version, plan, not broken, tuple(rules), launch)
+    unaligned = () if broken else unaligned_sizes(estimate_each([plan], inputs)[0], inputs)
+    return PlanCheck(inputs.runtime.id, inputs.runtime.version, plan, not broken, tuple(rules), launch, unaligned)
 
 
 def check_document(check: PlanCheck) -> dict[str, Any]:
     """The check as JSON, each setting of the launch also as people write it."""
     settings = [{**json_of(setting), "text": str(setting)} for setting in check.launch]
-    return document_of(**{**vars(check), "launch": settings})
+    return document_of(**{**vars(check), "launch": settings, "unaligned": unaligned_entry(check.unaligned)})
 
 
 def check_screen(check: PlanCheck, inputs: Inputs) -> tuple[Block, ...]:
     """Every rule, green or red, with the values, the nearest legal change, where and when the framework enforces it."""
     count, broken = len(check.rules), sum(not rule.kept for rule in check.rules)
     verdict = f"refuses it: {broken} of {count} rules broken" if broken else f"accepts it: all {count} rules kept"
-    lines = Lines((f"Plan: **{check.plan}**", f"{check.runtime} ({check.version}) {verdict}"))
+    answer = f"Plan: **{check.plan}**", f"{check.runtime} ({check.version}) {verdict}"
+    lines = Lines((*answer, *unaligned_lines(check.unaligned)))
     settings = Bullets(tuple(map(str, check.launch)))
     launch = (Heading("The launch must set", 3), settings) if check.launch else ()
     return headline(inputs), lines, _rules(check.rules), *launch

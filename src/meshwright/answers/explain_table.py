@@ -16,6 +16,7 @@ from meshwright.answers.records import document_of
 from meshwright.answers.screen import assumption_list, headline, memory_table, verdict_lines
 from meshwright.answers.stage_table import stage_table
 from meshwright.answers.step_parts import from_peak, waterfall_table
+from meshwright.answers.unaligned import unaligned_entry, unaligned_lines, unaligned_sizes
 from meshwright.answers.uncertainty import confidence_entry, margin_line, step_time_line
 from meshwright.cost.estimate import Estimate
 from meshwright.layout.legality import rules_of
@@ -42,6 +43,7 @@ def explain_document(
         parts["experts"] = experts
     if context := context_report(estimate, inputs):
         parts["context"] = context
+    unaligned = unaligned_entry(unaligned_sizes(estimate, inputs))
     return document_of(
         schema=SCHEMA,
         inputs=inputs,
@@ -50,6 +52,7 @@ def explain_document(
         fitting=int(estimate.verdict.fits),
         elapsed_s=elapsed_s,
         plans=[plan_entry(estimate, inputs) | parts],
+        **({"unaligned": unaligned} if unaligned else {}),
         assumptions=assumptions(inputs),
     )
 
@@ -69,6 +72,7 @@ def explain_screen(estimate: Estimate, inputs: Inputs, near: SearchResult | None
                 *verdict_lines(estimate, inputs),
                 step_time_line(estimate, inputs),
                 margin_line(estimate, inputs),
+                *unaligned_lines(unaligned_sizes(estimate, inputs)),
             )
         ),
         *stage_table(estimate),

@@ -21,6 +21,7 @@ from meshwright.answers.screen import (
     verdict_lines,
 )
 from meshwright.answers.step_parts import why_lost
+from meshwright.answers.unaligned import unaligned_entry, unaligned_lines, unaligned_sizes
 from meshwright.answers.uncertainty import step_time_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
@@ -37,6 +38,7 @@ LONG_SEQUENCE = 32768
 def plan_document(result: SearchResult, front: Sequence[Estimate] = ()) -> dict[str, Any]:
     """The answer of a search as a plan file; front: the plans that no other beats in both time and memory."""
     best, inputs = result.best[0], result.inputs
+    unaligned = unaligned_entry(unaligned_sizes(best, inputs))
 
     def entries(estimates: Sequence[Estimate]) -> list[dict[str, Any]]:
         lost = (None if each.plan == best.plan else why_lost(each, best) for each in estimates)
@@ -52,6 +54,7 @@ def plan_document(result: SearchResult, front: Sequence[Estimate] = ()) -> dict[
         plans=entries(result.best),
         other_splits=entries(result.other_splits),
         **({"pareto": entries(front)} if front else {}),
+        **({"unaligned": unaligned} if unaligned else {}),
         assumptions=assumptions(inputs),
     )
 
@@ -79,14 +82,15 @@ def plan_screen(result: SearchResult, front: Sequence[Estimate] = ()) -> tuple[B
 
 
 def warnings(result: SearchResult) -> list[str]:
-    """What a reader must know before acting: that the search could not see the usual layouts."""
+    """What a reader must know before acting: sizes that slow the best plan, layouts that were not searched."""
     inputs, tp, domain = result.inputs, result.best[0].plan.tp, result.inputs.cluster.levels[0]
     lines = []
     if inputs.job.sequence_length > LONG_SEQUENCE and not inputs.runtime.plans.context_exchanges:
         lines.append(f"Not searched: context parallelism, which {inputs.runtime.id} does not have.")
     if tp > domain.size:
         lines.append(f"tp {tp} crosses {domain.name} domains of {domain.size}: a rare choice, nothing simpler fits.")
-    return [Toned(f"**{line}**", "warning") for line in lines]
+    warned = [Toned(f"**{line}**", "warning") for line in lines]
+    return [*unaligned_lines(unaligned_sizes(result.best[0], inputs)), *warned]
 
 
 def ranking_table(

@@ -1,4 +1,4 @@
-"""Question knobs: single changes of the job, the runtime and the cluster."""
+"""Question knobs: single changes of the model's sizes, the job, the runtime and the cluster."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, get_args
 
 from meshwright.errors import InvalidSpec
 from meshwright.layout.plan import Plan
+from meshwright.search.padding import paddings
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime.communication import Communication, Overlap
 from meshwright.specs.scale import network_levels, with_network, with_nodes
@@ -37,10 +38,14 @@ class QuestionChange(NamedTuple):
 def question_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
     """Every single change of the question: by its name, the ways to make it; none where the question is invalid.
 
-    Other precisions and gradients; switches of the runtime (each share of overlap to nothing, or from nothing to what
-    the runtime hides best; cross-entropy; dispatcher of experts); the fewest more nodes; the network twice as fast.
+    Padding of the model's sizes that are not aligned; other precisions and gradients; switches of the runtime (each
+    share of overlap to nothing, or from nothing to what the runtime hides best; cross-entropy; dispatcher of experts);
+    the fewest more nodes; the network twice as fast.
     """
     job, runtime = inputs.job, inputs.runtime
+    for each in paddings(plan, inputs):
+        change = FieldChange(each.field, str(each.size), str(each.padded))
+        yield each.field, [QuestionChange(each.inputs, change, {})]
     for precision in runtime.plans.precisions:
         if precision != job.precision:
             yield _of_job(inputs, "precision", job.precision, precision)

@@ -70,6 +70,10 @@ class AttentionConstants(Spec):
     """Elements of d_qk + d_v whose products take as long as the exponentials (s), which no head size changes."""
     older_softmax_width: NonNegative
     """The same of older generations of kernels."""
+    head_multiple: PositiveInt
+    """Heads take as long as those of the next multiple of this many elements."""
+    older_head_multiple: PositiveInt
+    """The same of older generations of kernels."""
     older: dict[Literal["flash-1", "flash-2"], Annotated[float, Field(ge=1, le=100)]]
     """Time of an older generation of kernels over these."""
 
@@ -139,12 +143,21 @@ class CollectiveLibrary(Spec):
     sources: dict[str, str]
 
 
-class GroupedCosts(Spec):
-    """Time of grouped products (one kernel for many experts) over plain ones of the same tiles."""
+class ProductCosts(Spec):
+    """Time of the three products of a linear layer over that of plain, aligned ones."""
 
     forward: Annotated[float, Field(ge=1, le=100)]
     input_gradient: Annotated[float, Field(ge=1, le=100)]
     weight_gradient: Annotated[float, Field(ge=1, le=100)]
+
+
+class UnalignedCosts(Spec):
+    """Time of linear layers over aligned ones where a row of outputs or features is no multiple of some bytes."""
+
+    bytes: Annotated[int, Field(ge=2, le=4096)]
+    """The fewest that a row misses count."""
+    outputs: ProductCosts
+    features: ProductCosts
 
 
 class Kernels(Spec):
@@ -158,7 +171,10 @@ class Kernels(Spec):
     sustained: dict[NumberFormat, SustainedProducts] = {}
     """By the format of the operands; none: not measured, products take what they take in the benchmark."""
     attention: AttentionConstants
-    grouped: GroupedCosts
+    grouped: ProductCosts
+    """Of grouped products (one kernel for many experts), of the same tiles."""
+    unaligned: tuple[UnalignedCosts, ...]
+    """From the most bytes to the fewest; none: alignment changes nothing."""
     elementwise_efficiency: Fraction
     """Share of the memory bandwidth that element-wise and norm kernels reach."""
     collectives: dict[Operation, Annotated[tuple[CollectiveConstants, ...], Field(min_length=1)]] = {}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import Floats, Ints, Numbers
+from meshwright.cost.compute.alignment import unaligned_slowdown
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.gemm import gemm_time
+from meshwright.cost.shard import Shard
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.runtime.device import PassBytes
 
@@ -15,6 +17,12 @@ FORWARD_PRODUCTS = 2
 BACKWARD_PRODUCTS = 5
 MEASURED_WIDTH = 256
 """d_qk + d_v of the heads that the constants of fused attention are fitted to."""
+HEAD_ALIGNMENT = 8
+"""Elements, 16 bytes: fused kernels take heads of its multiples alone, so that others are padded first (PyTorch,
+aten/src/ATen/native/transformers/attention.cpp, pad_last_dim; flash_attn_interface.py)."""
+PADDING_BYTES = 9
+"""Moved forward, and again backward, per element of queries, keys, values and output of heads that are padded: what
+heads of 108 take longer than those of 112, median of 16 kernels on an H100 and an H200 (tests/data/head_sizes.csv)."""
 
 
 def attended_pairs(sequence: int, window: int | None) -> float:
@@ -50,6 +58,28 @@ def measured_widths(width: int, softmax_width: float) -> tuple[float, float]:
         return float(width), float(width)
     forward, backward = (MEASURED_WIDTH * (width + s) / (MEASURED_WIDTH + s) for s in (softmax_width, backward))
     return forward, backward
+
+
+def computed_head(head_dim: int, multiple: int) -> int:
+    """Head size that a fused kernel computes in place of `head_dim`: the next multiple of what it is compiled for.
+
+    head_dim, multiple: elements. Returns elements. Source: `head_multiple` of the accelerator's kernel table.
+
+    >>> computed_head(80, 64), computed_head(80, 32), computed_head(128, 64)
+    (128, 96, 128)
+    """
+    return -(-head_dim // multiple) * multiple
+
+
+def padding_bytes(head_dim: int, value_head_dim: int, shard: Shard) -> Numbers:
+    """Bytes moved each way to pad the heads of queries, keys and values, and to cut those of the output; 0 if aligned.
+
+    head_dim, value_head_dim: elements; shard: sizes on the rank. Returns bytes, scalar or array (n,).
+    Source: `HEAD_ALIGNMENT`, `PADDING_BYTES`.
+    """
+    padded = head_dim % HEAD_ALIGNMENT or value_head_dim % HEAD_ALIGNMENT
+    elements = 1.0 * shard.tokens * (shard.query + shard.key + shard.value + shard.core)
+    return elements * (PADDING_BYTES if padded else 0)
 
 
 def backward_over_forward(
@@ -131,8 +161,9 @@ def eager_attention_time(
     [0.84, 1.29]
     """
     rows = batch * heads * sequence
-    products = gemm_time(rows, sequence, head_dim, accelerator, peak_flops)
-    products = products + gemm_time(rows, value_head_dim, sequence, accelerator, peak_flops)
+    slower = [unaligned_slowdown(sequence, width, accelerator).forward for width in (head_dim, value_head_dim)]
+    products = gemm_time(rows, sequence, head_dim, accelerator, peak_flops, unaligned=slower[0])
+    products = products + gemm_time(rows, value_head_dim, sequence, accelerator, peak_flops, unaligned=slower[1])
     scores = 1.0 * rows * sequence
     forward = products + elementwise_time(score_bytes.forward * scores, accelerator)
     backward = 2 * products + elementwise_time(score_bytes.backward * scores, accelerator)

@@ -28,6 +28,7 @@ def gemm_time(
     number_format: NumberFormat = "half",
     groups: Ints = 1,
     sustained: float | None = None,
+    unaligned: Floats = 1.0,
 ) -> Floats:
     """Seconds of C[m, n] = A[m, k] B[k, n] with 2-byte elements of C; quantising A and B is not in it.
 
@@ -40,7 +41,8 @@ def gemm_time(
     m, n, k: elements, scalar or array (n,); peak_flops: dense peak of the operands' format, FLOP/s; element_bytes:
     bytes of an element of A or B (e); number_format: of A and B, which chooses the constants; groups: such products in
     one kernel, whose tiles share the multiprocessors, scalar or array (n,); sustained: `sustained_slowdown`, a share;
-    None: as in the benchmark. Returns seconds.
+    None: as in the benchmark; unaligned: `unaligned_slowdown`, a share, scalar or array (n,), which the power limit
+    adds nothing to, as kernels that do less draw less. Returns seconds.
     Source: fitted to 31k measured bf16 and fp8 and 7k nvfp4 shapes (aiconfigurator, SimuMax, ml-engineering tables).
     Published error on held-out shapes: tile form 2.6-5.0 % median, 7-15 % p90; simple form 4-7 % median; fp8 2.1-6.0 %
     and nvfp4 3.2-4.2 % median in the tile form.
@@ -54,14 +56,14 @@ def gemm_time(
     flop = 2.0 * m * n * k * groups
     moved = (element_bytes * (1.0 * m * k + 1.0 * k * n) + HALF_BYTES * (1.0 * m * n)) * groups
     memory = moved / (constants.memory_efficiency * accelerator.memory_bandwidth)
+    slower: Floats = 1.0 if sustained is None else sustained
     if constants.tile is None:
         compute: Floats = flop / (constants.efficiency * peak_flops)
     else:
         compute = _tile_time(m, n, k, groups, accelerator, peak_flops, constants, constants.tile)
         if sustained is None:
-            compute = compute * (1 + constants.tile.power_derate * np.tanh(flop / POWER_FLOP))
-    if sustained is not None:
-        compute = compute * sustained
+            slower = 1 + constants.tile.power_derate * np.tanh(flop / POWER_FLOP)
+    compute = compute * np.maximum(slower, unaligned)
     return constants.launch_s + (compute**4 + memory**4) ** 0.25
 
 

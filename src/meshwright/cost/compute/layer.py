@@ -9,9 +9,11 @@ import numpy as np
 from meshwright.arrays import Floats
 from meshwright.cost.compute.attention import (
     backward_over_forward,
+    computed_head,
     eager_attention_time,
     fused_attention_time,
     measured_widths,
+    padding_bytes,
 )
 from meshwright.cost.compute.elementwise import elementwise_time, moved_bytes, repeated_bytes
 from meshwright.cost.compute.experts import ExpertTime, expert_time
@@ -118,16 +120,18 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
         whole = eager_attention_time(batch, shard.heads, *widths, sequence, accelerator, peak, scores)
         return whole[0] / plan.cp, whole[1] / plan.cp
     constants, factor = accelerator.kernels.attention, attention_slowdown(inputs)
-    softmax, older = constants.softmax_width, 1.0
+    softmax, older, multiple = constants.softmax_width, 1.0, constants.head_multiple
     generation = inputs.runtime.kernels.attention_kernel
     if generation != "newest":
         older, softmax = constants.older[generation], constants.older_softmax_width
+        multiple = constants.older_head_multiple
     factor = factor * older * sustained_attention_slowdown(inputs, older)
-    widths = attention.head_dim, attention.value_head_dim
+    widths = computed_head(attention.head_dim, multiple), computed_head(attention.value_head_dim, multiple)
     split = context_split(plan, inputs)
     kernels = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 1, split.ring)
     heads, (width, _) = shard.heads / split.heads, measured_widths(sum(widths), softmax)
     shape = width, sequence, attention.window
     forward = factor * fused_attention_time(batch, heads, *shape, accelerator, peak, split.ring, kernels)
     ratios = constants.backward_ratio, constants.wide_backward
-    return forward, forward * backward_over_forward(*widths, softmax, *ratios)
+    padding = elementwise_time(padding_bytes(attention.head_dim, attention.value_head_dim, shard), accelerator)
+    return forward + padding, forward * backward_over_forward(*widths, softmax, *ratios) + padding

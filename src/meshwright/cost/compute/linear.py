@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, Ints, Numbers
+from meshwright.cost.compute.alignment import unaligned_slowdown
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.compute.slowdown import half_slowdown, sustained_slowdown
 from meshwright.cost.shard import Shard, dense_block
@@ -43,7 +44,7 @@ def linear_time(rows: Numbers, outputs: Numbers, features: Numbers, inputs: Inpu
 
     Y = X W: m x n x k of `rows` x `outputs` x `features`; dX = dY W^T: `rows` x `features` x `outputs`; dW = X^T dY:
     `outputs` x `features` x `rows`. In the number format of the job's recipe, or in its half precision. Weight
-    gradients accumulate in fp32, slower by the runtime's factor.
+    gradients accumulate in fp32, slower by the runtime's factor. Unaligned sizes take longer (`unaligned_slowdown`).
     rows, outputs, features: elements, scalar or array (n,). Returns seconds. Source: `gemm_time`; Megatron-LM,
     tensor_parallel/layers.py (gradient_accumulation_fusion).
 
@@ -58,14 +59,16 @@ def linear_time(rows: Numbers, outputs: Numbers, features: Numbers, inputs: Inpu
     number_format: NumberFormat = recipe.number_format if quantised else "half"
     slowdown = recipe.product_slowdown if quantised else half_slowdown(inputs)
     sustained = sustained_slowdown(inputs, number_format)
+    unaligned = unaligned_slowdown(outputs, features, accelerator, number_format)
 
-    def product(m: Numbers, n: Numbers, k: Numbers) -> Floats:
-        return gemm_time(m, n, k, accelerator, peak, element, number_format, sustained=sustained) * slowdown
+    def product(m: Numbers, n: Numbers, k: Numbers, unaligned: Floats) -> Floats:
+        return gemm_time(m, n, k, accelerator, peak, element, number_format, 1, sustained, unaligned) * slowdown
 
+    weight_gradient = product(outputs, features, rows, unaligned.weight_gradient)
     return Gemm(
-        product(rows, outputs, features),
-        product(rows, features, outputs),
-        product(outputs, features, rows) * inputs.runtime.kernels.weight_gradient_slowdown,
+        product(rows, outputs, features, unaligned.forward),
+        product(rows, features, outputs, unaligned.input_gradient),
+        weight_gradient * inputs.runtime.kernels.weight_gradient_slowdown,
     )
 
 
@@ -80,15 +83,17 @@ def grouped_time(rows: Numbers, outputs: Ints, features: Ints, groups: Ints, inp
     element, number_format = recipe.operand_bytes, recipe.number_format
     each, cost = rows / groups, accelerator.kernels.grouped
     sustained = sustained_slowdown(inputs, number_format)
+    unaligned = unaligned_slowdown(outputs, features, accelerator, number_format)
+    given = accelerator, inputs.peak_flops, element, number_format, groups, sustained
 
-    def product(m: Numbers, n: Numbers, k: Numbers) -> Floats:
-        time = gemm_time(m, n, k, accelerator, inputs.peak_flops, element, number_format, groups, sustained)
+    def product(m: Numbers, n: Numbers, k: Numbers, unaligned: Floats) -> Floats:
+        time = gemm_time(m, n, k, *given, unaligned)
         return time * recipe.product_slowdown
 
     return Gemm(
-        product(each, outputs, features) * cost.forward,
-        product(each, features, outputs) * cost.input_gradient,
-        product(outputs, features, each) * cost.weight_gradient,
+        product(each, outputs, features, unaligned.forward) * cost.forward,
+        product(each, features, outputs, unaligned.input_gradient) * cost.input_gradient,
+        product(outputs, features, each, unaligned.weight_gradient) * cost.weight_gradient,
     )
 
 

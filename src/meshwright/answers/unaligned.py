@@ -1,0 +1,84 @@
+"""Unaligned sizes: which sizes of the model slow a plan's kernels down, what they cost, and what padding them saves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from meshwright.answers.document.blocks import Toned
+from meshwright.answers.records import json_of
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.step import estimate_each
+from meshwright.search.padding import paddings
+from meshwright.specs.inputs import Inputs
+from meshwright.units import format_bytes, format_seconds
+
+LEAST = 0.001
+"""Of the step: what an unaligned size must cost to be named."""
+
+
+@dataclass(frozen=True)
+class UnalignedSize:
+    """One size of the model that is not aligned on a rank, and the plan with it padded."""
+
+    field: str
+    """As the model names it."""
+    name: str
+    """As people say it."""
+    size: int
+    on_rank: int
+    multiple: int
+    """Elements of which the size on a rank should be a multiple."""
+    padded: int
+    cost_s: float
+    """Seconds of a step that padding saves."""
+    cost_share: float
+    """Of the step."""
+    more_bytes: float
+    """Device memory that padding takes, on the worst stage."""
+    source: str
+    """Of what unaligned sizes cost on this accelerator."""
+
+    @property
+    def warning(self) -> str:
+        """What is wrong and what it costs, in one sentence."""
+        rank = "" if self.on_rank == self.size else f" on a rank ({self.on_rank})"
+        guess = " (assumed here)" if self.source.startswith("assumed") else ""
+        return (
+            f"The {self.name} of {self.size} is no multiple of {self.multiple}{rank}, so that slower kernels work on "
+            f"it, which costs {self._cost} of a step{guess}."
+        )
+
+    @property
+    def change(self) -> str:
+        """What to pad, with its seconds and bytes."""
+        saved, more = f"{self._cost} less a step", f"{format_bytes(self.more_bytes)} more per GPU"
+        return f"Pad the {self.name} from {self.size} to {self.padded}: {saved}, {more}."
+
+    @property
+    def _cost(self) -> str:
+        return f"{format_seconds(self.cost_s)} ({self.cost_share:.1%})"
+
+
+def unaligned_sizes(estimate: Estimate, inputs: Inputs) -> tuple[UnalignedSize, ...]:
+    """The sizes that are not aligned on the ranks of a priced plan and that padding makes faster, the dearest first."""
+    source, sizes = inputs.cluster.accelerator.kernels.sources["unaligned"], []
+    for each in paddings(estimate.plan, inputs):
+        (after,) = estimate_each([estimate.plan], each.inputs)
+        saved = estimate.step_time_s - after.step_time_s
+        if saved >= LEAST * estimate.step_time_s:
+            more = max(after.memory.device - estimate.memory.device, 0.0)
+            shape = each.field, each.name, each.size, each.on_rank, each.multiple, each.padded
+            sizes.append(UnalignedSize(*shape, saved, saved / estimate.step_time_s, more, source))
+    return tuple(sorted(sizes, key=lambda each: -each.cost_s))
+
+
+def unaligned_entry(sizes: Sequence[UnalignedSize]) -> list[dict[str, Any]]:
+    """The sizes as JSON, with both sentences."""
+    return [{**json_of(each), "warning": each.warning, "change": each.change} for each in sizes]
+
+
+def unaligned_lines(sizes: Sequence[UnalignedSize]) -> tuple[str, ...]:
+    """The sizes on screen: what each costs, and what to pad."""
+    return tuple(Toned(f"**{each.warning}** {each.change}", "warning") for each in sizes)
