@@ -61,11 +61,20 @@ def test_a_large_source_does_not_outweigh_all_others() -> None:
 def test_what_a_curve_says_is_what_the_planner_prices() -> None:
     """At the file's constants, for runs of every framework."""
     outcomes = outcomes_of(configurations(read_rows()[::90]))
-    timed = [each for each in outcomes if each.step_time and each.sound]
+    timed = [
+        each for each in outcomes if each.step_time and each.sound and each.configuration.rows[0]["num_gpus"] > "1"
+    ]
     for each, priced in zip(timed, curves_of(timed), strict=True):
         assert each.step_time
         error = np.log(each.step_time.predicted / each.step_time.measured)
         assert priced.log_errors(priced.times_of(fitted_values())).item() == pytest.approx(error, abs=0.005)
+
+
+def test_constants_rest_on_no_run_of_one_accelerator() -> None:
+    """Those judge whether constants that rest on clusters hold elsewhere."""
+    alone = [row for row in read_rows() if row["num_gpus"] == "1" and row["quality"] == "ok"]
+    assert {"one-h100-hf", "one-h100-titan"} <= {row["dataset"] for row in alone}
+    assert curves_of(outcomes_of(configurations(alone))) == []
 
 
 def test_every_constant_reaches_the_kernels_that_it_names() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from meshwright.arrays import FloatColumn
 from meshwright.cost.compute.slowdown import constants_of
 from meshwright.cost.step import estimate_each
+from meshwright.specs.cluster import Cluster
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.inputs import Inputs
 from meshwright.validation.rows.reading import Case
@@ -69,11 +70,16 @@ class Curve:
 
 
 def curves_of(outcomes: Iterable[Outcome]) -> list[Curve]:
-    """Of every run that constants may rest on: its source does not doubt it, the catalogue has its framework, and its
-    accelerators draw what they are rated for, as the watts of others are assumed.
+    """Of every run that constants may rest on: its source does not doubt it, the catalogue has its framework, it has
+    several accelerators, as runs on one alone are kept to judge by, and they draw what they are rated for, as the watts
+    of others are assumed.
     """
     sound = (each for each in outcomes if each.step_time and each.sound and each.framework not in stand_ins())
-    return [_curve(each, each.case) for each in sound if each.case and each.case.inputs.cluster.power_limit_w is None]
+    return [_curve(each, each.case) for each in sound if each.case and _may_bear_constants(each.case.inputs.cluster)]
+
+
+def _may_bear_constants(cluster: Cluster) -> bool:
+    return cluster.num_gpus > 1 and cluster.power_limit_w is None
 
 
 def follows_of(inputs: Inputs) -> tuple[tuple[str, ...], ...]:
