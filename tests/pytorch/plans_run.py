@@ -57,6 +57,9 @@ CASES = {
     "interleaved": Case("llama-3.1-8b", _interleaved()),
     "interleaved zero 3": Case("llama-3.1-8b", _interleaved(zero=3)),
     "one group zero 3": Case("llama-3.1-8b", _interleaved(zero=3, num_microbatches=2)),
+    "ends beside layers": Case(
+        "llama-3.1-8b", Plan(pp=2, vpp=2, dp=4, zero=2, num_microbatches=4, schedule=Schedule.INTERLEAVED)
+    ),
     "four chunks": Case("llama-3.1-8b", _interleaved(vpp=4)),
     "ddp": Case("llama-3.2-1b", Plan(dp=8, num_microbatches=4), runtime="pytorch-ddp"),
     "ddp, full, biases": Case("qwen2.5-7b", Plan(dp=8, recompute=Recompute.FULL), 512, "pytorch-ddp"),

@@ -25,7 +25,8 @@ class _Watch:
 
     def __init__(self, memory: MemoryWatch, traffic: TrafficWatch, chunks: Sequence[Decoder]) -> None:
         self.memory, self.traffic = memory, traffic
-        self.begins = "head" if any(chunk.head is not None for chunk in chunks) else "last layer"
+        self._begins = ["last layer" if chunk.head is None else "head" for chunk in chunks]
+        """The first moment of each chunk's backward."""
         for chunk in chunks:
             names = ["embedding", *layer_moments(len(chunk.layers))]
             for layer, below in zip(chunk.layers, names[:-1], strict=True):
@@ -48,11 +49,16 @@ class _Watch:
     def _from_now_on(self, moment: str) -> None:
         self.memory.moment = ObservedMoment(moment, self.order[-1] if self.order else "")
 
+    @property
+    def _chunk(self) -> int:
+        """Which of the rank's chunks works: that of the action executed last, as in `F0:3`."""
+        return int(self.order[-1][1:].partition(":")[0]) if self.order else 0
+
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
         """A phase of the step, by its name in `passes_of`; beside its passes a pipeline allocates for messages."""
         if phase != "pipeline":
-            self._from_now_on(self.begins if phase == "backward" else phase)
+            self._from_now_on(self._begins[self._chunk] if phase == "backward" else phase)
         with self.traffic.during(phase), self.memory.labelled("messages" if phase == "pipeline" else phase):
             yield
         if phase == "forward" and not self.saved:
