@@ -18,7 +18,7 @@ from meshwright.cost.comms.group import axis_group
 from meshwright.cost.comms.sharded import gathers_per_step
 from meshwright.cost.comms.tensor import layer_collectives
 from meshwright.cost.memory.stage_parameters import stage_units
-from meshwright.cost.memory.states import States, state_bytes
+from meshwright.cost.memory.states import States, bucket_bytes, state_bytes
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plan import Plan, Recompute
@@ -53,14 +53,16 @@ def _per_parameter(states: States) -> float:
         ("internevo", 1, None, 4, 16),
         ("nanotron", 1, None, 8, 12),
         ("nanotron", 1, "half", 4, 16),
-        ("megatron-deepspeed", 1, None, 8, 12),
+        ("megatron-deepspeed", 1, None, 10, 12),
+        ("megatron-deepspeed", 1, "fp32", 8, 12),
     ],
 )
 def test_bytes_per_parameter_as_documented(
     runtime: str, zero: int, gradients: str | None, whole: int, divided: int
 ) -> None:
     """Megatron-LM, dist_optimizer.md: 18, 6 + 12/n, 20, 4 + 16/n, with what the step alone needs; DeepSpeed's
-    estimator: 2 + 18/n; nanotron and Megatron-DeepSpeed keep 2-byte gradients beside the fp32 ones.
+    estimator: 2 + 18/n; nanotron and Megatron-DeepSpeed keep 2-byte gradients beside the fp32 ones, which the latter
+    sums in a 2-byte copy.
     """
     states = _states(runtime, Plan(dp=64, zero=zero), gradients=gradients)
     assert _per_parameter(states) + states.updating / COUNT == pytest.approx(float(whole + Fraction(divided, 64)))
@@ -146,7 +148,31 @@ def test_offloaded_layers_keep_their_activations_on_the_host() -> None:
 def test_deepspeed_zero_3_divides_18_bytes_and_gathers_two_layers() -> None:
     states = _states("deepspeed", Plan(dp=64, zero=3))
     assert _per_parameter(states) * COUNT == pytest.approx(18 * COUNT / 64 + 2 * max(2 * LAYER, ENDS))
-    assert states.whole_gradients == 2 * 500_000_000
+    assert states.whole_gradients == 0
+
+
+@pytest.mark.parametrize(
+    ("runtime", "plan", "during", "after"),
+    [
+        ("deepspeed", Plan(dp=8), 0, 0),
+        ("deepspeed", Plan(dp=8, zero=1), 2, 0),
+        ("deepspeed", Plan(dp=8, zero=3), 1, 0),
+        ("deepspeed", Plan(dp=4, pp=2, zero=1), 0, 1),
+        ("megatron-core", Plan(dp=8, zero=1), 0, 0),
+    ],
+)
+def test_deepspeed_allocates_whole_buckets(runtime: str, plan: Plan, during: int, after: int) -> None:
+    """Of 500 million 2-byte gradients each, whatever the model: 2 with overlap_comm, 1 in ZeRO 3 or a pipeline."""
+    buckets = bucket_bytes(plan, question(llama_8b(), "1x8:h100", runtime))
+    assert tuple(map(float, buckets)) == (during * 10**9, after * 10**9)
+
+
+def test_gradients_that_fit_in_one_bucket_are_joined_before_they_are_cast() -> None:
+    """DeepSpeed's BF16_Optimizer: a flat tensor of the weights with decay and one of those without."""
+    inputs = question(llama_8b(), "8x8:h100", "megatron-deepspeed", precision="bf16")
+    one, several = (state_bytes(Plan(dp=64, zero=1), inputs, count, 0, 0, 64).joined for count in (4 * 10**8, COUNT))
+    assert (float(one), float(several)) == ((2 + 4) * 4 * 10**8, 2 * COUNT)
+    assert inputs.summed_bytes == 2
 
 
 def _of_full_weights(runtime: str, plan: Plan, stage: int = 0) -> tuple[float, float]:

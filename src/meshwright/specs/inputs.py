@@ -71,10 +71,26 @@ class Inputs(Spec):
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes per parameter of what data-parallel ranks sum, and of the gradient buffer of half weights."""
+        """Bytes per parameter of what data-parallel ranks sum, unless `summed_bytes` differs, and of the gradient
+        buffer of half weights.
+        """
         runtime = self.runtime
         usual = runtime.storage.fp16_gradient_bytes if self.recipe.half == "fp16" else runtime.storage.gradient_bytes
         return {"fp32": 4, "half": 2, None: usual}[self.job.gradients]
+
+    @property
+    def sums_half_copies(self) -> bool:
+        """Whether data-parallel ranks sum 2-byte copies of fp32 gradients: where the runtime does and no other form of
+        gradients is asked for.
+        """
+        return (
+            self.runtime.sharding.reduces_half_copies and self.gradient_bytes == FP32_BYTES and not self.job.gradients
+        )
+
+    @property
+    def summed_bytes(self) -> int:
+        """Bytes per parameter of what data-parallel ranks sum."""
+        return HALF_BYTES if self.sums_half_copies else self.gradient_bytes
 
     @property
     def dispatch_bytes(self) -> tuple[float, float]:

@@ -163,7 +163,7 @@ def _shard_messages(axis: str, plan: Layout, inputs: Inputs, parameters: Numbers
 
 
 def _gradient_bytes(parameters: Numbers, inputs: Inputs) -> Floats:
-    return 1.0 * inputs.gradient_bytes * parameters
+    return 1.0 * inputs.summed_bytes * parameters
 
 
 def tied_embedding_exchange(plan: Layout, inputs: Inputs) -> Exchange:
@@ -175,6 +175,6 @@ def tied_embedding_exchange(plan: Layout, inputs: Inputs) -> Exchange:
     Source: Megatron-LM, finalize_model_grads.py, _allreduce_word_embedding_grads.
     """
     shard = vocabulary_shard(plan, inputs) * inputs.model.hidden_size
-    size = _gradient_bytes(shard, inputs) * (inputs.model.tied_embeddings or inputs.mtp_layers > 0)
+    size = 1.0 * inputs.gradient_bytes * shard * (inputs.model.tied_embeddings or inputs.mtp_layers > 0)
     message = communicator("embedding", plan, inputs).message("all_reduce", GRADIENTS, size)
     return Exchange("dp", "step", (message,))

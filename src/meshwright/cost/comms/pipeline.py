@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers
+from meshwright.arrays import Floats, Ints, Numbers
 from meshwright.cost.comms.collectives import collective_time, line_time, message_time, opposite_message_time
 from meshwright.cost.comms.exchange import Exchange, Message
 from meshwright.cost.comms.group import axis_group
@@ -25,8 +25,8 @@ ACTIVATIONS = "activations and their gradients"
 
 
 def message_bytes(plan: Layout, inputs: Inputs) -> Floats:
-    """Bytes of one activation or gradient message: 2 s b h / c, divided by t with sequence parallelism or where the
-    runtime scatters messages.
+    """Bytes of one activation or gradient message: 2 s b h / c, divided by t with sequence parallelism or where ranks
+    scatter messages.
 
     plan: scalar or array (n,). Returns bytes. Source: Megatron-LM, schedules.py, get_tensor_shapes; Narayanan et al.,
     arXiv:2104.04473, section 4.1 (scatter and gather).
@@ -36,21 +36,38 @@ def message_bytes(plan: Layout, inputs: Inputs) -> Floats:
     >>> [float(message_bytes(Plan(tp=4, pp=2, sp=sp), LLAMA)) / 2**20 for sp in (False, True)]
     [64.0, 16.0]
     """
-    parts = plan.tp if inputs.runtime.pipeline.scatters_messages else 1
-    return HALF_BYTES * residual_tokens(plan, inputs) * inputs.model.hidden_size / parts
+    return HALF_BYTES * residual_tokens(plan, inputs) * inputs.model.hidden_size / message_parts(plan, inputs)
+
+
+def message_parts(plan: Layout, inputs: Inputs) -> Ints:
+    """Parts of a stage-to-stage message that the tensor-parallel ranks send, one each: t where the runtime scatters
+    messages, else 1; also with sequence parallelism and for models with experts.
+
+    plan: scalar or array (n,). Returns a count. Source: Narayanan et al., arXiv:2104.04473, section 4.1; DeepSpeed,
+    runtime/pipe/engine.py (is_pipe_partitioned), which Megatron-DeepSpeed's model with experts must switch off.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> int(message_parts(Plan(tp=4, pp=2), LLAMA))  # Megatron-core sends every message whole
+    1
+    """
+    scatters = inputs.runtime.pipeline.scatters_messages and not inputs.model.is_moe
+    return np.where(np.asarray(plan.sp, dtype=bool) | (not scatters), 1, plan.tp)
 
 
 class _Seconds(NamedTuple):
     """Of one message, and its bytes; each scalar or array (n,)."""
 
     bytes: Floats
+    parts: Ints
+    """Parts that it is scattered in."""
     farther: Floats
     """To the neighbour that is farther away."""
     nearer: Floats
     line: Floats
     """From the first stage to the last."""
     gather: Floats
-    """Of gathering it where the runtime scatters it over tensor-parallel ranks; else nothing."""
+    """Of gathering it where it is scattered; else nothing."""
 
 
 def pipeline_exchanges(plan: Layout, inputs: Inputs, work: Floats) -> tuple[Exchange, ...]:
@@ -60,15 +77,18 @@ def pipeline_exchanges(plan: Layout, inputs: Inputs, work: Floats) -> tuple[Exch
     directions at once: m v messages to the one and to the other, of which two stages without chunks have but one.
     Filling and draining adds the way of one message through all stages and back, which nothing hides; the same where
     chunks lie in the shape of a V or micro-batches enter at both ends. Schedules that interleave or split the backward
-    pass may hide the steady messages beside the compute of another chunk. Where the runtime waits for an exchange, its
-    host needs time for each: two a micro-batch of 1F1B, one for each chunk of its interleaved form.
+    pass may hide the steady messages beside the compute of another chunk. Scattered messages are gathered on arrival,
+    and in backward a stage gathers its own output again where it kept its part of it. Where the runtime waits for an
+    exchange, its host needs time for each: two a micro-batch of 1F1B, one for each chunk of its interleaved form.
 
     work: compute of one micro-batch on the stage, seconds, the window; plan: scalar or array (n,). Returns bytes and
     seconds of one step. Source: Narayanan et al., arXiv:2104.04473, section 2.2; Megatron-LM,
     pipeline_parallel/schedules.py (send_forward_recv_backward, send_forward_backward_recv_forward_backward;
     overlap_p2p_comm).
     """
-    size, farther, nearer, line, gather = on_shapes(lambda shapes: _seconds(shapes, inputs), plan, *MESSAGE_SHAPE)
+    size, parts, farther, nearer, line, gather = on_shapes(
+        lambda shapes: _seconds(shapes, inputs), plan, *MESSAGE_SHAPE
+    )
     overlap, both_sides = inputs.runtime.overlap, np.greater(plan.pp, 2) | np.greater(plan.vpp, 1)
     share = np.where(_SEVERAL[plan.schedule], overlap.interleaved_pipeline, overlap.pipeline)
     share = np.where(splits_backward(plan.schedule), overlap.split_pipeline, share)
@@ -79,23 +99,26 @@ def pipeline_exchanges(plan: Layout, inputs: Inputs, work: Floats) -> tuple[Exch
         return Message("pp", "send", ACTIVATIONS, bytes=size, seconds=seconds, times=times)
 
     def gathers(times: Numbers) -> tuple[Message, ...]:
-        whole = Message("tp", "all_gather", ACTIVATIONS, bytes=plan.tp * size, seconds=gather, times=times)
+        whole = Message("tp", "all_gather", ACTIVATIONS, bytes=parts * size, seconds=gather, times=times)
         return (whole,) if inputs.runtime.pipeline.scatters_messages else ()
 
-    steady = (message(farther, sent), message(nearer, np.where(both_sides, sent, 0)), *gathers(2 * sent))
+    # Of each micro-batch and chunk what arrives is gathered, and the stage's own output again where it kept its part.
+    sides, again = np.where(both_sides, 2, 1), inputs.runtime.pipeline.keeps_messages
+    steady = (message(farther, sent), message(nearer, (sides - 1) * sent), *gathers((sides + again) * sent))
     wait = Message("pp", "wait", "the host, for messages", bytes=0.0, seconds=inputs.runtime.host.host_s_per_exchange)
     return (
         Exchange("pp", "step", steady, window=work * plan.num_microbatches, share=share),
-        Exchange("pp", "step", (message(line, 1), *gathers(plan.pp - 1)), times=2),
+        Exchange("pp", "step", (message(line, 1), *gathers((1 + again / 2) * (plan.pp - 1))), times=2),
         Exchange("pp", "step", (wait,), times=waits),
     )
 
 
 def _seconds(plan: Layout, inputs: Inputs) -> _Seconds:
-    size, group, cluster = message_bytes(plan, inputs), axis_group("pp", plan, inputs), inputs.cluster
+    size, parts, cluster = message_bytes(plan, inputs), message_parts(plan, inputs), inputs.cluster
+    group = axis_group("pp", plan, inputs)
     farther, nearer, line = (time(size, group, cluster) for time in (message_time, opposite_message_time, line_time))
     gather: Floats = 0.0
     if inputs.runtime.pipeline.scatters_messages:
-        whole = np.where(np.greater(plan.pp, 1), plan.tp * size, 0.0)
+        whole = np.where(np.greater(plan.pp, 1) & np.greater(parts, 1), parts * size, 0.0)
         gather = collective_time("all_gather", whole, axis_group("tp", plan, inputs), cluster)
-    return _Seconds(bytes=size, farther=farther, nearer=nearer, line=line, gather=gather)
+    return _Seconds(bytes=size, parts=parts, farther=farther, nearer=nearer, line=line, gather=gather)

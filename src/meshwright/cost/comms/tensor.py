@@ -60,11 +60,11 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
 
     With sequence parallelism two all-gathers and two reduce-scatters in each direction, and two more all-gathers in
     backward where the runtime keeps inputs sharded. Without, two all-reduces forward and in backward one for every
-    column-parallel product: two where projections are fused, else one each for q, k, v, gate and up. Layers of experts
-    without a shared one have the attention's half of these alone. Full recomputation repeats the forward, in some
-    runtimes without the reduction that ends a dense layer; selective of a feed-forward block enters and leaves it once
-    more, of latent attention's expansion gathers its input, and by products repeats all but reduce-scatters, whose
-    outputs it keeps.
+    column-parallel product: one each for q, k and v or for all of them, and for gate and up or both, as they are fused.
+    Layers of experts without a shared one have the attention's half of these alone. Full recomputation repeats the
+    forward, in some runtimes without the reduction that ends a dense layer; selective of a feed-forward block enters
+    and leaves it once more, of latent attention's expansion gathers its input, and by products repeats all but
+    reduce-scatters, whose outputs it keeps.
     plan: scalar or array (n,). Returns counts. Source: Megatron-LM, tensor_parallel/layers.py; torch.distributed.tensor
     2.13, counted on fake processes.
 
@@ -77,8 +77,9 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     """
     runtime, sequence = inputs.runtime, np.asarray(plan.sp, dtype=bool)
     block = dense_block(kind)
-    halves, separate = 1 + (block is not None), 3 + (1 + block.gated if block else 0)
-    products = halves if runtime.kernels.fused_projections else separate
+    halves, kernels = 1 + (block is not None), runtime.kernels
+    gate = 1 if block and block.gated and not kernels.fused_gate else 0
+    products = halves + gate + (0 if kernels.fused_projections else 2)
     full, parts = np.equal(plan.recompute, Recompute.FULL), repeated_parts(plan, kind)
     by_product = inputs.runtime.activations.selective_recompute == "every_second_product"
     entered = by_product & np.equal(plan.recompute, Recompute.SELECTIVE)

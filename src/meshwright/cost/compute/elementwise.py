@@ -109,10 +109,10 @@ def _gradients(inputs: Inputs, kind: LayerKind, shard: Shard) -> LayerTraffic:
     biased = kind.attention.qkv_bias * shard.qkv + kind.attention.output_bias * hidden
     if block and block.bias:
         biased = biased + width + hidden
-    if inputs.runtime.kernels.fused_projections:
-        joined = traffic.split_gradient * (shard.qkv + (width if gated else 0))
-    else:
-        joined = traffic.summed_gradient * hidden * (3 if gated else 2)
+    kernels, summed = inputs.runtime.kernels, traffic.summed_gradient * hidden
+    joined = traffic.split_gradient * shard.qkv if kernels.fused_projections else 2 * summed
+    if gated:
+        joined = joined + (traffic.split_gradient * width if kernels.fused_gate else summed)
     return LayerTraffic(0.0, 1.0 * shard.tokens * (traffic.bias_gradient * biased + joined))
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import FloatColumn, Floats, IntColumn, column
-from meshwright.cost.comms.pipeline import message_bytes
+from meshwright.cost.comms.pipeline import message_bytes, message_parts
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import Linear, projections
 from meshwright.cost.memory.activations import layer_memory
@@ -96,6 +96,10 @@ def in_flight_bytes(
     pipelined = (pipelines.plans.pp > 1)[pipelines.stages.plan][pipelines.of_stage]
     activations = activations + _waiting(stages, shapes.plans, shape, inputs)
     sent = pipelined * inputs.runtime.pipeline.receives_ahead * end.output
+    parts = column(message_parts(shapes.plans, inputs))[shape]
+    messages = _messages(stages, num_microbatches[stages.plan], parts, inputs) * residual
+    # DeepSpeed's last stage frees no outputs: those in its second buffer stay while it works on another micro-batch.
+    buffered = inputs.runtime.pipeline.keeps_messages * (num_microbatches[stages.plan] > 1) * end.output
     waiting, several = end.waiting + sent, stages.in_flight_at_head > 1
     return InFlight(
         activations=activations,
@@ -110,16 +114,24 @@ def in_flight_bytes(
         second_logits=several * (end.working + np.maximum(stages.in_flight_at_head - 2, 0) * waiting),
         unjoined=stages.head * end.unjoined,
         residual=residual,
-        messages=pipelined * (_messages(stages, num_microbatches[stages.plan], inputs) * residual + stages.head * sent),
+        messages=pipelined * (messages + stages.head * (sent + buffered)),
     )
 
 
-def _messages(stages: Stages, num_microbatches: IntColumn, inputs: Inputs) -> FloatColumn:
+def _messages(stages: Stages, num_microbatches: IntColumn, parts: IntColumn, inputs: Inputs) -> FloatColumn:
     """How many messages a stage of a pipeline has buffers for, beside those that are counted as activations.
 
-    Two; or, allocated ahead, all that it receives, and each output until its backward, less the inputs that layers
-    keep. num_microbatches: of every stage's plan, a count, shape (r,).
+    Two; where it keeps messages, also of each micro-batch in flight what it has received and sent, or of scattered ones
+    its part of what it has sent, of which backward holds one, and its gradient, whole. Or, allocated ahead, all that it
+    receives, and each output until its backward, less the inputs that layers keep. num_microbatches: of every stage's
+    plan; parts: that messages are scattered in; counts, shape (r,).
     """
+    if inputs.runtime.pipeline.keeps_messages:
+        sends, scattered = 1 - stages.head, parts > 1
+        each = sends + np.where(scattered, 0, 1 - stages.embedding)
+        whole = np.where(scattered, 2.0 * parts * sends, 0.0)
+        kept: FloatColumn = 2.0 + stages.in_flight_micro_batches * each + whole
+        return kept
     if not inputs.runtime.pipeline.receives_ahead:
         return np.full(len(stages.plan), 2.0)
     first = stages.embedding * stages.in_flight_micro_batches

@@ -76,10 +76,12 @@ def norm_outputs(inputs: Inputs, kind: LayerKind, shard: Shard) -> NormOutputs:
     recipe, hidden = inputs.recipe, inputs.model.hidden_size
     tokens = shard.residual_tokens if inputs.runtime.activations.regathers_inputs else shard.tokens
     read, second = recipe.saved_bytes * hidden * tokens, min(kind.norms, 2) - 1
-    each = inputs.runtime.storage.autocast and not inputs.runtime.kernels.fused_projections
-    of_attention, block = (QUERY_KEY_VALUE if each else 1) * read, kind.feed_forward
+    autocast, kernels, block = inputs.runtime.storage.autocast, inputs.runtime.kernels, kind.feed_forward
+    of_attention = (QUERY_KEY_VALUE if autocast and not kernels.fused_projections else 1) * read
     if isinstance(block, Mlp):
-        return NormOutputs(of_attention, second * (1 + (each and block.gated)) * read, 0.0)
+        return NormOutputs(
+            of_attention, second * (1 + (autocast and block.gated and not kernels.fused_gate)) * read, 0.0
+        )
     in_fp32 = inputs.runtime.activations.weighs_expert_outputs
     copied = dense_block(kind) is not None and (recipe.quantises or in_fp32)
     width = FP32_BYTES if in_fp32 else HALF_BYTES

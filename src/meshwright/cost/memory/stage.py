@@ -29,7 +29,7 @@ class StageSteps(NamedTuple):
     played: list[Played]
     """In the course of a step, beside that."""
     pools: FloatColumn
-    """Free, yet kept for the streams of exchanges."""
+    """Free, yet kept for the streams of exchanges, or in pieces too small for what is alive then."""
     in_flight: InFlight
 
     def events(self, row: int) -> list[MemoryEvent]:
@@ -50,7 +50,7 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
         return StageSteps(
             stored=states,
             played=[(np.arange(len(dummy_gradients)), step)],
-            pools=0.0 * dummy_gradients,
+            pools=np.minimum(states.joined, in_flight.activations),
             in_flight=in_flight,
         )
     units = UnitStep.of(stages, pipelines, plans, in_flight, inputs)

@@ -38,7 +38,9 @@ class States(NamedTuple):
     whole_gradients: Floats
     """Of one layer or bucket before its reduce-scatter, alive during its backward."""
     updating: Floats
-    """fp32 copies of 2-byte gradients that are alive only while the optimizer works, when no activations are."""
+    """Copies of gradients, alive only while they are reduced or the optimizer works, when no activations are."""
+    joined: Floats
+    """Of these, what one tensor needs: memory that activations have left in pieces does not serve it."""
 
 
 def state_bytes(
@@ -50,9 +52,10 @@ def state_bytes(
     divided by n, and what is gathered: two layers, or the ends), gradients as the runtime keeps them (ZeRO 2: divided
     by n; 2-byte ones with an fp32 copy of what the rank updates, of which in ZeRO 3 only the copy counts, or with one
     that lives only while the optimizer works; fp32 ones with the 2-byte ones that stay beside them), and of fp32
-    weights and moments 12 bytes or as many as the runtime keeps, divided by n from ZeRO 1 on. Megatron's distributed
+    weights and moments 12 bytes or as many as the runtime keeps, divided by n from ZeRO 1 on; where fp32 gradients are
+    reduced in 2 bytes, 2 P more after the last backward, 6 P where one bucket holds them. Megatron's distributed
     optimizer: 6 + 12/n; DeepSpeed's ZeRO 2 and 3: 2 + 18/n and 18/n. One layer's whole gradients, or a full bucket of
-    them, wait for their reduce-scatter.
+    them, wait for their reduce-scatter, where buckets are not allocated whole (`bucket_bytes`).
 
     plan: scalar or array (n,); parameters: P, on the rank before data parallelism; layer: of its largest layer; ends:
     of embedding, final norm and head; ranks: n, counts. Returns bytes.
@@ -74,14 +77,31 @@ def state_bytes(
     copies = FP32_BYTES if inputs.casts_gradients else 0
     copied = np.where(np.equal(plan.zero, 3), FP32_BYTES - gradient, copies) if keeps_copy else 0.0
     beside = inputs.runtime.storage.half_gradient_bytes if gradient == FP32_BYTES else 0
-    bucket = gradient * np.minimum(np.maximum(inputs.runtime.sharding.gradient_bucket, layer), parameters)
+    size = inputs.runtime.sharding.gradient_bucket
+    bucket = gradient * np.minimum(np.maximum(size, layer), parameters) * (not inputs.runtime.sharding.whole_buckets)
+    cast = HALF_BYTES + np.where(np.less_equal(parameters, size), gradient, 0)
+    joined = 1.0 * inputs.sums_half_copies * cast * parameters
     return States(
         parameters=_weights(plan, inputs, parameters, layer, ends, ranks),
         gradients=gradient * shard(2) + copied * shard(1) + beside * parameters,
         optimizer_states=inputs.optimizer_bytes * shard(1),
         whole_gradients=np.where(np.greater(plan.zero, 1), bucket, 0.0),
-        updating=(0.0 if keeps_copy else copies) * shard(1),
+        updating=(0.0 if keeps_copy else copies) * shard(1) + joined,
+        joined=joined,
     )
+
+
+def bucket_bytes(plan: Layout, inputs: Inputs) -> tuple[Floats, Floats]:
+    """Gradient buckets that are allocated at their full size: those of every backward, and the one that a pipeline
+    takes after its last.
+
+    plan: scalar or array (n,). Returns bytes. Source: DeepSpeed, runtime/zero/stage_1_and_2.py (setup_buckets: two
+    where communication overlaps; reduce_gradients: one under a pipeline), stage3.py (one).
+    """
+    count, size = inputs.runtime.sharding.whole_buckets, 1.0 * HALF_BYTES * inputs.runtime.sharding.gradient_bucket
+    sharded, pipelined = np.greater(plan.zero, 0) & (inputs.gradient_bytes < FP32_BYTES), np.greater(plan.pp, 1)
+    during = np.where(np.equal(plan.zero, 3), min(count, 1), count) * size
+    return np.where(sharded & ~pipelined, during, 0.0), np.where(sharded & pipelined, min(count, 1) * size, 0.0)
 
 
 def _weights(plan: Layout, inputs: Inputs, parameters: Numbers, layer: Numbers, ends: Numbers, ranks: Ints) -> Floats:
@@ -114,6 +134,10 @@ def stage_states(plans: Plans, stages: Stages, inputs: Inputs) -> States:
     )
     ends = np.maximum(embedding, head) if inputs.runtime.sharding.ends_apart else parameters.ends
     whole = state_bytes(rows, inputs, parameters.dense, largest, ends, sharding_ranks(rows))
+    during, after = bucket_bytes(rows, inputs)
+    whole = whole._replace(
+        whole_gradients=whole.whole_gradients + during, updating=whole.updating + after, joined=whole.joined + after
+    )
     if not inputs.model.is_moe:
         return whole
     largest = largest_layer(stages, [expert_parameters(plans, inputs, kind) for kind in kinds])
@@ -139,7 +163,7 @@ def half_weights_step(states: States, in_flight: InFlight, dummy_gradients: Floa
     step.allocate("temporaries", "working set", in_flight.working + states.whole_gradients)
     step.at(Moment.LAST_LAYER_BACKWARD)
     step.free("working set", "message buffers")
-    step.allocate("temporaries", "fp32 copies of gradients", np.maximum(states.updating - in_flight.activations, 0.0))
+    step.allocate("temporaries", "copies of gradients", np.maximum(states.updating - in_flight.activations, 0.0))
     step.at(Moment.OPTIMIZER_STEP)
     return step
 

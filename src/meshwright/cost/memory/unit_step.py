@@ -138,6 +138,7 @@ def stored_states(step: UnitStep) -> States:
         optimizer_states=2 * moment_bytes * step.stored.all,
         whole_gradients=nothing,
         updating=nothing,
+        joined=nothing,
     )
 
 

@@ -34,7 +34,11 @@ class PipelineEngine(Spec):
     chunks, one more for the first ones or for the last ones of each round; greedily by matrix products; or balanced by
     layers or parameters. See `layout.splits`."""
     scatters_messages: bool
-    """Each tensor-parallel rank sends its part of a stage-to-stage message, and the receivers gather it."""
+    """Each tensor-parallel rank sends its part of a stage-to-stage message, and the receivers gather it; not under
+    sequence parallelism, where each has another part, nor of models with experts, which pass on several tensors."""
+    keeps_messages: bool
+    """A stage keeps of every micro-batch in flight what it has received, beside the copy that its layers work on, and
+    what it has sent; of scattered messages its own part alone of the latter, which backward gathers once more."""
     receives_ahead: bool
     """Buffers for the messages of all micro-batches are allocated before the first one arrives, and a stage keeps what
     it has sent (torch.distributed.pipelining)."""

@@ -26,7 +26,9 @@ class RuntimeKernels(Spec):
     cross_entropy: str
     """The implementation in use, a key of `cross_entropies`."""
     fused_projections: bool
-    """q, k, v are one matrix product, and gate and up another: one gradient of their input is summed, not one each."""
+    """q, k and v are one matrix product: one gradient of their input is summed, not one each."""
+    fused_gate: bool
+    """Gate and up are one matrix product, in the same way."""
     quantises_apart: bool
     """Where a recipe quantises rows and columns on their own, two kernels do, and of weights in every micro-batch; else
     one does, of weights once a step."""

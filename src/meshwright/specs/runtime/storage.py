@@ -82,6 +82,13 @@ class Sharding(Spec):
     """Parameters in one gradient bucket, at least."""
     gradient_bucket_per_rank: Annotated[int, Field(gt=0, le=2**30)]
     """Parameters in one gradient bucket per data-parallel rank, at least."""
+    whole_buckets: Annotated[int, Field(ge=0, le=8)]
+    """Half weights, 2-byte gradients, ZeRO: buckets that are allocated at their full size, however few gradients there
+    are: from the first gradient to the reduction, in ZeRO 3 one; under a pipeline one, after the last backward. 0: none
+    is larger than what it holds."""
+    reduces_half_copies: bool
+    """Half weights, fp32 gradients: after the last backward all of them are cast to 2 bytes in one tensor, which is
+    summed in their place; those that fit in one bucket are joined in fp32 before."""
 
 
 class Activations(Spec):
