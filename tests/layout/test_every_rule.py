@@ -36,6 +36,7 @@ def asked(name: str) -> Inputs:
         "experts": lambda: with_experts(llama, 64),
         "biased": lambda: with_biases(with_experts(llama, 64)),
         "pp before dp": lambda: with_experts(llama, 64).replace(runtime=llama.runtime.replace(**RINGS)),
+        "narrow": lambda: question(dense_model(ffn_size=3 * 16 * 16), "8x8:h100", precision="fp8", global_batch=256),
         "delayed": lambda: with_experts(llama, 64).replace(job=llama.job.replace(precision="fp8-delayed")),
         "no ends": lambda: llama.replace(runtime=llama.runtime.replace(ends_as_layers=(False,))),
         "even": lambda: llama.replace(runtime=llama.runtime.replace(stage_split="even")),
@@ -71,6 +72,7 @@ KEPT_AND_BROKEN: tuple[tuple[str, str, dict[str, object], dict[str, object]], ..
     ("kv_heads", "uneven", {"tp": 24}, {"tp": 8}),
     ("kv_heads", "torchtitan", {"tp": 8}, {"tp": 16}),
     ("ffn_size", "uneven", {"tp": 9}, {"tp": 5}),
+    ("quantised_sizes", "narrow", {"tp": 16}, {"tp": 32}),
     ("sequence_parallel", "odd", {"tp": 2, "sp": True}, {"tp": 4, "sp": True}),
     ("sequence_parallel", "deepspeed", {"tp": 2}, {"tp": 2, "sp": True}),
     ("context_parallel_halves", "odd", {"cp": 3}, {"cp": 2}),
@@ -256,3 +258,19 @@ def test_rules_of_experts_leave_dense_models_alone() -> None:
     for name in named:
         assert RULES[name].legal(plan, given), name
     assert RULES["expert_replicas"].legal(replace(plan, dp_replicate=3), given)
+
+
+def test_sizes_of_quantised_products_are_multiples_of_16_as_their_rank_sees_them() -> None:
+    """`quantised_sizes` names the size that is not, and what would do; products in bf16 keep it whatever they have."""
+    rule, narrow = RULES["quantised_sizes"], asked("narrow")
+    assert rule.reason(Plan(tp=32), narrow) == (
+        "FFN size 768 over tp 32 is no multiple of 16 on a rank, as products in fp8 need it; nearest tp: 16, "
+        "or precision bf16"
+    )
+    odd = narrow.replace(model=dense_model(hidden_size=2056))
+    assert rule.reason(Plan(), odd).startswith("hidden size 2056 is no multiple of 16 on a rank")
+    assert "pad it, or precision bf16" in rule.reason(Plan(), odd)
+    assert rule.legal(Plan(tp=32), asked("uneven"))
+    experts = with_experts(narrow, 64)
+    (kind, *_) = experts.model.layer_kinds
+    assert rule.legal(Plan(), experts) == (kind.feed_forward.ffn_size % 16 == 0)

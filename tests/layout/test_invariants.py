@@ -99,7 +99,7 @@ def test_a_runtime_without_a_rule_refuses_what_no_formula_can_price() -> None:
     ("listed", "told"),
     [
         ({"name": "world_size"}, r"rules\[0\].name: 'world_size' holds for every runtime"),
-        ({"name": "nope"}, r"rules\[0\].name: 'nope' is no rule; known: context_parallel_halves"),
+        ({"name": "nope"}, r"rules\[0\].name: 'nope' is no rule; known: quantised_sizes"),
         (
             {"name": "zero_untied", "parameters": {"spare": 1}},
             r"rules\[0\].parameters: 'spare' is no parameter; known: none",

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import numpy as np
 
-from meshwright.layout.legality.rule import Ruling, change, dividing, divisors, invariant, lacking, nearest, one
+from meshwright.layout.legality.rule import (
+    Ruling,
+    change,
+    dividing,
+    divisors,
+    invariant,
+    lacking,
+    nearest,
+    one,
+    restriction,
+)
 from meshwright.layout.plans import Layout
 from meshwright.specs.job import Job
-from meshwright.specs.model import Mlp, Model
+from meshwright.specs.model import Experts, Mlp, Model
+from meshwright.specs.precision import Precision
 from meshwright.specs.runtime import Runtime
 
 
@@ -72,6 +84,44 @@ def sequence_parallel(plan: Layout, job: Job, runtime: Runtime) -> Ruling:
     yield f"sequence length {sequence} does not divide by tp {plan.tp} x cp {plan.cp} as sp needs; " + (
         f"nearest tp: {degrees}, or no sp" if degrees else "only no sp would do"
     )
+
+
+QUANTISED_MULTIPLE = 16
+"""Elements: a row of fp8 that is as long has the 16 bytes that its products load at once."""
+
+
+@restriction
+def quantised_sizes(plan: Layout, model: Model, recipe: Precision) -> Ruling:
+    """Products in fp8 or fp4 have features that are multiples of 16 on a rank."""
+    features = _features(model)
+    degrees = [getattr(plan, field) if field else 1 for _, _, field in features]
+    kept = [size % (QUANTISED_MULTIPLE * degree) == 0 for (_, size, _), degree in zip(features, degrees, strict=True)]
+    yield np.logical_or(not recipe.quantises, reduce(np.logical_and, kept))
+    broken = [each for each, multiple in zip(features, kept, strict=True) if not multiple]
+    name, size, field = broken[0]
+    common = math.gcd(*(other for _, other, shared in features if shared == field))
+    fitting = divisors(common // QUANTISED_MULTIPLE) if common % QUANTISED_MULTIPLE == 0 else []
+    alone = field and {shared for _, _, shared in broken} == {field}
+    way = change(field, getattr(plan, field), fitting) if alone else ""
+    where = f" over {field} {getattr(plan, field)}" if field else ""
+    yield (
+        f"{name} {size}{where} is no multiple of {QUANTISED_MULTIPLE} on a rank, as products in {recipe.id} need it; "
+        f"{way or 'pad it'}, or precision {recipe.half}"
+    )
+
+
+def _features(model: Model) -> list[tuple[str, int, str]]:
+    """What the linear layers of a model read: name, elements, and the degree that divides them, if one does."""
+    features = [("hidden size", model.hidden_size, "")]
+    for kind in model.layer_kinds:
+        block, heads = kind.feed_forward, kind.attention.heads * kind.attention.value_head_dim
+        features.append(("width of all heads", heads, "tp"))
+        if isinstance(block, Experts):
+            features.append(("FFN size of an expert", block.ffn_size, "etp"))
+            features.append(("FFN size of the shared expert", block.shared_ffn_size, "tp"))
+        else:
+            features.append(("FFN size", block.ffn_size, "tp"))
+    return features
 
 
 def _query_heads(model: Model) -> int:
