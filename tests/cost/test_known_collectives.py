@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from exchange_times import pass_times, pipeline_time
-from meshwright.cost.comms.collectives import collective_time, message_time
+from meshwright.cost.comms.collectives import collective_time, message_time, reached_bandwidths
 from meshwright.cost.comms.data import data_exchange, data_exchanges
 from meshwright.cost.comms.exchange import exposed_seconds, exposed_time
 from meshwright.cost.comms.group import axis_group, group, sent_bytes
@@ -18,6 +18,7 @@ from meshwright.cost.compute.layer import layer_time
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_cluster import read_cluster
 from strategies import dense_model, llama_70b, question, three_levels
 
@@ -207,3 +208,19 @@ def test_overlap_hides_a_share_of_the_window_but_never_the_first_chunk(
     inputs = question(dense_model(), "1x8:h100")
     slowed = (10.0 - exposed) * 24 / 132
     assert exposed_time(10.0, window, share, first, inputs) == pytest.approx(exposed + slowed)
+
+
+def test_cards_on_pcie_reach_two_fifths_of_their_links() -> None:
+    """RTX PRO 6000: 0.4 of PCIe 5.0 x16 with 4 and 8 cards; pairs of L40S reach 21 GB/s, as measured."""
+    for cards, reached in (("1x8:l40s", 12.7), ("1x8:h100-pcie", 25.1), ("1x8:a100-pcie", 12.7), ("1x2:l40s", 20.6)):
+        (bandwidth,) = reached_bandwidths(read_cluster(cards))
+        assert bandwidth / 1e9 == pytest.approx(reached, rel=0.01)
+
+
+def test_the_slow_host_that_was_measured_is_a_table_of_its_own() -> None:
+    slow, usual = (read_accelerator({"like": "l40s", "kernels": name}) for name in ("l40s-across-roots", "l40s"))
+    assert slow.kernels.collectives["all_gather"][-1].bandwidth == 1.4e9
+    assert usual.kernels.collectives["all_gather"][-1].bandwidth == 12.85e9
+    assert slow.kernels.gemm == usual.kernels.gemm
+    assert slow.kernels.sources["gemm"] == usual.kernels.sources["gemm"]
+    assert slow.kernels.sources["collectives"] != usual.kernels.sources["collectives"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table, Tone, Toned
 from meshwright.answers.step_parts import BAR, PART_NAMES
+from meshwright.cost.comms.collectives import reached_bandwidths
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.specs.cluster import Cluster
@@ -41,6 +42,12 @@ def links(cluster: Cluster) -> str:
     return ", ".join(f"{level.name} {format_bandwidth(level.effective_bandwidth)}" for level in cluster.levels)
 
 
+def _reached_links(cluster: Cluster) -> str:
+    """The same with what large collectives reach of it, as `nvlink 450 GB/s (344 reached)`."""
+    reached = [f" ({bandwidth / GIGA:.3g} reached)" for bandwidth in reached_bandwidths(cluster)]
+    return ", ".join(level + each for level, each in zip(links(cluster).split(", "), reached, strict=True))
+
+
 def model_words(inputs: Inputs) -> str:
     """The model with its parameters."""
     model = inputs.model
@@ -62,7 +69,7 @@ def headline(inputs: Inputs) -> Lines:
     return Lines(
         (
             f"{model_words(inputs)} on **{cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}**",
-            f"Links per GPU, one direction: {links(cluster)}",
+            f"Links per GPU, one direction: {_reached_links(cluster) if cluster.num_gpus > 1 else links(cluster)}",
             f"{job_words(inputs)}, {runtime}",
         )
     )

@@ -22,7 +22,10 @@ def read_kernels(name: str) -> Kernels:
 
 
 def _kernels(table: dict[str, Any]) -> dict[str, Any]:
-    """A kernel table with its library of collectives in place of that one's name."""
+    """A kernel table on top of the one that it is `like`, with its library of collectives in place of its name."""
+    if "like" in table:
+        base, own = catalog.load("kernels", table["like"]), {key: table[key] for key in table if key != "like"}
+        table = base | own | {"sources": base["sources"] | own.get("sources", {})}
     library = table.get("library")
     if not isinstance(library, str):
         return table

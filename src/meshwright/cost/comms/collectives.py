@@ -12,6 +12,7 @@ from meshwright.specs.cluster import Cluster
 from meshwright.specs.kernels import CollectiveConstants, Operation
 
 SMALL_MESSAGE_BYTES = 1e3
+LARGE_MESSAGE_BYTES = 1e9
 
 
 def operation_time(operation: Operation | Literal["send"], size: Numbers, group: Group, cluster: Cluster) -> Floats:
@@ -63,6 +64,24 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
     across = _network_latency(operation, group, cluster) + ramp + sent / _network_bandwidth(operation, group, cluster)
     time = np.where(np.equal(group.blocks[0], 1), inside, across)
     return np.where(np.greater(group.ranks, 1) & np.greater(sent, 0), time, 0.0)
+
+
+def reached_bandwidths(cluster: Cluster) -> tuple[float, ...]:
+    """Bandwidth of one rank, one direction, that large collectives reach over each level of links.
+
+    Inside a domain w / T of an all-gather of 1 GB over all of its ranks; beyond it the share of the bandwidth per rank
+    that large messages reach. Returns bytes/s, innermost first. Source: `collective_time`.
+
+    >>> from meshwright.specs.examples import TWO_NODES
+    >>> [round(bandwidth / 1e9) for bandwidth in reached_bandwidths(TWO_NODES)]  # of 450 and 50 GB/s
+    [344, 49]
+    """
+    ranks = min(cluster.levels[0].size, cluster.num_gpus)
+    inside = Group(ranks, (ranks,) * len(cluster.levels), (1,) * len(cluster.levels))
+    time = float(collective_time("all_gather", LARGE_MESSAGE_BYTES, inside, cluster))
+    first = float(sent_bytes("all_gather", LARGE_MESSAGE_BYTES, ranks)) / time if time else cluster.levels[0].bandwidth
+    share = cluster.library.network_efficiency
+    return first, *(share * level.effective_bandwidth for level in cluster.levels[1:])
 
 
 def all_to_all_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
