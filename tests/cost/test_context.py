@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from meshwright.cost.comms.context import context_bytes
 from meshwright.cost.compute.attention import fused_attention_time
 from meshwright.cost.memory.activations import layer_memory
+from meshwright.cost.messages import layer_messages
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.groups import context_split
-from meshwright.layout.plan import ContextExchange, Plan
+from meshwright.layout.plan import ContextExchange, Plan, Recompute
+from meshwright.layout.recompute_modules import RecomputeModules
 from meshwright.specs.inputs import Inputs
 from strategies import legal_plans, llama_8b, question
 
 SEQUENCE = 65536
 LOCAL = 2 * 2 * SEQUENCE * 8 * 128
 """Bytes of keys and values of the whole sequence, one layer."""
+
+
+FULL = Plan(recompute=Recompute.FULL)
+SELECTIVE = Plan(recompute=Recompute.SELECTIVE)
 
 
 def long(runtime: str = "megatron-core", cluster: str = "8x8:h100") -> Inputs:
@@ -97,3 +105,47 @@ def test_every_exchange_is_in_the_space_of_a_long_sequence_and_costs_something()
     estimates = estimate_plans(several, inputs)
     assert (estimates.time.exposed_cp_s > 0).all()
     assert (estimate_plans(plans.take(plans.cp == 1), inputs).time.exposed_cp_s == 0).all()
+
+
+def of_context(plan: Plan, inputs: Inputs, phase: str) -> list[tuple[str, str, float, float]]:
+    """What a layer sends over cp in a phase: operation, content, bytes and how often."""
+    rows = layer_messages(plan, inputs, inputs.model.layer_kinds[0])
+    sent = [row for row in rows if (row.part, row.phase) == ("cp", phase)]
+    return [(row.operation, row.content, row.bytes, row.times_a_unit) for row in sent]
+
+
+@pytest.mark.parametrize("exchange", list(ContextExchange))
+@pytest.mark.parametrize("plan", [FULL, SELECTIVE])
+def test_a_layer_or_a_core_computed_again_sends_its_forward_pass_once_more(
+    plan: Plan, exchange: ContextExchange
+) -> None:
+    inputs, plan = long(), replace(plan, cp=16, context_exchange=exchange)
+    assert of_context(plan, inputs, "recompute") == of_context(plan, inputs, "forward") != []
+    assert of_context(replace(plan, recompute=Recompute.NONE), inputs, "recompute") == []
+    assert of_context(replace(plan, recompute=Recompute.NONE), inputs, "backward") == of_context(
+        plan, inputs, "backward"
+    )
+
+
+def test_what_does_not_recompute_the_core_sends_nothing_again() -> None:
+    plan = Plan(cp=8, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModules.MLP)
+    assert of_context(plan, long(), "recompute") == []
+
+
+def test_torchtitan_gathers_again_by_operators_but_keeps_what_a_ring_brought() -> None:
+    """Its policy saves the outputs of all-to-alls, of which PyTorch's ring is made, and of no all-gather."""
+    inputs = long("torchtitan")
+    gathered, ring = (replace(SELECTIVE, cp=8, context_exchange=each) for each in ("all_gather", "ring"))
+    assert of_context(gathered, inputs, "recompute") == [("all_gather", "keys and values", LOCAL, 1)]
+    assert of_context(ring, inputs, "recompute") == []
+    assert of_context(replace(ring, recompute=Recompute.FULL), inputs, "recompute") == [
+        ("send", "keys and values", LOCAL / 8, 7)
+    ]
+
+
+def test_full_recomputation_waits_for_its_ring_once_more() -> None:
+    inputs = long()
+    plans = [Plan(tp=8, sp=True, cp=8, num_microbatches=64, recompute=each) for each in ("none", "full")]
+    plain, full = estimate_each([replace(plan, context_exchange="all_gather") for plan in plans], inputs)
+    once = plain.time.exposed_cp_s / 3
+    assert full.time.exposed_cp_s == pytest.approx(plain.time.exposed_cp_s + once)

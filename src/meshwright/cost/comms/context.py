@@ -9,9 +9,10 @@ import numpy as np
 from meshwright.arrays import Floats, Ints
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator
 from meshwright.cost.compute.layer import LayerTime
+from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.shard import layer_shard
 from meshwright.layout.groups import context_split
-from meshwright.layout.plan import ContextExchange
+from meshwright.layout.plan import ContextExchange, Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
@@ -81,14 +82,31 @@ def context_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
     swapped = heads.message("all_to_all", "queries, keys, values and output", sizes.exchanged)
     forward, backward = _ring_messages(sizes, whole, ring)
     passed = (ring - 1) / np.maximum(ring, 1)
+    gathers_again, again = _repetitions(plan, inputs, kind)
+    beside = layer.forward.attention * passed
     return (
         Exchange("cp", "forward", (gathered,), times=gathers),
-        Exchange("cp", "forward", forward, times=rings, window=layer.forward.attention * passed, share=overlap),
+        Exchange("cp", "forward", forward, times=rings, window=beside, share=overlap),
         Exchange("cp", "forward", (swapped,), times=1 - gathers),
+        Exchange("cp", "recompute", (gathered,), times=gathers * gathers_again),
+        Exchange("cp", "recompute", forward, times=rings * again, window=beside, share=overlap),
+        Exchange("cp", "recompute", (swapped,), times=(1 - gathers) * again),
         Exchange("cp", "backward", (gathered, reduced), times=gathers),
         Exchange("cp", "backward", backward, times=rings, window=layer.backward.attention * passed, share=overlap),
         Exchange("cp", "backward", (swapped,), times=1 - gathers),
     )
+
+
+def _repetitions(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Ints, Ints]:
+    """How often backward repeats the forward pass's all-gathers, and its other exchanges: with a whole layer, and with
+    the attention core. Selective recomputation by products keeps what an all-to-all brings, and a ring of PyTorch is
+    made of these, but gathers again (torchtitan, activation_checkpoint.py, the operators that it saves).
+    """
+    full, selective = (np.equal(plan.recompute, each) for each in (Recompute.FULL, Recompute.SELECTIVE))
+    if inputs.runtime.activations.selective_recompute == "every_second_product":
+        return np.where(full | selective, 1, 0), np.where(full, 1, 0)
+    repeated: Ints = np.where(full, 1, repeated_parts(plan, kind).core)
+    return repeated, repeated
 
 
 def _ring_messages(

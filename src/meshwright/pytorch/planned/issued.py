@@ -20,7 +20,7 @@ from meshwright.cost.memory.parameters import (
 from meshwright.cost.messages import MessageRow
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.microbatches import pipeline_shape
-from meshwright.layout.plan import ContextExchange, Plan, Recompute
+from meshwright.layout.plan import ContextExchange, Plan
 from meshwright.pytorch.planned.predicted import PredictedStage
 from meshwright.pytorch.processes.records import Collective
 from meshwright.schedules.gathered import chunk_gathers
@@ -61,18 +61,14 @@ def _collective(inputs: Inputs, axis: str, kind: str, size: float, phase: str, *
 
 
 def _context(plan: Plan, inputs: Inputs, row: MessageRow, phase: str) -> Iterator[Issued]:
-    """PyTorch passes a ring on by all-to-alls, also the gradients in fp32 of what it gathered; and repeats what
-    recomputation needs once more, which the price leaves out.
-    """
+    """PyTorch passes a ring on by all-to-alls, also the gradients in fp32 of what it gathered."""
     gathers = plan.context_exchange == ContextExchange.ALL_GATHER
     if row.content == THEIR_GRADIENTS:
         local = row.bytes * HALF_BYTES / plan.cp if gathers else row.bytes
         yield _collective(inputs, "cp", "all_to_all", local, phase, full=True), row.units * plan.cp
         return
-    repeats = plan.recompute == Recompute.FULL or (gathers and plan.recompute == Recompute.SELECTIVE)
-    again = 2 if repeats and phase == "backward" else 1
     operation = "all_gather" if gathers else "all_to_all"
-    yield _collective(inputs, "cp", operation, row.bytes, phase), row.times * again
+    yield _collective(inputs, "cp", operation, row.bytes, phase), row.times
 
 
 def _partial_gradients(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
