@@ -17,9 +17,16 @@ from meshwright.cost.compute.linear import linear_time
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.unit import unit_times
+from meshwright.errors import InvalidInput
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
-from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules, modules_of
+from meshwright.layout.recompute_modules import (
+    RECOMPUTE_MODULE_NAMES,
+    RecomputeModules,
+    modules_of,
+    names_of,
+    read_modules,
+)
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 from strategies import dense_model, latent, llama_8b, llama_70b, mixture, question
@@ -93,6 +100,47 @@ def test_each_module_frees_what_it_computes_again(tp: int) -> None:
         freed = {name: _freed(name, ASKED[layer.split()[0]], kind, tp) for name in MODULES}
         wanted = dict.fromkeys(MODULES, 0) | per_token[layer]
         assert freed == pytest.approx({name: size * TOKENS / tp for name, size in wanted.items()}, rel=1e-9), layer
+
+
+@pytest.mark.parametrize(("precision", "scaled"), [("fp8", 0), ("fp8-delayed", 1)])
+def test_in_fp8_modules_free_operands_of_one_byte(precision: str, scaled: int) -> None:
+    """Both products that compress keep their input. The shared expert keeps its own with delayed scaling alone: else it
+    holds what the router reads, in 2 bytes (Megatron-core 0.16.1, moe/shared_experts.py).
+    """
+    inputs = question(latent(), "8x8:h100", precision=precision)
+    assert inputs.recipe.saved_bytes == 1
+    per_token = {
+        "core_attn": 4 * 16 + 2 * 16 * 128,
+        "layernorm": 2 * 2048 + 2 * 2048 + scaled * 2048,
+        "moe_act": 6 * 1408,
+        "mla_up_proj": 2 * (16 * 192 + 16 * 192 + 16 * 128) + 768 + 512,
+        "shared_experts": 5 * 2816 + scaled * 2048,
+    }
+    freed = {name: _freed(name, inputs, inputs.model.layer_kinds[1]) for name in per_token}
+    assert freed == pytest.approx({name: size * TOKENS for name, size in per_token.items()}, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("attention", ["core_attn"]),
+        ("core_attention", ["core_attn"]),
+        ("norm", ["layernorm"]),
+        ("moe_layer", ["moe"]),
+        ("shared_expert", ["shared_experts"]),
+        ("layernorm+moe_act+moe", ["layernorm", "moe_act", "moe"]),
+        ("Moe-Act, MLP mla-up-proj", ["moe_act", "mla_up_proj", "mlp"]),
+        ("norm,layernorm", ["layernorm"]),
+    ],
+)
+def test_modules_are_read_by_every_name_of_theirs(text: str, names: list[str]) -> None:
+    assert set(names_of(read_modules(text))) == set(names)
+
+
+@pytest.mark.parametrize("text", ["mhc", "mlp+gdn_norm_out", " , "])
+def test_what_is_no_module_is_refused_with_those_that_are_known(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"core_attn, layernorm, .* shared_experts; also attention for core_attn"):
+        read_modules(text)
 
 
 def test_a_block_runs_its_norm_both_products_and_its_activation_again() -> None:

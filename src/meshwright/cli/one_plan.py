@@ -61,7 +61,7 @@ class PlanOptions:
     ] = None
     recompute: Annotated[str, typer.Option(help="none, selective or full")] = "none"
     recompute_modules: Annotated[
-        str | None, typer.Option(help="with selective: core_attn, layernorm, moe_act, ..., with commas between")
+        str | None, typer.Option(help="with selective: core_attn, layernorm, moe_act, ..., with , or + between")
     ] = None
     recompute_layers: Annotated[
         int, typer.Option(min=0, help="with full: layers of every chunk, its first ones, that are recomputed; 0: all")

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from meshwright.errors import InvalidInput, quoted
 from meshwright.layout.layout_string import read_layout_string
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, ContextExchange, Plan, Recompute
-from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules, modules_of
+from meshwright.layout.recompute_modules import RecomputeModules, read_modules
 from meshwright.schedules.records import SCHEDULE_NAMES, usual_schedule
 from meshwright.specs.inputs import Inputs
 
@@ -39,7 +39,7 @@ def plan_of(
     cluster; zero: None takes 1 where dp x cp > 1 and the runtime has it, else its last;
     context_exchange: None takes the runtime's first; embedding_as_layer, head_as_layer: None counts them where the
     runtime does unless problem; pipeline_layout: Megatron's string, or the layers of every chunk with commas between;
-    schedule: None takes interleaved where vpp > 1, else 1f1b; recompute_modules: names with commas between, None takes
+    schedule: None takes interleaved where vpp > 1, else 1f1b; recompute_modules: as `read_modules` takes them, None is
     the attention core; others: fields as `Plan` has them. Micro-batches follow from the global batch. Raises
     `InvalidInput` for an unknown name, or for modules without selective recomputation.
     """
@@ -98,14 +98,10 @@ def _modules(recompute: str, given: str | None) -> RecomputeModules:
     if recompute != RECOMPUTE_NAMES[Recompute.SELECTIVE]:
         what = f"--recompute-modules {given} without --recompute selective: {recompute} has no modules"
         raise InvalidInput(f"{what}; add --recompute selective")
-    names = [name.strip().replace("-", "_") for name in given.split(",") if name.strip()]
-    unknown = [name for name in names if name not in RECOMPUTE_MODULE_NAMES.values()]
-    if unknown or not names:
-        problem = (
-            f"unknown recompute module {quoted(', '.join(unknown))}" if names else "--recompute-modules names no module"
-        )
-        raise InvalidInput(f"{problem}; known: {', '.join(RECOMPUTE_MODULE_NAMES.values())}")
-    return modules_of(names)
+    try:
+        return read_modules(given)
+    except InvalidInput as error:
+        raise InvalidInput(f"--recompute-modules: {error}") from None
 
 
 def _code(names: dict[Code, str], what: str, given: str) -> Code:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import STRICT, IntFlag
+
+from meshwright.errors import InvalidInput, quoted
 
 
 class RecomputeModules(IntFlag, boundary=STRICT):
@@ -35,6 +38,14 @@ RECOMPUTE_MODULE_NAMES = {
     RecomputeModules.EXPERTS: "moe",
     RecomputeModules.SHARED_EXPERTS: "shared_experts",
 }
+RECOMPUTE_MODULE_ALIASES = {
+    "attention": RecomputeModules.CORE_ATTENTION,
+    "core_attention": RecomputeModules.CORE_ATTENTION,
+    "norm": RecomputeModules.LAYER_NORM,
+    "moe_layer": RecomputeModules.EXPERTS,
+    "shared_expert": RecomputeModules.SHARED_EXPERTS,
+}
+"""Other words for some of them, in recipes and in Megatron-core's own messages (transformer_config.py)."""
 NO_MODULES = RecomputeModules(0)
 
 
@@ -48,13 +59,30 @@ def names_of(modules: RecomputeModules) -> list[str]:
 
 
 def modules_of(names: Iterable[str]) -> RecomputeModules:
-    """The set of the modules with these names; raises `KeyError` for a name that no module has.
+    """The set of the modules with these names or aliases; raises `KeyError` for a name that no module has.
 
-    >>> modules_of(["layernorm", "mlp"]) == RecomputeModules.LAYER_NORM | RecomputeModules.MLP
+    >>> modules_of(["norm", "mlp"]) == RecomputeModules.LAYER_NORM | RecomputeModules.MLP
     True
     """
-    known = {name: module for module, name in RECOMPUTE_MODULE_NAMES.items()}
+    known = {name: module for module, name in RECOMPUTE_MODULE_NAMES.items()} | RECOMPUTE_MODULE_ALIASES
     modules = NO_MODULES
     for name in names:
         modules |= known[name]
     return modules
+
+
+def read_modules(text: str) -> RecomputeModules:
+    """The set of the modules that a text names, with commas, plus signs or spaces between them.
+
+    Raises `InvalidInput` for a name that no module has, and for none at all.
+
+    >>> names_of(read_modules("Moe-Act + norm"))
+    ['layernorm', 'moe_act']
+    """
+    names = [name.lower().replace("-", "_") for name in re.split(r"[\s,+]+", text) if name]
+    unknown = [name for name in names if name not in {*RECOMPUTE_MODULE_NAMES.values(), *RECOMPUTE_MODULE_ALIASES}]
+    if unknown or not names:
+        what = f"unknown recompute module {quoted(', '.join(unknown))}" if names else f"{quoted(text)} names no module"
+        also = ", ".join(f"{alias} for {RECOMPUTE_MODULE_NAMES[it]}" for alias, it in RECOMPUTE_MODULE_ALIASES.items())
+        raise InvalidInput(f"{what}; known: {', '.join(RECOMPUTE_MODULE_NAMES.values())}; also {also}")
+    return modules_of(names)

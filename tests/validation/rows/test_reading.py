@@ -59,6 +59,16 @@ def test_any_row_is_priced_or_refused(row: Row) -> None:
     json.dumps(document, allow_nan=False)
 
 
+def test_modules_of_other_models_do_nothing_as_in_megatron() -> None:
+    """A recipe may name experts for a dense model (Megatron-core, transformer_config.py); alone they are none."""
+    plans = [
+        outcome_of_row(llama(recompute="selective", recompute_modules=modules))
+        for modules in ("mlp+moe+shared_experts", "mlp", "moe")
+    ]
+    both, one, none = (str(each.case.plan) for each in plans if each.case)
+    assert both == one == f"{none} recompute-selective(mlp)"
+
+
 @settings(max_examples=60)
 @given(st.sets(st.sampled_from(COLUMNS)))
 def test_any_blanks_are_filled_or_refused(blank: set[str]) -> None:
@@ -73,7 +83,10 @@ def test_any_blanks_are_filled_or_refused(blank: set[str]) -> None:
         ({"precision": "fp3"}, "fp3"),
         ({"schedule": "zb-9"}, "schedule"),
         ({"recompute": "some"}, "recompute"),
-        ({"recompute": "selective", "recompute_modules": "warp+mlp"}, "recompute_modules has 'warp'; known"),
+        (
+            {"recompute": "selective", "recompute_modules": "warp+mlp"},
+            "unknown recompute module 'warp'; known: core_attn",
+        ),
         ({"recompute": "full", "recompute_modules": "mlp"}, "recompute_modules needs recompute selective; it is full"),
         ({"settings": "deepep"}, "unknown setting 'deepep'; nearest: deep-ep"),
         ({"settings": "flash-2"}, "settings has flash-2, which is for torchtitan; the runtime is megatron-core"),

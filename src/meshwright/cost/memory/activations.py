@@ -18,6 +18,7 @@ from meshwright.cost.memory.saved import (
     feed_forward_bytes,
     norm_bytes,
     norm_outputs,
+    output_bytes,
     product_bytes,
     table_bytes,
 )
@@ -101,10 +102,11 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
 def recomputed_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, saved: Saved) -> Floats:
     """Saved bytes of one layer that selective recomputation leaves to backward.
 
-    core_attn: the core's own. layernorm: outputs of norms that are kernels of their own. mla_up_proj: queries, keys,
-    values and the normed compressed widths, of which those before their norms stay. moe_act: the routed rows' product.
-    mlp and shared_experts: gate, up and product, and what feeds them but the block's input, which in a dense layer is
-    the norm's; moe: those of the shared expert, and everything of the router and the routed rows.
+    core_attn: the core's own, and its output where the next product keeps that in another format. layernorm: outputs of
+    norms that are kernels of their own. mla_up_proj: queries, keys, values and the normed compressed widths, of which
+    those before their norms stay. moe_act: the routed rows' product. mlp and shared_experts: gate, up and product, and
+    what feeds them but the block's input, which in a dense layer is the norm's; moe: those of the shared expert, and
+    everything of the router and the routed rows.
     shard: sizes on the rank; saved: everything that the layer keeps, bytes; plan: scalar or array (n,). Returns bytes.
     Source: Megatron-LM, transformer_config.py `recompute_modules`; tensor_parallel/random.py CheckpointWithoutOutput.
     """
@@ -114,7 +116,7 @@ def recomputed_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard
         experts = expert_shard(plan, inputs, kind)
         product = experts.rows * experts.ffn * product_bytes(inputs, kind.feed_forward.gated)
     return (
-        _where(repeated.core, saved.core)
+        _where(repeated.core, saved.core + output_bytes(inputs, shard))
         + _where(repeated.expansion, expanded_bytes(inputs, kind, shard))
         + _where(repeated.attention_norm, outputs.attention)
         + _where(repeated.block_norm + repeated.block, outputs.block)

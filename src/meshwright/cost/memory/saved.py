@@ -44,9 +44,9 @@ class NormOutputs(NamedTuple):
     """Bytes of the norms' outputs that one layer keeps, by who reads them; each scalar or array (n,)."""
 
     attention: Floats
-    """The first product of attention."""
+    """The first products of attention."""
     block: Floats
-    """The first product of the dense block, or of the shared one where it keeps a copy in the recipe's format."""
+    """The first product of the dense block, or of the shared one where it keeps a copy of its own."""
     router: Floats
     """The router, in 2 bytes an element, or in the fp32 that it works in."""
 
@@ -68,22 +68,25 @@ def norm_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
 
 def norm_outputs(inputs: Inputs, kind: LayerKind, shard: Shard) -> NormOutputs:
     """What one layer keeps of its norms' outputs: each is the next product's input, whole where the runtime keeps it
-    gathered, in the recipe's format; a router reads it in 2 bytes beside that. Under autocast every product that is
-    apart keeps a copy.
+    gathered, in the recipe's format; a router reads it in 2 bytes, which the shared expert keeps with it unless delayed
+    scaling has it keep its own operand. Under autocast every product that is apart keeps a copy, and in latent
+    attention both products that compress keep their own operand where they quantise it.
 
-    shard: sizes on the rank. Returns bytes. Source: `layer_memory`.
+    shard: sizes on the rank. Returns bytes. Source: `layer_memory`; Megatron-core 0.16.1, moe/shared_experts.py L64-91
+    (`set_save_original_input`), multi_latent_attention.py (`linear_q_down_proj`, `linear_kv_down_proj`).
     """
     recipe, hidden = inputs.recipe, inputs.model.hidden_size
     tokens = shard.residual_tokens if inputs.runtime.activations.regathers_inputs else shard.tokens
     read, second = recipe.saved_bytes * hidden * tokens, min(kind.norms, 2) - 1
     autocast, kernels, block = inputs.runtime.storage.autocast, inputs.runtime.kernels, kind.feed_forward
-    of_attention = (QUERY_KEY_VALUE if autocast and not kernels.fused_projections else 1) * read
+    compressed = 1 + (kernels.fused_projections and recipe.quantises and kind.attention.latent is not None)
+    of_attention = (QUERY_KEY_VALUE if autocast and not kernels.fused_projections else compressed) * read
     if isinstance(block, Mlp):
         return NormOutputs(
             of_attention, second * (1 + (autocast and block.gated and not kernels.fused_gate)) * read, 0.0
         )
     in_fp32 = inputs.runtime.activations.weighs_expert_outputs
-    copied = dense_block(kind) is not None and (recipe.quantises or in_fp32)
+    copied = dense_block(kind) is not None and (recipe.scales_from_earlier_steps or in_fp32)
     width = FP32_BYTES if in_fp32 else HALF_BYTES
     return NormOutputs(second * of_attention, copied * read, 1.0 * width * hidden * shard.residual_tokens)
 
@@ -111,6 +114,14 @@ def expanded_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """
     heads = 1.0 * HALF_BYTES * shard.tokens * (shard.query + shard.key + shard.value)
     return heads + inputs.recipe.saved_bytes * compressed_width(kind) * shard.residual_tokens
+
+
+def output_bytes(inputs: Inputs, shard: Shard) -> Floats:
+    """The attention core's output in 2 bytes where only the core keeps it: the next product keeps its own operand.
+
+    2 T a d_v / t in a recipe that quantises, else 0. shard: sizes on the rank. Returns bytes. Source: `layer_memory`.
+    """
+    return 1.0 * HALF_BYTES * inputs.recipe.quantises * shard.tokens * shard.core
 
 
 def core_bytes(inputs: Inputs, shard: Shard) -> Floats:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from meshwright.cost.step import estimate_each
-from meshwright.errors import InvalidInput, NotModelled, quoted
+from meshwright.errors import InvalidInput, NotModelled
 from meshwright.layout.legality import require_legal
+from meshwright.layout.legality.recompute import absent_modules
 from meshwright.layout.plan import Plan
-from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, modules_of
+from meshwright.layout.recompute_modules import RecomputeModules, read_modules
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
+from meshwright.specs.model import Model
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.topology import segment_assumptions
@@ -116,24 +118,29 @@ def plan_of(row: Row, inputs: Inputs) -> Plan:
         num_microbatches=int(row["global_batch_size"]) // (micro_batch * dp),
         embedding_as_layer=ends,
         head_as_layer=ends,
-        **_recomputed(row),
+        **_recomputed(row, inputs.model),
         schedule=row["schedule"] or "1f1b",  # type: ignore[arg-type]
     )
 
 
-def _recomputed(row: Row) -> dict[str, Any]:
-    """The recomputation of a row: modules named with plus signs between, the runtime's own choice, or whole layers."""
+IDLE_MODULES = RecomputeModules.EXPERTS | RecomputeModules.SHARED_EXPERTS
+"""Modules that Megatron-core lets a recipe name for any model (transformer_config.py): where no layer has such a part,
+they do nothing."""
+
+
+def _recomputed(row: Row, model: Model) -> dict[str, Any]:
+    """The recomputation of a row: named modules, the runtime's own choice, or whole layers."""
     recompute = {"recompute": row["recompute"], "recompute_layers": int(row["recompute_layers"] or 0)}
     if not row["recompute_modules"]:
         return recompute
     if row["recompute"] != "selective":
         raise NotModelled(f"recompute_modules needs recompute selective; it is {row['recompute']}")
-    names = [name.strip() for name in row["recompute_modules"].split("+")]
-    unknown = [quoted(name) for name in names if name not in RECOMPUTE_MODULE_NAMES.values()]
-    if unknown:
-        known = ", ".join(RECOMPUTE_MODULE_NAMES.values())
-        raise NotModelled(f"recompute_modules has {', '.join(unknown)}; known, with + between: {known}")
-    return recompute | {"recompute_modules": modules_of(names)}
+    try:
+        named = read_modules(row["recompute_modules"])
+    except InvalidInput as error:
+        raise NotModelled(f"recompute_modules: {error}") from None
+    present = named & ~(absent_modules(model) & IDLE_MODULES)
+    return recompute | ({"recompute_modules": present} if present else {"recompute": "none"})
 
 
 def cluster_of(row: Row) -> Cluster:
