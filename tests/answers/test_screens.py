@@ -15,6 +15,7 @@ from meshwright.answers.document.terminal import terminal
 from meshwright.answers.explain_table import explain_screen
 from meshwright.answers.model_table import dividing_degrees, model_document, model_screen
 from meshwright.answers.plan_table import plan_screen
+from meshwright.answers.screen import headline
 from meshwright.answers.step_parts import why_lost
 from meshwright.cost.step import estimate_each
 from meshwright.layout.named import plan_of
@@ -215,3 +216,15 @@ def test_kernels_that_stay_in_half_precision_are_told_apart_where_they_take_anot
 ) -> None:
     told_of = " ".join(assumptions(question(llama_8b(), cluster, precision="fp8")))
     assert ("those that stay in half precision take 1.46 times" in told_of) == apart
+
+
+@pytest.mark.parametrize(
+    ("cluster", "said"),
+    [
+        ("2x8:h100", "nvlink 450 GB/s (344 reached), fabric 50 GB/s (48.6 reached)"),
+        ("1x8:l40s", "pcie 32 GB/s (12.7 reached)"),
+        ("1x1:h100", "nvlink 450 GB/s"),
+    ],
+)
+def test_the_head_shows_what_collectives_reach_of_each_level(cluster: str, said: str) -> None:
+    assert f"Links per GPU, one direction: {said}" in headline(question(llama_8b(), cluster)).lines

@@ -7,6 +7,7 @@ import pytest
 
 from meshwright.cost.comms.exchange import communicator
 from meshwright.cost.comms.pipeline import message_bytes, message_parts, pipeline_exchanges
+from meshwright.cost.memory.components import communicator_bytes
 from meshwright.cost.messages import step_messages
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.plan import Plan, Recompute
@@ -81,6 +82,15 @@ def test_gradients_are_summed_in_2_bytes_and_tied_ones_in_4() -> None:
         for each in (rows, others)
     )
     assert full == pytest.approx(2 * half)
+
+
+def test_the_engine_has_communicators_of_its_own() -> None:
+    """One of the stages, and one of the tensor-parallel ranks where they gather messages."""
+    inputs = _inputs()
+    alone = inputs.replace(runtime=inputs.runtime.replace(own_groups=False))
+    for plan, more in ((Plan(tp=2, pp=4, dp=2), 2), (Plan(tp=1, pp=4, dp=4), 1), (Plan(tp=2, dp=8), 0)):
+        added = communicator_bytes(plan, inputs) - communicator_bytes(plan, alone)
+        assert float(added) == more * inputs.runtime.memory.communicator_bytes
 
 
 def test_one_flat_copy_does_not_fit_in_what_activations_leave() -> None:

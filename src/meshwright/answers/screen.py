@@ -39,13 +39,19 @@ def speed_cells(estimate: Estimate) -> tuple[str, str, str]:
 
 def links(cluster: Cluster) -> str:
     """The bandwidth of every level of links, as `nvlink 450 GB/s, fabric 50 GB/s`."""
-    return ", ".join(f"{level.name} {format_bandwidth(level.effective_bandwidth)}" for level in cluster.levels)
+    return ", ".join(_level_words(cluster))
 
 
 def _reached_links(cluster: Cluster) -> str:
-    """The same with what large collectives reach of it, as `nvlink 450 GB/s (344 reached)`."""
-    reached = [f" ({bandwidth / GIGA:.3g} reached)" for bandwidth in reached_bandwidths(cluster)]
-    return ", ".join(level + each for level, each in zip(links(cluster).split(", "), reached, strict=True))
+    """The same with what large collectives reach of it, as `nvlink 450 GB/s (344 reached)`; of one GPU without."""
+    if cluster.num_gpus == 1:
+        return links(cluster)
+    levels = zip(_level_words(cluster), reached_bandwidths(cluster), strict=True)
+    return ", ".join(f"{level} ({reached / GIGA:.3g} reached)" for level, reached in levels)
+
+
+def _level_words(cluster: Cluster) -> list[str]:
+    return [f"{level.name} {format_bandwidth(level.effective_bandwidth)}" for level in cluster.levels]
 
 
 def model_words(inputs: Inputs) -> str:
@@ -69,7 +75,7 @@ def headline(inputs: Inputs) -> Lines:
     return Lines(
         (
             f"{model_words(inputs)} on **{cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}**",
-            f"Links per GPU, one direction: {_reached_links(cluster) if cluster.num_gpus > 1 else links(cluster)}",
+            f"Links per GPU, one direction: {_reached_links(cluster)}",
             f"{job_words(inputs)}, {runtime}",
         )
     )

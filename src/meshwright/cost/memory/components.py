@@ -7,6 +7,7 @@ from typing import Generic, NamedTuple
 import numpy as np
 
 from meshwright.arrays import Amount, FloatColumn, Floats
+from meshwright.cost.comms.pipeline import message_parts
 from meshwright.layout.groups import expert_data_ranks
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -61,7 +62,8 @@ def communicator_bytes(plan: Layout, inputs: Inputs) -> Floats:
 
     Tensor parallel, context parallel, data parallel, model parallel (the global gradient norm), the world, with tied
     embeddings the two end stages, with experts their exchange and the ranks that hold the same ones (Megatron-LM,
-    parallel_state.py); a middle stage talks to two neighbours.
+    parallel_state.py); a middle stage talks to two neighbours. DeepSpeed's pipeline engine makes two more
+    (runtime/pipe/topology.py, PipelineParallelGrid).
     plan: scalar or array (n,). Returns bytes, the least certain term: a measured TP 2, PP 2, DP 2 on 8 H100 held 7 GB,
     where 2.5 GB are counted here.
     Source: NVIDIA/nccl issues 964 and 1685 (0.55 GB for each communicator of collectives); verl PR 6408.
@@ -75,6 +77,8 @@ def communicator_bytes(plan: Layout, inputs: Inputs) -> Floats:
     sizes = [plan.tp, plan.cp, plan.dp * plan.cp, plan.tp * plan.pp, plan.tp * plan.pp * plan.dp * plan.cp]
     if inputs.model.tied_embeddings:
         sizes.append(plan.pp)
+    if inputs.runtime.pipeline.own_groups:
+        sizes += [plan.pp, np.where(np.greater(plan.pp, 1), message_parts(plan, inputs), 1)]
     if inputs.model.is_moe:
         sizes += [plan.ep, expert_data_ranks(plan)]
     groups = sum(np.greater(size, 1) * 1 for size in sizes)

@@ -39,6 +39,9 @@ class PipelineEngine(Spec):
     keeps_messages: bool
     """A stage keeps of every micro-batch in flight what it has received, beside the copy that its layers work on, and
     what it has sent; of scattered messages its own part alone of the latter, which backward gathers once more."""
+    own_groups: bool
+    """The pipeline engine has groups of ranks of its own beside the model's: the stages, to which it broadcasts the
+    loss, and the tensor-parallel ranks, among which it gathers scattered messages."""
     receives_ahead: bool
     """Buffers for the messages of all micro-batches are allocated before the first one arrives, and a stage keeps what
     it has sent (torch.distributed.pipelining)."""
