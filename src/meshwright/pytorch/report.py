@@ -51,7 +51,8 @@ def _verdict(done: Verification) -> str:
     figures = "compared" if done.scope.native else f"that {done.inputs.runtime.id} shares with {NATIVE}"
     layers = "with all layers run" if done.all_layers else "extrapolated from two and four layers of each kind"
     agrees = f"disagrees with {wrong} of the" if wrong else "agrees with all"
-    return f"PyTorch {agrees} {count} figures {figures} ({done.elapsed_s:.0f} s), {layers}."
+    ran = done.scope.framework or "PyTorch"
+    return f"{ran} {agrees} {count} figures {figures} ({done.elapsed_s:.0f} s), {layers}."
 
 
 def _notes(done: Verification) -> Iterator[str]:
@@ -61,11 +62,23 @@ def _notes(done: Verification) -> Iterator[str]:
     if not done.all_layers:
         layers = "two and four layers of each kind a chunk, extrapolated; --full runs all"
     yield f"Run on fake tensors, one rank of every distinct stage of {run.num_gpus}, {layers}."
+    yield f"Run on {_whose(done)}."
     if run.num_microbatches < asked.num_microbatches:
         count = f"{run.num_microbatches} of {asked.num_microbatches}"
         yield f"Run with {count} micro-batches, for which the figures above are predicted too."
     yield "Exact: all but the peak, which may be 2 % off. Fragmentation and time are no part of this."
     yield from (f"{note[0].upper()}{note[1:]}." for note in done.scope.unchecked)
+
+
+def _whose(done: Verification) -> str:
+    """Whose model and wrapping was run, and why it was not the framework's own."""
+    scope = done.scope
+    if scope.framework:
+        return (
+            f"{scope.framework}'s own model, checkpointing and sharding, with stand-ins for fused attention and norms"
+        )
+    because = f": {scope.own_because}" if scope.own_because else ""
+    return f"a model of Meshwright's own, split and wrapped as {NATIVE} does{because}"
 
 
 def _row(cells: Iterable[str], right: bool) -> tuple[str, ...]:
@@ -132,6 +145,7 @@ def verification_document(done: Verification) -> dict[str, Any]:
             "all_layers": done.all_layers,
             "elapsed_s": done.elapsed_s,
             "as_it_is": done.scope.native,
+            "framework": done.scope.framework or None,
         },
         "holds": done.holds,
         "stages": [_stage_entry(check) for check in done.stages],

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.errors import CannotVerify
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, ContextExchange, Plan, Recompute
+from meshwright.pytorch.frameworks import own_framework
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind, Mlp
@@ -36,6 +37,10 @@ class Scope(NamedTuple):
     """That is run: the same, or what another runtime's plan has in common with torchtitan."""
     run_inputs: Inputs
     unchecked: tuple[str, ...]
+    framework: str = ""
+    """Whose own model and wrapping is run, by name and version; none: those of the trainer."""
+    own_because: str = ""
+    """Why it is the trainer's, where the runtime is a framework whose own could be run."""
 
     @property
     def native(self) -> bool:
@@ -43,13 +48,25 @@ class Scope(NamedTuple):
         return not self.unchecked
 
 
-def scope_of(plan: Plan, inputs: Inputs) -> Scope:
-    """What to run for a plan; raises `CannotVerify` with every reason why it cannot be, and what to change."""
+def scope_of(plan: Plan, inputs: Inputs, torchtitan: str | None = None) -> Scope:
+    """What to run for a plan; raises `CannotVerify` with every reason why it cannot be, and what to change.
+
+    torchtitan: its version, where its own model may be run.
+    """
     reasons = [*_model_reasons(inputs), *_plan_reasons(plan, inputs), *_job_reasons(inputs)]
     if reasons:
         raise CannotVerify("verify cannot run this plan on PyTorch:" + "".join(f"\n  - {reason}" for reason in reasons))
     if is_native(inputs):
-        return Scope(plan=plan, inputs=inputs, run_plan=plan, run_inputs=inputs, unchecked=())
+        framework, because = own_framework(plan, inputs, torchtitan)
+        return Scope(
+            plan=plan,
+            inputs=inputs,
+            run_plan=plan,
+            run_inputs=inputs,
+            unchecked=(),
+            framework=framework,
+            own_because=because,
+        )
     inputs = inputs.replace(job=inputs.job.replace(precision="bf16"))
     model = inputs.model.replace(vocab_size=plan.tp * int(vocabulary_shard(plan, inputs)))
     shared = replace(plan, zero=2, dp_replicate=1, recompute=Recompute.NONE, recompute_layers=0)

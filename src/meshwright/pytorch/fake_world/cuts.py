@@ -78,6 +78,7 @@ def ranks(scope: Scope, *, full: bool) -> list[Rank]:
                 chunks=tuple(kinds[position] for position in positions),
                 positions=tuple(positions),
                 first_layers=tuple(firsts[position] for position in positions),
+                framework=scope.framework,
             ),
             full,
         )

@@ -10,6 +10,7 @@ from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
 from meshwright.pytorch.fake_world.compare import StageCheck, stage_check
 from meshwright.pytorch.fake_world.cuts import fewer_micro_batches, ranks
+from meshwright.pytorch.frameworks import INSTALLED
 from meshwright.pytorch.planned.predicted import PredictedStage, predicted_stages
 from meshwright.pytorch.processes.process import observe_ranks, require_torch
 from meshwright.pytorch.scope import Scope, scope_of
@@ -41,14 +42,15 @@ class Verification:
         return all(self.results)
 
 
-def verify(plan: Plan, inputs: Inputs, *, full: bool = False) -> Verification:
+def verify(plan: Plan, inputs: Inputs, *, full: bool = False, torchtitan: str | None = INSTALLED) -> Verification:
     """Run one rank of every distinct stage of a plan on PyTorch, and compare.
 
-    full: with all layers. Raises `IllegalPlan` or `NotModelled` for a plan that is not priced, `CannotVerify` where
+    full: with all layers; torchtitan: the version of which its own model and wrapping are run, where it can be; None:
+    the trainer's are. Raises `IllegalPlan` or `NotModelled` for a plan that is not priced, `CannotVerify` where
     PyTorch is missing, of another version, or cannot run it.
     """
     require_legal(plan, inputs)
-    scope = scope_of(*fewer_micro_batches(plan, inputs))
+    scope = scope_of(*fewer_micro_batches(plan, inputs), torchtitan)
     require_torch()
     started = time.perf_counter()
     predicted = predicted_stages(scope.plan, scope.inputs)

@@ -27,6 +27,8 @@ class Request:
     """The layer of the model with which each of these chunks begins, 0 first."""
     full_precision: bool = False
     """Weights, activations and messages are fp32, whatever the job's recipe says."""
+    framework: str = ""
+    """Whose own model and wrapping is run; none: those of the trainer."""
 
     @property
     def last_position(self) -> int:

@@ -1,28 +1,43 @@
-"""Build: the model that verify runs, and how it is split, wrapped and sharded; `BUILD` alone says which."""
+"""Build: the model that verify runs, and how it is split, wrapped and sharded; the request says which."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
 
 from meshwright.pytorch.processes.records import Request
 from meshwright.pytorch.trainer.data_parallel import shard
 from meshwright.pytorch.trainer.experts import MixtureOfExperts
 from meshwright.pytorch.trainer.mesh import Meshes, local
 from meshwright.pytorch.trainer.model import Decoder
+from meshwright.pytorch.trainer.passes import cross_entropy
 from meshwright.pytorch.trainer.recompute import recompute
 from meshwright.pytorch.trainer.split import split_experts, split_sequence, split_tensors
+
+
+class Parts(NamedTuple):
+    """The modules of one chunk between which its backward pass is told apart."""
+
+    layers: list[nn.Module]
+    norm: nn.Module | None
+    """The last one, where the chunk has the head."""
 
 
 class Build(NamedTuple):
     """A model and its wrapping; what `scope` refuses is what these cannot make."""
 
-    chunks: Callable[[Request], list[Decoder]]
+    chunks: Callable[[Request], list[Any]]
     """The rank's chunks of the model, whole: modules from token ids, or what the stage before sends, to logits, or what
-    the next stage needs. Their `embedding`, `layers`, `norm` and `head` are where backward passes are told apart."""
-    parallelize: Callable[[Decoder, Request, Meshes], int]
+    the next stage needs."""
+    parallelize: Callable[[Any, Request, Meshes], int]
     """Splits, wraps and shards one chunk in place by every axis of the plan but pp; returns how many parameters the
     rank holds before they are sharded."""
+    parts: Callable[[Any], Parts]
+    """Of one chunk that is wrapped."""
+    loss: Callable[[Tensor, Tensor], Tensor]
+    """The mean over all tokens; logits (batch, tokens, vocabulary), labels (batch, tokens)."""
 
 
 def _chunks(request: Request) -> list[Decoder]:
@@ -50,5 +65,24 @@ def _parallelize(decoder: Decoder, request: Request, meshes: Meshes) -> int:
     return whole_parameters
 
 
-BUILD = Build(_chunks, _parallelize)
+BUILD = Build(
+    chunks=_chunks,
+    parallelize=_parallelize,
+    parts=lambda decoder: Parts([*decoder.layers], decoder.norm),
+    loss=cross_entropy,
+)
 """A decoder of the trainer's own, wrapped as torchtitan does."""
+
+
+def build_of(request: Request) -> Build:
+    """What the request asks to run: a framework's own model and wrapping, or the trainer's."""
+    if not request.framework:
+        return BUILD
+    from meshwright.pytorch.trainer import torchtitan as own
+
+    return Build(
+        chunks=own.chunks,
+        parallelize=own.parallelize,
+        parts=lambda decoder: Parts([*decoder.layers.values()], decoder.norm),
+        loss=own.cross_entropy,
+    )

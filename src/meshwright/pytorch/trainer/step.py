@@ -7,25 +7,24 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from meshwright.pytorch.processes.records import Observed, ObservedMoment, Request, layer_moments
-from meshwright.pytorch.trainer.build import BUILD
+from meshwright.pytorch.trainer.build import Build, Parts, build_of
 from meshwright.pytorch.trainer.memory import MemoryWatch
 from meshwright.pytorch.trainer.mesh import Meshes, axes_of_groups, build_meshes, local, stage_rank, world
-from meshwright.pytorch.trainer.model import Decoder
-from meshwright.pytorch.trainer.passes import cross_entropy, passes_of
+from meshwright.pytorch.trainer.passes import passes_of
 from meshwright.pytorch.trainer.traffic import TrafficWatch
 
 
 class _Watch:
     """Of one step: what it allocates, sends and executes as it goes."""
 
-    def __init__(self, memory: MemoryWatch, traffic: TrafficWatch, chunks: Sequence[Decoder]) -> None:
+    def __init__(self, memory: MemoryWatch, traffic: TrafficWatch, chunks: Sequence[Parts]) -> None:
         self.memory, self.traffic = memory, traffic
-        self._begins = ["last layer" if chunk.head is None else "head" for chunk in chunks]
+        self._begins = ["last layer" if chunk.norm is None else "head" for chunk in chunks]
         """The first moment of each chunk's backward."""
         for chunk in chunks:
             names = ["embedding", *layer_moments(len(chunk.layers))]
@@ -80,17 +79,17 @@ def observe(requests: Sequence[Request]) -> Iterator[Observed]:
 
 
 def _watched(request: Request, meshes: Meshes) -> Observed:
-    fake = FakeTensorMode()
+    fake, build = FakeTensorMode(), build_of(request)
     with fake:
-        chunks = BUILD.chunks(request)
-    whole_parameters = sum(BUILD.parallelize(chunk, request, meshes) for chunk in chunks)
-    watch = _Watch(MemoryWatch(), TrafficWatch(axes_of_groups(request.plan)), chunks)
+        chunks = build.chunks(request)
+    whole_parameters = sum(build.parallelize(chunk, request, meshes) for chunk in chunks)
+    watch = _Watch(MemoryWatch(), TrafficWatch(axes_of_groups(request.plan)), [*map(build.parts, chunks)])
     with fake, watch.traffic, watch.memory:
-        return _observed(request, chunks, meshes, watch, whole_parameters)
+        return _observed(request, build, chunks, meshes, watch, whole_parameters)
 
 
 def _observed(
-    request: Request, chunks: list[Decoder], meshes: Meshes, watch: _Watch, whole_parameters: int
+    request: Request, build: Build, chunks: list[nn.Module], meshes: Meshes, watch: _Watch, whole_parameters: int
 ) -> Observed:
     memory, weights = watch.memory, [weight for chunk in chunks for weight in chunk.parameters()]
     memory.relabel(weights, "parameters")
@@ -100,7 +99,7 @@ def _observed(
         plan, length = request.plan, request.inputs.job.sequence_length // request.plan.cp
         shape = plan.micro_batch * plan.num_microbatches, length
         tokens, labels = (torch.zeros(shape, dtype=torch.int64) for _ in range(2))
-    passes = passes_of(request, chunks, meshes, cross_entropy, watch.during, watch.order)
+    passes = passes_of(request, chunks, meshes, build.loss, watch.during, watch.order)
     with memory.labelled("optimizer"):
         _begin(optimizer)
     memory.peaks.clear()

@@ -1,0 +1,192 @@
+"""Torchtitan: its own decoder, checkpointing and sharding as a build, with stand-ins for fused kernels alone.
+
+What it is given is what its trainer gives it: positions of the tokens, and meshes of its own, under the SPMD backend
+partial_dtensor, which needs no accelerator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+import torchtitan.distributed.parallel_dims as meshes_of_torchtitan
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torchtitan.components.loss import CrossEntropyLoss
+from torchtitan.config import CompileConfig, ParallelismConfig, TrainingConfig
+from torchtitan.distributed import ParallelDims
+from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC
+from torchtitan.distributed.utils import set_spmd_backend
+from torchtitan.models.common import ComplexRoPE, CosSinRoPE, Embedding, Linear, RMSNorm
+from torchtitan.models.common.attention import ScaledDotProductAttention
+from torchtitan.models.common.config_utils import make_ffn_config, make_gqa_config
+from torchtitan.models.llama3.model import Llama3Model, Llama3TransformerBlock
+from torchtitan.models.llama3.parallelize import parallelize_llama
+from torchtitan.models.llama3.sharding import set_llama3_sharding_config
+from torchtitan.models.qwen3.model import Qwen3Model, Qwen3TransformerBlock
+from torchtitan.models.qwen3.parallelize import parallelize_qwen3
+from torchtitan.models.qwen3.sharding import set_qwen3_sharding_config
+
+from meshwright.layout.plan import Plan, Recompute
+from meshwright.pytorch.processes.records import Request
+from meshwright.pytorch.trainer.kernels import ATTEND, flash_attention, rms_norm
+from meshwright.pytorch.trainer.mesh import Meshes
+from meshwright.specs.model import LayerKind, Model
+
+BACKEND = "partial_dtensor"
+DEVICE = "cpu"
+
+
+class FusedNorm(RMSNorm):
+    """RMS norm by one kernel, as CUDA has it."""
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(RMSNorm.Config):
+        """That of torchtitan."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The normed input."""
+        return rms_norm(input, self.weight)
+
+
+class FusedAttention(ScaledDotProductAttention):
+    """Attention by one kernel, as CUDA has it; documents in a sequence change nothing that is kept."""
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(ScaledDotProductAttention.Config):
+        """That of torchtitan."""
+
+    def forward(self, q_BLNH: Tensor, k_BLNH: Tensor, v_BLNH: Tensor, **_: Any) -> Tensor:  # noqa: N803
+        """(batch, tokens, heads, width) each."""
+        query, key, value = (part.transpose(1, 2) for part in (q_BLNH, k_BLNH, v_BLNH))
+        return flash_attention(query, key, value).transpose(1, 2)
+
+
+class SelectiveFused(SelectiveAC):
+    """Selective checkpointing that takes the stand-in of attention for attention."""
+
+    @dataclass(kw_only=True, slots=True)
+    class Config(SelectiveAC.Config):
+        """That of torchtitan."""
+
+    def get_save_ops(self) -> set[Any]:
+        """Operators whose outputs are kept."""
+        return {*super().get_save_ops(), ATTEND}
+
+
+def chunks(request: Request) -> list[nn.Module]:
+    """The decoder with the request's layers, in the shapes of its model."""
+    set_spmd_backend(BACKEND)
+    config = _config(request)
+    if _is_qwen(request.inputs.model):
+        set_qwen3_sharding_config(config, enable_sp=request.plan.sp, enable_ep=False)
+    else:
+        set_llama3_sharding_config(config, enable_sp=request.plan.sp)
+    decoder: nn.Module = config.build()
+    decoder.register_forward_pre_hook(_with_positions, prepend=True, with_kwargs=True)
+    return [decoder]
+
+
+def _with_positions(_: nn.Module, given: tuple[Tensor], named: dict[str, Any]) -> tuple[tuple[Tensor], dict[str, Any]]:
+    """Where each token stands, which torchtitan's data loaders always say."""
+    (tokens,) = given
+    return given, named | {"positions": torch.arange(tokens.shape[1]).repeat(tokens.shape[0], 1)}
+
+
+def _config(request: Request) -> Any:
+    model, length = request.inputs.model, request.inputs.job.sequence_length
+    kinds = [model.layer_kinds[kind] for kind in request.chunks[0]]
+    is_qwen = _is_qwen(model)
+    return (Qwen3Model if is_qwen else Llama3Model).Config(
+        dim=model.hidden_size,
+        vocab_size=model.vocab_size,
+        enable_weight_tying=model.tied_embeddings,
+        tok_embeddings=Embedding.Config(num_embeddings=model.vocab_size, embedding_dim=model.hidden_size),
+        norm=FusedNorm.Config(normalized_shape=model.hidden_size),
+        lm_head=Linear.Config(in_features=model.hidden_size, out_features=model.vocab_size),
+        layers=[_layer(model.hidden_size, kind, length, is_qwen=is_qwen) for kind in kinds],
+    )
+
+
+def _is_qwen(model: Model) -> bool:
+    return any(kind.attention.qk_norm == "head" for kind in model.layer_kinds)
+
+
+def _layer(hidden: int, kind: LayerKind, length: int, *, is_qwen: bool) -> Any:
+    shape, block = kind.attention, kind.feed_forward
+    rope = (CosSinRoPE if is_qwen else ComplexRoPE).Config(dim=shape.head_dim, max_seq_len=length)
+    attention = make_gqa_config(
+        dim=hidden,
+        n_heads=shape.heads,
+        n_kv_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        wqkv_param_init={},
+        wo_param_init={},
+        inner_attention=FusedAttention.Config(),
+        rope=rope,
+        fuse_qkv=True,
+        qk_norm=FusedNorm.Config(normalized_shape=shape.head_dim) if is_qwen else None,
+    )
+    return (Qwen3TransformerBlock if is_qwen else Llama3TransformerBlock).Config(
+        attention_norm=FusedNorm.Config(normalized_shape=hidden),
+        ffn_norm=FusedNorm.Config(normalized_shape=hidden),
+        attention=attention,
+        feed_forward=make_ffn_config(dim=hidden, hidden_dim=block.ffn_size, w1_param_init={}, w2w3_param_init={}),
+    )
+
+
+def _parallelism(plan: Plan) -> ParallelismConfig:
+    return ParallelismConfig(
+        data_parallel_replicate_degree=plan.dp_replicate,
+        data_parallel_shard_degree=plan.dp // plan.dp_replicate,
+        fsdp_reshard_after_forward="default" if plan.zero == 3 else "never",
+        tensor_parallel_degree=plan.tp,
+        enable_sequence_parallel=plan.sp,
+        spmd_backend=BACKEND,
+    )
+
+
+@cache
+def _dims(plan: Plan) -> ParallelDims:
+    """Torchtitan's meshes over all ranks; it would have them of an accelerator where there is none."""
+    meshes_of_torchtitan.device_type = DEVICE
+    dims = ParallelDims.from_config(_parallelism(plan), plan.num_gpus)
+    dims.build_mesh()
+    return dims
+
+
+def parallelize(decoder: Any, request: Request, _: Meshes) -> int:
+    """By torchtitan's own function for the model."""
+    plan = request.plan
+    apply = parallelize_qwen3 if _is_qwen(request.inputs.model) else parallelize_llama
+    checkpointing = {Recompute.FULL: FullAC.Config(), Recompute.SELECTIVE: SelectiveFused.Config()}
+    apply(
+        decoder,
+        parallel_dims=_dims(plan),
+        training=TrainingConfig(),
+        parallelism=_parallelism(plan),
+        compile_config=CompileConfig(enable=False),
+        ac_config=checkpointing.get(plan.recompute),
+        dump_folder="",
+    )
+    if decoder.enable_weight_tying:  # as its `init_states` does after this: tensor parallelism parted the two
+        decoder.tok_embeddings.weight = decoder.lm_head.weight
+    return sum(_before_sharding(weight) for weight in decoder.parameters())
+
+
+def _before_sharding(weight: Tensor) -> int:
+    """Elements that the rank holds while the weight is gathered."""
+    if not isinstance(weight, DTensor):
+        return weight.numel()
+    mesh = weight.device_mesh
+    axes = zip(mesh.mesh_dim_names or (), weight.placements, range(mesh.ndim), strict=True)
+    split = [mesh.size(index) for name, placement, index in axes if name == "tp" and placement.is_shard()]
+    return weight.numel() // (split[0] if split else 1)
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Its loss in one piece, over as many tokens as there are labels."""
+    loss, _ = CrossEntropyLoss(CrossEntropyLoss.Config())(logits, labels, torch.tensor(float(labels.numel())))
+    return loss
