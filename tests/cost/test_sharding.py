@@ -26,6 +26,9 @@ from meshwright.layout.plans import Plans
 from meshwright.pytorch.planned.issued import issued
 from meshwright.pytorch.planned.predicted import predicted_stages
 from meshwright.specs.inputs import Inputs
+from meshwright.validation.rows.configurations import configurations
+from meshwright.validation.rows.table import read_rows
+from meshwright.validation.score.outcomes import outcomes_of
 from strategies import legal_plans, llama_8b, question
 
 COUNT = 8 * 10**9
@@ -204,6 +207,17 @@ def test_replicas_hold_22_bytes() -> None:
     states, count = _of_full_weights("pytorch-ddp", Plan(dp=64, zero=0, num_microbatches=2))
     embedding = 128256 * 4096
     assert states == pytest.approx((4 + 2 + 8 + 8) * count - 2 * embedding)
+
+
+@pytest.mark.parametrize(
+    ("name", "measured_gib"), [("H100-HF-001", 48.4455), ("H100-HF-003", 31.8674), ("H100-HF-007", 42.4682)]
+)
+def test_replicas_hold_their_buckets_on_one_gpu_too(name: str, measured_gib: float) -> None:
+    """Allocated by transformers 5.17 on an H100 under DDP, whose gradients are views of its buckets."""
+    (outcome,) = outcomes_of(configurations([row for row in read_rows() if row["id"] == name]))
+    assert outcome.memory
+    assert outcome.memory.measured == measured_gib
+    assert outcome.memory.predicted == pytest.approx(measured_gib, rel=0.002)
 
 
 @pytest.mark.parametrize("runtime", ["megatron-core", "deepspeed"])

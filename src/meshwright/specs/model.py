@@ -69,7 +69,7 @@ class Mlp(Spec):
     gated: Flag = True
     """Three matrices (gate, up, down) instead of two."""
     bias: Flag = False
-    activation: Literal["silu", "gelu", "relu", "relu2"] = "silu"
+    activation: Literal["silu", "gelu", "gelu_new", "relu", "relu2"] = "silu"
 
 
 class Experts(Spec):
@@ -93,7 +93,7 @@ class Experts(Spec):
     """FFN size of the shared expert; 0: there is none."""
     shared_gate: Flag = False
     """A learned scalar gate (hidden size to 1) on the shared expert."""
-    activation: Literal["silu", "gelu", "relu", "relu2"] = "silu"
+    activation: Literal["silu", "gelu", "gelu_new", "relu", "relu2"] = "silu"
 
     @model_validator(mode="after")
     def _top_k(self) -> Self:

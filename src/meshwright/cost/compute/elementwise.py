@@ -71,8 +71,7 @@ def repeated_bytes(repeated: Repeated, inputs: Inputs, kind: LayerKind, shard: S
     moved = moved + repeated.expansion * (expanded + _quantising(inputs, linears.attention))
     if not block:
         return moved
-    inner = traffic.gated_activation if block.gated else traffic.plain_activation
-    activation = inner.forward * shard.tokens * shard.ffn
+    activation = traffic.activation(block).forward * shard.tokens * shard.ffn
     return moved + repeated.block * (activation + _quantising(inputs, linears.feed_forward))
 
 
@@ -93,8 +92,7 @@ def _elementwise(inputs: Inputs, kind: LayerKind, shard: Shard) -> LayerTraffic:
         (traffic.rms_norm, (0 if kind.attention.qk_norm == "none" else 1) * turned),
     ]
     if block:
-        inner = traffic.gated_activation if block.gated else traffic.plain_activation
-        pieces.append((inner, 1.0 * shard.tokens * shard.ffn))
+        pieces.append((traffic.activation(block), 1.0 * shard.tokens * shard.ffn))
     return LayerTraffic(
         sum(passes.forward * elements for passes, elements in pieces),
         sum(passes.backward * elements for passes, elements in pieces),

@@ -81,7 +81,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
         return ExpertTime(products=(NO_GEMM,), forward_bytes=0.0, backward_bytes=0.0, activation_bytes=0.0)
     block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
     traffic = inputs.runtime.elementwise_bytes
-    passes = traffic.gated_activation if block.gated else traffic.plain_activation
+    passes = traffic.activation(block)
     sorts = np.where(np.greater(shard.experts, 1) & (inputs.runtime.communication.dispatcher == "all_to_all"), 4, 0)
     moved = HALF_BYTES * hidden * (shard.rows * (3 + sorts) + shard.tokens)
     moved = moved + traffic.router_scores * shard.tokens * block.count

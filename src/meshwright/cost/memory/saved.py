@@ -144,7 +144,10 @@ def feed_forward_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     block = dense_block(kind)
     if block is None:
         return 0.0 * shard.tokens
-    return 1.0 * shard.tokens * shard.ffn * _inner_bytes(inputs, block.gated)
+    kept: float = _inner_bytes(inputs, block.gated)
+    if block.activation == "gelu_new" and not block.gated:
+        kept += inputs.runtime.elementwise_bytes.written_gelu_kept * inputs.residual_bytes / HALF_BYTES
+    return 1.0 * shard.tokens * shard.ffn * kept
 
 
 def expert_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:

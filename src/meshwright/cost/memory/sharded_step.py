@@ -122,13 +122,16 @@ def _embedding(line: MemoryTimeline, step: UnitStep) -> None:
 def replicated_step(step: UnitStep) -> MemoryTimeline:
     """The last micro-batch of a step of replicas, which gather nothing.
 
-    Gradients last from the first micro-batch on, with the copies of communication buckets. Autocast keeps a 2-byte copy
-    of every weight of a matrix product, of layers that are computed again a new one.
-    Source: torch 2.13, nn/parallel/distributed.py; amp/autocast_mode.py, cache_enabled.
+    The buckets of communication stand for the whole step, on one rank too; gradients last beside them from the first
+    micro-batch on, and in the last become views of them where the runtime has it so. Autocast keeps a 2-byte copy of
+    every weight of a matrix product, of layers that are computed again a new one.
+    Source: torch 2.13, nn/parallel/distributed.py; csrc/distributed/c10d/reducer.cpp, initialize_buckets and
+    mark_variable_ready_dense; amp/autocast_mode.py, cache_enabled.
     """
     runtime, whole, saved = step.inputs.runtime, step.whole, step.in_flight
     line, tied = MemoryTimeline(len(step.plans)), step.inputs.model.tied_embeddings
-    copies = step.several + 1.0 * runtime.storage.gradient_copies * (step.plans.dp > 1)
+    buckets = runtime.storage.gradient_buckets
+    copies = 1.0 * step.several + (buckets != "none")
     embedding = whole.embedding * (runtime.storage.autocast and not tied)
     cast = HALF_BYTES * (whole.all - embedding)
     casts_again = runtime.storage.autocast & (step.plans.recompute == Recompute.FULL)
@@ -152,7 +155,7 @@ def replicated_step(step: UnitStep) -> MemoryTimeline:
     line.allocate("temporaries", "working set", saved.working)
     line.at(Moment.LAST_LAYER_BACKWARD)
     line.free("2-byte copies", "saved for backward", "working set")
-    line.allocate("gradients", "of this micro-batch", FP32_BYTES * whole.all * ~step.several)
+    line.allocate("gradients", "of this micro-batch", FP32_BYTES * whole.all * (~step.several & (buckets != "views")))
     summands = step.several + 2.0 * tied
     line.allocate("temporaries", "summands of the embedding", FP32_BYTES * whole.embedding * summands)
     line.at(Moment.GRADIENT_REDUCTION)

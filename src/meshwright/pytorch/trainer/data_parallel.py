@@ -84,11 +84,17 @@ def _experts_apart(layer: nn.Module, plan: Plan, meshes: Meshes, names: tuple[st
 
 def replicate(decoder: Decoder, request: Request, meshes: Meshes) -> nn.Module:
     """The decoder as one of its replicas, where the runtime has such."""
-    if request.plan.zero > 1 or request.plan.dp == 1:
+    buckets = request.inputs.runtime.storage.gradient_buckets
+    if request.plan.zero > 1 or buckets == "none":
         return decoder
     group = meshes.sharding(("fsdp",)).get_group()
     model = DistributedDataParallel(
-        decoder, process_group=group, init_sync=False, broadcast_buffers=False, bucket_cap_mb=ALL_IN_ONE
+        decoder,
+        process_group=group,
+        init_sync=False,
+        broadcast_buffers=False,
+        bucket_cap_mb=ALL_IN_ONE,
+        gradient_as_bucket_view=buckets == "views",
     )
     model.register_comm_hook(group, lambda group, bucket: _summed(group, bucket))
     return model

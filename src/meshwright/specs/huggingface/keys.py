@@ -25,7 +25,8 @@ def _json_type(value: Any) -> str:
 def _activation(value: Any) -> str:
     known = {
         "silu": ("silu", "swish"),
-        "gelu": ("gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh", "quick_gelu"),
+        "gelu": ("gelu", "gelu_fast", "gelu_python", "gelu_pytorch_tanh", "quick_gelu"),
+        "gelu_new": ("gelu_new",),
         "relu": ("relu",),
         "relu2": ("relu2",),
     }
@@ -41,7 +42,7 @@ Count = Annotated[int, BeforeValidator(_whole), Field(gt=0, le=MAX_SIZE)]
 CountOrZero = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=MAX_SIZE)]
 Layers = Annotated[int, BeforeValidator(_whole), Field(gt=0, le=MAX_LAYERS)]
 Flag = Annotated[bool, Field(strict=True)]
-Activation = Annotated[Literal["silu", "gelu", "relu", "relu2"], BeforeValidator(_activation)]
+Activation = Annotated[Literal["silu", "gelu", "gelu_new", "relu", "relu2"], BeforeValidator(_activation)]
 LayerTypes = list[Literal["full_attention", "sliding_attention"]]
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from meshwright.specs.base import Spec
+from meshwright.specs.model import Experts, Mlp
 from meshwright.specs.quantities import NonNegative
 
 ElementBytes = Annotated[float, Field(ge=0, le=1000)]
@@ -73,6 +74,10 @@ class ElementwiseKernels(Spec):
     gated_activation: PassBytes
     """Per element of the FFN."""
     plain_activation: PassBytes
+    written_gelu: PassBytes
+    """The tanh form of GELU (`gelu_new`), which GPT-2 in transformers writes out in ten operators."""
+    written_gelu_kept: ElementBytes
+    """Kept of it from forward to backward beyond its input and its product, per element."""
     expert_bias: PassBytes
     """Per element that the first products of experts with biases put out."""
     expert_output_bias: PassBytes
@@ -87,6 +92,12 @@ class ElementwiseKernels(Spec):
     """Backward, per element of the output of a fused product whose gradient is put together from its parts."""
     summed_gradient: ElementBytes
     """Backward, per hidden element, for every product beyond the first that reads the same input."""
+
+    def activation(self, block: Mlp | Experts) -> PassBytes:
+        """Of the block's activation, per element of its FFN."""
+        if block.gated:
+            return self.gated_activation
+        return self.written_gelu if block.activation == "gelu_new" else self.plain_activation
 
 
 class Host(Spec):

@@ -29,8 +29,9 @@ class Storage(Spec):
     dummy_gradients: bool
     """Half weights: products add to whole gradients themselves, and keep one tensor of every weight's shape for
     autograd."""
-    gradient_copies: bool
-    """Communication buckets hold every gradient a second time (DDP without gradient_as_bucket_view)."""
+    gradient_buckets: Literal["none", "views", "copies"]
+    """Buckets of DDP, which stand for the whole step in fp32: gradients are views of them (gradient_as_bucket_view), or
+    are copied into them."""
     moment_bytes: Literal[2, 4]
     """Of each of Adam's two moments."""
     quantised_weights: tuple[PrecisionName, ...]

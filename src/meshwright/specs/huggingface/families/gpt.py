@@ -41,7 +41,7 @@ class Gpt2(_FourTimes):
     num_hidden_layers: Layers = Field(validation_alias=spelled("n_layer", "num_hidden_layers"))
     num_attention_heads: Count = Field(validation_alias=spelled("n_head", "num_attention_heads"))
     intermediate_size: Count = Field(validation_alias=spelled("n_inner"))
-    hidden_act: Activation = Field("gelu", validation_alias=spelled("activation_function"))
+    hidden_act: Activation = Field("gelu_new", validation_alias=spelled("activation_function"))
     n_positions: Count = Field(validation_alias=spelled("n_positions", "max_position_embeddings"))
     tie_word_embeddings: Flag = True
     add_cross_attention: Flag = False
