@@ -210,7 +210,8 @@ def test_replicas_hold_22_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "measured_gib"), [("H100-HF-001", 48.4455), ("H100-HF-003", 31.8674), ("H100-HF-007", 42.4682)]
+    ("name", "measured_gib"),
+    [("H100-HF-001", 48.4455), ("H100-HF-003", 31.8674), ("H100-HF-005", 53.3235), ("H100-HF-007", 42.4682)],
 )
 def test_replicas_hold_their_buckets_on_one_gpu_too(name: str, measured_gib: float) -> None:
     """Allocated by transformers 5.17 on an H100 under DDP, whose gradients are views of its buckets."""

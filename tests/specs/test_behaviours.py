@@ -77,6 +77,25 @@ def test_what_the_runtime_does_not_take_is_refused_with_its_path(change: str, wh
     assert len(str(refusal.value)) < 2000
 
 
+def test_a_switch_sets_what_goes_together() -> None:
+    """torch.compile: kernels, what a layer keeps, and the loss, as `compile.components` of torchtitan has them."""
+    titan = read_runtime("torchtitan")
+    on, off = (with_behaviours(titan, [f"compiled={position}"]) for position in ("true", "false"))
+    for runtime, position in ((on, ("fused", "compiled", True, False)), (off, ("eager", "eager", False, True))):
+        activations = runtime.activations
+        set_by_it = (activations.fused_activation, activations.keeps_unread_products)
+        assert (runtime.kernels.elementwise, runtime.kernels.cross_entropy, *set_by_it) == position
+    mixed = with_behaviours(titan, ["kernels.cross_entropy=chunked", "compiled=true"]).kernels
+    assert (mixed.elementwise, mixed.cross_entropy) == ("fused", "chunked")
+    assert with_behaviours(read_runtime("accelerate"), ["compiled=false"]).kernels.elementwise == "transformers"
+    for runtime, change, message in (
+        (titan, "compiled=perhaps", "it must be true or false"),
+        (read_runtime("megatron-core"), "compiled=true", "behaviour"),
+    ):
+        with pytest.raises(InvalidSpec, match=message):
+            with_behaviours(runtime, [change])
+
+
 def test_all_faults_are_told_at_once() -> None:
     changes = ["x", "overlap.expert=2", "dispatcher=deep", "dropout=true", "dropout=false", "id=mine"]
     with pytest.raises(InvalidSpec) as refusal:

@@ -10,7 +10,10 @@ from typing import Any
 from meshwright.errors import Fault, InvalidSpec, UnknownName, quoted
 from meshwright.specs.runtime import SECTION_OF, Runtime
 
-IDENTITY = ("id", "aliases", "family", "version", "checks", "rules", "launch", "assumed", "replaced", "sources")
+IDENTITY = (
+    *("id", "aliases", "family", "version", "checks", "rules", "launch", "assumed", "replaced", "sources"),
+    "switches",
+)
 """Fields that say what a runtime is and refuses, not how it behaves."""
 
 
@@ -18,7 +21,8 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
     """The runtime with behaviours replaced as `KEY=VALUE` says, and `replaced` telling of each.
 
     changes: keys are fields of a section, `dispatcher` or `communication.dispatcher`, or of a table, with dots; values
-    are TOML, and bare words stand for text. Raises `InvalidSpec` with every fault, in the words of the runtime's own
+    are TOML, and bare words stand for text. A switch of the runtime stands for all that it sets, of which a change that
+    names one itself goes before it. Raises `InvalidSpec` with every fault, in the words of the runtime's own
     form.
 
     >>> from meshwright.specs.runtime import read_runtime
@@ -27,7 +31,7 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
     """
     fields, notes = runtime.model_dump(), dict[str, str]()
     faults: list[Fault] = []
-    for change in changes:
+    for change in _without_switches(runtime, changes):
         key, _, text = change.partition("=")
         key = key.strip()
         try:
@@ -49,6 +53,25 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
     if faults:
         raise InvalidSpec(f"runtime {runtime.id} with --with", faults)
     return replaced
+
+
+def _without_switches(runtime: Runtime, changes: Sequence[str]) -> list[str]:
+    """The changes with what switches set in place of these; raises `InvalidSpec` for a position that one has not."""
+    named, switched, others = {_field(change) for change in changes}, list[str](), list[str]()
+    for change in changes:
+        key, _, value = (part.strip() for part in change.partition("="))
+        if key not in runtime.switches:
+            others.append(change)
+        elif value in runtime.switches[key]:
+            switched += [each for each in runtime.switches[key][value] if _field(each) not in named]
+        else:
+            raise _fault(key, f"is {quoted(value)}; it must be {' or '.join(runtime.switches[key])}")
+    return [*switched, *others]
+
+
+def _field(change: str) -> str:
+    """The name of the field that a change is of, without its section."""
+    return change.partition("=")[0].strip().split(".")[-1]
 
 
 def _value(key: str, text: str, change: str) -> Any:

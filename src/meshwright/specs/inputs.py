@@ -12,7 +12,7 @@ from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.job import Job
-from meshwright.specs.model import Model
+from meshwright.specs.model import Attention, Model
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES, Precision, read_precision
 from meshwright.specs.runtime import Runtime
 from meshwright.specs.weights import parameter_count
@@ -68,6 +68,10 @@ class Inputs(Spec):
     def residual_bytes(self) -> int:
         """Bytes of an element of the activations between layers."""
         return FP32_BYTES if self.runtime.storage.autocast else HALF_BYTES
+
+    def fuses_qkv(self, attention: Attention) -> bool:
+        """Whether queries, keys and values are one product: of the runtime's layers, or of the model's own."""
+        return self.runtime.kernels.fused_projections or attention.fused_qkv
 
     @property
     def gradient_bytes(self) -> int:

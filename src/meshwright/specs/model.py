@@ -43,6 +43,8 @@ class Attention(Spec):
     """Width of one value head."""
     qkv_bias: Flag = False
     output_bias: Flag = False
+    fused_qkv: Flag = False
+    """Queries, keys and values are one matrix in the model's own implementation, whatever the runtime does."""
     qk_norm: QueryKeyNorm = "none"
     """RMS norm of queries and keys: over each head's width, or over the whole projected width."""
     sinks: Flag = False

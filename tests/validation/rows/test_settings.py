@@ -13,6 +13,7 @@ from meshwright.specs.runtime import read_runtime
 from meshwright.validation.rows.reading import Case, read_case
 from meshwright.validation.rows.settings import (
     COMPILED,
+    UNSWITCHED,
     base_runtime,
     judged_together,
     runtime_of,
@@ -76,7 +77,7 @@ def test_a_row_goes_before_its_settings_and_these_before_its_columns() -> None:
     ]
     assert kernels == ["eager", "flash-2", "flash-1"]
     assert runtime_of(llama(**titan)).kernels.elementwise == "fused"
-    assert set(COMPILED) == {"yes", "no", ""}
+    assert set(COMPILED) == set(UNSWITCHED) == {"yes", "no"}
 
 
 def test_any_fused_attention_is_the_runtimes_own_or_flash_2_where_it_has_none() -> None:

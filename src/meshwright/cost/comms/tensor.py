@@ -79,7 +79,7 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     block = dense_block(kind)
     halves, kernels = 1 + (block is not None), runtime.kernels
     gate = 1 if block and block.gated and not kernels.fused_gate else 0
-    products = halves + gate + (0 if kernels.fused_projections else 2)
+    products = halves + gate + (0 if inputs.fuses_qkv(kind.attention) else 2)
     full, parts = np.equal(plan.recompute, Recompute.FULL), repeated_parts(plan, kind)
     by_product = inputs.runtime.activations.selective_recompute == "every_second_product"
     entered = by_product & np.equal(plan.recompute, Recompute.SELECTIVE)

@@ -108,7 +108,7 @@ def _gradients(inputs: Inputs, kind: LayerKind, shard: Shard) -> LayerTraffic:
     if block and block.bias:
         biased = biased + width + hidden
     kernels, summed = inputs.runtime.kernels, traffic.summed_gradient * hidden
-    joined = traffic.split_gradient * shard.qkv if kernels.fused_projections else 2 * summed
+    joined = traffic.split_gradient * shard.qkv if inputs.fuses_qkv(kind.attention) else 2 * summed
     if gated:
         joined = joined + (traffic.split_gradient * width if kernels.fused_gate else summed)
     return LayerTraffic(0.0, 1.0 * shard.tokens * (traffic.bias_gradient * biased + joined))

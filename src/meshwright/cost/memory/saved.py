@@ -80,7 +80,7 @@ def norm_outputs(inputs: Inputs, kind: LayerKind, shard: Shard) -> NormOutputs:
     read, second = recipe.saved_bytes * hidden * tokens, min(kind.norms, 2) - 1
     autocast, kernels, block = inputs.runtime.storage.autocast, inputs.runtime.kernels, kind.feed_forward
     compressed = 1 + (kernels.fused_projections and recipe.quantises and kind.attention.latent is not None)
-    of_attention = (QUERY_KEY_VALUE if autocast and not kernels.fused_projections else compressed) * read
+    of_attention = (QUERY_KEY_VALUE if autocast and not inputs.fuses_qkv(kind.attention) else compressed) * read
     if isinstance(block, Mlp):
         return NormOutputs(
             of_attention, second * (1 + (autocast and block.gated and not kernels.fused_gate)) * read, 0.0

@@ -59,10 +59,13 @@ def model_of(row: Row) -> tuple[Model, tuple[str, ...]]:
 
 def catalogue_model(row: Row) -> Model | None:
     """The catalogue's model of the id or alias in `architecture` or else in `model`; None: there is none; raises
-    `UnknownName` for an architecture that is neither a model nor a structure.
+    `UnknownName` for an architecture that is neither a model nor a structure. A model of which the row has the first
+    layers may end in their number: Llama-3.1-8B-L8.
     """
     try:
-        return read_model(catalog.resolve("models", row["architecture"] or row["model"]))
+        return read_model(
+            catalog.resolve("models", row["architecture"] or row["model"].removesuffix(f"-L{row['layers']}"))
+        )
     except UnknownName:
         if row["architecture"]:
             known = (*architectures(), *catalog.names("models"))

@@ -13,7 +13,6 @@ from meshwright.layout.recompute_modules import RecomputeModules, read_modules
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
-from meshwright.specs.model import Model
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.topology import segment_assumptions
@@ -24,6 +23,10 @@ from meshwright.validation.rows.table import Row, normalised
 
 MICRO_BATCHES = tuple(2**power for power in range(8))
 """Sizes that are tried where a row prints none."""
+
+
+PER_OPERATOR = "per-op"
+"""How torchtitan names its own selective recomputation, in the column of modules."""
 
 
 class Case(NamedTuple):
@@ -118,7 +121,7 @@ def plan_of(row: Row, inputs: Inputs) -> Plan:
         num_microbatches=int(row["global_batch_size"]) // (micro_batch * dp),
         embedding_as_layer=ends,
         head_as_layer=ends,
-        **_recomputed(row, inputs.model),
+        **_recomputed(row, inputs),
         schedule=row["schedule"] or "1f1b",  # type: ignore[arg-type]
     )
 
@@ -128,18 +131,21 @@ IDLE_MODULES = RecomputeModules.EXPERTS | RecomputeModules.SHARED_EXPERTS
 they do nothing."""
 
 
-def _recomputed(row: Row, model: Model) -> dict[str, Any]:
+def _recomputed(row: Row, inputs: Inputs) -> dict[str, Any]:
     """The recomputation of a row: named modules, the runtime's own choice, or whole layers."""
     recompute = {"recompute": row["recompute"], "recompute_layers": int(row["recompute_layers"] or 0)}
     if not row["recompute_modules"]:
         return recompute
     if row["recompute"] != "selective":
         raise NotModelled(f"recompute_modules needs recompute selective; it is {row['recompute']}")
+    usual = inputs.runtime.activations.selective_recompute
+    if row["recompute_modules"] == PER_OPERATOR and usual == "every_second_product":
+        return recompute
     try:
         named = read_modules(row["recompute_modules"])
     except InvalidInput as error:
         raise NotModelled(f"recompute_modules: {error}") from None
-    present = named & ~(absent_modules(model) & IDLE_MODULES)
+    present = named & ~(absent_modules(inputs.model) & IDLE_MODULES)
     return recompute | ({"recompute_modules": present} if present else {"recompute": "none"})
 
 

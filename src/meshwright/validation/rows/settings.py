@@ -14,14 +14,10 @@ from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.validation.rows.table import Row, split_list
 
-COMPILED = {
-    "yes": ("elementwise=fused", "fused_activation=true", "keeps_unread_products=false"),
-    "no": ("elementwise=eager",),
-    "": (),
-}
-"""What the column `compiled` changes; blank: nothing. Compiled, a layer keeps neither the activation beside its product
-(34.2 s b h of Llama 8B for 41.2) nor a product that backward does not read: saved tensors of PyTorch 2.13, backends
-aot_eager and inductor."""
+COMPILED = {"yes": "compiled=true", "no": "compiled=false"}
+"""What the column `compiled` changes where the runtime has the switch of that name; blank: nothing."""
+UNSWITCHED = {"yes": "elementwise=fused", "no": "elementwise=eager"}
+"""The same where it has none."""
 
 
 class RunSetting(Spec):
@@ -72,19 +68,24 @@ def judged_together() -> dict[str, str]:
 
 
 @cache
-def base_runtime(framework: str) -> Runtime:
-    """The catalogue's runtime of that name, or what stands for a framework; raises `UnknownName` for a name that is
-    neither, and for a rule in `without_rules` that the runtime does not have.
+def base_runtime(framework: str, compiled: str = "") -> Runtime:
+    """The catalogue's runtime of that name, compiled or not, or what stands for a framework; raises `UnknownName` for a
+    name that is neither, and for a rule in `without_rules` that the runtime does not have.
     """
     stand_in = stand_ins().get(framework)
     if not stand_in:
-        return read_runtime(framework)
-    runtime, without = read_runtime(stand_in.runtime), stand_in.without_rules
+        return _compiled(read_runtime(framework), compiled)
+    runtime, without = _compiled(read_runtime(stand_in.runtime), compiled), stand_in.without_rules
     names = {rule.name for rule in runtime.rules}
     for name in (each for each in without if each not in names):
         raise UnknownName(f"rule of {runtime.id}", name, names)
     runtime = runtime.replace(rules=tuple(rule for rule in runtime.rules if rule.name not in without))
     return _with_settings(runtime, [stand_in])
+
+
+def _compiled(runtime: Runtime, compiled: str) -> Runtime:
+    changes = COMPILED if "compiled" in runtime.switches else UNSWITCHED
+    return with_behaviours(runtime, [changes[compiled]]) if compiled else runtime
 
 
 def settings_of(row: Row) -> list[RunSetting]:
@@ -102,11 +103,11 @@ def settings_of(row: Row) -> list[RunSetting]:
 
 
 def runtime_of(row: Row) -> Runtime:
-    """The runtime of a row as its columns change it: `attention_kernel` and `compiled`, then `settings`, then `with`.
+    """The runtime of a row as its columns change it: `compiled` and `attention_kernel`, then `settings`, then `with`.
 
     Raises `InvalidInput` for what is no behaviour, and for one that two settings set to different values.
     """
-    runtime = with_behaviours(base_runtime(row["runtime"]), [*_attention(row), *COMPILED[row["compiled"]]])
+    runtime = with_behaviours(base_runtime(row["runtime"], row["compiled"]), _attention(row))
     try:
         runtime = _with_settings(runtime, settings_of(row))
         return with_behaviours(runtime, split_list(row["with"])) if row["with"] else runtime

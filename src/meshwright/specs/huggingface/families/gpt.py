@@ -47,8 +47,8 @@ class Gpt2(_FourTimes):
     add_cross_attention: Flag = False
 
     def attention_details(self) -> dict[str, Any]:
-        """Biases on all four projections."""
-        return {"qkv_bias": True, "output_bias": True}
+        """Biases on all four projections, of which the first three are one matrix (`c_attn`)."""
+        return {"qkv_bias": True, "output_bias": True, "fused_qkv": True}
 
     def mlp_details(self) -> dict[str, Any]:
         """Biases on both matrices."""
