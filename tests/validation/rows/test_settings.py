@@ -7,7 +7,10 @@ from itertools import combinations
 import pytest
 
 from meshwright.cost.memory.activations import layer_memory
+from meshwright.cost.memory.fit import bounds
+from meshwright.cost.step import estimate_each
 from meshwright.errors import UnknownName
+from meshwright.layout.plan import Recompute
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.runtime import read_runtime
 from meshwright.validation.rows.reading import Case, read_case
@@ -47,6 +50,31 @@ def test_no_two_settings_of_a_shipped_row_contradict_each_other() -> None:
         for one, other in combinations(settings_of(row), 2):
             given = [dict(change.split("=", 1) for change in each.behaviours) for each in (one, other)]
             assert all(given[0][key] == given[1][key] for key in given[0].keys() & given[1].keys()), row["id"]
+
+
+@pytest.mark.parametrize(("name", "likely"), [("BRIDGE-062", 0.0), ("BRIDGE-059", 0.04), ("DGXC-043", 0.04)])
+def test_expandable_segments_lose_nothing_that_an_allocator_could_give_back(name: str, likely: float) -> None:
+    """NVIDIA's performance recipes have them, but those of Megatron-FSDP; Megatron-core alone does not."""
+    inputs = _case(name).inputs
+    memory = inputs.runtime.memory
+    least = bounds(50e9, 55e9, 0.0, inputs).least
+    assert least == pytest.approx((1 + likely) * 50e9 + memory.context_bytes)
+
+
+def test_fine_tuning_of_nemo_24_keeps_fp8_weights_and_bf16_moments() -> None:
+    """An fp8 weight and its transpose, a bf16 gradient, two bf16 moments and an fp32 weight."""
+    case = _case("NEMO2407-013")
+    (estimate,) = estimate_each([case.plan], case.inputs)
+    parameters, memory = 6_738_415_616, estimate.memory
+    assert memory.optimizer_states == pytest.approx(8 * parameters / case.plan.dp, rel=1e-3)
+    assert memory.parameters == pytest.approx(2 * parameters, rel=1e-3)
+    assert memory.gradients == pytest.approx(2 * parameters, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["fmsfsdp-005", "fmsfsdp-008"])
+def test_large_models_of_fms_fsdp_recompute_every_layer(name: str) -> None:
+    plan = _case(name).plan
+    assert (plan.recompute, plan.recompute_layers) == (Recompute.FULL, 0)
 
 
 def test_what_stands_for_a_framework_is_no_runtime_of_that_name() -> None:
