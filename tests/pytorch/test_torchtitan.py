@@ -45,8 +45,17 @@ def _off(done: Verification) -> dict[str, float]:
 
 @pytest.mark.clients("torch", "torchtitan")
 @pytest.mark.slow
-def test_with_full_recomputation_every_figure_is_that_of_torchtitan() -> None:
-    done = _run(FULL)
+@pytest.mark.parametrize(
+    ("plan", "model"),
+    [
+        (FULL, "llama-3.1-8b"),
+        (Plan(dp=8, zero=3, num_microbatches=2, recompute=Recompute.SELECTIVE), "qwen3-8b"),
+        (Plan(dp=4, tp=4, sp=True, zero=3, recompute=Recompute.SELECTIVE), "llama-3.1-8b"),
+    ],
+    ids=["full", "selective", "selective tp"],
+)
+def test_with_recomputation_every_figure_is_that_of_torchtitan(plan: Plan, model: str) -> None:
+    done = _run(plan, model)
     assert done.scope.framework.startswith("torchtitan 0.3.")
     assert _off(done) == {}
     assert done.holds

@@ -98,7 +98,7 @@ def _with_positions(_: nn.Module, given: tuple[Tensor], named: dict[str, Any]) -
 def _config(request: Request) -> Any:
     model, length = request.inputs.model, request.inputs.job.sequence_length
     kinds = [model.layer_kinds[kind] for kind in request.chunks[0]]
-    is_qwen = _is_qwen(model)
+    is_qwen, fuses = _is_qwen(model), request.inputs.runtime.kernels.fused_projections
     return (Qwen3Model if is_qwen else Llama3Model).Config(
         dim=model.hidden_size,
         vocab_size=model.vocab_size,
@@ -106,7 +106,7 @@ def _config(request: Request) -> Any:
         tok_embeddings=Embedding.Config(num_embeddings=model.vocab_size, embedding_dim=model.hidden_size),
         norm=FusedNorm.Config(normalized_shape=model.hidden_size),
         lm_head=Linear.Config(in_features=model.hidden_size, out_features=model.vocab_size),
-        layers=[_layer(model.hidden_size, kind, length, is_qwen=is_qwen) for kind in kinds],
+        layers=[_layer(model.hidden_size, kind, length, fuses=fuses, is_qwen=is_qwen) for kind in kinds],
     )
 
 
@@ -114,7 +114,8 @@ def _is_qwen(model: Model) -> bool:
     return any(kind.attention.qk_norm == "head" for kind in model.layer_kinds)
 
 
-def _layer(hidden: int, kind: LayerKind, length: int, *, is_qwen: bool) -> Any:
+def _layer(hidden: int, kind: LayerKind, length: int, *, fuses: bool, is_qwen: bool) -> Any:
+    """fuses: queries, keys and values are one product, as the runtime has it."""
     shape, block = kind.attention, kind.feed_forward
     rope = (CosSinRoPE if is_qwen else ComplexRoPE).Config(dim=shape.head_dim, max_seq_len=length)
     attention = make_gqa_config(
@@ -126,7 +127,7 @@ def _layer(hidden: int, kind: LayerKind, length: int, *, is_qwen: bool) -> Any:
         wo_param_init={},
         inner_attention=FusedAttention.Config(),
         rope=rope,
-        fuse_qkv=True,
+        fuse_qkv=fuses,
         qk_norm=FusedNorm.Config(normalized_shape=shape.head_dim) if is_qwen else None,
     )
     return (Qwen3TransformerBlock if is_qwen else Llama3TransformerBlock).Config(
