@@ -210,12 +210,17 @@ def test_a_batch_of_whole_sequences_is_no_assumption() -> None:
     assert not any("in a batch" in line for line in assumptions(question(llama_8b(), "2x8:h100")))
 
 
-@pytest.mark.parametrize(("cluster", "apart"), [("1x8:b200", True), ("1x8:gb200", False), ("1x8:h100", False)])
-def test_kernels_that_stay_in_half_precision_are_told_apart_where_they_take_another_time(
-    cluster: str, apart: bool
+@pytest.mark.parametrize(
+    ("name", "watts", "times"), [("h100", None, "1.18 times"), ("h100", 500, "1.5 times"), ("a100", None, "")]
+)
+def test_what_the_power_limit_costs_products_is_said_where_it_is_known(
+    name: str, watts: float | None, times: str
 ) -> None:
-    told_of = " ".join(assumptions(question(llama_8b(), cluster, precision="fp8")))
-    assert ("those that stay in half precision take 1.46 times" in told_of) == apart
+    inputs = question(llama_8b(), f"1x8:{name}")
+    capped = inputs.replace(cluster=inputs.cluster.replace(power_limit_w=watts))
+    lines = [line for line in assumptions(capped) if line.startswith("large matrix products take ")]
+    assert len(lines) == bool(times)
+    assert all(times in line for line in lines)
 
 
 @pytest.mark.parametrize(

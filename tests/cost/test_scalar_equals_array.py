@@ -28,6 +28,7 @@ from meshwright.cost.comms.tensor import layer_tensor_exchanges
 from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.linear import projections
+from meshwright.cost.compute.slowdown import sustained_slowdown
 from meshwright.cost.estimate import Estimates
 from meshwright.cost.memory.saved import Saved
 from meshwright.cost.memory.stage_parameters import stage_parameters
@@ -113,6 +114,7 @@ OF_THE_QUESTION = {
     "shard.compressed_width",
     "saved.product_bytes",
     "slowdown.constants_of",
+    "slowdown.sustained_attention_slowdown",
 }
 """They take no plan and no column, or tell of one plan alone."""
 
@@ -139,6 +141,7 @@ def _expert_plan(plan: Plan | Plans) -> Any:
 
 LIMITED = Experts(count=64, active=4, ffn_size=512, groups=8, active_groups=2)
 GIVEN: dict[str, Callable[[Case], Any]] = {
+    "sustained": lambda case: sustained_slowdown(case.inputs, "half"),
     "plan": lambda case: case.plan,
     "inputs": lambda case: case.inputs,
     "kind": _kind,

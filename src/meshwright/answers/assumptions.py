@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.cost.compute.slowdown import half_slowdown, sustained_slowdown, usual_slowdown
+from meshwright.cost.compute.slowdown import sustained_slowdown, usual_slowdown
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
 
@@ -40,8 +40,6 @@ def _kernel_speed(inputs: Inputs) -> list[str]:
     speed = "kernels take as long in a step as alone: no training run shows otherwise"
     if usual != 1:
         speed = f"kernels take {usual:.3g} times as long in a step as alone, as on the sites of published runs"
-    if half_slowdown(inputs) != 1:
-        speed = f"{speed}; those that stay in half precision take {half_slowdown(inputs) * usual:.3g} times"
     return [*_clock(inputs), f"{speed} (site_derate {inputs.cluster.site_derate:g})"]
 
 

@@ -184,21 +184,18 @@ class Kernels(Spec):
     """The library of collectives, by its name in the catalogue."""
     communication_multiprocessors: PositiveInt
     """Multiprocessors that a running collective occupies."""
-    slowdowns: dict[NumberFormat, str] = {}
-    """How much longer these kernels take in a training step than alone: the name of a fitted constant, by the format of
-    the recipe's products."""
+    slowdown: str = ""
+    """The fitted constant by which these kernels take longer in a training step than alone; none: as long."""
     assumed: tuple[str, ...] = ()
     """What in here is an assumption rather than a fit, for the user's eyes."""
     sources: dict[str, str]
 
     @model_validator(mode="after")
-    def _slowdowns_known(self) -> Self:
+    def _slowdown_known(self) -> Self:
         known = fitted_constants()
-        unknown = {key: name for key, name in self.slowdowns.items() if name not in known}
-        if unknown:
-            what = f"is not among {', '.join(known)}"
-            faults = [Fault(f"slowdowns.{key}", f"{quoted(name)} {what}") for key, name in unknown.items()]
-            raise InvalidSpec("Kernels", faults)
+        if self.slowdown and self.slowdown not in known:
+            what = f"{quoted(self.slowdown)} is not among {', '.join(known)}"
+            raise InvalidSpec("Kernels", [Fault("slowdown", what)])
         return self
 
     def products(self, number_format: NumberFormat) -> GemmConstants:

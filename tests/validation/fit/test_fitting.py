@@ -8,9 +8,7 @@ import statistics
 import numpy as np
 import pytest
 
-from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.slowdown import slowdown
-from meshwright.cost.step import estimate_each
 from meshwright.specs import catalog
 from meshwright.specs.fitted import fitted_constants, fitted_values
 from meshwright.specs.inputs import Inputs
@@ -28,7 +26,6 @@ from meshwright.validation.fit.residuals import (
     of_another_site,
 )
 from meshwright.validation.rows.configurations import configurations
-from meshwright.validation.rows.reading import Case
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import outcomes_of
 
@@ -78,7 +75,7 @@ def test_constants_rest_on_no_run_of_one_accelerator() -> None:
 
 
 def test_every_constant_reaches_the_kernels_that_it_names() -> None:
-    kernels = {name for each in catalog.names("kernels") for name in read_kernels(each).slowdowns.values()}
+    kernels = {read_kernels(each).slowdown for each in catalog.names("kernels")}
     runtimes = {read_runtime(each).kernels.kernel_constant for each in catalog.names("runtimes")}
     assert kernels | runtimes <= {*fitted_constants(), ""}
     row = next(row for row in read_rows() if row["runtime"] == "torchtitan" and "H100" in row["gpu"])
@@ -103,23 +100,11 @@ def test_a_run_that_follows_no_constant_takes_what_it_takes() -> None:
     assert curve.log_errors(curve.times_of({})).item() == pytest.approx(np.log(1.5))
 
 
-def test_what_stays_in_half_precision_takes_the_same_time_under_every_recipe() -> None:
-    """On B200 the constants of bf16 and of 8-bit products differ, on H100 they do not."""
-    rows = [row for row in read_rows() if row["id"] in ("torchtitan-046", "torchtitan-047", "torchtitan-049")]
-    half, *narrow = [each.case for each in outcomes_of(configurations(rows)) if each.case]
-    assert follows_of(half.inputs) == (("blackwell", "torchtitan"),)
-    for case in narrow:
-        assert follows_of(case.inputs) == (("torchtitan",), ("hopper",), ("blackwell",))
-        for timed in (_attention, _head):
-            assert timed(case) == pytest.approx(timed(half), rel=1e-12)
-
-
-def _attention(case: Case) -> float:
-    return estimate_each([case.plan], case.inputs)[0].compute.attention
-
-
-def _head(case: Case) -> float:
-    return head_time(case.plan, case.inputs).forward.gemm
+def test_a_run_follows_the_constants_of_its_accelerator_and_runtime_and_of_older_attention() -> None:
+    rows = [row for row in read_rows() if row["id"] in ("torchtitan-046", "NEMO2407-001")]
+    nemo, titan = [each.case for each in outcomes_of(configurations(rows)) if each.case]
+    assert follows_of(titan.inputs) == (("blackwell", "torchtitan"),)
+    assert follows_of(nemo.inputs) == (("hopper",), ("older_hopper_attention",))
 
 
 def test_intervals_hold_about_eight_of_ten_runs_of_their_own_kind() -> None:

@@ -18,7 +18,7 @@ from meshwright.cost.compute.attention import (
 from meshwright.cost.compute.elementwise import elementwise_time, moved_bytes, repeated_bytes
 from meshwright.cost.compute.experts import ExpertTime, expert_time
 from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time, projections
-from meshwright.cost.compute.slowdown import attention_slowdown, slowdown, sustained_attention_slowdown
+from meshwright.cost.compute.slowdown import older_attention_slowdown, slowdown, sustained_attention_slowdown
 from meshwright.cost.compute.work import Work
 from meshwright.cost.repeated import Repeated, repeated_parts
 from meshwright.cost.shapes import on_shapes
@@ -119,7 +119,7 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
         scores = inputs.runtime.elementwise_bytes.attention_scores
         whole = eager_attention_time(batch, shard.heads, *widths, sequence, accelerator, peak, scores)
         return whole[0] / plan.cp, whole[1] / plan.cp
-    constants, factor = accelerator.kernels.attention, attention_slowdown(inputs)
+    constants, factor = accelerator.kernels.attention, older_attention_slowdown(inputs)
     softmax, older, multiple = constants.softmax_width, 1.0, constants.head_multiple
     generation = inputs.runtime.kernels.attention_kernel
     if generation != "newest":

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from meshwright.arrays import Floats, Ints, Numbers
 from meshwright.cost.compute.alignment import unaligned_slowdown
 from meshwright.cost.compute.gemm import gemm_time
-from meshwright.cost.compute.slowdown import half_slowdown, sustained_slowdown
+from meshwright.cost.compute.slowdown import sustained_slowdown
 from meshwright.cost.shard import Shard, dense_block
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.kernels import NumberFormat
@@ -57,7 +57,7 @@ def linear_time(rows: Numbers, outputs: Numbers, features: Numbers, inputs: Inpu
     peak = inputs.peak_flops if quantised else inputs.half_peak_flops
     element = recipe.operand_bytes if quantised else HALF_BYTES
     number_format: NumberFormat = recipe.number_format if quantised else "half"
-    slowdown = recipe.product_slowdown if quantised else half_slowdown(inputs)
+    slowdown = recipe.product_slowdown if quantised else 1.0
     sustained = sustained_slowdown(inputs, number_format)
     unaligned = unaligned_slowdown(outputs, features, accelerator, number_format)
 

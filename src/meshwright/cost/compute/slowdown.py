@@ -27,24 +27,16 @@ def usual_slowdown(inputs: Inputs) -> float:
 
     Returns a share, the product of the constants of `constants_of`. Source: catalog/fitted.toml.
     """
-    return _product(inputs, inputs.recipe.number_format)
+    return math.prod(inputs.constants[name] for name in constants_of(inputs))
 
 
-def half_slowdown(inputs: Inputs) -> float:
-    """Time of kernels that stay in half precision over that of the recipe's, by fitted constants alone.
-
-    Returns a share. Source: catalog/fitted.toml.
-    """
-    return _product(inputs, "half") / usual_slowdown(inputs)
-
-
-def attention_slowdown(inputs: Inputs) -> float:
-    """`half_slowdown` of attention, whose kernels may be older than those of the accelerator's table.
+def older_attention_slowdown(inputs: Inputs) -> float:
+    """Time of the runtime's attention kernels over that of the newest, where training runs alone show it; else 1.
 
     Returns a share. Source: catalog/fitted.toml.
     """
     older = inputs.runtime.kernels.attention_constant
-    return half_slowdown(inputs) * (inputs.constants[older] if older else 1.0)
+    return inputs.constants[older] if older else 1.0
 
 
 def sustained_slowdown(inputs: Inputs, number_format: NumberFormat) -> float | None:
@@ -87,15 +79,9 @@ def _under_limit(inputs: Inputs, number_format: NumberFormat, rate: float) -> fl
     return max(1.0, slowdown * math.pow(rate * watts / limit, power.speed_exponent))
 
 
-def constants_of(inputs: Inputs, number_format: NumberFormat) -> tuple[str, ...]:
-    """Names of the fitted constants that all kernels have beside products of that format: those that the accelerator's
-    kernel table and the runtime name.
-
-    number_format: of a product's operands. Returns names. Source: catalog/fitted.toml.
+def constants_of(inputs: Inputs) -> tuple[str, ...]:
+    """Names of the fitted constants that all kernels have: those that the accelerator's kernel table and the runtime
+    name. Source: catalog/fitted.toml.
     """
-    named = inputs.cluster.accelerator.kernels.slowdowns.get(number_format, ""), inputs.runtime.kernels.kernel_constant
+    named = inputs.cluster.accelerator.kernels.slowdown, inputs.runtime.kernels.kernel_constant
     return tuple(name for name in named if name)
-
-
-def _product(inputs: Inputs, number_format: NumberFormat) -> float:
-    return math.prod(inputs.constants[name] for name in constants_of(inputs, number_format))

@@ -83,15 +83,9 @@ def _may_bear_constants(cluster: Cluster) -> bool:
 
 
 def follows_of(inputs: Inputs) -> tuple[tuple[str, ...], ...]:
-    """The constants that a step time follows, in groups that act on the same kernels: on all, on those of the recipe's
-    format alone, on those that stay in half precision, on attention.
-    """
-    runtime = inputs.runtime
-    recipe, half = constants_of(inputs, inputs.recipe.number_format), constants_of(inputs, "half")
-    every = tuple(name for name in recipe if name in half)
-    own, stays = (tuple(name for name in names if name not in every) for names in (recipe, half))
-    older = (runtime.kernels.attention_constant,) if runtime.kernels.attention_constant else ()
-    return tuple(group for group in (every, own, stays, older) if group)
+    """The constants that a step time follows, in groups that act on the same kernels: on all, on attention."""
+    older = inputs.runtime.kernels.attention_constant
+    return tuple(group for group in (constants_of(inputs), (older,) if older else ()) if group)
 
 
 def _curve(outcome: Outcome, case: Case) -> Curve:
