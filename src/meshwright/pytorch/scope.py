@@ -141,8 +141,8 @@ def _job_reasons(inputs: Inputs) -> Iterator[str]:
     activations = runtime.activations.fused_activation or runtime.activations.dropout
     if native and (kernels.attention_kernel == "eager" or activations):
         yield "the trainer has flash attention, an activation apart from its product, and no dropout"
-    if native and kernels.elementwise == "transformers":
-        yield "norms as transformers writes them keep fp32 copies, the trainer's do not; use --runtime torchtitan"
+    if native and runtime.elementwise_bytes.rms_norm_kept:
+        yield "norms as transformers writes them keep fp32 copies, the trainer's do not; use --with elementwise=eager"
     if inputs.job.expert_capacity is not None or inputs.job.expert_imbalance != 1:
         yield "tokens are dealt evenly to experts here; leave out --expert-imbalance and --expert-capacity"
     kinds = inputs.model.layer_kinds

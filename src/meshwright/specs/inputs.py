@@ -69,6 +69,11 @@ class Inputs(Spec):
         """Bytes of an element of the activations between layers."""
         return FP32_BYTES if self.runtime.storage.autocast else HALF_BYTES
 
+    @property
+    def weight_cast_bytes(self) -> int:
+        """Bytes read and written to cast one weight of a product, or its gradient back; 0 without autocast."""
+        return (FP32_BYTES + HALF_BYTES) * self.runtime.storage.autocast
+
     def fuses_qkv(self, attention: Attention) -> bool:
         """Whether queries, keys and values are one product: of the runtime's layers, or of the model's own."""
         return self.runtime.kernels.fused_projections or attention.fused_qkv

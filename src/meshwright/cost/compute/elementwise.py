@@ -51,6 +51,7 @@ def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, lin
         _gradients(inputs, kind, shard),
         _context(plan, inputs, shard),
         _quantised(inputs, linears),
+        _cast(inputs, linears),
     )
     return LayerTraffic(sum(part.forward for part in parts), sum(part.backward for part in parts))
 
@@ -128,12 +129,22 @@ def _context(plan: Layout, inputs: Inputs, shard: Shard) -> LayerTraffic:
     return LayerTraffic(swapped + merged * shard.core, swapped + merged * (shard.query + keys))
 
 
+def _cast(inputs: Inputs, linears: Projections) -> LayerTraffic:
+    """Autocast casts every weight of a product in forward, and its gradient back in backward: 4 bytes and 2 each."""
+    weights = sum(1.0 * linear.outputs * linear.features for linear in _every(linears))
+    moved = inputs.weight_cast_bytes * weights
+    return LayerTraffic(moved, moved)
+
+
+def _every(linears: Projections) -> tuple[Linear, ...]:
+    return (*linears.down, *linears.attention, linears.output, *linears.feed_forward)
+
+
 def _quantised(inputs: Inputs, linears: Projections) -> LayerTraffic:
     """Inputs of all products forward, gradients of their outputs backward; weights once a step, or by rows forward and
     by columns backward in every micro-batch.
     """
-    every: tuple[Linear, ...] = (*linears.down, *linears.attention, linears.output, *linears.feed_forward)
-    each = inputs.quantise_bytes
+    every, each = _every(linears), inputs.quantise_bytes
     weights: Floats = 0.0
     if inputs.quantises_apart:
         weights = 0.5 * each * sum(1.0 * linear.outputs * linear.features for linear in every)

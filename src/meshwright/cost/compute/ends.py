@@ -58,8 +58,9 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     entropy = runtime.cross_entropies[runtime.kernels.cross_entropy]
     head = linear_time(rows, vocabulary, hidden, inputs, half=True)
     norm = norm_passes(inputs)
-    forward_bytes = norm.forward * normed + entropy.forward_bytes * logits
-    backward_bytes = norm.backward * normed + entropy.backward_bytes * logits
+    cast = 1.0 * inputs.weight_cast_bytes * vocabulary * hidden
+    forward_bytes = norm.forward * normed + entropy.forward_bytes * logits + cast
+    backward_bytes = norm.backward * normed + entropy.backward_bytes * logits + cast
     forward = Work(head.forward, 0.0 * normed, elementwise_time(forward_bytes, accelerator))
     backward = Work(head.backward, 0.0 * normed, elementwise_time(backward_bytes, accelerator))
     return _end(inputs, forward, backward, head)
