@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from meshwright.layout.plan import Plan, Recompute
+from meshwright.pytorch.fake_world.compare import StageCheck
 from meshwright.pytorch.fake_world.verify import Verification, verify
 from meshwright.pytorch.frameworks import own_framework
 from meshwright.pytorch.report import verification_blocks
@@ -17,6 +18,7 @@ from strategies import question
 
 LENGTH, HEAD = 2048, 128
 APART = {"ends_apart": True}
+ENDS = {"embedding_as_layer": True, "head_as_layer": True}
 FULL = Plan(dp=8, zero=3, num_microbatches=2, recompute=Recompute.FULL)
 
 
@@ -32,9 +34,8 @@ def _run(plan: Plan, model: str = "llama-3.1-8b") -> Verification:
     return verify(plan, _asked(plan, model, **APART))
 
 
-def _off(done: Verification) -> dict[str, float]:
+def _off(stage: StageCheck) -> dict[str, float]:
     """By how much PyTorch's figure is above the planner's, of those that do not hold; collectives by axis and kind."""
-    (stage,) = done.stages
     off = {each.name: each.observed - each.predicted for each in stage.quantities if not each.holds}
     for each in stage.collectives:
         if not each.holds:
@@ -51,13 +52,14 @@ def _off(done: Verification) -> dict[str, float]:
         (FULL, "llama-3.1-8b"),
         (Plan(dp=8, zero=3, num_microbatches=2, recompute=Recompute.SELECTIVE), "qwen3-8b"),
         (Plan(dp=4, tp=4, sp=True, zero=3, recompute=Recompute.SELECTIVE), "llama-3.1-8b"),
+        (Plan(pp=2, dp=4, zero=2, num_microbatches=4, recompute=Recompute.FULL, **ENDS), "llama-3.1-8b"),
     ],
-    ids=["full", "selective", "selective tp"],
+    ids=["full", "selective", "selective tp", "pipeline"],
 )
 def test_with_recomputation_every_figure_is_that_of_torchtitan(plan: Plan, model: str) -> None:
     done = _run(plan, model)
     assert done.scope.framework.startswith("torchtitan 0.3.")
-    assert _off(done) == {}
+    assert [_off(stage) for stage in done.stages] == [{}] * plan.pp
     assert done.holds
 
 
@@ -68,14 +70,14 @@ def test_each_layer_keeps_the_rotary_table_of_its_positions(model: str, bytes_pe
     """torchtitan 0.3.0 models/common/rope.py, _reshape_for_broadcast: `rope_cache[positions]` is a copy, which the
     product with queries and keys keeps; its data loaders give positions always. The plan has one table for all.
     """
-    assert _off(_run(Plan(dp=8, zero=3), model)) == {"activations per layer": bytes_per_position * LENGTH}
+    assert _off(_run(Plan(dp=8, zero=3), model).stages[0]) == {"activations per layer": bytes_per_position * LENGTH}
 
 
 @pytest.mark.clients("torch", "torchtitan")
 @pytest.mark.slow
 def test_tensor_parallel_collectives_are_those_that_the_plan_has() -> None:
     done = _run(Plan(tp=4, sp=True, dp=2, zero=3))
-    assert _off(done) == {"activations per layer": 4 * HEAD * LENGTH}
+    assert _off(done.stages[0]) == {"activations per layer": 4 * HEAD * LENGTH}
     assert sum(each.collective.axis == "tp" for each in done.stages[0].collectives) > 4
 
 
@@ -85,7 +87,7 @@ def test_without_sequence_parallelism_one_gradient_is_summed_for_each_input_that
     """2L + 1 all-reduces backward of 5L + 1 that the plan has: models/common/decoder_sharding.py places the input of a
     whole block, not of each product.
     """
-    off = _off(_run(Plan(tp=4, dp=2, zero=3)))
+    off = _off(_run(Plan(tp=4, dp=2, zero=3)).stages[0])
     assert off["tp all_reduce"] == -3 * 32
 
 
@@ -99,8 +101,8 @@ def test_what_its_own_build_cannot_make_is_run_by_the_trainer_with_the_reason() 
     assert of(plan, _asked(plan), "0.4.1") == ("", "torchtitan 0.4.1 is installed; its own is run from 0.3")
     assert of(plan, _asked(plan, "mixtral-8x7b"))[1].endswith("Llama and Qwen3 without experts")
     assert of(plan, _asked(plan, "qwen2.5-7b"))[1].endswith("Llama and Qwen3 without experts")
-    pipeline = Plan(dp=4, pp=2, zero=2, num_microbatches=4)
-    assert of(pipeline, _asked(pipeline))[1].endswith("without pp and cp")
+    pipeline = Plan(dp=2, pp=2, tp=2, sp=True, zero=2, num_microbatches=4)
+    assert of(pipeline, _asked(pipeline))[1].endswith("without tp in a pipeline")
     assert of(plan, _asked(plan, runtime="accelerate")) == ("", "")
 
 

@@ -44,8 +44,8 @@ def _reasons(plan: Plan, inputs: Inputs, version: str | None) -> Iterator[str]:
         yield "torchtitan is not installed"
     elif not version.startswith(f"{SUPPORTED}."):
         yield f"torchtitan {version} is installed; its own is run from {SUPPORTED}"
-    if plan.pp > 1 or plan.cp > 1:
-        yield "torchtitan's own is run without pp and cp"
+    if plan.cp > 1 or (plan.pp > 1 and plan.tp > 1):
+        yield "torchtitan's own is run without cp, and without tp in a pipeline"
     if plan.zero < 2:
         yield "torchtitan shards weights always; its own is run with ZeRO 2 and 3"
     if plan.recompute == Recompute.SELECTIVE and inputs.runtime.activations.selective_recompute == "attention_core":

@@ -6,8 +6,9 @@ partial_dtensor, which needs no accelerator.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -77,27 +78,38 @@ class SelectiveFused(SelectiveAC):
 
 
 def chunks(request: Request) -> list[nn.Module]:
-    """The decoder with the request's layers, in the shapes of its model."""
+    """The rank's chunks, each a decoder with the request's layers in the shapes of its model."""
     set_spmd_backend(BACKEND)
-    config = _config(request)
+    return [_chunk(request, kinds, position) for kinds, position in zip(request.chunks, request.positions, strict=True)]
+
+
+def _chunk(request: Request, kinds: Sequence[int], position: int) -> nn.Module:
+    """One decoder, without the ends that other stages have, as torchtitan's split of a pipeline leaves it."""
+    config = _config(request, kinds)
     if _is_qwen(request.inputs.model):
         set_qwen3_sharding_config(config, enable_sp=request.plan.sp, enable_ep=False)
     else:
         set_llama3_sharding_config(config, enable_sp=request.plan.sp)
     decoder: nn.Module = config.build()
-    decoder.register_forward_pre_hook(_with_positions, prepend=True, with_kwargs=True)
-    return [decoder]
+    if position > 0:
+        decoder.tok_embeddings = None
+    if position < request.last_position:
+        decoder.norm = decoder.lm_head = None
+    length = request.inputs.job.sequence_length
+    decoder.register_forward_pre_hook(partial(_with_positions, length), prepend=True, with_kwargs=True)
+    return decoder
 
 
-def _with_positions(_: nn.Module, given: tuple[Tensor], named: dict[str, Any]) -> tuple[tuple[Tensor], dict[str, Any]]:
+def _with_positions(
+    length: int, _: nn.Module, given: tuple[Tensor], named: dict[str, Any]
+) -> tuple[tuple[Tensor], dict[str, Any]]:
     """Where each token stands, which torchtitan's data loaders always say."""
-    (tokens,) = given
-    return given, named | {"positions": torch.arange(tokens.shape[1]).repeat(tokens.shape[0], 1)}
+    return given, named | {"positions": torch.arange(length).repeat(given[0].shape[0], 1)}
 
 
-def _config(request: Request) -> Any:
+def _config(request: Request, numbers: Sequence[int]) -> Any:
     model, length = request.inputs.model, request.inputs.job.sequence_length
-    kinds = [model.layer_kinds[kind] for kind in request.chunks[0]]
+    kinds = [model.layer_kinds[kind] for kind in numbers]
     is_qwen, fuses = _is_qwen(model), request.inputs.runtime.kernels.fused_projections
     return (Qwen3Model if is_qwen else Llama3Model).Config(
         dim=model.hidden_size,
@@ -142,9 +154,10 @@ def _parallelism(plan: Plan) -> ParallelismConfig:
     return ParallelismConfig(
         data_parallel_replicate_degree=plan.dp_replicate,
         data_parallel_shard_degree=plan.dp // plan.dp_replicate,
-        fsdp_reshard_after_forward="default" if plan.zero == 3 else "never",
+        fsdp_reshard_after_forward="never" if plan.zero == 2 else "always" if plan.pp > 1 else "default",
         tensor_parallel_degree=plan.tp,
         enable_sequence_parallel=plan.sp,
+        pipeline_parallel_degree=plan.pp,
         spmd_backend=BACKEND,
     )
 
