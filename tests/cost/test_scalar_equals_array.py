@@ -73,6 +73,7 @@ TABLES = {
     "sharded_step.sharded_step",
     "sharded_step.replicated_step",
     "pipelined_step.pipelined_step",
+    "split_step.split_step",
     "pipelined_step.worked_chunks",
     "states.half_weights_step",
     "stage.stage_steps",

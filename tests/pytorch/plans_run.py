@@ -63,6 +63,21 @@ CASES = {
         "llama-3.1-8b", Plan(pp=2, vpp=2, dp=4, zero=2, num_microbatches=4, schedule=Schedule.INTERLEAVED)
     ),
     "four chunks": Case("llama-3.1-8b", _interleaved(vpp=4)),
+    "interleaved zero bubble": Case(
+        "llama-3.1-8b",
+        Plan(pp=4, vpp=2, dp=2, zero=2, num_microbatches=8, schedule=Schedule.INTERLEAVED_ZERO_BUBBLE, **ENDS),
+        changes=EAGER,
+    ),
+    "zb-v": Case(
+        "llama-3.1-8b",
+        Plan(pp=2, vpp=2, tp=4, sp=True, dp=2, zero=2, num_microbatches=8, schedule=Schedule.ZERO_BUBBLE_V),
+        changes=EAGER,
+    ),
+    "dualpipe-v": Case(
+        "qwen3-32b",
+        Plan(pp=4, vpp=2, tp=2, dp=2, zero=2, num_microbatches=8, schedule=Schedule.DUALPIPE_V),
+        changes=EAGER,
+    ),
     "ddp": Case("llama-3.2-1b", Plan(dp=8, num_microbatches=4), runtime="pytorch-ddp", changes=EAGER),
     "ddp, full, biases": Case("qwen2.5-7b", Plan(dp=8, recompute=Recompute.FULL), 512, "pytorch-ddp", EAGER),
     "megatron": Case(

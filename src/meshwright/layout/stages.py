@@ -13,7 +13,7 @@ from meshwright.layout.plans import Layout, Plans
 from meshwright.layout.splits import PipelineSplit, layers_before, layers_of_chunks
 from meshwright.schedules.peak import chunks_at_peak
 from meshwright.schedules.pipeline import PipelineShape
-from meshwright.schedules.records import blocks, copies, v_shaped
+from meshwright.schedules.records import blocks, copies, splits_backward, v_shaped
 from meshwright.specs.inputs import Inputs
 
 
@@ -77,8 +77,8 @@ def split_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> Stages:
     """The stages of plans: each holds the blocks that its schedule lays out, which are as large as `splits` says.
 
     Layers of multi-token prediction are in no count here.
-    keep_all: False drops a stage that an earlier one, or one with
-    more of everything, exceeds in every count; enough for the worst stage, not for a listing.
+    keep_all: False drops a stage that an earlier one, or one with more of everything, exceeds in every count, but where
+    autograd splits the backward pass; enough for the worst stage, not for a listing.
     Source of the order: Megatron-LM, transformer_block.py, get_num_layers_to_build.
     """
     filled = filling(plans)
@@ -150,7 +150,7 @@ def _signature(
         "head": with_head.any(axis=0),
         "copies": np.full(stages, copies(schedule)),
     }
-    if keep_all:
+    if keep_all or (defers and splits_backward(schedule)):
         return table
     chosen = _undominated(table)
     return {name: column[chosen] for name, column in table.items()}

@@ -18,6 +18,7 @@ from meshwright.cost.shard import layer_shard
 from meshwright.distinct import gathered
 from meshwright.layout.plans import Layout, Plans, without_recompute
 from meshwright.layout.stages import Stages
+from meshwright.schedules.records import splits_backward
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 from meshwright.specs.precision import HALF_BYTES
@@ -52,6 +53,19 @@ class InFlight(NamedTuple):
     """One tensor between layers."""
     messages: FloatColumn
     """Buffers for messages of other stages, and what was sent or put out and is kept until its backward is done."""
+    received: FloatColumn
+    """Buffers for all that a stage receives in a step, where they stand from its start."""
+    standing: FloatColumn
+    """Rotary tables of all layers, which stand whatever is in flight."""
+    logits_waiting: FloatColumn
+    """Of the logits and the cross-entropy of a micro-batch that waits for its backward."""
+    loss_working: FloatColumn
+    """What is alive beyond that while the cross-entropy works backward."""
+    output_gradients: FloatColumn
+    """Gradients of the outputs of linear layers and norms of one chunk and micro-batch, where autograd splits its
+    backward pass."""
+    head_gradients: FloatColumn
+    """The same behind the last layer."""
 
 
 def in_flight_bytes(
@@ -78,14 +92,19 @@ def in_flight_bytes(
     head = stages.head * end.saved
     activations = stages.in_flight_micro_batches * column(token_bytes(shapes.plans, inputs))[shape]
     activations = activations + np.maximum(stages.in_flight_at_head, stages.head) * end.saved
-    layer, chunk, working, layer_output = np.zeros((4, len(shape)))
+    layer, chunk, working, layer_output, standing, output_gradients = np.zeros((6, len(shape)))
+    splits = bool(np.any(splits_backward(pipelines.plans.schedule)))
     # in_flight, without: layers of each kind times the micro-batches that they are saved of, (r, kinds).
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
         memory, layers = gathered(layer_memory(shapes.plans, inputs, layer_kind), shape), stages.layers[:, kind]
         saved, table = memory.saved - memory.tables, column(table_bytes(shapes.plans, inputs, layer_kind))[shape]
-        activations = activations + in_flight[:, kind] * saved + layers * table
+        activations, standing = activations + in_flight[:, kind] * saved + layers * table, standing + layers * table
         layer = np.maximum(layer, (layers > 0) * saved)
-        chunk = chunk + layers * saved / pipelines.plans.vpp[pipelines.stages.plan][pipelines.of_stage]
+        of_chunk = layers / pipelines.plans.vpp[pipelines.stages.plan][pipelines.of_stage]
+        chunk = chunk + of_chunk * saved
+        if splits:
+            gradients = column(output_gradient_bytes(shapes.plans, inputs, layer_kind))[shape]
+            output_gradients = output_gradients + of_chunk * gradients
         working = np.maximum(working, (layers > 0) * (memory.again + memory.working))
         layer_output = np.maximum(layer_output, (layers > 0) * memory.ending)
         if without.any():
@@ -115,6 +134,12 @@ def in_flight_bytes(
         unjoined=stages.head * end.unjoined,
         residual=residual,
         messages=pipelined * (messages + stages.head * (sent + buffered)),
+        received=1.0 * stages.receives * num_microbatches[stages.plan] * residual,
+        standing=standing,
+        logits_waiting=stages.head * waiting,
+        loss_working=stages.head * (end.working - end.waiting),
+        output_gradients=output_gradients,
+        head_gradients=stages.head * (end.output + residual),
     )
 
 
@@ -173,6 +198,30 @@ def waiting_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     if kind.is_moe:
         shard, hidden = expert_shard(plan, inputs, kind), inputs.model.hidden_size
         elements = elements + shard.rows * (2 * hidden + shard.width + shard.ffn)
+    return 1.0 * HALF_BYTES * elements
+
+
+def output_gradient_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
+    """Bytes of the gradients of the outputs of a layer's linear layers and norms, for one micro-batch, 2 an element.
+
+    plan: scalar or array (n,). Returns bytes. Source: torch 2.13, distributed/pipelining/_backward.py: the hooks of
+    stage_backward_input keep them until stage_backward_weight; counted on a fake process group.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> float(output_gradient_bytes(Plan(), LLAMA, LLAMA.model.layer_kinds[0])) / (8192 * 4096)
+    24.0
+    """
+    shard = layer_shard(plan, inputs, kind)
+    linears = projections(inputs, kind, shard)
+    every = (*linears.down, *linears.attention, linears.output, *linears.feed_forward)
+    elements = sum(1.0 * each.rows * each.outputs for each in every)
+    elements = elements + kind.norms * shard.residual_tokens * inputs.model.hidden_size
+    if kind.attention.qk_norm != "none":
+        elements = elements + shard.tokens * (shard.query + shard.key)
+    if kind.is_moe:
+        experts = expert_shard(plan, inputs, kind)
+        elements = elements + experts.rows * (experts.width + inputs.model.hidden_size)
     return 1.0 * HALF_BYTES * elements
 
 

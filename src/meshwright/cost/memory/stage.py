@@ -11,6 +11,7 @@ from meshwright.cost.memory.components import Components, communicator_bytes
 from meshwright.cost.memory.in_flight import InFlight, in_flight_bytes
 from meshwright.cost.memory.pipelined_step import pipelined_step
 from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
+from meshwright.cost.memory.split_step import split_step
 from meshwright.cost.memory.states import States, dummy_gradient_bytes, half_weights_step, stage_states
 from meshwright.cost.memory.timeline import MemoryEvent, Played, highest
 from meshwright.cost.memory.unit_step import UnitStep, pooled_bytes, stored_states
@@ -62,7 +63,12 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
 def _played(step: UnitStep) -> list[Played]:
     """The steps of stages, each kind of step with the stages that have it."""
     sharded = step.plans.zero > 1
-    kinds = {replicated_step: ~sharded, pipelined_step: step.deferred, sharded_step: sharded & ~step.deferred}
+    kinds = {
+        replicated_step: ~sharded,
+        split_step: step.split,
+        pipelined_step: step.deferred & ~step.split,
+        sharded_step: sharded & ~step.deferred,
+    }
     for play, rows in kinds.items():
         if rows.all():
             return [(np.arange(len(rows)), play(step))]
@@ -75,7 +81,7 @@ def stage_memory(
     """Bytes of every stage by component at the highest moment of its step, and that moment as a code of `Moment`.
 
     States stay from step to step; what else is allocated is played: `half_weights_step` where weights are 2-byte ones,
-    `sharded_step`, `pipelined_step` or `replicated_step` where they are fp32 ones that are cast for use.
+    `sharded_step`, `pipelined_step`, `split_step` or `replicated_step` where they are fp32 ones that are cast for use.
     stages: of plans, shape (r,); pipelines, shapes: theirs; plans: themselves, shape (n,). Returns bytes, shape (r,).
     Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
     """

@@ -19,7 +19,7 @@ from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.schedules.gathered import AHEAD, UnshardedChunks, unsharded_chunks
 from meshwright.schedules.pipeline import PipelineShape
-from meshwright.schedules.records import Schedule
+from meshwright.schedules.records import Schedule, splits_backward
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
@@ -35,6 +35,8 @@ class UnitStep:
     stored: Units
     """Those that the fullest rank stores."""
     in_flight: InFlight
+    stage: IntColumn
+    """Pipeline rank, 0 first."""
     backwards: IntColumn
     """Of chunks, that come before the last forward."""
     unsharded: UnshardedChunks[IntColumn]
@@ -50,6 +52,7 @@ class UnitStep:
             whole=gathered(whole, pipelines.of_stage),
             stored=gathered(stored, pipelines.of_stage),
             in_flight=in_flight,
+            stage=stages.stage,
             backwards=np.maximum(rows.num_microbatches * rows.vpp - stages.in_flight_chunks, 0),
             unsharded=gathered(stage_chunks(pipelines.plans, pipelines.stages), pipelines.of_stage),
             inputs=inputs,
@@ -59,7 +62,9 @@ class UnitStep:
         """The chosen stages."""
         names = ("whole", "stored", "in_flight", "unsharded")
         columns = {name: gathered(getattr(self, name), index) for name in names}
-        return replace(self, plans=self.plans.take(index), backwards=self.backwards[index], **columns)
+        return replace(
+            self, plans=self.plans.take(index), stage=self.stage[index], backwards=self.backwards[index], **columns
+        )
 
     @cached_property
     def group(self) -> IntColumn:
@@ -82,6 +87,12 @@ class UnitStep:
         """Whether gradients stay whole until the last micro-batch."""
         deferred: BoolColumn = self.inputs.runtime.sharding.defers_reduction & (self.plans.pp > 1)
         return deferred & (self.plans.zero > 1)
+
+    @cached_property
+    def split(self) -> BoolColumn:
+        """Whether the backward pass is split, as torch's autograd does."""
+        split: BoolColumn = self.deferred & splits_backward(self.plans.schedule)
+        return split
 
     @cached_property
     def layers(self) -> FloatColumn:
