@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from plans_run import CASES, run
+from plans_run import CASES, asked, run
 
 from meshwright.pytorch.fake_world.compare import StageCheck
+from meshwright.pytorch.fake_world.verify import verify
 
 pytestmark = pytest.mark.clients("torch")
 
@@ -68,6 +69,12 @@ def test_ends_that_are_units_of_their_own_are_gathered_and_reduced_alone() -> No
 def test_a_model_of_two_layers_is_not_extrapolated() -> None:
     assert run("two layers").all_layers
     assert not run("zero 3").all_layers
+
+
+def test_progress_counts_the_ranks_that_were_run() -> None:
+    calls: list[tuple[int, int]] = []
+    verify(*asked("two layers"), progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(0, 1), (1, 1)]
 
 
 def test_megatron_is_compared_in_what_it_shares() -> None:

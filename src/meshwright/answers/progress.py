@@ -1,4 +1,4 @@
-"""A progress bar for searches that take longer than a second."""
+"""A progress bar for what takes longer than a second."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ PATIENCE_S = 1.0
 
 
 @contextmanager
-def shown_progress() -> Iterator[Progress]:
-    """A callback for `find` that shows a bar on standard error once a second has passed."""
+def shown_progress(what: str = "Pricing plans", patience_s: float = PATIENCE_S) -> Iterator[Progress]:
+    """A callback that shows a bar on standard error, where that is a terminal, once some seconds have passed.
+
+    what: is done, as it stands before the bar; patience_s: the seconds.
+    """
     started = time.perf_counter()
     with Bar(console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal) as bar:
-        task = bar.add_task("Pricing plans", total=None, visible=False)
+        task = bar.add_task(what, total=None, visible=False)
 
         def advance(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total, visible=time.perf_counter() - started > PATIENCE_S)
+            bar.update(task, completed=done, total=total, visible=time.perf_counter() - started >= patience_s)
 
         yield advance

@@ -37,10 +37,12 @@ def verify(
 
 
 def _fake(inputs: Inputs, plan: Plan, full: bool, as_json: bool) -> bool:
+    from meshwright.answers.progress import shown_progress
     from meshwright.pytorch.fake_world.verify import verify as run
     from meshwright.pytorch.report import verification_blocks, verification_document
 
-    done = run(plan, inputs, full=full)
+    with shown_progress("Running ranks on PyTorch", patience_s=0.0) as progress:
+        done = run(plan, inputs, full=full, progress=progress)
     show(verification_document(done) if as_json else verification_blocks(done), as_json)
     return done.holds
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from meshwright.layout.legality import require_legal
@@ -42,12 +42,20 @@ class Verification:
         return all(self.results)
 
 
-def verify(plan: Plan, inputs: Inputs, *, full: bool = False, torchtitan: str | None = INSTALLED) -> Verification:
+def verify(
+    plan: Plan,
+    inputs: Inputs,
+    *,
+    full: bool = False,
+    torchtitan: str | None = INSTALLED,
+    progress: Callable[[int, int], None] | None = None,
+) -> Verification:
     """Run one rank of every distinct stage of a plan on PyTorch, and compare.
 
     full: with all layers; torchtitan: the version of which its own model and wrapping are run, where it can be; None:
-    the trainer's are. Raises `IllegalPlan` or `NotModelled` for a plan that is not priced, `CannotVerify` where
-    PyTorch is missing, of another version, or cannot run it.
+    the trainer's are; progress: called with how many ranks were run, and how many there are. Raises `IllegalPlan` or
+    `NotModelled` for a plan that is not priced, `CannotVerify` where PyTorch is missing, of another version, or cannot
+    run it.
     """
     require_legal(plan, inputs)
     scope = scope_of(*fewer_micro_batches(plan, inputs), torchtitan)
@@ -56,7 +64,7 @@ def verify(plan: Plan, inputs: Inputs, *, full: bool = False, torchtitan: str | 
     predicted = predicted_stages(scope.plan, scope.inputs)
     alike = _alike(predicted)
     chosen = {stage: rank for stage, rank in enumerate(ranks(scope, full=full)) if stage in alike}
-    observed = observe_ranks([rank.requests for rank in chosen.values()])
+    observed = observe_ranks([rank.requests for rank in chosen.values()], progress)
     checks = [
         stage_check(alike[stage], predicted[stage], rank, each, scope)
         for (stage, rank), each in zip(chosen.items(), observed, strict=True)

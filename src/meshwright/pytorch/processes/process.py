@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from importlib import metadata
 from pathlib import Path
@@ -41,14 +41,22 @@ def require_torch() -> None:
         raise CannotVerify(f"verify was made with torch {TORCH}, and torch {installed} is installed: {INSTALL}")
 
 
-def observe_ranks(requests: Iterable[Sequence[Request]]) -> list[list[Observed]]:
+def observe_ranks(
+    requests: Sequence[Sequence[Request]], progress: Callable[[int, int], None] | None = None
+) -> list[list[Observed]]:
     """What each rank was seen to do; every entry holds the requests of one rank, which one process answers.
 
-    As many processes as there are cores run at once. Raises `CannotVerify` with the reason that a process left.
+    As many processes as there are cores run at once. progress: called at the start and after each rank with how many
+    are done, and how many there are. Raises `CannotVerify` with the reason that a process left.
     """
     require_torch()
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:
-        return [*threads.map(_observe, requests)]
+        running = [threads.submit(_observe, each) for each in requests]
+        if progress:
+            progress(0, len(running))
+            for done, _ in enumerate(as_completed(running), start=1):
+                progress(done, len(running))
+        return [each.result() for each in running]
 
 
 def _observe(requests: Sequence[Request]) -> list[Observed]:
