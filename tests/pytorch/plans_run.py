@@ -80,6 +80,9 @@ CASES = {
     ),
     "ddp": Case("llama-3.2-1b", Plan(dp=8, num_microbatches=4), runtime="pytorch-ddp", changes=EAGER),
     "ddp, full, biases": Case("qwen2.5-7b", Plan(dp=8, recompute=Recompute.FULL), 512, "pytorch-ddp", EAGER),
+    "ddp, buckets of one rank": Case(
+        "llama-3.2-1b", Plan(), 2048, "pytorch-ddp", EAGER | {"gradient_buckets": "views"}
+    ),
     "megatron": Case(
         "llama-3.1-8b", Plan(pp=2, tp=4, sp=True, dp=2, zero=1, num_microbatches=8), 2048, "megatron-core"
     ),
