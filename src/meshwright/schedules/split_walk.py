@@ -29,6 +29,8 @@ class SplitWalk(NamedTuple):
     """Whether 2-byte gradients of the chunk's weights wait to be added up, shape (t + 1, v)."""
     added: BoolColumn
     """Whether the chunk's gradients have been added up, shape (t + 1, v)."""
+    reduced: BoolColumn
+    """Whether all its micro-batches are done, so that its gradients and weights are sharded, shape (t + 1, v)."""
     input_gradients: IntColumn
     """Gradients of activations that came from other ranks, shape (t + 1,)."""
 
@@ -69,13 +71,15 @@ def _walk(actions: Sequence[Action], held: IntColumn) -> SplitWalk:
     half = left > taken
     # A chunk adds up with its first whole backward, or with the first input gradients behind weight gradients.
     added = counts[3] + _before((split & half[:-1]).astype(np.int64)).cumsum(axis=0) > 0
+    done = counts[2] + counts[3]
     return SplitWalk(
         kind=kind,
         chunk=chunk,
         in_flight=counts[0] - counts[1] - counts[3],
         waiting=counts[1] - counts[2],
-        half=half,
+        half=half & (done < done[-1]),
         added=added,
+        reduced=done == done[-1],
         input_gradients=counts[1] @ received,
     )
 

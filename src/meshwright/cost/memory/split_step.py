@@ -20,6 +20,7 @@ ALIVE = {
     "saved for backward": "activations",
     "gradients waiting": "temporaries",
     "gradients of chunks": "gradients",
+    "weights sharded again": "parameters",
     "logits": "logits",
     "working set": "temporaries",
 }
@@ -113,12 +114,15 @@ def _chunks(step: UnitStep, row: int, share: FloatColumn, held: IntColumn) -> _C
 
 def _fullest(step: UnitStep, row: int, walk: SplitWalk, chunks: _Chunks) -> dict[Moment, Parts]:
     saved, gradient_bytes = step.in_flight, step.inputs.gradient_bytes
+    stored = float(step.stored.all[row] / step.whole.all[row])
     alive = {
         "saved for backward": walk.in_flight @ chunks.in_flight + walk.waiting @ chunks.waiting + saved.standing[row],
         "gradients waiting": walk.waiting @ chunks.gradients
         + walk.half @ (HALF_BYTES * chunks.weights)
         + walk.input_gradients * saved.residual[row],
-        "gradients of chunks": walk.added @ (gradient_bytes * chunks.weights) * step.several[row],
+        "gradients of chunks": (walk.added & ~walk.reduced) @ (gradient_bytes * chunks.weights) * step.several[row]
+        + walk.reduced @ (gradient_bytes * chunks.weights * stored),
+        "weights sharded again": -(walk.reduced @ (HALF_BYTES * chunks.weights)),
         "logits": walk.in_flight @ chunks.logits,
     }
     return {
