@@ -68,6 +68,12 @@ KEPT_AND_BROKEN: tuple[tuple[str, str, dict[str, object], dict[str, object]], ..
         {"pp": 4, "num_microbatches": 8, "schedule": "zb-1p", "zero": 2},
         {"pp": 4, "num_microbatches": 8, "schedule": "zb-1p", "zero": 3},
     ),
+    (
+        "split_backward_recomputes_nothing",
+        "llama",
+        {"pp": 4, "num_microbatches": 8, "schedule": "zb-1p"},
+        {"pp": 4, "num_microbatches": 8, "schedule": "zb-1p", "recompute": "full"},
+    ),
     ("query_heads", "llama", {"tp": 32}, {"tp": 3}),
     ("kv_heads", "uneven", {"tp": 24}, {"tp": 8}),
     ("kv_heads", "torchtitan", {"tp": 8}, {"tp": 16}),

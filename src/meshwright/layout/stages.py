@@ -150,7 +150,7 @@ def _signature(
         "head": with_head.any(axis=0),
         "copies": np.full(stages, copies(schedule)),
     }
-    if keep_all or (defers and splits_backward(schedule)):
+    if keep_all or inputs.runtime.pipeline.keeps_messages or (defers and splits_backward(schedule)):
         return table
     chosen = _undominated(table)
     return {name: column[chosen] for name, column in table.items()}

@@ -7,7 +7,7 @@ import numpy as np
 from meshwright.arrays import Bools
 from meshwright.layout.legality.rule import Ruling, change, changes, invariant, limit, one, restriction
 from meshwright.layout.microbatches import group_sizes
-from meshwright.layout.plan import Plan
+from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Layout
 from meshwright.schedules.records import (
     SCHEDULE_NAMES,
@@ -148,6 +148,17 @@ def split_backward_keeps_weights(plan: Layout, runtime: Runtime) -> Ruling:
     yield (
         f"{name} splits the backward pass, in which {runtime.id} loses gradients of weights "
         f"that ZeRO 3 has given back; {change('zero', plan.zero, [2])}"
+    )
+
+
+@restriction
+def split_backward_recomputes_nothing(plan: Layout, runtime: Runtime) -> Ruling:
+    """Under schedules that split the backward pass nothing is recomputed: what that keeps is not modelled."""
+    yield np.logical_not(splits_backward(plan.schedule)) | np.equal(plan.recompute, Recompute.NONE)
+    name, usual = SCHEDULE_NAMES[one(plan).schedule], usual_schedule(one(plan).vpp).record.name
+    yield (
+        f"{name} with vpp {plan.vpp} splits the backward pass, for which {runtime.id} computes a layer again for each "
+        f"group of weights and keeps what it computes; set recompute to none, or schedule to {usual}"
     )
 
 
