@@ -210,7 +210,7 @@ def output_gradient_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floa
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
     >>> float(output_gradient_bytes(Plan(), LLAMA, LLAMA.model.layer_kinds[0])) / (8192 * 4096)
-    24.0
+    25.0
     """
     shard = layer_shard(plan, inputs, kind)
     linears = projections(inputs, kind, shard)
