@@ -20,7 +20,7 @@ from meshwright.answers.alternatives import (
 )
 from meshwright.answers.document.blocks import Block
 from meshwright.answers.document.terminal import terminal
-from meshwright.answers.explain_table import explain_screen
+from meshwright.answers.explain_table import explain_screen, messages_entry
 from meshwright.answers.links import axes
 from meshwright.answers.placement import placement_section
 from meshwright.answers.stage_table import stage_table
@@ -234,3 +234,17 @@ def test_what_does_not_fit_is_told_what_would_make_it_fit() -> None:
     text = told(knobs_section(priced("no room"), result))
     assert ("What would make it fit" in text) == bool(fitting)
     assert ("No single change makes it fit" in text) != bool(fitting)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_the_listed_messages_expose_is_what_the_step_waits_for(name: str) -> None:
+    estimate = priced(name)
+    rows = messages_entry(estimate, ASKED[name][0])
+    time = estimate.time
+    waits = time.exposed_tp_s + time.exposed_cp_s + time.exposed_ep_s + time.exposed_pp_s + time.exposed_dp_s
+    assert sum(row["exposed_s"] for row in rows) == pytest.approx(waits, rel=1e-9)
+    assert bool(rows) == (estimate.plan != plan_of(ASKED["one rank"][0]))
+    for row in rows:
+        assert row["times"] > 0
+        assert row["ranks"] > 1
+        assert 0 <= row["exposed_s"] <= row["raw_s"] * (1 + 1e-9)

@@ -19,7 +19,10 @@ from meshwright.answers.step_parts import from_peak, waterfall_table
 from meshwright.answers.unaligned import unaligned_entry, unaligned_lines, unaligned_sizes
 from meshwright.answers.uncertainty import confidence_entry, margin_line, step_time_line
 from meshwright.cost.estimate import Estimate
+from meshwright.cost.messages import step_messages
+from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality import rules_of
+from meshwright.layout.plans import Plans
 from meshwright.search.find import SearchResult
 from meshwright.search.sensitivity import sensitivity
 from meshwright.specs.inputs import Inputs
@@ -37,6 +40,7 @@ def explain_document(
         "confidence": confidence_entry(estimate, inputs),
         "from_peak": from_peak(estimate, inputs),
         "placement": axes(estimate, inputs),
+        "messages": messages_entry(estimate, inputs),
         **alternatives_entry(estimate, inputs, near),
     }
     if experts := expert_report(estimate, inputs):
@@ -55,6 +59,28 @@ def explain_document(
         **({"unaligned": unaligned} if unaligned else {}),
         assumptions=assumptions(inputs),
     )
+
+
+def messages_entry(estimate: Estimate, inputs: Inputs) -> list[dict[str, Any]]:
+    """Every kind of collective and message of one rank in a step, as its price reads them."""
+    priced = estimate_plans(Plans.of([estimate.plan]), inputs, keep_all_stages=True)
+    return [
+        {
+            "axis": row.axis,
+            "unit": row.unit,
+            "operation": row.operation,
+            "content": row.content,
+            "phase": row.phase,
+            "ranks": int(row.group.ranks),
+            "buffer_bytes": row.bytes,
+            "sent_bytes": row.sent_bytes,
+            "times": row.times,
+            "raw_s": row.seconds,
+            "exposed_s": row.exposed_s,
+        }
+        for row in step_messages(priced)
+        if row.times > 0
+    ]
 
 
 def explain_screen(estimate: Estimate, inputs: Inputs, near: SearchResult | None = None) -> tuple[Block, ...]:
