@@ -108,4 +108,4 @@ def test_what_is_assumed_is_said() -> None:
     (estimate,) = estimate_each([Plan(dp=8)], inputs)
     (size,) = unaligned_sizes(estimate, inputs)
     assert size.source.startswith("assumed: as measured on H100")
-    assert size.warning.endswith("of a step (assumed here).")
+    assert size.warning.endswith("(assumed here).")

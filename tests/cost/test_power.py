@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from meshwright.cost.compute.gemm import gemm_time
@@ -9,6 +11,7 @@ from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.slowdown import sustained_attention_slowdown, sustained_slowdown
 from meshwright.errors import InvalidSpec
 from meshwright.layout.plan import Plan
+from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_accelerator import read_accelerator
 from strategies import llama_70b, question
@@ -48,6 +51,12 @@ def test_a_lower_limit_costs_what_the_vendor_says_of_the_same_chip() -> None:
     assert full is not None
     assert lower is not None
     assert lower / full == pytest.approx(2.25 / 1.75, rel=1e-3)
+
+
+def test_every_exponent_is_that_of_b100_and_b200() -> None:
+    powers = [power for name in catalog.names("accelerators") if (power := read_accelerator(name).power)]
+    assert len(powers) > 5
+    assert {power.speed_exponent for power in powers} == {round(math.log(1.75 / 2.25) / math.log(0.7), 3)}
 
 
 def test_fewer_watts_never_make_a_layer_faster_and_leave_what_only_moves_bytes() -> None:

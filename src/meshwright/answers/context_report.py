@@ -61,7 +61,8 @@ def context_layers(plan: Plan, inputs: Inputs) -> Iterator[ContextLayers]:
     """What context parallelism exchanges, per kind of layer."""
     for kind, count in zip(inputs.model.layer_kinds, inputs.layers_per_kind, strict=True):
         rows = [row for row in layer_messages(plan, inputs, kind) if row.part == "cp"]
-        forward, backward = ([row for row in rows if (row.phase == "forward") == first] for first in (True, False))
+        forward = [row for row in rows if row.phase == "forward"]
+        backward = [row for row in rows if row.phase in ("recompute", "backward")]
         yield ContextLayers(
             kind=kind.name,
             layers=count,

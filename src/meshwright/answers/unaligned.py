@@ -42,23 +42,20 @@ class UnalignedSize:
 
     @property
     def warning(self) -> str:
-        """What is wrong and what it costs, in one sentence."""
+        """What is wrong, in one sentence."""
         rank = "" if self.on_rank == self.size else f" on a rank ({self.on_rank})"
         guess = " (assumed here)" if self.source.startswith("assumed") else ""
         return (
             f"The {self.name} of {self.size} is no multiple of {self.multiple}{rank}, so that slower kernels work on "
-            f"it, which costs {self._cost} of a step{guess}."
+            f"it{guess}."
         )
 
     @property
     def change(self) -> str:
         """What to pad, with its seconds and bytes."""
-        saved, more = f"{self._cost} less a step", f"{format_bytes(self.more_bytes)} more per GPU"
+        saved = f"{format_seconds(self.cost_s)} ({self.cost_share:.1%}) less a step"
+        more = f"{format_bytes(self.more_bytes)} more per GPU"
         return f"Pad the {self.name} from {self.size} to {self.padded}: {saved}, {more}."
-
-    @property
-    def _cost(self) -> str:
-        return f"{format_seconds(self.cost_s)} ({self.cost_share:.1%})"
 
 
 def unaligned_sizes(estimate: Estimate, inputs: Inputs) -> tuple[UnalignedSize, ...]:
@@ -68,9 +65,20 @@ def unaligned_sizes(estimate: Estimate, inputs: Inputs) -> tuple[UnalignedSize, 
         (after,) = estimate_each([estimate.plan], each.inputs)
         saved = estimate.step_time_s - after.step_time_s
         if saved >= LEAST * estimate.step_time_s:
-            more = max(after.memory.device - estimate.memory.device, 0.0)
-            shape = each.field, each.name, each.size, each.on_rank, each.multiple, each.padded
-            sizes.append(UnalignedSize(*shape, saved, saved / estimate.step_time_s, more, source))
+            sizes.append(
+                UnalignedSize(
+                    field=each.field,
+                    name=each.name,
+                    size=each.size,
+                    on_rank=each.on_rank,
+                    multiple=each.multiple,
+                    padded=each.padded,
+                    cost_s=saved,
+                    cost_share=saved / estimate.step_time_s,
+                    more_bytes=max(after.memory.device - estimate.memory.device, 0.0),
+                    source=source,
+                )
+            )
     return tuple(sorted(sizes, key=lambda each: -each.cost_s))
 
 

@@ -62,7 +62,8 @@ def linear_time(rows: Numbers, outputs: Numbers, features: Numbers, inputs: Inpu
     unaligned = unaligned_slowdown(outputs, features, accelerator, number_format)
 
     def product(m: Numbers, n: Numbers, k: Numbers, unaligned: Floats) -> Floats:
-        return gemm_time(m, n, k, accelerator, peak, element, number_format, 1, sustained, unaligned) * slowdown
+        time = gemm_time(m, n, k, accelerator, peak, element, number_format, sustained=sustained, unaligned=unaligned)
+        return time * slowdown
 
     weight_gradient = product(outputs, features, rows, unaligned.weight_gradient)
     return Gemm(
@@ -84,10 +85,10 @@ def grouped_time(rows: Numbers, outputs: Ints, features: Ints, groups: Ints, inp
     each, cost = rows / groups, accelerator.kernels.grouped
     sustained = sustained_slowdown(inputs, number_format)
     unaligned = unaligned_slowdown(outputs, features, accelerator, number_format)
-    given = accelerator, inputs.peak_flops, element, number_format, groups, sustained
+    given = accelerator, inputs.peak_flops, element, number_format, groups
 
     def product(m: Numbers, n: Numbers, k: Numbers, unaligned: Floats) -> Floats:
-        time = gemm_time(m, n, k, *given, unaligned)
+        time = gemm_time(m, n, k, *given, sustained=sustained, unaligned=unaligned)
         return time * recipe.product_slowdown
 
     return Gemm(
