@@ -207,7 +207,7 @@ def _attention_seconds(row: dict[str, str]) -> float:
     model = dense_model(heads=heads, kv_heads=kv_heads, head_dim=head)
     inputs = question(model, f"1x8:{row['gpu']}", sequence_length=sequence)
     shard = layer_shard(Plan(micro_batch=batch), inputs, inputs.model.layer_kinds[0])
-    return seconds + float(elementwise_time(padding_bytes(head, head, shard), gpu))
+    return seconds + float(elementwise_time(padding_bytes(head, head, shard, gpu), gpu))
 
 
 def test_heads_of_odd_sizes_are_as_slow_as_measured() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hints import leads_to_legal
-from meshwright.layout.legality import RULES
+from meshwright.layout.legality import RULES, rules_of
 from meshwright.layout.legality.rule import Rule
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -171,6 +171,11 @@ KEPT_AND_BROKEN: tuple[tuple[str, str, dict[str, object], dict[str, object]], ..
 )
 
 
+def as_listed(name: str, given: Inputs) -> Rule:
+    """A rule with the parameters of the runtime's file, where that lists it."""
+    return next((rule for rule in rules_of(given) if rule.name == name), RULES[name])
+
+
 def test_every_rule_has_an_example() -> None:
     assert {name for name, *_ in KEPT_AND_BROKEN} == set(RULES)
 
@@ -179,7 +184,8 @@ def test_every_rule_has_an_example() -> None:
 def test_a_rule_accepts_one_plan_and_refuses_another_with_a_way_back(
     name: str, question_name: str, kept: dict[str, object], broken: dict[str, object]
 ) -> None:
-    rule, given, plan = RULES[name], asked(question_name), Plan(**broken)
+    given, plan = asked(question_name), Plan(**broken)
+    rule = as_listed(name, given)
     assert rule.legal(Plan(**kept), given)
     assert not rule.legal(plan, given)
     assert leads_to_legal(rule, plan, given, steps=2), rule.reason(plan, given)
@@ -188,9 +194,10 @@ def test_a_rule_accepts_one_plan_and_refuses_another_with_a_way_back(
 @pytest.mark.parametrize(("name", "question_name"), [each[:2] for each in KEPT_AND_BROKEN])
 def test_a_rule_judges_the_examples_of_all_rules_alike_one_by_one_and_together(name: str, question_name: str) -> None:
     given = asked(question_name)
+    rule = as_listed(name, given)
     rows = [Plan(**fields) for *_, kept, broken in KEPT_AND_BROKEN for fields in (kept, broken)]
-    column = np.broadcast_to(RULES[name].legal(Plans.of(rows), given), len(rows))
-    assert column.tolist() == [bool(RULES[name].legal(row, given)) for row in rows]
+    column = np.broadcast_to(rule.legal(Plans.of(rows), given), len(rows))
+    assert column.tolist() == [bool(rule.legal(row, given)) for row in rows]
 
 
 def test_a_runtime_may_spare_micro_batches_that_others_need() -> None:
@@ -268,7 +275,8 @@ def test_rules_of_experts_leave_dense_models_alone() -> None:
 
 def test_sizes_of_quantised_products_are_multiples_of_16_as_their_rank_sees_them() -> None:
     """`quantised_sizes` names the size that is not, and what would do; products in bf16 keep it whatever they have."""
-    rule, narrow = RULES["quantised_sizes"], asked("narrow")
+    narrow = asked("narrow")
+    rule = as_listed("quantised_sizes", narrow)
     assert rule.reason(Plan(tp=32), narrow) == (
         "FFN size 768 over tp 32 is no multiple of 16 on a rank, as products in fp8 need it; nearest tp: 16, "
         "or precision bf16"

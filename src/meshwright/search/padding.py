@@ -8,7 +8,6 @@ from math import lcm
 from typing import NamedTuple
 
 from meshwright.cost.compute.alignment import unaligned_slowdown
-from meshwright.cost.compute.attention import HEAD_ALIGNMENT
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
@@ -50,7 +49,7 @@ def paddings(plan: Plan, inputs: Inputs) -> Iterator[Padding]:
     """The vocabulary, hidden, FFN and head sizes that are not aligned on a rank of a plan, each padded by itself."""
     half, of_recipe = (_aligned_elements(inputs, each) for each in ("half", inputs.recipe.number_format))
     shards, together = {"vocab_size": int(vocabulary_shard(plan, inputs))}, {"vocab_size": VOCABULARY_MULTIPLE}
-    multiples = {"vocab_size": half, "head_dim": HEAD_ALIGNMENT}
+    multiples = {"vocab_size": half, "head_dim": inputs.cluster.accelerator.kernels.attention.head_alignment}
     for each in _sizes(plan, inputs.model):
         on_rank, multiple = shards.get(each.field, each.elements // each.ranks), multiples.get(each.field, of_recipe)
         if on_rank % multiple:

@@ -74,6 +74,10 @@ class AttentionConstants(Spec):
     """Heads take as long as those of the next multiple of this many elements."""
     older_head_multiple: PositiveInt
     """The same of older generations of kernels."""
+    head_alignment: PositiveInt
+    """Heads that are no multiple of this many elements are padded first."""
+    padding_bytes: NonNegative
+    """Moved forward, and again backward, per element of queries, keys, values and output of heads that are padded."""
     older: dict[Literal["flash-1", "flash-2"], Annotated[float, Field(ge=1, le=100)]]
     """Time of an older generation of kernels over these."""
 

@@ -22,14 +22,24 @@ def read_kernels(name: str) -> Kernels:
 
 
 def _kernels(table: dict[str, Any]) -> dict[str, Any]:
-    """A kernel table on top of the one that it is `like`, with its library of collectives in place of its name."""
-    if "like" in table:
-        base, own = catalog.load("kernels", table["like"]), {key: table[key] for key in table if key != "like"}
-        table = base | own | {"sources": base["sources"] | own.get("sources", {})}
+    """A kernel table with all that it is like, and its library of collectives in place of its name."""
+    table = _over_like(table)
     library = table.get("library")
     if not isinstance(library, str):
         return table
     return table | {"library": CollectiveLibrary(**catalog.load_named("library", library))}
+
+
+def _over_like(table: dict[str, Any]) -> dict[str, Any]:
+    """A table on top of the one that it is `like`, of an architecture or another accelerator.
+
+    `attention` and `sources` merge key by key; other tables, whose constants were fitted together, are replaced.
+    """
+    if "like" not in table:
+        return table
+    like, own = table["like"], {key: table[key] for key in table if key != "like"}
+    base = _over_like(catalog.load("architectures" if like in catalog.names("architectures") else "kernels", like))
+    return base | own | {key: base[key] | own.get(key, {}) for key in ("attention", "sources")}
 
 
 def read_accelerator(given: str | Mapping[str, Any]) -> Accelerator:

@@ -17,12 +17,6 @@ FORWARD_PRODUCTS = 2
 BACKWARD_PRODUCTS = 5
 MEASURED_WIDTH = 256
 """d_qk + d_v of the heads that the constants of fused attention are fitted to."""
-HEAD_ALIGNMENT = 8
-"""Elements, 16 bytes: fused kernels take heads of its multiples alone, so that others are padded first (PyTorch,
-aten/src/ATen/native/transformers/attention.cpp, pad_last_dim; flash_attn_interface.py)."""
-PADDING_BYTES = 9
-"""Moved forward, and again backward, per element of queries, keys, values and output of heads that are padded: what
-heads of 108 take longer than those of 112, median of 16 kernels on an H100 and an H200 (tests/data/head_sizes.csv)."""
 
 
 def attended_pairs(sequence: int, window: int | None) -> float:
@@ -71,15 +65,16 @@ def computed_head(head_dim: int, multiple: int) -> int:
     return -(-head_dim // multiple) * multiple
 
 
-def padding_bytes(head_dim: int, value_head_dim: int, shard: Shard) -> Numbers:
+def padding_bytes(head_dim: int, value_head_dim: int, shard: Shard, accelerator: Accelerator) -> Numbers:
     """Bytes moved each way to pad the heads of queries, keys and values, and to cut those of the output; 0 if aligned.
 
     head_dim, value_head_dim: elements; shard: sizes on the rank. Returns bytes, scalar or array (n,).
-    Source: `HEAD_ALIGNMENT`, `PADDING_BYTES`.
+    Source: `head_alignment` and `padding_bytes` of the accelerator's kernel table.
     """
-    padded = head_dim % HEAD_ALIGNMENT or value_head_dim % HEAD_ALIGNMENT
+    constants = accelerator.kernels.attention
+    padded = head_dim % constants.head_alignment or value_head_dim % constants.head_alignment
     elements = 1.0 * shard.tokens * (shard.query + shard.key + shard.value + shard.core)
-    return elements * (PADDING_BYTES if padded else 0)
+    return elements * (constants.padding_bytes if padded else 0)
 
 
 def backward_over_forward(

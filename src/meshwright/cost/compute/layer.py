@@ -133,5 +133,6 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
     shape = width, sequence, attention.window
     forward = factor * fused_attention_time(batch, heads, *shape, accelerator, peak, split.ring, kernels)
     ratios = constants.backward_ratio, constants.wide_backward
-    padding = elementwise_time(padding_bytes(attention.head_dim, attention.value_head_dim, shard), accelerator)
+    moved = padding_bytes(attention.head_dim, attention.value_head_dim, shard, accelerator)
+    padding = elementwise_time(moved, accelerator)
     return forward + padding, forward * backward_over_forward(*widths, softmax, *ratios) + padding

@@ -86,26 +86,22 @@ def sequence_parallel(plan: Layout, job: Job, runtime: Runtime) -> Ruling:
     )
 
 
-QUANTISED_MULTIPLE = 16
-"""Elements: a row of fp8 that is as long has the 16 bytes that its products load at once."""
-
-
 @restriction
-def quantised_sizes(plan: Layout, model: Model, recipe: Precision) -> Ruling:
-    """Products in fp8 or fp4 have features that are multiples of 16 on a rank."""
+def quantised_sizes(plan: Layout, model: Model, recipe: Precision, *, multiple: int = 1) -> Ruling:
+    """Products in fp8 or fp4 have features that are multiples of some elements on a rank."""
     features = _features(model)
     degrees = [getattr(plan, field) if field else 1 for _, _, field in features]
-    kept = [size % (QUANTISED_MULTIPLE * degree) == 0 for (_, size, _), degree in zip(features, degrees, strict=True)]
-    yield np.logical_or(not recipe.quantises, reduce(np.logical_and, kept))
-    broken = [each for each, multiple in zip(features, kept, strict=True) if not multiple]
+    fit = [size % (multiple * degree) == 0 for (_, size, _), degree in zip(features, degrees, strict=True)]
+    yield np.logical_or(not recipe.quantises, reduce(np.logical_and, fit))
+    broken = [each for each, fits in zip(features, fit, strict=True) if not fits]
     name, size, field = broken[0]
     common = math.gcd(*(other for _, other, shared in features if shared == field))
-    fitting = divisors(common // QUANTISED_MULTIPLE) if common % QUANTISED_MULTIPLE == 0 else []
+    fitting = divisors(common // multiple) if common % multiple == 0 else []
     alone = field and {shared for _, _, shared in broken} == {field}
     way = change(field, getattr(plan, field), fitting) if alone else ""
     where = f" over {field} {getattr(plan, field)}" if field else ""
     yield (
-        f"{name} {size}{where} is no multiple of {QUANTISED_MULTIPLE} on a rank, as products in {recipe.id} need it; "
+        f"{name} {size}{where} is no multiple of {multiple} on a rank, as products in {recipe.id} need it; "
         f"{way or 'pad it'}, or precision {recipe.half}"
     )
 

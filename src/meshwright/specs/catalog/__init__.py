@@ -11,7 +11,16 @@ from typing import Any, Literal
 from meshwright.errors import UnknownName
 
 Kind = Literal[
-    "accelerators", "clusters", "elementwise", "families", "kernels", "library", "models", "precisions", "runtimes"
+    "accelerators",
+    "architectures",
+    "clusters",
+    "elementwise",
+    "families",
+    "kernels",
+    "library",
+    "models",
+    "precisions",
+    "runtimes",
 ]
 
 
