@@ -53,9 +53,9 @@ def _ranks(column: IntColumn) -> tuple[IntColumn, IntColumn]:
     top = int(column.max())
     if top > max(10 * len(column), 1 << 16):
         return np.unique(column, return_inverse=True)
-    seen = np.zeros(top + 1, dtype=bool)
-    seen[column] = True
-    present = np.flatnonzero(seen)
+    occurs = np.zeros(top + 1, dtype=bool)
+    occurs[column] = True
+    present = np.flatnonzero(occurs)
     table = np.zeros(top + 1, dtype=np.int64)
     table[present] = np.arange(len(present))
     return present, table[column]

@@ -147,14 +147,14 @@ def format_bandwidth(value: float) -> str:
     return f"{value / 1e9:.4g} GB/s"
 
 
-def _plain(given: str | int | float, kind: str) -> float | None:
+def _plain(value: str | int | float, kind: str) -> float | None:
     """A bare number as a float; None for text."""
-    if not isinstance(given, int | float) or isinstance(given, bool):
+    if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:
-        return float(given)
+        return float(value)
     except OverflowError:
-        raise InvalidInput(f"a {kind} of {str(given)[:12]}… is beyond every {kind} there is") from None
+        raise InvalidInput(f"a {kind} of {str(value)[:12]}… is beyond every {kind} there is") from None
 
 
 def _scale(number: str, prefix: str) -> Decimal:

@@ -266,7 +266,7 @@ def test_a_plan_is_impossible_exactly_when_its_states_exceed_the_memory(inputs: 
         assert (premise is not None) == (states > inputs.cluster.accelerator.visible_memory_bytes)
         if premise:
             assert premise.states_bytes == states
-            assert f"at least {premise.ranks} ranks" in premise.told
+            assert f"at least {premise.ranks} ranks" in premise.sentence
 
 
 def test_what_would_hold_the_states_is_the_least_that_does() -> None:
@@ -291,8 +291,8 @@ def test_plain_data_parallelism_of_30_billion_parameters_is_impossible() -> None
     plain, split = compare_plans(named_plans(["zero=0", "tp=4,pp=2,zero=1"], inputs), inputs).columns
     assert plain.contradiction
     assert split.contradiction is None
-    assert re.search(r"dp 32 with ZeRO 0 keeps .* on each accelerator, 6\.\d times", plain.contradiction.told)
-    assert "sharding over at least 8 ranks" in plain.contradiction.told
+    assert re.search(r"dp 32 with ZeRO 0 keeps .* on each accelerator, 6\.\d times", plain.contradiction.sentence)
+    assert "sharding over at least 8 ranks" in plain.contradiction.sentence
 
 
 def test_a_cluster_that_cannot_hold_the_states_says_how_many_could() -> None:

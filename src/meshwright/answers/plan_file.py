@@ -93,12 +93,12 @@ def _document(path: str | Path) -> dict[str, Any]:
     return document
 
 
-def _inputs(given: Any) -> tuple[Inputs | None, list[Fault]]:
+def _inputs(value: Any) -> tuple[Inputs | None, list[Fault]]:
     """What the plans are for, or every fault of it with its path in the file."""
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         return None, [Fault("inputs", "must hold model, cluster, job and runtime")]
     try:
-        return Inputs(**given), []
+        return Inputs(**value), []
     except InvalidSpec as error:
         return None, [Fault(f"inputs.{fault.where}".rstrip("."), fault.what) for fault in error.faults]
 

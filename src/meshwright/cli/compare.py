@@ -159,8 +159,8 @@ def _wishes(
     from meshwright.answers.compare.clusters import Wishes
     from meshwright.answers.compare.training import prices_of
 
-    for name, given in (("--price", bool(price)), ("--deadline-days", deadline_days is not None)):
-        if given and tokens is None:
+    for name, present in (("--price", bool(price)), ("--deadline-days", deadline_days is not None)):
+        if present and tokens is None:
             raise InvalidInput(f"{name} is about a whole training, and no --tokens are given; add them, as --tokens 1T")
     if deadline_days is not None and not 0 < deadline_days < math.inf:
         raise InvalidInput(f"--deadline-days is {deadline_days:g}; it must be more than 0, as 60")

@@ -89,8 +89,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     hints = get_type_hints(command, include_extras=True)
     options = [each for one in own for each in _options(one.name, hints[one.name], one.default)]
 
-    def called(**given: Any) -> None:
-        command(**{one.name: _filled(one.name, hints[one.name], given) for one in own})
+    def called(**values: Any) -> None:
+        command(**{one.name: _filled(one.name, hints[one.name], values) for one in own})
 
     called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     called.__annotations__ = {each.name: each.annotation for each in options}
@@ -107,9 +107,9 @@ def refuse_given(context: typer.Context, names: Iterable[str], why: str) -> None
     """Raise `InvalidInput` where the command line gives options of these names; why: the message, `{}` for names."""
     wanted = [parameter for parameter in context.command.params if parameter.name in {*names}]
     sources = {each.opts[0]: context.get_parameter_source(each.name or "") for each in wanted}
-    given = [option for option, source in sources.items() if source and source.name == "COMMANDLINE"]
-    if given:
-        raise InvalidInput(why.format(", ".join(given)))
+    options = [option for option, source in sources.items() if source and source.name == "COMMANDLINE"]
+    if options:
+        raise InvalidInput(why.format(", ".join(options)))
 
 
 def _options(name: str, hint: Any, default: Any) -> Iterator[inspect.Parameter]:
@@ -122,8 +122,8 @@ def _options(name: str, hint: Any, default: Any) -> Iterator[inspect.Parameter]:
         yield from _options(each.name, hints[each.name], default)
 
 
-def _filled(name: str, hint: Any, given: dict[str, Any]) -> Any:
+def _filled(name: str, hint: Any, values: dict[str, Any]) -> Any:
     if not isinstance(hint, type) or not is_dataclass(hint):
-        return given[name]
+        return values[name]
     hints = get_type_hints(hint, include_extras=True)
-    return hint(**{each.name: _filled(each.name, hints[each.name], given) for each in fields(hint)})
+    return hint(**{each.name: _filled(each.name, hints[each.name], values) for each in fields(hint)})

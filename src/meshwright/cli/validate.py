@@ -43,8 +43,8 @@ def validate(
     table, picture = (writable(path, f"--{name}") if path else None for name, path in (("rows", rows), ("plot", plot)))
     _require_different({"--runs": runs.resolve() if runs else None, "--rows": table, "--plot": picture})
     asked = row_filter(where) if where is not None else lambda _: True
-    given = [row for row in read_rows(runs or PUBLISHED) if asked(row)]
-    outcomes = outcomes_of(configurations(given))
+    selected = [row for row in read_rows(runs or PUBLISHED) if asked(row)]
+    outcomes = outcomes_of(configurations(selected))
     intervals = None
     if without:
         published = outcomes if runs is None and where is None else outcomes_of(configurations(read_rows()))

@@ -29,7 +29,7 @@ def layout_string(sizes: Sequence[int], mtp_layers: int = 0) -> str:
     return f"E{first}|{spelled}{last}{'m' * mtp_layers}L"
 
 
-def read_layout_string(given: str) -> tuple[int, ...]:
+def read_layout_string(layout: str) -> tuple[int, ...]:
     """Layers of every chunk in a layout string, in the order of the model.
 
     Raises `InvalidInput` for a string that is none: a strange letter, an embedding that is not first or a loss that is
@@ -38,21 +38,21 @@ def read_layout_string(given: str) -> tuple[int, ...]:
     >>> read_layout_string("Et*3|(t*4|)*2,t*3mL")
     (3, 4, 4, 3)
     """
-    flat = _flat(given)
+    flat = _flat(layout)
     if not re.fullmatch(r"E[t|]*m*L", flat):
         raise InvalidInput(
-            f"pipeline layout {quoted(given)} must begin with its one E, end with its one L, and hold only t, | and, "
+            f"pipeline layout {quoted(layout)} must begin with its one E, end with its one L, and hold only t, | and, "
             "just before the L, m; an example: 'Et*3|(t*4|)*2t*3L'"
         )
     return tuple(chunk.count("t") for chunk in flat.split("|"))
 
 
-def _flat(given: str) -> str:
+def _flat(layout: str) -> str:
     """The string with every repetition written out."""
-    text = re.sub(r"[,\s]", "", given)
+    text = re.sub(r"[,\s]", "", layout)
     while "(" in text or "*" in text:
         spelled = _REPEATED.sub(lambda each: (each[2] if each[2] is not None else each[1]) * int(each[3] or 1), text)
         if spelled == text or len(spelled) > _LONGEST:
-            raise InvalidInput(f"pipeline layout {quoted(given)} repeats what is none: use x*3 or (xy|)*3")
+            raise InvalidInput(f"pipeline layout {quoted(layout)} repeats what is none: use x*3 or (xy|)*3")
         text = spelled
     return text

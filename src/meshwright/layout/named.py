@@ -81,31 +81,31 @@ def usual_exchange(inputs: Inputs) -> ContextExchange:
     return ContextExchange[(*inputs.runtime.plans.context_exchanges, "ring")[0].upper()]
 
 
-def _chunk_layers(given: str | None) -> tuple[int, ...]:
+def _chunk_layers(text: str | None) -> tuple[int, ...]:
     """Layers of every chunk, from a layout string or from numbers."""
-    if given is None:
+    if text is None:
         return ()
-    numbers = given.split(",")
+    numbers = text.split(",")
     if all(number.strip().isdecimal() for number in numbers):
         return tuple(int(number) for number in numbers)
-    return read_layout_string(given)
+    return read_layout_string(text)
 
 
-def _modules(recompute: str, given: str | None) -> RecomputeModules:
+def _modules(recompute: str, text: str | None) -> RecomputeModules:
     """The modules that are named, which only selective recomputation computes again."""
-    if given is None:
+    if text is None:
         return RecomputeModules.CORE_ATTENTION
     if recompute != RECOMPUTE_NAMES[Recompute.SELECTIVE]:
-        what = f"--recompute-modules {given} without --recompute selective: {recompute} has no modules"
+        what = f"--recompute-modules {text} without --recompute selective: {recompute} has no modules"
         raise InvalidInput(f"{what}; add --recompute selective")
     try:
-        return read_modules(given)
+        return read_modules(text)
     except InvalidInput as error:
         raise InvalidInput(f"--recompute-modules: {error}") from None
 
 
-def _code(names: dict[Code, str], what: str, given: str) -> Code:
+def _code(names: dict[Code, str], what: str, text: str) -> Code:
     for code, name in names.items():
-        if name.replace("-", "_") == given.lower().replace("-", "_"):
+        if name.replace("-", "_") == text.lower().replace("-", "_"):
             return code
-    raise InvalidInput(f"unknown {what} {quoted(given)}; known: {', '.join(names.values())}")
+    raise InvalidInput(f"unknown {what} {quoted(text)}; known: {', '.join(names.values())}")

@@ -66,5 +66,5 @@ class PipelineTimes(NamedTuple):
         """Idle seconds, and no less than one micro-batch takes to go through all ranks and back beyond the work that
         the slowest rank has beside it: what is left when micro-batches are few.
         """
-        way = self.whole.forward + self.whole.input_gradient + self.slowest.weight_gradient
-        return np.maximum(idle, way - self.micro_batches * self.slowest.total)
+        first_micro_batch = self.whole.forward + self.whole.input_gradient + self.slowest.weight_gradient
+        return np.maximum(idle, first_micro_batch - self.micro_batches * self.slowest.total)

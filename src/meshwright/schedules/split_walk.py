@@ -50,13 +50,13 @@ def split_walks(schedule: Schedule, pipeline: PipelineShape) -> tuple[SplitWalk,
     schedule: with a split backward pass; pipeline: counts. Source: torch 2.13, distributed/pipelining/stage.py
     (backward_one_chunk, backward_weight_one_chunk) and _backward.py; counted on a fake process group.
     """
-    held = blocks(schedule, pipeline.stages, pipeline.chunks).T
-    return tuple(_walk(*each) for each in zip(schedule.record.actions(pipeline), held, strict=True))
+    blocks_of_rank = blocks(schedule, pipeline.stages, pipeline.chunks).T
+    return tuple(_walk(*each) for each in zip(schedule.record.actions(pipeline), blocks_of_rank, strict=True))
 
 
-def _walk(actions: Sequence[Action], held: IntColumn) -> SplitWalk:
+def _walk(actions: Sequence[Action], blocks_of_rank: IntColumn) -> SplitWalk:
     """held: the block of the model that each chunk of the rank is, shape (v,)."""
-    first, received = held == 0, ~np.isin(held - 1, [-1, *held])
+    first, received = blocks_of_rank == 0, ~np.isin(blocks_of_rank - 1, [-1, *blocks_of_rank])
     kind = np.array([KINDS.index(action.kind) for action in actions])
     chunk = np.array([action.chunk for action in actions])
     # Which chunk works, (t, v); the one with the embedding works backward when its weight gradients come.

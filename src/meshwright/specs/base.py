@@ -64,8 +64,8 @@ class Spec(BaseModel):
     def _named(cls, values: tuple[Any, ...], fields: dict[str, Any]) -> str:
         """The call with the names that were left out; required fields without a value as dots."""
         required = {name: "…" for name, field in cls.model_fields.items() if field.is_required()}
-        given = dict(zip(cls.model_fields, values, strict=False)) | fields
-        written = required | {name: quoted(value) for name, value in given.items()}
+        stated = dict(zip(cls.model_fields, values, strict=False)) | fields
+        written = required | {name: quoted(value) for name, value in stated.items()}
         return f"{cls.__name__}({', '.join(f'{name}={value}' for name, value in written.items())})"
 
 
@@ -85,8 +85,8 @@ def faults_of(error: ValidationError, known: Iterable[str] = ()) -> list[Fault]:
             faults.append(Fault(where, _no_field(str(detail["loc"][-1]), list(known))))
             continue
         value = detail.get("input")
-        given = f" (given: {quoted(value)})" if isinstance(value, str | int | float | bool) else ""
-        faults.append(Fault(where, _message(detail["type"], detail["msg"]) + given))
+        shown = f" (given: {quoted(value)})" if isinstance(value, str | int | float | bool) else ""
+        faults.append(Fault(where, _message(detail["type"], detail["msg"]) + shown))
     return faults
 
 

@@ -72,14 +72,14 @@ class ClusterEntry(Spec):
     sources: dict[str, str] = {}
 
 
-def cluster_of(given: Mapping[str, Any], subject: str = "cluster file") -> Cluster:
+def cluster_of(source: Mapping[str, Any], subject: str = "cluster file") -> Cluster:
     """The cluster that a table describes.
 
-    given: the keys of `ClusterEntry`; subject: what errors call it.
+    source: the keys of `ClusterEntry`; subject: what errors call it.
     Raises `InvalidSpec` with every fault and its path: unknown keys with the nearest known one, wrong values,
     levels that contradict each other or the network adapters.
     """
-    table = {str(key): value for key, value in given.items()}
+    table = {str(key): value for key, value in source.items()}
     entry, faults = _entry(table)
     accelerator, more = _accelerator(table)
     faults += [*more, *_contradictions(table, accelerator)]

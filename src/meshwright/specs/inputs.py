@@ -184,9 +184,10 @@ class Inputs(Spec):
     def _experts(self) -> Iterator[Fault]:
         if self.model.is_moe and not self.runtime.plans.experts:
             yield Fault("model", f"{self.model.name} has experts, and {self.runtime.id} has no such models")
-        given = {"expert_imbalance": self.job.expert_imbalance != 1, "expert_capacity": bool(self.job.expert_capacity)}
-        for name in (name for name, changed in given.items() if changed and not self.model.is_moe):
-            value = getattr(self.job, name)
+        job = self.job
+        changed = {"expert_imbalance": job.expert_imbalance != 1, "expert_capacity": bool(job.expert_capacity)}
+        for name in (name for name, differs in changed.items() if differs and not self.model.is_moe):
+            value = getattr(job, name)
             yield Fault(f"job.{name}", f"is {value:g}, but {self.model.name} has no experts; leave it out")
 
     def _prediction(self) -> Iterator[Fault]:

@@ -114,8 +114,8 @@ def job_of(
             f"{expert_imbalance:g} would change nothing; give one of the two"
         )
     if (global_batch is None) == (global_batch_tokens is None):
-        given = "neither is given" if global_batch is None else "both are given"
-        raise InvalidInput(f"give either --global-batch in sequences or --global-batch-tokens; {given}")
+        batches = "neither is given" if global_batch is None else "both are given"
+        raise InvalidInput(f"give either --global-batch in sequences or --global-batch-tokens; {batches}")
     if sequence_length < 1:
         raise InvalidInput(f"the sequence length is {sequence_length}; it must be 1 token or more")
     assumed: tuple[str, ...] = ()

@@ -42,10 +42,10 @@ def _over_like(table: dict[str, Any]) -> dict[str, Any]:
     return base | own | {key: base[key] | own.get(key, {}) for key in ("attention", "sources")}
 
 
-def read_accelerator(given: str | Mapping[str, Any]) -> Accelerator:
+def read_accelerator(source: str | Mapping[str, Any]) -> Accelerator:
     """An accelerator by catalogue id or alias, or from a table.
 
-    given: a name, or a table of the fields of `Accelerator`. A table may start from a catalogued one with
+    source: a name, or a table of the fields of `Accelerator`. A table may start from a catalogued one with
     `like = "h100"` and change some fields. Without `kernels` (a name or a table) the generic `assumed` constants are
     taken, without `visible_memory_bytes` the least published share of the label, without `scale_up_latency_s` that of
     NVLink; all of it is then listed in `assumed`.
@@ -54,11 +54,11 @@ def read_accelerator(given: str | Mapping[str, Any]) -> Accelerator:
     >>> read_accelerator("H100-SXM-80GB").id
     'h100-sxm-80gb'
     """
-    if isinstance(given, str):
-        return _built(catalog.load_named("accelerators", given))
-    if not isinstance(given, Mapping):
-        raise InvalidInput(f"{given!r} is not an accelerator: write a name such as h100, or a table of its fields")
-    table = {str(key): value for key, value in given.items()}
+    if isinstance(source, str):
+        return _built(catalog.load_named("accelerators", source))
+    if not isinstance(source, Mapping):
+        raise InvalidInput(f"{source!r} is not an accelerator: write a name such as h100, or a table of its fields")
+    table = {str(key): value for key, value in source.items()}
     return _built(_changed(table) if "like" in table else _completed(table))
 
 

@@ -25,10 +25,10 @@ _FORMS = (
 )
 
 
-def read_cluster(given: str | Path | Mapping[str, Any]) -> Cluster:
+def read_cluster(source: str | Path | Mapping[str, Any]) -> Cluster:
     """The cluster that a user names.
 
-    given: `NODESxGPUS:ACCELERATOR` (`8x8:h100`, `18x4:gb200`), a catalogue name (`selene`) with or without a number of
+    source: `NODESxGPUS:ACCELERATOR` (`8x8:h100`, `18x4:gb200`), a catalogue name (`selene`) with or without a number of
     nodes before it (`16xdgx-h100`; a node of an NVL72 rack is one tray of 4), the path of a TOML file, or a table with
     the keys of such a file::
 
@@ -56,11 +56,11 @@ def read_cluster(given: str | Path | Mapping[str, Any]) -> Cluster:
     >>> read_cluster("18x4:gb200").levels[0].size
     72
     """
-    if isinstance(given, Mapping):
-        return cluster_of(given)
-    if isinstance(given, Path):
-        return _from_file(given)
-    text = str(given).strip()
+    if isinstance(source, Mapping):
+        return cluster_of(source)
+    if isinstance(source, Path):
+        return _from_file(source)
+    text = str(source).strip()
     if match := _SHORT.fullmatch(text):
         return _from_short_form(text, *match.groups())
     if text.endswith(".toml") or "/" in text or "\\" in text:

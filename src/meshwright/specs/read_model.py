@@ -48,8 +48,8 @@ def read_model(source: str | Path | Mapping[str, Any], *, text_only: bool = Fals
 def _of_mapping(source: Mapping[str, Any], text_only: bool) -> Model:
     if "kinds" in source or "layers" in source:
         return model_of_native(source, subject="the model")
-    given = source.get("_name_or_path") or source.get("model_type")
-    name = given if isinstance(given, str) else "model"
+    label = source.get("_name_or_path") or source.get("model_type")
+    name = label if isinstance(label, str) else "model"
     return model_of_config(source, name=name, subject="the config", text_only=text_only)
 
 

@@ -68,20 +68,20 @@ def analyze_4d_parallelism(
     >>> answer["total_params"], answer["total_memory_per_gpu_gb"], answer["bubble_ratio"]
     (6704594944, 14.0803, 0.1111)
     """
-    given = _read(model_config, parallel_config, hardware_config)
-    params, size = _parameters(given), _unrounded(given)
+    config = _read(model_config, parallel_config, hardware_config)
+    params, size = _parameters(config), _unrounded(config)
     answer: dict[str, Any] = {
-        "valid": given.dp * given.tp * given.pp * given.sp == given.num_gpus,
+        "valid": config.dp * config.tp * config.pp * config.sp == config.num_gpus,
         "total_params": params,
     }
     answer |= {key: rounded(value, key) for key, value in size.items()}
     total = as_float(size["total_memory_per_gpu_gb"], "total_memory_per_gpu_gb")
-    answer["fits_in_memory"] = total <= given.memory_per_gpu_gb
+    answer["fits_in_memory"] = total <= config.memory_per_gpu_gb
     answer = {key: answer[key] for key in FORMULAS}
     if explain:
-        factor = {"step": 1, "micro-batch": given.num_micro_batches}
+        factor = {"step": 1, "micro-batch": config.num_micro_batches}
         steps = {name: rounded(size[key] * factor[per], name) for name, (key, per) in PER_STEP.items()}
-        over_ideal = rounded(_over_ideal(given.pp, given.num_micro_batches, 1), "bubble_over_ideal")
+        over_ideal = rounded(_over_ideal(config.pp, config.num_micro_batches, 1), "bubble_over_ideal")
         answer |= explained(answer, steps, over_ideal)
     return answer
 
@@ -146,26 +146,26 @@ def _read(model: Any, parallel: Any, hardware: Any) -> _Configuration:
     return _Configuration(**read)
 
 
-def _parameters(given: _Configuration) -> int:
-    return parameter_estimate(given.num_layers, given.hidden_size, given.vocab_size)
+def _parameters(config: _Configuration) -> int:
+    return parameter_estimate(config.num_layers, config.hidden_size, config.vocab_size)
 
 
-def _unrounded(given: _Configuration) -> dict[str, Fraction]:
+def _unrounded(config: _Configuration) -> dict[str, Fraction]:
     """Every GB and share, exact."""
-    params = Fraction(_parameters(given), given.tp * given.pp)
-    tensor = Fraction(2 * given.seq_len * given.micro_batch_size * given.hidden_size)
-    layers = Fraction(given.num_layers, given.pp)
-    states, activations = 16 * params, 10 * tensor * layers / (given.tp * given.sp)
+    params = Fraction(_parameters(config), config.tp * config.pp)
+    tensor = Fraction(2 * config.seq_len * config.micro_batch_size * config.hidden_size)
+    layers = Fraction(config.num_layers, config.pp)
+    states, activations = 16 * params, 10 * tensor * layers / (config.tp * config.sp)
     size = {
         "param_memory_per_gpu_gb": states,
         "activation_memory_per_gpu_gb": activations,
         "total_memory_per_gpu_gb": states + activations,
-        "dp_comm_gb": ring_share(given.dp) * 2 * params,
-        "tp_comm_gb": 4 * layers * ring_share(given.tp) * tensor,
-        "pp_comm_gb": 2 * given.num_micro_batches * Fraction(given.pp - 1, given.pp) * tensor / given.tp,
-        "sp_comm_gb": 2 * layers * Fraction(given.sp - 1, given.sp) * tensor,
+        "dp_comm_gb": ring_share(config.dp) * 2 * params,
+        "tp_comm_gb": 4 * layers * ring_share(config.tp) * tensor,
+        "pp_comm_gb": 2 * config.num_micro_batches * Fraction(config.pp - 1, config.pp) * tensor / config.tp,
+        "sp_comm_gb": 2 * layers * Fraction(config.sp - 1, config.sp) * tensor,
     }
-    bubble = _of_step(given.pp, given.num_micro_batches)
+    bubble = _of_step(config.pp, config.num_micro_batches)
     return {key: value / GIGABYTE for key, value in size.items()} | {"bubble_ratio": bubble}
 
 

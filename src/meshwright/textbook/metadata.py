@@ -63,9 +63,9 @@ def figures(cluster_metadata: Any, model_metadata: Any) -> tuple[ClusterFigures,
 
 def _cluster_figures(checks: Checks, metadata: Any) -> ClusterFigures:
     where, least = "cluster_metadata", {"n_node": 1, "n_gpu_per_node": 1}
-    given = checks.keys(where, metadata, CLUSTER_REQUIRED, CLUSTER_OPTIONAL)
+    table = checks.keys(where, metadata, CLUSTER_REQUIRED, CLUSTER_OPTIONAL)
     read: dict[str, Any] = dict.fromkeys(CLUSTER_REQUIRED, 1)
-    for key, value in given.items():
+    for key, value in table.items():
         path = f"{where}.{key}"
         read[key] = checks.whole(path, value, most=MAX_GPUS) if key in least else checks.number(path, value)
     figures = ClusterFigures(**{key: read[key] for key in CLUSTER_REQUIRED})
@@ -76,19 +76,19 @@ def _cluster_figures(checks: Checks, metadata: Any) -> ClusterFigures:
 
 def _model_figures(checks: Checks, metadata: Any) -> ModelFigures:
     where = "model_metadata"
-    given = checks.keys(where, metadata, MODEL_REQUIRED, MODEL_OPTIONAL)
-    layers = checks.whole(f"{where}.num_layers", given["num_layers"]) if "num_layers" in given else None
-    if "global_batch_size" in given:
-        checks.whole(f"{where}.global_batch_size", given["global_batch_size"])
-    if isinstance(given.get("tp_comm"), list | tuple):
-        checks.numbers(f"{where}.tp_comm", given["tp_comm"])
-    elif "tp_comm" in given:
-        checks.number(f"{where}.tp_comm", given["tp_comm"], zero=True)
+    table = checks.keys(where, metadata, MODEL_REQUIRED, MODEL_OPTIONAL)
+    layers = checks.whole(f"{where}.num_layers", table["num_layers"]) if "num_layers" in table else None
+    if "global_batch_size" in table:
+        checks.whole(f"{where}.global_batch_size", table["global_batch_size"])
+    if isinstance(table.get("tp_comm"), list | tuple):
+        checks.numbers(f"{where}.tp_comm", table["tp_comm"])
+    elif "tp_comm" in table:
+        checks.number(f"{where}.tp_comm", table["tp_comm"], zero=True)
     lists = ("layer_tflops", "layer_activation_MB")
-    tflops, sizes = (checks.numbers(f"{where}.{key}", given[key], layers) if key in given else [1.0] for key in lists)
+    tflops, sizes = (checks.numbers(f"{where}.{key}", table[key], layers) if key in table else [1.0] for key in lists)
     volumes = ("dp_sum_gradient_MB", "tp_comm_sum_MB")
     gradients, exchanged = (
-        checks.number(f"{where}.{key}", given[key], zero=True) if key in given else 1.0 for key in volumes
+        checks.number(f"{where}.{key}", table[key], zero=True) if key in table else 1.0 for key in volumes
     )
     return ModelFigures(
         num_layers=layers or 1,

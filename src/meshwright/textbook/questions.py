@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 def analyzer_question(file: Path | None, flags: Mapping[str, Any], model: Model | None) -> list[Any]:
     """The analyzer's three dictionaries: the file's, then the model's sizes, then the flags; the later ones win."""
     checks = Checks("the file" if file is None else f"analyzer file {str(file)!r}")
-    given: dict[str, Any] = {name: {} for name in CONFIGS}
+    configs: dict[str, Any] = {name: {} for name in CONFIGS}
     if file:
-        given |= checks.keys("", read_object(file, "analyzer file"), (), tuple(CONFIGS))
+        configs |= checks.keys("", read_object(file, "analyzer file"), (), tuple(CONFIGS))
     checks.done()
     sizes = {key: getattr(model, key) for key in ("num_layers", "hidden_size", "vocab_size")} if model else {}
     sizes |= {key: value for key, value in flags.items() if value is not None}
     for name, keys in CONFIGS.items():
-        if isinstance(given[name], dict):
-            given[name] = given[name] | {key: sizes[key] for key in keys if key in sizes}
-    return [given[name] for name in CONFIGS]
+        if isinstance(configs[name], dict):
+            configs[name] = configs[name] | {key: sizes[key] for key in keys if key in sizes}
+    return [configs[name] for name in CONFIGS]
 
 
 def memory_question(flags: Mapping[str, Any], model: Model | None) -> dict[str, Any]:
@@ -71,9 +71,9 @@ def memory_answer(
     return answer, compare_memory(model_to_compare(model, cluster), cluster, filled, batches, answer)
 
 
-def no_degrees(given: Mapping[str, Any]) -> None:
+def no_degrees(degrees: Mapping[str, Any]) -> None:
     """Refuse degrees and a cluster beside `--gpus`, which asks for all of them."""
-    named = [f"--{name}" for name, value in given.items() if value is not None]
+    named = [f"--{name}" for name, value in degrees.items() if value is not None]
     if named:
         raise InvalidInput(f"--gpus asks for every configuration; leave out {', '.join(named)}, or leave out --gpus")
 

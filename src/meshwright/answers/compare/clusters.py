@@ -59,7 +59,7 @@ class ClusterRow:
         """Why there is no plan, what contradicts itself first; None where there is one."""
         if self.refusal is None:
             return None
-        return f"{self.contradiction.told}; {self.refusal}" if self.contradiction else str(self.refusal)
+        return f"{self.contradiction.sentence}; {self.refusal}" if self.contradiction else str(self.refusal)
 
 
 @dataclass(frozen=True)

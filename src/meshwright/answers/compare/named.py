@@ -54,12 +54,12 @@ def named_plans(lines: Sequence[str], inputs: Inputs, from_files: Sequence[tuple
     from_files: each with its file. Raises `InvalidInput` for a line that is no plan, for fewer than two plans, and for
     names or plans that are the same.
     """
-    given: list[tuple[str | None, Plan, str | None]] = [(None, plan, file) for file, plan in from_files]
+    entries: list[tuple[str | None, Plan, str | None]] = [(None, plan, file) for file, plan in from_files]
     for line in lines:
         label, assignments = _label_and_fields(line)
-        given.append((label, plan_of_fields(assignments, line, inputs), None))
-    labels = _labels([label for label, _, _ in given])
-    named = [Named(label, plan, file) for label, (_, plan, file) in zip(labels, given, strict=True)]
+        entries.append((label, plan_of_fields(assignments, line, inputs), None))
+    labels = _labels([label for label, _, _ in entries])
+    named = [Named(label, plan, file) for label, (_, plan, file) in zip(labels, entries, strict=True)]
     _require_several_different(named)
     return named
 
@@ -70,15 +70,15 @@ def plan_of_fields(assignments: str, line: str, inputs: Inputs) -> Plan:
     assignments: the fields; line: all that was written, for messages. A value goes on to the next name, as in
     `chunk_layers=9,10,10`.
     """
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, text in _pairs(assignments, line):
-        if name in given:
+        if name in values:
             raise InvalidInput(f"--plan {quoted(line)} names {name} twice; leave one out")
-        given[name] = _value(name, text, line)
-    count = given.pop("num_microbatches", None)
-    if "chunk_layers" in given:
-        given["pipeline_layout"] = given.pop("chunk_layers")
-    plan = plan_of(inputs, **given)
+        values[name] = _value(name, text, line)
+    count = values.pop("num_microbatches", None)
+    if "chunk_layers" in values:
+        values["pipeline_layout"] = values.pop("chunk_layers")
+    plan = plan_of(inputs, **values)
     return plan if count is None else replace(plan, num_microbatches=count)
 
 
@@ -112,12 +112,12 @@ def _from_file(path: str) -> tuple[Inputs, Plan]:
     return inputs, plans[int(rank) - 1]
 
 
-def _labels(given: Sequence[str | None]) -> list[str]:
+def _labels(named: Sequence[str | None]) -> list[str]:
     """The names of plans; those without one get the letter of their place, or the next that is free."""
     labels: list[str] = []
-    for place, label in enumerate(given):
+    for place, label in enumerate(named):
         letters = (letter + end for end in ("", *map(str, range(1, 100))) for letter in ascii_uppercase)
-        free = (letter for letter in islice(letters, place, None) if letter not in (*given, *labels))
+        free = (letter for letter in islice(letters, place, None) if letter not in (*named, *labels))
         labels.append(label or next(free))
     return labels
 

@@ -51,7 +51,7 @@ def plans_document(comparison: PlanComparison) -> dict[str, Any]:
         plans=plans,
         differences=[_more(comparison.reference, other) for other in comparison.others],
         best=comparison.best.label if comparison.best else None,
-        told=" ".join(comparison.sentences),
+        conclusion=" ".join(comparison.sentences),
         assumptions=assumptions(inputs),
     )
 
@@ -101,7 +101,7 @@ def _legend(comparison: PlanComparison) -> Iterator[str]:
         if column.broken:
             yield "  priced as if it were legal" if column.estimate else "  not priced: its numbers would mean nothing"
         if column.contradiction:
-            yield Toned(f"  {column.contradiction.told}", "bad")
+            yield Toned(f"  {column.contradiction.sentence}", "bad")
 
 
 def _speed(columns: Sequence[Column], tokens: int | None) -> Table:

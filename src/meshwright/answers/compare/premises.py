@@ -33,7 +33,7 @@ class Contradiction:
     """What a process can take of its memory."""
     ranks: int | None
     """The fewest ranks over which they would have to be divided; None: no legal plan of the cluster holds them."""
-    told: str
+    sentence: str
     """The sentence for people."""
 
 

@@ -89,16 +89,16 @@ def _steps(inputs: Inputs) -> float | None:
     return inputs.job.tokens / inputs.job.tokens_per_step if inputs.job.tokens else None
 
 
-def prices_of(given: Sequence[str], clusters: Mapping[str, Cluster]) -> dict[str, float]:
+def prices_of(texts: Sequence[str], clusters: Mapping[str, Cluster]) -> dict[str, float]:
     """The price of an accelerator-hour by the name of its cluster; clusters without a price are left out.
 
-    given: `KEY=NUMBER`, the key an accelerator by id or alias, or a cluster, which goes before its accelerator;
+    texts: `KEY=NUMBER`, the key an accelerator by id or alias, or a cluster, which goes before its accelerator;
     clusters: by the text that asks for them. Raises `InvalidInput` for what is no price, names nothing that is
     compared, or names the same twice.
     """
     by_accelerator: dict[str, float] = {}
     by_cluster: dict[str, float] = {}
-    for text in given:
+    for text in texts:
         key, price = _read(text)
         names = {cluster.name for asked, cluster in clusters.items() if key in (asked, cluster.name)}
         known = by_cluster if names else by_accelerator

@@ -20,9 +20,9 @@ class Toned(str):
 
     def __new__(cls, text: str, tone: Tone) -> Self:
         """The text with its tone."""
-        made = super().__new__(cls, text)
-        made.tone = tone
-        return made
+        instance = super().__new__(cls, text)
+        instance.tone = tone
+        return instance
 
 
 class Coloured(str):
@@ -34,9 +34,9 @@ class Coloured(str):
 
     def __new__(cls, text: str, colours: Mapping[str, str]) -> Self:
         """The text with its colours."""
-        made = super().__new__(cls, text)
-        made.colours = colours
-        return made
+        instance = super().__new__(cls, text)
+        instance.colours = colours
+        return instance
 
 
 @dataclass(frozen=True)

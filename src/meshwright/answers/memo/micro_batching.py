@@ -84,10 +84,10 @@ def bubble_share(estimate: Estimate) -> float:
     return float(estimate.time.bubble_s / estimate.step_time_s)
 
 
-def idle_share(played: Timeline) -> float:
+def idle_share(timeline: Timeline) -> float:
     """Of all ranks' time, from the first action to the last, what none of theirs takes."""
-    busy = sum(event.end_s - event.start_s for events in played.events for event in events)
-    return 1 - busy / (len(played.events) * played.makespan_s)
+    busy = sum(event.end_s - event.start_s for events in timeline.events for event in events)
+    return 1 - busy / (len(timeline.events) * timeline.makespan_s)
 
 
 def _drawn(plan: Plan) -> int:

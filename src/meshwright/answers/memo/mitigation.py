@@ -98,17 +98,17 @@ def _possible(knob: str, inputs: Inputs) -> bool:
     return knob != "nodes"
 
 
-def _priced(knob: str, change: str, given: Inputs, after: Estimate, before: Before) -> Mitigation:
+def _priced(knob: str, change: str, changed: Inputs, after: Estimate, before: Before) -> Mitigation:
     estimate, inputs, part, seconds = before
-    tokens = given.job.tokens_per_step / inputs.job.tokens_per_step
+    tokens = changed.job.tokens_per_step / inputs.job.tokens_per_step
     kind = next((row for row, names in enumerate((NUMBERS, BATCH, HARDWARE), 1) if knob in names), 0)
     return Mitigation(
         knob,
         change,
         kind,
-        given,
+        changed,
         after,
         gain=1 - after.step_time_s / tokens / estimate.step_time_s,
         part_before_s=seconds,
-        part_after_s=from_peak(after, given)[part] / tokens,
+        part_after_s=from_peak(after, changed)[part] / tokens,
     )

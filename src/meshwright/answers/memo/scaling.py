@@ -81,10 +81,10 @@ def _point(plan: Plan, inputs: Inputs, gpus: int, batch: int) -> Point | None:
     if not batch:
         return None
     try:
-        given = inputs.replace(
+        scaled = inputs.replace(
             cluster=with_gpus(inputs.cluster, gpus), job=inputs.job.replace(global_batch=batch, assumptions=())
         )
     except InvalidInput:
         return None
-    same = same_layout(plan, given)
-    return Point(gpus, given, estimate_each([same], given)[0]) if same else None
+    same = same_layout(plan, scaled)
+    return Point(gpus, scaled, estimate_each([same], scaled)[0]) if same else None

@@ -83,13 +83,13 @@ def context_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
     forward, backward = _ring_messages(sizes, whole, ring)
     passed = (ring - 1) / np.maximum(ring, 1)
     gathers_again, again = _repetitions(plan, inputs, kind)
-    beside = layer.forward.attention * passed
+    window = layer.forward.attention * passed
     return (
         Exchange("cp", "forward", (gathered,), times=gathers),
-        Exchange("cp", "forward", forward, times=rings, window=beside, share=overlap),
+        Exchange("cp", "forward", forward, times=rings, window=window, share=overlap),
         Exchange("cp", "forward", (swapped,), times=1 - gathers),
         Exchange("cp", "recompute", (gathered,), times=gathers * gathers_again),
-        Exchange("cp", "recompute", forward, times=rings * again, window=beside, share=overlap),
+        Exchange("cp", "recompute", forward, times=rings * again, window=window, share=overlap),
         Exchange("cp", "recompute", (swapped,), times=(1 - gathers) * again),
         Exchange("cp", "backward", (gathered, reduced), times=gathers),
         Exchange("cp", "backward", backward, times=rings, window=layer.backward.attention * passed, share=overlap),

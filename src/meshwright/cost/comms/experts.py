@@ -174,11 +174,11 @@ def fused_time(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, t
     busiest = hottest_over_mean(plan, inputs, kind)
     sending, link = tokens * constants.token_s, link_bandwidth(group.members[0], cluster)
     alone = constants.latency_s + sending + busiest * traffic.inside / (constants.link_efficiency * link)
-    beside = sending + busiest * traffic.inside / (constants.forward_efficiency * link)
+    forwarding = sending + busiest * traffic.inside / (constants.forward_efficiency * link)
     for inner, level in enumerate(cluster.levels[1:]):
         crossing = busiest * traffic.across[inner] / (constants.network_efficiency * level.effective_bandwidth)
-        beside = np.where(np.greater(blocks[inner], 1), np.maximum(beside, crossing), beside)
-    time = np.where(np.equal(blocks[0], 1), alone, constants.network_latency_s + beside)
+        forwarding = np.where(np.greater(blocks[inner], 1), np.maximum(forwarding, crossing), forwarding)
+    time = np.where(np.equal(blocks[0], 1), alone, constants.network_latency_s + forwarding)
     return np.where(np.greater(group.ranks, 1) & np.greater(tokens, 0), time, 0.0)
 
 

@@ -171,6 +171,6 @@ def gather_copies_time(inputs: Inputs, parameters: Numbers, unsharded: Numbers, 
     (split_with_sizes_copy and chunk_cat on the compute stream), operators and bytes counted on a fake process group.
     """
     runtime = inputs.runtime
-    moved = runtime.sharding.gather_copy_bytes * (times.forward + times.backward * (1 - unsharded))
-    moved = moved + runtime.sharding.scatter_copy_bytes * times.scatters
-    return elementwise_time(moved * parameters, inputs.cluster.accelerator) * slowdown(inputs)
+    copy_bytes = runtime.sharding.gather_copy_bytes * (times.forward + times.backward * (1 - unsharded))
+    copy_bytes = copy_bytes + runtime.sharding.scatter_copy_bytes * times.scatters
+    return elementwise_time(copy_bytes * parameters, inputs.cluster.accelerator) * slowdown(inputs)

@@ -118,18 +118,18 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     enter_again, expand = resized(region.enter, np.where(full, width, 1.0)), resized(region.enter, expanded)
     whole, sliced = _split_heads(region, plan, inputs, kind)
 
-    def beside(window: Floats, phase: str, messages: tuple[Message, ...], count: Ints) -> Exchange:
+    def exchange(window: Floats, phase: str, messages: tuple[Message, ...], count: Ints) -> Exchange:
         return Exchange("tp", phase, messages, times=count, window=window, share=overlap.tensor_parallel)
 
     exchanges = [
         Exchange("tp", "forward", whole),
-        beside(product, "forward", enter, counts.forward.gathers),
-        beside(product, "forward", region.leave, counts.forward.reductions),
+        exchange(product, "forward", enter, counts.forward.gathers),
+        exchange(product, "forward", region.leave, counts.forward.reductions),
         Exchange("tp", "recompute", whole, times=np.where(full, 1, 0)),
-        beside(product, "recompute", enter_again, counts.recompute.gathers),
-        beside(product, "recompute", region.leave, counts.recompute.reductions),
-        beside(product, "recompute", expand, counts.expansions),
-        beside(gradient, "backward", enter, counts.backward.gathers),
+        exchange(product, "recompute", enter_again, counts.recompute.gathers),
+        exchange(product, "recompute", region.leave, counts.recompute.reductions),
+        exchange(product, "recompute", expand, counts.expansions),
+        exchange(gradient, "backward", enter, counts.backward.gathers),
         Exchange("tp", "backward", sliced),
     ]
     halves, share = 1 + (dense_block(kind) is not None), overlap.tensor_parallel_backward

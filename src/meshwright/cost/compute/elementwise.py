@@ -19,17 +19,17 @@ from meshwright.specs.model import LayerKind
 from meshwright.specs.runtime.device import PassBytes
 
 
-def elementwise_time(moved: Numbers, accelerator: Accelerator) -> Floats:
-    """Seconds to read and write `moved` bytes: t = bytes / (efficiency * memory bandwidth).
+def elementwise_time(size: Numbers, accelerator: Accelerator) -> Floats:
+    """Seconds to read and write some bytes: t = bytes / (efficiency * memory bandwidth).
 
-    moved: bytes read plus written, scalar or array (n,). Returns seconds.
+    size: bytes read plus written, scalar or array (n,). Returns seconds.
     Source: roofline (Williams et al., 2009); the efficiency stands in the accelerator's kernel table.
 
     >>> from meshwright.specs.examples import H100
     >>> round(elementwise_time(1e9, H100) * 1e3, 3), H100.memory_bandwidth
     (0.373, 3350000000000.0)
     """
-    return moved / (accelerator.kernels.elementwise_efficiency * accelerator.memory_bandwidth)
+    return size / (accelerator.kernels.elementwise_efficiency * accelerator.memory_bandwidth)
 
 
 class LayerTraffic(NamedTuple):
@@ -66,14 +66,14 @@ def repeated_bytes(repeated: Repeated, inputs: Inputs, kind: LayerKind, shard: S
     traffic, norm, block = inputs.runtime.elementwise_bytes, norm_passes(inputs).forward, dense_block(kind)
     fused = 0 if kind.is_moe or kind.parallel_residual else repeated.block
     norms = repeated.attention_norm + repeated.block_norm + fused
-    moved = norm * norms * shard.residual_tokens * inputs.model.hidden_size
-    turned = traffic.rotary.forward * shard.tokens * (shard.query + shard.key)
-    expanded = norm * compressed_width(kind) * shard.residual_tokens + turned
-    moved = moved + repeated.expansion * (expanded + _quantising(inputs, linears.attention))
+    total = norm * norms * shard.residual_tokens * inputs.model.hidden_size
+    rotated = traffic.rotary.forward * shard.tokens * (shard.query + shard.key)
+    expanded = norm * compressed_width(kind) * shard.residual_tokens + rotated
+    total = total + repeated.expansion * (expanded + _quantising(inputs, linears.attention))
     if not block:
-        return moved
+        return total
     activation = traffic.activation(block).forward * shard.tokens * shard.ffn
-    return moved + repeated.block * (activation + _quantising(inputs, linears.feed_forward))
+    return total + repeated.block * (activation + _quantising(inputs, linears.feed_forward))
 
 
 def norm_passes(inputs: Inputs) -> PassBytes:
@@ -85,12 +85,12 @@ def norm_passes(inputs: Inputs) -> PassBytes:
 def _elementwise(inputs: Inputs, kind: LayerKind, shard: Shard) -> LayerTraffic:
     traffic, block = inputs.runtime.elementwise_bytes, dense_block(kind)
     residual = 1.0 * shard.residual_tokens * inputs.model.hidden_size
-    turned = 1.0 * shard.tokens * (shard.query + shard.key)
+    rotated = 1.0 * shard.tokens * (shard.query + shard.key)
     pieces = [
         (norm_passes(inputs), kind.norms * residual + compressed_width(kind) * shard.residual_tokens),
         (traffic.residual, (1 if kind.parallel_residual else 2) * residual),
-        (traffic.rotary, (0 if inputs.model.learned_positions else 1) * turned),
-        (traffic.rms_norm, (0 if kind.attention.qk_norm == "none" else 1) * turned),
+        (traffic.rotary, (0 if inputs.model.learned_positions else 1) * rotated),
+        (traffic.rms_norm, (0 if kind.attention.qk_norm == "none" else 1) * rotated),
     ]
     if block:
         pieces.append((traffic.activation(block), 1.0 * shard.tokens * shard.ffn))
@@ -132,8 +132,8 @@ def _context(plan: Layout, inputs: Inputs, shard: Shard) -> LayerTraffic:
 def _cast(inputs: Inputs, linears: Projections) -> LayerTraffic:
     """Autocast casts every weight of a product in forward, and its gradient back in backward: 4 bytes and 2 each."""
     weights = sum(1.0 * linear.outputs * linear.features for linear in _every(linears))
-    moved = inputs.weight_cast_bytes * weights
-    return LayerTraffic(moved, moved)
+    cast_bytes = inputs.weight_cast_bytes * weights
+    return LayerTraffic(cast_bytes, cast_bytes)
 
 
 def _every(linears: Projections) -> tuple[Linear, ...]:

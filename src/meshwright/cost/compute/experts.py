@@ -83,20 +83,23 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     traffic = inputs.runtime.elementwise_bytes
     passes = traffic.activation(block)
     sorts = np.where(np.greater(shard.experts, 1) & (inputs.runtime.communication.dispatcher == "all_to_all"), 4, 0)
-    moved = HALF_BYTES * hidden * (shard.rows * (3 + sorts) + shard.tokens)
-    moved = moved + traffic.router_scores * shard.tokens * block.count
+    moved_bytes = HALF_BYTES * hidden * (shard.rows * (3 + sorts) + shard.tokens)
+    moved_bytes = moved_bytes + traffic.router_scores * shard.tokens * block.count
     products = on_shapes(lambda shapes: _products(shapes, inputs, kind), plan, *EXPERT_SHAPE)
     quantised = inputs.quantise_bytes
     activation = shard.rows * shard.ffn * (passes.forward + quantised)
     weights = 0.5 * quantised * inputs.quantises_apart * shard.experts * hidden * (shard.width + shard.ffn)
-    moved = moved + weights
+    moved_bytes = moved_bytes + weights
     inner, outer = block.bias * shard.width, block.bias * hidden
     biases = traffic.expert_bias.forward * inner + traffic.expert_output_bias.forward * outer
     forward = activation + shard.rows * (quantised * hidden + biases)
     biases = traffic.expert_bias.backward * inner + traffic.expert_output_bias.backward * outer
     backward = shard.rows * (passes.backward * shard.ffn + quantised * (hidden + shard.width) + biases)
     return ExpertTime(
-        products=products, forward_bytes=moved + forward, backward_bytes=moved + backward, activation_bytes=activation
+        products=products,
+        forward_bytes=moved_bytes + forward,
+        backward_bytes=moved_bytes + backward,
+        activation_bytes=activation,
     )
 
 

@@ -54,8 +54,8 @@ def gemm_time(
     """
     constants = accelerator.kernels.products(number_format)
     flop = 2.0 * m * n * k * groups
-    moved = (element_bytes * (1.0 * m * k + 1.0 * k * n) + HALF_BYTES * (1.0 * m * n)) * groups
-    memory = moved / (constants.memory_efficiency * accelerator.memory_bandwidth)
+    bytes_moved = (element_bytes * (1.0 * m * k + 1.0 * k * n) + HALF_BYTES * (1.0 * m * n)) * groups
+    memory = bytes_moved / (constants.memory_efficiency * accelerator.memory_bandwidth)
     slower: Floats = 1.0 if sustained is None else sustained
     if constants.tile is None:
         compute: Floats = flop / (constants.efficiency * peak_flops)

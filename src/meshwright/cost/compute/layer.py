@@ -72,8 +72,8 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     passes = elementwise_time(traffic.backward + experts.backward_bytes, accelerator)
     backward = Work(products.backward, attention[1], passes)
     repeated = repeated_parts(plan, kind)
-    moved = repeated_bytes(repeated, inputs, kind, shard, linears) + _expert_bytes(repeated, experts)
-    gemm, passes = _repeated_products(repeated, into, block, experts), elementwise_time(moved, accelerator)
+    bytes_again = repeated_bytes(repeated, inputs, kind, shard, linears) + _expert_bytes(repeated, experts)
+    gemm, passes = _repeated_products(repeated, into, block, experts), elementwise_time(bytes_again, accelerator)
     selective = Work(gemm, repeated.core * attention[0], passes)
     again = forward.where(plan.recompute == Recompute.FULL).plus(selective)
     time = LayerTime(
@@ -133,6 +133,6 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
     shape = width, sequence, attention.window
     forward = factor * fused_attention_time(batch, heads, *shape, accelerator, peak, split.ring, kernels)
     ratios = constants.backward_ratio, constants.wide_backward
-    moved = padding_bytes(attention.head_dim, attention.value_head_dim, shard, accelerator)
-    padding = elementwise_time(moved, accelerator)
+    padded = padding_bytes(attention.head_dim, attention.value_head_dim, shard, accelerator)
+    padding = elementwise_time(padded, accelerator)
     return forward + padding, forward * backward_over_forward(*widths, softmax, *ratios) + padding

@@ -85,10 +85,10 @@ def grouped_time(rows: Numbers, outputs: Ints, features: Ints, groups: Ints, inp
     each, cost = rows / groups, accelerator.kernels.grouped
     sustained = sustained_slowdown(inputs, number_format)
     unaligned = unaligned_slowdown(outputs, features, accelerator, number_format)
-    given = accelerator, inputs.peak_flops, element, number_format, groups
+    arguments = accelerator, inputs.peak_flops, element, number_format, groups
 
     def product(m: Numbers, n: Numbers, k: Numbers, unaligned: Floats) -> Floats:
-        time = gemm_time(m, n, k, *given, sustained=sustained, unaligned=unaligned)
+        time = gemm_time(m, n, k, *arguments, sustained=sustained, unaligned=unaligned)
         return time * recipe.product_slowdown
 
     return Gemm(

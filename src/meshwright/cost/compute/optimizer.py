@@ -34,7 +34,7 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     owned = parameters / np.where(np.greater(plan.zero, 0), sharding_ranks(plan), 1)
     owned = owned + experts / np.where(np.greater(plan.zero, 0), expert_sharding_ranks(plan), 1)
     read = gradient + 3 * FP32_BYTES if inputs.casts_gradients else 2 * gradient
-    moved = owned * (read + 2 * inputs.optimizer_bytes + (inputs.gathered_bytes if half else 0))
+    bytes_moved = owned * (read + 2 * inputs.optimizer_bytes + (inputs.gathered_bytes if half else 0))
     buffered = np.where(np.greater(plan.zero, 1), owned, 1.0 * parameters + experts)
     cleared = gradient * buffered if half else 0.0
-    return elementwise_time(moved + cleared, inputs.cluster.accelerator) * slowdown(inputs)
+    return elementwise_time(bytes_moved + cleared, inputs.cluster.accelerator) * slowdown(inputs)

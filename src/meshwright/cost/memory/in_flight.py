@@ -155,8 +155,8 @@ def _messages(stages: Stages, num_microbatches: IntColumn, parts: IntColumn, inp
         sends, scattered = 1 - stages.head, parts > 1
         each = sends + np.where(scattered, 0, 1 - stages.embedding)
         whole = np.where(scattered, 2.0 * parts * sends, 0.0)
-        kept: FloatColumn = 2.0 + stages.in_flight_micro_batches * each + whole
-        return kept
+        micro_batches: FloatColumn = 2.0 + stages.in_flight_micro_batches * each + whole
+        return micro_batches
     if not inputs.runtime.pipeline.receives_ahead:
         return np.full(len(stages.plan), 2.0)
     first = stages.embedding * stages.in_flight_micro_batches

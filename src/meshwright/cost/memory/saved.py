@@ -144,10 +144,10 @@ def feed_forward_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     block = dense_block(kind)
     if block is None:
         return 0.0 * shard.tokens
-    kept: float = _inner_bytes(inputs, block.gated)
+    bytes_per_element: float = _inner_bytes(inputs, block.gated)
     if block.activation == "gelu_new" and not block.gated:
-        kept += inputs.runtime.elementwise_bytes.written_gelu_kept * inputs.residual_bytes / HALF_BYTES
-    return 1.0 * shard.tokens * shard.ffn * kept
+        bytes_per_element += inputs.runtime.elementwise_bytes.written_gelu_kept * inputs.residual_bytes / HALF_BYTES
+    return 1.0 * shard.tokens * shard.ffn * bytes_per_element
 
 
 def expert_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:

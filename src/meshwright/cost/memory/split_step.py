@@ -88,17 +88,17 @@ def _moments(step: UnitStep, row: int) -> dict[Moment, Parts]:
         chunks=split.vpp,
         microbatch_group=int(step.group[row]),
     )
-    held = blocks(schedule, split.pp, split.vpp)[:, stage]
-    layers = layers_of_blocks(step.inputs, split)[held].sum(axis=1)
-    chunks = _chunks(step, row, layers / max(layers.sum(), 1), held)
+    blocks_of_rank = blocks(schedule, split.pp, split.vpp)[:, stage]
+    layers = layers_of_blocks(step.inputs, split)[blocks_of_rank].sum(axis=1)
+    chunks = _chunks(step, row, layers / max(layers.sum(), 1), blocks_of_rank)
     return _fullest(step, row, split_walks(schedule, shape)[stage], chunks)
 
 
-def _chunks(step: UnitStep, row: int, share: FloatColumn, held: IntColumn) -> _Chunks:
-    """share: of the rank's layers, that of each chunk; held: the block that each of them is; shape (v,)."""
+def _chunks(step: UnitStep, row: int, share: FloatColumn, blocks_of_rank: IntColumn) -> _Chunks:
+    """share: of the rank's layers, that of each chunk; blocks_of_rank: the block that each of them is; shape (v,)."""
     saved, whole, vpp = step.in_flight, step.whole, len(share)
-    embedding, head = held == 0, held == int(step.plans.pp[row]) * vpp - 1
-    sends = ~head & ~np.isin(held + 1, held)
+    embedding, head = blocks_of_rank == 0, blocks_of_rank == int(step.plans.pp[row]) * vpp - 1
+    sends = ~head & ~np.isin(blocks_of_rank + 1, blocks_of_rank)
     residual, layers = float(saved.residual[row]), share * vpp * float(saved.chunk[row])
     waiting = layers + head * float(saved.head[row]) - residual * ~embedding
     return _Chunks(

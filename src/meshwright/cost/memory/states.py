@@ -76,14 +76,14 @@ def state_bytes(
 
     copies = FP32_BYTES if inputs.casts_gradients else 0
     copied = np.where(np.equal(plan.zero, 3), FP32_BYTES - gradient, copies) if keeps_copy else 0.0
-    beside = inputs.runtime.storage.half_gradient_bytes if gradient == FP32_BYTES else 0
+    extra = inputs.runtime.storage.half_gradient_bytes if gradient == FP32_BYTES else 0
     size = inputs.runtime.sharding.gradient_bucket
     bucket = gradient * np.minimum(np.maximum(size, layer), parameters) * (not inputs.runtime.sharding.whole_buckets)
     cast = HALF_BYTES + np.where(np.less_equal(parameters, size), gradient, 0)
     joined = 1.0 * inputs.sums_half_copies * cast * parameters
     return States(
         parameters=_weights(plan, inputs, parameters, layer, ends, ranks),
-        gradients=gradient * shard(2) + copied * shard(1) + beside * parameters,
+        gradients=gradient * shard(2) + copied * shard(1) + extra * parameters,
         optimizer_states=inputs.optimizer_bytes * shard(1),
         whole_gradients=np.where(np.greater(plan.zero, 1), bucket, 0.0),
         updating=(0.0 if keeps_copy else copies) * shard(1) + joined,
@@ -107,11 +107,11 @@ def bucket_bytes(plan: Layout, inputs: Inputs) -> tuple[Floats, Floats]:
 def _weights(plan: Layout, inputs: Inputs, parameters: Numbers, layer: Numbers, ends: Numbers, ranks: Ints) -> Floats:
     """Bytes of 2-byte weights with their quantised copies, or of these alone for the layers and 2 for the ends."""
     quantised = inputs.recipe.quantised_bytes(inputs.cluster.accelerator)
-    stored, beside = (quantised, 0.0) if inputs.stores_quantised else (HALF_BYTES, quantised)
+    stored, extra = (quantised, 0.0) if inputs.stores_quantised else (HALF_BYTES, quantised)
     layers, sharded = np.maximum(parameters - ends, 0.0), np.equal(plan.zero, 3)
     weights = stored * layers + HALF_BYTES * ends
     gathered = _gathered(inputs, weights, stored * layer, HALF_BYTES * ends)
-    return np.where(sharded, weights / ranks + gathered, weights) + beside * layers
+    return np.where(sharded, weights / ranks + gathered, weights) + extra * layers
 
 
 def _gathered(inputs: Inputs, whole: Numbers, layer: Numbers, ends: Numbers) -> Numbers:

@@ -120,8 +120,8 @@ class UnitStep:
 
     def prefetched(self, layers: int) -> FloatColumn:
         """ZeRO 3: bytes of the layer that works and of those gathered ahead of it, beside one that stays gathered."""
-        beside = layers - self.inputs.runtime.sharding.keeps_last_layer_gathered
-        size: FloatColumn = HALF_BYTES * np.minimum(beside * self.whole.layer, np.maximum(self.layers, 0.0))
+        resharded_layers = layers - self.inputs.runtime.sharding.keeps_last_layer_gathered
+        size: FloatColumn = HALF_BYTES * np.minimum(resharded_layers * self.whole.layer, np.maximum(self.layers, 0.0))
         return size * self.resharded
 
     @property

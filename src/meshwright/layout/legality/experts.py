@@ -50,8 +50,8 @@ def experts_present(plan: Layout, model: Model) -> Ruling:
     """ep and etp are 1 unless the model has experts."""
     yield (np.equal(plan.ep, 1) & np.equal(plan.etp, 1)) | model.is_moe
     asked = [(name, degree) for name, degree in (("ep", one(plan).ep), ("etp", one(plan).etp)) if degree > 1]
-    given = " and ".join(f"{name} {degree}" for name, degree in asked)
-    yield f"{given}, but {model.name} has no experts; " + "; ".join(f"nearest {name}: 1" for name, _ in asked)
+    degrees = " and ".join(f"{name} {degree}" for name, degree in asked)
+    yield f"{degrees}, but {model.name} has no experts; " + "; ".join(f"nearest {name}: 1" for name, _ in asked)
 
 
 @invariant

@@ -45,12 +45,12 @@ def schedule_chunks(plan: Layout) -> Ruling:
     fits = np.where(chunks > 0, np.equal(plan.vpp, chunks), np.greater(plan.vpp, 1))
     yield fits & (np.greater(plan.pp, 1) | np.less_equal(plan.schedule, Schedule.INTERLEAVED))
     plan = one(plan)
-    given = SCHEDULE_NAMES[plan.schedule]
+    schedule = SCHEDULE_NAMES[plan.schedule]
     if plan.schedule.record.chunks == 2 and plan.pp > 1:
-        yield f"{given} puts 2 chunks on every rank, but vpp is {plan.vpp}; nearest vpp: 2"
+        yield f"{schedule} puts 2 chunks on every rank, but vpp is {plan.vpp}; nearest vpp: 2"
     name = usual_schedule(plan.vpp).record.name
     where = f"vpp {plan.vpp}" if plan.schedule <= Schedule.INTERLEAVED else f"pp {plan.pp} with vpp {plan.vpp}"
-    what = "" if plan.schedule <= Schedule.INTERLEAVED else f", not {given}"
+    what = "" if plan.schedule <= Schedule.INTERLEAVED else f", not {schedule}"
     yield f"{where} runs the {name} schedule{what}; set schedule to {name}"
 
 

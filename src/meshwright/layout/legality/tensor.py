@@ -98,11 +98,11 @@ def quantised_sizes(plan: Layout, model: Model, recipe: Precision, *, multiple: 
     common = math.gcd(*(other for _, other, shared in features if shared == field))
     fitting = divisors(common // multiple) if common % multiple == 0 else []
     alone = field and {shared for _, _, shared in broken} == {field}
-    way = change(field, getattr(plan, field), fitting) if alone else ""
+    nearest_degree = change(field, getattr(plan, field), fitting) if alone else ""
     where = f" over {field} {getattr(plan, field)}" if field else ""
     yield (
         f"{name} {size}{where} is no multiple of {multiple} on a rank, as products in {recipe.id} need it; "
-        f"{way or 'pad it'}, or precision {recipe.half}"
+        f"{nearest_degree or 'pad it'}, or precision {recipe.half}"
     )
 
 

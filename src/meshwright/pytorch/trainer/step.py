@@ -39,9 +39,9 @@ class _Watch:
     def _marks(self, moment: str) -> Any:
         """Backward is at this moment once the gradient of what a module was given is there."""
 
-        def mark(_: Any, given: tuple[Tensor, ...]) -> None:
-            if given[0].requires_grad:
-                given[0].register_hook(lambda _: self._from_now_on(moment))
+        def mark(_: Any, inputs: tuple[Tensor, ...]) -> None:
+            if inputs[0].requires_grad:
+                inputs[0].register_hook(lambda _: self._from_now_on(moment))
 
         return mark
 

@@ -101,10 +101,10 @@ def _chunk(request: Request, kinds: Sequence[int], position: int) -> nn.Module:
 
 
 def _with_positions(
-    length: int, _: nn.Module, given: tuple[Tensor], named: dict[str, Any]
+    length: int, _: nn.Module, inputs: tuple[Tensor], named: dict[str, Any]
 ) -> tuple[tuple[Tensor], dict[str, Any]]:
     """Where each token stands, which torchtitan's data loaders always say."""
-    return given, named | {"positions": torch.arange(length).repeat(given[0].shape[0], 1)}
+    return inputs, named | {"positions": torch.arange(length).repeat(inputs[0].shape[0], 1)}
 
 
 def _config(request: Request, numbers: Sequence[int]) -> Any:

@@ -91,5 +91,5 @@ def _on_time(times: FloatColumn, plan: Plan) -> bool:
     actions = plan.schedule.record.actions(
         PipelineShape(stages=plan.pp, micro_batches=micro_batches, chunks=plan.vpp, microbatch_group=group)
     )
-    played = play(actions, ChunkTimes(third, third, third), blocks(plan.schedule, plan.pp, plan.vpp))
-    return bool(played.makespan_s <= (1 + LATE) * _price(times, micro_batches))
+    timeline = play(actions, ChunkTimes(third, third, third), blocks(plan.schedule, plan.pp, plan.vpp))
+    return bool(timeline.makespan_s <= (1 + LATE) * _price(times, micro_batches))

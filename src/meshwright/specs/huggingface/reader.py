@@ -100,10 +100,10 @@ def _validated(family: type[Decoder], config: Mapping[str, Any], subject: str, w
 
 
 def _contradictions(family: type[Decoder], config: Mapping[str, Any]) -> list[Fault]:
-    given = {field: [key for key in keys if key in config] for field, keys in family.spellings().items()}
+    spellings = {field: [key for key in keys if key in config] for field, keys in family.spellings().items()}
     return [
         Fault(keys[0], f"is {config[keys[0]]!r}, but {key} is {config[key]!r}: they are two names of one value")
-        for keys in given.values()
+        for keys in spellings.values()
         for key in keys[1:]
         if config[key] != config[keys[0]]
     ]

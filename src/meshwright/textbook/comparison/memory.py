@@ -43,7 +43,7 @@ def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[C
     saved += "4 bytes a head and token of log-sum-exp, 24 instead of 8 bytes a token of ids"
     saved += "; the logits stand in a row of their own" if plan.pp == 1 else ""
     peak = first.logits + first.temporaries + first.workspaces
-    outside = first.fragmentation + first.context + first.communicators
+    overhead = first.fragmentation + first.context + first.communicators
     return (
         _gb("parameters", answer["parameters_gb"], first.parameters, padded),
         _gb(
@@ -55,7 +55,7 @@ def _rows(estimate: Estimate, inputs: Inputs, answer: dict[str, Any]) -> tuple[C
         _gb("optimizer", answer["optimizer_gb"], first.optimizer_states, f"{shards}; {padded}"),
         _gb("activations", answer["activations_gb"], first.activations, saved),
         _gb("logits, temporaries, workspaces", 0.0, peak, "stood for by the 20 % that the rule leaves free"),
-        _gb("outside of live tensors", 0.0, outside, "fragmentation, context, communicators; stood for likewise"),
+        _gb("outside of live tensors", 0.0, overhead, "fragmentation, context, communicators; stood for likewise"),
         _gb("first stage", answer["total_gb"], first.device, "the rows above"),
         _gb(
             "worst stage",

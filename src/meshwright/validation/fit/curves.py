@@ -105,5 +105,5 @@ def _of_groups(follows: Sequence[tuple[str, ...]], times: Sequence[float]) -> di
 
 def step_time_under(case: Case, constants: Constants) -> float:
     """Seconds of a step under other values of the fitted constants."""
-    given = {name: getattr(case.inputs, name) for name in Inputs.model_fields}
-    return estimate_each([case.plan], Refitted(**given, values=dict(constants)))[0].step_time_s
+    fields = {name: getattr(case.inputs, name) for name in Inputs.model_fields}
+    return estimate_each([case.plan], Refitted(**fields, values=dict(constants)))[0].step_time_s

@@ -69,10 +69,10 @@ def memory_residuals(outcomes: Iterable[Outcome]) -> list[Residual]:
 def _residuals(
     outcomes: Iterable[Outcome], quantity: Callable[[Outcome], Pair | None], kind: Callable[[Case], str]
 ) -> list[Residual]:
-    given = ((each, each.case, quantity(each)) for each in outcomes if each.sound)
+    pairs = ((each, each.case, quantity(each)) for each in outcomes if each.sound)
     return [
         Residual(each.configuration.dataset, kind(case), pair.measured / pair.predicted)
-        for each, case, pair in given
+        for each, case, pair in pairs
         if case and pair
     ]
 

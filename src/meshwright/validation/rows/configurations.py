@@ -85,9 +85,9 @@ def configurations(rows: Iterable[Row]) -> Iterator[Configuration]:
     keyed: dict[tuple[object, ...], list[Row]] = defaultdict(list)
     for index, row in enumerate(rows):
         try:
-            given = normalised(row)
-            run = (*(given[column] for column in RUN), *(each for each in settings_of(given) if each.behaviours))
+            read = normalised(row)
+            run = (*(read[column] for column in RUN), *(each for each in settings_of(read) if each.behaviours))
         except InvalidInput:
-            given, run = row, ()
-        keyed[run if run and row["config_key"] else (index,)].append(given)
+            read, run = row, ()
+        keyed[run if run and row["config_key"] else (index,)].append(read)
     yield from (Configuration(tuple(each)) for each in keyed.values())

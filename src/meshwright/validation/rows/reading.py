@@ -156,9 +156,9 @@ def cluster_of(row: Row) -> Cluster:
     if ranks % per_node:
         raise NotModelled(f"{ranks} accelerators do not fill nodes of {per_node}")
     accelerator = read_accelerator(row["gpu"])
-    given: dict[str, Any] = {"accelerator": accelerator.id, "nodes": ranks // per_node, "gpus_per_node": per_node}
+    table: dict[str, Any] = {"accelerator": accelerator.id, "nodes": ranks // per_node, "gpus_per_node": per_node}
     if row["power_limit_w"]:
-        given["power_limit_w"] = float(row["power_limit_w"])
+        table["power_limit_w"] = float(row["power_limit_w"])
     if row["inter_node_GBps_per_gpu"]:
-        given |= {"nics_per_node": per_node, "nic_bandwidth": f"{row['inter_node_GBps_per_gpu']}GB/s"}
-    return read_cluster(given)
+        table |= {"nics_per_node": per_node, "nic_bandwidth": f"{row['inter_node_GBps_per_gpu']}GB/s"}
+    return read_cluster(table)

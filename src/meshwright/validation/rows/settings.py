@@ -115,9 +115,9 @@ def runtime_of(row: Row) -> Runtime:
         raise InvalidSpec("settings or with", error.faults) from None
 
 
-def _with_settings(runtime: Runtime, given: Sequence[RunSetting]) -> Runtime:
+def _with_settings(runtime: Runtime, settings: Sequence[RunSetting]) -> Runtime:
     """With what they say; one and the same behaviour may be named by several."""
-    changes = dict.fromkeys(change for each in given for change in each.behaviours)
+    changes = dict.fromkeys(change for each in settings for change in each.behaviours)
     return with_behaviours(runtime, [*changes]) if changes else runtime
 
 

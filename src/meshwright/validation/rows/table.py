@@ -83,10 +83,10 @@ def _rows(reader: csv.DictReader[str], path: Path) -> Iterator[Row]:
     if twice:
         raise InvalidInput(f"{str(path)!r} names a column more than once: {', '.join(twice)}")
     reader.fieldnames = named
-    for count, given in enumerate(reader, 1):
-        if None in given:
+    for count, record in enumerate(reader, 1):
+        if None in record:
             raise InvalidInput(f"{str(path)!r}, line {reader.line_num}: there are more values than columns")
-        row = {column: (given.get(column) or "").strip() for column in COLUMNS}
+        row = {column: (record.get(column) or "").strip() for column in COLUMNS}
         yield row | {"id": row["id"] or f"row {count}", "dataset": row["dataset"] or path.stem}
 
 

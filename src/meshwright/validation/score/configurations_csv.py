@@ -26,20 +26,20 @@ def configurations_csv(outcomes: Sequence[Outcome]) -> str:
 
 
 def _line(outcome: Outcome) -> dict[str, object]:
-    given, case, estimate = outcome.configuration, outcome.case, outcome.estimate
-    first = given.rows[0]
+    configuration, case, estimate = outcome.configuration, outcome.case, outcome.estimate
+    first = configuration.rows[0]
     return {
-        "id": given.id,
-        "rows": len(given.rows),
-        "dataset": given.dataset,
-        "quality": given.quality,
+        "id": configuration.id,
+        "rows": len(configuration.rows),
+        "dataset": configuration.dataset,
+        "quality": configuration.quality,
         "model": first["model"],
         "gpus": f"{first['num_gpus']} {first['gpu']}".strip(),
         "plan": case.plan if case else "",
-        **_figures("step_time", "s", given.step_time_s, outcome.step_time),
-        "memory_kind": given.memory_kind,
-        **_figures("memory", "gib", given.memory_gib, outcome.memory),
-        "fitted": "yes" if given.fits else "no",
+        **_figures("step_time", "s", configuration.step_time_s, outcome.step_time),
+        "memory_kind": configuration.memory_kind,
+        **_figures("memory", "gib", configuration.memory_gib, outcome.memory),
+        "fitted": "yes" if configuration.fits else "no",
         "verdict": estimate.verdict if estimate else "",
         "not_represented": outcome.refusal,
         "assumed": "; ".join(case.assumed) if case else "",

@@ -49,10 +49,10 @@ def memory_of(kind: str) -> Quantity:
 
 def errors_of(outcomes: Iterable[Outcome], quantity: Quantity) -> Errors | None:
     """The errors of one quantity over configurations; None where nothing of it was measured."""
-    given = [pair.error for outcome in outcomes if (pair := quantity(outcome)) is not None]
-    if not given:
+    signed = [pair.error for outcome in outcomes if (pair := quantity(outcome)) is not None]
+    if not signed:
         return None
-    errors = np.array(given)
+    errors = np.array(signed)
     size = np.abs(errors).round(ROUND)
     return Errors(
         n=len(errors),

@@ -51,8 +51,8 @@ def score_picture(outcomes: Sequence[Outcome]) -> str:
 
 
 def _pairs(outcomes: Sequence[Outcome], quantity: Quantity) -> list[tuple[str, Pair]]:
-    given = ((each.configuration.dataset, quantity(each)) for each in outcomes)
-    return [(name, pair) for name, pair in given if pair is not None]
+    pairs = ((each.configuration.dataset, quantity(each)) for each in outcomes)
+    return [(name, pair) for name, pair in pairs if pair is not None]
 
 
 def _panel(

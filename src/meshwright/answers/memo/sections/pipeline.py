@@ -99,8 +99,8 @@ def _rule(pipeline: MicroBatching, best: Estimate) -> str:
 def _timelines(pipeline: MicroBatching, best: Estimate) -> Iterator[Figure]:
     """The plan's schedule by itself, then beside the naive one on the scale of that."""
     naive, planned = (
-        PipelineChart(f"{name}: {percent(idle_share(played))} idle", played.events, played.makespan_s)
-        for name, played in (
+        PipelineChart(f"{name}: {percent(idle_share(timeline))} idle", timeline.events, timeline.makespan_s)
+        for name, timeline in (
             ("Layers split, one batch", pipeline.naive),
             (f"{SCHEDULE_NAMES[best.plan.schedule]}, {pipeline.drawn} micro-batches", pipeline.chosen),
         )

@@ -26,10 +26,10 @@ class _FourTimes(_LayerNormed):
     @classmethod
     def prepared(cls, config: Mapping[str, Any]) -> dict[str, Any]:
         """The config with the width filled in."""
-        given = super().prepared(config)
-        hidden = next((given[key] for key in cls.spellings()["hidden_size"] if key in given), None)
+        prepared = super().prepared(config)
+        hidden = next((prepared[key] for key in cls.spellings()["hidden_size"] if key in prepared), None)
         width = 4 * hidden if isinstance(hidden, int | float) and 0 < hidden < math.inf else 1
-        return {cls.width_key: width} | given
+        return {cls.width_key: width} | prepared
 
 
 class Gpt2(_FourTimes):
