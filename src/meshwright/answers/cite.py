@@ -52,6 +52,7 @@ ONLY_WITH: dict[str, Callable[[Inputs], bool]] = dict.fromkeys(
 ) | {
     "multi_token_prediction": lambda inputs: inputs.model.mtp_layers > 0,
     "gemm_fp8": lambda inputs: inputs.recipe.number_format == "fp8",
+    "quantised_gathers": lambda inputs: inputs.recipe.quantises,
     "gemm_fp4": lambda inputs: inputs.recipe.number_format == "fp4",
 }
 """Entries of data files that an answer may not rest on, and when it does."""

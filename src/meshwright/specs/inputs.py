@@ -112,6 +112,19 @@ class Inputs(Spec):
         return narrow if quantised > 0 else HALF_BYTES, narrow if quantised > 1 else HALF_BYTES
 
     @property
+    def sequence_gather_bytes(self) -> tuple[float, float]:
+        """Bytes of an element that tensor-parallel ranks gather along the sequence: of what a product takes, and of a
+        gradient, whose rows and columns go apart where they are quantised on their own.
+
+        2, or those of the recipe's operands where the runtime gathers them.
+        """
+        own, recipe = self.recipe.columns == "own", self.recipe
+        gathers = {"none": False, "one_scale": not own, "all": True}[self.runtime.communication.quantised_gathers]
+        if not (recipe.quantises and gathers):
+            return HALF_BYTES, HALF_BYTES
+        return recipe.operand_bytes, recipe.operand_bytes * (2 if own else 1)
+
+    @property
     def mtp_layers(self) -> int:
         """Layers of multi-token prediction that are trained: the job's, else the model's where the runtime has them."""
         usual = self.model.mtp_layers if self.runtime.plans.multi_token_prediction else 0

@@ -102,7 +102,8 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
 def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime) -> tuple[Exchange, ...]:
     """Tensor-parallel exchanges of one layer and micro-batch.
 
-    X = 2 s b h / c bytes as often as `layer_collectives` says. In backward the all-gathers that fetch saved, sharded
+    X = 2 s b h / c bytes as often as `layer_collectives` says; what is gathered may be quantised before, to
+    `Inputs.sequence_gather_bytes` an element. In backward the all-gathers that fetch saved, sharded
     inputs once more are issued beside the input-gradient product, the input gradient's reduction beside the
     weight-gradient product (Megatron-LM, tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication).
     Where t exceeds the key and value heads, the fused projection's output is gathered whole and its gradient reduced
@@ -114,8 +115,9 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     product, gradient, full = layer.forward.gemm / 4, layer.backward.gemm / 4, np.equal(plan.recompute, Recompute.FULL)
     # What regions gather: in full recomputation all of them again, in selective the feed-forward block alone.
     width, expanded = _entry_widths(inputs, kind)
-    enter = resized(region.enter, width)
-    enter_again, expand = resized(region.enter, np.where(full, width, 1.0)), resized(region.enter, expanded)
+    operand, gradient_enter = (_gathered(region.ranks, plan, inputs, size) for size in inputs.sequence_gather_bytes)
+    enter, gradient_enter = resized(operand, width), resized(gradient_enter, width)
+    enter_again, expand = resized(operand, np.where(full, width, 1.0)), resized(region.enter, expanded)
     whole, sliced = _split_heads(region, plan, inputs, kind)
 
     def exchange(window: Floats, phase: str, messages: tuple[Message, ...], count: Ints) -> Exchange:
@@ -129,7 +131,7 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
         exchange(product, "recompute", enter_again, counts.recompute.gathers),
         exchange(product, "recompute", region.leave, counts.recompute.reductions),
         exchange(product, "recompute", expand, counts.expansions),
-        exchange(gradient, "backward", enter, counts.backward.gathers),
+        exchange(gradient, "backward", gradient_enter, counts.backward.gathers),
         Exchange("tp", "backward", sliced),
     ]
     halves, share = 1 + (dense_block(kind) is not None), overlap.tensor_parallel_backward
@@ -197,12 +199,18 @@ def _region(plan: Layout, inputs: Inputs) -> Region:
     ranks, sequence = communicator("tp", plan, inputs), np.where(plan.sp, 1, 0)
     return Region(
         ranks=ranks,
-        enter=(ranks.message("all_gather", ACTIVATIONS, size, sequence),),
+        enter=_gathered(ranks, plan, inputs, HALF_BYTES),
         leave=(
             ranks.message("reduce_scatter", ACTIVATIONS, size, sequence),
             ranks.message("all_reduce", ACTIVATIONS, size, 1 - sequence),
         ),
     )
+
+
+def _gathered(ranks: Communicator, plan: Layout, inputs: Inputs, element_bytes: float) -> tuple[Message, ...]:
+    """The all-gather of s b h / c elements along the sequence; none without sequence parallelism."""
+    size = 1.0 * element_bytes * tokens(plan, inputs) * inputs.model.hidden_size
+    return (ranks.message("all_gather", ACTIVATIONS, size, np.where(plan.sp, 1, 0)),)
 
 
 def _entry_widths(inputs: Inputs, kind: LayerKind) -> tuple[float, float]:

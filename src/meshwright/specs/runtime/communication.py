@@ -20,6 +20,9 @@ class Communication(Spec):
     quantised_dispatch: Literal["none", "forward", "both"]
     """Which dispatches carry the operands of an 8-bit recipe: none, so that all are bf16; that of tokens in forward; or
     that of gradients in backward too. Combines never do."""
+    quantised_gathers: Literal["none", "one_scale", "all"]
+    """Recipes whose operands tensor-parallel ranks gather along the sequence, in place of bf16: none; those with one
+    scale for a tensor, whose rows and columns are the same data; or all that quantise."""
     context_gradient_bytes: Literal[2, 4]
     """Bytes per element in which a ring passes on the gradients of keys and values."""
 
