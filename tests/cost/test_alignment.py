@@ -23,8 +23,9 @@ from meshwright.cost.compute.attention import (
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.gemm import gemm_time
+from meshwright.cost.compute.grouped import grouped_time
 from meshwright.cost.compute.layer import layer_time
-from meshwright.cost.compute.linear import grouped_time, linear_time
+from meshwright.cost.compute.linear import linear_time
 from meshwright.cost.shard import layer_shard
 from meshwright.layout.plan import Plan
 from meshwright.specs import catalog

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from meshwright.cost.compute.experts import expert_shard, expert_time
-from meshwright.cost.compute.linear import grouped_time, linear_time, projections
+from meshwright.cost.compute.grouped import grouped_time
+from meshwright.cost.compute.linear import linear_time, projections
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters
 from meshwright.cost.memory.saved import attention_bytes, expert_bytes

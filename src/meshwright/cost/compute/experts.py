@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats, Ints
-from meshwright.cost.compute.linear import NO_GEMM, Gemm, grouped_time, linear_time
+from meshwright.cost.compute.grouped import grouped_time
+from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time
 from meshwright.cost.routing import routed_experts, routed_rows
 from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import residual_tokens
@@ -39,10 +40,16 @@ class ExpertTime(NamedTuple):
     """Products of the router and the experts, seconds, and bytes that their element-wise kernels move."""
 
     products: tuple[Gemm, ...]
+    routing_forward: float
+    """Of the small kernels that choose experts and sort tokens, seconds; 0 for a dense layer."""
+    routing_backward: float
     forward_bytes: Floats
     backward_bytes: Floats
     activation_bytes: Floats
     """Of the forward bytes, the activation's and what quantises its product."""
+
+
+NO_EXPERTS = ExpertTime((NO_GEMM,), 0.0, 0.0, forward_bytes=0.0, backward_bytes=0.0, activation_bytes=0.0)
 
 
 def expert_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertShard:
@@ -71,32 +78,36 @@ def expert_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertShard:
 def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     """Router, grouped products and the passes around them, of one layer and micro-batch; nothing for a dense layer.
 
-    The router runs in half precision; it moves the runtime's bytes for each of T E scores each way. Permuting writes R
-    routed rows and reads them again to weigh and sum them; with several experts a rank an all-to-all sorts them once
-    more on both ways. The activation moves the runtime's bytes per element of R f, quantising the recipe's.
+    The router runs in half precision; it moves the runtime's bytes for each of T E scores each way. Permuting, weighing
+    and summing R routed rows moves the runtime's bytes an element, and more with several experts a rank behind an
+    all-to-all; reading or writing the tokens 2. Under autocast weights are cast as those of other products. The
+    activation moves the runtime's bytes per element of R f, quantising the recipe's.
     plan: scalar or array (n,). Returns seconds and bytes. Source: Megatron-LM, core/transformer/moe: router.py,
     token_dispatcher.py, experts.py (TEGroupedMLP).
     """
     if not kind.is_moe:
-        return ExpertTime(products=(NO_GEMM,), forward_bytes=0.0, backward_bytes=0.0, activation_bytes=0.0)
+        return NO_EXPERTS
     block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
-    traffic = inputs.runtime.elementwise_bytes
-    passes = traffic.activation(block)
-    sorts = np.where(np.greater(shard.experts, 1) & (inputs.runtime.communication.dispatcher == "all_to_all"), 4, 0)
-    moved_bytes = HALF_BYTES * hidden * (shard.rows * (3 + sorts) + shard.tokens)
-    moved_bytes = moved_bytes + traffic.router_scores * shard.tokens * block.count
+    traffic, kernels = inputs.runtime.elementwise_bytes, inputs.runtime.kernels
+    passes, routed, received = traffic.activation(block), kernels.routed_rows, kernels.received_rows
+    again = np.greater(shard.experts, 1) & (inputs.runtime.communication.dispatcher == "all_to_all")
+    moved_bytes = HALF_BYTES * hidden * shard.tokens + traffic.router_scores * shard.tokens * block.count
     products = on_shapes(lambda shapes: _products(shapes, inputs, kind), plan, *EXPERT_SHAPE)
     quantised = inputs.quantise_bytes
     activation = shard.rows * shard.ffn * (passes.forward + quantised)
-    weights = 0.5 * quantised * inputs.quantises_apart * shard.experts * hidden * (shard.width + shard.ffn)
-    moved_bytes = moved_bytes + weights
+    weights = shard.experts * hidden * (shard.width + shard.ffn)
+    moved_bytes = moved_bytes + weights * (0.5 * quantised * inputs.quantises_apart + inputs.weight_cast_bytes)
     inner, outer = block.bias * shard.width, block.bias * hidden
     biases = traffic.expert_bias.forward * inner + traffic.expert_output_bias.forward * outer
-    forward = activation + shard.rows * (quantised * hidden + biases)
+    permuted = hidden * (routed.forward + again * received.forward)
+    forward = activation + shard.rows * (quantised * hidden + biases + permuted)
     biases = traffic.expert_bias.backward * inner + traffic.expert_output_bias.backward * outer
-    backward = shard.rows * (passes.backward * shard.ffn + quantised * (hidden + shard.width) + biases)
+    permuted = hidden * (routed.backward + again * received.backward)
+    backward = shard.rows * (passes.backward * shard.ffn + quantised * (hidden + shard.width) + biases + permuted)
     return ExpertTime(
         products=products,
+        routing_forward=kernels.routing_s.forward,
+        routing_backward=kernels.routing_s.backward,
         forward_bytes=moved_bytes + forward,
         backward_bytes=moved_bytes + backward,
         activation_bytes=activation,

@@ -67,13 +67,14 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     products = _total((into, *block, *others, *experts.products))
     attention = _attention_time(plan, inputs, kind, shard)
     traffic = moved_bytes(plan, inputs, kind, shard, linears)
-    passes = elementwise_time(traffic.forward + experts.forward_bytes, accelerator)
+    passes = elementwise_time(traffic.forward + experts.forward_bytes, accelerator) + experts.routing_forward
     forward = Work(products.forward, attention[0], passes)
-    passes = elementwise_time(traffic.backward + experts.backward_bytes, accelerator)
+    passes = elementwise_time(traffic.backward + experts.backward_bytes, accelerator) + experts.routing_backward
     backward = Work(products.backward, attention[1], passes)
     repeated = repeated_parts(plan, kind)
     bytes_again = repeated_bytes(repeated, inputs, kind, shard, linears) + _expert_bytes(repeated, experts)
-    gemm, passes = _repeated_products(repeated, into, block, experts), elementwise_time(bytes_again, accelerator)
+    gemm = _repeated_products(repeated, into, block, experts)
+    passes = elementwise_time(bytes_again, accelerator) + repeated.experts * experts.routing_forward
     selective = Work(gemm, repeated.core * attention[0], passes)
     again = forward.where(plan.recompute == Recompute.FULL).plus(selective)
     time = LayerTime(

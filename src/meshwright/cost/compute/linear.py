@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from meshwright.arrays import Floats, Ints, Numbers
+from meshwright.arrays import Floats, Numbers
 from meshwright.cost.compute.alignment import unaligned_slowdown
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.compute.slowdown import sustained_slowdown
@@ -70,31 +70,6 @@ def linear_time(rows: Numbers, outputs: Numbers, features: Numbers, inputs: Inpu
         product(rows, outputs, features, unaligned.forward),
         product(rows, features, outputs, unaligned.input_gradient),
         weight_gradient * inputs.runtime.kernels.weight_gradient_slowdown,
-    )
-
-
-def grouped_time(rows: Numbers, outputs: Ints, features: Ints, groups: Ints, inputs: Inputs) -> Gemm:
-    """The three products of `groups` equal linear layers, each on its own rows, in one grouped kernel each.
-
-    As `linear_time`, with the tiles of all groups together, times what grouping costs on the accelerator.
-    rows: of all groups together; outputs, features: of each; elements; groups: experts on the rank, count; scalar or
-    array (n,). Returns seconds. Source: grouped against plain products of MooreThreads/SimuMax, in the kernel tables.
-    """
-    accelerator, recipe = inputs.cluster.accelerator, inputs.recipe
-    element, number_format = recipe.operand_bytes, recipe.number_format
-    each, cost = rows / groups, accelerator.kernels.grouped
-    sustained = sustained_slowdown(inputs, number_format)
-    unaligned = unaligned_slowdown(outputs, features, accelerator, number_format)
-    arguments = accelerator, inputs.peak_flops, element, number_format, groups
-
-    def product(m: Numbers, n: Numbers, k: Numbers, unaligned: Floats) -> Floats:
-        time = gemm_time(m, n, k, *arguments, sustained=sustained, unaligned=unaligned)
-        return time * recipe.product_slowdown
-
-    return Gemm(
-        product(each, outputs, features, unaligned.forward) * cost.forward,
-        product(each, features, outputs, unaligned.input_gradient) * cost.input_gradient,
-        product(outputs, features, each, unaligned.weight_gradient) * cost.weight_gradient,
     )
 
 

@@ -13,6 +13,20 @@ from meshwright.specs.quantities import NonNegative
 ElementBytes = Annotated[float, Field(ge=0, le=1000)]
 
 
+class PassBytes(Spec):
+    """Bytes read and written for every 2-byte element."""
+
+    forward: ElementBytes
+    backward: ElementBytes
+
+
+class PassSeconds(Spec):
+    """Seconds of each pass."""
+
+    forward: NonNegative
+    backward: NonNegative
+
+
 class RuntimeKernels(Spec):
     """The kernels in use."""
 
@@ -35,6 +49,15 @@ class RuntimeKernels(Spec):
     one does, of weights once a step."""
     weight_gradient_slowdown: Annotated[float, Field(ge=1, le=100)]
     """Time of a weight-gradient product that accumulates in fp32, over a plain one."""
+    expert_products: Literal["one_kernel", "each"]
+    """One kernel for all experts of a rank (torch._grouped_mm); or one product after the other, whose weight gradients
+    are added to the gradient buffer (GroupedLinear of Transformer Engine)."""
+    routed_rows: PassBytes
+    """Bytes moved per element of the routed rows to sort them by expert, and to weigh and sum what comes out."""
+    received_rows: PassBytes
+    """More of them where an all-to-all brings the rows, and the rank holds several experts."""
+    routing_s: PassSeconds
+    """Of the small kernels that choose experts and sort tokens, beside the bytes of their scores."""
 
 
 class CrossEntropy(Spec):
@@ -50,13 +73,6 @@ class CrossEntropy(Spec):
     """Moved in forward."""
     backward_bytes: NonNegative
     """Moved in backward."""
-
-
-class PassBytes(Spec):
-    """Bytes read and written for every 2-byte element."""
-
-    forward: ElementBytes
-    backward: ElementBytes
 
 
 class ElementwiseKernels(Spec):
