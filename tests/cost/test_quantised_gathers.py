@@ -9,7 +9,6 @@ from meshwright.cost.compute.layer import layer_time
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.runtime import read_runtime
 from strategies import dense_model, question
 
 PLAN = Plan(tp=4, sp=True, dp=2)
@@ -18,8 +17,7 @@ NVFP4 = 0.5 + 1 / 16
 
 
 def _asked(precision: str, runtime: str) -> Inputs:
-    inputs = question(dense_model(), "1x8:b200", global_batch=8, precision=precision)
-    return inputs.replace(runtime=read_runtime(runtime))
+    return question(dense_model(), "1x8:b200", runtime, global_batch=8, precision=precision)
 
 
 def _bytes(inputs: Inputs, operation: str) -> dict[str, float]:
@@ -42,6 +40,7 @@ def _bytes(inputs: Inputs, operation: str) -> dict[str, float]:
         ("megatron-core", "nvfp4", (NVFP4, 2 * NVFP4)),
         ("megatron-bridge", "fp8-delayed", (1, 1)),
         ("torchtitan", "fp8", (1, 1)),
+        ("torchtitan", "fp8-rowwise", (2, 2)),
         ("torchtitan", "mxfp8", (2, 2)),
         ("nanotron", "bf16", (2, 2)),
     ],

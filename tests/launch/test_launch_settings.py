@@ -13,7 +13,6 @@ from meshwright.launch.settings import FILES, LaunchSetting, launch_file, launch
 from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.job import PRECISIONS
 from meshwright.specs.precision import read_precision
 from meshwright.specs.runtime import read_runtime
 from strategies import dense_model, latent, llama_8b, question, with_experts
@@ -309,7 +308,9 @@ def test_the_fused_dispatcher_is_the_one_of_the_links(cluster: str, backend: str
     assert f"--moe-flex-dispatcher-backend {backend}:" in str(told((given, {"ep": 8}))["expert_dispatcher"])
 
 
-@pytest.mark.parametrize("precision", [name for name in PRECISIONS if read_precision(name).quantises])
+@pytest.mark.parametrize(
+    "precision", [name for name in BLACKWELL.runtime.plans.precisions if read_precision(name).quantises]
+)
 def test_every_recipe_that_quantises_has_its_flags(precision: str) -> None:
     given = BLACKWELL.replace(job=BLACKWELL.job.replace(precision=precision))
     setting = told((given, {}))["low_precision"]

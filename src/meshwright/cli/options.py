@@ -57,7 +57,9 @@ GlobalBatchTokens = Annotated[
     str | None,
     typer.Option(metavar="COUNT", help="instead of --global-batch: tokens in one step; 4M is 4194304 where that fits"),
 ]
-Precision = Annotated[str, typer.Option(help="bf16, fp16, fp8, fp8-delayed, fp8-blockwise, mxfp8 or nvfp4")]
+Precision = Annotated[
+    str, typer.Option(help="bf16, fp16, fp8, fp8-delayed, fp8-rowwise, fp8-blockwise, mxfp8 or nvfp4")
+]
 Gradients = Annotated[
     str | None, typer.Option(help="fp32 or half: what gradients are summed in; default: as the runtime does it")
 ]

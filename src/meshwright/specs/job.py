@@ -11,7 +11,7 @@ from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 from meshwright.units import count_in_powers_of_two, parse_count
 
-PrecisionName = Literal["bf16", "fp16", "fp8", "fp8-delayed", "fp8-blockwise", "mxfp8", "nvfp4"]
+PrecisionName = Literal["bf16", "fp16", "fp8", "fp8-delayed", "fp8-rowwise", "fp8-blockwise", "mxfp8", "nvfp4"]
 PRECISIONS: tuple[PrecisionName, ...] = get_args(PrecisionName)
 """The recipes of the catalogue."""
 MAX_COUNT = 10**9
