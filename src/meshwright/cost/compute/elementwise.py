@@ -76,6 +76,11 @@ def repeated_bytes(repeated: Repeated, inputs: Inputs, kind: LayerKind, shard: S
     return total + repeated.block * (activation + _quantising(inputs, linears.feed_forward))
 
 
+def residual_sum_bytes(inputs: Inputs, shard: Shard) -> Floats:
+    """Bytes that one residual sum of the forward pass moves. shard: sizes on the rank. Returns bytes."""
+    return inputs.runtime.elementwise_bytes.residual.forward * shard.residual_tokens * inputs.model.hidden_size
+
+
 def norm_passes(inputs: Inputs) -> PassBytes:
     """The runtime's bytes per element of the model's norms."""
     traffic = inputs.runtime.elementwise_bytes

@@ -15,7 +15,7 @@ from meshwright.cost.compute.attention import (
     measured_widths,
     padding_bytes,
 )
-from meshwright.cost.compute.elementwise import elementwise_time, moved_bytes, repeated_bytes
+from meshwright.cost.compute.elementwise import elementwise_time, moved_bytes, repeated_bytes, residual_sum_bytes
 from meshwright.cost.compute.experts import ExpertTime, expert_time
 from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time, projections
 from meshwright.cost.compute.slowdown import older_attention_slowdown, slowdown, sustained_attention_slowdown
@@ -51,8 +51,9 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     """Forward, backward and recomputed compute of one layer of a kind.
 
     Its linear layers (forward, input gradient, weight gradient each), the attention core, the experts, and the traffic
-    of everything element-wise. Full recomputation runs the forward pass again, selective the forward pass of the
-    plan's modules (Korthikanti et al., arXiv:2205.05198, section 5; `repeated_parts`).
+    of everything element-wise. Full recomputation runs the forward pass again, in some runtimes only as far as backward
+    reads it (`_until_last_product`); selective that of the plan's modules (Korthikanti et al., arXiv:2205.05198,
+    section 5; `repeated_parts`).
     plan: scalar or array (n,). Returns seconds.
 
     >>> from meshwright.layout.plan import Plan
@@ -76,7 +77,11 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     gemm = _repeated_products(repeated, into, block, experts)
     passes = elementwise_time(bytes_again, accelerator) + repeated.experts * experts.routing_forward
     selective = Work(gemm, repeated.core * attention[0], passes)
-    again = forward.where(plan.recompute == Recompute.FULL).plus(selective)
+    whole = forward
+    if inputs.runtime.activations.checkpoint_stops_early and not kind.is_moe:
+        residual_sum = elementwise_time(residual_sum_bytes(inputs, shard), accelerator)
+        whole = _until_last_product(forward, block[-1], residual_sum)
+    again = whole.where(plan.recompute == Recompute.FULL).plus(selective)
     time = LayerTime(
         forward=forward,
         backward=backward,
@@ -95,6 +100,16 @@ def _linear_times(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Gemm, 
         for group in (linears.attention, linears.feed_forward, (linears.output, *linears.down))
     )
     return _total(into), block, others
+
+
+def _until_last_product(forward: Work, last: Gemm, residual_sum: Floats) -> Work:
+    """The forward pass of a dense layer without its last product and the sum behind it.
+
+    A checkpoint that stops early ends when backward has the last input that it reads, which is that product's.
+    residual_sum: seconds of one sum. Returns seconds. Source: torch 2.1, utils/checkpoint.py
+    (`_StopRecomputationError`).
+    """
+    return forward._replace(gemm=forward.gemm - last.forward, elementwise=forward.elementwise - residual_sum)
 
 
 def _repeated_products(repeated: Repeated, into: Gemm, block: tuple[Gemm, ...], experts: ExpertTime) -> Floats:

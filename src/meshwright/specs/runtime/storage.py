@@ -117,7 +117,7 @@ class Activations(Spec):
     keeps_unread_products: bool
     """Selective recomputation by products also keeps the last one, which backward does not read (no compiler)."""
     checkpoint_stops_early: bool
-    """Full recomputation leaves out the last reduction of a layer, which backward does not need."""
+    """Full recomputation leaves out the last product and reduction of a dense layer, which backward does not need."""
     offloaded_layers: Annotated[int, Field(ge=0, le=10_000)]
     """Layers of a stage whose saved activations wait in the host's memory; their way there and back is priced as
     hidden."""
