@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib import metadata
 
 from meshwright.cost.shard import vocabulary_shard
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind, Mlp
 
@@ -44,10 +44,8 @@ def _reasons(plan: Plan, inputs: Inputs, version: str | None) -> Iterator[str]:
         yield "torchtitan is not installed"
     elif not version.startswith(f"{SUPPORTED}."):
         yield f"torchtitan {version} is installed; its own is run from {SUPPORTED}"
-    if plan.cp > 1 or (plan.pp > 1 and plan.tp > 1):
-        yield "torchtitan's own is run without cp, and without tp in a pipeline"
-    if plan.zero < 2:
-        yield "torchtitan shards weights always; its own is run with ZeRO 2 and 3"
+    if plan.cp > 1 and plan.context_exchange != ContextExchange.ALL_GATHER:
+        yield "torchtitan 0.3 has no ring: its attention gathers keys and values; use --context-exchange all_gather"
     if plan.recompute == Recompute.SELECTIVE and inputs.runtime.activations.selective_recompute == "attention_core":
         yield "torchtitan has no recomputation of the attention core alone"
     if inputs.recipe.half != "bf16":

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining._utils import InferenceMode
 from torch.distributed.pipelining.schedules import get_schedule_class
-from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn import functional
 
@@ -97,11 +97,16 @@ def _pipelined(
 
 
 def _stage(request: Request, meshes: Meshes, decoder: Decoder, position: int) -> PipelineStage:
-    """A stage of PyTorch; between two of them goes the residual stream, (batch, tokens, hidden)."""
+    """A stage of PyTorch; between two of them goes the residual stream, (batch, tokens, hidden), which
+    a framework's own decoder takes as a DTensor over tp.
+    """
     plan, model, half = request.plan, request.inputs.model, number_format(request)
     first, last = position == 0, position == request.last_position
     batch, tokens = plan.micro_batch, request.inputs.job.sequence_length // plan.cp
     residual = torch.empty(batch, tokens // (plan.tp if plan.sp else 1), model.hidden_size, dtype=half)
+    if request.framework and plan.tp > 1:
+        placement = Shard(1) if plan.sp else Replicate()
+        residual = DTensor.from_local(residual, meshes.dense["tp"], [placement], run_check=False)
     logits = torch.empty(batch, tokens, model.vocab_size // plan.tp, dtype=half, requires_grad=True)
     if plan.tp > 1:
         logits = DTensor.from_local(logits, meshes.dense["tp"], [Shard(2)], run_check=False)

@@ -74,7 +74,12 @@ class RingCore(nn.Module):
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """(batch, heads, tokens, width) each, of the rank's part of the sequence."""
-        return _Ring.apply(query, key.contiguous(), value.contiguous(), self.group)
+        return ring_attention(query, key.contiguous(), value.contiguous(), self.group)
+
+
+def ring_attention(query: Tensor, key: Tensor, value: Tensor, group: ProcessGroup) -> Tensor:
+    """Attention over a sequence that the ranks of a group share, (batch, heads, tokens, width) each."""
+    return _Ring.apply(query, key, value, group)
 
 
 def split_sequence(decoder: Decoder, plan: Plan, meshes: Meshes) -> None:

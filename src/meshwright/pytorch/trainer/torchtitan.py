@@ -33,7 +33,8 @@ from torchtitan.models.qwen3.sharding import set_qwen3_sharding_config
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.pytorch.processes.records import Request
 from meshwright.pytorch.trainer.kernels import ATTEND, flash_attention, rms_norm
-from meshwright.pytorch.trainer.mesh import Meshes
+from meshwright.pytorch.trainer.mesh import Meshes, local
+from meshwright.pytorch.trainer.split import ring_attention
 from meshwright.specs.model import LayerKind, Model
 
 BACKEND = "partial_dtensor"
@@ -60,9 +61,11 @@ class FusedAttention(ScaledDotProductAttention):
         """That of torchtitan."""
 
     def forward(self, q_BLNH: Tensor, k_BLNH: Tensor, v_BLNH: Tensor, **_: Any) -> Tensor:  # noqa: N803
-        """(batch, tokens, heads, width) each."""
-        query, key, value = (part.transpose(1, 2) for part in (q_BLNH, k_BLNH, v_BLNH))
-        return flash_attention(query, key, value).transpose(1, 2)
+        """(batch, tokens, heads, width) each; a rank's part of the sequence comes as a DTensor over cp."""
+        query, key, value = (local(part).transpose(1, 2) for part in (q_BLNH, k_BLNH, v_BLNH))
+        if not isinstance(q_BLNH, DTensor):
+            return flash_attention(query, key, value).transpose(1, 2)
+        return ring_attention(query, key, value, q_BLNH.device_mesh.get_group()).transpose(1, 2)
 
 
 class SelectiveFused(SelectiveAC):
@@ -95,7 +98,7 @@ def _chunk(request: Request, kinds: Sequence[int], position: int) -> nn.Module:
         decoder.tok_embeddings = None
     if position < request.last_position:
         decoder.norm = decoder.lm_head = None
-    length = request.inputs.job.sequence_length
+    length = request.inputs.job.sequence_length // request.plan.cp
     decoder.register_forward_pre_hook(partial(_with_positions, length), prepend=True, with_kwargs=True)
     return decoder
 
@@ -155,6 +158,7 @@ def _parallelism(plan: Plan) -> ParallelismConfig:
         data_parallel_replicate_degree=plan.dp_replicate,
         data_parallel_shard_degree=plan.dp // plan.dp_replicate,
         fsdp_reshard_after_forward="never" if plan.zero == 2 else "always" if plan.pp > 1 else "default",
+        context_parallel_degree=plan.cp,
         tensor_parallel_degree=plan.tp,
         enable_sequence_parallel=plan.sp,
         pipeline_parallel_degree=plan.pp,
