@@ -79,6 +79,7 @@ TABLES = {
     "stage.stage_steps",
     "timeline.highest",
     "unit_step.pooled_bytes",
+    "unit_step.reduced_unit",
     "states.dummy_gradient_bytes",
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
-from meshwright.cost.memory.unit_step import UnitStep
+from meshwright.cost.memory.unit_step import UnitStep, reduced_unit
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 
@@ -105,15 +105,22 @@ def _first_layer(line: MemoryTimeline, step: UnitStep, gradients: FloatColumn) -
 
 
 def _reduction(line: MemoryTimeline, step: UnitStep) -> None:
-    """The gradients of one unit after the other are reduced; what was gathered again and again still is."""
+    """The gradients of one unit after the other are reduced, the ends' first; all other weights are still gathered,
+    with ZeRO 2 those of an only chunk.
+    """
     whole, apart = step.whole, step.inputs.runtime.sharding.ends_apart
     gradients, _ = worked_chunks(step, step.plans.num_microbatches * step.plans.vpp)
-    largest = np.maximum(whole.embedding if apart else whole.ends, whole.layer)
+    last = (whole.embedding, step.stored.embedding) if apart else (whole.ends, step.stored.ends)
     line.free("saved for backward")
     line.allocate("gradients", "of chunks", gradients)
-    line.allocate("parameters", "gathered until backward", step.until_backward * step.resharded)
-    line.allocate("parameters", "other chunks", _other_chunks(step, step.unsharded.after_backward))
-    line.allocate("temporaries", "gradients of a unit, joined", step.inputs.gradient_bytes * largest)
+    own = HALF_BYTES * np.where(last[0] > 0, last[0], whole.layer)
+    stays = step.until_backward * (step.resharded | (step.plans.vpp == 1))
+    others = _other_chunks(step, step.unsharded.after_backward)
+    line.allocate("parameters", "gathered until backward", stays)
+    line.allocate("parameters", "other chunks", np.maximum(others + stays - own, 0.0) - stays)
+    ends = reduced_unit(step, *last, FP32_BYTES) - FP32_BYTES * last[0]
+    joined = np.maximum(ends, step.inputs.gradient_bytes * whole.layer)
+    line.allocate("temporaries", "gradients of a unit, joined", joined)
     line.at(Moment.GRADIENT_REDUCTION)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
-from meshwright.cost.memory.unit_step import UnitStep
+from meshwright.cost.memory.unit_step import UnitStep, reduced_unit
 from meshwright.layout.plan import Recompute
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
@@ -54,8 +54,7 @@ def _last_layer(line: MemoryTimeline, step: UnitStep) -> None:
         done = HALF_BYTES * whole.head * runtime.sharding.keeps_ends_gathered * step.resharded
         line.allocate("parameters", "gathered until backward", step.until_backward - done)
         line.allocate("parameters", "two layers", step.prefetched(1))
-        line.allocate("gradients", "new shards", step.new_shards * step.stored.head)
-        line.allocate("temporaries", "gradients of the head", (HALF_BYTES + sent) * whole.head)
+        line.allocate("temporaries", "gradients of the head", reduced_unit(step, whole.head, step.stored.head))
         line.allocate("temporaries", "working set", saved.residual)
         line.at(Moment.HEAD_REDUCE_SCATTER, whole.head > 0)
         head = sent * whole.head
@@ -115,7 +114,7 @@ def _embedding(line: MemoryTimeline, step: UnitStep) -> None:
     line.free("gathered until backward", "two layers", "saved for backward", "working set")
     line.free("gradients of the head", "gradients of a layer")
     line.allocate("gradients", "new shards", step.new_shards * (stored.all - done))
-    line.allocate("temporaries", "gradients of the ends", (HALF_BYTES + step.inputs.gradient_bytes) * last)
+    line.allocate("temporaries", "gradients of the ends", reduced_unit(step, last, done))
     line.at(Moment.GRADIENT_REDUCTION)
 
 

@@ -171,6 +171,26 @@ def pooled_bytes(step: UnitStep) -> FloatColumn:
     return np.where(step.plans.zero > 1, exchanged + FP32_BYTES * stored.all * ~lasting, 0.0)
 
 
+def reduced_unit(
+    step: UnitStep, whole: FloatColumn, stored: FloatColumn, gradient_bytes: int = HALF_BYTES
+) -> FloatColumn:
+    """While the gradients of a unit are reduced: joined in the format of the sum, and beside it what is put out.
+
+    The gradients stand beside what is joined. They go before the output comes, but for the unit's last one, which a
+    loop of foreach_reduce still names: the head's, or that of an embedding alone. On one rank all go, and the output is
+    copied from a quotient where the runtime sets a divisor.
+    step: of every stage; whole, stored: parameters of the unit, counts, shape (r,); gradient_bytes: of each gradient
+    before. Returns bytes, shape (r,). Source: torch 2.13, distributed/fsdp/_fully_shard/_fsdp_collectives.py,
+    foreach_reduce (L580, L597-631, L696).
+    """
+    sent, last = step.inputs.gradient_bytes, np.where(step.whole.head > 0, np.minimum(step.whole.head, whole), whole)
+    cast = FP32_BYTES * (sent < FP32_BYTES)
+    quotient = sent * step.inputs.runtime.sharding.divides_gradients
+    one, several = (sent + max(quotient, cast)) * whole, gradient_bytes * last + (sent + cast) * stored
+    put_out = np.where(step.stored.all < step.whole.all, several, one)
+    return sent * whole + np.maximum(gradient_bytes * whole, put_out)
+
+
 def stage_chunks(plans: Plans, stages: Stages) -> UnshardedChunks[IntColumn]:
     """What `unsharded_chunks` says of every stage; each shape (r,), counts.
 

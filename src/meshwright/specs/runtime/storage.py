@@ -73,6 +73,8 @@ class Sharding(Spec):
     shards_rows: bool
     """Full weights: each is divided along its first dimension, the first ranks hold the part that is rounded up; else
     the weights of a unit are laid flat and divided evenly."""
+    divides_gradients: bool
+    """Sets a divisor of gradients, so that fully_shard divides them into a new tensor where one rank has no others."""
     exchange_pools: bool
     """Exchanges allocate on streams of their own, whose memory no other stream uses again (FSDP2)."""
     gather_copy_bytes: NonNegative
