@@ -80,7 +80,13 @@ class Footprints:
 def footprints_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = False) -> Footprints:
     """The memory of every stage of legal plans.
 
-    keep_all_stages: False leaves out stages that another one exceeds in everything; the worst ones are the same.
+    keep_all_stages: False leaves out stages that another one exceeds in everything; the worst ones are the same. plans:
+    shape (n,). Returns bytes. Source: `stage_memory`.
+
+    >>> from meshwright.specs.examples import LLAMA
+    >>> footprints = footprints_of(Plans.of([Plan(tp=2, pp=4, num_microbatches=8)]), LLAMA, keep_all_stages=True)
+    >>> bool(footprints.memory.activations[0] > footprints.memory.activations[2])  # 4 micro-batches in flight, and 2
+    True
     """
     pipelines, stages = pipelines_of(plans, inputs, keep_all_stages=keep_all_stages)
     return Footprints.of(plans, pipelines, stages, inputs)
@@ -91,6 +97,11 @@ def step_events(plan: Plan, inputs: Inputs, stage: int = 0) -> list[MemoryEvent]
 
     A legal plan's highest moment is where `allocated` of an event is the most; `str` of an event is a line in GiB.
     stage: the pipeline rank, 0 first. Returns events in order, bytes. Source: `stage_steps`.
+
+    >>> from meshwright.specs.examples import LLAMA
+    >>> events = step_events(Plan(tp=8, num_microbatches=64), LLAMA)
+    >>> max(events, key=lambda event: event.allocated).allocated > 0
+    True
     """
     plans = Plans.of([plan])
     pipelines, stages = pipelines_of(plans, inputs, keep_all_stages=True)
@@ -98,7 +109,15 @@ def step_events(plan: Plan, inputs: Inputs, stage: int = 0) -> list[MemoryEvent]
 
 
 def first_largest(values: FloatColumn, stages: Stages) -> IntColumn:
-    """For every plan, the first of its rows that holds the largest value. values: shape (r,)."""
+    """For every plan, the first of its rows that holds the largest value. values: shape (r,).
+
+    Returns rows, shape (n,). Source: by definition.
+
+    >>> from meshwright.specs.examples import LLAMA
+    >>> stages = footprints_of(Plans.of([Plan(pp=2), Plan(pp=4)]), LLAMA, keep_all_stages=True).stages
+    >>> first_largest(np.array([1.0, 2.0, 5.0, 7.0, 7.0, 6.0]), stages).tolist()
+    [1, 3]
+    """
     largest = np.maximum.reduceat(values, stages.start)
     # Rows with the largest value of their plan, the last one first, so that the first one is written last.
     last_first = np.flatnonzero(values == largest[stages.plan])[::-1]

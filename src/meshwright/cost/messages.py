@@ -71,7 +71,16 @@ def step_messages(priced: Estimates) -> tuple[MessageRow, ...]:
     """Every message of one step of the only plan of `priced`; what they expose adds up to its waterfall.
 
     Those of the passes and between stages as the stage with the most work sees them, those of weights and gradients as
-    the stage that waits longest for them. priced: with all stages.
+    the stage that waits longest for them. priced: with all stages. Returns bytes, counts and seconds. Source: the
+    exchanges of `cost.comms`.
+
+    >>> from meshwright.cost.step import estimate_plans
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.layout.plans import Plans
+    >>> from meshwright.specs.examples import LLAMA
+    >>> priced = estimate_plans(Plans.of([Plan(tp=8, sp=True, num_microbatches=64)]), LLAMA, keep_all_stages=True)
+    >>> sorted({row.operation for row in step_messages(priced) if row.times})
+    ['all_gather', 'all_reduce', 'reduce_scatter']
     """
     slowest = int(priced.slowest[0])
     weights = (weight_messages(priced, stage) for stage in range(len(priced.stages.plan)))
@@ -82,7 +91,8 @@ def step_messages(priced: Estimates) -> tuple[MessageRow, ...]:
 def pass_messages(priced: Estimates, stage: int) -> tuple[MessageRow, ...]:
     """Those of the tensor, context and expert axes that one stage of the only plan exchanges in a step.
 
-    priced: with all stages; stage: 0 is first.
+    priced: with all stages; stage: 0 is first. Returns bytes, counts and seconds. Source: the exchanges of
+    `cost.comms`.
     """
     plan, inputs, stages = priced.plans[0], priced.inputs, priced.stages
     micro_batches, rows = plan.num_microbatches / int(stages.copies[stage]), list[MessageRow]()
@@ -102,7 +112,17 @@ def pass_messages(priced: Estimates, stage: int) -> tuple[MessageRow, ...]:
 
 
 def layer_messages(plan: Plan, inputs: Inputs, kind: LayerKind, units: float = 1.0) -> tuple[MessageRow, ...]:
-    """Those of one layer of a kind. plan: one plan; units: how many such layers and micro-batches there are."""
+    """Those of one layer of a kind. plan: one plan; units: how many such layers and micro-batches there are.
+
+    Returns bytes, counts and seconds. Source: `layer_exchanges`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> rows = layer_messages(Plan(tp=8, sp=True), LLAMA, kind)
+    >>> sum(row.times for row in rows if row.phase == "forward")
+    4.0
+    """
     return tuple(
         _rows(kind.name, layer_exchanges(plan, inputs, kind, layer_time(plan, inputs, kind)), plan, inputs, units)
     )
@@ -116,7 +136,8 @@ def _between_stages(priced: Estimates, stage: int) -> Iterator[MessageRow]:
 def weight_messages(priced: Estimates, stage: int) -> tuple[MessageRow, ...]:
     """Those of weights and gradients that one stage of the only plan exchanges in a step.
 
-    priced: with all stages; stage: 0 is first.
+    priced: with all stages; stage: 0 is first. Returns bytes, counts and seconds. Source: `once_a_step`,
+    `layer_by_layer`.
     """
     plan, inputs, chosen = priced.plans[0], priced.inputs, np.array([stage])
     rows = [*_rows("embedding", (tied_embedding_exchange(plan, inputs),), plan, inputs)]

@@ -22,7 +22,14 @@ class Rows(NamedTuple):
 
 
 def routed_experts(kind: LayerKind) -> Experts:
-    """The mixture of experts of a kind; raises `NotModelled` for a dense feed-forward block."""
+    """The mixture of experts of a kind; raises `NotModelled` for a dense feed-forward block.
+
+    Returns a block, sizes in elements. Source: by definition.
+
+    >>> from meshwright.specs.examples import MIXTRAL
+    >>> routed_experts(MIXTRAL.model.layer_kinds[0]).count
+    8
+    """
     if not isinstance(kind.feed_forward, Experts):
         raise NotModelled(f"layers of kind {kind.name!r} hold no experts to route tokens to")
     return kind.feed_forward
@@ -55,7 +62,8 @@ def hottest_over_mean(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     """Tokens of the busiest rank's experts over the mean: the job's imbalance, as far as there are tokens for it.
 
     A token visits at most min(k, E / ep) experts of one rank, so that no rank has more than ep min(k, E / ep) / k times
-    the mean; with an expert capacity all have the same. plan: scalar or array (n,). Returns a share.
+    the mean; with an expert capacity all have the same. plan: scalar or array (n,). Returns a share. Source:
+    `expert_imbalance` of the job; by definition.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import MIXTRAL
@@ -73,7 +81,7 @@ def missed_share(candidates: int, in_block: Numbers, active: int) -> Floats:
     """Share of tokens of which no expert lies in a block: C(c - x, k) / C(c, k), drawn without replacement.
 
     candidates: experts c that a token may choose; in_block: x of them, scalar or array (n,); active: k that it
-    visits. Returns a share.
+    visits. Returns a share. Source: by definition.
 
     >>> round(float(missed_share(256, 128, 8)), 5)
     0.00349

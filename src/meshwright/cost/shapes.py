@@ -29,7 +29,15 @@ class Shapes(NamedTuple):
 
 
 def distinct_shapes(plans: Plans, fields: Iterable[str]) -> Shapes:
-    """The distinct combinations of the given fields of plans. fields: their names."""
+    """The distinct combinations of the given fields of plans. fields: their names.
+
+    Returns plans of the distinct combinations, and the index of each plan among them, shape (n,).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> shapes = distinct_shapes(Plans.of([Plan(tp=2), Plan(tp=4), Plan(tp=2)]), ["tp"])
+    >>> shapes.plans.tp.tolist(), shapes.of_plan.tolist()
+    ([2, 4], [0, 1, 0])
+    """
     names = tuple(fields)
     columns, index = distinct_rows(*(getattr(plans, name) for name in names))
     distinct = Plans.filled(**dict(zip(names, columns, strict=True)))
@@ -40,7 +48,12 @@ def on_shapes(function: Callable[[Layout], Answer], plan: Layout, *fields: str) 
     """`function(plan)`, of many plans evaluated once for every distinct combination of the given fields.
 
     function: reads no other field of a plan, and returns a tuple, which may nest, of scalars or arrays (n,); plan:
-    scalar or array (n,); fields: their names. Returns what the function returns, in its units.
+    scalar or array (n,); fields: their names. Returns what the function returns, in its units. Source: the distinct
+    rows of the columns that a function reads (`distinct_rows`).
+
+    >>> plans = Plans.of([Plan(tp=2), Plan(tp=4), Plan(tp=2)])
+    >>> on_shapes(lambda plan: (10 * plan.tp,), plans, "tp")[0].tolist()
+    [20, 40, 20]
     """
     if isinstance(plan, Plan):
         return function(plan)
@@ -69,7 +82,13 @@ class Pipelines(NamedTuple):
 def pipelines_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool) -> tuple[Pipelines, Stages]:
     """The distinct pipelines of plans, and the stages of all plans.
 
-    keep_all_stages: False leaves out stages that another one exceeds in every count.
+    keep_all_stages: False leaves out stages that another one exceeds in every count. plans: shape (n,). Returns
+    pipelines and stages, one row a stage. Source: `split_stages`.
+
+    >>> from meshwright.specs.examples import LLAMA
+    >>> _, stages = pipelines_of(Plans.of([Plan(pp=2), Plan(pp=4)]), LLAMA, keep_all_stages=True)
+    >>> stages.layers[:, 0].tolist(), stages.plan.tolist()
+    ([16, 16, 8, 8, 8, 8], [0, 0, 1, 1, 1, 1])
     """
     distinct = distinct_shapes(filling(plans), PIPELINE)
     stages = split_stages(inputs, distinct.plans, keep_all=keep_all_stages)

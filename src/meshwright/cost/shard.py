@@ -32,7 +32,9 @@ class Shard(NamedTuple):
 
 
 def tokens(plan: Layout, inputs: Inputs) -> Ints:
-    """Tokens of one micro-batch on one rank: b s / c. plan: scalar or array (n,). Returns a count.
+    """Tokens of one micro-batch on one rank: b s / c.
+
+    plan: scalar or array (n,). Returns a count. Source: by definition.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
@@ -45,7 +47,7 @@ def tokens(plan: Layout, inputs: Inputs) -> Ints:
 def residual_tokens(plan: Layout, inputs: Inputs) -> Floats:
     """Tokens of one micro-batch outside of the tensor-parallel regions: b s / (c t) with sequence parallelism.
 
-    plan: scalar or array (n,). Returns a count.
+    plan: scalar or array (n,). Returns a count. Source: Korthikanti et al., arXiv:2205.05198, section 4.2.2.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
@@ -60,7 +62,8 @@ def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
 
     Query heads and the FFN are divided by t; key and value heads by min(t, their number): beyond it several ranks work
     on one of them. The fused projection is always divided by t; where t exceeds the key and value heads its output is
-    gathered again (Megatron-core, transformer/attention.py). Elements and tokens, scalar or array (n,).
+    gathered again. plan: scalar or array (n,). Returns elements and tokens. Source: Megatron-core,
+    transformer/attention.py.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
@@ -87,6 +90,8 @@ def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
 def qkv_width(kind: LayerKind) -> int:
     """Width of the whole fused query, key and value projection, elements per token.
 
+    Returns elements. Source: by definition.
+
     >>> from meshwright.specs.examples import LLAMA
     >>> qkv_width(LLAMA.model.layer_kinds[0])
     6144
@@ -98,7 +103,7 @@ def qkv_width(kind: LayerKind) -> int:
 def vocabulary_shard(plan: Layout, inputs: Inputs) -> Ints:
     """Rows of the vocabulary on one rank: padded to a multiple of `vocabulary_multiple` * t, divided by t.
 
-    Source: Megatron-LM, core/tokenizers/utils/build_tokenizer.py. Rows, scalar or array (n,).
+    Source: Megatron-LM, core/tokenizers/utils/build_tokenizer.py. plan: scalar or array (n,). Returns rows.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
@@ -110,13 +115,28 @@ def vocabulary_shard(plan: Layout, inputs: Inputs) -> Ints:
 
 
 def compressed_width(kind: LayerKind) -> int:
-    """Elements per token of the compressed queries, keys and values of latent attention, which norms follow; else 0."""
+    """Elements per token of the compressed queries, keys and values of latent attention, which norms follow; else 0.
+
+    Returns elements. Source: DeepSeek-V2, arXiv:2405.04434, section 2.1.
+
+    >>> from meshwright.specs.read_model import read_model
+    >>> (dense, _) = read_model("deepseek-v3").layer_kinds
+    >>> compressed_width(dense)  # 1536 + 512
+    2048
+    """
     latent = kind.attention.latent
     return (latent.query_rank or 0) + latent.kv_rank if latent else 0
 
 
 def dense_block(kind: LayerKind) -> Mlp | None:
-    """The feed-forward block that every token passes through: the dense one, the shared experts as one, or none."""
+    """The feed-forward block that every token passes through: the dense one, the shared experts as one, or none.
+
+    Returns a block, sizes in elements. Source: by definition.
+
+    >>> from meshwright.specs.examples import MIXTRAL
+    >>> dense_block(MIXTRAL.model.layer_kinds[0]) is None
+    True
+    """
     block = kind.feed_forward
     if isinstance(block, Mlp):
         return block

@@ -116,7 +116,14 @@ class UnitTimes(NamedTuple):
 
 def micro_batch_shapes(plans: Plans, inputs: Inputs) -> Shapes:
     """The distinct shapes of one micro-batch: the columns of `SHAPE`, and the axes that the rank order numbers before
-    tp.
+    tp. plans: shape (n,). Returns plans of the distinct shapes, and the index of each plan among them.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.layout.plans import Plans
+    >>> from meshwright.specs.examples import LLAMA
+    >>> shapes = micro_batch_shapes(Plans.of([Plan(tp=2, pp=2), Plan(tp=2, pp=4)]), LLAMA)
+    >>> len(shapes.plans)  # stages share the shape of a micro-batch
+    1
     """
     order = inputs.runtime.plans.rank_order
     return distinct_shapes(plans, dict.fromkeys((*SHAPE, *order[: order.index("tp")])))
@@ -126,7 +133,8 @@ def unit_times(shapes: Plans, inputs: Inputs, *, some_not_recomputed: bool) -> U
     """The times of every piece of the model.
 
     shapes: of `micro_batch_shapes`, columns (k,); some_not_recomputed: whether full recomputation leaves out layers of
-    any plan.
+    any plan. Returns seconds of one micro-batch, shape (k,). Source: `layer_time`, `embedding_time`, `head_time`,
+    `prediction_time`.
     """
     kinds, plain = inputs.model.layer_kinds, without_recompute(shapes)
     embedding, head = embedding_time(shapes, inputs), head_time(shapes, inputs)
@@ -147,7 +155,14 @@ def unit_times(shapes: Plans, inputs: Inputs, *, some_not_recomputed: bool) -> U
 def layer_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime) -> tuple[Exchange, ...]:
     """What the ranks of all axes send each other for one layer and micro-batch.
 
-    plan: scalar or array (n,); layer: its compute, for the windows, seconds. Returns bytes and seconds.
+    plan: scalar or array (n,); layer: its compute, for the windows, seconds. Returns bytes and seconds. Source:
+    `layer_tensor_exchanges`, `context_exchanges`, `expert_exchanges`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> len(layer_exchanges(Plan(tp=8), LLAMA, kind, layer_time(Plan(tp=8), LLAMA, kind))) > 0
+    True
     """
     return (
         *layer_tensor_exchanges(plan, inputs, kind, layer),
@@ -157,7 +172,18 @@ def layer_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerT
 
 
 def exposed(exchanges: Iterable[Exchange], inputs: Inputs) -> tuple[Exposed, Exposed]:
-    """Seconds that forward and backward wait for some exchanges, by axis; what is computed again is of backward."""
+    """Seconds that forward and backward wait for some exchanges, by axis; what is computed again is of backward.
+
+    exchanges: each number scalar or array (n,). Returns seconds. Source: `exposed_seconds`.
+
+    >>> from meshwright.cost.comms.exchange import Exchange, Message
+    >>> from meshwright.specs.examples import LLAMA
+    >>> message = Message("tp", "all_gather", "x", bytes=8.0, seconds=0.5)
+    >>> exchanges = [Exchange("tp", phase, (message,)) for phase in ("forward", "recompute")]
+    >>> forward, backward = exposed(exchanges, LLAMA)
+    >>> forward.tensor, backward.tensor
+    (0.5, 0.5)
+    """
     passes: tuple[list[Exchange], list[Exchange]] = ([], [])
     for each in exchanges:
         passes[each.phase != "forward"].append(each)
@@ -180,7 +206,17 @@ def _end(time: EndTime, exchanges: tuple[Exchange, ...], inputs: Inputs) -> Unit
 
 
 def layer_unit_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> UnitTime:
-    """The time of one layer of a kind. plan: scalar or array (n,). Returns seconds for one micro-batch."""
+    """The time of one layer of a kind. plan: scalar or array (n,). Returns seconds for one micro-batch.
+
+    Source: `layer_time`, `layer_exchanges`; `host_s_per_layer` of the runtime.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> times = [layer_unit_time(Plan(tp=tp), LLAMA, kind) for tp in (1, 8)]
+    >>> bool(times[0].forward.gemm > 4 * times[1].forward.gemm)
+    True
+    """
     layer = layer_time(plan, inputs, kind)
     forward, backward = exposed(layer_exchanges(plan, inputs, kind, layer), inputs)
     time = UnitTime(

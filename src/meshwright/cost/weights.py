@@ -44,7 +44,7 @@ def once_a_step(
 
     footprints: plans and their stages; works: seconds of one micro-batch, of every kind of stage there is; work: the
     row of every stage among them; chosen: rows of stages, shape (chosen,); packing: of the messages before they are
-    spread over stages. Returns bytes and seconds.
+    spread over stages. Returns bytes and seconds. Source: `data_exchange`, `data_exchanges`.
     """
     inputs, (pipelines, stages, _, of_stage) = footprints.inputs, footprints.pipelines
     rows, parameters = pipelines.take(stages.plan), stage_parameters(pipelines, stages, inputs)
@@ -62,7 +62,8 @@ def layer_by_layer(
     """What stages exchange whose weights are gathered: layers beside their passes, the ends before and after them.
 
     footprints: plans and their stages; units: seconds of the pieces of the model; chosen: rows of stages, shape
-    (chosen,); packing: of the messages before they are spread over stages. Returns bytes and seconds.
+    (chosen,); packing: of the messages before they are spread over stages. Returns bytes and seconds. Source:
+    `sharded_exchanges`, `end_exchanges`.
     """
     inputs, stages, plan = footprints.inputs, footprints.stages, footprints.stages.plan[chosen]
     rows, in_flight, stage = footprints.plans.take(plan), stages.in_flight_micro_batches[chosen], stages.stage[chosen]

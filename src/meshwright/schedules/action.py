@@ -74,6 +74,15 @@ def play(order: Sequence[Sequence[Action]], times: ChunkTimes, blocks: IntColumn
 
     order: actions of each rank; times: seconds of each chunk on each; blocks: which block of the model each chunk of
     each rank holds, shape (chunks, ranks). Messages take no time. Raises `InvalidInput` when the order deadlocks.
+    Returns seconds and counts.
+
+    >>> import numpy as np
+    >>> from meshwright.schedules.gpipe import actions
+    >>> from meshwright.schedules.pipeline import PipelineShape
+    >>> order, times = actions(PipelineShape(stages=2, micro_batches=3)), ChunkTimes.alike(1, [1, 1], [1, 1], [1, 1])
+    >>> timeline = play(order, times, blocks=np.array([[0, 1]]))
+    >>> timeline.makespan_s, timeline.in_flight  # (m + p - 1) 3, all micro-batches
+    (12.0, (3, 3))
     """
     ranks, last = len(order), int(blocks.max())
     ended: dict[tuple[str, int, int], float] = {}

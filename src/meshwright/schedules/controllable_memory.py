@@ -58,7 +58,14 @@ def bubble_time_half(pipeline: PipelineTimes) -> Floats:
 
 
 def actions_half(pipeline: PipelineShape) -> list[list[Action]]:
-    """For every rank, what it does in order. pipeline: p and m, counts."""
+    """For every rank, what it does in order. pipeline: p and m, counts.
+
+    Returns actions by rank. Source: arXiv:2405.15362, V-Half.
+
+    >>> first, _ = actions_half(PipelineShape(stages=2, micro_batches=2))
+    >>> " ".join(f"{action.kind[0]}{action.chunk}" for action in first)
+    'f0 f1 f0 i1 w1 f1 i0 i1 w0 w1 i0 w0'
+    """
     stages = pipeline.stages
     shift = 3 if stages % 2 == 0 else 0
     slots = [
@@ -103,7 +110,14 @@ def bubble_time_min(pipeline: PipelineTimes) -> Floats:
 
 
 def actions_min(pipeline: PipelineShape) -> list[list[Action]]:
-    """For every rank, what it does in order. pipeline: p and m, counts."""
+    """For every rank, what it does in order. pipeline: p and m, counts.
+
+    Returns actions by rank. Source: arXiv:2405.15362, V-Min.
+
+    >>> first, _ = actions_min(PipelineShape(stages=2, micro_batches=2))
+    >>> " ".join(f"{action.kind[0]}{action.chunk}" for action in first)
+    'f0 f1 i1 w1 f0 i0 w0 f1 i1 w1 i0 w0'
+    """
     stages = pipeline.stages
     shift = 2 if stages % 3 == 0 else 0
     slots = [

@@ -32,9 +32,9 @@ def in_flight(stage: Ints, pipeline: PipelineShape) -> tuple[Ints, Ints]:
 def bubble_time(pipeline: PipelineTimes) -> Floats:
     """Idle time of the slowest rank: (p / 2 - 1)(F + B_i + max(F, B_i) - W), of the others' mean passes.
 
-    pipeline: times of one micro-batch, scalar or array (n,). Returns seconds. With B_i >= F this is
-    (p / 2 - 1)(F&B + B - 3W) where a forward and a backward that run together take F&B = F + B
-    (deepseek-ai/DualPipe@3da1bbe, README.md, whose B is B_i + W): nothing that one of them hides of the other is
+    pipeline: times of one micro-batch, scalar or array (n,). Returns seconds.
+    Source: deepseek-ai/DualPipe@3da1bbe, README.md, whose B is B_i + W: with B_i >= F this is (p / 2 - 1)(F&B + B - 3W)
+    where a forward and a backward that run together take F&B = F + B; nothing that one of them hides of the other is
     counted here.
 
     >>> from meshwright.schedules.pipeline import PassTimes
@@ -49,7 +49,12 @@ def bubble_time(pipeline: PipelineTimes) -> Floats:
 def actions(pipeline: PipelineShape) -> list[list[Action]]:
     """For every rank, what it does in order; the second half of the micro-batches enters at the last rank.
 
-    pipeline: p and m, both even counts, m >= 2p.
+    pipeline: p and m, both even counts, m >= 2p. Returns actions by rank. Source: deepseek-ai/DualPipe@3da1bbe,
+    dualpipe.py, step.
+
+    >>> first, last = actions(PipelineShape(stages=2, micro_batches=4))
+    >>> [action.micro_batch for action in last if action.kind == "forward"]  # the second half enters here
+    [2, 0, 3, 1]
     """
     stages, half = pipeline.stages, pipeline.micro_batches // 2
     order = []

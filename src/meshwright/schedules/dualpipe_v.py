@@ -27,9 +27,9 @@ def in_flight(stage: Ints, pipeline: PipelineShape) -> tuple[Ints, Ints]:
 def bubble_time(pipeline: PipelineTimes) -> Floats:
     """Idle time of the slowest rank: (F + B_i + max(F, B_i) - W) / 2 of the others.
 
-    pipeline: times of one micro-batch through both chunks, scalar or array (n,). Returns seconds. With p equal ranks
-    and B_i >= F this is (p - 1)(F&B + B - 3W) of a chunk's passes (deepseek-ai/DualPipe@3da1bbe, README.md, with 2p
-    stages on p ranks), where F&B = F + B.
+    pipeline: times of one micro-batch through both chunks, scalar or array (n,). Returns seconds.
+    Source: deepseek-ai/DualPipe@3da1bbe, README.md, with 2p stages on p ranks: of equal ranks with B_i >= F this is
+    (p - 1)(F&B + B - 3W) of a chunk's passes, with F&B = F + B.
 
     >>> from meshwright.schedules.pipeline import PassTimes
     >>> one, four = PassTimes(1.0, 1.0, 1.0), PassTimes(4.0, 4.0, 4.0)  # seconds of one of four equal ranks, and of all
@@ -43,6 +43,12 @@ def folded_idle(pipeline: PipelineTimes) -> Floats:
     """F + B_i + max(F, B_i) - W of the others, seconds, and no less than nothing.
 
     pipeline: times of one micro-batch, scalar or array (n,). Returns seconds. Source: as `bubble_time`.
+
+    >>> from meshwright.schedules.pipeline import PassTimes
+    >>> one, four = PassTimes(1.0, 2.0, 1.0), PassTimes(4.0, 8.0, 4.0)  # seconds of one of four equal ranks, and of all
+    >>> times = PipelineTimes(one, four, 4, 2, micro_batches=16, waiting=1.0, overlaps_steps=True)
+    >>> float(folded_idle(times))  # 3 + 6 + 6 - 3
+    12.0
     """
     others = pipeline.others
     longer = np.maximum(others.forward, others.input_gradient)
@@ -50,7 +56,13 @@ def folded_idle(pipeline: PipelineTimes) -> Floats:
 
 
 def actions(pipeline: PipelineShape) -> list[list[Action]]:
-    """For every rank, what it does in order. pipeline: p and m >= 2p, counts."""
+    """For every rank, what it does in order. pipeline: p and m >= 2p, counts.
+
+    Returns actions by rank. Source: `rank_actions`.
+
+    >>> len(actions(PipelineShape(stages=2, micro_batches=4)))
+    2
+    """
     return [rank_actions(rank, pipeline.stages, pipeline.micro_batches) for rank in range(pipeline.stages)]
 
 
@@ -59,6 +71,10 @@ def rank_actions(rank: int, stages: int, micro_batches: int) -> list[Action]:
 
     A forward and the backward of the other chunk run as one. rank: r; stages: p; micro_batches: m >= 2p; counts.
     Source: deepseek-ai/DualPipe@3da1bbe, dualpipe.py, step (with p half ranks and m chunks of either direction).
+    Returns actions.
+
+    >>> " ".join(f"{action.kind[0]}{action.chunk}" for action in rank_actions(1, stages=2, micro_batches=4))
+    'f0 f1 f0 f1 f0 b1 f1 b0 f0 b1 f1 b0 b1 b0 i1 i0 w1 w0'
     """
     after = stages - rank - 1
     turns = ["F0"] * (2 * after) + ["F0", "F1"] * (rank + 1) + ["I1", "W", "F1"] * after

@@ -62,7 +62,7 @@ def chunk_gathers(schedule: Schedule, pipeline: PipelineShape, *, resharded: boo
 
     Resharded after every forward as well, a chunk is gathered again for its next pass, but stays gathered
     after a backward. Every group of micro-batches beyond the third adds as many gathers as the third does.
-    schedule: of several chunks a rank; pipeline: its counts.
+    schedule: of several chunks a rank; pipeline: its counts. Returns counts, shape (chunks, ranks).
     Source: torch 2.13, pipelining/schedules.py, _add_unshard_reshard (max_active_stages) and _PipelineScheduleRuntime;
     stage.py, backward_maybe_with_nosync (set_reshard_after_backward).
 
@@ -94,7 +94,10 @@ def _gathers(schedule: Schedule, pipeline: PipelineShape, resharded: bool) -> Ch
 def unsharded_chunks(schedule: Schedule, pipeline: PipelineShape) -> list[UnshardedChunks[int]]:
     """Chunks of every rank that are unsharded at the moments with the most activations.
 
-    schedule: of any number of chunks a rank; pipeline: its counts. Source: `chunk_gathers`.
+    schedule: of any number of chunks a rank; pipeline: its counts. Source: `chunk_gathers`. Returns counts by rank.
+
+    >>> unsharded_chunks(Schedule.ONE_F_ONE_B, PipelineShape(stages=2, micro_batches=4)) == [ONE_CHUNK] * 2
+    True
     """
     chunks = pipeline.chunks
     if chunks == 1:

@@ -22,7 +22,14 @@ def in_flight(stage: Ints, pipeline: PipelineShape) -> Ints:
 
 
 def actions(pipeline: PipelineShape) -> list[list[Action]]:
-    """For every stage, what it does in order. pipeline: p and m, counts."""
+    """For every stage, what it does in order. pipeline: p and m, counts.
+
+    Returns actions by rank. Source: Huang et al., arXiv:1811.06965, section 2.3.
+
+    >>> ranks = actions(PipelineShape(stages=2, micro_batches=2))
+    >>> [" ".join(f"{action.kind[0]}{action.micro_batch}" for action in rank) for rank in ranks]
+    ['f0 f1 b0 b1', 'f0 f1 b0 b1']
+    """
     passes = ("forward", "backward")
     order = [Action(kind, 0, index) for kind in passes for index in range(pipeline.micro_batches)]  # type: ignore[arg-type]
     return [order for _ in range(pipeline.stages)]

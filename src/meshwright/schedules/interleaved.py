@@ -25,7 +25,14 @@ def in_flight(stage: Ints, pipeline: PipelineShape) -> Ints:
 
 
 def actions(pipeline: PipelineShape) -> list[list[Action]]:
-    """For every rank, what it does in order. pipeline: p, v, m and g, counts."""
+    """For every rank, what it does in order. pipeline: p, v, m and g, counts.
+
+    Returns actions by rank. Source: Narayanan et al., arXiv:2104.04473, section 2.2.
+
+    >>> ranks = actions(PipelineShape(stages=2, micro_batches=2, chunks=2, microbatch_group=2))
+    >>> [" ".join(f"{action.kind[0]}{action.chunk}.{action.micro_batch}" for action in rank) for rank in ranks]
+    ['f0.0 f0.1 f1.0 f1.1 b1.0 b1.1 b0.0 b0.1', 'f0.0 f0.1 f1.0 b1.0 f1.1 b1.1 b0.0 b0.1']
+    """
     stages, chunks, order = pipeline.stages, pipeline.chunks, forward_order(pipeline)
     forwards = [Action("forward", chunk, index) for chunk, index in order]
     backwards = [Action("backward", chunks - 1 - chunk, index) for chunk, index in order]
@@ -36,7 +43,11 @@ def actions(pipeline: PipelineShape) -> list[list[Action]]:
 def forward_order(pipeline: PipelineShape) -> list[tuple[int, int]]:
     """Chunk and micro-batch of every forward of a rank: the chunks take turns on groups of micro-batches.
 
-    pipeline: v, m and g, counts; the last group is what is left.
+    pipeline: v, m and g, counts; the last group is what is left. Returns indices. Source: Megatron-LM,
+    pipeline_parallel/schedules.py, get_schedule_table.
+
+    >>> forward_order(PipelineShape(stages=2, micro_batches=3, chunks=2, microbatch_group=2))
+    [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (1, 2)]
     """
     micro_batches, group = pipeline.micro_batches, pipeline.microbatch_group
     return [

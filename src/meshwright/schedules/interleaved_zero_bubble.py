@@ -62,7 +62,12 @@ def actions(pipeline: PipelineShape, delay: int = 1) -> list[list[Action]]:
     """For every rank, what it does in order.
 
     pipeline: p, v, m and g; delay: rank r starts with as many times (p - 1 - r) forwards more than the last one, and
-    its weight gradients come as many times r backwards late; counts.
+    its weight gradients come as many times r backwards late; counts. Returns actions by rank. Source: arXiv:2401.10241,
+    section 2; torch 2.13, pipelining/schedules.py, ScheduleInterleavedZeroBubble.
+
+    >>> first, _ = actions(PipelineShape(stages=2, micro_batches=2, chunks=2, microbatch_group=2))
+    >>> " ".join(f"{action.kind[0]}{action.chunk}.{action.micro_batch}" for action in first)
+    'f0.0 f0.1 f1.0 f1.1 i1.0 w1.0 i1.1 w1.1 i0.0 w0.0 i0.1 w0.1'
     """
     chunks, order = pipeline.chunks, forward_order(pipeline)
     forwards = [Action("forward", chunk, index) for chunk, index in order]

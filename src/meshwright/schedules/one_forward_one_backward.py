@@ -38,7 +38,14 @@ def bubble_time(pipeline: PipelineTimes) -> Floats:
 
 
 def actions(pipeline: PipelineShape) -> list[list[Action]]:
-    """For every stage, what it does in order. pipeline: p and m, counts."""
+    """For every stage, what it does in order. pipeline: p and m, counts.
+
+    Returns actions by rank. Source: arXiv:2006.09503, PipeDream-Flush.
+
+    >>> ranks = actions(PipelineShape(stages=2, micro_batches=3))
+    >>> [" ".join(f"{action.kind[0]}{action.micro_batch}" for action in rank) for rank in ranks]
+    ['f0 f1 b0 f2 b1 b2', 'f0 b0 f1 b1 f2 b2']
+    """
     return [_stage_actions(stage, pipeline.stages, pipeline.micro_batches) for stage in range(pipeline.stages)]
 
 

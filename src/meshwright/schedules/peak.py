@@ -42,7 +42,11 @@ def chunks_at_peak(
     (chunks held, p). Looped chunks take turns on groups of micro-batches, the last one works backward first: once full,
     a rank keeps as many chunks after every forward, and of these moments the one with the most layers counts.
     all_worked: of those alone by which every chunk has worked backward, if there are such.
-    Sources: the schedule's own file.
+    Sources: the schedule's own file. Returns counts, shape (chunks held, p).
+
+    >>> shape, stage = PipelineShape(stages=4, micro_batches=8), np.arange(4)
+    >>> chunks_at_peak(0, stage, shape, np.ones((1, 4), dtype=int), all_worked=False)[0].tolist()  # 1F1B: p - r
+    [[4, 3, 2, 1]]
     """
     record, chunks, group = Schedule(schedule).record, pipeline.chunks, pipeline.microbatch_group
     counts: Any = record.in_flight(stage, pipeline)

@@ -48,7 +48,12 @@ def split_walks(schedule: Schedule, pipeline: PipelineShape) -> tuple[SplitWalk,
     adds them up, in the next backward pass of the same chunk; the gradients of what was received stay for the step.
     What one chunk hands to the next on the same rank, and the gradient on the way back, takes no buffer of its own.
     schedule: with a split backward pass; pipeline: counts. Source: torch 2.13, distributed/pipelining/stage.py
-    (backward_one_chunk, backward_weight_one_chunk) and _backward.py; counted on a fake process group.
+    (backward_one_chunk, backward_weight_one_chunk) and _backward.py; counted on a fake process group. Returns counts by
+    rank and moment.
+
+    >>> first, last = split_walks(Schedule.INTERLEAVED_ZERO_BUBBLE, PipelineShape(2, 2, chunks=2, microbatch_group=2))
+    >>> int(first.in_flight.sum(axis=1).max())  # chunks that the first rank has in flight at most
+    4
     """
     blocks_of_rank = blocks(schedule, pipeline.stages, pipeline.chunks).T
     return tuple(_walk(*each) for each in zip(schedule.record.actions(pipeline), blocks_of_rank, strict=True))

@@ -19,7 +19,7 @@ def numbered(turns: Iterable[str], micro_batches: int) -> list[Action]:
 
     turns: `F0` forward on chunk 0, `I` input gradient, `B` both gradients, `W` the weight gradient that has waited
     longest, `W1` the same of chunk 1, nothing where none waits; `+` runs as one with the turn before. micro_batches: m,
-    a count; turns on later ones are left out.
+    a count; turns on later ones are left out. Returns actions.
 
     >>> [f"{action.kind} {action.chunk}.{action.micro_batch}" for action in numbered(["F0", "F1", "I1", "W", "W"], 1)]
     ['forward 0.0', 'forward 1.0', 'input_gradient 1.0', 'weight_gradient 1.0']

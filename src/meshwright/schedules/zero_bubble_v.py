@@ -49,7 +49,14 @@ def bubble_time(pipeline: PipelineTimes) -> Floats:
 
 
 def actions(pipeline: PipelineShape) -> list[list[Action]]:
-    """For every rank, what it does in order. pipeline: p and m, counts."""
+    """For every rank, what it does in order. pipeline: p and m, counts.
+
+    Returns actions by rank. Source: Qi et al., arXiv:2401.10241, section 6.
+
+    >>> first, _ = actions(PipelineShape(stages=2, micro_batches=4))
+    >>> " ".join(f"{action.kind[0]}{action.chunk}" for action in first)
+    'f0 f0 f0 f1 i1 w1 f1 i1 w1 f0 i0 w0 f1 i1 w1 i0 w0 f1 i1 w1 i0 w0 i0 w0'
+    """
     return [_rank_actions(rank, pipeline.stages, pipeline.micro_batches) for rank in range(pipeline.stages)]
 
 

@@ -154,6 +154,12 @@ def opposite_message_time(size: Numbers, group: Group, cluster: Cluster) -> Floa
     a rank of the group crosses on both sides, because it is alone in its block.
 
     size: bytes, scalar or array (n,). Returns seconds. Source: `hop_times`.
+
+    >>> from meshwright.cost.comms.group import group
+    >>> from meshwright.specs.examples import TWO_NODES
+    >>> inside, across = (opposite_message_time(1e6, group(2, distance, TWO_NODES), TWO_NODES) for distance in (4, 8))
+    >>> bool(across > 5 * inside)  # NVLink and a network card
+    True
     """
     time, *across = hop_times(size, cluster)
     for inner, crossing in enumerate(across):
@@ -191,7 +197,7 @@ def link_bandwidth(ranks: Ints, cluster: Cluster) -> Floats:
     """Bandwidth of one rank towards `ranks - 1` others of its domain: all of it behind a switch, in a full mesh the
     links to those others alone.
 
-    ranks: scalar or array (n,). Returns bytes/s.
+    ranks: scalar or array (n,). Returns bytes/s. Source: `scale_up_mesh` of the accelerator.
 
     >>> from meshwright.specs.examples import TWO_NODES
     >>> float(link_bandwidth(4, TWO_NODES))

@@ -72,6 +72,14 @@ def context_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
 
     plan: scalar or array (n,); layer: its compute, for the windows, seconds. Returns bytes and seconds.
     Source: `context_bytes`; Megatron-LM, --cp-comm-type p2p, all_gather, a2a, a2a+p2p.
+
+    >>> from meshwright.cost.compute.layer import layer_time
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> plan, kind = Plan(cp=4), LLAMA.model.layer_kinds[0]
+    >>> exchanges = context_exchanges(plan, LLAMA, kind, layer_time(plan, LLAMA, kind))
+    >>> [float(each.times) for each in exchanges if each.phase == "forward"]  # a ring, no all-gather or all-to-all
+    [0.0, 1.0, 1.0]
     """
     sizes, ring = context_bytes(plan, inputs, kind), context_split(plan, inputs).ring
     whole, heads = communicator("cp", plan, inputs), communicator("cp_heads", plan, inputs)

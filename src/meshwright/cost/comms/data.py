@@ -65,6 +65,12 @@ def data_exchange(
     routed experts on the rank, summed over fewer ranks; ends: of `parameters`, those of embedding and head; counts,
     scalar or array (n,). Returns bytes, seconds and counts.
     Source: Megatron-LM, distributed_data_parallel.py.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> exchange = data_exchange(Plan(dp=8, zero=1), LLAMA, parameters=1e9, stage=0)
+    >>> [(each.operation, float(each.times)) for each in (*exchange.reduce, *exchange.gather)]
+    [('all_reduce', 0.0), ('reduce_scatter', 25.0), ('all_reduce', 25.0), ('all_gather', 25.0)]
     """
     runtime, ranks = inputs.runtime, communicator("dp", plan, inputs)
     interleaved, sharded = np.greater(plan.vpp, 1), np.greater(plan.zero, 0)
@@ -115,6 +121,13 @@ def data_exchanges(
     exchange: of `data_exchange`; forward, backward: compute of one micro-batch on the stage, seconds; reductions:
     before the last, counts; scalar or array (n,). Returns bytes and seconds.
     Source: Megatron-LM, distributed_data_parallel.py and schedules.py (enable_grad_sync, param_sync_func).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> exchange = data_exchange(Plan(dp=8, zero=1), LLAMA, parameters=1e9, stage=0)
+    >>> _, last, gather = data_exchanges(exchange, LLAMA, forward=0.1, backward=0.2, reductions=0)
+    >>> float(last.window), float(gather.window)  # seconds that may hide them
+    (0.2, 0.1)
     """
     reduce, gather, pieces, passes, earlier = exchange
     share = inputs.runtime.overlap.data_parallel
@@ -173,6 +186,12 @@ def tied_embedding_exchange(plan: Layout, inputs: Inputs) -> Exchange:
     prediction embeds tokens on the last stage; nothing where one rank holds both ends. plan: scalar or array (n,).
     Returns bytes and seconds.
     Source: Megatron-LM, finalize_model_grads.py, _allreduce_word_embedding_grads.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> (message,) = tied_embedding_exchange(Plan(pp=2), LLAMA).messages
+    >>> float(message.bytes)  # its head is its own
+    0.0
     """
     shard = vocabulary_shard(plan, inputs) * inputs.model.hidden_size
     size = 1.0 * inputs.gradient_bytes * shard * (inputs.model.tied_embeddings or inputs.mtp_layers > 0)

@@ -84,7 +84,15 @@ class Communicator(NamedTuple):
 
 
 def communicator(axis: str, plan: Layout, inputs: Inputs) -> Communicator:
-    """The ranks of one axis. plan: scalar or array (n,); axis: a key of `AXES`."""
+    """The ranks of one axis. plan: scalar or array (n,); axis: a key of `AXES`.
+
+    Returns a communicator. Source: `axis_group`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> int(communicator("tp", Plan(tp=8), LLAMA).group.ranks)
+    8
+    """
     return Communicator(axis, axis_group(axis, plan, inputs), inputs.cluster)
 
 
@@ -113,6 +121,8 @@ def exposed_time(time: Floats, window: Floats, share: Floats, first_chunk: Numbe
 def repeated(messages: Iterable[Message], times: Numbers) -> tuple[Message, ...]:
     """The same messages, each `times` times as often in one window. times: scalar or array (n,).
 
+    Returns messages; `times` are counts.
+
     >>> [each.times for each in repeated([Message("tp", "all_gather", "x", bytes=8.0, seconds=1.0, times=2)], 3)]
     [6]
     """
@@ -121,6 +131,8 @@ def repeated(messages: Iterable[Message], times: Numbers) -> tuple[Message, ...]
 
 def resized(messages: Iterable[Message], factor: Numbers) -> tuple[Message, ...]:
     """The same messages with buffers of another size, in proportion. factor: scalar or array (n,).
+
+    Returns messages, of bytes and seconds.
 
     >>> (half,) = resized([Message("tp", "all_gather", "x", bytes=8.0, seconds=1.0)], 0.5)
     >>> half.bytes, half.seconds
@@ -132,6 +144,8 @@ def resized(messages: Iterable[Message], factor: Numbers) -> tuple[Message, ...]
 def total_seconds(messages: Iterable[Message]) -> Floats:
     """Seconds of some messages one after the other, as often as each goes in a window.
 
+    messages: each number scalar or array (n,). Returns seconds.
+
     >>> total_seconds([Message("tp", "all_gather", "x", bytes=8.0, seconds=0.5, times=4)])
     2.0
     """
@@ -139,13 +153,22 @@ def total_seconds(messages: Iterable[Message]) -> Floats:
 
 
 def joined(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """One message that takes as long as all of some messages: what is left when only their seconds matter."""
+    """One message that takes as long as all of some messages: what is left when only their seconds matter.
+
+    messages: one or more. Returns a message, of seconds.
+
+    >>> parts = [Message("tp", "all_gather", "x", bytes=8.0, seconds=0.5, times=times) for times in (1, 3)]
+    >>> joined(tuple(parts))[0].seconds
+    2.0
+    """
     first = messages[0]
     return (Message(first.axis, first.operation, first.content, bytes=0.0, seconds=total_seconds(messages)),)
 
 
 def exposed_seconds(exchanges: Iterable[Exchange], inputs: Inputs) -> Floats:
     """Seconds that the step waits for some exchanges, each as often as it goes.
+
+    exchanges: each number scalar or array (n,). Returns seconds. Source: `exposed_time`.
 
     >>> from meshwright.specs.examples import LLAMA
     >>> message = Message("tp", "all_gather", "x", bytes=8.0, seconds=0.5)

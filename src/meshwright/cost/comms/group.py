@@ -37,6 +37,8 @@ class Group(NamedTuple):
 def group(ranks: Ints, distance: Ints, cluster: Cluster) -> Group:
     """The placement of groups of `ranks` members, `distance` ranks apart, on every level of links.
 
+    ranks, distance: counts, scalar or array (n,). Returns counts. Source: `placement`.
+
     >>> from meshwright.specs.examples import TWO_NODES
     >>> group(4, 4, TWO_NODES)
     Group(ranks=4, members=(2, 4), blocks=(2, 1))
@@ -134,7 +136,7 @@ def sent_bytes(operation: Operation, buffer: Numbers, ranks: Ints) -> Floats:
 def operation_traffic(operation: Operation | Literal["send"], size: Numbers, group: Group) -> Traffic:
     """What one rank sends in one operation, by `all_to_all_traffic` or `ring_traffic`.
 
-    size: bytes of the buffer, scalar or array (n,). Returns bytes, the mean of the group's ranks.
+    size: bytes of the buffer, scalar or array (n,). Returns bytes, the mean of the group's ranks. Source: `sent_bytes`.
 
     >>> from meshwright.specs.examples import TWO_NODES
     >>> four = group(4, 1, TWO_NODES)
@@ -150,7 +152,7 @@ def all_to_all_traffic(buffer: Numbers, group: Group) -> Traffic:
     """What one rank sends in an all-to-all: an equal part of its buffer to each rank, the one for itself staying.
 
     With n ranks, m of which share a block: (m - 1) / n of the buffer inside the domain and (n - m) / n beyond a block.
-    group: where the ranks stand; buffer: bytes of one rank, scalar or array (n,). Returns bytes.
+    group: where the ranks stand; buffer: bytes of one rank, scalar or array (n,). Returns bytes. Source: by definition.
 
     >>> from meshwright.specs.examples import TWO_NODES
     >>> all_to_all_traffic(16.0, group(16, 1, TWO_NODES))
@@ -164,6 +166,7 @@ def ring_traffic(size: Numbers, group: Group) -> Traffic:
     """Where the bytes that each rank of a ring sends on go: of m ranks that share a block, one sends beyond it.
 
     size: bytes of one rank, scalar or array (n,); group: where the ranks stand. Returns bytes, the mean of its ranks.
+    Source: NCCL's ring visits the ranks of a block one after the other.
 
     >>> from meshwright.specs.examples import TWO_NODES
     >>> traffic = ring_traffic(8.0, group(16, 1, TWO_NODES))

@@ -85,6 +85,12 @@ def pipeline_exchanges(plan: Layout, inputs: Inputs, work: Floats) -> tuple[Exch
     seconds of one step. Source: Narayanan et al., arXiv:2104.04473, section 2.2; Megatron-LM,
     pipeline_parallel/schedules.py (send_forward_recv_backward, send_forward_backward_recv_forward_backward;
     overlap_p2p_comm).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> steady, ends, _ = pipeline_exchanges(Plan(pp=4, num_microbatches=8), LLAMA, work=0.1)
+    >>> [float(message.times) for message in steady.messages], float(ends.times)  # to either side; fill and drain
+    ([8.0, 8.0], 2.0)
     """
     size, parts, farther, nearer, line, gather = on_shapes(
         lambda shapes: _seconds(shapes, inputs), plan, *MESSAGE_SHAPE

@@ -102,6 +102,12 @@ def end_gathers(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints) -> G
     """As `gathers_per_step`, of embedding and head, which some runtimes do not reshard after forward.
 
     plan: scalar or array (n,); in_flight: f, micro-batches on the stage, a count; stage: 0 is first. Returns counts.
+    Source: `keeps_ends_gathered` of the runtime.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> [float(count) for count in end_gathers(Plan(dp=8, zero=3, num_microbatches=4), LLAMA, in_flight=1, stage=0)]
+    [4.0, 4.0, 4.0]
     """
     zero = 0 * plan.zero + 2 if inputs.runtime.sharding.keeps_ends_gathered else plan.zero
     ends: Layout = replace(plan, zero=zero)  # type: ignore[arg-type]
@@ -109,7 +115,15 @@ def end_gathers(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints) -> G
 
 
 def unsharded_share(plan: Layout, inputs: Inputs) -> Floats:
-    """Share of a stage's layers that stay gathered until their backward. plan: scalar or array (n,)."""
+    """Share of a stage's layers that stay gathered until their backward. plan: scalar or array (n,).
+
+    Returns a share. Source: `keeps_last_layer_gathered` of the runtime.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> float(unsharded_share(Plan(dp=8, zero=3), LLAMA))
+    0.0
+    """
     return inputs.runtime.sharding.keeps_last_layer_gathered * plan.pp / inputs.model.num_layers
 
 
@@ -132,6 +146,15 @@ def sharded_exchanges(
     forward, backward: its passes of one micro-batch, seconds; unsharded: share of such layers that stay gathered until
     their backward, 0 to 1; times: of `gathers_per_step`, counts; scalar or array (n,). Returns bytes and seconds.
     Source: Zhao et al., arXiv:2304.11277, section 3.3.
+
+    >>> from meshwright.cost.comms.data import shard_messages
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> plan, messages = Plan(dp=8, zero=3), shard_messages(Plan(dp=8, zero=3), LLAMA, parameters=1e8)
+    >>> times = gathers_per_step(plan, LLAMA, in_flight=1, stage=0)
+    >>> exchanges = sharded_exchanges(LLAMA, messages, 1e8, forward=0.01, backward=0.02, unsharded=0, times=times)
+    >>> [(each.phase, float(each.window)) for each in exchanges[:3]]
+    [('forward', 0.01), ('backward', 0.02), ('backward', 0.02)]
     """
     gather, scatter = messages
     share = inputs.runtime.overlap.data_parallel
@@ -149,7 +172,16 @@ def end_exchanges(inputs: Inputs, messages: ShardMessages, parameters: Numbers, 
     """Exchanges per step of the weights and gradients of embedding, final norm and head, which nothing hides.
 
     messages: of `shard_messages`, of both ends; parameters: of both on the rank before data parallelism, count; times:
-    of `end_gathers`, counts; scalar or array (n,). Returns bytes and seconds.
+    of `end_gathers`, counts; scalar or array (n,). Returns bytes and seconds. Source: `sharded_exchanges`, without a
+    window.
+
+    >>> from meshwright.cost.comms.data import shard_messages
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> plan, messages = Plan(dp=8, zero=3), shard_messages(Plan(dp=8, zero=3), LLAMA, parameters=1e8)
+    >>> exchanges = end_exchanges(LLAMA, messages, 1e8, end_gathers(plan, LLAMA, in_flight=1, stage=0))
+    >>> [(each.phase, float(each.window)) for each in exchanges[:3]]
+    [('forward', 0.0), ('backward', 0.0), ('backward', 0.0)]
     """
     return (
         Exchange("dp", "forward", messages.gather, times=times.forward),
@@ -169,6 +201,12 @@ def gather_copies_time(inputs: Inputs, parameters: Numbers, unsharded: Numbers, 
     parameters: on the rank before data parallelism; unsharded: share of layers that stay gathered until their
     backward; times: of `gathers_per_step`; scalar or array (n,). Returns seconds. Source: torch.distributed.fsdp 2.13
     (split_with_sizes_copy and chunk_cat on the compute stream), operators and bytes counted on a fake process group.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> times = gathers_per_step(Plan(dp=8, zero=3), LLAMA, in_flight=1, stage=0)
+    >>> float(gather_copies_time(LLAMA, 1e8, 0, times))  # Megatron gathers into place
+    0.0
     """
     runtime = inputs.runtime
     copy_bytes = runtime.sharding.gather_copy_bytes * (times.forward + times.backward * (1 - unsharded))

@@ -109,7 +109,17 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     Where t exceeds the key and value heads, the fused projection's output is gathered whole and its gradient reduced
     again.
 
-    plan: scalar or array (n,); layer: its compute, for the windows, seconds. Returns bytes and seconds.
+    plan: scalar or array (n,); layer: its compute, for the windows, seconds. Returns bytes and seconds. Source:
+    `layer_collectives`.
+
+    >>> from meshwright.cost.compute.layer import layer_time
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> plan, kind = Plan(tp=8, sp=True), LLAMA.model.layer_kinds[0]
+    >>> exchanges = layer_tensor_exchanges(plan, LLAMA, kind, layer_time(plan, LLAMA, kind))
+    >>> forward = [each for each in exchanges if each.phase == "forward"]
+    >>> [message.operation for each in forward[1:] for message in each.messages if message.times]
+    ['all_gather', 'reduce_scatter']
     """
     counts, overlap, region = layer_collectives(plan, inputs, kind), inputs.runtime.overlap, _region(plan, inputs)
     product, gradient, full = layer.forward.gemm / 4, layer.backward.gemm / 4, np.equal(plan.recompute, Recompute.FULL)
@@ -148,6 +158,12 @@ def embedding_exchanges(plan: Layout, inputs: Inputs) -> tuple[Exchange, ...]:
 
     plan: scalar or array (n,). Returns bytes and seconds for one micro-batch. Source: Megatron-LM,
     tensor_parallel/layers.py, VocabParallelEmbedding.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> forward, _ = embedding_exchanges(Plan(tp=8, sp=True), LLAMA)
+    >>> [(each.operation, float(each.times)) for each in forward.messages]
+    [('reduce_scatter', 1.0), ('all_reduce', 0.0)]
     """
     region = _region(plan, inputs)
     return Exchange("tp", "forward", region.leave), Exchange("tp", "backward", region.enter)
@@ -160,6 +176,13 @@ def head_exchanges(plan: Layout, inputs: Inputs, head: EndTime) -> tuple[Exchang
     bytes per token for the vocabulary-parallel cross-entropy.
     plan: scalar or array (n,); head: its compute, for the windows, seconds. Returns bytes and seconds for one
     micro-batch. Source: Megatron-LM, tensor_parallel/cross_entropy.py (maximum, target logit, sum of exponentials).
+
+    >>> from meshwright.cost.compute.ends import head_time
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> exchanges = head_exchanges(Plan(tp=8), LLAMA, head_time(Plan(tp=8), LLAMA))
+    >>> [float(message.bytes) for message in exchanges[1].messages]  # 4 bytes of 8192 tokens
+    [32768.0]
     """
     (ranks, enter, leave), share = _region(plan, inputs), inputs.runtime.overlap.tensor_parallel_backward
     entropy = ranks.message("all_reduce", ENTROPY_SUMS, FP32_BYTES * tokens(plan, inputs))
@@ -180,6 +203,12 @@ def prediction_exchanges(plan: Layout, inputs: Inputs) -> tuple[Exchange, ...]:
     parallelism the gradient of that is gathered once more; nothing hides them.
     plan: scalar or array (n,). Returns bytes and seconds for one micro-batch.
     Source: Megatron-LM, core/transformer/multi_token_prediction.py, _concat_embeddings.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> exchanges = prediction_exchanges(Plan(tp=8, sp=True), LLAMA)
+    >>> [float(each.times) for each in exchanges if each.phase == "forward"]
+    [1.0, 2.0, 1.0]
     """
     (_, enter, leave), again = _region(plan, inputs), int(inputs.runtime.activations.regathers_inputs)
     whole = tuple(each._replace(times=1.0) for each in enter)

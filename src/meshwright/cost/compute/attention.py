@@ -23,7 +23,7 @@ def attended_pairs(sequence: int, window: int | None) -> float:
     """Query-key pairs that a causal mask with a sliding window leaves, of one sequence and head.
 
     s^2 / 2 without a window, s w - w^2 / 2 with w < s (a token sees itself and w - 1 before it, to leading order).
-    sequence, window: tokens. Returns pairs.
+    sequence, window: tokens. Returns pairs. Source: by definition of the mask.
 
     >>> attended_pairs(8192, None)
     33554432.0
@@ -70,6 +70,14 @@ def padding_bytes(head_dim: int, value_head_dim: int, shard: Shard, accelerator:
 
     head_dim, value_head_dim: elements; shard: sizes on the rank. Returns bytes, scalar or array (n,).
     Source: `head_alignment` and `padding_bytes` of the accelerator's kernel table.
+
+    >>> from meshwright.cost.shard import layer_shard
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import H100, LLAMA
+    >>> shard = layer_shard(Plan(tp=8), LLAMA, LLAMA.model.layer_kinds[0])
+    >>> elements = shard.tokens * (shard.query + shard.key + shard.value + shard.core)
+    >>> [float(padding_bytes(head, head, shard, H100) / elements) for head in (128, 108)]
+    [0.0, 9.0]
     """
     constants = accelerator.kernels.attention
     padded = head_dim % constants.head_alignment or value_head_dim % constants.head_alignment

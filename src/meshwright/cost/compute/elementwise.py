@@ -45,6 +45,16 @@ def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, lin
 
     plan: scalar or array (n,); shard: sizes on the rank; linears: its linear layers. Returns bytes. Source: the
     runtime's `elementwise_kernels`, the recipe's `quantise_bytes`.
+
+    >>> from meshwright.cost.compute.linear import projections
+    >>> from meshwright.cost.shard import layer_shard
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> shard = layer_shard(Plan(), LLAMA, kind)
+    >>> traffic = moved_bytes(Plan(), LLAMA, kind, shard, projections(LLAMA, kind, shard))
+    >>> bool(traffic.backward > traffic.forward > 0)
+    True
     """
     parts = (
         _elementwise(inputs, kind, shard),
@@ -61,7 +71,18 @@ def repeated_bytes(repeated: Repeated, inputs: Inputs, kind: LayerKind, shard: S
 
     Norms that are kernels of their own or in a repeated block; of latent attention the norms of the compressed widths
     and the rotary positions; the dense or shared activation; and quantising the inputs of repeated products.
-    repeated: counts, scalar or array (n,); shard: sizes on the rank; linears: its linear layers. Returns bytes.
+    repeated: counts, scalar or array (n,); shard: sizes on the rank; linears: its linear layers. Returns bytes. Source:
+    the bytes of `moved_bytes`.
+
+    >>> from meshwright.cost.compute.linear import projections
+    >>> from meshwright.cost.repeated import repeated_parts
+    >>> from meshwright.cost.shard import layer_shard
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> shard, repeated = layer_shard(Plan(), LLAMA, kind), repeated_parts(Plan(), kind)
+    >>> float(repeated_bytes(repeated, LLAMA, kind, shard, projections(LLAMA, kind, shard)))  # nothing is repeated
+    0.0
     """
     traffic, norm, block = inputs.runtime.elementwise_bytes, norm_passes(inputs).forward, dense_block(kind)
     fused = 0 if kind.is_moe or kind.parallel_residual else repeated.block
@@ -82,7 +103,14 @@ def residual_sum_bytes(inputs: Inputs, shard: Shard) -> Floats:
 
 
 def norm_passes(inputs: Inputs) -> PassBytes:
-    """The runtime's bytes per element of the model's norms."""
+    """The runtime's bytes per element of the model's norms.
+
+    Returns bytes. Source: `elementwise_kernels` of the runtime.
+
+    >>> from meshwright.specs.examples import LLAMA
+    >>> norm_passes(LLAMA) == LLAMA.runtime.elementwise_bytes.rms_norm
+    True
+    """
     traffic = inputs.runtime.elementwise_bytes
     return traffic.rms_norm if inputs.model.norm == "rms" else traffic.layer_norm
 

@@ -28,8 +28,14 @@ def embedding_time(plan: Layout, inputs: Inputs) -> EndTime:
     """Seconds of the token embedding: 4 bytes per output element forward and backward, and a dense weight gradient.
 
     The weight gradient is written in 2 bytes and added to the gradient buffer: 4 + 2 * gradient_bytes per element of
-    the vocabulary shard and micro-batch (torch embedding_dense_backward, Megatron-LM's main_grad hook).
-    plan: scalar or array (n,). Returns seconds.
+    the vocabulary shard and micro-batch. plan: scalar or array (n,). Returns seconds.
+    Source: torch, embedding_dense_backward; Megatron-LM's main_grad hook.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> time = embedding_time(Plan(tp=8), LLAMA)
+    >>> float(time.forward.gemm), bool(time.backward.elementwise > time.forward.elementwise)
+    (0.0, True)
     """
     hidden, accelerator = inputs.model.hidden_size, inputs.cluster.accelerator
     looked_up = 4.0 * tokens(plan, inputs) * hidden
@@ -72,6 +78,12 @@ def prediction_time(plan: Layout, inputs: Inputs) -> EndTime:
     The projection is column-parallel, h / t outputs a rank, in the recipe's format. The transformer layer that follows
     and the head are priced as any other. plan: scalar or array (n,). Returns seconds.
     Source: Megatron-LM, core/transformer/multi_token_prediction.py, _get_embeddings and _concat_embeddings.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> time = prediction_time(Plan(tp=8), LLAMA)
+    >>> bool(time.backward.gemm > 1.5 * time.forward.gemm)  # two products for one
+    True
     """
     hidden, accelerator = inputs.model.hidden_size, inputs.cluster.accelerator
     rows, looked_up = tokens(plan, inputs), embedding_time(plan, inputs)

@@ -55,7 +55,7 @@ NO_EXPERTS = ExpertTime((NO_GEMM,), 0.0, 0.0, forward_bytes=0.0, backward_bytes=
 def expert_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertShard:
     """Sizes of one layer of experts on the busiest rank: E / ep of them, each of f / etp, and their routed rows.
 
-    plan: scalar or array (n,). Returns elements and counts.
+    plan: scalar or array (n,). Returns elements and counts. Source: `routed_rows`.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import MIXTRAL
@@ -84,6 +84,13 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     activation moves the runtime's bytes per element of R f, quantising the recipe's.
     plan: scalar or array (n,). Returns seconds and bytes. Source: Megatron-LM, core/transformer/moe: router.py,
     token_dispatcher.py, experts.py (TEGroupedMLP).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import MIXTRAL
+    >>> kind = MIXTRAL.model.layer_kinds[0]
+    >>> both, one = (expert_time(Plan(dp=8, ep=ep), MIXTRAL, kind) for ep in (4, 8))
+    >>> bool(both.forward_bytes > one.forward_bytes)  # two experts a rank: rows are sorted
+    True
     """
     if not kind.is_moe:
         return NO_EXPERTS

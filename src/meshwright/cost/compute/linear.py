@@ -93,6 +93,14 @@ def projections(inputs: Inputs, kind: LayerKind, shard: Shard) -> Projections:
     r_kv + d_rope elements a token (where queries are compressed) and expands to a d_qk and a (d_nope + d_v).
     shard: sizes on the rank. Returns elements. Source: DeepSeek-V2, arXiv:2405.04434, section 2.1; Megatron-LM,
     core/transformer/multi_latent_attention.py (down projections are not divided by t, their rows are by sp).
+
+    >>> from meshwright.cost.shard import layer_shard
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> shard = layer_shard(Plan(tp=8), LLAMA, kind)
+    >>> [(float(each.outputs), float(each.features)) for each in projections(LLAMA, kind, shard).feed_forward]
+    [(3584.0, 4096.0), (4096.0, 1792.0)]
     """
     hidden, block = inputs.model.hidden_size, dense_block(kind)
     output = Linear(shard.tokens, hidden, shard.core)

@@ -26,6 +26,10 @@ def usual_slowdown(inputs: Inputs) -> float:
     """How much longer kernels take in a training step than alone, by published runs; 1 where none tells.
 
     Returns a share, the product of the constants of `constants_of`. Source: catalog/fitted.toml.
+
+    >>> from meshwright.specs.examples import LLAMA
+    >>> usual_slowdown(LLAMA) == LLAMA.constants["hopper"]
+    True
     """
     return math.prod(inputs.constants[name] for name in constants_of(inputs))
 
@@ -34,6 +38,10 @@ def older_attention_slowdown(inputs: Inputs) -> float:
     """Time of the runtime's attention kernels over that of the newest, where training runs alone show it; else 1.
 
     Returns a share. Source: catalog/fitted.toml.
+
+    >>> from meshwright.specs.examples import LLAMA
+    >>> older_attention_slowdown(LLAMA)  # takes the newest
+    1.0
     """
     older = inputs.runtime.kernels.attention_constant
     return inputs.constants[older] if older else 1.0
@@ -61,7 +69,12 @@ def sustained_slowdown(inputs: Inputs, number_format: NumberFormat) -> float | N
 def sustained_attention_slowdown(inputs: Inputs, older: float) -> float:
     """The same of attention, whose kernels draw less power by as much as they do fewer FLOP a second than products.
 
-    older: time of the runtime's generation of kernels over the table's. Returns a share.
+    older: time of the runtime's generation of kernels over the table's. Returns a share. Source: `sustained` of the
+    accelerator's kernel table.
+
+    >>> from meshwright.specs.examples import LLAMA
+    >>> sustained_attention_slowdown(LLAMA, 1.0)  # 0.76 of the FLOP/s of products are within 700 W
+    1.0
     """
     kernels = inputs.cluster.accelerator.kernels
     rate = kernels.attention.efficiency / older / kernels.gemm.efficiency
@@ -81,7 +94,11 @@ def _under_limit(inputs: Inputs, number_format: NumberFormat, rate: float) -> fl
 
 def constants_of(inputs: Inputs) -> tuple[str, ...]:
     """Names of the fitted constants that all kernels have: those that the accelerator's kernel table and the runtime
-    name. Source: catalog/fitted.toml.
+    name. Returns names. Source: catalog/fitted.toml.
+
+    >>> from meshwright.specs.examples import LLAMA
+    >>> constants_of(LLAMA)
+    ('hopper',)
     """
     named = inputs.cluster.accelerator.kernels.slowdown, inputs.runtime.kernels.kernel_constant
     return tuple(name for name in named if name)

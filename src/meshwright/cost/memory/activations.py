@@ -109,6 +109,14 @@ def recomputed_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard
     everything of the router and the routed rows.
     shard: sizes on the rank; saved: everything that the layer keeps, bytes; plan: scalar or array (n,). Returns bytes.
     Source: Megatron-LM, transformer_config.py `recompute_modules`; tensor_parallel/random.py CheckpointWithoutOutput.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.layout.recompute_modules import RecomputeModules
+    >>> from meshwright.specs.examples import LLAMA
+    >>> plan = Plan(recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModules.CORE_ATTENTION)
+    >>> kind, saved = LLAMA.model.layer_kinds[0], Saved(*(8.0 for _ in Saved._fields))
+    >>> float(recomputed_bytes(plan, LLAMA, kind, layer_shard(plan, LLAMA, kind), saved))  # of the core
+    8.0
     """
     repeated, outputs = repeated_parts(plan, kind), norm_outputs(inputs, kind, shard)
     product: Floats = 0.0

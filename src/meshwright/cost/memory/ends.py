@@ -68,7 +68,9 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
 
 
 def token_bytes(plan: Layout, inputs: Inputs) -> Floats:
-    """Bytes of token ids, labels and positions of one micro-batch, 8 bytes each. Scalar or array (n,).
+    """Bytes of token ids, labels and positions of one micro-batch, 8 bytes each.
+
+    plan: scalar or array (n,). Returns bytes. Source: torch, int64 tensors.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA

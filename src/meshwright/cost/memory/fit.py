@@ -102,8 +102,8 @@ def verdict(allocated: Floats, reserved: Floats, communicators: Floats, inputs: 
 
     Safe when the most of `bounds` fits in visible memory, at risk when the least still fits, else out of memory: an
     allocator that runs short gives back what it only holds.
-    allocated, reserved, communicators: bytes, scalar or array (n,). Source: SimuMax's B200 runs, reserved over
-    allocated.
+    allocated, reserved, communicators: bytes, scalar or array (n,). Returns codes.
+    Source: SimuMax's B200 runs, reserved over allocated.
 
     >>> from meshwright.specs.examples import LLAMA
     >>> [str(Verdict(int(verdict(size, 1.1 * size, 2e9, LLAMA)))) for size in (50e9, 74e9, 90e9)]
@@ -116,7 +116,17 @@ def verdict(allocated: Floats, reserved: Floats, communicators: Floats, inputs: 
 
 
 def fit_of(memory: Components[float], inputs: Inputs) -> Fit:
-    """The verdict on one plan; memory: bytes of its worst stage."""
+    """The verdict on one plan; memory: bytes of its worst stage.
+
+    Returns bytes and a share. Source: `bounds`, `verdict`, `fit_probability`.
+
+    >>> from meshwright.cost.step import estimate_each
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> (estimate,) = estimate_each([Plan(tp=8, num_microbatches=64)], LLAMA)
+    >>> str(fit_of(estimate.memory, LLAMA).verdict)
+    'safe'
+    """
     limits = bounds(memory.allocated, memory.reserved, memory.communicators, inputs)
     return Fit(
         verdict=Verdict(int(verdict(memory.allocated, memory.reserved, memory.communicators, inputs))),
@@ -132,7 +142,15 @@ def fit_probability(memory: Components[float], inputs: Inputs) -> float:
     """The share of like runs that would fit on the accelerator: allocated memory times the ratio of theirs, with
     fragmentation and communicators from the least to the most that the runtime's data say.
 
-    memory: of one stage, bytes. Returns a share, 0.01 to 0.99.
+    memory: of one stage, bytes. Returns a share, 0.01 to 0.99. Source: catalog/residuals.toml, predicted against
+    measured memory of published runs.
+
+    >>> from meshwright.cost.step import estimate_each
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> (estimate,) = estimate_each([Plan(tp=8, num_microbatches=64)], LLAMA)
+    >>> fit_probability(estimate.memory, LLAMA)
+    0.99
     """
     known, _ = chosen(residuals()["memory"], like_memory(inputs))
     margins = inputs.runtime.memory
@@ -163,7 +181,7 @@ def eighty_percent_verdict(states_and_activations: Floats, inputs: Inputs) -> In
     """The 80 % rule of Fujii et al. (arXiv:2411.06465) as a code of `Verdict`: safe up to 80 % of the vendor's label.
 
     It applies to weights, gradients, optimizer states and activations alone; above 80 % a run may still succeed.
-    states_and_activations: bytes, scalar or array (n,).
+    states_and_activations: bytes, scalar or array (n,). Returns codes.
 
     >>> from meshwright.specs.examples import LLAMA
     >>> [str(Verdict(int(eighty_percent_verdict(size, LLAMA)))) for size in (60e9, 70e9, 90e9)]

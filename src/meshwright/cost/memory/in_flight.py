@@ -77,7 +77,7 @@ def in_flight_bytes(
     every layer, whatever is in flight. Where buffers stand for all that a stage receives, the inputs of the chunks in
     flight lie in them.
     stages: of plans, shape (r,); pipelines, shapes: theirs; num_microbatches: of every plan, a count, shape (n,).
-    Returns bytes, shape (r,).
+    Returns bytes, shape (r,). Source: `layer_memory`, `head_memory`, `chunks_at_peak`.
     """
     # Sizes are priced once per shape of a micro-batch, (k,), and taken per stage by `shape`, (r,).
     shape = shapes.of_plan[stages.plan]
@@ -229,6 +229,11 @@ def waiting_share(plan: Layout, inputs: Inputs) -> Floats:
     """What the layers of the model keep for their weight gradients over what they save after forward, at most 1.
 
     plan: scalar or array (n,). Returns a share. Source: `waiting_bytes`, `layer_memory`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> 0 < float(waiting_share(Plan(), LLAMA)) <= 1
+    True
     """
     kinds = [*zip(inputs.layers_per_kind, inputs.model.layer_kinds, strict=True)]
     waiting = sum(layers * waiting_bytes(plan, inputs, kind) for layers, kind in kinds)

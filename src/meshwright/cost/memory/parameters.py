@@ -28,8 +28,8 @@ def layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
     """Parameters of one layer of a kind on one rank, without those of routed experts.
 
     Column- and row-parallel weights are divided by t, also keys and values where t exceeds their heads; norms and the
-    biases behind a row-parallel weight stand on every rank (Megatron-LM, tensor_parallel/layers.py).
-    plan: scalar or array (n,). Returns a count. Megatron-core's own GPTModel holds exactly as many.
+    biases behind a row-parallel weight stand on every rank. plan: scalar or array (n,). Returns a count.
+    Source: Megatron-LM, tensor_parallel/layers.py. Megatron-core's own GPTModel holds exactly as many.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
@@ -59,8 +59,8 @@ def end_parameters(plan: Layout, inputs: Inputs) -> EndParameters:
     """Parameters in front of the first and behind the last layer on one rank, with the padded vocabulary.
 
     A tied head stands on the last stage as a copy of the embedding where that is another stage, and multi-token
-    prediction has a copy of its own there (Megatron-LM, language_module.py, setup_embeddings_and_output_layer).
-    plan: scalar or array (n,). Returns counts.
+    prediction has a copy of its own there. plan: scalar or array (n,). Returns counts.
+    Source: Megatron-LM, language_module.py, setup_embeddings_and_output_layer.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
@@ -78,7 +78,12 @@ def end_parameters(plan: Layout, inputs: Inputs) -> EndParameters:
 def prediction_parameters(plan: Layout, inputs: Inputs) -> Ints:
     """Parameters of multi-token prediction on one rank beside those of its transformer layers: `mtp_weights`.
 
-    plan: scalar or array (n,). Returns a count.
+    plan: scalar or array (n,). Returns a count. Source: `mtp_weights`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> int(prediction_parameters(Plan(tp=8), LLAMA))  # predicts one token
+    0
     """
     return inputs.mtp_layers * _on_rank(mtp_weights(inputs.model), plan, inputs)
 
@@ -106,6 +111,13 @@ def sharded_expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ran
     Whole experts are dealt out; where ep times the ranks exceed their number, rows of every expert are.
     plan: scalar or array (n,); ranks: that hold the same experts, a count. Returns a count; 0 for a dense layer.
     Source: torchtitan 0.3.0, distributed/fsdp.py L209-308.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import MIXTRAL
+    >>> kind = MIXTRAL.model.layer_kinds[0]
+    >>> whole = expert_parameters(Plan(dp=8), MIXTRAL, kind)
+    >>> float(sharded_expert_parameters(Plan(dp=8, zero=3), MIXTRAL, kind, ranks=8) / whole)
+    0.125
     """
     count = expert_parameters(plan, inputs, kind)
     if not kind.is_moe or not inputs.runtime.sharding.shards_rows:
@@ -123,6 +135,12 @@ def splits_experts(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -
 
     plan: scalar or array (n,); ranks: that hold the same experts, a count. Returns truth. Source: torchtitan 0.3.0,
     distributed/fsdp.py L209-308.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import MIXTRAL
+    >>> kind = MIXTRAL.model.layer_kinds[0]
+    >>> bool(splits_experts(Plan(dp=8, zero=3), MIXTRAL, kind, ranks=8))  # Megatron divides flat buffers
+    False
     """
     if not kind.is_moe or not inputs.runtime.sharding.shards_rows:
         return np.equal(plan.ep, 0)
@@ -132,7 +150,12 @@ def splits_experts(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -
 def sharded_end_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> EndParameters:
     """Parameters of both ends on the fullest of the ranks that divide them, as `sharded_layer_parameters` says.
 
-    plan: scalar or array (n,); ranks: n, a count. Returns counts.
+    plan: scalar or array (n,); ranks: n, a count. Returns counts. Source: `sharded_layer_parameters`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> tuple(map(float, sharded_end_parameters(Plan(dp=8, zero=3), LLAMA, ranks=8)))  # an eighth
+    (65667072.0, 65667584.0)
     """
     head = _sharded(head_weights(inputs.model), plan, inputs, ranks)
     embedding = _sharded(embedding_weights(inputs.model), plan, inputs, ranks)

@@ -17,7 +17,8 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
     each appear with its first backward. Weights are gathered as in `sharded_step`, but stay gathered after a backward.
     Played are the last forward, the backward that follows it, the next backward, the one by which every chunk has
     worked backward, and the reduction.
-    Source: torch 2.13, distributed/pipelining/stage.py (backward_maybe_with_nosync) and `sharded_step`.
+    Source: torch 2.13, distributed/pipelining/stage.py (backward_maybe_with_nosync) and `sharded_step`. step: of every
+    stage, shape (r,). Returns allocations in bytes.
     """
     line, saved, chunks = MemoryTimeline(len(step.plans)), step.in_flight, step.unsharded
     gradients, _ = worked_chunks(step, step.backwards)
@@ -130,7 +131,8 @@ def worked_chunks(step: UnitStep, backwards: IntColumn) -> tuple[FloatColumn, Fl
     Whole gradients of the chunks that have worked backward, which last if there are several micro-batches. A chunk
     reduces its own after its last micro-batch: with one group of micro-batches, and so one chunk after the other, fp32
     shards are left of all but the last one.
-    step: of every stage; backwards: a count, shape (r,). Returns bytes, shape (r,).
+    step: of every stage; backwards: a count, shape (r,). Returns bytes, shape (r,). Source: torch 2.13,
+    distributed/pipelining/stage.py, backward_maybe_with_nosync.
     """
     chunks, whole, stored = step.plans.vpp, step.whole, step.stored
     one_group = (step.plans.num_microbatches <= step.group) & (chunks > 1)

@@ -55,6 +55,14 @@ def norm_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """Inputs and outputs of the norms, dropout masks, and what else the runtime's norms and rotary positions keep.
 
     shard: sizes on the rank. Returns bytes. Source: `layer_memory`.
+
+    >>> from meshwright.cost.shard import layer_shard
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> shard = layer_shard(Plan(), LLAMA, kind)
+    >>> float(norm_bytes(LLAMA, kind, shard)) / (8192 * 4096)  # two inputs and two outputs of 2 bytes
+    8.0
     """
     hidden, runtime = inputs.model.hidden_size, inputs.runtime
     read = (1 if kind.parallel_residual else kind.norms) * shard.residual_tokens
@@ -74,6 +82,15 @@ def norm_outputs(inputs: Inputs, kind: LayerKind, shard: Shard) -> NormOutputs:
 
     shard: sizes on the rank. Returns bytes. Source: `layer_memory`; Megatron-core 0.16.1, moe/shared_experts.py L64-91
     (`set_save_original_input`), multi_latent_attention.py (`linear_q_down_proj`, `linear_kv_down_proj`).
+
+    >>> from meshwright.cost.shard import layer_shard
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> shard = layer_shard(Plan(), LLAMA, kind)
+    >>> outputs = norm_outputs(LLAMA, kind, shard)
+    >>> float(outputs.attention) / (8192 * 4096), float(outputs.router)
+    (2.0, 0.0)
     """
     recipe, hidden = inputs.recipe, inputs.model.hidden_size
     tokens = shard.residual_tokens if inputs.runtime.activations.regathers_inputs else shard.tokens
@@ -95,6 +112,14 @@ def attention_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """Queries, keys, values and the core's output, and in latent attention the compressed widths around their norms.
 
     shard: sizes on the rank. Returns bytes. Source: `layer_memory`; Megatron-LM, multi_latent_attention.py.
+
+    >>> from meshwright.cost.shard import layer_shard
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> shard = layer_shard(Plan(), LLAMA, kind)
+    >>> float(attention_bytes(LLAMA, kind, shard)) / (8192 * 4096)  # 2 (q + k + v + output): 1 + 1/4 + 1/4 + 1
+    5.0
     """
     recipe, latent = inputs.recipe, kind.attention.latent
     width = shard.core + (0 if kind.attention.qk_norm == "none" else shard.query + shard.key)
@@ -111,6 +136,14 @@ def expanded_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
 
     2 T (q + k + v) + e T' (r_q + r_kv), e the recipe's bytes an element, T' the tokens of norms.
     shard: sizes on the rank. Returns bytes. Source: `layer_memory`; DeepSeek-V2, arXiv:2405.04434, section 2.1.
+
+    >>> from meshwright.cost.shard import layer_shard
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> shard = layer_shard(Plan(), LLAMA, kind)
+    >>> float(expanded_bytes(LLAMA, kind, shard)) / (8192 * 4096)  # 2 (q + k + v): 1 + 1/4 + 1/4
+    3.0
     """
     heads = 1.0 * HALF_BYTES * shard.tokens * (shard.query + shard.key + shard.value)
     return heads + inputs.recipe.saved_bytes * compressed_width(kind) * shard.residual_tokens
@@ -120,6 +153,14 @@ def output_bytes(inputs: Inputs, shard: Shard) -> Floats:
     """The attention core's output in 2 bytes where only the core keeps it: the next product keeps its own operand.
 
     2 T a d_v / t in a recipe that quantises, else 0. shard: sizes on the rank. Returns bytes. Source: `layer_memory`.
+
+    >>> from meshwright.cost.shard import layer_shard
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> shard = layer_shard(Plan(), LLAMA, kind)
+    >>> float(output_bytes(LLAMA, shard))  # in bf16 the next product keeps it
+    0.0
     """
     return 1.0 * HALF_BYTES * inputs.recipe.quantises * shard.tokens * shard.core
 
@@ -129,6 +170,14 @@ def core_bytes(inputs: Inputs, shard: Shard) -> Floats:
 
     4 T a / t with fused attention; else T s a / t times the runtime's bytes a score (softmax, its mask and output).
     shard: sizes on the rank. Returns bytes. Source: Korthikanti et al., arXiv:2205.05198, section 4.1 (5 a s^2 b).
+
+    >>> from meshwright.cost.shard import layer_shard
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> shard = layer_shard(Plan(), LLAMA, kind)
+    >>> float(core_bytes(LLAMA, shard)) / 8192  # 32 heads
+    128.0
     """
     if inputs.runtime.kernels.attention_kernel != "eager":
         return 1.0 * FP32_BYTES * shard.tokens * shard.heads
@@ -140,6 +189,14 @@ def feed_forward_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """Gate and up, and the product that is the down layer's input, of the dense or shared block.
 
     shard: sizes on the rank. Returns bytes. Source: `layer_memory`.
+
+    >>> from meshwright.cost.shard import layer_shard
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> shard = layer_shard(Plan(), LLAMA, kind)
+    >>> float(feed_forward_bytes(LLAMA, kind, shard)) / (8192 * 14336)  # gate, up and product
+    6.0
     """
     block = dense_block(kind)
     if block is None:
@@ -155,6 +212,13 @@ def expert_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
 
     plan: scalar or array (n,). Returns bytes; 0 for a dense layer. Source: Megatron-LM, core/transformer/moe,
     router.py and experts.py (the chosen experts' weights are applied inside the activation: no output is kept).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import MIXTRAL
+    >>> kind = MIXTRAL.model.layer_kinds[0]
+    >>> bytes_of_row = float(expert_bytes(Plan(dp=8, ep=8), MIXTRAL, kind)) / 8192
+    >>> bytes_of_row > 2 * (4096 + 3 * 14336)  # input, gate, up and product
+    True
     """
     if not kind.is_moe:
         return 0.0 * plan.tp
@@ -174,6 +238,12 @@ def weighing_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     with ep, of every row that has arrived its place among the experts; and where the rows of each expert end.
     plan: scalar or array (n,). Returns bytes. Source: torchtitan 0.3.0, models/common/moe.py L200-330 and
     token_dispatcher.py L84-190, L478-560, counted with PyTorch 2.13 on fake tensors.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import MIXTRAL
+    >>> kind = MIXTRAL.model.layer_kinds[0]
+    >>> float(weighing_bytes(Plan(dp=8, ep=8), MIXTRAL, kind)) > 4 * 4096 * 2 * 4096  # outputs in fp32
+    True
     """
     block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
     choices = shard.tokens * block.active
@@ -186,7 +256,7 @@ def weighing_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
 def product_bytes(inputs: Inputs, gated: bool) -> float:
     """Bytes per element of the FFN of what the activation leaves: the product, and what an unfused one keeps beside.
 
-    gated: whether it is the product of two. Returns bytes.
+    gated: whether it is the product of two. Returns bytes. Source: `layer_memory`.
 
     >>> from meshwright.specs.examples import LLAMA
     >>> product_bytes(LLAMA, gated=True)
@@ -206,6 +276,12 @@ def table_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
 
     It stands once, whatever is in flight. plan: scalar or array (n,). Returns bytes.
     Source: torchtitan 0.3.0, models/common/rope.py (a buffer of every attention layer).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> float(table_bytes(Plan(), LLAMA, kind))  # Megatron keeps one for all layers
+    0.0
     """
     present = inputs.runtime.activations.keeps_statistics and not inputs.model.learned_positions
     return 1.0 * FP32_BYTES * present * (inputs.job.sequence_length // plan.cp) * kind.attention.head_dim

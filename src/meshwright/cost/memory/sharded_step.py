@@ -19,7 +19,7 @@ def sharded_step(step: UnitStep) -> MemoryTimeline:
     sent stays until the next unit's is.
     Source: torch.distributed.fsdp 2.13, _fully_shard/_fsdp_param_group.py (unshard, wait_for_unshard, post_backward),
     _fsdp_collectives.py (foreach_all_gather_copy_out, foreach_reduce), _fsdp_param.py (to_accumulated_grad_if_needed);
-    peaks counted on fake tensors, moment by moment.
+    peaks counted on fake tensors, moment by moment. step: of every stage, shape (r,). Returns allocations in bytes.
     """
     line = MemoryTimeline(len(step.plans))
     _forward(line, step)
@@ -125,7 +125,8 @@ def replicated_step(step: UnitStep) -> MemoryTimeline:
     micro-batch on, and in the last become views of them where the runtime has it so. Autocast keeps a 2-byte copy of
     every weight of a matrix product, of layers that are computed again a new one.
     Source: torch 2.13, nn/parallel/distributed.py; csrc/distributed/c10d/reducer.cpp, initialize_buckets and
-    mark_variable_ready_dense; amp/autocast_mode.py, cache_enabled.
+    mark_variable_ready_dense; amp/autocast_mode.py, cache_enabled. step: of every stage, shape (r,). Returns
+    allocations in bytes.
     """
     runtime, whole, saved = step.inputs.runtime, step.whole, step.in_flight
     line, tied = MemoryTimeline(len(step.plans)), step.inputs.model.tied_embeddings

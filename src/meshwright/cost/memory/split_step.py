@@ -52,7 +52,8 @@ def split_step(step: UnitStep) -> MemoryTimeline:
     2-byte weight gradients stay until the next backward pass of the chunk adds them up, and the gradient of what a
     chunk received until the step ends. The chunk with the embedding has its whole backward when its weight gradients
     come.
-    Source: torch 2.13, distributed/pipelining/_backward.py (stage_backward_input, stage_backward_weight).
+    Source: torch 2.13, distributed/pipelining/_backward.py (stage_backward_input, stage_backward_weight). step: of
+    every stage, shape (r,). Returns allocations in bytes.
     """
     line, saved = MemoryTimeline(len(step.plans)), step.in_flight
     line.allocate("temporaries", "message buffers", saved.received)

@@ -42,6 +42,7 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
     """What every stage holds from step to step, and its step as allocations and releases.
 
     stages: of plans, shape (r,); pipelines, shapes: theirs; plans: themselves, shape (n,). Returns bytes, shape (r,).
+    Source: `in_flight_bytes`, `stage_states`, `stored_states`.
     """
     in_flight = in_flight_bytes(stages, pipelines, shapes, plans.num_microbatches, inputs)
     if inputs.runtime.storage.weights == "half":

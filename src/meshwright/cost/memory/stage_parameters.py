@@ -37,7 +37,18 @@ class StageParameters(NamedTuple):
 
 
 def stage_parameters(plans: Plans, stages: Stages, inputs: Inputs) -> StageParameters:
-    """Parameters on one rank of every stage, shape (r,)."""
+    """Parameters on one rank of every stage, shape (r,).
+
+    stages: of the plans. Returns counts. Source: `layer_parameters`, `expert_parameters`, `end_parameters`.
+
+    >>> from meshwright.cost.shapes import pipelines_of
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> pipelines, _ = pipelines_of(Plans.of([Plan(pp=2)]), LLAMA, keep_all_stages=True)
+    >>> counts = stage_parameters(pipelines.plans, pipelines.stages, LLAMA)
+    >>> round(float(counts.dense.sum()) / 1e9, 2)  # billion, of both stages
+    8.03
+    """
     embedding, head = end_parameters(plans, inputs)
     head, kinds = head + prediction_parameters(plans, inputs), inputs.model.layer_kinds
     ends: FloatColumn = stages.embedding * column(embedding)[stages.plan] + stages.head * column(head)[stages.plan]
@@ -75,7 +86,8 @@ def stage_units(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[Units, Un
     """The units of every stage, whole and as the fullest rank stores them.
 
     Routed experts are divided over the ranks that hold the same ones, all else over the sharding group; nothing is
-    where a plan shards no weights. stages: of the plans, shape (r,). Returns counts, shape (r,).
+    where a plan shards no weights. stages: of the plans, shape (r,). Returns counts, shape (r,). Source:
+    `sharded_layer_parameters`, `sharded_expert_parameters`.
     """
     shards = np.where(plans.zero > 1, sharding_ranks(plans), 1)
     holders = np.where(plans.zero > 1, expert_sharding_ranks(plans), 1)
@@ -118,7 +130,7 @@ def _sum(layers: IntColumn, counts: Iterable[Numbers], stages: Stages, ends: Flo
 def largest_layer(stages: Stages, counts: Iterable[Numbers]) -> FloatColumn:
     """The most that one layer of every stage has, of the kinds that the stage holds.
 
-    counts: of one layer of each kind, shape (n,). Returns counts, shape (r,).
+    counts: of one layer of each kind, shape (n,). Returns counts, shape (r,). Source: by definition.
     """
     largest: FloatColumn = np.zeros(len(stages.plan))
     for kind, count in enumerate(counts):

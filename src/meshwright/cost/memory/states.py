@@ -97,6 +97,11 @@ def bucket_bytes(plan: Layout, inputs: Inputs) -> tuple[Floats, Floats]:
 
     plan: scalar or array (n,). Returns bytes. Source: DeepSpeed, runtime/zero/stage_1_and_2.py (setup_buckets: two
     where communication overlaps; reduce_gradients: one under a pipeline), stage3.py (one).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> [float(size) for size in bucket_bytes(Plan(dp=8, zero=1), LLAMA)]  # Megatron has none
+    [0.0, 0.0]
     """
     count, size = inputs.runtime.sharding.whole_buckets, 1.0 * HALF_BYTES * inputs.runtime.sharding.gradient_bucket
     sharded, pipelined = np.greater(plan.zero, 0) & (inputs.gradient_bytes < FP32_BYTES), np.greater(plan.pp, 1)
@@ -123,7 +128,7 @@ def _gathered(inputs: Inputs, whole: Numbers, layer: Numbers, ends: Numbers) -> 
 
 def stage_states(plans: Plans, stages: Stages, inputs: Inputs) -> States:
     """States of every stage, shape (r,), bytes: of dense weights and of routed experts, which ZeRO divides over
-    different groups.
+    different groups. stages: of the plans. Returns bytes. Source: `state_bytes`, `bucket_bytes`.
     """
     plan, rows, kinds = stages.plan, plans.take(stages.plan), inputs.model.layer_kinds
     parameters = stage_parameters(plans, stages, inputs)
@@ -151,7 +156,8 @@ def half_weights_step(states: States, in_flight: InFlight, dummy_gradients: Floa
 
     What the update needs is counted beyond the activations, which stay on the account.
     states, in_flight: of every stage; dummy_gradients: what autograd is handed for weight gradients, alive all along;
-    bytes, shape (r,). Returns allocations in bytes.
+    bytes, shape (r,). Returns allocations in bytes. Source: Megatron-LM, distributed_data_parallel.py; counted on fake
+    tensors.
     """
     step = MemoryTimeline(len(dummy_gradients))
     step.allocate("activations", "saved for backward", in_flight.activations)

@@ -173,6 +173,7 @@ def highest(played: list[Played], rows: int) -> Peak:
     """The peaks of a table of stages.
 
     played: timelines, each with its rows of the table; rows: of the whole table, a count. Returns bytes, shape (rows,).
+    Source: by definition.
     """
     if len(played) == 1:
         return played[0][1].peak()

@@ -140,7 +140,7 @@ class UnitStep:
 def stored_states(step: UnitStep) -> States:
     """fp32 weights and the two moments of Adam, of the parameters that a rank stores.
 
-    step: of every stage, shape (r,). Returns bytes, shape (r,).
+    step: of every stage, shape (r,). Returns bytes, shape (r,). Source: `moment_bytes` of the runtime.
     """
     nothing, moment_bytes = 0.0 * step.stored.all, step.inputs.runtime.storage.moment_bytes
     return States(
@@ -194,7 +194,7 @@ def reduced_unit(
 def stage_chunks(plans: Plans, stages: Stages) -> UnshardedChunks[IntColumn]:
     """What `unsharded_chunks` says of every stage; each shape (r,), counts.
 
-    plans: pipelines, shape (p,); stages: theirs.
+    plans: pipelines, shape (p,); stages: theirs. Returns counts. Source: `unsharded_chunks`.
     """
     columns = plans.schedule, plans.pp, plans.num_microbatches, plans.vpp, microbatch_group(plans)
     # Pipelines with several chunks that reshard them; all others share the answer of one chunk.
