@@ -90,6 +90,7 @@ OF_ONE_SCHEDULE = {
     "peak.in_flight",
     "peak.chunks_at_peak",
     "gathered.chunk_gathers",
+    "split_walk.walked_micro_batches",
     "interleaved.forward_order",
     "records.blocks",
     "records.copies",

@@ -12,9 +12,9 @@ from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import Linear, projections
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.ends import head_memory, token_bytes
-from meshwright.cost.memory.saved import table_bytes
+from meshwright.cost.memory.saved import norm_bytes, table_bytes
 from meshwright.cost.shapes import Pipelines, Shapes
-from meshwright.cost.shard import layer_shard
+from meshwright.cost.shard import dense_block, layer_shard
 from meshwright.distinct import gathered
 from meshwright.layout.plans import Layout, Plans, without_recompute
 from meshwright.layout.stages import Stages
@@ -66,6 +66,9 @@ class InFlight(NamedTuple):
     backward pass."""
     head_gradients: FloatColumn
     """The same behind the last layer."""
+    weight_inputs: FloatColumn
+    """Inputs of linear layers and norms that one chunk and micro-batch saves, where autograd splits its backward
+    pass."""
 
 
 def in_flight_bytes(
@@ -92,7 +95,7 @@ def in_flight_bytes(
     head = stages.head * end.saved
     activations = stages.in_flight_micro_batches * column(token_bytes(shapes.plans, inputs))[shape]
     activations = activations + np.maximum(stages.in_flight_at_head, stages.head) * end.saved
-    layer, chunk, working, layer_output, standing, output_gradients = np.zeros((6, len(shape)))
+    layer, chunk, working, layer_output, standing, output_gradients, weight_inputs = np.zeros((7, len(shape)))
     splits = bool(np.any(splits_backward(pipelines.plans.schedule)))
     # in_flight, without: layers of each kind times the micro-batches that they are saved of, (r, kinds).
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
@@ -104,7 +107,9 @@ def in_flight_bytes(
         chunk = chunk + of_chunk * saved
         if splits:
             gradients = column(output_gradient_bytes(shapes.plans, inputs, layer_kind))[shape]
+            inputs_saved = column(weight_input_bytes(shapes.plans, inputs, layer_kind))[shape]
             output_gradients = output_gradients + of_chunk * gradients
+            weight_inputs = weight_inputs + of_chunk * inputs_saved
         working = np.maximum(working, (layers > 0) * (memory.again + memory.working))
         layer_output = np.maximum(layer_output, (layers > 0) * memory.ending)
         if without.any():
@@ -140,6 +145,7 @@ def in_flight_bytes(
         loss_working=stages.head * (end.working - end.waiting),
         output_gradients=output_gradients,
         head_gradients=stages.head * (end.output + residual),
+        weight_inputs=weight_inputs,
     )
 
 
@@ -223,6 +229,32 @@ def output_gradient_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floa
         experts = expert_shard(plan, inputs, kind)
         elements = elements + experts.rows * (experts.width + inputs.model.hidden_size)
     return 1.0 * HALF_BYTES * elements
+
+
+def weight_input_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
+    """Bytes of what one layer saves for the weight gradients of its linear layers and norms, for one micro-batch: the
+    inputs and outputs of norms, those of queries and keys, the attention core's output where that of the core is a
+    copy, the product of gate and up, and the rows of experts.
+
+    plan: scalar or array (n,). Returns bytes. Source: torch 2.13, distributed/pipelining/_backward.py
+    (stage_backward_weight runs the nodes of linear layers and norms alone); counted on a fake process group.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> float(weight_input_bytes(Plan(), LLAMA, LLAMA.model.layer_kinds[0])) / (8192 * 4096)
+    15.0
+    """
+    shard, activations, block = layer_shard(plan, inputs, kind), inputs.runtime.activations, dense_block(kind)
+    copied = activations.copies_context_output & np.greater(plan.cp, 1)
+    copied = copied | (activations.copies_batched_output & np.greater(plan.micro_batch, 1))
+    width = copied * shard.core + (0 if block is None else shard.ffn)
+    if kind.attention.qk_norm != "none":
+        width = width + shard.query + shard.key
+    saved = norm_bytes(inputs, kind, shard) + HALF_BYTES * shard.tokens * width
+    if kind.is_moe:
+        experts = expert_shard(plan, inputs, kind)
+        saved = saved + HALF_BYTES * experts.rows * (inputs.model.hidden_size + experts.ffn)
+    return 1.0 * saved
 
 
 def waiting_share(plan: Layout, inputs: Inputs) -> Floats:

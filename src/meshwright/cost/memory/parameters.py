@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.arrays import Bools, Floats, Ints
 from meshwright.cost.routing import routed_experts
-from meshwright.cost.shard import vocabulary_shard
+from meshwright.cost.shard import layer_shard, vocabulary_shard
 from meshwright.layout.plans import Layout
 from meshwright.layout.stages import ends_apart
 from meshwright.specs.inputs import Inputs
@@ -53,6 +53,22 @@ def expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
     """
     whole = sum(weight.elements for weight in layer_weights(inputs.model, kind) if weight.part == "experts")
     return whole // (plan.ep * plan.etp)
+
+
+def product_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> Ints:
+    """Parameters of the last product of one layer on one rank, of all experts where there are some: h f / t, or
+    E h f / (ep etp).
+
+    plan: scalar or array (n,). Returns a count.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> int(product_parameters(Plan(tp=8), LLAMA, LLAMA.model.layer_kinds[0]))  # 4096 x 14336 / 8
+    7340032
+    """
+    if not kind.is_moe:
+        return inputs.model.hidden_size * layer_shard(plan, inputs, kind).ffn
+    return expert_parameters(plan, inputs, kind) // (2 + routed_experts(kind).gated)
 
 
 def end_parameters(plan: Layout, inputs: Inputs) -> EndParameters:

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, FloatColumn, IntColumn
+from meshwright.arrays import BoolColumn, FloatColumn, IntColumn, column
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
-from meshwright.cost.memory.unit_step import UnitStep
-from meshwright.layout.splits import PipelineSplit, layers_of_blocks
+from meshwright.cost.memory.unit_step import UnitStep, reduced_unit
+from meshwright.distinct import distinct_rows
+from meshwright.layout.splits import PipelineSplit, layers_of_chunks
 from meshwright.schedules.pipeline import PipelineShape
-from meshwright.schedules.records import Schedule, blocks
-from meshwright.schedules.split_walk import BACKWARD, FORWARD, INPUT_GRADIENT, SplitWalk, split_walks
+from meshwright.schedules.records import Schedule, blocks, grouped
+from meshwright.schedules.split_walk import (
+    BACKWARD,
+    FORWARD,
+    INPUT_GRADIENT,
+    REDUCTION,
+    WEIGHT_GRADIENT,
+    SplitWalk,
+    split_walks,
+    walked_micro_batches,
+)
 from meshwright.specs.precision import HALF_BYTES
 
 ALIVE = {
@@ -25,10 +36,26 @@ ALIVE = {
     "working set": "temporaries",
 }
 """What is alive at a moment, and its component."""
+SAVED, WAITING, GRADIENTS, WEIGHTS, LOGITS, WORKING = range(len(ALIVE))
+
+Beside = dict[int, FloatColumn]
+"""Bytes alive for a moment beside t states of n ranks, by the place in `ALIVE`: (t, n), or alike in all states, (n,).
+"""
 
 
-class _Chunks(NamedTuple):
-    """Bytes of the chunks of one rank, each of shape (v,)."""
+class _Held(NamedTuple):
+    """What the chunks of ranks are, each of shape (v, r)."""
+
+    share: FloatColumn
+    """Of the rank's layers."""
+    embedding: BoolColumn
+    head: BoolColumn
+    sends: BoolColumn
+    """Whether its output goes to another rank."""
+
+
+class _Ranks(NamedTuple):
+    """Bytes of the chunks of ranks, up to v of them each: (v, r); of the ranks themselves (r,)."""
 
     in_flight: FloatColumn
     """Saved of one micro-batch, with the output that is sent, without what lies in the buffer that received it."""
@@ -36,126 +63,199 @@ class _Chunks(NamedTuple):
     """Of one micro-batch in flight, of the loss and the logits."""
     waiting: FloatColumn
     """Saved of one micro-batch that waits for its weight gradients."""
+    inputs: FloatColumn
+    """Of these, what goes with the weight gradients of the layers one by one."""
     gradients: FloatColumn
     """Of one such, the gradients of the outputs of its linear layers and norms."""
+    layer_gradients: FloatColumn
+    """Of these, those of its layers."""
     weights: FloatColumn
-    """Parameters, a count."""
-    embedding: BoolColumn
-    head: BoolColumn
+    """2-byte ones of the chunk."""
+    whole: FloatColumn
+    """Its gradients, added up."""
+    sharded: FloatColumn
+    """Its gradients, reduced."""
+    last_product: FloatColumn
+    """2-byte gradients of the weight that is added up last."""
+    first_unit: FloatColumn
+    """2-byte weights of the unit that is reduced first."""
+    joined: FloatColumn
+    """Gradients of that unit in one buffer, and of experts that are divided by rows those of one product."""
+    standing: FloatColumn
+    """Saved whatever is in flight."""
+    residual: FloatColumn
+    """One tensor between layers."""
+    groups: FloatColumn
+    """Of micro-batches, that are not walked, a count."""
+    loss_working: FloatColumn
+    logits_waiting: FloatColumn
+    layer_output: FloatColumn
+    working: FloatColumn
+    behind_loss: FloatColumn
+    """Working set of the last layer with the gradients behind it."""
+    first_layer: FloatColumn
+    """Working set of the first layer with what it saved."""
+    embedding_gradients: FloatColumn
+
+    def between(self, start: int, end: int, chunks: int) -> _Ranks:
+        """Some ranks one after the other, with so many chunks each."""
+        return _Ranks(*(each[:chunks, start:end] if each.ndim == 2 else each[start:end] for each in self))
 
 
 def split_step(step: UnitStep) -> MemoryTimeline:
     """The step by its highest moments, found by playing every action of every rank.
 
     Input gradients come from a graph that is retained. So a chunk and micro-batch keep everything saved until the
-    weight gradients, and beside it the gradient of the output of every linear layer and norm, from which these start.
-    2-byte weight gradients stay until the next backward pass of the chunk adds them up, and the gradient of what a
-    chunk received until the step ends. The chunk with the embedding has its whole backward when its weight gradients
-    come.
-    Source: torch 2.13, distributed/pipelining/_backward.py (stage_backward_input, stage_backward_weight). step: of
-    every stage, shape (r,). Returns allocations in bytes.
+    weight gradients, with the loss until all input gradients are there, and beside it the gradient of the output of
+    every linear layer and norm, from which weight gradients start. These come layer by layer, first one first, and free
+    that gradient and the input of the linear layer or norm; what attention and activations saved stays until the last
+    one, as the graph of later layers holds that of earlier ones. 2-byte weight gradients stay until the next backward
+    pass of the chunk adds them up weight by weight, or until they are reduced, and the gradient of what a chunk
+    received until the step ends. The chunk with the embedding has its whole backward when its weight gradients come.
+    Source: torch 2.13, distributed/pipelining/_backward.py (stage_backward_input, stage_backward_weight), stage.py
+    (perform_reduce_grad), fsdp/_fully_shard/_fsdp_param.py (to_accumulated_grad_if_needed). step: of every stage, shape
+    (r,). Returns allocations in bytes.
     """
-    line, saved = MemoryTimeline(len(step.plans)), step.in_flight
-    line.allocate("temporaries", "message buffers", saved.received)
+    line = MemoryTimeline(len(step.plans))
+    line.allocate("temporaries", "message buffers", step.in_flight.received)
     line.allocate("parameters", "gathered until backward", step.until_backward)
-    rows = [_moments(step, row) for row in range(len(step.plans))]
-    for moment in rows[0] if rows else ():
-        parts = [row[moment] for row in rows]
-        for name, component in ALIVE.items():
-            line.allocate(component, name, np.array([part[name] if part else 0.0 for part in parts]))
-        line.at(moment, np.array([bool(part) for part in parts]))
+    # Ranks that work alike stand together in `order`, (r,); alive: at every moment, by name and rank.
+    order, walks = _alike(step)
+    ranks, alive = _ranks(step.take(order)), np.zeros((len(Moment), len(ALIVE), len(order)))
+    present = np.zeros((len(Moment), len(order)), dtype=bool)
+    for start, end, walk in walks:
+        for moment, parts in _moments(walk, ranks.between(start, end, walk.states.waiting.shape[1])):
+            alive[moment, :, start:end], present[moment, start:end] = parts, True
+    back = np.argsort(order)
+    for moment in (each for each in Moment if present[each].any()):
+        for place, (name, component) in enumerate(ALIVE.items()):
+            line.allocate(component, name, alive[moment, place, back])
+        line.at(moment, present[moment, back])
     return line
 
 
-Parts = dict[str, float]
-
-
-def _moments(step: UnitStep, row: int) -> dict[Moment, Parts]:
-    """What one rank has alive at the fullest of each kind of moment; nothing where it has no such moment."""
+def _alike(step: UnitStep) -> tuple[IntColumn, list[tuple[int, int, SplitWalk]]]:
+    """An order of the ranks, (r,), and where those begin and end in it that work alike, with what they work."""
     plans = step.plans
-    split = PipelineSplit(
-        pp=int(plans.pp[row]),
-        vpp=int(plans.vpp[row]),
-        embedding_as_layer=bool(plans.embedding_as_layer[row]),
-        head_as_layer=bool(plans.head_as_layer[row]),
-        first_stage_layers=int(plans.first_stage_layers[row]),
-        last_stage_layers=int(plans.last_stage_layers[row]),
-        chunk_layers=plans.chunkings[int(plans.chunk_layers[row])],
-    )
-    schedule, stage = Schedule(int(plans.schedule[row])), int(step.stage[row])
-    shape = PipelineShape(
-        stages=split.pp,
-        micro_batches=int(plans.num_microbatches[row]),
-        chunks=split.vpp,
-        microbatch_group=int(step.group[row]),
-    )
-    blocks_of_rank = blocks(schedule, split.pp, split.vpp)[:, stage]
-    layers = layers_of_blocks(step.inputs, split)[blocks_of_rank].sum(axis=1)
-    chunks = _chunks(step, row, layers / max(layers.sum(), 1), blocks_of_rank)
-    return _fullest(step, row, split_walks(schedule, shape)[stage], chunks)
+    group = np.where(grouped(plans.schedule), step.group, 1)
+    walked = column(walked_micro_batches(plans.pp, plans.num_microbatches, group))
+    distinct, index = distinct_rows(plans.schedule, plans.pp, plans.vpp, walked, group, step.stage)
+    ends = np.bincount(index, minlength=len(distinct[0])).cumsum().tolist()
+    walks = []
+    for start, end, *row in zip([0, *ends], ends, *(each.tolist() for each in distinct), strict=False):
+        schedule, pp, vpp, count, size, stage = row
+        shape = PipelineShape(stages=pp, micro_batches=count, chunks=vpp, microbatch_group=size)
+        walks.append((start, end, split_walks(Schedule(schedule), shape)[stage]))
+    return np.argsort(index, kind="stable"), walks
 
 
-def _chunks(step: UnitStep, row: int, share: FloatColumn, blocks_of_rank: IntColumn) -> _Chunks:
-    """share: of the rank's layers, that of each chunk; blocks_of_rank: the block that each of them is; shape (v,)."""
-    saved, whole, vpp = step.in_flight, step.whole, len(share)
-    embedding, head = blocks_of_rank == 0, blocks_of_rank == int(step.plans.pp[row]) * vpp - 1
-    sends = ~head & ~np.isin(blocks_of_rank + 1, blocks_of_rank)
-    residual, layers = float(saved.residual[row]), share * vpp * float(saved.chunk[row])
-    waiting = layers + head * float(saved.head[row]) - residual * ~embedding
-    return _Chunks(
-        in_flight=waiting + residual * sends,
-        logits=head * float(saved.logits_waiting[row]),
+def _held(step: UnitStep) -> _Held:
+    """The chunks of every rank, up to v of them: (v, r)."""
+    plans = step.plans
+    names = ("pp", "vpp", "embedding_as_layer", "head_as_layer", "first_stage_layers", "last_stage_layers")
+    columns = (1 * getattr(plans, name) for name in (*names, "chunk_layers", "schedule"))
+    distinct, index = distinct_rows(*columns, step.stage)
+    held = np.zeros((len(_Held._fields), int(plans.vpp.max(initial=0)), len(distinct[0])))
+    sizes_of = lru_cache(lambda split: layers_of_chunks(step.inputs, split))
+    blocks_of = lru_cache(blocks)
+    for place, row in enumerate(zip(*(each.tolist() for each in distinct), strict=True)):
+        *fields, chunking, schedule, stage = row
+        split = PipelineSplit(*fields)._replace(chunk_layers=plans.chunkings[chunking])
+        own = blocks_of(schedule, split.pp, split.vpp)[:, stage]
+        layers, head = sizes_of(split)[own], own == split.pp * split.vpp - 1
+        share, sends = layers / max(layers.sum(), 1), ~head & ~(own[:, None] + 1 == own).any(axis=1)
+        held[:, : split.vpp, place] = share, own == 0, head, sends
+    share, *flags = held[:, :, index]
+    return _Held(share, *(each > 0 for each in flags))
+
+
+def _ranks(step: UnitStep) -> _Ranks:
+    """Bytes of every rank's chunks. step: of every stage, shape (r,)."""
+    saved, whole, held, plans = step.in_flight, step.whole, _held(step), step.plans
+    apart, gradient_bytes = step.inputs.runtime.sharding.ends_apart, step.inputs.gradient_bytes
+    chunks, group = held.share * plans.vpp, np.where(grouped(plans.schedule), step.group, 1)
+    walked = column(walked_micro_batches(plans.pp, plans.num_microbatches, group))
+    waiting = chunks * saved.chunk + held.head * saved.head - saved.residual * ~held.embedding
+    weights = held.share * step.layers + held.head * whole.head + held.embedding * whole.embedding
+    # The first unit in the order of modules: the ends that are one, the embedding, or a layer.
+    ends = held.embedding * whole.embedding + held.head * whole.head * (not apart)
+    unit, stored = np.where(ends > 0, ends, whole.layer), step.stored.all / whole.all
+    relaid = np.where(ends > 0, 0.0, whole.product * (whole.split_experts > 0))
+    joined = reduced_unit(step, unit, unit * stored, gradient_bytes) - gradient_bytes * (unit - relaid)
+    return _Ranks(
+        in_flight=waiting + saved.residual * held.sends,
+        logits=held.head * saved.logits_waiting,
         waiting=waiting,
-        gradients=share * vpp * float(saved.output_gradients[row]) + head * float(saved.head_gradients[row]),
-        weights=share * float(step.layers[row]) + head * float(whole.head[row]) + embedding * whole.embedding[row],
-        embedding=embedding,
-        head=head,
+        inputs=chunks * saved.weight_inputs,
+        gradients=chunks * saved.output_gradients + held.head * saved.head_gradients,
+        layer_gradients=chunks * saved.output_gradients,
+        weights=HALF_BYTES * weights,
+        whole=gradient_bytes * weights,
+        sharded=gradient_bytes * weights * stored,
+        last_product=HALF_BYTES * np.where(held.head & (not apart), whole.head, whole.product),
+        first_unit=HALF_BYTES * unit,
+        joined=joined,
+        standing=saved.standing,
+        residual=saved.residual,
+        groups=(plans.num_microbatches - walked) / group,
+        loss_working=saved.loss_working,
+        logits_waiting=saved.logits_waiting,
+        layer_output=saved.layer_output,
+        working=saved.working,
+        behind_loss=saved.working + saved.head_gradients,
+        first_layer=saved.working + saved.layer,
+        embedding_gradients=HALF_BYTES * whole.embedding,
     )
 
 
-def _fullest(step: UnitStep, row: int, walk: SplitWalk, chunks: _Chunks) -> dict[Moment, Parts]:
-    saved, gradient_bytes = step.in_flight, step.inputs.gradient_bytes
-    stored = float(step.stored.all[row] / step.whole.all[row])
-    alive = {
-        "saved for backward": walk.in_flight @ chunks.in_flight + walk.waiting @ chunks.waiting + saved.standing[row],
-        "gradients waiting": walk.waiting @ chunks.gradients
-        + walk.half @ (HALF_BYTES * chunks.weights)
-        + walk.input_gradients * saved.residual[row],
-        "gradients of chunks": (walk.added & ~walk.reduced) @ (gradient_bytes * chunks.weights) * step.several[row]
-        + walk.reduced @ (gradient_bytes * chunks.weights * stored),
-        "weights sharded again": -(walk.reduced @ (HALF_BYTES * chunks.weights)),
-        "logits": walk.in_flight @ chunks.logits,
-    }
-    return {
-        moment: _at(alive, states, logits, working)
-        for moment, states, logits, working in _candidates(step, row, walk, chunks)
-    }
+def _moments(walk: SplitWalk, ranks: _Ranks) -> Iterator[tuple[Moment, FloatColumn]]:
+    """What n ranks that work alike have alive at the fullest of each kind of moment, as in `ALIVE`: (6, n)."""
+    alive, every = _alive(walk, ranks), np.arange(len(ranks.standing))
+    total = alive.sum(axis=0)
+    for moment, states, beside in _candidates(walk, ranks):
+        if len(states):
+            fullest = (total[states] + sum(beside.values())).argmax(axis=0)
+            parts = alive[:, states[fullest], every]
+            for place, size in beside.items():
+                parts[place] += size[fullest, every] if size.ndim == 2 else size
+            yield moment, parts
 
 
-def _candidates(
-    step: UnitStep, row: int, walk: SplitWalk, chunks: _Chunks
-) -> Iterator[tuple[Moment, IntColumn, float, float]]:
-    """Moments, the states at which they may come (as indices), and what the logits and the working set are more."""
-    saved, whole = step.in_flight, step.whole
-    before = np.arange(len(walk.kind))
-    head, backward = chunks.head[walk.chunk], walk.kind == BACKWARD
-    begins = (backward | (walk.kind == INPUT_GRADIENT)) & ~(chunks.embedding[walk.chunk] & ~backward)
-    residual, waiting = float(saved.residual[row]), float(saved.logits_waiting[row])
-    working, layer = float(saved.working[row]), float(saved.layer[row])
-    yield Moment.LAST_LAYER_FORWARD, before[walk.kind == FORWARD] + 1, 0.0, float(saved.layer_output[row])
-    yield Moment.LOSS_BACKWARD, before[begins & head], float(saved.loss_working[row]), 0.0
-    yield Moment.LAST_LAYER_BACKWARD, before[begins & head], -waiting, working + float(saved.head_gradients[row])
-    yield Moment.MIDDLE_LAYER_BACKWARD, before[begins & ~head], 0.0, working
-    yield Moment.SECOND_LAYER_BACKWARD, before[begins & ~backward] + 1, 0.0, residual
-    yield Moment.FIRST_LAYER_BACKWARD, before[begins & backward] + 1, 0.0, working + layer
-    with_embedding = before[begins & chunks.embedding[walk.chunk]] + 1
-    yield Moment.EMBEDDING_GRADIENTS, with_embedding, 0.0, float(HALF_BYTES * whole.embedding[row])
+def _alive(walk: SplitWalk, ranks: _Ranks) -> FloatColumn:
+    """Bytes alive in every state of a walk, in the order of `ALIVE`, without a working set: (6, 2 t, n)."""
+    states = walk.states
+    alive = np.zeros((len(ALIVE), len(states.further), len(ranks.standing)))
+    alive[SAVED] = states.in_flight @ ranks.in_flight + states.waiting @ ranks.waiting + ranks.standing
+    alive[WAITING] = states.waiting @ ranks.gradients + states.half @ ranks.weights
+    alive[WAITING] += (states.input_gradients[:, None] + states.further[:, None] * ranks.groups) * ranks.residual
+    alive[GRADIENTS] = states.added @ ranks.whole + states.reduced @ ranks.sharded
+    alive[WEIGHTS] = -(states.reduced @ ranks.weights)
+    alive[LOGITS] = states.in_flight @ ranks.logits
+    return alive
 
 
-def _at(alive: dict[str, FloatColumn], states: IntColumn, logits: float, working: float) -> Parts:
-    """What is alive at the fullest of some states."""
-    if not len(states):
-        return {}
-    fullest = states[np.sum([*alive.values()], axis=0)[states].argmax()]
-    parts = {name: float(size[fullest]) for name, size in alive.items()}
-    return parts | {"logits": parts["logits"] + logits, "working set": working}
+def _candidates(walk: SplitWalk, ranks: _Ranks) -> Iterator[tuple[Moment, IntColumn, Beside]]:
+    """Moments, the states at which they may come, t of them, and what is alive beside these for a moment."""
+    kind, after = walk.kind, len(walk.kind)
+    split, backward = (kind == INPUT_GRADIENT) & ~walk.embedding, kind == BACKWARD
+    begins = split | backward
+    of_loss, of_layers = np.flatnonzero(begins & walk.head), np.flatnonzero(begins & ~walk.head)
+    yield Moment.LAST_LAYER_FORWARD, np.flatnonzero(kind == FORWARD) + after, {WORKING: ranks.layer_output}
+    yield Moment.LOSS_BACKWARD, of_loss, {LOGITS: ranks.loss_working}
+    yield Moment.LAST_LAYER_BACKWARD, of_loss, {LOGITS: -ranks.logits_waiting, WORKING: ranks.behind_loss}
+    yield Moment.MIDDLE_LAYER_BACKWARD, of_layers, {WORKING: ranks.working}
+    index = np.flatnonzero(split)
+    chunk, half = walk.chunk[index], walk.half[index, None]
+    last_product = half * ranks.last_product[chunk] + ranks.residual
+    yield Moment.SECOND_LAYER_BACKWARD, index + after, {LOGITS: ranks.logits[chunk], WORKING: last_product}
+    yield Moment.FIRST_LAYER_BACKWARD, np.flatnonzero(backward) + after, {WORKING: ranks.first_layer}
+    with_embedding = np.flatnonzero(backward & walk.embedding) + after
+    yield Moment.EMBEDDING_GRADIENTS, with_embedding, {WORKING: ranks.embedding_gradients}
+    index = np.flatnonzero(kind == WEIGHT_GRADIENT)
+    chunk, half = walk.chunk[index], walk.half[index, None]
+    waiting = ~half * ranks.weights[chunk] - ranks.layer_gradients[chunk]
+    yield Moment.WEIGHT_GRADIENTS, index, {SAVED: -ranks.inputs[chunk], WAITING: waiting}
+    index = np.flatnonzero(kind == REDUCTION)
+    chunk, half = walk.chunk[index], walk.half[index, None]
+    unit = ranks.first_unit[chunk]
+    yield Moment.GRADIENT_REDUCTION, index, {WEIGHTS: -unit, WAITING: -(half * unit), WORKING: ranks.joined[chunk]}

@@ -14,6 +14,7 @@ from meshwright.cost.memory.parameters import (
     expert_parameters,
     layer_parameters,
     prediction_parameters,
+    product_parameters,
     sharded_end_parameters,
     sharded_expert_parameters,
     sharded_layer_parameters,
@@ -70,6 +71,8 @@ class Units(NamedTuple):
     """Final norm and head."""
     split_experts: FloatColumn
     """Of the largest layer's routed experts, those that are divided by rows, not dealt out whole."""
+    product: FloatColumn
+    """Of one layer's last product."""
 
     def of_chunks(self, count: Floats, chunks: IntColumn) -> FloatColumn:
         """Of the layers of some chunks, the last one first, of which the others are taken as alike; shape (r,)."""
@@ -100,8 +103,9 @@ def stage_units(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[Units, Un
     split = [
         expert_parameters(plans, inputs, kind) * splits_experts(plans, inputs, kind, holders) * 1.0 for kind in kinds
     ]
+    product = largest_layer(stages, [product_parameters(plans, inputs, kind) for kind in kinds])
     return (
-        _units(stages, whole, end_parameters(plans, inputs), 1.0 * predicted, split),
+        _units(stages, whole, end_parameters(plans, inputs), 1.0 * predicted, split)._replace(product=product),
         _units(stages, stored, sharded_end_parameters(plans, inputs, shards), predicted / shards, split),
     )
 
@@ -116,6 +120,7 @@ def _units(stages: Stages, layers: list[Floats], ends: EndParameters, predicted:
         embedding=embedding,
         head=head,
         split_experts=largest_layer(stages, split),
+        product=0 * embedding,
     )
 
 

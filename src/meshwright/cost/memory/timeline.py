@@ -28,8 +28,9 @@ class Moment(IntEnum):
     FIRST_LAYER_ALL_GATHER = 9
     FIRST_LAYER_BACKWARD = 10
     EMBEDDING_GRADIENTS = 11
-    GRADIENT_REDUCTION = 12
-    OPTIMIZER_STEP = 13
+    WEIGHT_GRADIENTS = 12
+    GRADIENT_REDUCTION = 13
+    OPTIMIZER_STEP = 14
 
     def __str__(self) -> str:
         return self.name.lower().replace("_", " ")

@@ -1,0 +1,55 @@
+"""The step whose backward pass autograd splits: peaks that PyTorch 2.13 reached on fake tensors, and their moments."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from meshwright.cost.memory.timeline import Moment
+from meshwright.cost.step import estimate_each
+from meshwright.layout.plan import ContextExchange, Plan
+from meshwright.schedules.records import Schedule
+from meshwright.specs.read_model import read_model
+from meshwright.units import GIB
+from strategies import question
+
+
+class Peak(NamedTuple):
+    """Of one stage, as `meshwright verify` counted it."""
+
+    model: str
+    plan: Plan
+    length: int
+    stage: int
+    allocated: float
+    """GiB."""
+    moment: Moment
+
+
+QWEN = Plan(
+    tp=4, sp=True, cp=4, context_exchange=ContextExchange.ALL_GATHER, pp=2, vpp=2, dp=4, zero=2, micro_batch=2,
+    num_microbatches=2, schedule=Schedule.ZERO_BUBBLE_V, embedding_as_layer=True, head_as_layer=True,
+)  # fmt: skip
+EXPERTS = Plan(
+    pp=2, vpp=3, dp=8, zero=2, dp_replicate=2, micro_batch=2, num_microbatches=2,
+    schedule=Schedule.INTERLEAVED_ZERO_BUBBLE, embedding_as_layer=True, head_as_layer=True,
+)  # fmt: skip
+PEAKS = [
+    Peak("qwen3-32b", QWEN, 4096, 0, 29.479, Moment.SECOND_LAYER_BACKWARD),
+    Peak("qwen3-32b", QWEN, 4096, 1, 29.698, Moment.WEIGHT_GRADIENTS),
+    Peak("qwen3-30b-a3b", EXPERTS, 2048, 0, 126.730, Moment.WEIGHT_GRADIENTS),
+    Peak("qwen3-30b-a3b", EXPERTS, 2048, 1, 119.049, Moment.LOSS_BACKWARD),
+]
+
+
+@pytest.mark.parametrize("peak", PEAKS)
+def test_few_micro_batches_peak_where_pytorch_does(peak: Peak) -> None:
+    """With two micro-batches a chunk adds up its gradients while it keeps what both saved."""
+    plan, batch = peak.plan, peak.plan.dp * peak.plan.micro_batch * peak.plan.num_microbatches
+    cluster = f"{plan.num_gpus // 8}x8:h100"
+    inputs = question(read_model(peak.model), cluster, "torchtitan", sequence_length=peak.length, global_batch=batch)
+    (estimate,) = estimate_each([plan], inputs.replace(runtime=inputs.runtime.replace(elementwise="eager")))
+    stage = estimate.stages[peak.stage]
+    assert (stage.memory.allocated - stage.memory.workspaces) / GIB == pytest.approx(peak.allocated, rel=0.003)
+    assert stage.peak_moment == peak.moment
