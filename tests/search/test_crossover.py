@@ -119,8 +119,8 @@ def test_the_laws_above_meet_a_change() -> None:
 def test_bandwidths_are_those_of_the_innermost_links_between_nodes(name: str) -> None:
     crossing = crossed(name)
     assert crossing.bandwidth == answered(name)[0].inputs.cluster.levels[1].effective_bandwidth
-    assert crossing.lowest == pytest.approx(LOWEST * crossing.bandwidth)
-    assert crossing.highest == pytest.approx(HIGHEST * crossing.bandwidth)
+    assert crossing.lowest_bandwidth == pytest.approx(LOWEST * crossing.bandwidth)
+    assert crossing.highest_bandwidth == pytest.approx(HIGHEST * crossing.bandwidth)
     if crossing.change:
         assert crossing.change.bandwidth == pytest.approx(crossing.change.factor * crossing.bandwidth)
 

@@ -12,7 +12,7 @@ from meshwright.answers.experts import expert_report, experts_section
 from meshwright.answers.links import axes
 from meshwright.answers.placement import placement_section
 from meshwright.answers.plan_file import SCHEMA, memory_entry, plan_entry
-from meshwright.answers.records import document_of
+from meshwright.answers.records import document_of, fields_of
 from meshwright.answers.screen import assumption_list, headline, memory_table, verdict_lines
 from meshwright.answers.stage_table import stage_table
 from meshwright.answers.step_parts import from_peak, waterfall_table
@@ -65,19 +65,9 @@ def messages_entry(estimate: Estimate, inputs: Inputs) -> list[dict[str, Any]]:
     """Every kind of collective and message of one rank in a step, as its price reads them."""
     priced = estimate_plans(Plans.of([estimate.plan]), inputs, keep_all_stages=True)
     return [
-        {
-            "axis": row.axis,
-            "unit": row.unit,
-            "operation": row.operation,
-            "content": row.content,
-            "phase": row.phase,
-            "ranks": int(row.group.ranks),
-            "buffer_bytes": row.bytes,
-            "sent_bytes": row.sent_bytes,
-            "times": row.times,
-            "raw_s": row.seconds,
-            "exposed_s": row.exposed_s,
-        }
+        fields_of(row, "axis", "unit", "operation", "content", "phase")
+        | {"ranks": int(row.group.ranks), "buffer_bytes": row.bytes, "raw_s": row.seconds}
+        | fields_of(row, "sent_bytes", "times", "exposed_s")
         for row in step_messages(priced)
         if row.times > 0
     ]

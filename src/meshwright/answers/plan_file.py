@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from meshwright.answers.records import fields_of
 from meshwright.answers.uncertainty import uncertainty_entry
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
@@ -29,15 +30,10 @@ DEFAULTS = Plan().to_dict()
 
 def plan_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
     """One priced plan: its layout, speed, memory of its worst stage and waterfall."""
-    return {
-        "plan": estimate.plan.to_dict(),
-        "step_time_s": estimate.step_time_s,
-        "tokens_per_s_per_gpu": estimate.tokens_per_s_per_gpu,
-        "mfu": estimate.mfu,
+    return fields_of(estimate, "plan", "step_time_s", "tokens_per_s_per_gpu", "mfu") | {
         "uncertainty": uncertainty_entry(estimate, inputs),
         "memory": {
-            "verdict": str(estimate.verdict),
-            "worst_stage": estimate.worst_stage,
+            **fields_of(estimate, "verdict", "worst_stage"),
             **memory_entry(estimate.memory),
             "visible_bytes": estimate.fit.visible_bytes,
             "eighty_percent_rule": {

@@ -40,11 +40,11 @@ def document_of(**parts: Any) -> dict[str, Any]:
     return {name: json_of(part) for name, part in parts.items()}
 
 
+def fields_of(record: object, *names: str) -> dict[str, Any]:
+    """Some fields of a record, as `json_of` writes them."""
+    return {name: json_of(getattr(record, name)) for name in names}
+
+
 def priced_plan(estimate: Estimate) -> dict[str, Any]:
     """One priced plan of many: its layout, seconds of a step, bytes of its worst stage, its verdict."""
-    return {
-        "plan": estimate.plan.to_dict(),
-        "step_time_s": estimate.step_time_s,
-        "device_bytes": estimate.memory.device,
-        "verdict": str(estimate.verdict),
-    }
+    return fields_of(estimate, "plan", "step_time_s", "verdict") | {"device_bytes": estimate.memory.device}

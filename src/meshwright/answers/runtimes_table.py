@@ -8,7 +8,7 @@ from typing import Any
 from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
 from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.answers.plan_table import plan_document
-from meshwright.answers.records import document_of
+from meshwright.answers.records import document_of, fields_of
 from meshwright.answers.screen import SPEED_COLUMNS, headline, job_words, speed_cells, without_plan
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits
@@ -110,31 +110,23 @@ def crossover_entry(crossing: Crossover) -> dict[str, Any]:
     """The same as JSON: bandwidths per accelerator, one direction, in bytes/s; plans with their step time."""
     change = crossing.change
     ends = {name: _contender(getattr(change, name)) for name in ("overtaking", "overtaken")} if change else {}
-    return {
-        "bandwidth": crossing.bandwidth,
-        "lowest_bandwidth": crossing.lowest,
-        "highest_bandwidth": crossing.highest,
+    return fields_of(crossing, "bandwidth", "lowest_bandwidth", "highest_bandwidth") | {
         "fastest": _contender(crossing.fastest),
         "other": _contender(crossing.other) if crossing.other else None,
-        "change": {"factor": change.factor, "bandwidth": change.bandwidth, **ends} if change else None,
+        "change": fields_of(change, "factor", "bandwidth") | ends if change else None,
     }
 
 
 def _contender(contender: Contender) -> dict[str, Any]:
-    estimate = contender.estimate
-    return {
-        "family": contender.family,
-        "runtime": contender.inputs.runtime.id,
-        "plan": estimate.plan,
-        "step_time_s": estimate.step_time_s,
-        "verdict": estimate.verdict,
-    }
+    runtime = {"family": contender.family, "runtime": contender.inputs.runtime.id}
+    return runtime | fields_of(contender.estimate, "plan", "step_time_s", "verdict")
 
 
 def _change_line(crossing: Crossover, other: Contender) -> str:
     change = crossing.change
     if change is None:
-        return f"No bandwidth from {_rounded(crossing.lowest)} to {_rounded(crossing.highest)} changes that."
+        ends = " to ".join(map(_rounded, (crossing.lowest_bandwidth, crossing.highest_bandwidth)))
+        return f"No bandwidth from {ends} changes that."
     side = "Above" if change.factor > 1 else "Below"
     alike = ", all links between nodes alike" if len(network_levels(other.inputs.cluster)) > 1 else ""
     text = (

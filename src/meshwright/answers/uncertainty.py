@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from meshwright.answers.records import fields_of
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.specs.inputs import Inputs
@@ -55,8 +56,9 @@ def uncertainty_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
 def confidence_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
     """The bounds of memory as they stand in the plan file of `explain`, with their sources."""
     fit, known = estimate.fit, inputs.runtime.sources
-    bounds = {name: getattr(fit, name) for name in ("least_bytes", "most_bytes", "margin_bytes")}
-    return bounds | {"sources": [known[key] for key in MEASURED if key in known]}
+    return fields_of(fit, "least_bytes", "most_bytes", "margin_bytes") | {
+        "sources": [known[key] for key in MEASURED if key in known]
+    }
 
 
 def step_time_line(estimate: Estimate, inputs: Inputs) -> str:

@@ -142,9 +142,9 @@ class Crossover:
 
     bandwidth: float
     """What the cluster has between nodes, per accelerator, one direction, bytes/s."""
-    lowest: float
+    lowest_bandwidth: float
     """The least bandwidth looked at, bytes/s."""
-    highest: float
+    highest_bandwidth: float
     fastest: Contender
     other: Contender | None
     """The best of the slower family; None where none of its plans fits, or none as safely."""
@@ -170,8 +170,8 @@ def crossover(answers: Sequence[SearchResult], progress: Progress | None = None)
     (fastest, leader), *others = ranked
     return Crossover(
         bandwidth=_bandwidth(inputs),
-        lowest=_bandwidth(scaled(inputs, LOWEST)),
-        highest=_bandwidth(scaled(inputs, HIGHEST)),
+        lowest_bandwidth=_bandwidth(scaled(inputs, LOWEST)),
+        highest_bandwidth=_bandwidth(scaled(inputs, HIGHEST)),
         fastest=fastest,
         other=others[0][0] if others else None,
         change=_change(leader, others[0][1]) if others else None,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright.answers.plan_file import nodes_entry
+from meshwright.answers.records import fields_of
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import InvalidInput, UnknownName, quoted
 from meshwright.search.find import Progress
@@ -81,7 +82,7 @@ def deadline_of(
 def deadline_entry(deadline: Deadline) -> dict[str, Any]:
     """The deadline as it stands in a document; `nodes` is null where it is met, and where no number meets it."""
     nodes = deadline.nodes and {**nodes_entry(deadline.nodes), "training": deadline.training}
-    return {"days": deadline.days, "met": deadline.met, "nodes": nodes}
+    return fields_of(deadline, "days", "met") | {"nodes": nodes}
 
 
 def _steps(inputs: Inputs) -> float | None:

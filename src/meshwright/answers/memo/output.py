@@ -17,7 +17,7 @@ from meshwright.answers.memo.sections.pipeline import pipeline_section
 from meshwright.answers.memo.sections.precision import precision_section
 from meshwright.answers.memo.sections.recommendation import recommendation
 from meshwright.answers.plan_file import plan_entry
-from meshwright.answers.records import document_of, json_of, priced_plan
+from meshwright.answers.records import document_of, fields_of, priced_plan
 from meshwright.answers.step_parts import why_lost
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.weights import active_parameter_count, parameter_count
@@ -71,14 +71,14 @@ def memo_entry(memo: Memo) -> dict[str, Any]:
             "weak": map(_point, memo.scaling.weak),
         },
         micro_batching=_micro_batching(memo.micro_batching) if memo.micro_batching else None,
-        bottleneck=_fields(bottleneck.chosen, "part", "name")
-        | _fields(bottleneck, "seconds", "grows")
+        bottleneck=fields_of(bottleneck.chosen, "part", "name")
+        | fields_of(bottleneck, "seconds", "grows")
         | {
             "reference_gpus": bottleneck.reference.gpus if bottleneck.reference else None,
-            "overheads": [_fields(each, "part", "share_before", "share_after") for each in bottleneck.overheads],
+            "overheads": [fields_of(each, "part", "share_before", "share_after") for each in bottleneck.overheads],
         },
-        mitigation=_fields(mitigation, "knob", "change", "price", "gain", "part_before_s", "part_after_s")
-        | _fields(mitigation.estimate, "plan", "step_time_s")
+        mitigation=fields_of(mitigation, "knob", "change", "price", "gain", "part_before_s", "part_after_s")
+        | fields_of(mitigation.estimate, "plan", "step_time_s")
         if mitigation
         else None,
         assumptions=(*memo.assumed, *assumptions(inputs)),
@@ -102,16 +102,11 @@ def _point(point: Point) -> dict[str, Any]:
 
 def _micro_batching(pipeline: MicroBatching) -> dict[str, Any]:
     columns = ("micro_batches", "global_batch", "equal_stages", "bubble", "mfu")
-    return _fields(pipeline, "stages", "naive_busy") | {
-        "bubbles": [_fields(each, *columns) for each in pipeline.bubbles],
+    return fields_of(pipeline, "stages", "naive_busy") | {
+        "bubbles": [fields_of(each, *columns) for each in pipeline.bubbles],
         "drawn": {
             "micro_batches": pipeline.drawn,
             "idle": idle_share(pipeline.chosen),
             "naive_idle": idle_share(pipeline.naive),
         },
     }
-
-
-def _fields(record: object, *names: str) -> dict[str, Any]:
-    """Some fields of a record as JSON."""
-    return {name: json_of(getattr(record, name)) for name in names}
