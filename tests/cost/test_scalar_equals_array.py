@@ -206,7 +206,7 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
 }
 """Arguments that follow from the question and the plan."""
 COUNTS = ["m", "n", "k", "tokens", "outputs", "features", "batch", "heads", "chunks", "micro_batches"]
-COUNTS += ["rows", "parameters", "ends"]
+COUNTS += ["rows", "parameters", "ends", "matrices"]
 SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "in_block", "blocks"]
 SMALL += ["reductions", "in_flight", "chunks_in_flight"]
 SIZES = ["gradients", "moved", "buffer", "size", "allocated", "reserved", "communicators"]

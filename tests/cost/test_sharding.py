@@ -17,7 +17,7 @@ from meshwright.cost.comms.exchange import communicator, exposed_seconds
 from meshwright.cost.comms.group import axis_group
 from meshwright.cost.comms.sharded import gathers_per_step
 from meshwright.cost.comms.tensor import layer_collectives
-from meshwright.cost.memory.stage_parameters import stage_units
+from meshwright.cost.memory.stage_parameters import stage_parameters, stage_units
 from meshwright.cost.memory.states import States, bucket_bytes, state_bytes
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.groups import sharding_ranks
@@ -328,6 +328,28 @@ def test_whole_gradients_are_summed_by_an_all_reduce() -> None:
     more = summed.seconds - shard_times(plan, inputs, parameters)[0]
     assert whole - divided == pytest.approx(more)
     assert more > 0
+
+
+def test_internevo_broadcasts_the_weights_of_each_rank_in_turn() -> None:
+    """InternLM's 32 layers of 5 matrices, embedding and head: 162 weights, that many ranks have some."""
+    inputs = question(llama_8b(), "64x8:a100", "internevo")
+    for ranks, turns in ((64, 64), (512, 162)):
+        plan = Plan(dp=512, zero=1, dp_replicate=512 // ranks)
+        exchange = data_exchange(plan, inputs, 8e9, 0, matrices=162)
+        sent = [each for each in exchange.gather if each.times]
+        assert [each.operation for each in sent] == ["broadcast"]
+        assert float(sent[0].times) == turns
+        assert float(sent[0].times * sent[0].bytes) == pytest.approx(2 * 8e9)
+        assert float(sent[0].seconds) > ranks * 14e-6
+    gathering = inputs.replace(runtime=inputs.runtime.replace(broadcasts_weights=False))
+    assert {each.operation for each in data_exchange(Plan(dp=512, zero=1), gathering, 8e9, 0).gather} == {"all_gather"}
+
+
+def test_a_stage_knows_how_many_weights_it_has() -> None:
+    inputs = question(llama_8b(), "8x8:a100", "internevo")
+    priced = estimate_plans(Plans.of([Plan(dp=32, pp=2, zero=1, num_microbatches=4)]), inputs, keep_all_stages=True)
+    stages = priced.pipelines.stages
+    assert stage_parameters(priced.pipelines.plans, stages, inputs).matrices.tolist() == [16 * 5 + 1, 16 * 5 + 1]
 
 
 def test_fsdp1_gathers_the_last_layer_again() -> None:

@@ -48,7 +48,8 @@ def once_a_step(
     """
     inputs, (pipelines, stages, _, of_stage) = footprints.inputs, footprints.pipelines
     rows, parameters = pipelines.take(stages.plan), stage_parameters(pipelines, stages, inputs)
-    exchange = data_exchange(rows, inputs, parameters.dense, stages.stage, parameters.experts, parameters.ends)
+    dense, experts, ends, matrices = parameters
+    exchange = data_exchange(rows, inputs, dense, stages.stage, experts, ends, matrices)
     forward = column(works.forward_total + works.host_forward)
     backward = column(works.backward_total + works.host_backward)
     row, reductions = work[chosen], column(earlier_reductions(footprints.plans))[footprints.stages.plan[chosen]]

@@ -9,6 +9,7 @@ import numpy as np
 from meshwright.arrays import Floats, Ints, Numbers
 from meshwright.cost.comms.exchange import Exchange, Message, communicator, joined, repeated, total_seconds
 from meshwright.cost.shard import vocabulary_shard
+from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import HALF_BYTES
@@ -50,20 +51,27 @@ class DataExchange(NamedTuple):
 
 
 def data_exchange(
-    plan: Layout, inputs: Inputs, parameters: Numbers, stage: Ints, experts: Numbers = 0, ends: Numbers = 0
+    plan: Layout,
+    inputs: Inputs,
+    parameters: Numbers,
+    stage: Ints,
+    experts: Numbers = 0,
+    ends: Numbers = 0,
+    matrices: Ints = 1,
 ) -> DataExchange:
     """What one stage's gradients and parameters take, where weights are not gathered for each layer.
 
     ZeRO 0: one all-reduce of the gradients; from ZeRO 1 on a reduce-scatter of the gradients and an all-gather of the
-    parameters as they are stored. A runtime that sums whole gradients has the all-reduce in place of the
-    reduce-scatter. With sharding groups the shards of the gradients are else summed over their replicas. With one chunk
-    a rank they go in buckets of max(40e6, 1e6 n) parameters, and a later stage ends its backward earlier by the passes
-    of the stages before it. Interleaved, each of v chunks goes whole as soon as the pp micro-batches of its last group
-    are done, beside the passes of the other chunks: a window of pp (v - 1) / v passes.
+    parameters as they are stored, in some runtimes a broadcast from every rank that has updated some (`broadcasts`).
+    A runtime that sums whole gradients has the all-reduce in place of the reduce-scatter. With sharding groups the
+    shards of the gradients are else summed over their replicas. With one chunk a rank they go in buckets of
+    max(40e6, 1e6 n) parameters, and a later stage ends its backward earlier by the passes of the stages before it.
+    Interleaved, each of v chunks goes whole as soon as the pp micro-batches of its last group are done, beside the
+    passes of the other chunks: a window of pp (v - 1) / v passes.
 
     plan: scalar or array (n,); parameters: on the rank, without routed experts; stage: 0 first; experts: parameters of
-    routed experts on the rank, summed over fewer ranks; ends: of `parameters`, those of embedding and head; counts,
-    scalar or array (n,). Returns bytes, seconds and counts.
+    routed experts on the rank, summed over fewer ranks; ends: of `parameters`, those of embedding and head; matrices:
+    in how many weights they are; counts, scalar or array (n,). Returns bytes, seconds and counts.
     Source: Megatron-LM, distributed_data_parallel.py.
 
     >>> from meshwright.layout.plan import Plan
@@ -91,11 +99,40 @@ def data_exchange(
             *repeated(summed, np.where(scatters, 0, pieces)),
             *repeated(shards.scatter, np.where(scatters, pieces, 0)),
         ),
-        gather=repeated(shards.gather, np.where(sharded, pieces, 0)),
+        gather=_gathered_again(plan, inputs, shards.gather, parameters, matrices, pieces),
         pieces=pieces,
         passes=np.where(interleaved, plan.pp * (plan.vpp - 1) / plan.vpp, 1.0),
         earlier=np.where(interleaved, 0.0, stage),
     )
+
+
+def _gathered_again(
+    plan: Layout, inputs: Inputs, gather: tuple[Message, ...], parameters: Numbers, matrices: Ints, pieces: Numbers
+) -> tuple[Message, ...]:
+    """What brings updated weights to every rank. gather: of one piece; others as of `data_exchange`."""
+    times = np.where(np.greater(plan.zero, 0), pieces, 0)
+    if not inputs.runtime.sharding.broadcasts_weights:
+        return repeated(gather, times)
+    first, *routed = gather
+    turns = np.where(np.equal(plan.zero, 1), broadcasts(plan, matrices), 0)
+    size = 1.0 * inputs.gathered_bytes * parameters / np.maximum(turns, 1)
+    each = communicator("dp_shard", plan, inputs).message("broadcast", WEIGHTS, size)
+    whole = repeated((first,), np.where(turns > 0, 0, times))
+    return (*repeated((each,), turns), *whole, *repeated(routed, times))
+
+
+def broadcasts(plan: Layout, matrices: Ints) -> Ints:
+    """Ranks of a sharding group that have updated weights to broadcast, where weights are dealt to ranks whole.
+
+    min(n, k) of n ranks and k weights: with more ranks than weights the others have none.
+    plan: scalar or array (n,); matrices: k, count. Returns a count. Source: InternEvo, internlm/core/communication/
+    utils.py (ParamAsyncBcastHandler: the next rank as soon as one has its share); norms and biases go with the others.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> [int(broadcasts(Plan(dp=dp, zero=1), matrices=162)) for dp in (8, 1024)]
+    [8, 162]
+    """
+    return np.minimum(sharding_ranks(plan), matrices)
 
 
 def earlier_reductions(plan: Layout) -> Ints:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.arrays import Floats, Numbers
 from meshwright.cost.comms.collectives import operation_time
-from meshwright.cost.comms.group import Group, Traffic, axis_group
+from meshwright.cost.comms.group import Group, Priced, Traffic, axis_group
 from meshwright.layout.plans import Layout
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.kernels import Operation
 
 
 class Message(NamedTuple):
@@ -22,7 +21,8 @@ class Message(NamedTuple):
     axis: str
     """A key of `AXES`: the ranks that take part."""
     operation: str
-    """all_reduce, all_gather, reduce_scatter, all_to_all, send; dispatch and combine of a fused token exchange."""
+    """all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send; of a fused token exchange dispatch and
+    combine."""
     content: str
     """What it carries."""
     bytes: Numbers
@@ -72,9 +72,7 @@ class Communicator(NamedTuple):
     group: Group
     cluster: Cluster
 
-    def message(
-        self, operation: Operation | Literal["send"], content: str, size: Numbers, times: Numbers = 1.0
-    ) -> Message:
+    def message(self, operation: Priced, content: str, size: Numbers, times: Numbers = 1.0) -> Message:
         """A collective of these ranks, or a message between neighbours among them, with its seconds.
 
         size: bytes of the buffer; times: how many share a window; scalar or array (n,).

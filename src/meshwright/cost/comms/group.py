@@ -23,6 +23,9 @@ from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.kernels import Operation
 
+Priced = Operation | Literal["broadcast", "send"]
+"""Every operation that has a price; the first ones are measured inside a domain."""
+
 
 class Group(NamedTuple):
     """The communicators of one axis; each field scalar or array (n,)."""
@@ -121,7 +124,7 @@ class Traffic(NamedTuple):
     """Over each level beyond it, innermost first."""
 
 
-def sent_bytes(operation: Operation, buffer: Numbers, ranks: Ints) -> Floats:
+def sent_bytes(operation: Priced, buffer: Numbers, ranks: Ints) -> Floats:
     """Bytes that one rank of a ring sends: w = 2(n-1)/n of the buffer for an all-reduce, (n-1)/n for the others.
 
     buffer: the full tensor (gathered output, whole input), bytes; ranks: n; scalar or array (n,). Returns bytes.
@@ -133,8 +136,9 @@ def sent_bytes(operation: Operation, buffer: Numbers, ranks: Ints) -> Floats:
     return buffer * (ranks - 1) / ranks * (2.0 if operation == "all_reduce" else 1.0)
 
 
-def operation_traffic(operation: Operation | Literal["send"], size: Numbers, group: Group) -> Traffic:
-    """What one rank sends in one operation, by `all_to_all_traffic` or `ring_traffic`.
+def operation_traffic(operation: Priced, size: Numbers, group: Group) -> Traffic:
+    """What one rank sends in one operation, by `all_to_all_traffic` or `ring_traffic`; of a broadcast all ranks but the
+    last one pass the buffer on.
 
     size: bytes of the buffer, scalar or array (n,). Returns bytes, the mean of the group's ranks. Source: `sent_bytes`.
 

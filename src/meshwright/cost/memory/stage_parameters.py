@@ -20,10 +20,12 @@ from meshwright.cost.memory.parameters import (
     sharded_layer_parameters,
     splits_experts,
 )
+from meshwright.cost.shard import dense_block
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind
 
 
 class StageParameters(NamedTuple):
@@ -35,6 +37,8 @@ class StageParameters(NamedTuple):
     """Routed experts, which fewer ranks hold alike."""
     ends: FloatColumn
     """Of the dense ones, those of embedding, final norm and head."""
+    matrices: IntColumn
+    """Weights of linear layers, embedding and head that the dense ones are."""
 
 
 def stage_parameters(plans: Plans, stages: Stages, inputs: Inputs) -> StageParameters:
@@ -55,7 +59,19 @@ def stage_parameters(plans: Plans, stages: Stages, inputs: Inputs) -> StageParam
     ends: FloatColumn = stages.embedding * column(embedding)[stages.plan] + stages.head * column(head)[stages.plan]
     dense = _sum(stages.layers, (layer_parameters(plans, inputs, kind) for kind in kinds), stages, ends)
     experts = _sum(stages.layers, (expert_parameters(plans, inputs, kind) for kind in kinds), stages, 0 * ends)
-    return StageParameters(dense, experts, ends)
+    matrices = stages.layers @ np.array([_layer_matrices(inputs, kind) for kind in kinds])
+    matrices = matrices + stages.embedding + (0 if inputs.model.tied_embeddings else stages.head)
+    return StageParameters(dense=dense, experts=experts, ends=ends, matrices=matrices)
+
+
+def _layer_matrices(inputs: Inputs, kind: LayerKind) -> int:
+    """Queries, keys and values together or apart, the output's; up, gate and down of a dense or shared block."""
+    block, latent = dense_block(kind), kind.attention.latent
+    into = 1 if inputs.fuses_qkv(kind.attention) else 3
+    if latent is not None:
+        into = 2 + 2 * (latent.query_rank is not None)
+    gate = bool(block and block.gated and not inputs.runtime.kernels.fused_gate)
+    return into + 1 + (2 + gate if block else 0)
 
 
 class Units(NamedTuple):

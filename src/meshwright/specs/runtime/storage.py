@@ -62,6 +62,9 @@ class Sharding(Spec):
 
     sums_whole_gradients: bool
     """ZeRO 1 and 2 sum every gradient on every rank, not each on the rank that updates it."""
+    broadcasts_weights: bool
+    """ZeRO 1: each rank broadcasts the weights that it has updated, one rank after the other; else all gather them at
+    once."""
     defers_reduction: bool
     """Full weights under a pipeline: gradients stay whole in fp32 and are reduced after the last micro-batch alone."""
     keeps_ends_gathered: bool
