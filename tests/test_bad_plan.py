@@ -244,7 +244,7 @@ CHANGES: list[tuple[str, Change, list[str]]] = [
     ("no cross-entropies", given("runtime.cross_entropies", {}), ["runtime.kernels.cross_entrop", "unfused"]),
     ("no rank order", given("runtime.plans.rank_order", []), ["runtime.plans.rank_order"]),
     ("a rank order of tp alone", given("runtime.plans.rank_order", ["tp", "tp"]), ["runtime.plans.rank_order"]),
-    ("a host without end", given("runtime.host.host_s_per_layer", INFINITE), ["runtime.host.host_s_per_layer"]),
+    ("a host without end", given("runtime.host.host_s_per_step", INFINITE), ["runtime.host.host_s_per_step"]),
     ("an endless slowdown", given("runtime.kernels.weight_gradient_slowdown", INFINITE), ["weight_gradient_slowdown"]),
     ("endless fragmentation", given("runtime.memory.fragmentation", INFINITE), ["fragmentation"]),
     ("a huge vocabulary multiple", given("runtime.storage.vocabulary_multiple", 10**30), ["vocabulary_multiple"]),

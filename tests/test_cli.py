@@ -226,7 +226,7 @@ def test_a_replaced_behaviour_changes_the_answer() -> None:
         planned("explain", *LLAMA, *layout, *more)["plans"][0] for more in ((), ("--with", "elementwise=eager"))
     )
     assert free["compute"]["elementwise_s"] > plain["compute"]["elementwise_s"]
-    assert asked("check", *LLAMA, *layout, "--with", "host_s_per_layer=0").code == 0
+    assert asked("check", *LLAMA, *layout, "--with", "host.graphs=iteration").code == 0
 
 
 def test_behaviours_stay_in_the_plan_file(tmp_path: Path) -> None:

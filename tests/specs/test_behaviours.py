@@ -12,10 +12,10 @@ from meshwright.specs.runtime import read_runtime
 
 def test_nested_keys_words_numbers_and_flags_are_replaced() -> None:
     before = read_runtime("megatron-core")
-    changes = ["dispatcher=fused", "overlap.expert=0.7", "cross_entropy = fused", "host_s_per_layer=0", "dropout=true"]
+    changes = ["dispatcher=fused", "overlap.expert=0.7", "cross_entropy = fused", "host_s_per_step=0", "dropout=true"]
     after = with_behaviours(before, changes)
     assert (after.communication.dispatcher, after.kernels.cross_entropy) == ("fused", "fused")
-    assert (after.overlap.expert, after.host.host_s_per_layer, after.activations.dropout) == (0.7, 0, True)
+    assert (after.overlap.expert, after.host.host_s_per_step, after.activations.dropout) == (0.7, 0, True)
     assert before == read_runtime("megatron-core")
     sections = ("activations", "communication", "host", "kernels", "overlap")
     assert after.replace(**{name: getattr(before, name) for name in sections}, replaced=()) == before
@@ -66,8 +66,8 @@ def test_a_table_of_named_entries_takes_a_new_one() -> None:
         ("overlap..expert=1", "", "is not KEY=VALUE"),
         ("dropout=[", "dropout", "'[' is not a value"),
         ("dropout=true\nweights=full", "dropout", "is not a value"),
-        ("host_s_per_layer=" + "9" * 5000, "host_s_per_layer", "is not a value"),
-        ("host_s_per_layer=" + "[" * 5000, "host_s_per_layer", "is not a value"),
+        ("host_s_per_step=" + "9" * 5000, "host_s_per_step", "is not a value"),
+        ("host_s_per_step=" + "[" * 5000, "host_s_per_step", "is not a value"),
     ],
 )
 def test_what_the_runtime_does_not_take_is_refused_with_its_path(change: str, where: str, what: str) -> None:

@@ -19,6 +19,7 @@ from meshwright.cost.comms.tensor import (
     prediction_exchanges,
 )
 from meshwright.cost.compute.ends import EndTime, embedding_time, head_time, prediction_time
+from meshwright.cost.compute.host import issue_time
 from meshwright.cost.compute.layer import LayerTime, layer_time
 from meshwright.cost.compute.work import Work
 from meshwright.cost.shapes import Shapes, distinct_shapes
@@ -226,6 +227,8 @@ def layer_unit_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> UnitTime:
         exposed_backward=backward,
         weight_gradient=layer.weight_gradient,
     )
-    issue = inputs.runtime.host.host_s_per_layer
-    stalled, again = (np.maximum(issue - busy, 0.0) for busy in (time.forward_total, time.backward_total))
-    return time._replace(host_forward=stalled, host_backward=again)
+    issue = issue_time(plan, inputs, kind)
+    return time._replace(
+        host_forward=np.maximum(issue.forward - time.forward_total, 0.0),
+        host_backward=np.maximum(issue.backward - time.backward_total, 0.0),
+    )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats, Ints
+from meshwright.cost.compute.elementwise import LayerTraffic
 from meshwright.cost.compute.grouped import grouped_time
 from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time
 from meshwright.cost.routing import routed_experts, routed_rows
@@ -14,7 +15,7 @@ from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import residual_tokens
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import LayerKind
+from meshwright.specs.model import Experts, LayerKind
 from meshwright.specs.precision import HALF_BYTES
 
 EXPERT_SHAPE = ("tp", "sp", "cp", "ep", "etp", "micro_batch")
@@ -95,29 +96,55 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     if not kind.is_moe:
         return NO_EXPERTS
     block, shard, hidden = routed_experts(kind), expert_shard(plan, inputs, kind), inputs.model.hidden_size
-    traffic, kernels = inputs.runtime.elementwise_bytes, inputs.runtime.kernels
-    passes, routed, received = traffic.activation(block), kernels.routed_rows, kernels.received_rows
+    kernels, quantised = inputs.runtime.kernels, inputs.quantise_bytes
+    routed, received = kernels.routed_rows, kernels.received_rows
     again = np.greater(shard.experts, 1) & (inputs.runtime.communication.dispatcher == "all_to_all")
-    moved_bytes = HALF_BYTES * hidden * shard.tokens + traffic.router_scores * shard.tokens * block.count
-    products = on_shapes(lambda shapes: _products(shapes, inputs, kind), plan, *EXPERT_SHAPE)
-    quantised = inputs.quantise_bytes
-    activation = shard.rows * shard.ffn * (passes.forward + quantised)
-    weights = shard.experts * hidden * (shard.width + shard.ffn)
-    moved_bytes = moved_bytes + weights * (0.5 * quantised * inputs.quantises_apart + inputs.weight_cast_bytes)
-    inner, outer = block.bias * shard.width, block.bias * hidden
-    biases = traffic.expert_bias.forward * inner + traffic.expert_output_bias.forward * outer
-    permuted = hidden * (routed.forward + again * received.forward)
-    forward = activation + shard.rows * (quantised * hidden + biases + permuted)
-    biases = traffic.expert_bias.backward * inner + traffic.expert_output_bias.backward * outer
-    permuted = hidden * (routed.backward + again * received.backward)
-    backward = shard.rows * (passes.backward * shard.ffn + quantised * (hidden + shard.width) + biases + permuted)
+    scores = inputs.runtime.elementwise_bytes.router_scores * shard.tokens * block.count
+    weights = 1.0 * shard.experts * hidden * (shard.width + shard.ffn)
+    weights = weights * (0.5 * quantised * inputs.quantises_apart + inputs.weight_cast_bytes)
+    moved_bytes = HALF_BYTES * hidden * shard.tokens + scores + weights
+    inner = _between_products(inputs, block, shard)
+    forward = hidden * (quantised + routed.forward + again * received.forward)
+    backward = hidden * (quantised + routed.backward + again * received.backward)
     return ExpertTime(
-        products=products,
+        products=on_shapes(lambda shapes: _products(shapes, inputs, kind), plan, *EXPERT_SHAPE),
         routing_forward=kernels.routing_s.forward,
         routing_backward=kernels.routing_s.backward,
-        forward_bytes=moved_bytes + forward,
-        backward_bytes=moved_bytes + backward,
-        activation_bytes=activation,
+        forward_bytes=moved_bytes + shard.rows * (inner.activation + inner.biases.forward + forward),
+        backward_bytes=moved_bytes + shard.rows * (inner.backward + inner.biases.backward + backward),
+        activation_bytes=shard.rows * inner.activation,
+    )
+
+
+class _BetweenProducts(NamedTuple):
+    """Bytes moved for each routed row between both products of an expert."""
+
+    activation: Floats
+    """Forward, with what quantises its product."""
+    backward: Floats
+    """With what quantises the gradients of both products."""
+    biases: LayerTraffic
+
+
+def _between_products(inputs: Inputs, block: Experts, shard: ExpertShard) -> _BetweenProducts:
+    """Bytes of the activation, of quantising and of biases. Fused products write operands by rows and by columns, and
+    backward read what the activation was computed from; their biases are assumed to be added apart, as others are.
+    """
+    traffic, quantised, hidden = inputs.runtime.elementwise_bytes, inputs.quantise_bytes, inputs.model.hidden_size
+    passes, inner, outer = traffic.activation(block), block.bias * shard.width, block.bias * hidden
+    first, second = traffic.expert_bias, traffic.expert_output_bias
+    forward = first.forward * inner + second.forward * outer
+    backward = first.backward * inner + second.backward * outer
+    if inputs.runtime.kernels.expert_products == "fused":
+        return _BetweenProducts(
+            activation=2 * inputs.recipe.operand_bytes * shard.ffn,
+            backward=1.0 * HALF_BYTES * shard.width,
+            biases=LayerTraffic(forward, backward),
+        )
+    return _BetweenProducts(
+        activation=shard.ffn * (passes.forward + quantised),
+        backward=shard.ffn * passes.backward + quantised * shard.width,
+        biases=LayerTraffic(forward, backward),
     )
 
 

@@ -15,8 +15,8 @@ def grouped_time(rows: Numbers, outputs: Ints, features: Ints, groups: Ints, inp
     """The three products of `groups` equal linear layers, each on its own rows, as the runtime runs them.
 
     One kernel shares the tiles of all groups among the multiprocessors and takes, over plain products, what it was
-    measured to take (`grouped`). Products of each group on their own take n times one of them; their weight gradients
-    are added to the gradient buffer, which reads and writes it: t = (t_product^2 + t_buffer^2)^(1/2).
+    measured to take (`grouped`). Products of each group on their own take n times one of them. Those of Transformer
+    Engine add weight gradients to the gradient buffer, which reads and writes it: t = (t_product^2 + t_buffer^2)^(1/2).
     rows: of all groups together; outputs, features: of each; elements; groups: experts on the rank, n; scalar or
     array (n,). Returns seconds. Source: torch._grouped_mm and a loop of products measured on H100 and H200,
     general_grouped_gemm of Transformer Engine on B200 (MooreThreads/SimuMax@4dcaae51); tests/data/grouped_products.csv.
@@ -26,8 +26,8 @@ def grouped_time(rows: Numbers, outputs: Ints, features: Ints, groups: Ints, inp
     each, cost = rows / groups, accelerator.kernels.grouped
     sustained = sustained_slowdown(inputs, number_format)
     unaligned = unaligned_slowdown(outputs, features, accelerator, number_format)
-    together = inputs.runtime.kernels.expert_products == "one_kernel"
-    kernels, tiled = (1, groups) if together else (groups, 1)
+    products = inputs.runtime.kernels.expert_products
+    kernels, tiled = (groups, 1) if products == "each" else (1, groups)
     arguments = accelerator, inputs.peak_flops, element, number_format, tiled
 
     def product(m: Numbers, n: Numbers, k: Numbers, unaligned: Floats) -> Floats:
@@ -39,8 +39,10 @@ def grouped_time(rows: Numbers, outputs: Ints, features: Ints, groups: Ints, inp
         product(each, features, outputs, unaligned.input_gradient),
         product(outputs, features, each, unaligned.weight_gradient),
     )
-    if together:
+    if products != "each":
         costs = cost.forward, cost.input_gradient, cost.weight_gradient
-        return Gemm(*(part * over for part, over in zip(time, costs, strict=True)))
+        time = Gemm(*(part * over for part, over in zip(time, costs, strict=True)))
+    if products == "one_kernel":
+        return time
     buffer = elementwise_time(2.0 * inputs.gradient_bytes * groups * outputs * features, accelerator)
     return time._replace(weight_gradient=(time.weight_gradient**2 + buffer**2) ** 0.5)

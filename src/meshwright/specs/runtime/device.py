@@ -49,9 +49,10 @@ class RuntimeKernels(Spec):
     one does, of weights once a step."""
     weight_gradient_slowdown: Annotated[float, Field(ge=1, le=100)]
     """Time of a weight-gradient product that accumulates in fp32, over a plain one."""
-    expert_products: Literal["one_kernel", "each"]
-    """One kernel for all experts of a rank (torch._grouped_mm); or one product after the other, whose weight gradients
-    are added to the gradient buffer (GroupedLinear of Transformer Engine)."""
+    expert_products: Literal["one_kernel", "each", "fused"]
+    """One kernel for all experts of a rank (torch._grouped_mm); one product after the other, whose weight gradients are
+    added to the gradient buffer (GroupedLinear of Transformer Engine); or one kernel that also computes the activation
+    and quantises what it puts out, with the same gradients (cuDNN's grouped products in Transformer Engine)."""
     routed_rows: PassBytes
     """Bytes moved per element of the routed rows to sort them by expert, and to weigh and sum what comes out."""
     received_rows: PassBytes
@@ -119,8 +120,17 @@ class ElementwiseKernels(Spec):
 class Host(Spec):
     """Seconds that the host takes."""
 
-    host_s_per_layer: NonNegative
-    """Seconds that the host needs to issue one layer's forward; backward takes as long."""
+    host_s_per_layer: PassSeconds
+    """Seconds that the host needs to issue one dense layer."""
+    host_s_per_expert_layer: PassSeconds
+    """The same of a layer of experts, without what each expert of the rank adds."""
+    host_s_per_expert: PassSeconds
+    """For each expert of the rank, where its products are kernels of their own."""
+    host_s_per_quantised_expert: PassSeconds
+    """The same where a recipe quantises, expert by expert, what goes into its products."""
+    graphs: Literal["none", "parts", "iteration"]
+    """CUDA graphs that issue work instead: none; those of attention, router and what prepares the dispatch, which in a
+    layer of experts take what a dense layer takes; or one for the whole step."""
     host_s_per_exchange: NonNegative
     """Seconds beyond the wire that every stage-to-stage exchange takes where the runtime waits for it."""
     host_s_per_step: NonNegative
