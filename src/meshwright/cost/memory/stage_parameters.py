@@ -121,9 +121,17 @@ def stage_units(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[Units, Un
     ]
     product = largest_layer(stages, [product_parameters(plans, inputs, kind) for kind in kinds])
     return (
-        _units(stages, whole, end_parameters(plans, inputs), 1.0 * predicted, split)._replace(product=product),
+        _units(stages, whole, _gathered_ends(plans, inputs), 1.0 * predicted, split)._replace(product=product),
         _units(stages, stored, sharded_end_parameters(plans, inputs, shards), predicted / shards, split),
     )
+
+
+def _gathered_ends(plans: Plans, inputs: Inputs) -> EndParameters:
+    """The ends as a rank gathers them: its share of the vocabulary, or all of it."""
+    ends = end_parameters(plans, inputs)
+    if not inputs.runtime.sharding.gathers_whole_ends:
+        return ends
+    return EndParameters(*(plans.tp * each for each in ends))
 
 
 def _units(stages: Stages, layers: list[Floats], ends: EndParameters, predicted: Floats, split: list[Floats]) -> Units:

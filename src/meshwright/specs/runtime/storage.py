@@ -73,6 +73,9 @@ class Sharding(Spec):
     """ZeRO 3: the last layer is not resharded between forward and backward."""
     ends_apart: bool
     """ZeRO 3: embedding and head are gathered one after the other, as units of their own."""
+    gathers_whole_ends: bool
+    """ZeRO 3: tensor ranks do not divide the vocabulary but share the tokens at the ends, as data-parallel ranks do:
+    embedding and head are sharded over both and gathered whole. Counted in memory alone."""
     shards_rows: bool
     """Full weights: each is divided along its first dimension, the first ranks hold the part that is rounded up; else
     the weights of a unit are laid flat and divided evenly."""
