@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +21,7 @@ from meshwright.specs.fitted import fitted_values
 from meshwright.specs.residuals import Residuals
 from meshwright.validation.fit.curves import Curve, curves_of
 from meshwright.validation.fit.fitting import fit_constants, leave_one_source_out, leave_one_source_out_coverage
-from meshwright.validation.fit.residuals import (
-    by_kind,
-    memory_residuals,
-    of_another_site,
-    step_time_residuals,
-    within_sources,
-)
+from meshwright.validation.fit.residuals import memory_residuals, residuals_of, step_time_residuals
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import outcomes_of
@@ -37,9 +31,8 @@ from readme import filled
 
 DOCS = Path(__file__).parents[1] / "docs"
 CATALOG = Path(meshwright.__file__).parent / "specs" / "catalog"
-HEAD = """# Measured over predicted, at 2, 5, 10, 25, 50, 75, 90, 95 and 98 % of the runs that are alike, each under
-# constants that do not rest on its own source; step times of another site as far as a further source may lie.
-# Written by `make fit`.
+HEAD = """# ln(measured / predicted) of like runs of one source, under constants that do not rest on that source, and
+# how much what they have in common varies, over the spread of the runs of one group. Written by `make fit`.
 
 """
 
@@ -56,13 +49,9 @@ def main() -> None:
     worth.append(f"{'none left out':24} {'':6} {left_out_error(curves):17.1%}")
     print("\n".join(worth), f"before: {before}", sep="\n")
     without = leave_one_source_out(outcomes, outcomes)
-    times, memory = step_time_residuals(without), memory_residuals(outcomes)
-    kinds = [
-        ("step_time", of_another_site(times)),
-        ("step_time_of_a_measured_site", by_kind(within_sources(times))),
-        ("memory", by_kind(memory)),
-    ]
-    (CATALOG / "residuals.toml").write_text(HEAD + as_toml(kinds), "utf-8")
+    known = {"step_time": step_time_residuals(without), "memory": memory_residuals(outcomes)}
+    text = "\n".join(as_toml(quantity, residuals_of(runs)) for quantity, runs in known.items())
+    (CATALOG / "residuals.toml").write_text(HEAD + text, "utf-8")
     page = DOCS / "accuracy.md"
     score = score_of(without, leave_one_source_out_coverage(without, without))
     text = filled(page.read_text("utf-8"), "left-out", printed(score))
@@ -96,15 +85,14 @@ def with_values(text: str, constants: dict[str, float]) -> str:
     return text
 
 
-def as_toml(quantities: Iterable[tuple[str, dict[str, Residuals]]]) -> str:
-    """The file's text: one table for each kind of runs; quantities: step_time and memory with theirs."""
-    lines = []
-    for quantity, kinds in quantities:
-        for name, each in kinds.items():
-            ratios = ", ".join(f"{ratio:g}" for ratio in each.ratios)
-            lines += [f'[{quantity}."{name}"]', f"runs = {each.runs}", f"sources = {each.sources}"]
-            lines += [f"ratios = [{ratios}]", ""]
-    return "\n".join(lines)
+def as_toml(quantity: str, known: Residuals) -> str:
+    """One quantity's part of the file."""
+    lines = [f"[{quantity}.between]", *(f"{name} = {value}" for name, value in known.between)]
+    lines += ["", f"[{quantity}]", "cells = ["]
+    for cell in known.cells:
+        fields = ((name, f'"{value}"' if isinstance(value, str) else f"{value}") for name, value in cell)
+        lines.append(f"  {{ {', '.join(f'{name} = {value}' for name, value in fields)} }},")
+    return "\n".join([*lines, "]", ""])
 
 
 if __name__ == "__main__":

@@ -42,8 +42,10 @@ def test_a_measured_run_is_predicted_as_it_was_measured(tmp_path: Path, run: Row
     assert estimate.step_time_s == pytest.approx(seconds, rel=1e-3)
     assert inputs.cluster.measured_runs == 1
     assert any("by 1 of its own runs" in said for said in inputs.cluster.assumptions)
-    before, after = (step_time_interval(estimate, each) for each in (case.inputs, inputs))
-    assert after.p90 / after.p10 < before.p90 / before.p10
+    several = inputs.replace(cluster=inputs.cluster.replace(measured_runs=8))
+    before, one, eight = (step_time_interval(estimate, each) for each in (case.inputs, inputs, several))
+    assert eight.p90 / eight.p10 < before.p90 / before.p10
+    assert eight.p90 / eight.p10 < one.p90 / one.p10
 
 
 def test_runs_that_tell_nothing_are_refused_with_the_reason(tmp_path: Path, run: Row) -> None:

@@ -109,7 +109,7 @@ def fit_words(estimate: Estimate) -> str:
         f"probability of fitting {fit.probability:.0%}"
     )
     if fit.verdict == Verdict.AT_RISK and fit.needed_bytes > fit.visible_bytes:
-        text += "; it fits only with less fragmentation than usual"
+        text += "; it fits only if it takes less than predicted"
     return Toned(text, TONES[fit.verdict])
 
 

@@ -8,37 +8,42 @@ from meshwright.answers.records import fields_of
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.residuals import WIDER, chosen, like, residuals
+from meshwright.specs.predictive import predictive
+from meshwright.specs.residuals import ALLOCATED, like, measured_memory, residuals
 from meshwright.units import format_gib, format_seconds
 
 MEASURED = ("fragmentation", "communicators")
-"""What the bounds of memory rest on, by the keys under which a runtime's data give their sources."""
+"""What the range of memory rests on beside published runs, by the keys of a runtime's sources."""
+GROUPS = {"dense": "dense ones", "experts": "with experts"}
 
 
 class Interval(NamedTuple):
-    """The step time of eight in ten similar runs."""
+    """The step time of eight in ten like runs of a source that nobody has seen."""
 
     p10: float
     """Seconds."""
     p90: float
     """Seconds."""
-    runs: int
-    """Whose residuals it rests on."""
-    sources: int
-    """Of like runs; 0: there are none, all runs stand for them, and it is wider."""
     like: str
-    """What kind of runs they would be."""
+    """What a question has in common with published runs."""
+    sources: dict[str, int]
+    """How many sources have runs of its `group`, `runtime` and `accelerator`; 0 makes it wider."""
 
 
 def step_time_interval(estimate: Estimate, inputs: Inputs) -> Interval:
-    """The step time times the ratio of measured to predicted that one and nine of ten left-out like runs stay below;
-    on a site of which runs were measured, that of runs beside others of their own source.
+    """The step time times the ratios of measured to predicted that one and nine of ten runs stay below; on a site of
+    which runs were measured, by how runs of one source spread.
     """
-    kind = like(inputs)
-    quantity = "step_time_of_a_measured_site" if inputs.cluster.measured_runs else "step_time"
-    known, sources = chosen(residuals()[quantity], kind)
-    low, high = (estimate.step_time_s * share for share in known.eight_of_ten)
-    return Interval(p10=low, p90=high, runs=known.runs, sources=sources, like=kind)
+    labels, known = like(inputs), residuals("step_time")
+    ratios = predictive("step_time", labels, inputs.cluster.measured_runs).eight_of_ten
+    low, high = (estimate.step_time_s * ratio for ratio in ratios)
+    sources = {
+        "group": known.sources(group=labels.group),
+        "runtime": known.sources(runtime=labels.runtime),
+        "accelerator": known.sources(accelerator=labels.accelerator),
+    }
+    text = ", ".join((labels.kind, labels.runtime, labels.accelerator))
+    return Interval(p10=low, p90=high, like=text, sources=sources)
 
 
 def uncertainty_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
@@ -48,7 +53,6 @@ def uncertainty_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
         "step_time_s": {"p10": interval.p10, "p90": interval.p90},
         "fits": estimate.fit.probability,
         "like": interval.like,
-        "like_runs": interval.runs if interval.sources else 0,
         "sources": interval.sources,
     }
 
@@ -56,35 +60,47 @@ def uncertainty_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
 def confidence_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
     """The bounds of memory as they stand in the plan file of `explain`, with their sources."""
     fit, known = estimate.fit, inputs.runtime.sources
-    return fields_of(fit, "least_bytes", "most_bytes", "margin_bytes") | {
+    return fields_of(fit, "least_bytes", "expected_bytes", "most_bytes", "margin_bytes") | {
         "sources": [known[key] for key in MEASURED if key in known]
     }
 
 
 def step_time_line(estimate: Estimate, inputs: Inputs) -> str:
-    """The interval of the step time, and the runs that it rests on."""
-    interval = step_time_interval(estimate, inputs)
-    low, high = format_seconds(interval.p10), format_seconds(interval.p90)
-    rests = f"by {interval.runs} similar published runs from {interval.sources} sources ({interval.like})"
-    if interval.sources == 1:
-        rests = f"by {interval.runs} similar published runs from one source, averaged with all runs ({interval.like})"
-    if not interval.sources:
-        rests = f"{WIDER:g} times the spread of all {interval.runs} published runs, because none is similar"
-    return f"8 in 10 such runs take {low} to {high} a step, {rests}."
+    """The interval of the step time, and the sources that it rests on."""
+    interval, labels = step_time_interval(estimate, inputs), like(inputs)
+    text = f"8 in 10 such runs take {format_seconds(interval.p10)} to {format_seconds(interval.p90)} a step"
+    if inputs.cluster.measured_runs:
+        return f"{text}, as published runs of one source spread."
+    counts = interval.sources
+    seen = {f"with {labels.runtime}": counts["runtime"], f"on {labels.accelerator}": counts["accelerator"]}
+    rest = ", ".join(f"{name} from {count}" if count else f"none {name}" for name, count in seen.items())
+    wider = "" if all(seen.values()) else ", so that the range is wider"
+    return f"{text}. Published runs like it: {GROUPS[labels.group]} from {counts['group']} sources, {rest}{wider}."
 
 
 def margin_line(estimate: Estimate, inputs: Inputs) -> str:
     """What the verdict has to spare, and what it allows for."""
-    fit, margins = estimate.fit, inputs.runtime.memory
+    fit = estimate.fit
     least, most, margin = format_gib(fit.least_bytes), format_gib(fit.most_bytes), format_gib(abs(fit.margin_bytes))
-    over = format_gib(fit.most_bytes - fit.visible_bytes)
     spare = {
-        Verdict.SAFE: f"At worst it needs {most}, which leaves {margin} free.",
-        Verdict.AT_RISK: f"At best it needs {least}, which fits; at worst {most}, {over} too much.",
-        Verdict.OUT_OF_MEMORY: f"Even at best it needs {least}, {margin} too much.",
+        Verdict.SAFE: f"the most leaves {margin} free",
+        Verdict.AT_RISK: f"the most is {format_gib(fit.most_bytes - fit.visible_bytes)} too much",
+        Verdict.OUT_OF_MEMORY: f"even the least is {margin} too much",
     }[estimate.verdict]
+    return f"8 in 10 such runs take {least} to {most} there; {spare}. {_memory_sources(inputs)}"
+
+
+def _memory_sources(inputs: Inputs) -> str:
+    """What the interval of memory rests on."""
+    measured, runtime, margins = measured_memory(inputs), inputs.runtime, inputs.runtime.memory
+    known = residuals("memory")
+    total, rest = known.sources(group=measured), ""
+    if measured == ALLOCATED:
+        own = f"{known.sources(group=measured, family=runtime.family)} of the {runtime.family} family"
+        rest = f" fragmentation from {margins.fragmentation_likely:.1%} to {margins.fragmentation_safe:.1%},"
+    else:
+        own = f"{known.sources(group=measured, runtime=runtime.framework) or 'none'} with {runtime.id}"
     return (
-        f"{spare} Best and worst: fragmentation from {margins.fragmentation_likely:.1%} to "
-        f"{margins.fragmentation_safe:.1%}, communicators up to {1 + margins.communicator_uncertainty:g} times the "
-        "estimate. The probability also covers errors in the size of tensors."
+        f"The range covers how far {measured} memory of {total} sources ({own}) lay from predictions,{rest} and "
+        f"communicators up to {1 + margins.communicator_uncertainty:g} times the estimate."
     )

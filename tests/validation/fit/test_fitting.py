@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
-
 import numpy as np
 import pytest
 
@@ -16,15 +13,6 @@ from meshwright.specs.read_accelerator import read_kernels
 from meshwright.specs.runtime import read_runtime
 from meshwright.validation.fit.curves import TIMES, Curve, Refitted, curves_of, follows_of, step_time_under
 from meshwright.validation.fit.fitting import fit_constants
-from meshwright.validation.fit.residuals import (
-    NORMAL,
-    STUDENT,
-    Residual,
-    by_kind,
-    coverage,
-    coverage_by_others,
-    of_another_site,
-)
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import outcomes_of
@@ -105,35 +93,6 @@ def test_a_run_follows_the_constants_of_its_accelerator_and_runtime_and_of_older
     nemo, titan = [each.case for each in outcomes_of(configurations(rows)) if each.case]
     assert follows_of(titan.inputs) == (("blackwell", "torchtitan"),)
     assert follows_of(nemo.inputs) == (("hopper",), ("older_hopper_attention",))
-
-
-def test_intervals_hold_about_eight_of_ten_runs_of_their_own_kind() -> None:
-    spread = np.random.default_rng(7).lognormal(0, 0.1, 400)
-    runs = [Residual(f"source {index % 4}", "kind", float(ratio)) for index, ratio in enumerate(spread)]
-    assert coverage(runs, by_kind(runs)).inside == pytest.approx(0.8, abs=0.02)
-    assert coverage_by_others(runs, runs, by_kind).inside == pytest.approx(0.8, abs=0.04)
-
-
-def test_the_widths_of_another_site_are_students() -> None:
-    """Up to each value lie nine of ten of its distribution: half, and the integral of its density from 0."""
-    for degrees, value in enumerate(STUDENT, start=1):
-        scale = math.gamma((degrees + 1) / 2) / math.gamma(degrees / 2) / math.sqrt(degrees * math.pi)
-        at = np.linspace(0, value, 10_001)
-        density = scale * (1 + at**2 / degrees) ** (-(degrees + 1) / 2)
-        assert 0.5 + np.trapezoid(density, at) == pytest.approx(0.9, abs=1e-4)
-    assert statistics.NormalDist().cdf(NORMAL) == pytest.approx(0.9, abs=1e-4)
-
-
-def test_a_further_source_may_lie_wider_the_fewer_sources_there_are() -> None:
-    few, many = (
-        [Residual(f"source {index % sources}", "kind", ratio) for index, ratio in enumerate((0.9, 1.0, 1.1) * 4)]
-        for sources in (2, 6)
-    )
-    for runs, times in ((few, STUDENT[0]), (many, STUDENT[4])):
-        plain, wider = by_kind(runs)["kind"], of_another_site(runs)["kind"]
-        assert wider.eight_of_ten == pytest.approx([each ** (times / NORMAL) for each in plain.eight_of_ten])
-    alone = [each._replace(source="one") for each in few]
-    assert of_another_site(alone) == by_kind(alone)
 
 
 def test_under_the_constants_of_the_file_a_run_takes_what_is_predicted_for_it_on_its_own_site() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import product
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -12,12 +12,13 @@ import numpy as np
 from meshwright.arrays import Floats, IntColumn, Ints
 from meshwright.cost.memory.components import Components
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.residuals import chosen, like_memory, residuals
+from meshwright.specs.predictive import predictive
+from meshwright.specs.residuals import ALLOCATED, like_memory, measured_memory
 
 EIGHTY_PERCENT = 0.8
 MOST_CERTAIN = 0.99
 """No probability is nearer to 1 than the residuals of a hundred runs can tell, and none nearer to 0."""
-QUANTILES = (np.arange(100) + 0.5) / 100
+NORMAL = NormalDist()
 
 
 class Verdict(IntEnum):
@@ -40,12 +41,13 @@ class Verdict(IntEnum):
 
 
 class Bounds(NamedTuple):
-    """What a rank may hold, bytes, scalar or array (n,)."""
+    """What a rank holds in eight of ten runs, bytes, scalar or array (n,)."""
 
     least: Floats
-    """With as little fragmentation as is likely: where this does not fit, nothing helps."""
+    """One of ten runs holds less."""
+    expected: Floats
     most: Floats
-    """As on the worst rank that was measured: where this fits, the plan is safe."""
+    """One of ten runs holds more."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,10 @@ class Fit:
     """What a process can take of the accelerator's memory."""
     least_bytes: float
     """As in `Bounds`."""
+    expected_bytes: float
     most_bytes: float
     probability: float
-    """That it fits, with the error of the whole prediction of memory; a share."""
+    """That it fits, by the error of the whole prediction; a share."""
 
     @property
     def usage(self) -> float:
@@ -77,33 +80,48 @@ class Fit:
 
 
 def bounds(allocated: Floats, reserved: Floats, communicators: Floats, inputs: Inputs) -> Bounds:
-    """The least and the most that a rank may hold.
+    """What a rank holds in eight of ten runs of a source that nobody has seen.
 
-    least = (1 + f_likely) allocated + context + communicators; most = reserved + (f_safe - f) allocated + context +
-    (1 + u) communicators. f, the expected share of fragmentation in reserved, f_safe and f_likely are the runtime's;
-    Megatron's 0.093 and 0.04 bracket the worst ranks of 43 measured runs; u = 1.8, because one measured dense layout
-    held 2.8 times the communicators counted here.
-    allocated, reserved, communicators: bytes, scalar or array (n,). Returns bytes. Source: SimuMax's B200 runs,
-    reserved over allocated.
+    expected = reserved + context + communicators + (e^m - 1) x
+    most = expected + sqrt(((h - e^m) x)^2 + ((f_safe - f) allocated)^2 + (u communicators)^2)
+    least = expected - sqrt(((e^m - l) x)^2 + (reserved - (1 + f_likely) allocated)^2), as an allocator that runs short
+    gives back what it only holds.
+
+    m is the mean, l and h the 10th and 90th percentile of measured over predicted x (`predictive`): of reserved memory
+    where that was measured (`measured_memory`), with the error of the allocator in it, which makes the term in f_safe
+    0; else of allocated memory. f, the expected share of fragmentation, f_safe and f_likely are the runtime's; 0.093
+    and 0.04 of Megatron bracket the worst ranks of 43 measured runs. u = 1.8: one measured dense layout held 2.8 times
+    the communicators counted here. That these are percentiles too, and the errors independent, is assumed.
+    allocated, reserved, communicators: bytes, scalar or array (n,). Returns bytes. Source: reserved over allocated of
+    SimuMax's B200 runs.
 
     >>> from meshwright.specs.examples import LLAMA
-    >>> [round(size / 1e9, 1) for size in bounds(50e9, 54e9, 2e9, LLAMA)]
-    [54.8, 62.5]
+    >>> [round(float(size) / 1e9) for size in bounds(50e9, 54e9, 2e9, LLAMA)]
+    [54, 57, 61]
     """
-    memory = inputs.runtime.memory
-    least = (1 + memory.fragmentation_likely) * allocated + communicators
-    fragmentation = (memory.fragmentation_safe - memory.fragmentation) * allocated
-    most = reserved + fragmentation + (1 + memory.communicator_uncertainty) * communicators
-    return Bounds(least + memory.context_bytes, most + memory.context_bytes)
+    memory, measured = inputs.runtime.memory, measured_memory(inputs)
+    error = predictive("memory", like_memory(inputs, measured))
+    apart = measured == ALLOCATED
+    tensors = allocated if apart else reserved
+    low, high = error.eight_of_ten
+    middle = float(np.exp(error.bias))
+    above = np.sqrt(
+        ((high - middle) * tensors) ** 2
+        + (apart * (memory.fragmentation_safe - memory.fragmentation) * allocated) ** 2
+        + (memory.communicator_uncertainty * communicators) ** 2
+    )
+    given_back = reserved - (1 + memory.fragmentation_likely) * allocated
+    below = np.hypot((middle - low) * tensors, given_back)
+    expected = reserved + (middle - 1) * tensors + memory.context_bytes + communicators
+    return Bounds(expected - below, expected, expected + above)
 
 
 def verdict(allocated: Floats, reserved: Floats, communicators: Floats, inputs: Inputs) -> IntColumn:
     """The verdict as a code of `Verdict`.
 
-    Safe when the most of `bounds` fits in visible memory, at risk when the least still fits, else out of memory: an
-    allocator that runs short gives back what it only holds.
+    Safe where nine of ten runs fit in visible memory, out of memory where not even one of ten does, at risk between.
     allocated, reserved, communicators: bytes, scalar or array (n,). Returns codes.
-    Source: SimuMax's B200 runs, reserved over allocated.
+    Source: `bounds`.
 
     >>> from meshwright.specs.examples import LLAMA
     >>> [str(Verdict(int(verdict(size, 1.1 * size, 2e9, LLAMA)))) for size in (50e9, 74e9, 90e9)]
@@ -128,41 +146,31 @@ def fit_of(memory: Components[float], inputs: Inputs) -> Fit:
     'safe'
     """
     limits = bounds(memory.allocated, memory.reserved, memory.communicators, inputs)
+    visible = inputs.cluster.accelerator.visible_memory_bytes
     return Fit(
         verdict=Verdict(int(verdict(memory.allocated, memory.reserved, memory.communicators, inputs))),
         needed_bytes=float(memory.device),
-        visible_bytes=inputs.cluster.accelerator.visible_memory_bytes,
+        visible_bytes=visible,
         least_bytes=float(limits.least),
+        expected_bytes=float(limits.expected),
         most_bytes=float(limits.most),
-        probability=fit_probability(memory, inputs),
+        probability=fit_probability(limits, visible),
     )
 
 
-def fit_probability(memory: Components[float], inputs: Inputs) -> float:
-    """The share of like runs that would fit on the accelerator: allocated memory times the ratio of theirs, with
-    fragmentation and communicators from the least to the most that the runtime's data say.
+def fit_probability(limits: Bounds, visible: float) -> float:
+    """The share of runs that fit: of a normal distribution on either side of what is expected, of which one of ten lies
+    below the least and one above the most.
 
-    memory: of one stage, bytes. Returns a share, 0.01 to 0.99. Source: catalog/residuals.toml, predicted against
-    measured memory of published runs.
+    limits: of one rank, bytes; visible: bytes. Returns a share, 0.01 to 0.99.
+    Source: `bounds`.
 
-    >>> from meshwright.cost.step import estimate_each
-    >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> (estimate,) = estimate_each([Plan(tp=8, num_microbatches=64)], LLAMA)
-    >>> fit_probability(estimate.memory, LLAMA)
-    0.99
+    >>> [round(fit_probability(Bounds(60e9, 70e9, 75e9), visible), 2) for visible in (60e9, 70e9, 75e9, 90e9)]
+    [0.1, 0.5, 0.9, 0.99]
     """
-    known, _ = chosen(residuals()["memory"], like_memory(inputs))
-    margins = inputs.runtime.memory
-    ratios = np.array([known.at(float(share)) for share in QUANTILES])
-    fragmentations = (margins.fragmentation_likely, margins.fragmentation, margins.fragmentation_safe)
-    rest = float(memory.device - memory.reserved - memory.communicators)
-    sizes = [
-        memory.allocated * ratios * (1 + fragmentation) + rest + memory.communicators * (1 + more)
-        for fragmentation, more in product(fragmentations, (0.0, margins.communicator_uncertainty))
-    ]
-    fitting = np.array(sizes) <= inputs.cluster.accelerator.visible_memory_bytes
-    return float(np.clip(fitting.mean(), 1 - MOST_CERTAIN, MOST_CERTAIN))
+    side = limits.most if visible > limits.expected else limits.least
+    off = (visible - float(limits.expected)) / abs(float(side - limits.expected))
+    return float(np.clip(NORMAL.cdf(off * NORMAL.inv_cdf(0.9)), 1 - MOST_CERTAIN, MOST_CERTAIN))
 
 
 def eighty_percent_usage(states_and_activations: Floats, inputs: Inputs) -> Floats:

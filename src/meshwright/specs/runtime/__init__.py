@@ -27,6 +27,8 @@ class Runtime(Spec):
     called: ClassVar[str] = "the runtime"
 
     id: str
+    framework: str
+    """Whose published runs say how far predictions may be off: the id in the catalogue."""
     aliases: tuple[str, ...] = ()
     family: str
     """Runtimes that are built on one another; what a file leaves out comes from its own family alone."""
@@ -159,7 +161,8 @@ def runtime_entry(name: str) -> dict[str, Any]:
     name: an id or an alias. Tables merge key by key, at every depth; `checks`, lists and single values are replaced.
     Raises `UnknownName`, and `InvalidSpec` where the file is like a runtime of another family.
     """
-    return {"id": catalog.resolve("runtimes", name), **_entry("runtimes", name)}
+    id_ = catalog.resolve("runtimes", name)
+    return {"id": id_, "framework": id_, **_entry("runtimes", name)}
 
 
 def _elementwise_entries() -> dict[str, Any]:

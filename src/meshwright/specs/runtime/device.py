@@ -138,7 +138,7 @@ class Host(Spec):
 
 
 class DeviceMemory(Spec):
-    """What the device holds beside live tensors, and how much of it a verdict reserves."""
+    """What the device holds beside live tensors, and how much more or less that may be."""
 
     context_bytes: NonNegative
     """CUDA context and loaded kernels of one process."""
@@ -149,10 +149,10 @@ class DeviceMemory(Spec):
     pair_communicator_bytes: NonNegative
     """Of one stage-to-stage communicator."""
     communicator_uncertainty: NonNegative
-    """How far communicators may exceed that, as a share; a safe verdict allows for it."""
+    """How far communicators of one run in ten exceed that, as a share."""
     fragmentation: NonNegative
     """Reserved over allocated memory, less one: expected."""
     fragmentation_likely: NonNegative
-    """The same when a run is lucky: beyond it nothing fits."""
+    """What an allocator that runs short cannot give back."""
     fragmentation_safe: NonNegative
-    """The same on the worst rank: below it everything fits."""
+    """The same on the worst ranks that were measured."""

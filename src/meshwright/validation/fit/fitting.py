@@ -12,14 +12,12 @@ from meshwright.arrays import FloatColumn
 from meshwright.specs.fitted import fitted_values
 from meshwright.validation.fit.curves import Constants, Curve, curves_of, step_time_under
 from meshwright.validation.fit.residuals import (
-    by_kind,
+    Coverage,
     coverage_by_others,
     memory_residuals,
-    of_another_site,
     step_time_residuals,
 )
 from meshwright.validation.score.outcomes import Outcome
-from meshwright.validation.score.score import IntervalCoverage
 
 STEPS = np.arange(0.9, 2.0, 0.01)
 """Values that every constant is tried at."""
@@ -78,9 +76,9 @@ def _repriced(outcome: Outcome, constants: Constants) -> Outcome:
     return replace(outcome, step_time=replace(outcome.step_time, predicted=seconds))
 
 
-def leave_one_source_out_coverage(outcomes: Sequence[Outcome], published: Sequence[Outcome]) -> IntervalCoverage:
-    """How many runs lie where the residuals of other sources put them; both as `leave_one_source_out` returns them."""
-    return IntervalCoverage(
-        step_time=coverage_by_others(step_time_residuals(outcomes), step_time_residuals(published), of_another_site),
-        memory=coverage_by_others(memory_residuals(outcomes), memory_residuals(published), by_kind),
-    )
+def leave_one_source_out_coverage(outcomes: Sequence[Outcome], published: Sequence[Outcome]) -> dict[str, Coverage]:
+    """How many runs lie where those of other sources put them; both as `leave_one_source_out` returns them."""
+    return {
+        **coverage_by_others(step_time_residuals(outcomes), step_time_residuals(published)),
+        **coverage_by_others(memory_residuals(outcomes), memory_residuals(published)),
+    }

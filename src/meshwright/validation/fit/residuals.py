@@ -1,38 +1,34 @@
-"""Residuals of left-out runs, by the kinds that users' questions are like, and how many of them intervals hold."""
+"""Residuals of left-out runs: cells of like runs, what they have in common, and how many runs intervals hold."""
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.specs.residuals import (
-    EVERY,
-    SHARES,
-    Residuals,
-    chosen,
-    like,
-    like_memory,
-)
-from meshwright.validation.rows.reading import Case
+from meshwright.specs.predictive import common_effects, of_a_new_source, own_covariance
+from meshwright.specs.residuals import EFFECTS, Between, Cell, Likeness, Residuals, like, like_memory
+from meshwright.validation.rows.settings import stand_ins
 from meshwright.validation.score.outcomes import Outcome, Pair
 
-STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356, 1.350, 1.345, 1.341)
-"""Student's t that nine of ten values stay below, with 1, 2, ... degrees of freedom; its test integrates them."""
-NORMAL = 1.282
-"""The same of the normal distribution."""
+ROUNDS = 300
+FIRST = 0.5
+"""Where the search for standard deviations begins, over the spread of runs."""
+SMALLEST = 1e-9
+"""Of a sum of squares, so that no variance is 0 for good."""
 
 
 class Residual(NamedTuple):
     """One left-out run."""
 
     source: str
-    kind: str
-    ratio: float
-    """Measured over predicted, a share."""
+    like: Likeness
+    log_ratio: float
+    """ln(measured / predicted)."""
+    judged: str
+    """What it is judged with."""
 
 
 class Coverage(NamedTuple):
@@ -40,99 +36,109 @@ class Coverage(NamedTuple):
 
     n: int
     inside: float
-    """A share; 0.8 is meant."""
+    """A share of the runs; 0.8 is meant."""
+    sources: int
+    mean_of_sources: float
+    """Mean over sources of the share of their runs."""
 
 
 def step_time_residuals(outcomes: Iterable[Outcome]) -> list[Residual]:
     """Of the step times of sound runs."""
-    return _residuals(outcomes, lambda each: each.step_time, lambda case: like(case.inputs))
-
-
-def within_sources(runs: Sequence[Residual]) -> list[Residual]:
-    """What is left of every run's residual when the median of its source's other runs is known; none of lone runs."""
-    sources: dict[str, list[Residual]] = defaultdict(list)
-    for run in runs:
-        sources[run.source].append(run)
     return [
-        run._replace(ratio=run.ratio / statistics.median(other.ratio for other in each if other is not run))
-        for each in sources.values()
-        if len(each) > 1
-        for run in each
+        _residual(each, pair, like(each.case.inputs), "experts" if each.is_moe else f"dense, {each.framework_family}")
+        for each in outcomes
+        if each.sound and each.case and (pair := each.step_time)
     ]
 
 
 def memory_residuals(outcomes: Iterable[Outcome]) -> list[Residual]:
     """Of the memory of sound runs, of any kind that is predicted."""
-    return _residuals(outcomes, lambda each: each.memory, lambda case: like_memory(case.inputs))
-
-
-def _residuals(
-    outcomes: Iterable[Outcome], quantity: Callable[[Outcome], Pair | None], kind: Callable[[Case], str]
-) -> list[Residual]:
-    pairs = ((each, each.case, quantity(each)) for each in outcomes if each.sound)
     return [
-        Residual(each.configuration.dataset, kind(case), pair.measured / pair.predicted)
-        for each, case, pair in pairs
-        if case and pair
+        _residual(each, pair, like_memory(each.case.inputs, each.configuration.memory_kind), "memory")
+        for each in outcomes
+        if each.sound and each.case and (pair := each.memory)
     ]
 
 
-def by_kind(runs: Sequence[Residual]) -> dict[str, Residuals]:
-    """Residuals of every kind of runs, and of all."""
-    kinds: dict[str, list[Residual]] = defaultdict(list)
-    for run in runs:
-        kinds[run.kind].append(run)
-    every = {EVERY: list(runs)} | dict(sorted(kinds.items()))
-    return {
-        name: weighted_ratios([run.ratio for run in each], [run.source for run in each]) for name, each in every.items()
-    }
-
-
-def of_another_site(runs: Sequence[Residual]) -> dict[str, Residuals]:
-    """As `by_kind`, as wide as where the runs of a further source lie: few sources tell little of how sites differ.
-
-    By Student's t with one degree of freedom less than there are sources, over the normal distribution.
-    """
-    return {name: _of_a_further_source(each) for name, each in by_kind(runs).items()}
-
-
-def _of_a_further_source(known: Residuals) -> Residuals:
-    degrees = known.sources - 1
-    return known.widened(STUDENT[min(degrees, len(STUDENT)) - 1] / NORMAL) if degrees else known
-
-
-def coverage(runs: Sequence[Residual], known: Mapping[str, Residuals]) -> Coverage:
-    """How many runs lie in the interval that known residuals make, by kind."""
-    inside = sum(_is_inside(run, known) for run in runs)
-    return Coverage(len(runs), inside / len(runs) if runs else 0.0)
-
-
-def coverage_by_others(
-    runs: Sequence[Residual],
-    published: Sequence[Residual],
-    kinds: Callable[[Sequence[Residual]], Mapping[str, Residuals]],
-) -> Coverage:
-    """How many runs lie in the interval that the like published runs of all other sources make; kinds: makes them."""
-    inside = 0
-    for source in {run.source for run in runs}:
-        known = kinds([run for run in published if run.source != source])
-        inside += sum(_is_inside(run, known) for run in runs if run.source == source)
-    return Coverage(len(runs), inside / len(runs) if runs else 0.0)
-
-
-def _is_inside(run: Residual, known: Mapping[str, Residuals]) -> bool:
-    low, high = chosen(known, run.kind)[0].eight_of_ten
-    return low <= run.ratio <= high
-
-
-def weighted_ratios(ratios: Sequence[float], sources: Sequence[str]) -> Residuals:
-    """Residuals of runs; ratios: measured over predicted, shares; sources: of each run. A run weighs 1 / sqrt(n) where
-    its source has n.
-    """
-    weights = np.array([sources.count(source) ** -0.5 for source in sources])
-    order = np.argsort(ratios)
-    place = (np.cumsum(weights[order]) - weights[order] / 2) / weights.sum()
-    logs = np.interp(SHARES, place, np.log(np.array(ratios)[order]))
-    return Residuals(
-        runs=len(ratios), sources=len({*sources}), ratios=tuple(float(f"{np.exp(each):.4f}") for each in logs)
+def _residual(outcome: Outcome, pair: Pair, labels: Likeness, judged: str) -> Residual:
+    return Residual(
+        source=outcome.configuration.dataset,
+        like=_of_its_framework(labels, outcome.framework),
+        log_ratio=float(np.log(pair.measured / pair.predicted)),
+        judged=judged,
     )
+
+
+def _of_its_framework(labels: Likeness, framework: str) -> Likeness:
+    """Runs of a framework that the catalogue has not are none of the runtime that stands for it."""
+    return labels._replace(family=framework, runtime=framework) if framework in stand_ins() else labels
+
+
+def residuals_of(runs: Sequence[Residual]) -> Residuals:
+    """The cells of runs, and how much what they have in common varies."""
+    cells = cells_of(runs)
+    return Residuals(cells=cells, between=between(cells))
+
+
+def cells_of(runs: Iterable[Residual]) -> tuple[Cell, ...]:
+    """Like runs of one source together."""
+    groups: dict[tuple[str, Likeness], list[float]] = defaultdict(list)
+    for run in runs:
+        groups[run.source, run.like].append(run.log_ratio)
+    return tuple(
+        Cell(
+            source=source,
+            runs=len(logs),
+            mean=round(float(np.mean(logs)), 4),
+            spread=round(float(np.std(logs, ddof=1)), 4) if len(logs) > 1 else 0.0,
+            **labels._asdict(),
+        )
+        for (source, labels), logs in sorted(groups.items())
+    )
+
+
+def between(cells: Sequence[Cell]) -> Between:
+    """The standard deviations under which the cells' means are likeliest, over the spread of runs.
+
+    Each round multiplies every variance by sqrt(y' V^-1 K V^-1 y / tr(V^-1 K)), with y the means, V their covariance
+    and K the effect's part of it; the likelihood never falls. Source: Zhou, Hu, Zhou and Lange, arXiv:1509.07426.
+    """
+    parts, own = common_effects(cells, cells), own_covariance(cells)
+    means = np.array([cell.mean for cell in cells])
+    variances = np.full(len(EFFECTS), FIRST**2)
+    for _ in range(ROUNDS):
+        inverse = np.linalg.inv(np.tensordot(variances, parts, axes=1) + own)
+        weighted = inverse @ means
+        # Of every effect: the square of the means that it explains, and what that is expected to be, shape (4,).
+        explained = np.maximum(parts @ weighted @ weighted, SMALLEST)
+        variances = variances * np.sqrt(explained / np.sum(parts * inverse, axis=(1, 2)))
+    return Between(**{name: round(float(each) ** 0.5, 3) for name, each in zip(EFFECTS, variances, strict=True)})
+
+
+def coverage(runs: Sequence[Residual], known: Callable[[str], Residuals]) -> dict[str, Coverage]:
+    """How many runs lie in the interval of a new source, by what they are judged with; known: the residuals that the
+    runs of a source are held against.
+    """
+    inside: dict[str, dict[str, list[bool]]] = defaultdict(lambda: defaultdict(list))
+    for source in sorted({run.source for run in runs}):
+        held = known(source)
+        intervals = {each: of_a_new_source(each, held).eight_of_ten for each in {run.like for run in runs}}
+        for run in (run for run in runs if run.source == source):
+            low, high = intervals[run.like]
+            inside[run.judged][source].append(low <= np.exp(run.log_ratio) <= high)
+    return {name: _counted(each) for name, each in sorted(inside.items())}
+
+
+def _counted(sources: Mapping[str, Sequence[bool]]) -> Coverage:
+    every = [held for each in sources.values() for held in each]
+    return Coverage(
+        n=len(every),
+        inside=float(np.mean(every)),
+        sources=len(sources),
+        mean_of_sources=float(np.mean([*map(np.mean, sources.values())])),
+    )
+
+
+def coverage_by_others(runs: Sequence[Residual], published: Sequence[Residual]) -> dict[str, Coverage]:
+    """The same, each source against the published runs of all others."""
+    return coverage(runs, lambda source: residuals_of([run for run in published if run.source != source]))

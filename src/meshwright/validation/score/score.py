@@ -63,13 +63,6 @@ class VerdictCounts(NamedTuple):
     fitted_called_oom: int
 
 
-class IntervalCoverage(NamedTuple):
-    """How many runs lie where eight of ten like runs are said to."""
-
-    step_time: Coverage
-    memory: Coverage
-
-
 class Skipped(NamedTuple):
     """A row that no prediction was made for."""
 
@@ -96,7 +89,8 @@ class Score(NamedTuple):
     fit: VerdictCounts
     ranking: tuple[Ranking, ...]
     by: dict[str, dict[str, Part]]
-    intervals: IntervalCoverage
+    intervals: dict[str, Coverage]
+    """How many runs lie where eight of ten of a new source are said to, by what they are judged with."""
     apart: dict[str, Part]
     """Runs that their source doubts, by what it says of them; in nothing above but the rows and the fits."""
 
@@ -112,16 +106,16 @@ def verdict_counts(outcomes: Sequence[Outcome]) -> VerdictCounts:
     )
 
 
-def intervals_of(outcomes: Sequence[Outcome]) -> IntervalCoverage:
+def intervals_of(outcomes: Sequence[Outcome]) -> dict[str, Coverage]:
     """By the residuals of the catalogue, which rest on the published runs."""
-    known = residuals()
-    return IntervalCoverage(
-        coverage(step_time_residuals(outcomes), known["step_time"]),
-        coverage(memory_residuals(outcomes), known["memory"]),
-    )
+    times, sizes = step_time_residuals(outcomes), memory_residuals(outcomes)
+    return {
+        **coverage(times, lambda _: residuals("step_time")),
+        **coverage(sizes, lambda _: residuals("memory")),
+    }
 
 
-def score_of(outcomes: Sequence[Outcome], intervals: IntervalCoverage | None = None) -> Score:
+def score_of(outcomes: Sequence[Outcome], intervals: dict[str, Coverage] | None = None) -> Score:
     """Score outcomes; what its source doubts is scored separately. intervals: those of the catalogue unless given."""
     sound, doubted = ([each for each in outcomes if each.sound is is_sound] for is_sound in (True, False))
     kinds = {kind: errors_of(sound, memory_of(kind)) for kind in KINDS}

@@ -34,7 +34,8 @@ def score_screen(score: Score) -> tuple[Block, ...]:
             note=unknown if score.memory_not_scored else "",
         ),
         *([_errors("scored separately, as their source doubts them", doubted)] if doubted else []),
-        Lines((_verdicts(score), _intervals(score), _rankings(score))),
+        *([_intervals(score)] if score.intervals else []),
+        Lines((_verdicts(score), _rankings(score))),
         *([Lines(tuple(_skipped(score)))] if score.skipped else []),
     )
 
@@ -75,10 +76,13 @@ def _verdicts(score: Score) -> str:
     return f"{text}of {counts.fitted} that fitted, {counts.fitted_called_oom} are predicted to run out of memory."
 
 
-def _intervals(score: Score) -> str:
-    time, memory = score.intervals
-    contained = f"{time.inside:.0%} of {time.n} step times and {memory.inside:.0%} of {memory.n} memory figures"
-    return f"Intervals meant to contain 80% of runs contain {contained}."
+def _intervals(score: Score) -> Table:
+    rows = (
+        (name, str(each.n), str(each.sources), f"{each.mean_of_sources:.0%}", f"{each.inside:.0%}")
+        for name, each in score.intervals.items()
+    )
+    head = ("inside intervals meant to hold 80 %", "n", "sources", "mean of sources", "runs")
+    return Table(head, tuple(rows))
 
 
 def _rankings(score: Score) -> str:

@@ -1,0 +1,122 @@
+"""Predictive: where the runs of a source lie that nobody has seen yet.
+
+A model of random effects (Henderson 1975, doi:10.2307/2529430): ln(measured / predicted) of a run is the sum of what it
+has in common with runs of its kind, of its runtime, of its accelerator and of its source, and of what is its own. Each
+is normal around 0; what is in common varies in proportion to how the runs of a group spread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import FloatColumn
+from meshwright.specs.residuals import EFFECTS, Cell, Likeness, Quantity, Residuals, residuals
+
+STUDENT = (3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356, 1.350, 1.345, 1.341)
+"""Student's t that nine of ten values stay below, with 1, 2, ... degrees of freedom; its test integrates them."""
+PARENT = 2
+"""What all runs count for in the spread of a group, and a group in that of one of its runtimes, in sources; assumed."""
+
+
+class Predictive(NamedTuple):
+    """ln(measured / predicted) of a new source's runs."""
+
+    bias: float
+    """Its mean."""
+    spread: float
+    """Its standard deviation."""
+    degrees: int
+    """Of freedom, that the standard deviation rests on."""
+
+    @property
+    def eight_of_ten(self) -> tuple[float, float]:
+        """The ratios of measured to predicted between which eight of ten runs lie, shares."""
+        width = STUDENT[min(self.degrees, len(STUDENT)) - 1] * self.spread
+        return math.exp(self.bias - width), math.exp(self.bias + width)
+
+
+@cache
+def predictive(quantity: Quantity, like: Likeness, measured_runs: int = 0) -> Predictive:
+    """From the published runs, for a question; measured_runs: a count of the user's own, which put its bias right."""
+    known = residuals(quantity)
+    return of_a_measured_source(like, known, measured_runs) if measured_runs else of_a_new_source(like, known)
+
+
+def of_a_new_source(like: Likeness, known: Residuals) -> Predictive:
+    """Where the runs of a further source lie.
+
+    bias = k' V^-1 y and spread^2 = c + w^2 - k' V^-1 k, with y the means of the cells, V their covariance, k that of
+    the question with them, c the variance of what the question has in common with others, w the spread of its runs.
+    Source: best linear unbiased prediction, Henderson 1975.
+    """
+    cells = known.cells
+    shared = common_covariance([*cells, like], known)
+    weights = np.linalg.solve(shared[:-1, :-1] + own_covariance(cells), shared[:-1, -1])
+    bias = float(weights @ np.array([cell.mean for cell in cells]))
+    variance = float(shared[-1, -1] - weights @ shared[:-1, -1]) + spread(cells, like.group, like.runtime) ** 2
+    return Predictive(bias, math.sqrt(variance), _degrees(like, known))
+
+
+def of_a_measured_source(like: Likeness, known: Residuals, runs: int) -> Predictive:
+    """Where further runs of a source lie whose n others put the prediction right: w sqrt(1 + 1 / n) around it, with w
+    the spread of runs; runs: n.
+    """
+    own = spread(known.cells, like.group, like.runtime)
+    return Predictive(0.0, own * math.sqrt(1 + 1 / runs), _degrees(like, known))
+
+
+def spread(cells: Sequence[Cell], group: str = "", runtime: str = "") -> float:
+    """The standard deviation of like runs of one source: the mean over cells, so that a source with wild runs does not
+    make all wide. A cell weighs the root of its degrees of freedom; a group has that of all runs beside its own, and a
+    runtime that of its group. group, runtime: names; empty: of all.
+    """
+    several = [cell for cell in cells if cell.runs > 1]
+    mean = _weighted_mean(several, 0.0, 0)
+    if group:
+        several = [cell for cell in several if cell.group == group]
+        mean = _weighted_mean(several, mean, PARENT)
+    if runtime:
+        mean = _weighted_mean([cell for cell in several if cell.runtime == runtime], mean, PARENT)
+    return mean
+
+
+def _weighted_mean(cells: Sequence[Cell], parent: float, weight: float) -> float:
+    weights = [math.sqrt(cell.runs - 1) for cell in cells]
+    total = sum(each * cell.spread for each, cell in zip(weights, cells, strict=True)) + weight * parent
+    return total / (sum(weights) + weight) if cells or weight else 0.0
+
+
+def common_effects(labelled: Sequence[Cell | Likeness], cells: Sequence[Cell]) -> FloatColumn:
+    """For each of `EFFECTS`, the product of two groups' spreads where both labels are equal, else 0: (4, n, n)."""
+    labels = [np.array([_label(each, name) for each in labelled]) for name in EFFECTS]
+    scale = np.array([spread(cells, each.group) for each in labelled])
+    return np.array([(column[:, None] == column) * np.outer(scale, scale) for column in labels])
+
+
+def _label(each: Cell | Likeness, name: str) -> str:
+    """The source of a question is none of those that are known."""
+    if name == "source":
+        return f"{each.source}: {each.kind}" if isinstance(each, Cell) else ""
+    return str(getattr(each, name))
+
+
+def common_covariance(labelled: Sequence[Cell | Likeness], known: Residuals) -> FloatColumn:
+    """Covariance of what cells and a question have in common: shape (n, n)."""
+    variances = np.array([getattr(known.between, name) ** 2 for name in EFFECTS])
+    shared: FloatColumn = np.tensordot(variances, common_effects(labelled, known.cells), axes=1)
+    return shared
+
+
+def own_covariance(cells: Sequence[Cell]) -> FloatColumn:
+    """Covariance of what is a cell's own: w^2 / n of its runs, shape (n, n)."""
+    return np.diag([spread(cells, cell.group, cell.runtime) ** 2 / cell.runs for cell in cells])
+
+
+def _degrees(like: Likeness, known: Residuals) -> int:
+    """One less than the sources of the group, and what its parent counts for."""
+    return known.sources(group=like.group) + PARENT - 1

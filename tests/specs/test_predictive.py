@@ -1,0 +1,76 @@
+"""Predictive intervals: wide where little is known, Student's in width, drawn towards what is alike."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from meshwright.specs.predictive import STUDENT, Predictive, of_a_measured_source, of_a_new_source, spread
+from meshwright.specs.residuals import Between, Cell, Likeness, Residuals
+
+SIZES = Between(kind=0.3, runtime=0.8, accelerator=0.5, source=0.5)
+
+
+def cell(source: str, runtime: str = "a", mean: float = 0.0, group: str = "dense", spread: float = 0.1) -> Cell:
+    return Cell(
+        source=source,
+        group=group,
+        kind=group,
+        family="f",
+        runtime=runtime,
+        accelerator="x",
+        runs=10,
+        mean=mean,
+        spread=spread,
+    )
+
+
+def asked(runtime: str = "a", accelerator: str = "x", group: str = "dense") -> Likeness:
+    return Likeness(group=group, kind=group, family="f", runtime=runtime, accelerator=accelerator)
+
+
+def test_the_widths_are_students() -> None:
+    """Up to each value lie nine of ten of its distribution: half, and the integral of its density from 0."""
+    for degrees, value in enumerate(STUDENT, start=1):
+        scale = math.gamma((degrees + 1) / 2) / math.gamma(degrees / 2) / math.sqrt(degrees * math.pi)
+        at = np.linspace(0, value, 10_001)
+        density = scale * (1 + at**2 / degrees) ** (-(degrees + 1) / 2)
+        assert 0.5 + np.trapezoid(density, at) == pytest.approx(0.9, abs=1e-4)
+    low, high = Predictive(0.1, 0.2, 3).eight_of_ten
+    assert math.log(high) - 0.1 == pytest.approx(1.638 * 0.2) == pytest.approx(0.1 - math.log(low))
+
+
+def test_one_cell_and_one_effect_are_the_textbook_shrinkage() -> None:
+    """A cell of n runs of another source with the runtime alone in common: bias = t y / (t + s + w / n)."""
+    sizes = Between(kind=0, runtime=1, accelerator=0, source=1)
+    known = Residuals(cells=(cell("one", mean=0.2),), between=sizes)
+    found = of_a_new_source(asked(), known)
+    variance = 0.01
+    assert found.bias == pytest.approx(0.2 * variance / (2 * variance + variance / 10))
+    expected = 3 * variance - variance**2 / (2 * variance + variance / 10)
+    assert found.spread**2 == pytest.approx(expected)
+
+
+def test_what_no_source_has_is_wider() -> None:
+    known = Residuals(cells=tuple(cell(name, mean=0.1) for name in "pqrs"), between=SIZES)
+    seen, runtime, both = (
+        of_a_new_source(each, known) for each in (asked(), asked(runtime="b"), asked(runtime="b", accelerator="y"))
+    )
+    assert seen.spread < runtime.spread < both.spread
+    assert seen.bias > runtime.bias > both.bias > 0
+
+
+def test_a_measured_source_is_narrower_and_the_more_so_the_more_runs_it_has() -> None:
+    known = Residuals(cells=tuple(cell(name) for name in "pqrs"), between=SIZES)
+    widths = [of_a_measured_source(asked(), known, runs).spread for runs in (1, 2, 100)]
+    assert widths[1] > widths[2]
+    assert of_a_new_source(asked(), known).spread > widths[2]
+    assert widths[0] == pytest.approx(0.1 * math.sqrt(2))
+
+
+def test_the_spread_of_a_group_with_few_runs_is_drawn_towards_that_of_all() -> None:
+    cells = [cell(name, spread=0.1) for name in "pqrs"] + [cell("t", group="experts", spread=0.3)]
+    assert spread(cells, "dense") < spread(cells) < spread(cells, "experts") < 0.3
+    assert spread(cells, "experts", "unseen") == spread(cells, "experts")

@@ -1,0 +1,80 @@
+"""Residuals: the fit finds how much effects vary, and intervals hold about eight of ten runs of a left-out source."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from meshwright.specs.residuals import EFFECTS, Likeness, residuals
+from meshwright.validation.fit.residuals import (
+    Residual,
+    cells_of,
+    coverage,
+    coverage_by_others,
+    memory_residuals,
+    residuals_of,
+    step_time_residuals,
+)
+from meshwright.validation.rows.configurations import configurations
+from meshwright.validation.rows.table import read_rows
+from meshwright.validation.score.outcomes import outcomes_of
+
+DENSE = Likeness(group="dense", kind="dense", family="family", runtime="runtime", accelerator="accelerator")
+WITHIN = 0.05
+
+
+def run(source: str, log_ratio: float, runtime: str = "runtime") -> Residual:
+    return Residual(source=source, like=DENSE._replace(runtime=runtime), log_ratio=log_ratio, judged="runs")
+
+
+def drawn(between: float, seed: int) -> list[Residual]:
+    """Twenty runs of each of sixteen sources with four runtimes, whose sources alone differ."""
+    chance = np.random.default_rng(seed)
+    effects = chance.normal(0, between, 16)
+    return [
+        run(f"source {index}", effect + own, runtime=f"runtime {index % 4}")
+        for index, effect in enumerate(effects)
+        for own in chance.normal(0, WITHIN, 20)
+    ]
+
+
+def test_the_fit_finds_how_much_sources_differ() -> None:
+    found = [residuals_of(drawn(0.1, seed)) for seed in range(8)]
+    explained = [sum(getattr(each.between, name) ** 2 for name in EFFECTS) ** 0.5 * WITHIN for each in found]
+    assert np.mean(explained) == pytest.approx(0.1, rel=0.2)
+
+
+@pytest.mark.parametrize("between", [0.0, 0.05, 0.1])
+def test_intervals_hold_about_eight_of_ten_runs_of_a_source_that_is_left_out(between: float) -> None:
+    """However much sources differ: an interval of the spread of runs alone would hold fewer the more they do."""
+    held = [coverage_by_others(runs, runs)["runs"].mean_of_sources for runs in (drawn(between, s) for s in range(8))]
+    assert np.mean(held) == pytest.approx(0.8, abs=0.05)
+
+
+def test_a_source_counts_once_in_the_mean_however_many_runs_it_has() -> None:
+    inside, outside = [run("few", 0.0)] * 2, [run("many", 9.0)] * 8
+    known = residuals_of(drawn(0.1, 0))
+    (counted,) = coverage(inside + outside, lambda _: known).values()
+    assert counted == (10, 0.2, 2, 0.5)
+
+
+def test_a_cell_is_the_like_runs_of_one_source() -> None:
+    runs = [run(source, log) for source, log in product("ab", (0.0, 0.1))]
+    one, other = cells_of([*runs, run("b", 0.2)])
+    assert (one.source, one.runs, one.mean) == ("a", 2, 0.05)
+    assert (other.runs, other.mean, other.spread) == (3, 0.1, 0.1)
+
+
+def test_runs_of_a_framework_that_another_stands_for_are_no_runs_of_that_one() -> None:
+    rows = [row for row in read_rows() if row["dataset"] == "galvatron"][:2]
+    found = memory_residuals(outcomes_of(configurations(rows)))
+    assert {(each.like.runtime, each.like.family) for each in found} == {("galvatron", "galvatron")}
+
+
+def test_the_catalogue_has_a_cell_for_every_source_of_sound_step_times() -> None:
+    rows = read_rows()
+    first = {row["dataset"]: row for row in rows if row["quality"] == "ok" and row["step_time_s"]}
+    shown = step_time_residuals(outcomes_of(configurations(list(first.values()))))
+    assert {each.source for each in shown} <= {cell.source for cell in residuals("step_time").cells}
