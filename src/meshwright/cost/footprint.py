@@ -12,6 +12,7 @@ from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.fit import eighty_percent_verdict, verdict
 from meshwright.cost.memory.stage import stage_memory, stage_steps
+from meshwright.cost.memory.stage_parameters import StageParameters, stage_parameters
 from meshwright.cost.memory.timeline import MemoryEvent
 from meshwright.cost.shapes import Pipelines, Shapes, pipelines_of
 from meshwright.cost.unit import micro_batch_shapes
@@ -55,6 +56,11 @@ class Footprints:
             peak_moment=peak_moment,
             worst=first_largest(memory.device, stages),
         )
+
+    @cached_property
+    def parameters(self) -> StageParameters:
+        """On one rank of every stage of the pipelines, counts."""
+        return stage_parameters(self.pipelines.plans, self.pipelines.stages, self.inputs)
 
     @cached_property
     def worst_memory(self) -> Components[FloatColumn]:

@@ -18,7 +18,6 @@ from meshwright.cost.estimate import Estimate, Estimates, Waterfall
 from meshwright.cost.footprint import Footprints, first_largest, footprints_of
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.in_flight import waiting_share
-from meshwright.cost.memory.stage_parameters import stage_parameters
 from meshwright.cost.shapes import Pipelines
 from meshwright.cost.unit import UnitTime, UnitTimes, unit_times
 from meshwright.cost.weights import layer_by_layer, once_a_step
@@ -168,16 +167,15 @@ def _waterfall(footprints: Footprints, units: UnitTimes, works: _Works, work: Un
         exposed_pp_s=column(exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs)),
         exposed_dp_s=exposed + column(tied)[pipeline],
         bubble_s=np.where(plans.pp > 1, idle, 0.0),
-        optimizer_s=_optimizer_time(footprints.pipelines, inputs)[pipeline],
+        optimizer_s=_optimizer_time(footprints)[pipeline],
         host_s=count * work.host + inputs.runtime.host.host_s_per_step,
     )
 
 
-def _optimizer_time(pipelines: Pipelines, inputs: Inputs) -> FloatColumn:
+def _optimizer_time(footprints: Footprints) -> FloatColumn:
     """Seconds of the optimizer on the slowest stage of every pipeline, shape (p,)."""
-    plans, stages = pipelines.plans, pipelines.stages
-    rows, parameters = plans.take(stages.plan), stage_parameters(plans, stages, inputs)
-    seconds = optimizer_time(rows, inputs, parameters.dense, parameters.experts)
+    plans, stages, parameters = footprints.pipelines.plans, footprints.pipelines.stages, footprints.parameters
+    seconds = optimizer_time(plans.take(stages.plan), footprints.inputs, parameters.dense, parameters.experts)
     return np.maximum.reduceat(seconds, stages.start)
 
 

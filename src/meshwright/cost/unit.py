@@ -137,20 +137,21 @@ def unit_times(shapes: Plans, inputs: Inputs, *, some_not_recomputed: bool) -> U
     any plan. Returns seconds of one micro-batch, shape (k,). Source: `layer_time`, `embedding_time`, `head_time`,
     `prediction_time`.
     """
-    kinds, plain = inputs.model.layer_kinds, without_recompute(shapes)
     embedding, head = embedding_time(shapes, inputs), head_time(shapes, inputs)
     ending = _end(head, head_exchanges(shapes, inputs, head), inputs)
     if inputs.mtp_layers:
         ahead = _end(prediction_time(shapes, inputs), prediction_exchanges(shapes, inputs), inputs)
         ending = ending.plus(ahead.plus(ending).scaled(inputs.mtp_layers))
     return UnitTimes(
-        layers=tuple(layer_unit_time(shapes, inputs, kind) for kind in kinds),
-        layers_not_recomputed=tuple(layer_unit_time(plain, inputs, kind) for kind in kinds)
-        if some_not_recomputed
-        else (),
+        layers=_layers(shapes, inputs),
+        layers_not_recomputed=_layers(without_recompute(shapes), inputs) if some_not_recomputed else (),
         embedding=_end(embedding, embedding_exchanges(shapes, inputs), inputs),
         head=ending,
     )
+
+
+def _layers(shapes: Plans, inputs: Inputs) -> tuple[UnitTime, ...]:
+    return tuple(layer_unit_time(shapes, inputs, kind) for kind in inputs.model.layer_kinds)
 
 
 def layer_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime) -> tuple[Exchange, ...]:

@@ -18,7 +18,6 @@ from meshwright.cost.comms.sharded import (
 )
 from meshwright.cost.footprint import Footprints
 from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
-from meshwright.cost.memory.stage_parameters import stage_parameters
 from meshwright.cost.unit import UnitTime, UnitTimes
 from meshwright.distinct import gathered, on_distinct
 from meshwright.specs.model import LayerKind
@@ -47,8 +46,7 @@ def once_a_step(
     spread over stages. Returns bytes and seconds. Source: `data_exchange`, `data_exchanges`.
     """
     inputs, (pipelines, stages, _, of_stage) = footprints.inputs, footprints.pipelines
-    rows, parameters = pipelines.take(stages.plan), stage_parameters(pipelines, stages, inputs)
-    dense, experts, ends, matrices = parameters
+    rows, (dense, experts, ends, matrices) = pipelines.take(stages.plan), footprints.parameters
     exchange = data_exchange(rows, inputs, dense, stages.stage, experts, ends, matrices)
     forward = column(works.forward_total + works.host_forward)
     backward = column(works.backward_total + works.host_backward)
@@ -80,7 +78,7 @@ def layer_by_layer(
 def _ends(footprints: Footprints, stage: IntColumn, times: Gathers, packing: Packing) -> tuple[Exchange, ...]:
     """Of embedding, final norm and head; stage: the row of every stage among those of the pipelines."""
     inputs, (pipelines, stages, *_) = footprints.inputs, footprints.pipelines
-    ends = stage_parameters(pipelines, stages, inputs).ends
+    ends = footprints.parameters.ends
     messages = on_distinct(
         lambda some: packing(shard_messages(pipelines.take(stages.plan[some]), inputs, ends[some], ends=ends[some])),
         stage,
