@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from meshwright.cost.comms.tensor import layer_tensor_exchanges
+from meshwright.cost.compute.elementwise import moved_bytes
 from meshwright.cost.compute.layer import layer_time
+from meshwright.cost.compute.linear import projections
+from meshwright.cost.shard import layer_shard
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
@@ -65,3 +68,29 @@ def test_a_runtime_can_be_told_to_gather_half_precision() -> None:
     inputs = _asked("fp8", "megatron-core")
     runtime = with_behaviours(inputs.runtime, ["quantised_gathers=none"])
     assert inputs.replace(runtime=runtime).sequence_gather_bytes == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("precision", "cluster", "change"),
+    [
+        # A quarter of the rows: read in 2 bytes, once or twice, and written; then every row transposed, or nothing.
+        ("fp8-delayed", "1x8:h100", (2 + 1) / 4 + 2 - 4),
+        ("fp8", "1x8:h100", (4 + 1) / 4 + 2 - 6),
+        ("fp8", "1x8:b200", (4 + 1) / 4 - 5),
+        ("mxfp8", "1x8:b200", (2 + 2 * MXFP8) / 4 - (2 + 2 * MXFP8)),
+    ],
+)
+def test_ranks_quantise_their_share_alone_of_what_they_gather(precision: str, cluster: str, change: float) -> None:
+    model = dense_model()
+    (kind,) = model.layer_kinds
+    moved = []
+    for gathers in ("none", "all"):
+        inputs = question(model, cluster, global_batch=8, precision=precision)
+        inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, [f"quantised_gathers={gathers}"]))
+        shard = layer_shard(PLAN, inputs, kind)
+        moved.append(moved_bytes(PLAN, inputs, kind, shard, projections(inputs, kind, shard)))
+    half, quantised = moved
+    # Two inputs and two gradients of the hidden size on every token.
+    elements = 2 * 4096 * model.hidden_size
+    assert quantised.forward - half.forward == pytest.approx(change * elements)
+    assert quantised.backward - half.backward == pytest.approx(change * elements)

@@ -118,11 +118,16 @@ class Inputs(Spec):
 
         2, or those of the recipe's operands where the runtime gathers them.
         """
-        own, recipe = self.recipe.columns == "own", self.recipe
-        gathers = {"none": False, "one_scale": not own, "all": True}[self.runtime.communication.quantised_gathers]
-        if not (recipe.quantises and gathers):
+        if not self.gathers_quantised:
             return HALF_BYTES, HALF_BYTES
-        return recipe.operand_bytes, recipe.operand_bytes * (2 if own else 1)
+        size = self.recipe.operand_bytes
+        return size, size * (2 if self.recipe.columns == "own" else 1)
+
+    @property
+    def gathers_quantised(self) -> bool:
+        """Whether tensor-parallel ranks quantise what they gather along the sequence before they do."""
+        gathers = {"none": False, "one_scale": self.recipe.columns != "own", "all": True}
+        return self.recipe.quantises and gathers[self.runtime.communication.quantised_gathers]
 
     @property
     def mtp_layers(self) -> int:

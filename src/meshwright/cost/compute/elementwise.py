@@ -60,7 +60,7 @@ def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, lin
         _elementwise(inputs, kind, shard),
         _gradients(inputs, kind, shard),
         _context(plan, inputs, shard),
-        _quantised(inputs, linears),
+        _quantised(inputs, shard, linears),
         _cast(inputs, linears),
     )
     return LayerTraffic(sum(part.forward for part in parts), sum(part.backward for part in parts))
@@ -94,7 +94,10 @@ def repeated_bytes(repeated: Repeated, inputs: Inputs, kind: LayerKind, shard: S
     if not block:
         return total
     activation = traffic.activation(block).forward * shard.tokens * shard.ffn
-    return total + repeated.block * (activation + _quantising(inputs, linears.feed_forward))
+    quantised = (
+        _quantising(inputs, linears.feed_forward) + _before_gather(inputs, shard, linears.feed_forward[:1]).forward
+    )
+    return total + repeated.block * (activation + quantised)
 
 
 def residual_sum_bytes(inputs: Inputs, shard: Shard) -> Floats:
@@ -173,7 +176,7 @@ def _every(linears: Projections) -> tuple[Linear, ...]:
     return (*linears.down, *linears.attention, linears.output, *linears.feed_forward)
 
 
-def _quantised(inputs: Inputs, linears: Projections) -> LayerTraffic:
+def _quantised(inputs: Inputs, shard: Shard, linears: Projections) -> LayerTraffic:
     """Inputs of all products forward, gradients of their outputs backward; weights once a step, or by rows forward and
     by columns backward in every micro-batch.
     """
@@ -182,9 +185,29 @@ def _quantised(inputs: Inputs, linears: Projections) -> LayerTraffic:
     if inputs.quantises_apart:
         weights = 0.5 * each * sum(1.0 * linear.outputs * linear.features for linear in every)
     written = each * sum(1.0 * linear.rows * linear.outputs for linear in every)
-    return LayerTraffic(_quantising(inputs, every) + weights, written + weights)
+    entered = (*(() if linears.down else linears.attention), *linears.feed_forward[:1])
+    left = (linears.output, *linears.feed_forward[1:])
+    forward = _quantising(inputs, every) + _before_gather(inputs, shard, entered).forward
+    return LayerTraffic(forward + weights, written + _before_gather(inputs, shard, left).backward + weights)
 
 
 def _quantising(inputs: Inputs, linears: tuple[Linear, ...]) -> Floats:
     """Bytes that quantising the inputs of some linear layers moves."""
     return inputs.quantise_bytes * sum(1.0 * linear.rows * linear.features for linear in linears)
+
+
+def _before_gather(inputs: Inputs, shard: Shard, linears: tuple[Linear, ...]) -> LayerTraffic:
+    """What the inputs and the gradients of some linear layers take more, or less, where sequence-parallel ranks
+    quantise their share before they gather it: a transposed copy is made of what was gathered.
+    """
+    accelerator, recipe = inputs.cluster.accelerator, inputs.recipe
+    if not inputs.gathers_quantised:
+        return LayerTraffic(0.0, 0.0)
+    share = shard.residual_tokens / shard.tokens
+    transposed = recipe.columns == "transposed" and recipe.copies(accelerator) > 1
+    ahead = inputs.quantise_bytes - transposed * recipe.operand_bytes
+    change = np.where(share < 1, share * ahead + 2 * transposed * recipe.operand_bytes - inputs.quantise_bytes, 0.0)
+    return LayerTraffic(
+        change * sum(1.0 * linear.rows * linear.features for linear in linears),
+        change * sum(1.0 * linear.rows * linear.outputs for linear in linears),
+    )
