@@ -18,6 +18,10 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind
 from meshwright.specs.precision import HALF_BYTES
 
+QUANTISING_KERNELS = 6, 8
+"""For each expert forward and backward, where its products are kernels of their own: what quantises both inputs (both
+gradients), and what rearranges the scales of both operands of two (four) products. Source: TransformerEngine,
+pytorch/module/grouped_linear.py and csrc/extensions/gemm.cpp, one kernel an expert; at the fixed time of a product."""
 EXPERT_SHAPE = ("tp", "sp", "cp", "ep", "etp", "micro_batch")
 """The fields of a plan on which the sizes of its experts' layers depend."""
 
@@ -41,9 +45,9 @@ class ExpertTime(NamedTuple):
     """Products of the router and the experts, seconds, and bytes that their element-wise kernels move."""
 
     products: tuple[Gemm, ...]
-    routing_forward: float
-    """Of the small kernels that choose experts and sort tokens, seconds; 0 for a dense layer."""
-    routing_backward: float
+    fixed_forward: Floats
+    """Seconds of small kernels, whatever they move: what chooses experts, sorts tokens and quantises for each one."""
+    fixed_backward: Floats
     forward_bytes: Floats
     backward_bytes: Floats
     activation_bytes: Floats
@@ -104,12 +108,14 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     weights = weights * (0.5 * quantised * inputs.quantises_apart + inputs.weight_cast_bytes)
     moved_bytes = HALF_BYTES * hidden * shard.tokens + scores + weights
     inner = _between_products(inputs, block, shard)
+    launch = inputs.cluster.accelerator.kernels.gemm.launch_s * inputs.recipe.quantises
+    apart = 1.0 * launch * shard.experts * (kernels.expert_products == "each")
     forward = hidden * (quantised + routed.forward + again * received.forward)
     backward = hidden * (quantised + routed.backward + again * received.backward)
     return ExpertTime(
         products=on_shapes(lambda shapes: _products(shapes, inputs, kind), plan, *EXPERT_SHAPE),
-        routing_forward=kernels.routing_s.forward,
-        routing_backward=kernels.routing_s.backward,
+        fixed_forward=kernels.routing_s.forward + apart * QUANTISING_KERNELS[0],
+        fixed_backward=kernels.routing_s.backward + apart * QUANTISING_KERNELS[1],
         forward_bytes=moved_bytes + shard.rows * (inner.activation + inner.biases.forward + forward),
         backward_bytes=moved_bytes + shard.rows * (inner.backward + inner.biases.backward + backward),
         activation_bytes=shard.rows * inner.activation,

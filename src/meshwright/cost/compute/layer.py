@@ -68,14 +68,14 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     products = _total((into, *block, *others, *experts.products))
     attention = _attention_time(plan, inputs, kind, shard)
     traffic = moved_bytes(plan, inputs, kind, shard, linears)
-    passes = elementwise_time(traffic.forward + experts.forward_bytes, accelerator) + experts.routing_forward
+    passes = elementwise_time(traffic.forward + experts.forward_bytes, accelerator) + experts.fixed_forward
     forward = Work(products.forward, attention[0], passes)
-    passes = elementwise_time(traffic.backward + experts.backward_bytes, accelerator) + experts.routing_backward
+    passes = elementwise_time(traffic.backward + experts.backward_bytes, accelerator) + experts.fixed_backward
     backward = Work(products.backward, attention[1], passes)
     repeated = repeated_parts(plan, kind)
     bytes_again = repeated_bytes(repeated, inputs, kind, shard, linears) + _expert_bytes(repeated, experts)
     gemm = _repeated_products(repeated, into, block, experts)
-    passes = elementwise_time(bytes_again, accelerator) + repeated.experts * experts.routing_forward
+    passes = elementwise_time(bytes_again, accelerator) + repeated.experts * experts.fixed_forward
     selective = Work(gemm, repeated.core * attention[0], passes)
     whole = forward
     if inputs.runtime.activations.checkpoint_stops_early and not kind.is_moe:
