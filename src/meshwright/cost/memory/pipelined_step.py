@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.arrays import BoolColumn, Bools, FloatColumn, IntColumn
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.memory.unit_step import UnitStep, reduced_unit
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
@@ -22,7 +22,7 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
     """
     line, saved, chunks = MemoryTimeline(len(step.plans)), step.in_flight, step.unsharded
     gradients, _ = worked_chunks(step, step.backwards)
-    next_gradients, _ = worked_chunks(step, step.backwards + 1)
+    next_gradients, _ = worked_chunks(step, step.backwards + 1, last_reduced=False)
     every = np.maximum((step.plans.vpp - 1) * step.group + 1 - step.backwards, 1)
     every = np.where(step.resharded, chunks.passed, every)
     line.allocate("gradients", "of chunks", gradients)
@@ -32,7 +32,8 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
     _last_layer(line, step, saved.activations, chunks.first, chunks.first_own)
     _first_layer(line, step, next_gradients)
     for later, unsharded, own in ((1, chunks.second, chunks.second_own), (every, chunks.fullest, chunks.fullest_own)):
-        left = np.maximum(saved.second_activations - (later - 1) * saved.chunk, 0.0)
+        left = saved.second_activations - (later - _first_chunk(step)) * saved.chunk
+        left = np.where(saved.second_activations > 0, np.maximum(left, 0.0), 0.0)
         gradients, resharded = worked_chunks(step, step.backwards + later)
         line.allocate("gradients", "of chunks", gradients)
         line.allocate("parameters", "gathered until backward", step.until_backward - resharded)
@@ -83,12 +84,13 @@ def _first_layer(line: MemoryTimeline, step: UnitStep, gradients: FloatColumn) -
     """Backward of a chunk's first layer and of the embedding, after which all others have stayed gathered."""
     saved, whole, group, chunks = step.in_flight, step.whole, step.group, step.plans.vpp
     with_embedding = step.backwards >= (chunks - 1) * group
-    appear = (step.backwards % group == 0) & (step.backwards < group * chunks) & step.several
+    appear = (step.backwards % group == 0) & (step.backwards < group * chunks)
     own = step.inputs.gradient_bytes * (whole.layer + whole.embedding * with_embedding) * appear
     passed = np.maximum(saved.activations - saved.head, 0.0)
-    left = np.maximum(passed - saved.chunk, 0.0)
+    left = np.maximum(passed - _first_chunk(step) * saved.chunk, 0.0)
     line.allocate("gradients", "of chunks", gradients - own)
-    line.allocate("parameters", "other chunks", _other_chunks(step, step.unsharded.after_backward))
+    unsharded = _other_chunks(step, step.unsharded.after_backward, _begins_with_last(step))
+    line.allocate("parameters", "other chunks", unsharded)
     line.allocate("parameters", "layer put together", HALF_BYTES * (whole.layer + whole.split_experts) * step.resharded)
     line.allocate("activations", "saved for backward", np.minimum(left + saved.layer, passed))
     line.allocate("temporaries", "gradients of the head", step.root_head)
@@ -106,50 +108,100 @@ def _first_layer(line: MemoryTimeline, step: UnitStep, gradients: FloatColumn) -
 
 
 def _reduction(line: MemoryTimeline, step: UnitStep) -> None:
-    """The gradients of one unit after the other are reduced, the ends' first; all other weights are still gathered,
-    with ZeRO 2 those of an only chunk.
+    """A chunk is reduced behind its last backward: the first one while one group of micro-batches of all others is in
+    flight, the last one, with the embedding, by itself.
     """
-    whole, apart = step.whole, step.inputs.runtime.sharding.ends_apart
-    gradients, _ = worked_chunks(step, step.plans.num_microbatches * step.plans.vpp)
-    last = (whole.embedding, step.stored.embedding) if apart else (whole.ends, step.stored.ends)
+    whole, stored, saved, chunks, group = step.whole, step.stored, step.in_flight, step.plans.vpp, step.group
+    apart, every = step.inputs.runtime.sharding.ends_apart, step.plans.num_microbatches * chunks
+    others = (chunks - 1) * group
+    not_last = 1 - whole.last_chunk / np.maximum(step.layers, 1)
+    logits = np.clip(saved.head_gradients - saved.residual, 0.0, saved.messages)
+    gradients, _ = worked_chunks(step, every - others, last_reduced=False)
+    unsharded = _other_chunks(step, step.unsharded.after_backward, step.plans.num_microbatches <= group)
+    line.allocate("temporaries", "message buffers", saved.messages - logits)
+    line.allocate("activations", "saved for backward", saved.standing + group * chunks * saved.chunk * not_last)
+    line.allocate("parameters", "other chunks", unsharded)
+    head = (0.0 * whole.head, 0.0 * stored.head) if apart else (whole.head, stored.head)
+    _reduced_units(line, step, gradients, step.until_backward, *head, chunks > 1)
+    gradients, _ = worked_chunks(step, every, last_reduced=False)
+    own = HALF_BYTES * (step.layers / chunks + whole.embedding + whole.head * (chunks == 1))
     line.free("saved for backward")
+    ends = whole.embedding, stored.embedding
+    if not apart:
+        ends = tuple(each.embedding + each.head * (chunks == 1) for each in (whole, stored))
+    _reduced_units(line, step, gradients, np.where(step.resharded, step.until_backward, own), *ends, chunks > 0)
+
+
+def _reduced_units(
+    line: MemoryTimeline,
+    step: UnitStep,
+    gradients: FloatColumn,
+    gathered: FloatColumn,
+    ends: FloatColumn,
+    stored: FloatColumn,
+    only: BoolColumn,
+) -> None:
+    """One unit after the other is sharded again and its gradients reduced, that of the ends first, then any layer.
+
+    gradients, gathered: before, bytes; ends, stored: parameters of their unit, whole and sharded, counts; only: the
+    ranks that do so. The gradients of experts that are divided by rows are laid out anew, one product after the other,
+    the last of which a loop of foreach_reduce still names.
+    """
+    whole, sent = step.whole, step.inputs.gradient_bytes
     line.allocate("gradients", "of chunks", gradients)
-    own = HALF_BYTES * np.where(last[0] > 0, last[0], whole.layer)
-    stays = step.until_backward * (step.resharded | (step.plans.vpp == 1))
-    others = _other_chunks(step, step.unsharded.after_backward)
-    line.allocate("parameters", "gathered until backward", stays)
-    line.allocate("parameters", "other chunks", np.maximum(others + stays - own, 0.0) - stays)
-    ends = reduced_unit(step, *last, FP32_BYTES) - FP32_BYTES * last[0]
-    joined = np.maximum(ends, step.inputs.gradient_bytes * whole.layer)
+    line.allocate("parameters", "gathered until backward", gathered - HALF_BYTES * ends)
+    joined = reduced_unit(step, ends, stored, FP32_BYTES) - FP32_BYTES * ends
     line.allocate("temporaries", "gradients of a unit, joined", joined)
-    line.at(Moment.GRADIENT_REDUCTION)
+    line.at(Moment.GRADIENT_REDUCTION, only & (ends > 0))
+    line.allocate("gradients", "of chunks", gradients - FP32_BYTES * (ends - stored))
+    line.allocate("parameters", "gathered until backward", gathered - HALF_BYTES * (ends + whole.layer))
+    relaid = whole.product * (whole.split_experts > 0)
+    line.allocate("temporaries", "gradients of a unit, joined", sent * (whole.layer + relaid))
+    line.at(Moment.GRADIENT_REDUCTION, only)
 
 
-def worked_chunks(step: UnitStep, backwards: IntColumn) -> tuple[FloatColumn, FloatColumn]:
+def worked_chunks(
+    step: UnitStep, backwards: IntColumn, *, last_reduced: bool = True
+) -> tuple[FloatColumn, FloatColumn]:
     """Gradients after some backward passes of chunks, and the weights that ZeRO 2 has resharded by then.
 
-    Whole gradients of the chunks that have worked backward, which last if there are several micro-batches. A chunk
-    reduces its own after its last micro-batch: with one group of micro-batches, and so one chunk after the other, fp32
-    shards are left of all but the last one.
-    step: of every stage; backwards: a count, shape (r,). Returns bytes, shape (r,). Source: torch 2.13,
-    distributed/pipelining/stage.py, backward_maybe_with_nosync.
+    Whole gradients of the chunks that have worked backward. A chunk reduces its own after its last micro-batch: with
+    one group of micro-batches, and so one chunk after the other, fp32 shards are left of those that are done.
+    step: of every stage; backwards: a count, shape (r,); last_reduced: also the chunk that the last of these completes.
+    Returns bytes, shape (r,). Source: torch 2.13, distributed/pipelining/stage.py, backward_maybe_with_nosync.
     """
     chunks, whole, stored = step.plans.vpp, step.whole, step.stored
     one_group = (step.plans.num_microbatches <= step.group) & (chunks > 1)
     # Chunks that have worked backward, and those of them that have reduced their gradients, (r,).
     worked = np.minimum(np.ceil(backwards / step.group), chunks)
-    reduced = np.maximum(worked - 1, 0) * one_group
+    done = backwards // step.group if last_reduced else worked - 1
+    reduced = np.clip(done, 0, chunks) * one_group
     layers, head = whole.of_chunks(reduced, chunks), reduced > 0
     # Whole gradients of the chunks between, with the ends, and shards of those that are reduced.
     alive = whole.of_chunks(worked, chunks) - layers + whole.head * ((worked > 0) & ~head)
-    alive = alive + whole.embedding * (worked >= chunks)
+    alive = alive + whole.embedding * ((worked >= chunks) & (reduced < chunks))
     shards = stored.of_chunks(reduced, chunks) + stored.head * head
-    gradients = (step.inputs.gradient_bytes * alive + FP32_BYTES * shards) * step.several
+    gradients = step.inputs.gradient_bytes * alive + FP32_BYTES * shards
     return gradients, HALF_BYTES * (layers + whole.head * head) * ~step.resharded
 
 
-def _other_chunks(step: UnitStep, chunks: IntColumn) -> FloatColumn:
-    """ZeRO 3: 2-byte weights of so many chunks, beside what is gathered anyway."""
-    layers = HALF_BYTES * step.layers * chunks / step.plans.vpp
+def _other_chunks(step: UnitStep, chunks: IntColumn, last: Bools = False) -> FloatColumn:
+    """ZeRO 3: 2-byte weights of so many chunks, beside what is gathered anyway; last: the chunk that works backward
+    first is one of them, else they are average ones.
+    """
+    of_last = step.whole.of_chunks(1.0 * chunks, step.plans.vpp)
+    layers = HALF_BYTES * np.where(last, of_last, step.layers * chunks / step.plans.vpp)
     every = HALF_BYTES * step.whole.all - step.until_backward
     return np.where(chunks == step.plans.vpp, every, layers) * step.resharded
+
+
+def _begins_with_last(step: UnitStep) -> BoolColumn:
+    """Whether the backward that follows the last forward is one of the chunk that works backward first."""
+    begins: BoolColumn = step.backwards % (step.group * step.plans.vpp) < step.group
+    return begins
+
+
+def _first_chunk(step: UnitStep) -> FloatColumn:
+    """Layers of the chunk that works backward behind the last forward over those of an average one."""
+    share = step.plans.vpp * step.whole.last_chunk / np.maximum(step.layers, 1)
+    return np.where(_begins_with_last(step), share, 1.0)

@@ -1,14 +1,15 @@
-"""The step whose backward pass autograd splits: peaks that PyTorch 2.13 reached on fake tensors, and their moments."""
+"""Steps of a pipeline under fully_shard: peaks that PyTorch 2.13 reached on fake tensors, and their moments."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 
 from meshwright.cost.memory.timeline import Moment
 from meshwright.cost.step import estimate_each
-from meshwright.layout.plan import ContextExchange, Plan
+from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.schedules.records import Schedule
 from meshwright.specs.read_model import read_model
 from meshwright.units import GIB
@@ -35,17 +36,33 @@ EXPERTS = Plan(
     pp=2, vpp=3, dp=8, zero=2, dp_replicate=2, micro_batch=2, num_microbatches=2,
     schedule=Schedule.INTERLEAVED_ZERO_BUBBLE, embedding_as_layer=True, head_as_layer=True,
 )  # fmt: skip
+ROWS = Plan(
+    cp=4, context_exchange=ContextExchange.ALL_GATHER, pp=4, dp=16, zero=3, num_microbatches=4, recompute=Recompute.FULL
+)
+ONE = Plan(
+    pp=2, vpp=3, dp=8, zero=2, num_microbatches=1, schedule=Schedule.INTERLEAVED, embedding_as_layer=True,
+    head_as_layer=True,
+)  # fmt: skip
+ONE_FULL = replace(ONE, recompute=Recompute.FULL)
 PEAKS = [
+    # Two micro-batches: a chunk adds up its gradients while it keeps what both saved.
     Peak("qwen3-32b", QWEN, 4096, 0, 29.479, Moment.SECOND_LAYER_BACKWARD),
     Peak("qwen3-32b", QWEN, 4096, 1, 29.698, Moment.WEIGHT_GRADIENTS),
     Peak("qwen3-30b-a3b", EXPERTS, 2048, 0, 126.730, Moment.WEIGHT_GRADIENTS),
     Peak("qwen3-30b-a3b", EXPERTS, 2048, 1, 119.049, Moment.LOSS_BACKWARD),
+    # Experts that are divided by rows: the embedding is reduced, then a layer, one product of which stays.
+    Peak("mixtral-8x7b", ROWS, 2048, 0, 71.414, Moment.GRADIENT_REDUCTION),
+    # One micro-batch: the first chunk is reduced while all others are in flight.
+    Peak("llama-3.1-8b", ONE, 2048, 0, 21.192, Moment.GRADIENT_REDUCTION),
+    Peak("llama-3.1-8b", ONE, 2048, 1, 23.719, Moment.EMBEDDING_GRADIENTS),
+    Peak("llama-3.1-8b", ONE_FULL, 2048, 0, 17.838, Moment.GRADIENT_REDUCTION),
+    Peak("llama-3.1-8b", ONE_FULL, 2048, 1, 20.060, Moment.EMBEDDING_GRADIENTS),
+    Peak("llama-3.1-8b", replace(ONE, zero=3), 2048, 1, 18.844, Moment.EMBEDDING_GRADIENTS),
 ]
 
 
 @pytest.mark.parametrize("peak", PEAKS)
-def test_few_micro_batches_peak_where_pytorch_does(peak: Peak) -> None:
-    """With two micro-batches a chunk adds up its gradients while it keeps what both saved."""
+def test_a_stage_peaks_where_pytorch_does(peak: Peak) -> None:
     plan, batch = peak.plan, peak.plan.dp * peak.plan.micro_batch * peak.plan.num_microbatches
     cluster = f"{plan.num_gpus // 8}x8:h100"
     inputs = question(read_model(peak.model), cluster, "torchtitan", sequence_length=peak.length, global_batch=batch)
