@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.cost.compute.slowdown import sustained_slowdown, usual_slowdown
+from meshwright.cost.compute.slowdown import slowest_rank, sustained_slowdown, usual_slowdown
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
 
@@ -40,7 +40,13 @@ def _kernel_speed(inputs: Inputs) -> list[str]:
     speed = "kernels take as long in a step as alone: no training run shows otherwise"
     if usual != 1:
         speed = f"kernels take {usual:.3g} times as long in a step as alone, as on the sites of published runs"
-    return [*_clock(inputs), f"{speed} (site_derate {inputs.cluster.site_derate:g})"]
+    accelerators = inputs.cluster.num_gpus
+    slowest = f"all wait for the slowest of {accelerators} accelerators: {slowest_rank(accelerators):.3g} times as long"
+    return [
+        *_clock(inputs),
+        f"{speed} (site_derate {inputs.cluster.site_derate:g})",
+        *([slowest] if accelerators > 1 else []),
+    ]
 
 
 def _clock(inputs: Inputs) -> list[str]:
