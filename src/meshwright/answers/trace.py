@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ class Slice(NamedTuple):
     end: int
     category: str
     name: str
-    about: dict[str, Any]
+    about: dict[str, Any] = {}
 
 
 class Clock(NamedTuple):
@@ -122,45 +123,26 @@ def _stage(stage: int, events: Sequence[Event], clock: Clock, stages: int) -> It
     """The actions of one stage, its bubbles and its communication; the middle of too many as one slice."""
     most = MOST_SLICES // (stages * (2 + sum(1 for axis in clock.backward[stage] if axis)))
     cut = range(most // 2, len(events) - most // 2) if len(events) > most else range(0)
-    idle = 0
+    pipeline, idle = partial(Slice, process=PIPELINE, row=stage), 0
     for index, event in enumerate(events):
         start, end = _nanoseconds(event.start_s), _nanoseconds(event.end_s)
         if index in cut:
             if index == cut.start:
                 last = _nanoseconds(events[cut.stop - 1].end_s)
-                about = {"actions": len(cut), "from_micro_batch": event.action.micro_batch}
-                yield Slice(
-                    process=PIPELINE,
-                    row=stage,
-                    start=start,
-                    end=last,
-                    category="steady",
-                    name=f"steady: {len(cut)} actions",
-                    about=about,
-                )
+                name, first = f"steady: {len(cut)} actions", event.action.micro_batch
+                about = {"actions": len(cut), "from_micro_batch": first}
+                yield pipeline(start=start, end=last, category="steady", name=name, about=about)
             idle = end
             continue
         if start > idle:
-            yield Slice(process=PIPELINE, row=stage, start=idle, end=start, category="bubble", name="bubble", about={})
-        idle = end
-        yield _action(stage, start, end, event.action)
+            yield pipeline(start=idle, end=start, category="bubble", name="bubble")
+        idle, action = end, event.action
+        name, about = f"{action.kind} {action.micro_batch}", {"micro_batch": action.micro_batch, "chunk": action.chunk}
+        yield pipeline(start=start, end=end, category=action.kind, name=name, about=about)
         yield from _exposed(stage, end, event.action, clock)
     makespan = _nanoseconds(clock.timeline.makespan_s)
     if makespan > idle:
-        yield Slice(process=PIPELINE, row=stage, start=idle, end=makespan, category="bubble", name="bubble", about={})
-
-
-def _action(stage: int, start: int, end: int, action: Action) -> Slice:
-    about = {"micro_batch": action.micro_batch, "chunk": action.chunk}
-    return Slice(
-        process=PIPELINE,
-        row=stage,
-        start=start,
-        end=end,
-        category=action.kind,
-        name=f"{action.kind} {action.micro_batch}",
-        about=about,
-    )
+        yield pipeline(start=idle, end=makespan, category="bubble", name="bubble")
 
 
 def _exposed(stage: int, end: int, action: Action, clock: Clock) -> Iterator[Slice]:
@@ -168,19 +150,11 @@ def _exposed(stage: int, end: int, action: Action, clock: Clock) -> Iterator[Sli
     passes = {"forward": clock.forward, "backward": clock.backward, "input_gradient": clock.backward}
     whole = passes[action.kind][stage] if action.kind in passes else Exposed()
     exposed = Exposed(*(float(clock.shares[action.chunk, stage]) * part for part in whole))
-    start = end - _nanoseconds(float(exposed.total))
+    start, communication = end - _nanoseconds(float(exposed.total)), partial(Slice, process=COMMUNICATION, row=stage)
     for axis, seconds in exposed._asdict().items():
         if seconds:
             after = min(start + _nanoseconds(seconds), end)
-            yield Slice(
-                process=COMMUNICATION,
-                row=stage,
-                start=start,
-                end=after,
-                category="communication",
-                name=f"{axis} parallel",
-                about={},
-            )
+            yield communication(start=start, end=after, category="communication", name=f"{axis} parallel")
             start = after
 
 
@@ -191,9 +165,8 @@ def _step(estimate: Estimate, inputs: Inputs) -> Iterator[Slice]:
     for name, seconds in {"pipeline": estimate.step_time_s - sum(once.values()), **once}.items():
         start, end = _nanoseconds(before), _nanoseconds(before + seconds)
         if end > start:
-            yield Slice(
-                process=STEP, row=0, start=start, end=end, category="step", name=PART_NAMES.get(name, name), about={}
-            )
+            part = PART_NAMES.get(name, name)
+            yield Slice(process=STEP, row=0, start=start, end=end, category="step", name=part)
         before += seconds
 
 
