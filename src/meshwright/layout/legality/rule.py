@@ -18,7 +18,7 @@ Ruling: TypeAlias = Iterator[Bools | str]
 """What a rule yields: first whether a plan keeps it, scalar or array (n,); then, asked of a single plan that breaks it,
 the values, the rule and the nearest legal change. Of several such reasons the first counts."""
 
-GIVEN = ("model", "cluster", "job", "runtime", "recipe")
+PARTS = ("model", "cluster", "job", "runtime", "recipe")
 """Parts of a question that a rule may ask for by name, beside `inputs`, the whole of it."""
 
 
@@ -46,7 +46,7 @@ class Rule:
     @property
     def known_parameters(self) -> frozenset[str]:
         """What a runtime's file may give it."""
-        return frozenset(self._asks) - {"inputs", *GIVEN}
+        return frozenset(self._asks) - {"inputs", *PARTS}
 
     @property
     def _asks(self) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ class Rule:
         return self.function(plan, **parts, **self.parameters)
 
 
-_NAMES = ("inputs", *GIVEN)
+_NAMES = ("inputs", *PARTS)
 
 
 def invariant(function: Callable[..., Ruling]) -> Rule:

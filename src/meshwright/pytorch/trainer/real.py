@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 from meshwright.errors import CannotVerify
 from meshwright.pytorch.processes.records import RealRequest, Request, Trained
 from meshwright.pytorch.trainer.build import BUILD
-from meshwright.pytorch.trainer.given import (
+from meshwright.pytorch.trainer.initial import (
     global_batch,
     named_weights,
     own_part,

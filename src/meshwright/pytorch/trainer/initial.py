@@ -1,4 +1,4 @@
-"""Given: the weights and the tokens that every process of a run starts from, and which of them are a rank's."""
+"""Initial: the weights and the tokens that every process of a run starts from, and which of them are a rank's."""
 
 from __future__ import annotations
 
