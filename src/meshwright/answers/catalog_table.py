@@ -10,7 +10,7 @@ from meshwright.specs import catalog
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_cluster import read_cluster
 from meshwright.specs.read_model import read_model
-from meshwright.specs.runtime import read_runtime, runtime_entry
+from meshwright.specs.runtime import read_runtime, releases, runtime_entry
 from meshwright.specs.weights import parameter_count
 from meshwright.units import GIB, GIGA, format_bandwidth, format_count
 
@@ -18,7 +18,7 @@ COLUMNS: dict[catalog.Kind, tuple[str, ...]] = {
     "models": ("parameters", "family"),
     "accelerators": ("16-bit TFLOP/s", "GiB visible", "memory GB/s", "scale-up GB/s", "network GB/s"),
     "clusters": ("accelerators", "levels of links"),
-    "runtimes": ("version",),
+    "runtimes": ("version", "releases"),
 }
 
 
@@ -28,7 +28,8 @@ def catalog_document(kind: str, name: str | None) -> Any:
     if name is None:
         return [{"id": id_, "aliases": catalog.load(known, id_).get("aliases", [])} for id_ in catalog.names(known)]
     if kind == "runtimes":
-        return runtime_entry(name)
+        entry = runtime_entry(name)
+        return entry | ({"releases": releases(name)} if releases(entry["framework"]) and "@" not in name else {})
     return catalog.load_named(known, name)
 
 
@@ -57,7 +58,7 @@ def _facts(kind: str, id_: str) -> tuple[str, ...]:
         model = read_model(id_)
         return format_count(parameter_count(model)), model.family
     if kind == "runtimes":
-        return (read_runtime(id_).version,)
+        return read_runtime(id_).version, ", ".join(releases(id_))
     if kind == "clusters":
         cluster = read_cluster(id_)
         levels = ", ".join(

@@ -65,7 +65,11 @@ Gradients = Annotated[
 ]
 Tokens = Annotated[str | None, typer.Option(metavar="COUNT", help="tokens to train on in all, as 15T")]
 RuntimeName = Annotated[
-    str, typer.Option("--runtime", help="a runtime of the catalogue; plan takes all for each side by side")
+    str,
+    typer.Option(
+        "--runtime",
+        help="a runtime of the catalogue, or NAME@RELEASE; plan takes all for each side by side",
+    ),
 ]
 Behaviours = Annotated[
     list[str] | None,

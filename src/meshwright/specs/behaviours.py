@@ -11,7 +11,7 @@ from meshwright.errors import Fault, InvalidSpec, UnknownName, quoted
 from meshwright.specs.runtime import SECTION_OF, Runtime
 
 IDENTITY = (
-    *("id", "aliases", "family", "version", "checks", "rules", "launch", "assumed", "replaced", "sources"),
+    *("id", "framework", "aliases", "family", "version", "checks", "rules", "launch", "assumed", "replaced", "sources"),
     "switches",
 )
 """Fields that say what a runtime is and refuses, not how it behaves."""

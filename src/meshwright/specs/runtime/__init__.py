@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
-from meshwright.errors import Fault, InvalidSpec, quoted
+from meshwright.errors import Fault, InvalidSpec, UnknownName, quoted
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
 from meshwright.specs.fitted import fitted_constants
@@ -147,7 +147,8 @@ SECTION_OF = _sections()
 
 
 def read_runtime(name: str) -> Runtime:
-    """The catalogue's runtime of that id or alias; raises `UnknownName` with the nearest ones.
+    """The catalogue's runtime of that id or alias, as of today or of a release, as `megatron-core@nemo-24.07`; raises
+    `UnknownName` with the nearest ones.
 
     What its file leaves out, a root of its family says, or a runtime of it (`runtime_entry`).
     """
@@ -156,13 +157,34 @@ def read_runtime(name: str) -> Runtime:
 
 
 def runtime_entry(name: str) -> dict[str, Any]:
-    """All that the file of a runtime says, with what it leaves to a root or to another runtime of its family.
+    """All that the file of a runtime says, with what it leaves to a root or to another runtime of its family, and with
+    what a release does otherwise.
 
-    name: an id or an alias. Tables merge key by key, at every depth; `checks`, lists and single values are replaced.
-    Raises `UnknownName`, and `InvalidSpec` where the file is like a runtime of another family.
+    name: an id or an alias, with `@` and a release where one is asked for. Tables merge key by key, at every depth;
+    `checks`, lists and single values are replaced. Raises `UnknownName`, and `InvalidSpec` where the file is like a
+    runtime of another family.
     """
-    id_ = catalog.resolve("runtimes", name)
-    return {"id": id_, "framework": id_, **_entry("runtimes", name)}
+    framework, at, release = name.partition("@")
+    id_ = catalog.resolve("runtimes", framework)
+    entry = {"id": id_, "framework": id_, **_entry("runtimes", id_)}
+    if not at:
+        return entry
+    known = releases(id_)
+    if release not in known:
+        raise UnknownName(f"release of {id_}", release, known)
+    return _merged(entry | {"id": f"{id_}@{release}"}, known[release])
+
+
+def releases(name: str) -> dict[str, dict[str, Any]]:
+    """By name, what every release of a runtime does otherwise than its file, in the same form: its `version`, its
+    source as `sources.release`, and sections. One may be `like` an entry above it. name: an id or an alias.
+    """
+    entries = catalog.load("runtimes", name).get("releases", {})
+    known: dict[str, dict[str, Any]] = {}
+    for release, entry in entries.items():
+        below = known[entry["like"]] if "like" in entry else {}
+        known[release] = _merged(below, {key: value for key, value in entry.items() if key != "like"})
+    return known
 
 
 def _elementwise_entries() -> dict[str, Any]:
@@ -172,7 +194,7 @@ def _elementwise_entries() -> dict[str, Any]:
 
 
 def _entry(kind: catalog.Kind, name: str) -> dict[str, Any]:
-    entry = dict(catalog.load(kind, name))
+    entry = {key: value for key, value in catalog.load(kind, name).items() if key != "releases"}
     like = entry.pop("like", None)
     if like is None:
         return entry

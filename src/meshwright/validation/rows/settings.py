@@ -1,4 +1,4 @@
-"""Settings: what frameworks, their releases and their configurations do otherwise than the catalogue's runtimes."""
+"""Settings: what frameworks and their configurations do otherwise than the catalogue's runtimes and releases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNSWITCHED = {"yes": "elementwise=fused", "no": "elementwise=eager"}
 
 
 class RunSetting(Spec):
-    """How a release or a configuration of a framework differs from a runtime of the catalogue."""
+    """How a configuration of a framework differs from a runtime of the catalogue."""
 
     what: str
     source: str = ""
@@ -90,7 +90,7 @@ def _compiled(runtime: Runtime, compiled: str) -> Runtime:
 
 def settings_of(row: Row) -> list[RunSetting]:
     """What the column `settings` names; raises `InvalidInput` for a name that is none, or one of another runtime."""
-    known, runtime = settings(), base_runtime(row["runtime"]).id
+    known, runtime = settings(), base_runtime(row["runtime"]).framework
     named = []
     for name in split_list(row["settings"]):
         if name not in known:

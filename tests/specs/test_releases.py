@@ -1,0 +1,57 @@
+"""Releases of frameworks: versions of a runtime, of which a row or a question may name one."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.errors import UnknownName
+from meshwright.specs import catalog
+from meshwright.specs.residuals import like
+from meshwright.specs.runtime import read_runtime, releases
+from strategies import llama_8b, question
+from tables import shipped
+
+EVERY = [f"{name}@{release}" for name in catalog.names("runtimes") for release in releases(name)]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_release_says_its_version_and_its_source(name: str) -> None:
+    today, release = read_runtime(name.partition("@")[0]), read_runtime(name)
+    assert release.id == name
+    assert release.version != today.version
+    assert release.sources["release"]
+
+
+def test_a_release_changes_what_its_entry_says_and_nothing_else() -> None:
+    today, release = read_runtime("megatron-core"), read_runtime("mcore@nemo-25.04")
+    assert (release.storage.gradient_bytes, release.storage.quantised_weights) == (2, ("fp8-delayed",))
+    same = release.replace(id=today.id, version=today.version, storage=today.storage, sources=today.sources)
+    assert same == today
+
+
+def test_a_release_takes_what_it_leaves_out_from_the_one_that_it_is_like() -> None:
+    earlier, later = (read_runtime(f"megatron-core@nemo-24.{month}") for month in ("03", "07"))
+    assert later.storage == earlier.storage != read_runtime("megatron-core").storage
+    assert later.version != earlier.version
+
+
+def test_an_unknown_release_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UnknownName, match=r"unknown release of megatron-core 'nemo-25.03'; nearest: .*nemo-25.0"):
+        read_runtime("megatron-core@nemo-25.03")
+    with pytest.raises(UnknownName, match="release of zero-bubble"):
+        read_runtime("zero-bubble@nemo-25.04")
+
+
+def test_a_runtime_has_no_release_of_the_one_that_it_is_like() -> None:
+    assert not releases("megatron-bridge").keys() & releases("megatron-core").keys()
+
+
+def test_a_release_has_the_error_bars_of_its_framework() -> None:
+    today, release = (question(llama_8b(), "1x8:h100", name) for name in ("megatron-core", "megatron-core@nemo-25.04"))
+    assert like(release) == like(today)
+
+
+def test_runs_of_a_release_are_priced_as_it() -> None:
+    named = {row["runtime"] for row in shipped() if "@" in row["runtime"]}
+    assert {"megatron-core@nemo-24.07", "megatron-core@nemo-25.02", "llm-foundry@composer-0.17"} <= named
+    assert named <= set(EVERY)
