@@ -53,6 +53,14 @@ def test_a_lower_limit_costs_what_the_vendor_says_of_the_same_chip() -> None:
     assert lower / full == pytest.approx(2.25 / 1.75, rel=1e-3)
 
 
+def test_8_bit_products_at_750_w_are_as_much_slower_as_measured() -> None:
+    """FBGEMM PR 4172: GB200 at 1200 W about 1.4 times as fast as B200 at 750 W, within 5 %."""
+    lower = sustained_slowdown(capped(750, "b200"), "fp8")
+    peaks = [read_accelerator(name).peak_flops["fp8"] for name in ("gb200", "b200")]
+    assert lower is not None
+    assert lower * peaks[0] / peaks[1] == pytest.approx(1.4, rel=0.05)
+
+
 def test_every_exponent_is_that_of_b100_and_b200() -> None:
     powers = [power for name in catalog.names("accelerators") if (power := read_accelerator(name).power)]
     assert len(powers) > 5
