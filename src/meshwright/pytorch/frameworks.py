@@ -8,7 +8,7 @@ from importlib import metadata
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import LayerKind, Mlp
+from meshwright.specs.model import LayerKind
 
 TORCHTITAN = "torchtitan"
 SUPPORTED = "0.3"
@@ -51,7 +51,7 @@ def _reasons(plan: Plan, inputs: Inputs, version: str | None) -> Iterator[str]:
     if inputs.recipe.half != "bf16":
         yield f"torchtitan trains in bf16, not {inputs.recipe.half}"
     if model.head_bias or not all(_is_like(kind) for kind in model.layer_kinds):
-        yield "torchtitan's own is run for Llama and Qwen3 without experts"
+        yield "torchtitan's own is run for Llama and Qwen3, dense or with experts"
     elif int(vocabulary_shard(plan, inputs)) * plan.tp != model.vocab_size:
         yield f"torchtitan's own is run where tp {plan.tp} divides the vocabulary of {model.vocab_size}"
 
@@ -60,4 +60,4 @@ def _is_like(kind: LayerKind) -> bool:
     """Whether a layer is one of Llama or Qwen3: gated by silu, without biases."""
     attention, block = kind.attention, kind.feed_forward
     biases = attention.qkv_bias or attention.output_bias or block.bias
-    return isinstance(block, Mlp) and block.gated and block.activation == "silu" and not biases
+    return block.gated and block.activation == "silu" and not biases

@@ -51,7 +51,7 @@ def _last_layer(line: MemoryTimeline, step: UnitStep) -> None:
     line.allocate("activations", "saved for backward", np.maximum(saved.activations - saved.head, 0.0))
     head = step.root_head
     if runtime.sharding.ends_apart:
-        done = HALF_BYTES * whole.head * runtime.sharding.keeps_ends_gathered * step.resharded
+        done = HALF_BYTES * whole.head * (~step.resharded | runtime.sharding.keeps_ends_gathered)
         line.allocate("parameters", "gathered until backward", step.until_backward - done)
         line.allocate("parameters", "two layers", step.prefetched(1))
         line.allocate("temporaries", "gradients of the head", reduced_unit(step, whole.head, step.stored.head))

@@ -12,13 +12,13 @@ from meshwright.cost.memory.parameters import layer_parameters
 from meshwright.layout.microbatches import pipeline_shape
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.pytorch.fake_world.cuts import FEWEST, MORE, Rank, extrapolated
-from meshwright.pytorch.planned.issued import issued
+from meshwright.pytorch.planned.issued import TOKEN_COUNT_BYTES, issued
 from meshwright.pytorch.planned.predicted import PredictedStage
 from meshwright.pytorch.planned.spans import grouped
 from meshwright.pytorch.processes.records import Collective, Observed
 from meshwright.pytorch.scope import Scope
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import LayerKind
+from meshwright.specs.model import Experts, LayerKind
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 LETTERS = {"forward": "F", "backward": "B", "input_gradient": "I", "weight_gradient": "W"}
@@ -100,7 +100,7 @@ def stage_check(
     whole = extrapolated(rank, observed)
     quantities = [Quantity("parameters before sharding", stage.whole_parameters, whole.whole_parameters, unit="count")]
     if scope.native:
-        quantities = [*_native(stage, whole, scope.inputs), *_per_layer(rank, observed, scope.plan, scope.inputs)]
+        quantities = [*_native(stage, whole, scope.inputs), *_per_layer(rank, observed, scope)]
     if scope.plan.pp > 1:
         quantities.append(Quantity("live micro-batches", stage.in_flight_chunks, _most_live(whole.order), unit="count"))
     return StageCheck(
@@ -121,14 +121,16 @@ def _native(stage: PredictedStage, whole: Observed, inputs: Inputs) -> Iterator[
     yield Quantity("peak allocated", stage.allocated, whole.peak.total, tolerance=PEAK_TOLERANCE)
 
 
-def _per_layer(rank: Rank, observed: Sequence[Observed], plan: Plan, inputs: Inputs) -> Iterator[Quantity]:
+def _per_layer(rank: Rank, observed: Sequence[Observed], scope: Scope) -> Iterator[Quantity]:
     """Saved activations of one layer and micro-batch, from the difference of two cuts."""
+    plan, inputs = scope.plan, scope.inputs
     kinds, fewest = inputs.model.layer_kinds, observed[0].activations
     for index, longer in zip(rank.longer, observed[1:], strict=True):
         memory = layer_memory(plan, inputs, kinds[index])
         name = "activations per layer" + (", with cast weights" if inputs.runtime.storage.autocast else "")
         name += f" ({kinds[index].name})" if len(kinds) > 1 else ""
         saved = float(memory.saved - memory.tables) + _cast(plan, inputs, kinds[index])
+        saved += _token_counts(plan, kinds[index]) * bool(scope.framework)
         yield Quantity(name, saved, (longer.activations - fewest) / (MORE - FEWEST))
 
 
@@ -139,8 +141,17 @@ def _cast(plan: Plan, inputs: Inputs, kind: LayerKind) -> float:
     return HALF_BYTES * (float(layer_parameters(plan, inputs, kind)) - kind.norms * inputs.model.hidden_size)
 
 
+def _token_counts(plan: Plan, kind: LayerKind) -> int:
+    """Bytes of what the ranks of ep have told each other, which selective recomputation keeps as it does every
+    all-to-all; too few to price.
+    """
+    keeps = plan.ep > 1 and plan.recompute == Recompute.SELECTIVE
+    return TOKEN_COUNT_BYTES * kind.feed_forward.count * keeps if isinstance(kind.feed_forward, Experts) else 0
+
+
 def _collectives(stage: PredictedStage, whole: Observed, scope: Scope) -> Iterator[CollectiveCount]:
-    planned = grouped(issued(scope.plan, scope.inputs, stage), scope.run_plan)
+    planned = issued(scope.plan, scope.inputs, stage, token_counts=bool(scope.framework))
+    planned = grouped(planned, scope.run_plan)
     scatters = scope.inputs.runtime.pipeline.scatters_messages and scope.plan.tp > 1
     for collective in sorted({**planned, **whole.collectives}):
         if scope.native or _is_shared(collective, scatters):

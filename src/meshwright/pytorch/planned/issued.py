@@ -20,7 +20,7 @@ from meshwright.cost.memory.parameters import (
 from meshwright.cost.messages import MessageRow
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.microbatches import pipeline_shape
-from meshwright.layout.plan import ContextExchange, Plan
+from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.pytorch.planned.predicted import PredictedStage
 from meshwright.pytorch.processes.records import Collective
 from meshwright.schedules.gathered import chunk_gathers
@@ -30,14 +30,19 @@ from meshwright.specs.model import LayerKind
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 Issued = tuple[Collective, float]
+TOKEN_COUNT_BYTES = 8
+"""An int64."""
 NAMES = {"dp_shard": "dp", "edp_shard": "edp", "edp_replicate": "dp_replicate"}
 """What the trainer calls an axis, where the planner has another name for it."""
 
 
-def issued(plan: Plan, inputs: Inputs, stage: PredictedStage) -> dict[Collective, int]:
-    """How often a rank of a stage issues each collective in one step."""
+def issued(plan: Plan, inputs: Inputs, stage: PredictedStage, *, token_counts: bool = False) -> dict[Collective, int]:
+    """How often a rank of a stage issues each collective in one step.
+
+    token_counts: ranks of ep tell each other how many tokens of each expert they send.
+    """
     counted: dict[Collective, float] = defaultdict(float)
-    for part in (_passes, _partial_gradients, _weights, _pipeline):
+    for part in (_passes, _partial_gradients, _weights, _pipeline, *[_token_counts] * token_counts):
         for collective, count in part(plan, inputs, stage):
             counted[collective] += count
     return {collective: round(count) for collective, count in counted.items() if round(count) and collective.bytes}
@@ -69,6 +74,18 @@ def _context(plan: Plan, inputs: Inputs, row: MessageRow, phase: str) -> Iterato
         return
     operation = "all_gather" if gathers else "all_to_all"
     yield _collective(inputs, "cp", operation, row.bytes, phase), row.times
+
+
+def _token_counts(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
+    """Over ep, and too small to price: 8 bytes for each expert, also where a layer is computed again."""
+    layers = map(sum, zip(*stage.chunks, strict=True))
+    phases = ("forward", "backward") if plan.recompute == Recompute.FULL else ("forward",)
+    for count, kind in zip(layers, inputs.model.layer_kinds, strict=True):
+        if kind.is_moe and plan.ep > 1:
+            size = TOKEN_COUNT_BYTES * kind.feed_forward.count  # type: ignore[union-attr]
+            for phase in phases:
+                counts = Collective(axis="ep", kind="all_to_all", number_format="int64", bytes=size, phase=phase)
+                yield counts, count * plan.num_microbatches
 
 
 def _partial_gradients(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:

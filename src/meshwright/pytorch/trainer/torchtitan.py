@@ -6,6 +6,7 @@ partial_dtensor, which needs no accelerator.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -35,10 +36,13 @@ from meshwright.pytorch.processes.records import Request
 from meshwright.pytorch.trainer.kernels import ATTEND, flash_attention, rms_norm
 from meshwright.pytorch.trainer.mesh import Meshes, local
 from meshwright.pytorch.trainer.split import ring_attention
-from meshwright.specs.model import LayerKind, Model
+from meshwright.pytorch.trainer.torchtitan_experts import mixture
+from meshwright.specs.model import Experts, LayerKind, Mlp, Model
 
 BACKEND = "partial_dtensor"
 DEVICE = "cpu"
+SPLITS = ("tp", "ep")
+"""Axes that split a weight which is not sharded."""
 
 
 class FusedNorm(RMSNorm):
@@ -90,7 +94,7 @@ def _chunk(request: Request, kinds: Sequence[int], position: int) -> nn.Module:
     """One decoder, without the ends that other stages have, as torchtitan's split of a pipeline leaves it."""
     config = _config(request, kinds)
     if _is_qwen(request.inputs.model):
-        set_qwen3_sharding_config(config, enable_sp=request.plan.sp, enable_ep=False)
+        set_qwen3_sharding_config(config, enable_sp=request.plan.sp, enable_ep=request.plan.ep > 1)
     else:
         set_llama3_sharding_config(config, enable_sp=request.plan.sp)
     decoder: nn.Module = config.build()
@@ -126,13 +130,15 @@ def _config(request: Request, numbers: Sequence[int]) -> Any:
 
 
 def _is_qwen(model: Model) -> bool:
-    return any(kind.attention.qk_norm == "head" for kind in model.layer_kinds)
+    """Whether its blocks are those of Qwen3, which alone has experts, with norms of queries and keys or without."""
+    return any(kind.is_moe or kind.attention.qk_norm == "head" for kind in model.layer_kinds)
 
 
 def _layer(hidden: int, kind: LayerKind, length: int, *, fuses: bool, is_qwen: bool) -> Any:
     """fuses: queries, keys and values are one product, as the runtime has it."""
     shape, block = kind.attention, kind.feed_forward
-    rope = (CosSinRoPE if is_qwen else ComplexRoPE).Config(dim=shape.head_dim, max_seq_len=length)
+    normed = shape.qk_norm == "head"
+    rope = (CosSinRoPE if normed else ComplexRoPE).Config(dim=shape.head_dim, max_seq_len=length)
     attention = make_gqa_config(
         dim=hidden,
         n_heads=shape.heads,
@@ -143,14 +149,18 @@ def _layer(hidden: int, kind: LayerKind, length: int, *, fuses: bool, is_qwen: b
         inner_attention=FusedAttention.Config(),
         rope=rope,
         fuse_qkv=fuses,
-        qk_norm=FusedNorm.Config(normalized_shape=shape.head_dim) if is_qwen else None,
+        qk_norm=FusedNorm.Config(normalized_shape=shape.head_dim) if normed else None,
     )
     return (Qwen3TransformerBlock if is_qwen else Llama3TransformerBlock).Config(
         attention_norm=FusedNorm.Config(normalized_shape=hidden),
         ffn_norm=FusedNorm.Config(normalized_shape=hidden),
         attention=attention,
-        feed_forward=make_ffn_config(dim=hidden, hidden_dim=block.ffn_size, w1_param_init={}, w2w3_param_init={}),
+        **{"moe": mixture(hidden, block)} if isinstance(block, Experts) else {"feed_forward": _dense(hidden, block)},
     )
+
+
+def _dense(hidden: int, block: Mlp) -> Any:
+    return make_ffn_config(dim=hidden, hidden_dim=block.ffn_size, w1_param_init={}, w2w3_param_init={})
 
 
 def _parallelism(plan: Plan) -> ParallelismConfig:
@@ -162,6 +172,7 @@ def _parallelism(plan: Plan) -> ParallelismConfig:
         tensor_parallel_degree=plan.tp,
         enable_sequence_parallel=plan.sp,
         pipeline_parallel_degree=plan.pp,
+        expert_parallel_degree=plan.ep,
         spmd_backend=BACKEND,
     )
 
@@ -200,8 +211,8 @@ def _before_sharding(weight: Tensor) -> int:
         return weight.numel()
     mesh = weight.device_mesh
     axes = zip(mesh.mesh_dim_names or (), weight.placements, range(mesh.ndim), strict=True)
-    split = [mesh.size(index) for name, placement, index in axes if name == "tp" and placement.is_shard()]
-    return weight.numel() // (split[0] if split else 1)
+    split = (mesh.size(index) for name, placement, index in axes if name in SPLITS and placement.is_shard())
+    return weight.numel() // math.prod(split)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:

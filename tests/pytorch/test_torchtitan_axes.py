@@ -1,0 +1,62 @@
+"""Torchtitan's own model with context parallelism, experts, tensor parallelism in a pipeline and on one rank."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.layout.plan import ContextExchange, Plan, Recompute
+from meshwright.pytorch.fake_world.verify import Verification, verify
+from meshwright.specs.read_model import read_model
+from strategies import question
+
+ENDS = {"embedding_as_layer": True, "head_as_layer": True}
+GATHERED = {"context_exchange": ContextExchange.ALL_GATHER}
+FULL, SELECTIVE = {"recompute": Recompute.FULL}, {"recompute": Recompute.SELECTIVE}
+
+
+def _run(plan: Plan, model: str, length: int = 2048, layers: int | None = None) -> Verification:
+    batch, whole = plan.dp * plan.micro_batch * plan.num_microbatches, read_model(model)
+    cluster = f"{max(plan.num_gpus // 8, 1)}x{min(plan.num_gpus, 8)}:h100"
+    model_asked = whole.replace(layer_pattern=whole.layer_pattern[:layers])
+    inputs = question(model_asked, cluster, "torchtitan", sequence_length=length, global_batch=batch)
+    return verify(plan, inputs.replace(runtime=inputs.runtime.replace(ends_apart=True, elementwise="eager")))
+
+
+@pytest.mark.clients("torch", "torchtitan")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "plan"),
+    [
+        ("llama-3.1-8b", Plan(cp=2, tp=2, sp=True, dp=2, zero=3, **GATHERED, **SELECTIVE)),
+        ("llama-3.1-8b", Plan(cp=2, pp=2, dp=2, zero=2, num_microbatches=4, **GATHERED, **FULL, **ENDS)),
+        ("qwen3-30b-a3b", Plan(dp=8, ep=8, zero=2, **SELECTIVE)),
+        ("qwen3-30b-a3b", Plan(pp=2, dp=4, ep=2, zero=2, num_microbatches=4, **FULL, **ENDS)),
+    ],
+    ids=["cp, tp", "cp, pp", "experts", "experts, pp"],
+)
+def test_every_figure_is_that_of_torchtitan(model: str, plan: Plan) -> None:
+    done = _run(plan, model)
+    assert done.scope.framework.startswith("torchtitan 0.3.")
+    assert done.holds
+
+
+@pytest.mark.clients("torch", "torchtitan")
+@pytest.mark.slow
+def test_tensor_parallelism_in_a_pipeline_differs_by_reduce_scatters_that_recomputation_repeats_alone() -> None:
+    """torchtitan 0.3.0 distributed/activation_checkpoint.py checkpoints with early_stop=False."""
+    plan = Plan(pp=2, tp=2, sp=True, dp=2, zero=2, num_microbatches=4, **FULL, **ENDS)
+    done = _run(plan, "llama-3.1-8b")
+    off = [each.collective for stage in done.stages for each in stage.collectives if not each.holds]
+    assert {(each.axis, each.kind, each.phase) for each in off} <= {("tp", "reduce_scatter", "backward")}
+    assert all(quantity.holds for stage in done.stages for quantity in stage.quantities)
+    assert all(stage.order_holds for stage in done.stages)
+
+
+@pytest.mark.clients("torch", "torchtitan")
+@pytest.mark.slow
+@pytest.mark.parametrize("zero", [2, 3])
+def test_on_one_rank_a_quotient_stands_beside_the_gradients_that_it_is_copied_to(zero: int) -> None:
+    """torch 2.13 _fsdp_collectives.py L628: 4 bytes a parameter of the head more than on several."""
+    done = _run(Plan(zero=zero, num_microbatches=2), "llama-3.1-8b", layers=8)
+    peak = next(each for each in done.stages[0].quantities if each.name == "peak allocated")
+    assert peak.ratio == pytest.approx(1, abs=0.01)
