@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.pytorch.fake_world.verify import Verification, verify
+from meshwright.pytorch.frameworks import NONE
 from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
@@ -103,7 +104,7 @@ def asked(name: str) -> tuple[Plan, Inputs]:
 @cache
 def _all() -> dict[str, Future[Verification]]:
     with ThreadPoolExecutor(max_workers=2) as threads:
-        return {name: threads.submit(verify, *asked(name), torchtitan=None) for name in CASES}
+        return {name: threads.submit(verify, *asked(name), versions=NONE) for name in CASES}
 
 
 def run(name: str) -> Verification:

@@ -10,7 +10,7 @@ import pytest
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.pytorch.fake_world.compare import StageCheck
 from meshwright.pytorch.fake_world.verify import Verification, verify
-from meshwright.pytorch.frameworks import own_framework
+from meshwright.pytorch.frameworks import NONE, Versions, own_framework
 from meshwright.pytorch.report import verification_blocks
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
@@ -93,7 +93,7 @@ def test_without_sequence_parallelism_one_gradient_is_summed_for_each_input_that
 
 def test_what_its_own_build_cannot_make_is_run_by_the_trainer_with_the_reason() -> None:
     def of(plan: Plan, inputs: Inputs, version: str | None = "0.3.0") -> tuple[str, str]:
-        return own_framework(plan, inputs, version)
+        return own_framework(plan, inputs, Versions(version))
 
     plan = Plan(dp=8, zero=3)
     assert of(plan, _asked(plan)) == ("torchtitan 0.3.0", "")
@@ -102,14 +102,15 @@ def test_what_its_own_build_cannot_make_is_run_by_the_trainer_with_the_reason() 
     assert of(plan, _asked(plan, "qwen2.5-7b"))[1].endswith("Llama and Qwen3, dense or with experts")
     ring = Plan(dp=2, cp=2, zero=3)
     assert of(ring, _asked(ring))[1].startswith("torchtitan 0.3 has no ring")
-    assert of(plan, _asked(plan, runtime="accelerate")) == ("", "")
+    assert of(plan, _asked(plan, runtime="accelerate")) == ("", "transformers is not installed")
+    assert of(plan, _asked(plan, runtime="accelerate", elementwise="eager")) == ("", "")
 
 
 @pytest.mark.clients("torch")
 @pytest.mark.slow
 def test_the_answer_says_whose_model_was_run() -> None:
     plan = Plan(dp=8, zero=3, recompute=Recompute.FULL)
-    done = verify(plan, _asked(plan), torchtitan=None)
+    done = verify(plan, _asked(plan), versions=NONE)
     text = repr(verification_blocks(done))
     assert (
         "Run on a model of Meshwright's own, split and wrapped as torchtitan does: torchtitan is not installed." in text

@@ -4,37 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import metadata
+from typing import NamedTuple
 
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import LayerKind
+from meshwright.specs.model import LayerKind, Mlp
 
-TORCHTITAN = "torchtitan"
-SUPPORTED = "0.3"
-"""Releases of torchtitan that the build was made with."""
+TORCHTITAN, TRANSFORMERS = "torchtitan", "transformers"
+SUPPORTED, SUPPORTED_TRANSFORMERS = "0.3", "5.23"
+"""Releases that the builds were made with."""
 
 
-def _installed() -> str | None:
+def _installed(name: str) -> str | None:
     try:
-        return metadata.version(TORCHTITAN)
+        return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
 
 
-INSTALLED = _installed()
-"""The version of torchtitan, where it is installed."""
+class Versions(NamedTuple):
+    """Of the frameworks whose own models can be run, where they are installed."""
+
+    torchtitan: str | None = None
+    transformers: str | None = None
 
 
-def own_framework(plan: Plan, inputs: Inputs, version: str | None) -> tuple[str, str]:
-    """Whose own model and wrapping is run, by name and version, or nothing; and then why not, or nothing.
+INSTALLED = Versions(_installed(TORCHTITAN), _installed(TRANSFORMERS))
+NONE = Versions()
 
-    version: of torchtitan, where it is installed.
-    """
-    if inputs.runtime.id != TORCHTITAN:
-        return "", ""
-    reason = next(_reasons(plan, inputs, version), "")
-    return ("", reason) if reason else (f"{TORCHTITAN} {version}", "")
+
+def own_framework(plan: Plan, inputs: Inputs, versions: Versions) -> tuple[str, str]:
+    """Whose own model and wrapping is run, by name and version, or nothing; and then why not, or nothing."""
+    runtime = inputs.runtime
+    if runtime.id == TORCHTITAN:
+        reason = next(_reasons(plan, inputs, versions.torchtitan), "")
+        return ("", reason) if reason else (f"{TORCHTITAN} {versions.torchtitan}", "")
+    if runtime.elementwise_bytes.rms_norm_kept:
+        reason = next(_transformers_reasons(plan, inputs, versions.transformers), "")
+        return ("", reason) if reason else (f"{TRANSFORMERS} {versions.transformers}", "")
+    return "", ""
+
+
+def _transformers_reasons(plan: Plan, inputs: Inputs, version: str | None) -> Iterator[str]:
+    """Why transformers' own model is not run."""
+    model = inputs.model
+    if version is None:
+        yield "transformers is not installed"
+    elif not version.startswith(f"{SUPPORTED_TRANSFORMERS}."):
+        yield f"transformers {version} is installed; its own is run from {SUPPORTED_TRANSFORMERS}"
+    if plan.tp * plan.cp > 1:
+        yield "transformers' own is run with data parallelism alone"
+    if plan.recompute not in (Recompute.NONE, Recompute.FULL) or plan.recompute_layers:
+        yield "transformers computes whole layers again, and all of them"
+    if model.head_bias or len(model.layer_kinds) > 1 or not _is_hugging_face(model.layer_kinds[0]):
+        yield "transformers' own is run for Llama, Qwen2 and Qwen3 without experts"
+
+
+def _is_hugging_face(kind: LayerKind) -> bool:
+    """Whether a layer is one of Llama, Qwen2 or Qwen3: gated by silu; biases, if any, on queries, keys and values."""
+    attention, block = kind.attention, kind.feed_forward
+    dense = isinstance(block, Mlp) and block.gated and block.activation == "silu" and not block.bias
+    return dense and not attention.output_bias and not (attention.qkv_bias and attention.qk_norm != "none")
 
 
 def _reasons(plan: Plan, inputs: Inputs, version: str | None) -> Iterator[str]:

@@ -12,6 +12,7 @@ from meshwright.answers.records import json_of
 from meshwright.answers.screen import headline
 from meshwright.pytorch.fake_world.compare import CollectiveCount, Quantity, StageCheck
 from meshwright.pytorch.fake_world.verify import Verification
+from meshwright.pytorch.frameworks import TRANSFORMERS
 from meshwright.pytorch.real_world.real_run import RealRun
 from meshwright.pytorch.scope import NATIVE
 from meshwright.units import GIB, MIB
@@ -73,6 +74,9 @@ def _notes(done: Verification) -> Iterator[str]:
 def _whose(done: Verification) -> str:
     """Whose model and wrapping was run, and why it was not the framework's own."""
     scope = done.scope
+    if scope.framework.startswith(TRANSFORMERS):
+        wrapped = "wrapped as accelerate does for FSDP2" if scope.plan.zero > 1 else "in DistributedDataParallel"
+        return f"{scope.framework}'s own model, loss and checkpointing, {wrapped}, with a stand-in for fused attention"
     if scope.framework:
         return (
             f"{scope.framework}'s own model, checkpointing and sharding, with stand-ins for fused attention and norms"

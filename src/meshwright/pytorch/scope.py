@@ -9,7 +9,7 @@ from typing import NamedTuple
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.errors import CannotVerify
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, ContextExchange, Plan, Recompute
-from meshwright.pytorch.frameworks import own_framework
+from meshwright.pytorch.frameworks import NONE, Versions, own_framework
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind, Mlp
@@ -48,16 +48,17 @@ class Scope(NamedTuple):
         return not self.unchecked
 
 
-def scope_of(plan: Plan, inputs: Inputs, torchtitan: str | None = None) -> Scope:
+def scope_of(plan: Plan, inputs: Inputs, versions: Versions = NONE) -> Scope:
     """What to run for a plan; raises `CannotVerify` with every reason why it cannot be, and what to change.
 
-    torchtitan: its version, where its own model may be run.
+    versions: of the frameworks whose own models may be run.
     """
+    framework, because = own_framework(plan, inputs, versions) if is_native(inputs) else ("", "")
     reasons = [*_model_reasons(inputs), *_plan_reasons(plan, inputs), *_job_reasons(inputs)]
+    reasons += [] if framework else _trainer_reasons(inputs, because)
     if reasons:
         raise CannotVerify("verify cannot run this plan on PyTorch:" + "".join(f"\n  - {reason}" for reason in reasons))
     if is_native(inputs):
-        framework, because = own_framework(plan, inputs, torchtitan)
         return Scope(
             plan=plan,
             inputs=inputs,
@@ -141,12 +142,19 @@ def _job_reasons(inputs: Inputs) -> Iterator[str]:
     activations = runtime.activations.fused_activation or runtime.activations.dropout
     if native and (kernels.attention_kernel == "eager" or activations):
         yield "the trainer has flash attention, an activation apart from its product, and no dropout"
-    if native and runtime.elementwise_bytes.rms_norm_kept:
-        yield "norms as transformers writes them keep fp32 copies, the trainer's do not; use --with elementwise=eager"
     if inputs.job.expert_capacity is not None or inputs.job.expert_imbalance != 1:
         yield "tokens are dealt evenly to experts here; leave out --expert-imbalance and --expert-capacity"
-    kinds = inputs.model.layer_kinds
-    if runtime.storage.autocast and any(kind.is_moe or kind.attention.qk_norm != "none" for kind in kinds):
-        yield "experts, and norms of queries and keys, are not run under autocast; use --runtime torchtitan"
     if runtime.storage.weights == "full" and not native:
         yield f"{runtime.id} shards weights in another way than fully_shard; use --runtime {NATIVE}"
+
+
+def _trainer_reasons(inputs: Inputs, because: str) -> Iterator[str]:
+    """What the trainer's own model lacks of it; because: why no framework's own is run."""
+    runtime, kinds = inputs.runtime, inputs.model.layer_kinds
+    if is_native(inputs) and runtime.elementwise_bytes.rms_norm_kept:
+        yield (
+            f"norms as transformers writes them keep fp32 copies, the trainer's do not, and {because}; use --with "
+            "elementwise=eager"
+        )
+    if runtime.storage.autocast and any(kind.is_moe or kind.attention.qk_norm != "none" for kind in kinds):
+        yield "experts, and norms of queries and keys, are not run under autocast; use --runtime torchtitan"

@@ -70,7 +70,9 @@ def norm_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     if runtime.activations.dropout:
         saved = saved + DROPOUT_MASKS * hidden * shard.residual_tokens
     if inputs.model.norm == "rms":
-        saved = saved + runtime.elementwise_bytes.rms_norm_kept * hidden * kind.norms * shard.residual_tokens
+        of_heads = (shard.query + shard.key) * shard.tokens * (kind.attention.qk_norm == "head")
+        normed = hidden * kind.norms * shard.residual_tokens + of_heads
+        saved = saved + runtime.elementwise_bytes.rms_norm_kept * normed
     return saved + (_statistic_bytes(kind, shard) if runtime.activations.keeps_statistics else 0.0)
 
 

@@ -14,7 +14,8 @@ def sharded_step(step: UnitStep) -> MemoryTimeline:
     """The last micro-batch of a step where every backward reduces its gradients.
 
     Forward gathers one layer after the other in 2 bytes, the next one ahead; the ends stay gathered where the runtime
-    says so, with ZeRO 2 everything does. The cross-entropy works backward before any layer is gathered again. In
+    says so, with ZeRO 2 everything does; what the last unit was sent in stands until the model's forward is over. The
+    cross-entropy works backward before any layer is gathered again. In
     backward a unit's 2-byte gradients are joined in the format of the sum, sent, and kept on the rank in fp32; what is
     sent stays until the next unit's is.
     Source: torch.distributed.fsdp 2.13, _fully_shard/_fsdp_param_group.py (unshard, wait_for_unshard, post_backward),
@@ -40,6 +41,11 @@ def _forward(line: MemoryTimeline, step: UnitStep) -> None:
     line.allocate("temporaries", "output of the layer", saved.layer_output)
     line.at(Moment.LAST_LAYER_FORWARD)
     line.free("two layers", "output of the layer")
+    within = step.inputs.runtime.sharding.loss_within_forward
+    line.allocate("parameters", "last unit as it was sent", within * HALF_BYTES * step.last_unit)
+    line.allocate("logits", "logits", saved.logits_forward)
+    line.at(Moment.LOSS_FORWARD)
+    line.free("last unit as it was sent")
     line.allocate("logits", "logits", saved.logits)
     line.at(Moment.LOSS_BACKWARD)
     line.free("logits")

@@ -125,6 +125,12 @@ class UnitStep:
         return size * self.resharded
 
     @property
+    def last_unit(self) -> FloatColumn:
+        """Parameters of the unit that forward gathers last: the head, or a layer where the head is in the first one."""
+        apart = self.inputs.runtime.sharding.ends_apart and not self.inputs.model.tied_embeddings
+        return self.whole.head if apart else self.whole.layer
+
+    @property
     def root_head(self) -> Floats:
         """Bytes of the head's 2-byte gradients that wait for the embedding's, as both are of one root unit."""
         return 0.0 if self.inputs.runtime.sharding.ends_apart else HALF_BYTES * self.whole.head
@@ -132,9 +138,11 @@ class UnitStep:
     @cached_property
     def new_shards(self) -> FloatColumn:
         """Bytes per stored parameter of gradients that appear as they are reduced: those of an only micro-batch, and
-        what is summed over replicas, which stays until the backward is done.
+        what is summed over replicas, which stays until the backward is done, and is cast where it is of 2 bytes.
         """
-        return 1.0 * FP32_BYTES * (~self.several | (self.plans.dp_replicate > 1))
+        sent = self.inputs.gradient_bytes
+        summed = (self.plans.dp_replicate > 1) & (self.several | (sent < FP32_BYTES))
+        return 1.0 * FP32_BYTES * ~self.several + sent * summed
 
 
 def stored_states(step: UnitStep) -> States:

@@ -135,10 +135,15 @@ def _per_layer(rank: Rank, observed: Sequence[Observed], scope: Scope) -> Iterat
 
 
 def _cast(plan: Plan, inputs: Inputs, kind: LayerKind) -> float:
-    """Bytes of the copies that autocast makes of one layer's matrices and biases and keeps with its activations."""
+    """Bytes of the copies that autocast makes of one layer's matrices and keeps with its activations."""
     if not inputs.runtime.storage.autocast or plan.recompute == Recompute.FULL:
         return 0.0
-    return HALF_BYTES * (float(layer_parameters(plan, inputs, kind)) - kind.norms * inputs.model.hidden_size)
+    attention, block, hidden = kind.attention, kind.feed_forward, inputs.model.hidden_size
+    norms = kind.norms * hidden + 2 * attention.head_dim * (attention.qk_norm == "head")
+    of_block = (2 if block.gated else 1) * block.ffn_size + hidden if block.bias else 0
+    into = (attention.heads + 2 * attention.kv_heads) * attention.head_dim * attention.qkv_bias
+    biases = into + hidden * attention.output_bias + of_block
+    return HALF_BYTES * (float(layer_parameters(plan, inputs, kind)) - norms - biases)
 
 
 def _token_counts(plan: Plan, kind: LayerKind) -> int:

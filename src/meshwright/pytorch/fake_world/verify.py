@@ -10,7 +10,7 @@ from meshwright.layout.legality import require_legal
 from meshwright.layout.plan import Plan
 from meshwright.pytorch.fake_world.compare import StageCheck, stage_check
 from meshwright.pytorch.fake_world.cuts import fewer_micro_batches, ranks
-from meshwright.pytorch.frameworks import INSTALLED
+from meshwright.pytorch.frameworks import INSTALLED, Versions
 from meshwright.pytorch.planned.predicted import PredictedStage, predicted_stages
 from meshwright.pytorch.processes.process import observe_ranks, require_torch
 from meshwright.pytorch.scope import Scope, scope_of
@@ -47,18 +47,18 @@ def verify(
     inputs: Inputs,
     *,
     full: bool = False,
-    torchtitan: str | None = INSTALLED,
+    versions: Versions = INSTALLED,
     progress: Callable[[int, int], None] | None = None,
 ) -> Verification:
     """Run one rank of every distinct stage of a plan on PyTorch, and compare.
 
-    full: with all layers; torchtitan: the version of which its own model and wrapping are run, where it can be; None:
+    full: with all layers; versions: of the frameworks whose own model and wrapping are run, where they can be; of none
     the trainer's are; progress: called with how many ranks were run, and how many there are. Raises `IllegalPlan` or
     `NotModelled` for a plan that is not priced, `CannotVerify` where PyTorch is missing, of another version, or cannot
     run it.
     """
     require_legal(plan, inputs)
-    scope = scope_of(*fewer_micro_batches(plan, inputs), torchtitan)
+    scope = scope_of(*fewer_micro_batches(plan, inputs), versions)
     require_torch()
     started = time.perf_counter()
     predicted = predicted_stages(scope.plan, scope.inputs)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from meshwright.pytorch.frameworks import TRANSFORMERS
 from meshwright.pytorch.processes.records import Request
 from meshwright.pytorch.trainer.data_parallel import shard
 from meshwright.pytorch.trainer.experts import MixtureOfExperts
@@ -78,6 +79,15 @@ def build_of(request: Request) -> Build:
     """What the request asks to run: a framework's own model and wrapping, or the trainer's."""
     if not request.framework:
         return BUILD
+    if request.framework.startswith(TRANSFORMERS):
+        from meshwright.pytorch.trainer import huggingface
+
+        return Build(
+            chunks=huggingface.chunks,
+            parallelize=huggingface.parallelize,
+            parts=lambda causal: Parts([*causal.model.model.layers], causal.model.model.norm),
+            loss=huggingface.own_loss,
+        )
     from meshwright.pytorch.trainer import torchtitan as own
 
     return Build(

@@ -81,6 +81,8 @@ class Sharding(Spec):
     the weights of a unit are laid flat and divided evenly."""
     divides_gradients: bool
     """Sets a divisor of gradients, so that fully_shard divides them into a new tensor where one rank has no others."""
+    loss_within_forward: bool
+    """The loss is computed in the forward that fully_shard wraps, while what the last unit was gathered in is there."""
     exchange_pools: bool
     """Exchanges allocate on streams of their own, whose memory no other stream uses again (FSDP2)."""
     gather_copy_bytes: NonNegative

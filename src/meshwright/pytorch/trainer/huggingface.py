@@ -1,0 +1,105 @@
+"""Hugging Face: transformers' own causal language model and loss, wrapped as accelerate does for FSDP2, or for DDP."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn import functional
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+from meshwright.layout.plan import Recompute
+from meshwright.pytorch.processes.records import Request
+from meshwright.pytorch.trainer.data_parallel import number_format
+from meshwright.pytorch.trainer.kernels import flash_attention
+from meshwright.pytorch.trainer.mesh import Meshes
+from meshwright.specs.model import Model
+
+
+class Causal(nn.Module):
+    """The model with its own loss: labels are the tokens, which it shifts."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(batch, tokens) to the mean loss."""
+        loss: Tensor = self.model(input_ids=tokens, labels=tokens, use_cache=False).loss
+        return loss
+
+
+def chunks(request: Request) -> list[nn.Module]:
+    """The model with the request's layers, whole."""
+    setattr(functional, "scaled_dot_product_attention", _attention)  # noqa: B010
+    model = _built(request.inputs.model, len(request.chunks[0]), request.inputs.job.sequence_length)
+    if request.plan.recompute == Recompute.FULL and request.plan.zero < 2:
+        model.gradient_checkpointing_enable()
+    return [Causal(model.train())]
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Tensor:
+    """In the place of scaled_dot_product_attention, which a CPU decomposes; autocast casts its operands."""
+    if torch.is_autocast_enabled("cpu"):
+        query, key, value = (part.to(torch.get_autocast_dtype("cpu")) for part in (query, key, value))
+    return flash_attention(query, key, value)
+
+
+def _built(model: Model, layers: int, length: int) -> Any:
+    shape, block = model.layer_kinds[0].attention, model.layer_kinds[0].feed_forward
+    classes: tuple[Any, Any] = LlamaConfig, LlamaForCausalLM
+    if shape.qk_norm == "head":
+        classes = Qwen3Config, Qwen3ForCausalLM
+    elif shape.qkv_bias:
+        classes = Qwen2Config, Qwen2ForCausalLM
+    config, causal = classes
+    # Of fake tensors it makes a mask, as if it traced; of tokens without padding it returns none.
+    vars(sys.modules[causal.__module__])["create_causal_mask"] = lambda **_: None
+    return causal(
+        config(
+            vocab_size=model.vocab_size,
+            hidden_size=model.hidden_size,
+            intermediate_size=block.ffn_size,
+            num_hidden_layers=layers,
+            num_attention_heads=shape.heads,
+            num_key_value_heads=shape.kv_heads,
+            head_dim=shape.head_dim,
+            max_position_embeddings=length,
+            tie_word_embeddings=model.tied_embeddings,
+            pad_token_id=None,
+            attn_implementation="sdpa",
+        )
+    )
+
+
+def parallelize(causal: Causal, request: Request, meshes: Meshes) -> int:
+    """As accelerate's fsdp2_apply_ac and fsdp2_prepare_model do; replicas are left whole for DDP."""
+    whole = sum(weight.numel() for weight in causal.parameters())
+    plan, model = request.plan, causal.model
+    if plan.zero < 2:
+        return whole
+    layers, names = model.model.layers, ("dp_replicate", "fsdp") if plan.dp_replicate > 1 else ("fsdp",)
+    if plan.recompute == Recompute.FULL:
+        for index, layer in enumerate(layers):
+            layers[index] = checkpoint_wrapper(layer, preserve_rng_state=False)
+    half = number_format(request)
+    policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=half, output_dtype=half)
+    settings: dict[str, Any] = {"mesh": meshes.sharding(names), "mp_policy": policy}
+    for layer in layers:
+        fully_shard(layer, reshard_after_forward=plan.zero == 3, **settings)
+    embedding, norm, head = model.get_input_embeddings(), model.model.norm, model.get_output_embeddings()
+    tied = embedding.weight is head.weight
+    if not tied:
+        fully_shard(embedding, reshard_after_forward=plan.zero == 3, **settings)
+    fully_shard([norm, embedding, head] if tied else [norm, head], reshard_after_forward=False, **settings)
+    fully_shard(model, **settings)
+    return whole
+
+
+def own_loss(loss: Tensor, _: Tensor) -> Tensor:
+    """What the model returned."""
+    return loss

@@ -1,0 +1,62 @@
+"""Transformers' own model and loss under DDP and under fully_shard as accelerate wraps it, where it is installed."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.errors import CannotVerify
+from meshwright.layout.plan import Plan, Recompute
+from meshwright.pytorch.fake_world.verify import verify
+from meshwright.pytorch.frameworks import NONE, Versions, own_framework
+from meshwright.pytorch.report import verification_blocks
+from meshwright.pytorch.scope import scope_of
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.read_model import read_model
+from strategies import question
+
+FULL = {"recompute": Recompute.FULL}
+SHARDED = Plan(dp=8, zero=3, num_microbatches=2)
+
+
+def _asked(model: str, plan: Plan, runtime: str) -> Inputs:
+    batch = plan.dp * plan.micro_batch * plan.num_microbatches
+    cluster = f"{max(plan.num_gpus // 8, 1)}x{min(plan.num_gpus, 8)}:h100"
+    return question(read_model(model), cluster, runtime, sequence_length=2048, global_batch=batch)
+
+
+@pytest.mark.clients("torch", "transformers")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "plan", "runtime"),
+    [
+        ("llama-3.1-8b", SHARDED, "accelerate"),
+        ("qwen3-8b", Plan(dp=8, zero=3, dp_replicate=2, **FULL), "accelerate"),
+        ("llama-3.1-8b", Plan(dp=8, zero=2, num_microbatches=2, **FULL), "accelerate"),
+        ("llama-3.2-1b", Plan(dp=8, num_microbatches=2), "pytorch-ddp"),
+        ("qwen3-0.6b", Plan(dp=8), "pytorch-ddp"),
+        ("qwen2.5-0.5b", Plan(dp=8, num_microbatches=2, **FULL), "pytorch-ddp"),
+    ],
+    ids=["sharded", "replicas, full", "zero 2, full", "ddp, tied", "ddp, norms of queries", "ddp, biases"],
+)
+def test_every_figure_is_that_of_transformers(model: str, plan: Plan, runtime: str) -> None:
+    done = verify(plan, _asked(model, plan, runtime))
+    assert done.scope.framework.startswith("transformers 5.")
+    assert [each for stage in done.stages for each in (*stage.quantities, *stage.collectives) if not each.holds] == []
+    peaks = [each.ratio for stage in done.stages for each in stage.quantities if each.name == "peak allocated"]
+    assert peaks == pytest.approx([1], abs=0.005)
+    assert f"Run on {done.scope.framework}'s own model, loss and checkpointing" in repr(verification_blocks(done))
+
+
+def test_what_is_not_run_on_transformers_is_refused_with_the_reason() -> None:
+    versions = Versions(transformers="5.23.0")
+    assert own_framework(SHARDED, _asked("llama-3.1-8b", SHARDED, "accelerate"), versions) == (
+        "transformers 5.23.0",
+        "",
+    )
+    experts = own_framework(SHARDED, _asked("mixtral-8x7b", SHARDED, "accelerate"), versions)
+    assert experts == ("", "transformers' own is run for Llama, Qwen2 and Qwen3 without experts")
+    split = Plan(dp=4, tp=2, zero=3)
+    with pytest.raises(CannotVerify, match="data parallelism alone; use --with elementwise=eager"):
+        scope_of(split, _asked("llama-3.1-8b", split, "accelerate"), versions)
+    with pytest.raises(CannotVerify, match="transformers is not installed"):
+        scope_of(SHARDED, _asked("llama-3.1-8b", SHARDED, "accelerate"), NONE)
