@@ -49,14 +49,12 @@ def test_every_figure_is_that_of_transformers(model: str, plan: Plan, runtime: s
 
 def test_what_is_not_run_on_transformers_is_refused_with_the_reason() -> None:
     versions = Versions(transformers="5.23.0")
-    assert own_framework(SHARDED, _asked("llama-3.1-8b", SHARDED, "accelerate"), versions) == (
-        "transformers 5.23.0",
-        "",
-    )
+    llama = _asked("llama-3.1-8b", SHARDED, "accelerate")
+    assert own_framework(SHARDED, llama, versions) == ("transformers 5.23.0", "")
     experts = own_framework(SHARDED, _asked("mixtral-8x7b", SHARDED, "accelerate"), versions)
     assert experts == ("", "transformers' own is run for Llama, Qwen2 and Qwen3 without experts")
     split = Plan(dp=4, tp=2, zero=3)
     with pytest.raises(CannotVerify, match="data parallelism alone; use --with elementwise=eager"):
         scope_of(split, _asked("llama-3.1-8b", split, "accelerate"), versions)
     with pytest.raises(CannotVerify, match="transformers is not installed"):
-        scope_of(SHARDED, _asked("llama-3.1-8b", SHARDED, "accelerate"), NONE)
+        scope_of(SHARDED, llama, NONE)
