@@ -41,11 +41,12 @@ def _forward(line: MemoryTimeline, step: UnitStep) -> None:
     line.allocate("temporaries", "output of the layer", saved.layer_output)
     line.at(Moment.LAST_LAYER_FORWARD)
     line.free("two layers", "output of the layer")
-    within = step.inputs.runtime.sharding.loss_within_forward
-    line.allocate("parameters", "last unit as it was sent", within * HALF_BYTES * step.last_unit)
-    line.allocate("logits", "logits", saved.logits_forward)
-    line.at(Moment.LOSS_FORWARD)
-    line.free("last unit as it was sent")
+    runtime = step.inputs.runtime
+    if runtime.sharding.loss_within_forward and runtime.kernels.cross_entropy == "eager":
+        line.allocate("parameters", "last unit as it was sent", HALF_BYTES * step.last_unit)
+        line.allocate("logits", "logits", saved.logits_forward)
+        line.at(Moment.LOSS_FORWARD)
+        line.free("last unit as it was sent")
     line.allocate("logits", "logits", saved.logits)
     line.at(Moment.LOSS_BACKWARD)
     line.free("logits")
