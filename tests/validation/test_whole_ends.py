@@ -18,3 +18,13 @@ def test_profiles_of_one_stage_are_met_to_a_mebibyte() -> None:
     for each in priced:
         assert each.memory
         assert each.memory.predicted == pytest.approx(each.memory.measured, abs=1.5 / 1024)
+
+
+def test_profiles_of_last_stages_are_met_to_four_mebibytes() -> None:
+    """Two and four stages of one layer each, over tp 1, 2 and 4."""
+    rows = [row for row in read_rows() if row["dataset"] == "galvatron" and row["memory_rank"] == "7"]
+    priced = [each for each in outcomes_of(configurations(rows)) if each.memory]
+    assert len(priced) == 8
+    for each in priced:
+        assert each.memory
+        assert each.memory.predicted == pytest.approx(each.memory.measured, abs=4 / 1024)

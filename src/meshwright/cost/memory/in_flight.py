@@ -152,8 +152,10 @@ def in_flight_bytes(
 def _messages(stages: Stages, num_microbatches: IntColumn, parts: IntColumn, inputs: Inputs) -> FloatColumn:
     """How many messages a stage of a pipeline has buffers for, beside those that are counted as activations.
 
-    Two; where it keeps messages, also of each micro-batch in flight what it has received and sent, or of scattered ones
-    its part of what it has sent, of which backward holds one, and its gradient, whole. Or, allocated ahead, all that it
+    Two, but none on the last stage of one chunk a rank, whose peak is while the loss works backward: what it has
+    received is an activation then, and nothing is sent yet. Where it keeps messages, two also there, and of each
+    micro-batch in flight what it has received and sent, or of scattered ones its part of what it has sent, of which
+    backward holds one, and its gradient, whole. Or, allocated ahead, all that it
     receives, and each output until its backward, less the inputs that layers keep. num_microbatches: of every stage's
     plan; parts: that messages are scattered in; counts, shape (r,).
     """
@@ -164,7 +166,8 @@ def _messages(stages: Stages, num_microbatches: IntColumn, parts: IntColumn, inp
         micro_batches: FloatColumn = 2.0 + stages.in_flight_micro_batches * each + whole
         return micro_batches
     if not inputs.runtime.pipeline.receives_ahead:
-        return np.full(len(stages.plan), 2.0)
+        one_chunk = stages.in_flight_chunks == stages.in_flight_micro_batches
+        return np.where(stages.head & one_chunk, 0.0, 2.0)
     first = stages.embedding * stages.in_flight_micro_batches
     received = stages.receives * num_microbatches - (stages.in_flight_chunks - first)
     return np.maximum(1.0 * received + stages.in_flight_chunks - stages.in_flight_at_head, 0.0)
