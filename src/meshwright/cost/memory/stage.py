@@ -13,7 +13,7 @@ from meshwright.cost.memory.pipelined_step import pipelined_step
 from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
 from meshwright.cost.memory.split_step import split_step
 from meshwright.cost.memory.states import States, dummy_gradient_bytes, half_weights_step, stage_states
-from meshwright.cost.memory.timeline import MemoryEvent, Played, highest
+from meshwright.cost.memory.timeline import MemoryEvent, StagesTimeline, highest
 from meshwright.cost.memory.unit_step import UnitStep, pooled_bytes, stored_states
 from meshwright.cost.shapes import Pipelines, Shapes
 from meshwright.distinct import gathered
@@ -27,7 +27,7 @@ class StageSteps(NamedTuple):
 
     stored: States
     """From step to step."""
-    played: list[Played]
+    timelines: list[StagesTimeline]
     """In the course of a step, beside that."""
     pools: FloatColumn
     """Free, yet kept for the streams of exchanges, or in pieces too small for what is alive then."""
@@ -35,7 +35,7 @@ class StageSteps(NamedTuple):
 
     def events(self, row: int) -> list[MemoryEvent]:
         """The allocations and releases of one stage, in order, without what is of 0 bytes."""
-        return next(step.events(int(np.searchsorted(rows, row))) for rows, step in self.played if row in rows)
+        return next(step.events(int(np.searchsorted(rows, row))) for rows, step in self.timelines if row in rows)
 
 
 def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Plans, inputs: Inputs) -> StageSteps:
@@ -51,17 +51,17 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
         step = half_weights_step(states, in_flight, dummy_gradients)
         return StageSteps(
             stored=states,
-            played=[(np.arange(len(dummy_gradients)), step)],
+            timelines=[(np.arange(len(dummy_gradients)), step)],
             pools=np.minimum(states.joined, in_flight.activations),
             in_flight=in_flight,
         )
     units = UnitStep.of(stages, pipelines, plans, in_flight, inputs)
     return StageSteps(
-        stored=stored_states(units), played=_played(units), pools=pooled_bytes(units), in_flight=in_flight
+        stored=stored_states(units), timelines=_timelines(units), pools=pooled_bytes(units), in_flight=in_flight
     )
 
 
-def _played(step: UnitStep) -> list[Played]:
+def _timelines(step: UnitStep) -> list[StagesTimeline]:
     """The steps of stages, each kind of step with the stages that have it."""
     sharded = step.plans.zero > 1
     kinds = {
@@ -88,7 +88,7 @@ def stage_memory(
     """
     steps, memory, rows = stage_steps(stages, pipelines, shapes, plans, inputs), inputs.runtime.memory, len(stages.plan)
     # What is allocated at the highest moment of each stage, and communicators once for each pipeline.
-    peak = highest(steps.played, rows)
+    peak = highest(steps.timelines, rows)
     communicators = column(communicator_bytes(pipelines.plans, inputs))[pipelines.stages.plan]
     components = Components(
         parameters=steps.stored.parameters + peak.parameters,

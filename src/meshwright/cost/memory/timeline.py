@@ -166,20 +166,20 @@ class _Snapshot(NamedTuple):
     """Bytes, shape (r,); 0 where a rank has no such moment."""
 
 
-Played: TypeAlias = tuple[IntColumn, MemoryTimeline]
+StagesTimeline: TypeAlias = tuple[IntColumn, MemoryTimeline]
 """Some rows of a table of stages, and their step."""
 
 
-def highest(played: list[Played], rows: int) -> Peak:
+def highest(timelines: list[StagesTimeline], rows: int) -> Peak:
     """The peaks of a table of stages.
 
-    played: timelines, each with its rows of the table; rows: of the whole table, a count. Returns bytes, shape (rows,).
+    timelines: each with its rows of the table; rows: of the whole table, a count. Returns bytes, shape (rows,).
     Source: by definition.
     """
-    if len(played) == 1:
-        return played[0][1].peak()
+    if len(timelines) == 1:
+        return timelines[0][1].peak()
     peak = Peak(np.zeros(rows, dtype=np.int64), *np.zeros((len(Peak._fields) - 1, rows)))
-    for index, timeline in played:
+    for index, timeline in timelines:
         for whole, part in zip(peak, timeline.peak(), strict=True):
             whole[index] = part
     return peak
