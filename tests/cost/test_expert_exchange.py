@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from exchange_times import token_times
 from meshwright.cost.comms.collectives import all_to_all_time, collective_time
-from meshwright.cost.comms.experts import fused_traffic
+from meshwright.cost.comms.experts import fused_time, fused_traffic
 from meshwright.cost.comms.group import all_to_all_traffic, axis_group, group
 from meshwright.cost.routing import hottest_over_mean, missed_share, reached_blocks, routed_experts, routed_rows
 from meshwright.errors import InvalidSpec, NotModelled
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Experts, LayerKind
@@ -285,3 +286,18 @@ def test_dense_layers_have_no_experts_to_route_to() -> None:
 def test_a_job_refuses_imbalance_below_1_and_capacity_of_nothing(field: dict[str, float]) -> None:
     with pytest.raises(InvalidSpec):
         Job(sequence_length=4096, global_batch=8, **field)
+
+
+@pytest.mark.parametrize(("kernels", "gigabytes"), [("hybrid_ep", 533), ("deep_ep", 360)])
+def test_hybrid_ep_reaches_what_its_authors_print_on_b200(kernels: str, gigabytes: float) -> None:
+    """4096 tokens of 7168 elements to top 8 of 64 experts on 8 ranks; what stays on the rank counts."""
+    model = read_model("deepseek-v3")
+    dense, routed = model.layer_kinds
+    experts = routed.feed_forward.replace(count=64, active=8, groups=1, active_groups=1)
+    kind = routed.replace(feed_forward=experts)
+    inputs = question(model.replace(layer_kinds=(dense, kind)), "1x8:b200", precision="bf16")
+    changes = ["dispatcher=fused", f"fused_kernels={kernels}"]
+    inputs, plan = inputs.replace(runtime=with_behaviours(inputs.runtime, changes)), Plan(dp=8, ep=8)
+    traffic = fused_traffic(plan, inputs, kind, 4096, 2)
+    seconds = fused_time(plan, inputs, kind, 4096, traffic)
+    assert float(traffic.inside * 8 / 7 / seconds) / 1e9 == pytest.approx(gigabytes, rel=0.03)

@@ -43,7 +43,7 @@ def test_small_micro_batches_of_many_experts_wait_for_the_host() -> None:
     """As measured on eight B200: micro-batch 1 took 28 s, and 4 took 9.8 s."""
     plans = [Plan(dp=8, ep=8, micro_batch=size, num_microbatches=64 // size) for size in (1, 4)]
     single, four = estimate_each(plans, _qwen())
-    assert single.time.host_s > 0.5 * single.step_time_s
+    assert single.time.host_s > 0.3 * single.step_time_s
     assert four.time.host_s < 0.1 * four.step_time_s
     assert single.step_time_s > 2 * four.step_time_s
     assert single.step_time_s == pytest.approx(28.2, rel=0.15)

@@ -124,12 +124,13 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
 
 def _numbers(inputs: Inputs) -> Facts:
     accelerator, job, runtime, recipe = inputs.cluster.accelerator, inputs.job, inputs.runtime, inputs.recipe
+    hybrid = runtime.communication.fused_kernels == "hybrid_ep"
     return {
         "accelerator": accelerator.id,
         "asks_for_gradients": job.gradients is not None,
         "bf16": recipe.half == "bf16",
         "dispatcher": runtime.communication.dispatcher,
-        "flex_backend": "hybridep" if accelerator.domain_spans_nodes else "deepep",
+        "flex_backend": "hybridep" if accelerator.domain_spans_nodes or hybrid else "deepep",
         "fused_cross_entropy": runtime.kernels.cross_entropy == "fused",
         "global_batch": job.global_batch,
         "gradients_in_fp32": inputs.gradient_bytes == 4,

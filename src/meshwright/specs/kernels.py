@@ -184,6 +184,9 @@ class Kernels(Spec):
     collectives: dict[Operation, Annotated[tuple[CollectiveConstants, ...], Field(min_length=1)]] = {}
     """Per operation, by growing group size; empty: alpha-beta from the link, assumed."""
     expert_exchange: ExpertExchangeConstants
+    """Of DeepEP; where a domain spans nodes, of HybridEP."""
+    hybrid_exchange: ExpertExchangeConstants | None = None
+    """Of HybridEP; none: as `expert_exchange`."""
     library: CollectiveLibrary
     """The library of collectives, by its name in the catalogue."""
     communication_multiprocessors: PositiveInt

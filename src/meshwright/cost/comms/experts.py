@@ -17,7 +17,7 @@ from meshwright.cost.shard import residual_tokens
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.kernels import Operation
+from meshwright.specs.kernels import ExpertExchangeConstants, Operation
 from meshwright.specs.model import LayerKind
 from meshwright.specs.precision import HALF_BYTES
 
@@ -184,7 +184,7 @@ def fused_time(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, t
 
     In one domain T = t0 + tokens t_token + w / (e B). Over several, T = t1 + max(tokens t_token + w / (f B), w_i / (e_i
     B_i)): w bytes inside the domain, w_i beyond it at every level i crossed, B the bandwidths per rank, and shares and
-    times of the accelerator's `expert_exchange`. The busiest rank receives its share more.
+    times of `exchange_constants`. The busiest rank receives its share more.
 
     plan: scalar or array (n,); tokens: on one rank, count; traffic: of `fused_traffic`, bytes. Returns seconds. Error
     on held-out measurements: 4 % median, 11 % p90 inside a node of 8, 14 % median over 2 nodes and 1 % over 4
@@ -199,7 +199,7 @@ def fused_time(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, t
     (0.0, True)
     """
     cluster, group = inputs.cluster, axis_group("ep_etp", plan, inputs)
-    constants, blocks = cluster.accelerator.kernels.expert_exchange, group.blocks
+    constants, blocks = exchange_constants(inputs), group.blocks
     busiest = hottest_over_mean(plan, inputs, kind)
     sending, link = tokens * constants.token_s, link_bandwidth(group.members[0], cluster)
     alone = constants.latency_s + sending + busiest * traffic.inside / (constants.link_efficiency * link)
@@ -209,6 +209,19 @@ def fused_time(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, t
         forwarding = np.where(np.greater(blocks[inner], 1), np.maximum(forwarding, crossing), forwarding)
     time = np.where(np.equal(blocks[0], 1), alone, constants.network_latency_s + forwarding)
     return np.where(np.greater(group.ranks, 1) & np.greater(tokens, 0), time, 0.0)
+
+
+def exchange_constants(inputs: Inputs) -> ExpertExchangeConstants:
+    """The accelerator's constants of the kernels that the runtime's fused dispatcher runs.
+
+    Returns shares, seconds. Source: the accelerator's kernel table.
+
+    >>> from meshwright.specs.examples import MIXTRAL
+    >>> exchange_constants(MIXTRAL) == MIXTRAL.cluster.accelerator.kernels.expert_exchange
+    True
+    """
+    kernels, hybrid = inputs.cluster.accelerator.kernels, inputs.runtime.communication.fused_kernels == "hybrid_ep"
+    return kernels.hybrid_exchange if hybrid and kernels.hybrid_exchange else kernels.expert_exchange
 
 
 def fused_message(

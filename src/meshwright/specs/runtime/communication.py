@@ -17,6 +17,8 @@ class Communication(Spec):
     dispatcher: Literal["all_to_all", "all_gather", "fused"]
     """How tokens reach their experts: a permuted all-to-all; a gathering of every token of the group; or one kernel
     that sends a token once to every node and rank (DeepEP, HybridEP)."""
+    fused_kernels: Literal["deep_ep", "hybrid_ep"]
+    """Whose kernels a fused dispatcher runs: DeepEP's, or HybridEP's where the accelerator has a table of them."""
     quantised_dispatch: Literal["none", "forward", "both"]
     """Which dispatches carry the operands of an 8-bit recipe: none, so that all are bf16; that of tokens in forward; or
     that of gradients in backward too. Combines never do."""
