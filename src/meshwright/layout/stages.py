@@ -32,6 +32,8 @@ class Stages:
     last_chunk_layers: IntColumn
     """Of `layers`, those of the chunk that works backward first, where gradients are reduced after the last micro-batch
     alone; else 0; shape (r, kinds)."""
+    first_chunk_layers: IntColumn
+    """The same of the chunk that works backward last."""
     in_flight_layers: IntColumn
     """Layers of each kind times the micro-batches whose activations they keep at the peak, shape (r, kinds)."""
     layers_not_recomputed: IntColumn
@@ -137,6 +139,7 @@ def _signature(
         "stage": stage,
         "layers": per_chunk.sum(axis=0),
         "last_chunk_layers": defers * per_chunk[-1],
+        "first_chunk_layers": defers * per_chunk[0],
         "in_flight_layers": (per_chunk * in_flight[:, :, None]).sum(axis=0),
         "layers_not_recomputed": without.sum(axis=0),
         "in_flight_not_recomputed": (without * in_flight[:, :, None]).sum(axis=0),

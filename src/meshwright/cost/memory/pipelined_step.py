@@ -124,7 +124,7 @@ def _reduction(line: MemoryTimeline, step: UnitStep) -> None:
     head = (0.0 * whole.head, 0.0 * stored.head) if apart else (whole.head, stored.head)
     _reduced_units(line, step, gradients, step.until_backward, *head, chunks > 1)
     gradients, _ = worked_chunks(step, every, last_reduced=False)
-    own = HALF_BYTES * (step.layers / chunks + whole.embedding + whole.head * (chunks == 1))
+    own = HALF_BYTES * (whole.first_chunk + whole.embedding + whole.head * (chunks == 1))
     line.free("saved for backward")
     ends = whole.embedding, stored.embedding
     if not apart:

@@ -82,6 +82,8 @@ class Units(NamedTuple):
     """Of the largest layer that the stage holds."""
     last_chunk: FloatColumn
     """Of the layers of the chunk that works backward first."""
+    first_chunk: FloatColumn
+    """Of those of the chunk that works backward last."""
     embedding: FloatColumn
     head: FloatColumn
     """Final norm and head."""
@@ -91,9 +93,14 @@ class Units(NamedTuple):
     """Of one layer's last product."""
 
     def of_chunks(self, count: Floats, chunks: IntColumn) -> FloatColumn:
-        """Of the layers of some chunks, the last one first, of which the others are taken as alike; shape (r,)."""
-        others = (self.all - self.ends - self.last_chunk) / np.maximum(chunks - 1, 1)
-        return np.clip(count, 0, 1) * self.last_chunk + np.maximum(count - 1, 0) * others
+        """Of the layers of some chunks, the last one first; those between it and the first one are taken as alike.
+
+        count: of chunks that a rank has, `chunks`. Returns counts, shape (r,).
+        """
+        between = (self.all - self.ends - self.last_chunk - self.first_chunk) / np.maximum(chunks - 2, 1)
+        layers = np.clip(count, 0, 1) * self.last_chunk + np.clip(count - 1, 0, np.maximum(chunks - 2, 0)) * between
+        layers = layers + np.clip(count - chunks + 1, 0, 1) * (chunks > 1) * self.first_chunk
+        return column(layers)
 
     @property
     def ends(self) -> FloatColumn:
@@ -141,6 +148,7 @@ def _units(stages: Stages, layers: list[Floats], ends: EndParameters, predicted:
         all=_sum(stages.layers, layers, stages, embedding + head),
         layer=largest_layer(stages, layers),
         last_chunk=_sum(stages.last_chunk_layers, layers, stages, 0 * head),
+        first_chunk=_sum(stages.first_chunk_layers, layers, stages, 0 * head),
         embedding=embedding,
         head=head,
         split_experts=largest_layer(stages, split),
