@@ -55,6 +55,10 @@ def _formats(inputs: Inputs) -> Iterator[tuple[str, str, str, str]]:
     gradients, why = inputs.gradient_bytes, "over micro-batches and replicas: thousands of small terms"
     yield "gradients summed", _named(gradients, half), f"{gradients}", why
     yield "activations and their messages", half, f"{HALF_BYTES}", "half the memory and half the traffic of fp32"
+    if inputs.gathers_quantised:
+        operand, gradient = (f"{size:g}" for size in inputs.sequence_gather_bytes)
+        sizes = operand if operand == gradient else f"{operand}, gradients {gradient}"
+        yield "what tensor-parallel ranks gather", recipe.number_format, sizes, "quantised before it is gathered"
     yield "norm statistics, softmax, loss", "fp32", f"{FP32_BYTES}", "sums over a row, and exponentials"
     yield "gradient norm, loss, learning rate", "fp32", f"{FP32_BYTES}", "one number each"
 
