@@ -68,8 +68,8 @@ class Outcome:
     @property
     def framework(self) -> str:
         """The id of its runtime, or the name of a framework that the catalogue has not."""
-        name = self.configuration.rows[0]["runtime"]
-        return self.case.inputs.runtime.framework if self.case and name not in stand_ins() else name
+        name = self.configuration.rows[0]["runtime"].partition("@")[0]
+        return catalog.resolve("runtimes", name) if self.case and name not in stand_ins() else name
 
     @property
     def framework_family(self) -> str:
