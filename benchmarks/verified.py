@@ -1,8 +1,8 @@
 """Plans of torchtitan over models and axes, drawn by lot, each held against PyTorch; `python benchmarks/verified.py`.
 
 Every figure but the peak must be exact, the peak within 2 %. `--only N` runs the first N of every model. Schedules that
-split the backward pass are drawn with eager kernels, as torch compiles none of them, and without recomputation, whose
-memory is not priced there.
+split the backward pass are drawn without a compiler, as torch compiles none of them, and without recomputation, whose
+memory is not priced there. Compiled plans are run without the compiler.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.pytorch.fake_world.verify import Verification, verify
 from meshwright.pytorch.scope import scope_of
 from meshwright.schedules.records import Schedule
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.read_cluster import read_cluster
@@ -44,8 +45,8 @@ def cases(model: str, count: int = PLANS_PER_MODEL) -> Iterator[Case]:
     seen: set[Plan] = set()
     while len(seen) < count:
         plan, sequence = _drawn(lot), lot.choice((2048, 4096, 8192))
-        kernels = "eager" if plan.schedule.record.splits_backward else lot.choice(("fused", "eager"))
-        if plan in seen or (case := _legal(model, plan, sequence, kernels)) is None:
+        compiled = "false" if plan.schedule.record.splits_backward else lot.choice(("true", "false"))
+        if plan in seen or (case := _legal(model, plan, sequence, compiled)) is None:
             continue
         seen.add(plan)
         yield case
@@ -78,13 +79,13 @@ def _drawn(lot: random.Random) -> Plan:
     )
 
 
-def _legal(model: str, plan: Plan, sequence: int, kernels: str) -> Case | None:
+def _legal(model: str, plan: Plan, sequence: int, compiled: str) -> Case | None:
     try:
         inputs = Inputs(
             model=read_model(model),
             cluster=read_cluster(f"{max(plan.num_gpus // 8, 1)}x{min(plan.num_gpus, 8)}:h100"),
             job=Job(sequence_length=sequence, global_batch=plan.dp * plan.micro_batch * plan.num_microbatches),
-            runtime=read_runtime("torchtitan").replace(elementwise=kernels),
+            runtime=with_behaviours(read_runtime("torchtitan"), [f"compiled={compiled}"]),
         )
         require_legal(plan, inputs)
         scope_of(plan, inputs)

@@ -126,6 +126,26 @@ def question(model: Model, cluster: str | Cluster, runtime: str = "megatron-core
     return Inputs(model=model, cluster=where, job=Job(**fields), runtime=framework)
 
 
+TORCHTITAN_0_1 = {
+    "ends_apart": False,
+    "keeps_pipelined_ends_gathered": True,
+    "fused_projections": False,
+    "fused_activation": False,
+    "keeps_unread_products": True,
+    "cross_entropy": "eager",
+    "rotary_copies": "none",
+    "wide_rotary_tables": False,
+    "sums_shared_input_once": False,
+    "parts_tied_embedding": False,
+}
+"""How torchtitan wrapped and wrote its layers in 2024, with an eager loss: most counts of fully_shard are of that."""
+
+
+def of_torchtitan_0_1(inputs: Inputs, **changes: Any) -> Inputs:
+    """The question with torchtitan as it was in 2024, and further changes."""
+    return inputs.replace(runtime=inputs.runtime.replace(**TORCHTITAN_0_1 | changes))
+
+
 def half_precision(runtime: Runtime) -> str:
     """fp16, which every accelerator has, where the runtime has it too."""
     return "fp16" if "fp16" in runtime.plans.precisions else "bf16"

@@ -1,4 +1,6 @@
-"""Steps of a pipeline under fully_shard: peaks that PyTorch 2.13 reached on fake tensors, and their moments."""
+"""Steps of a pipeline under fully_shard: peaks that PyTorch 2.13 reached on fake tensors, and their moments, with one
+root unit for both ends.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.schedules.records import Schedule
 from meshwright.specs.read_model import read_model
 from meshwright.units import GIB
-from strategies import question
+from strategies import of_torchtitan_0_1, question
 
 
 class Peak(NamedTuple):
@@ -69,7 +71,7 @@ def test_a_stage_peaks_where_pytorch_does(peak: Peak) -> None:
     plan, batch = peak.plan, peak.plan.dp * peak.plan.micro_batch * peak.plan.num_microbatches
     cluster = f"{plan.num_gpus // 8}x8:h100"
     inputs = question(read_model(peak.model), cluster, "torchtitan", sequence_length=peak.length, global_batch=batch)
-    (estimate,) = estimate_each([plan], inputs.replace(runtime=inputs.runtime.replace(elementwise="eager")))
+    (estimate,) = estimate_each([plan], of_torchtitan_0_1(inputs, elementwise="eager"))
     stage = estimate.stages[peak.stage]
     assert (stage.memory.allocated - stage.memory.workspaces) / GIB == pytest.approx(peak.allocated, rel=0.003)
     assert stage.peak_moment == peak.moment

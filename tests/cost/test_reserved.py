@@ -18,7 +18,7 @@ from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.specs.model import Model
 from meshwright.units import GIB
-from strategies import llama_8b, llama_70b, question
+from strategies import llama_8b, llama_70b, of_torchtitan_0_1, question
 
 APART = {"ends_apart": True, "keeps_last_layer_gathered": False}
 COMPILED = {"cross_entropy": "compiled"}
@@ -31,8 +31,7 @@ def _memory(model: Model, plan: Plan, sequence: int = 8192, runtime: str = "torc
     batch = plan.micro_batch * plan.num_microbatches * plan.dp
     cluster = f"{max(ranks // 8, 1)}x{min(ranks, 8)}:h100"
     inputs = question(model, cluster, runtime, sequence_length=sequence, global_batch=batch)
-    inputs = inputs.replace(runtime=inputs.runtime.replace(**changes))
-    return estimate_each([plan], inputs)[0].memory
+    return estimate_each([plan], of_torchtitan_0_1(inputs, **changes))[0].memory
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_a_compiled_layer_keeps_less(recompute: Recompute, multiple: float) -> N
     every second product none that backward does not read.
     """
     inputs = question(llama_8b(), "1x8:h100", "torchtitan", sequence_length=8192, global_batch=8)
-    inputs = inputs.replace(runtime=inputs.runtime.replace(fused_activation=True, keeps_unread_products=False))
+    inputs = of_torchtitan_0_1(inputs, fused_activation=True, keeps_unread_products=False)
     saved = layer_memory(Plan(recompute=recompute), inputs, inputs.model.layer_kinds[0]).saved
     assert saved / (8192 * 4096) == pytest.approx(multiple, abs=0.03)
 

@@ -67,6 +67,7 @@ TABLES = {
     "stage.stage_memory",
     "in_flight.in_flight_bytes",
     "stage_parameters.stage_units",
+    "stage_parameters.parted_embedding",
     "stage_parameters.largest_layer",
     "unit_step.stage_chunks",
     "unit_step.stored_states",
@@ -214,7 +215,7 @@ SIZES += ["states_and_activations"]
 SECONDS = ["time", "first_chunk", "forward", "backward", "slowest", "total", "work"]
 SPECIAL = {"exchange.exposed_time.window": "work", "states.state_bytes.layer": "parameters"}
 SPECIAL |= {"data.data_exchange.experts": "parameters", "sharded.sharded_exchanges.messages": "shard_messages"}
-SPECIAL |= {"sharded.end_exchanges.messages": "shard_messages"}
+SPECIAL |= {f"sharded.{name}exchanges.messages": "shard_messages" for name in ("end_", "embedding_unit_", "head_unit_")}
 SPECIAL |= {"exchange.repeated.times": "stage", "exchange.resized.factor": "forward"}
 SPECIAL |= {f"{name}.experts": "ends" for name in ("data.shard_messages", "optimizer.optimizer_time")}
 SPECIAL |= {f"sharded.{name}.stage": "last_stage" for name in ("gathers_per_step", "end_gathers")}

@@ -25,11 +25,12 @@ from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
 from meshwright.pytorch.planned.issued import issued
 from meshwright.pytorch.planned.predicted import predicted_stages
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import outcomes_of
-from strategies import legal_plans, llama_8b, question
+from strategies import legal_plans, llama_8b, of_torchtitan_0_1, question
 
 COUNT = 8 * 10**9
 LAYER, ENDS = 2 * 10**8, 10**9
@@ -188,9 +189,9 @@ def _of_full_weights(runtime: str, plan: Plan, stage: int = 0) -> tuple[float, f
 
 
 def test_fsdp2_divides_16_bytes_and_keeps_what_is_gathered() -> None:
-    """At the loss: ZeRO 3 embedding and head, ZeRO 2 every weight."""
+    """At the loss: ZeRO 3 final norm and head, ZeRO 2 every weight."""
     states, count = _of_full_weights("torchtitan", Plan(dp=64, zero=3, num_microbatches=2))
-    assert states == pytest.approx(16 * count / 64 + 2 * (2 * 128256 * 4096 + 4096))
+    assert states == pytest.approx(16 * count / 64 + 2 * (128256 * 4096 + 4096))
     states, count = _of_full_weights("torchtitan", Plan(dp=64, zero=2, num_microbatches=2))
     assert states == pytest.approx((16 / 64 + 2) * count)
 
@@ -296,25 +297,24 @@ def _sharded_collectives(plan: Plan, inputs: Inputs) -> list[int]:
 @pytest.mark.parametrize(
     ("plan", "counts"),
     [
-        (Plan(dp=64, zero=3), [33, 32, 33]),
-        (Plan(dp=64, zero=2), [33, 0, 33]),
-        (Plan(dp=64, zero=3, num_microbatches=4), [4 * 33, 4 * 32, 4 * 33]),
+        (Plan(dp=64, zero=3), [34, 33, 34]),
+        (Plan(dp=64, zero=2), [34, 0, 34]),
+        (Plan(dp=64, zero=3, num_microbatches=4), [4 * 34, 4 * 33, 4 * 34]),
         (Plan(dp=32, pp=2, zero=2, num_microbatches=4), [17, 0, 17]),
-        (Plan(dp=32, pp=2, zero=3, num_microbatches=4), [17, 4 * 16, 17]),
+        (Plan(dp=32, pp=2, zero=3, num_microbatches=4), [17, 4 * 17, 17]),
     ],
 )
 def test_collectives_of_fsdp2(plan: Plan, counts: list[int]) -> None:
-    """L + 1 all-gathers forward, L backward (the ends stay), L + 1 reduce-scatters; under a pipeline, on the last
-    stage, weights stay gathered from a backward to the next forward.
+    """L + 2 all-gathers forward, L + 1 backward (norm and head stay), L + 2 reduce-scatters; under a pipeline, on the
+    last stage, weights stay gathered from a backward to the next forward, and norm and head are gathered again too.
     """
     assert _sharded_collectives(plan, question(llama_8b(), "8x8:h100", "torchtitan")) == counts
 
 
 def test_a_last_layer_that_stays_is_not_gathered_again() -> None:
-    """As torchtitan wrapped until 0.1.0: L - 1 backward."""
-    inputs = question(llama_8b(), "8x8:h100", "torchtitan")
-    kept = inputs.replace(runtime=inputs.runtime.replace(keeps_last_layer_gathered=True))
-    assert _sharded_collectives(Plan(dp=64, zero=3), kept)[1] == 31
+    """As torchtitan wrapped until 0.1.0: one root unit for both ends, L + 1, L - 1 and L + 1."""
+    inputs = of_torchtitan_0_1(question(llama_8b(), "8x8:h100", "torchtitan"), keeps_last_layer_gathered=True)
+    assert _sharded_collectives(Plan(dp=64, zero=3), inputs) == [33, 31, 33]
 
 
 def test_whole_gradients_are_summed_by_an_all_reduce() -> None:
@@ -377,14 +377,30 @@ def _tensor_counts(inputs: Inputs, plan: Plan) -> tuple[int, ...]:
     [
         (Plan(tp=8, sp=True), (65, 65, 65, 65)),
         (Plan(tp=8, sp=True, recompute=Recompute.FULL), (65, 65, 65 + 64, 65 + 32)),
-        (Plan(tp=8), (0, 65, 0, 5 * 32 + 1)),
+        (Plan(tp=8), (0, 65, 0, 2 * 32 + 1)),
     ],
 )
 def test_tensor_parallel_collectives_of_pytorch(plan: Plan, counts: tuple[int, ...]) -> None:
-    """2 L + 1 in each direction with sequence parallelism, full recomputation 2 L and L more; without it 2 L + 1 and
-    5 L + 1 all-reduces, because q, k, v and both halves of the activation are products of their own.
+    """2 L + 1 in each direction with sequence parallelism, full recomputation 2 L and L more; without it 2 L + 1
+    all-reduces each way.
     """
     assert _tensor_counts(question(llama_8b(), "1x8:h100", "torchtitan"), plan) == counts
+
+
+def test_products_that_read_one_input_may_each_sum_its_gradient() -> None:
+    """5 L + 1 all-reduces backward: q, k, v and both halves of the activation are products of their own."""
+    inputs = of_torchtitan_0_1(question(llama_8b(), "1x8:h100", "torchtitan"))
+    assert _tensor_counts(inputs, Plan(tp=8)) == (0, 65, 0, 5 * 32 + 1)
+
+
+def test_without_a_compiler_checkpoints_of_torchtitan_run_to_their_end() -> None:
+    """2 L reduce-scatters again: its checkpoints have early_stop=False, and only a compiler leaves out what nothing
+    reads.
+    """
+    inputs = question(llama_8b(), "1x8:h100", "torchtitan")
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, ["compiled=false"]))
+    plan = Plan(tp=8, sp=True, recompute=Recompute.FULL)
+    assert _tensor_counts(inputs, plan) == (65, 65, 65 + 64, 65 + 64)
 
 
 def test_tensor_parallel_collectives_of_megatron() -> None:

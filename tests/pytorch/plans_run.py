@@ -36,10 +36,21 @@ def _interleaved(**fields: int) -> Plan:
 
 EAGER = {"elementwise": "eager"}
 """Norms of one kernel, in place of those that transformers writes out."""
+UNCOMPILED = EAGER | {
+    "fused_activation": False,
+    "keeps_unread_products": True,
+    "cross_entropy": "eager",
+    "rotary_copies": "all",
+    "checkpoint_stops_early": False,
+}
+"""What `compiled=false` sets for torchtitan, without which it has no split backward passes."""
 CASES = {
     "zero 3": Case("llama-3.1-8b", Plan(dp=8, zero=3, num_microbatches=2)),
     "zero 2 full": Case("llama-3.1-8b", Plan(dp=8, zero=2, recompute=Recompute.FULL)),
-    "ends apart": Case("llama-3.1-8b", Plan(dp=8, zero=3), changes={"ends_apart": True}),
+    "one root unit": Case(
+        "llama-3.1-8b", Plan(dp=8, zero=3), changes=UNCOMPILED | {"ends_apart": False, "fused_projections": False}
+    ),
+    "norms of queries, tied": Case("qwen3-0.6b", Plan(dp=8, zero=3, micro_batch=2)),
     "tp with sp": Case("llama-3.1-8b", Plan(tp=8, sp=True, dp=8, zero=3), 8192),
     "tp full": Case("llama-3.1-8b", Plan(tp=4, sp=True, dp=2, zero=3, recompute=Recompute.FULL)),
     "tp selective": Case("qwen3-32b", Plan(tp=8, sp=True, dp=4, zero=3, recompute=Recompute.SELECTIVE)),
@@ -67,17 +78,17 @@ CASES = {
     "interleaved zero bubble": Case(
         "llama-3.1-8b",
         Plan(pp=4, vpp=2, dp=2, zero=2, num_microbatches=8, schedule=Schedule.INTERLEAVED_ZERO_BUBBLE, **ENDS),
-        changes=EAGER,
+        changes=UNCOMPILED,
     ),
     "zb-v": Case(
         "llama-3.1-8b",
         Plan(pp=2, vpp=2, tp=4, sp=True, dp=2, zero=2, num_microbatches=8, schedule=Schedule.ZERO_BUBBLE_V),
-        changes=EAGER,
+        changes=UNCOMPILED,
     ),
     "dualpipe-v": Case(
         "qwen3-32b",
         Plan(pp=4, vpp=2, tp=2, dp=2, zero=2, num_microbatches=8, schedule=Schedule.DUALPIPE_V),
-        changes=EAGER,
+        changes=UNCOMPILED,
     ),
     "ddp": Case("llama-3.2-1b", Plan(dp=8, num_microbatches=4), runtime="pytorch-ddp", changes=EAGER),
     "ddp, full, biases": Case("qwen2.5-7b", Plan(dp=8, recompute=Recompute.FULL), 512, "pytorch-ddp", EAGER),

@@ -5,19 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from meshwright.arrays import IntColumn, Ints, column
-from meshwright.cost.comms.data import data_exchange, data_exchanges, earlier_reductions, shard_messages
+from meshwright.arrays import FloatColumn, IntColumn, Ints, column
+from meshwright.cost.comms.data import (
+    ShardMessages,
+    data_exchange,
+    data_exchanges,
+    earlier_reductions,
+    shard_messages,
+)
 from meshwright.cost.comms.exchange import Exchange
 from meshwright.cost.comms.sharded import (
     Gathers,
+    embedding_unit_exchanges,
     end_exchanges,
     end_gathers,
     gathers_per_step,
+    head_unit_exchanges,
     sharded_exchanges,
     unsharded_share,
 )
 from meshwright.cost.footprint import Footprints
 from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
+from meshwright.cost.memory.stage_parameters import parted_embedding
 from meshwright.cost.unit import UnitTime, UnitTimes
 from meshwright.distinct import gathered, on_distinct
 from meshwright.specs.model import LayerKind
@@ -46,7 +55,7 @@ def once_a_step(
     spread over stages. Returns bytes and seconds. Source: `data_exchange`, `data_exchanges`.
     """
     inputs, (pipelines, stages, _, of_stage) = footprints.inputs, footprints.pipelines
-    rows, (dense, experts, ends, matrices) = pipelines.take(stages.plan), footprints.parameters
+    rows, (dense, experts, ends, matrices, _) = pipelines.take(stages.plan), footprints.parameters
     exchange = data_exchange(rows, inputs, dense, stages.stage, experts, ends, matrices)
     forward = column(works.forward_total + works.host_forward)
     backward = column(works.backward_total + works.host_backward)
@@ -66,24 +75,46 @@ def layer_by_layer(
     """
     inputs, stages, plan = footprints.inputs, footprints.stages, footprints.stages.plan[chosen]
     rows, in_flight, stage = footprints.plans.take(plan), stages.in_flight_micro_batches[chosen], stages.stage[chosen]
-    ends = end_gathers(rows, inputs, in_flight, stage)
-    yield StageWeights("ends", 1, _ends(footprints, footprints.pipelines.of_stage[chosen], ends, packing))
     times = gathers_per_step(rows, inputs, in_flight, stage)
+    of_ends = times, end_gathers(rows, inputs, in_flight, stage)
+    yield from _ends(footprints, units, chosen, of_ends, packing)
     for index, (kind, unit) in enumerate(zip(inputs.model.layer_kinds, units.layers, strict=True)):
         yield StageWeights(
             kind.name, stages.layers[chosen, index], _layer(footprints, plan, times, kind, unit, packing)
         )
 
 
-def _ends(footprints: Footprints, stage: IntColumn, times: Gathers, packing: Packing) -> tuple[Exchange, ...]:
-    """Of embedding, final norm and head; stage: the row of every stage among those of the pipelines."""
+def _ends(
+    footprints: Footprints, units: UnitTimes, chosen: IntColumn, times: tuple[Gathers, Gathers], packing: Packing
+) -> Iterator[StageWeights]:
+    """Of embedding, final norm and head, together or apart; times: of layers, and of ends that stay gathered."""
     inputs, (pipelines, stages, *_) = footprints.inputs, footprints.pipelines
-    ends = footprints.parameters.ends
-    messages = on_distinct(
-        lambda some: packing(shard_messages(pipelines.take(stages.plan[some]), inputs, ends[some], ends=ends[some])),
-        stage,
-    )
-    return end_exchanges(inputs, messages, ends[stage], times)
+    stage, (of_layers, of_ends) = footprints.pipelines.of_stage[chosen], times
+    whole = footprints.parameters
+
+    def exchanged(ends: FloatColumn) -> tuple[ShardMessages, FloatColumn]:
+        messages = on_distinct(
+            lambda some: packing(
+                shard_messages(pipelines.take(stages.plan[some]), inputs, ends[some], ends=ends[some])
+            ),
+            stage,
+        )
+        return messages, ends[stage]
+
+    if not inputs.gathers_ends_apart:
+        parted, _ = parted_embedding(pipelines, stages, inputs)
+        yield StageWeights("ends", 1, end_exchanges(inputs, *exchanged(whole.ends + parted), of_ends))
+        return
+    shape = footprints.shapes.of_plan[footprints.stages.plan[chosen]]
+    (_, first), last = (_passes(units.layers[kind], shape) for kind in (0, -1))
+    yield StageWeights("embedding", 1, embedding_unit_exchanges(inputs, *exchanged(whole.embedding), first, of_layers))
+    yield StageWeights("head", 1, head_unit_exchanges(inputs, *exchanged(whole.ends - whole.embedding), *last, of_ends))
+
+
+def _passes(unit: UnitTime, shape: IntColumn) -> tuple[FloatColumn, FloatColumn]:
+    """Seconds of a layer's forward and backward for one micro-batch, of every row; shape: of its micro-batch."""
+    forward, backward = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
+    return column(forward)[shape], column(backward)[shape]
 
 
 def _layer(
@@ -97,7 +128,6 @@ def _layer(
     messages = on_distinct(
         lambda some: packing(shard_messages(pipelines.take(some), inputs, dense[some], experts[some])), pipeline
     )
-    forward = column(unit.forward_total + unit.host_forward)
-    backward = column(unit.backward_total + unit.host_backward)
+    forward, backward = _passes(unit, shape)
     unsharded, weights = unsharded_share(footprints.plans.take(plan), inputs), (dense + experts)[pipeline]
-    return sharded_exchanges(inputs, messages, weights, forward[shape], backward[shape], unsharded, times)
+    return sharded_exchanges(inputs, messages, weights, forward, backward, unsharded, times)

@@ -64,6 +64,8 @@ def _notes(done: Verification) -> Iterator[str]:
         layers = "two and four layers of each kind a chunk, extrapolated; --full runs all"
     yield f"Run on fake tensors, one rank of every distinct stage of {run.num_gpus}, {layers}."
     yield f"Run on {_whose(done)}."
+    if done.scope.uncompiled:
+        yield "Run without torch.compile (--with compiled=false), for which the figures above are predicted too."
     if run.num_microbatches < asked.num_microbatches:
         count = f"{run.num_microbatches} of {asked.num_microbatches}"
         yield f"Run with {count} micro-batches, for which the figures above are predicted too."

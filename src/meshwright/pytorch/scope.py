@@ -11,6 +11,7 @@ from meshwright.errors import CannotVerify
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, ContextExchange, Plan, Recompute
 from meshwright.pytorch.frameworks import NONE, Versions, own_framework
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
+from meshwright.specs.behaviours import position_of, with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind, Mlp
 from meshwright.specs.runtime import read_runtime
@@ -23,6 +24,7 @@ SCHEDULE_CLASSES = {
 """What torch.distributed.pipelining calls the schedules that it has."""
 RUN_EXCHANGES = (ContextExchange.RING, ContextExchange.ALL_GATHER)
 ACTIVATIONS = ("silu", "gelu", "relu")
+UNCOMPILED = ("compiled=false",)
 NATIVE = "torchtitan"
 """The runtime whose way the trainer follows."""
 
@@ -41,6 +43,8 @@ class Scope(NamedTuple):
     """Whose own model and wrapping is run, by name and version; none: those of the trainer."""
     own_because: str = ""
     """Why it is the trainer's, where the runtime is a framework whose own could be run."""
+    uncompiled: bool = False
+    """The runtime is compiled and `inputs` are not, as a compiler needs an accelerator."""
 
     @property
     def native(self) -> bool:
@@ -53,6 +57,9 @@ def scope_of(plan: Plan, inputs: Inputs, versions: Versions = NONE) -> Scope:
 
     versions: of the frameworks whose own models may be run.
     """
+    compiled = is_native(inputs) and position_of(inputs.runtime, "compiled") == "true"
+    if compiled:
+        inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, UNCOMPILED))
     framework, because = own_framework(plan, inputs, versions) if is_native(inputs) else ("", "")
     reasons = [*_model_reasons(inputs), *_plan_reasons(plan, inputs), *_job_reasons(inputs)]
     reasons += [] if framework else _trainer_reasons(inputs, because)
@@ -67,11 +74,12 @@ def scope_of(plan: Plan, inputs: Inputs, versions: Versions = NONE) -> Scope:
             unchecked=(),
             framework=framework,
             own_because=because,
+            uncompiled=compiled,
         )
     inputs = inputs.replace(job=inputs.job.replace(precision="bf16"))
     model = inputs.model.replace(vocab_size=plan.tp * int(vocabulary_shard(plan, inputs)))
     shared = replace(plan, zero=2, dp_replicate=1, recompute=Recompute.NONE, recompute_layers=0)
-    carried = inputs.replace(model=model, runtime=read_runtime(NATIVE))
+    carried = inputs.replace(model=model, runtime=with_behaviours(read_runtime(NATIVE), UNCOMPILED))
     unchecked = (
         f"{inputs.runtime.id} is no PyTorch-native runtime: the plan was run as {NATIVE} would, without recomputation,"
         " and only what both share is compared",
@@ -138,7 +146,7 @@ def _job_reasons(inputs: Inputs) -> Iterator[str]:
     if inputs.recipe.quantises:
         yield f"{inputs.job.precision}: quantised products need an accelerator; use bf16 or fp16"
     if native and kernels.cross_entropy != "eager":
-        yield f"the cross-entropy {kernels.cross_entropy} needs a compiler; use --with cross_entropy=eager"
+        yield f"the cross-entropy {kernels.cross_entropy} is not run here; use --with cross_entropy=eager"
     activations = runtime.activations.fused_activation or runtime.activations.dropout
     if native and (kernels.attention_kernel == "eager" or activations):
         yield "the trainer has flash attention, an activation apart from its product, and no dropout"

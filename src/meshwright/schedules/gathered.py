@@ -41,6 +41,8 @@ class UnshardedChunks(NamedTuple, Generic[Count]):
 
     forward: Count
     """Beside the chunk of a forward."""
+    forward_first: Count
+    """1 where the rank's first chunk is one of these."""
     at_loss: Count
     """Before a backward of the last chunk."""
     first: Count
@@ -105,24 +107,27 @@ def unsharded_chunks(schedule: Schedule, pipeline: PipelineShape) -> list[Unshar
     ranks = schedule.record.actions(pipeline)
     walk = _walk(ranks, chunks, resharded=True)
     own, every = (walk.own & walk.unsharded).sum(axis=2), walk.unsharded.sum(axis=2)
-    columns = zip(walk.forward[:, :, 0], walk.own.argmax(axis=2), every, own, map(len, ranks), strict=True)
+    first = (walk.unsharded & ~walk.own)[:, :, 0]
+    columns = zip(walk.forward[:, :, 0], walk.own.argmax(axis=2), every, own, first, map(len, ranks), strict=True)
     return [
-        _of_rank(forward[:count], worked[:count], of_all[:count], of_own[:count], chunks)
-        for forward, worked, of_all, of_own, count in columns
+        _of_rank(forward[:count], worked[:count], of_all[:count], of_own[:count], of_first[:count], chunks)
+        for forward, worked, of_all, of_own, of_first, count in columns
     ]
 
 
 ONE_CHUNK = UnshardedChunks(
-    forward=0, at_loss=0, first=0, first_own=0, after_backward=1, second=1, second_own=1, fullest=1, fullest_own=1,
-    passed=1,
+    forward=0, forward_first=0, at_loss=0, first=0, first_own=0, after_backward=1, second=1, second_own=1, fullest=1,
+    fullest_own=1, passed=1,
 )  # fmt: skip
 """It is unsharded after its backward."""
 
 
 def _of_rank(
-    forward: BoolColumn, worked: IntColumn, every: IntColumn, own: IntColumn, chunks: int
+    forward: BoolColumn, worked: IntColumn, every: IntColumn, own: IntColumn, first_chunk: BoolColumn, chunks: int
 ) -> UnshardedChunks[int]:
-    """Of one rank, of each action: whether it is a forward, its chunk, and what is unsharded before it; shape (t,)."""
+    """Of one rank, of each action: whether it is a forward, its chunk, what is unsharded before it, and whether the
+    first chunk is and does not work; shape (t,).
+    """
     # Actions that are backward passes, and how many of them come before the last forward.
     backwards = np.flatnonzero(~forward)
     before = int(np.searchsorted(backwards, np.flatnonzero(forward)[-1]))
@@ -136,8 +141,10 @@ def _of_rank(
     # The moment with the most from when every chunk has worked backward.
     all_worked = min(max(before, *firsts) + 1, len(backwards) - 1)
     fullest = all_worked + int(every[backwards[all_worked:]].argmax())
+    others = (every - own)[in_flight - 1]
     return UnshardedChunks(
-        forward=(every - own)[in_flight - 1].max(),
+        forward=others.max(),
+        forward_first=int(first_chunk[in_flight - 1][others == others.max()].any()),
         at_loss=every[at_loss].max(initial=0),
         first=every[first],
         first_own=own[first],

@@ -55,6 +55,19 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
     return replaced
 
 
+def position_of(runtime: Runtime, switch: str) -> str:
+    """The position of a switch that the runtime is at in all that it sets; nothing where it is at none, or has no such.
+
+    >>> from meshwright.specs.runtime import read_runtime
+    >>> position_of(read_runtime("torchtitan"), "compiled")
+    'true'
+    """
+    for position, changes in runtime.switches.get(switch, {}).items():
+        if with_behaviours(runtime, changes).replace(replaced=runtime.replaced) == runtime:
+            return position
+    return ""
+
+
 def _without_switches(runtime: Runtime, changes: Sequence[str]) -> list[str]:
     """The changes with what switches set in place of these; raises `InvalidSpec` for a position that one has not."""
     named, switched, others = {_field(change) for change in changes}, list[str](), list[str]()

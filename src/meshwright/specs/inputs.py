@@ -79,6 +79,13 @@ class Inputs(Spec):
         return self.runtime.kernels.fused_projections or attention.fused_qkv
 
     @property
+    def gathers_ends_apart(self) -> bool:
+        """Whether embedding and head are units of their own, gathered and reduced one after the other: tied ones are
+        one.
+        """
+        return self.runtime.sharding.ends_apart and not self.model.tied_embeddings
+
+    @property
     def gradient_bytes(self) -> int:
         """Bytes per parameter of what data-parallel ranks sum, unless `summed_bytes` differs, and of the gradient
         buffer of half weights.

@@ -109,8 +109,9 @@ def end_gathers(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints) -> G
     >>> [float(count) for count in end_gathers(Plan(dp=8, zero=3, num_microbatches=4), LLAMA, in_flight=1, stage=0)]
     [4.0, 4.0, 4.0]
     """
-    zero = 0 * plan.zero + 2 if inputs.runtime.sharding.keeps_ends_gathered else plan.zero
-    ends: Layout = replace(plan, zero=zero)  # type: ignore[arg-type]
+    sharding = inputs.runtime.sharding
+    keeps = np.where(np.greater(plan.pp, 1), sharding.keeps_pipelined_ends_gathered, sharding.keeps_ends_gathered)
+    ends: Layout = replace(plan, zero=np.where(keeps, 2, plan.zero))  # type: ignore[arg-type]
     return gathers_per_step(ends, inputs, in_flight, stage)
 
 
@@ -187,6 +188,51 @@ def end_exchanges(inputs: Inputs, messages: ShardMessages, parameters: Numbers, 
         Exchange("dp", "forward", messages.gather, times=times.forward),
         Exchange("dp", "backward", messages.gather, times=times.backward),
         Exchange("dp", "backward", messages.scatter, times=times.scatters),
+        _copies(gather_copies_time(inputs, parameters, 0.0, times)),
+    )
+
+
+def embedding_unit_exchanges(
+    inputs: Inputs, messages: ShardMessages, parameters: Numbers, backward: Floats, times: Gathers
+) -> tuple[Exchange, ...]:
+    """Exchanges per step of an embedding that is a unit of its own.
+
+    Nothing hides its first gathering, nor its reduce-scatter, which ends the step; it is gathered again beside the
+    backward of the first layer, which comes before it.
+    messages: of `shard_messages`, of the embedding; parameters: of it on the rank before data parallelism, count;
+    backward: of a layer and micro-batch, seconds; times: of `gathers_per_step`, counts; scalar or array (n,). Returns
+    bytes and seconds. Source: torchtitan 0.3.0, distributed/fsdp.py L193-208.
+    """
+    share = inputs.runtime.overlap.data_parallel
+    return (
+        Exchange("dp", "forward", messages.gather, times=times.forward),
+        Exchange("dp", "backward", messages.gather, times=times.backward, window=backward, share=share),
+        Exchange("dp", "backward", messages.scatter, times=times.scatters),
+        _copies(gather_copies_time(inputs, parameters, 0.0, times)),
+    )
+
+
+def head_unit_exchanges(
+    inputs: Inputs,
+    messages: ShardMessages,
+    parameters: Numbers,
+    forward: Floats,
+    backward: Floats,
+    times: Gathers,
+) -> tuple[Exchange, ...]:
+    """Exchanges per step of final norm and head that are a unit of their own.
+
+    They are gathered beside the forward of the last layer and reduced beside its backward; nothing hides a second
+    gathering, as their backward is the first.
+    messages: of `shard_messages`, of final norm and head; parameters: of them on the rank before data parallelism,
+    count; forward, backward: of a layer and micro-batch, seconds; times: of `end_gathers`, counts; scalar or array
+    (n,). Returns bytes and seconds. Source: torchtitan 0.3.0, distributed/fsdp.py L193-208.
+    """
+    share = inputs.runtime.overlap.data_parallel
+    return (
+        Exchange("dp", "forward", messages.gather, times=times.forward, window=forward, share=share),
+        Exchange("dp", "backward", messages.gather, times=times.backward),
+        Exchange("dp", "backward", messages.scatter, times=times.scatters, window=backward, share=share),
         _copies(gather_copies_time(inputs, parameters, 0.0, times)),
     )
 

@@ -59,14 +59,15 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     """What one layer exchanges over its tensor-parallel ranks.
 
     With sequence parallelism two all-gathers and two reduce-scatters in each direction, and two more all-gathers in
-    backward where the runtime keeps inputs sharded. Without, two all-reduces forward and in backward one for every
-    column-parallel product: one each for q, k and v or for all of them, and for gate and up or both, as they are fused.
+    backward where the runtime keeps inputs sharded. Without, two all-reduces forward and in backward two, or one for
+    every column-parallel product: one each for q, k and v or for all of them, and for gate and up or both, as they are
+    fused.
     Layers of experts without a shared one have the attention's half of these alone. Full recomputation repeats the
     forward, in some runtimes without the reduction that ends a dense layer; selective of a feed-forward block enters
     and leaves it once more, of latent attention's expansion gathers its input, and by products repeats all but
     reduce-scatters, whose outputs it keeps.
     plan: scalar or array (n,). Returns counts. Source: Megatron-LM, tensor_parallel/layers.py; torch.distributed.tensor
-    2.13, counted on fake processes.
+    2.13 and torchtitan 0.3.0 (models/common/decoder_sharding.py), counted on fake processes.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
@@ -80,6 +81,7 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     halves, kernels = 1 + (block is not None), runtime.kernels
     gate = 1 if block and block.gated and not kernels.fused_gate else 0
     products = halves + gate + (0 if inputs.fuses_qkv(kind.attention) else 2)
+    summed = halves if runtime.communication.sums_shared_input_once else products
     full, parts = np.equal(plan.recompute, Recompute.FULL), repeated_parts(plan, kind)
     by_product = inputs.runtime.activations.selective_recompute == "every_second_product"
     entered = by_product & np.equal(plan.recompute, Recompute.SELECTIVE)
@@ -89,7 +91,7 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     repeated_products: Ints = np.where(sequence, 0, entered * forward.reductions)
     return LayerCollectives(
         forward=forward,
-        backward=Collectives(np.where(sequence, halves, 0), np.where(sequence, halves, products)),
+        backward=Collectives(np.where(sequence, halves, 0), np.where(sequence, halves, summed)),
         regathers=np.where(sequence & runtime.activations.regathers_inputs, halves, 0),
         recompute=Collectives(
             gathers=(full | entered) * forward.gathers + np.where(sequence, parts.block, 0),

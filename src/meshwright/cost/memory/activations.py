@@ -8,6 +8,7 @@ import numpy as np
 
 from meshwright.arrays import Floats, Ints
 from meshwright.cost.compute.experts import expert_shard
+from meshwright.cost.memory.rotary import table_bytes, table_copy_bytes
 from meshwright.cost.memory.saved import (
     CHOICE_BYTES,
     Saved,
@@ -20,7 +21,6 @@ from meshwright.cost.memory.saved import (
     norm_outputs,
     output_bytes,
     product_bytes,
-    table_bytes,
 )
 from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.routing import routed_experts
@@ -81,7 +81,7 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     copies = inputs.runtime.activations.copies_context_output * np.greater(plan.cp, 1)
     copies = copies + inputs.runtime.activations.copies_batched_output * np.greater(plan.micro_batch, 1)
     copied = copies * HALF_BYTES * shard.tokens * shard.core
-    everything = sum(saved) + tables + copied
+    everything = sum(saved) + tables + copied + table_copy_bytes(inputs, kind, shard)
     layer_input = 1.0 * inputs.residual_bytes * shard.residual_tokens * inputs.model.hidden_size
     left = everything - recomputed_bytes(plan, inputs, kind, shard, saved)
     if inputs.runtime.activations.selective_recompute == "every_second_product":
@@ -142,14 +142,16 @@ def _where(times: Ints, size: Floats) -> Floats:
 def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     """Saved bytes of one layer where every second matrix product is computed again, and everything element-wise.
 
-    Kept: the layer's input; of the products in order (q, k, v, output, gate, up, down) the first, third and so on; the
-    attention core's output; with sequence parallelism the outputs of its reduce-scatters. The down product's output is
-    whole on every rank; a compiler keeps it only where backward reads it, which a plain residual does not.
+    Kept: the layer's input; of the products in order (q, k, v, which may be one, output, gate, up, down) the first,
+    third and so on; the attention core's output; with sequence parallelism the outputs of its reduce-scatters. The down
+    product's output is whole on every rank; a compiler keeps it only where backward reads it, which a plain residual
+    does not.
     Source: torchtitan's per-operator selective checkpointing, counted with PyTorch 2.13 on fake tensors, and compiled
     (aot_eager and inductor) by its saved-tensor hooks.
     """
     hidden, block, rows = inputs.model.hidden_size, dense_block(kind), 1.0 * shard.tokens
-    products = [rows * shard.query, rows * shard.key, rows * shard.value, rows * hidden]
+    into = [shard.qkv] if inputs.fuses_qkv(kind.attention) else [shard.query, shard.key, shard.value]
+    products = [rows * width for width in into] + [rows * hidden]
     if block:
         read = 1.0 * inputs.runtime.activations.keeps_unread_products
         products += [rows * shard.ffn] * (2 if block.gated else 1) + [read * rows * hidden]

@@ -12,7 +12,8 @@ from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import Linear, projections
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.ends import head_memory, token_bytes
-from meshwright.cost.memory.saved import norm_bytes, table_bytes
+from meshwright.cost.memory.rotary import table_bytes
+from meshwright.cost.memory.saved import norm_bytes
 from meshwright.cost.shapes import Pipelines, Shapes
 from meshwright.cost.shard import dense_block, layer_shard
 from meshwright.distinct import gathered

@@ -179,6 +179,24 @@ def sharded_end_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> EndPara
     return EndParameters(embedding, head + copies + np.where(ends_apart(plan) & (inputs.mtp_layers > 0), embedding, 0))
 
 
+def parted_embedding_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> Floats:
+    """Parameters of a tied embedding on the fullest of the ranks that divide it, where tensor parallelism parts it from
+    the head: both are gathered and reduced, and one is stored.
+
+    plan: scalar or array (n,); ranks: n, a count. Returns a count; 0 where nothing is parted.
+    Source: torchtitan 0.3.0, models/common/decoder.py L215 (`parallelize` distributes either weight, `init_states` ties
+    them again); torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param_group.py (both stay parameters of its unit).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> float(parted_embedding_parameters(Plan(tp=8), LLAMA, 1))
+    0.0
+    """
+    parted = inputs.runtime.sharding.parts_tied_embedding and inputs.model.tied_embeddings
+    weights = embedding_weights(inputs.model) if parted else ()
+    return np.where(np.greater(plan.tp, 1), _sharded(weights, plan, inputs, ranks), 0.0)
+
+
 def _sharded(weights: Iterable[Weight], plan: Layout, inputs: Inputs, ranks: Ints) -> Floats:
     if not inputs.runtime.sharding.shards_rows:
         return _on_rank(weights, plan, inputs) / ranks

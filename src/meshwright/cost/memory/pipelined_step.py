@@ -47,7 +47,7 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
 def _forward(line: MemoryTimeline, step: UnitStep) -> None:
     line.allocate("temporaries", "message buffers", step.in_flight.messages)
     line.allocate("parameters", "gathered until backward", step.until_backward)
-    line.allocate("parameters", "other chunks", _other_chunks(step, step.unsharded.forward))
+    line.allocate("parameters", "other chunks", _other_chunks(step, step.unsharded.forward) + _waiting_embedding(step))
     line.allocate("parameters", "two layers", step.prefetched(2))
     line.allocate("activations", "saved for backward", step.in_flight.activations)
     line.allocate("temporaries", "output of the layer", step.in_flight.layer_output)
@@ -70,6 +70,7 @@ def _last_layer(
     line.allocate("activations", "saved for backward", np.maximum(activations - saved.head, 0.0))
     line.allocate("parameters", "other chunks", _other_chunks(step, unsharded))
     line.allocate("parameters", "two layers", step.prefetched(2) * (own == 0))
+    line.allocate("parameters", "head, gathered again", step.head_again * (own == 0))
     line.allocate("temporaries", "gradients of the head", step.root_head)
     line.allocate("temporaries", "working set", saved.working)
     line.at(Moment.LAST_LAYER_BACKWARD, activations > 0)
@@ -77,7 +78,7 @@ def _last_layer(
     line.allocate("temporaries", "working set", saved.residual)
     line.allocate("temporaries", "gradients of a layer", HALF_BYTES * step.whole.layer)
     line.at(Moment.LAST_LAYER_GRADIENTS, activations > 0)
-    line.free("two layers", "gradients of a layer", "gradients of the head", "working set")
+    line.free("two layers", "head, gathered again", "gradients of a layer", "gradients of the head", "working set")
 
 
 def _first_layer(line: MemoryTimeline, step: UnitStep, gradients: FloatColumn) -> None:
@@ -112,7 +113,7 @@ def _reduction(line: MemoryTimeline, step: UnitStep) -> None:
     flight, the last one, with the embedding, by itself.
     """
     whole, stored, saved, chunks, group = step.whole, step.stored, step.in_flight, step.plans.vpp, step.group
-    apart, every = step.inputs.runtime.sharding.ends_apart, step.plans.num_microbatches * chunks
+    apart, every = step.ends_apart, step.plans.num_microbatches * chunks
     others = (chunks - 1) * group
     not_last = 1 - whole.last_chunk / np.maximum(step.layers, 1)
     logits = np.clip(saved.head_gradients - saved.residual, 0.0, saved.messages)
@@ -183,6 +184,13 @@ def worked_chunks(
     shards = stored.of_chunks(reduced, chunks) + stored.head * head
     gradients = step.inputs.gradient_bytes * alive + FP32_BYTES * shards
     return gradients, HALF_BYTES * (layers + whole.head * head) * ~step.resharded
+
+
+def _waiting_embedding(step: UnitStep) -> FloatColumn:
+    """ZeRO 3: 2-byte weights of an embedding that is gathered with its chunk, where that waits beside the one that
+    works.
+    """
+    return HALF_BYTES * step.whole.embedding * (step.resharded & (step.unsharded.forward_first > 0) & step.ends_apart)
 
 
 def _other_chunks(step: UnitStep, chunks: IntColumn, last: Bools = False) -> FloatColumn:

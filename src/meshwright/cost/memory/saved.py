@@ -273,22 +273,6 @@ def _inner_bytes(inputs: Inputs, gated: bool) -> float:
     return HALF_BYTES * (2 if gated else 1) + product_bytes(inputs, gated)
 
 
-def table_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
-    """The rotary table of one layer, where the runtime keeps one with each: 4 s d / c.
-
-    It stands once, whatever is in flight. plan: scalar or array (n,). Returns bytes.
-    Source: torchtitan 0.3.0, models/common/rope.py (a buffer of every attention layer).
-
-    >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> kind = LLAMA.model.layer_kinds[0]
-    >>> float(table_bytes(Plan(), LLAMA, kind))  # Megatron keeps one for all layers
-    0.0
-    """
-    present = inputs.runtime.activations.keeps_statistics and not inputs.model.learned_positions
-    return 1.0 * FP32_BYTES * present * (inputs.job.sequence_length // plan.cp) * kind.attention.head_dim
-
-
 def _statistic_bytes(kind: LayerKind, shard: Shard) -> Floats:
     """Reciprocal deviations of the norms over the hidden size and over heads."""
     heads = shard.heads + shard.key // kind.attention.head_dim

@@ -54,16 +54,17 @@ def _forward(line: MemoryTimeline, step: UnitStep) -> None:
 
 def _last_layer(line: MemoryTimeline, step: UnitStep) -> None:
     """Backward of the head and of the last layer. A head that is a unit of its own is reduced as soon as it is done."""
-    runtime, whole, saved, sent = step.inputs.runtime, step.whole, step.in_flight, step.inputs.gradient_bytes
+    whole, saved, sent = step.whole, step.in_flight, step.inputs.gradient_bytes
     line.allocate("activations", "saved for backward", np.maximum(saved.activations - saved.head, 0.0))
     head = step.root_head
-    if runtime.sharding.ends_apart:
-        done = HALF_BYTES * whole.head * (~step.resharded | runtime.sharding.keeps_ends_gathered)
+    if step.ends_apart:
+        done = HALF_BYTES * whole.head * (~step.resharded | step.keeps_ends_gathered)
         line.allocate("parameters", "gathered until backward", step.until_backward - done)
         line.allocate("parameters", "two layers", step.prefetched(1))
         line.allocate("temporaries", "gradients of the head", reduced_unit(step, whole.head, step.stored.head))
         line.allocate("temporaries", "working set", saved.residual)
         line.at(Moment.HEAD_REDUCE_SCATTER, whole.head > 0)
+        line.allocate("gradients", "new shards", step.new_shards * step.stored.head)
         head = sent * whole.head
     line.allocate("parameters", "two layers", step.prefetched(2))
     line.allocate("temporaries", "gradients of the head", head)
@@ -76,7 +77,7 @@ def _middle_layers(line: MemoryTimeline, step: UnitStep) -> None:
     saved, stored = step.in_flight, step.stored
     passed = np.maximum(saved.activations - saved.head - saved.layer, 0.0)
     line.allocate("activations", "saved for backward", passed)
-    head = stored.head * step.inputs.runtime.sharding.ends_apart
+    head = stored.head * step.ends_apart
     line.allocate("gradients", "new shards", step.new_shards * (stored.layer + head))
     line.allocate("temporaries", "gradients of the head", step.root_head)
     line.allocate("temporaries", "gradients of a layer", step.inputs.gradient_bytes * step.whole.layer)
@@ -91,7 +92,7 @@ def _middle_layers(line: MemoryTimeline, step: UnitStep) -> None:
 def _first_layers(line: MemoryTimeline, step: UnitStep) -> None:
     """The second layer and the first one: all others have been resharded and their gradients reduced."""
     saved, whole, stored, several = step.in_flight, step.whole, step.stored, step.has_more_layers_than(1)
-    ends = 0.0 if step.inputs.runtime.sharding.ends_apart else whole.ends
+    ends = 0.0 if step.ends_apart else whole.ends
     layers = np.minimum(2 * whole.layer, np.maximum(step.layers, 0.0))
     line.allocate("parameters", "gathered until backward", HALF_BYTES * ends)
     line.allocate("parameters", "two layers", HALF_BYTES * layers)
@@ -116,10 +117,10 @@ def _first_layers(line: MemoryTimeline, step: UnitStep) -> None:
 
 def _embedding(line: MemoryTimeline, step: UnitStep) -> None:
     """The last unit: the embedding, with the head where both are of one root unit."""
-    whole, stored, apart = step.whole, step.stored, step.inputs.runtime.sharding.ends_apart
+    whole, stored, apart = step.whole, step.stored, step.ends_apart
     last, done = (whole.embedding, stored.embedding) if apart else (whole.ends, stored.ends)
-    line.free("gathered until backward", "two layers", "saved for backward", "working set")
-    line.free("gradients of the head", "gradients of a layer")
+    line.free("gathered until backward", "two layers", "working set", "gradients of the head", "gradients of a layer")
+    line.allocate("activations", "saved for backward", step.in_flight.standing)
     line.allocate("gradients", "new shards", step.new_shards * (stored.all - done))
     line.allocate("temporaries", "gradients of the ends", reduced_unit(step, last, done))
     line.at(Moment.GRADIENT_REDUCTION)

@@ -172,7 +172,7 @@ def _held(step: UnitStep) -> _Held:
 def _ranks(step: UnitStep) -> _Ranks:
     """Bytes of every rank's chunks. step: of every stage, shape (r,)."""
     saved, whole, held, plans = step.in_flight, step.whole, _held(step), step.plans
-    apart, gradient_bytes = step.inputs.runtime.sharding.ends_apart, step.inputs.gradient_bytes
+    apart, gradient_bytes = step.ends_apart, step.inputs.gradient_bytes
     chunks, group = held.share * plans.vpp, np.where(grouped(plans.schedule), step.group, 1)
     walked = column(walked_micro_batches(plans.pp, plans.num_microbatches, group))
     waiting = chunks * saved.chunk + held.head * saved.head - saved.residual * ~held.embedding

@@ -13,6 +13,7 @@ from meshwright.cost.memory.parameters import (
     end_parameters,
     expert_parameters,
     layer_parameters,
+    parted_embedding_parameters,
     prediction_parameters,
     product_parameters,
     sharded_end_parameters,
@@ -39,6 +40,8 @@ class StageParameters(NamedTuple):
     """Of the dense ones, those of embedding, final norm and head."""
     matrices: IntColumn
     """Weights of linear layers, embedding and head that the dense ones are."""
+    embedding: FloatColumn
+    """Of the ends, those of the embedding."""
 
 
 def stage_parameters(plans: Plans, stages: Stages, inputs: Inputs) -> StageParameters:
@@ -56,12 +59,13 @@ def stage_parameters(plans: Plans, stages: Stages, inputs: Inputs) -> StageParam
     """
     embedding, head = end_parameters(plans, inputs)
     head, kinds = head + prediction_parameters(plans, inputs), inputs.model.layer_kinds
-    ends: FloatColumn = stages.embedding * column(embedding)[stages.plan] + stages.head * column(head)[stages.plan]
+    first: FloatColumn = stages.embedding * column(embedding)[stages.plan]
+    ends = first + stages.head * column(head)[stages.plan]
     dense = _sum(stages.layers, (layer_parameters(plans, inputs, kind) for kind in kinds), stages, ends)
     experts = _sum(stages.layers, (expert_parameters(plans, inputs, kind) for kind in kinds), stages, 0 * ends)
     matrices = stages.layers @ np.array([_layer_matrices(inputs, kind) for kind in kinds])
     matrices = matrices + stages.embedding + (0 if inputs.model.tied_embeddings else stages.head)
-    return StageParameters(dense=dense, experts=experts, ends=ends, matrices=matrices)
+    return StageParameters(dense=dense, experts=experts, ends=ends, matrices=matrices, embedding=first)
 
 
 def _layer_matrices(inputs: Inputs, kind: LayerKind) -> int:
@@ -139,6 +143,17 @@ def _gathered_ends(plans: Plans, inputs: Inputs) -> EndParameters:
     if not inputs.runtime.sharding.gathers_whole_ends:
         return ends
     return EndParameters(*(plans.tp * each for each in ends))
+
+
+def parted_embedding(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[FloatColumn, FloatColumn]:
+    """`parted_embedding_parameters` of every stage with both ends, whole and as the fullest rank stores them.
+
+    stages: of the plans, shape (r,). Returns counts, shape (r,).
+    """
+    shards = np.where(plans.zero > 1, sharding_ranks(plans), 1)
+    both = stages.embedding & stages.head
+    whole, stored = (both * column(parted_embedding_parameters(plans, inputs, n))[stages.plan] for n in (1, shards))
+    return whole, stored
 
 
 def _units(stages: Stages, layers: list[Floats], ends: EndParameters, predicted: Floats, split: list[Floats]) -> Units:

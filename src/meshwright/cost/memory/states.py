@@ -137,7 +137,7 @@ def stage_states(plans: Plans, stages: Stages, inputs: Inputs) -> States:
         present * column(count)[plan]
         for present, count in zip((stages.embedding, stages.head), end_parameters(plans, inputs), strict=True)
     )
-    ends = np.maximum(embedding, head) if inputs.runtime.sharding.ends_apart else parameters.ends
+    ends = np.maximum(embedding, head) if inputs.gathers_ends_apart else parameters.ends
     whole = state_bytes(rows, inputs, parameters.dense, largest, ends, sharding_ranks(rows))
     during, after = bucket_bytes(rows, inputs)
     whole = whole._replace(

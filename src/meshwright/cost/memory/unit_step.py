@@ -10,7 +10,7 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, column
 from meshwright.cost.memory.in_flight import InFlight
-from meshwright.cost.memory.stage_parameters import Units, stage_units
+from meshwright.cost.memory.stage_parameters import Units, parted_embedding, stage_units
 from meshwright.cost.memory.states import States
 from meshwright.cost.shapes import Pipelines
 from meshwright.distinct import distinct_rows, gathered
@@ -31,9 +31,11 @@ class UnitStep:
     plans: Plans
     """Of every stage."""
     whole: Units
-    """Parameters before they are sharded."""
+    """Parameters before they are sharded, as they are gathered and reduced."""
     stored: Units
-    """Those that the fullest rank stores."""
+    """The same of the fullest rank."""
+    stored_once: FloatColumn
+    """Of these, those that share their storage with others, a count."""
     in_flight: InFlight
     stage: IntColumn
     """Pipeline rank, 0 first."""
@@ -46,11 +48,16 @@ class UnitStep:
     def of(cls, stages: Stages, pipelines: Pipelines, plans: Plans, in_flight: InFlight, inputs: Inputs) -> Self:
         """The steps of stages: units and unsharded chunks once for every distinct pipeline, then of every stage."""
         rows = plans.take(stages.plan)
-        whole, stored = stage_units(pipelines.plans, pipelines.stages, inputs)
+        units = stage_units(pipelines.plans, pipelines.stages, inputs)
+        parted = parted_embedding(pipelines.plans, pipelines.stages, inputs)
+        whole, stored = (
+            each._replace(all=each.all + copy, head=each.head + copy) for each, copy in zip(units, parted, strict=True)
+        )
         return cls(
             plans=rows,
             whole=gathered(whole, pipelines.of_stage),
             stored=gathered(stored, pipelines.of_stage),
+            stored_once=parted[1][pipelines.of_stage],
             in_flight=in_flight,
             stage=stages.stage,
             backwards=np.maximum(rows.num_microbatches * rows.vpp - stages.in_flight_chunks, 0),
@@ -62,9 +69,8 @@ class UnitStep:
         """The chosen stages."""
         names = ("whole", "stored", "in_flight", "unsharded")
         columns = {name: gathered(getattr(self, name), index) for name in names}
-        return replace(
-            self, plans=self.plans.take(index), stage=self.stage[index], backwards=self.backwards[index], **columns
-        )
+        columns |= {name: getattr(self, name)[index] for name in ("stored_once", "stage", "backwards")}
+        return replace(self, plans=self.plans.take(index), **columns)
 
     @cached_property
     def group(self) -> IntColumn:
@@ -103,6 +109,26 @@ class UnitStep:
         """Counted in its largest layer."""
         return self.layers > count * self.whole.layer
 
+    @property
+    def ends_apart(self) -> bool:
+        """Whether embedding and head are units of their own."""
+        return self.inputs.gathers_ends_apart
+
+    @cached_property
+    def keeps_ends_gathered(self) -> BoolColumn:
+        """ZeRO 3: whether final norm and head are not resharded between forward and backward."""
+        sharding = self.inputs.runtime.sharding
+        keeps: BoolColumn = np.where(
+            self.plans.pp > 1, sharding.keeps_pipelined_ends_gathered, sharding.keeps_ends_gathered
+        )
+        return keeps
+
+    @cached_property
+    def head_again(self) -> FloatColumn:
+        """2-byte weights of final norm and head, where they are gathered again for the backward pass, bytes."""
+        again: FloatColumn = HALF_BYTES * self.whole.head * (self.resharded & ~self.keeps_ends_gathered)
+        return again
+
     @cached_property
     def until_backward(self) -> FloatColumn:
         """2-byte weights that stay gathered from forward to backward, bytes.
@@ -113,7 +139,7 @@ class UnitStep:
         sharding, whole, ahead = self.inputs.runtime.sharding, self.whole, np.minimum(AHEAD / self.plans.vpp, 1.0)
         first_waits = (ahead < 1) & (self.plans.num_microbatches <= self.group)
         embedding = whole.embedding * ~first_waits
-        ends = (whole.head + embedding * (not sharding.ends_apart)) * sharding.keeps_ends_gathered
+        ends = (whole.head + embedding * (not self.ends_apart)) * self.keeps_ends_gathered
         resharded = ends + whole.layer * sharding.keeps_last_layer_gathered
         every = whole.head + embedding + self.layers * ahead
         return HALF_BYTES * np.where(self.resharded, resharded, every)
@@ -133,7 +159,7 @@ class UnitStep:
     @property
     def root_head(self) -> Floats:
         """Bytes of the head's 2-byte gradients that wait for the embedding's, as both are of one root unit."""
-        return 0.0 if self.inputs.runtime.sharding.ends_apart else HALF_BYTES * self.whole.head
+        return 0.0 if self.ends_apart else HALF_BYTES * self.whole.head
 
     @cached_property
     def new_shards(self) -> FloatColumn:
@@ -150,11 +176,12 @@ def stored_states(step: UnitStep) -> States:
 
     step: of every stage, shape (r,). Returns bytes, shape (r,). Source: `moment_bytes` of the runtime.
     """
-    nothing, moment_bytes = 0.0 * step.stored.all, step.inputs.runtime.storage.moment_bytes
+    stored, moment_bytes = step.stored.all - step.stored_once, step.inputs.runtime.storage.moment_bytes
+    nothing = 0.0 * stored
     return States(
-        parameters=FP32_BYTES * step.stored.all,
+        parameters=FP32_BYTES * stored,
         gradients=nothing,
-        optimizer_states=2 * moment_bytes * step.stored.all,
+        optimizer_states=2 * moment_bytes * stored,
         whole_gradients=nothing,
         updating=nothing,
         joined=nothing,
@@ -172,7 +199,7 @@ def pooled_bytes(step: UnitStep) -> FloatColumn:
     if not sharding.exchange_pools:
         return np.zeros(len(whole.all))
     ends, of_shard = whole.ends, stored.ends
-    if sharding.ends_apart:
+    if step.ends_apart:
         ends, of_shard = np.maximum(whole.embedding, whole.head), np.maximum(stored.embedding, stored.head)
     exchanged = np.where(stored.all < whole.all, HALF_BYTES * (ends + whole.layer + of_shard), 0.0)
     lasting = step.several & ~step.deferred

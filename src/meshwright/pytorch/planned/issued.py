@@ -13,6 +13,7 @@ from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.comms.sharded import gathers_per_step
 from meshwright.cost.comms.tensor import ENTROPY_SUMS
 from meshwright.cost.memory.parameters import (
+    parted_embedding_parameters,
     sharded_end_parameters,
     sharded_expert_parameters,
     sharded_layer_parameters,
@@ -171,14 +172,15 @@ def _end_units(
     """Parameters of the units that the ends make, as they are gathered, whether they stay so until backward, and how
     often those of their chunks are exchanged.
     """
-    ends, runtime = sharded_end_parameters(plan, inputs, ranks), inputs.runtime
+    ends, sharding = sharded_end_parameters(plan, inputs, ranks), inputs.runtime.sharding
     embedding = ranks * float(ends.embedding) * stage.embedding
     head = ranks * float(ends.head) * stage.head
-    stays = runtime.sharding.keeps_ends_gathered
-    tied = inputs.model.tied_embeddings and stage.embedding and stage.head
-    if plan.pp == 1 and (not runtime.sharding.ends_apart or tied):
-        return [(embedding + head, stays, times[0])]
-    units = [(embedding, stays and not runtime.sharding.ends_apart, times[0]), (head, stays, times[-1])]
+    apart = inputs.gathers_ends_apart
+    stays = sharding.keeps_pipelined_ends_gathered if plan.pp > 1 else sharding.keeps_ends_gathered
+    if plan.pp == 1 and not apart:
+        parted = ranks * float(parted_embedding_parameters(plan, inputs, ranks))
+        return [(embedding + head + parted, stays, times[0])]
+    units = [(embedding, stays and not apart, times[0]), (head, stays, times[-1])]
     return [unit for unit in units if unit[0]]
 
 

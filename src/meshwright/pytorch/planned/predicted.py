@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from meshwright.cost.estimate import StageEstimate
-from meshwright.cost.memory.stage_parameters import stage_units
+from meshwright.cost.memory.stage_parameters import parted_embedding, stage_units
 from meshwright.cost.messages import MessageRow, pass_messages
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan
@@ -28,6 +28,8 @@ class PredictedStage(StageEstimate):
     whole_parameters: float
     """On the rank, before they are sharded."""
     stored_parameters: float
+    reduced_parameters: float
+    """Whose gradients the rank has in the end: also of a tied embedding that is parted from the head."""
     messages: tuple[MessageRow, ...]
     """Of the passes, in one step."""
 
@@ -42,6 +44,7 @@ def predicted_stages(plan: Plan, inputs: Inputs) -> list[PredictedStage]:
     priced = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True)
     trained = replace(priced, inputs=inputs.replace(runtime=inputs.runtime.replace(dispatcher=DISPATCHER)))
     whole, stored = stage_units(priced.plans, priced.stages, inputs)
+    _, parted = parted_embedding(priced.plans, priced.stages, inputs)
     chunks = layers_of_blocks(inputs, plan)[blocks(plan.schedule, plan.pp, plan.vpp)]
     return [
         PredictedStage(
@@ -50,6 +53,7 @@ def predicted_stages(plan: Plan, inputs: Inputs) -> list[PredictedStage]:
             in_flight_chunks=int(priced.stages.in_flight_chunks[row]),
             whole_parameters=float(whole.all[row]),
             stored_parameters=float(stored.all[row]),
+            reduced_parameters=float(stored.all[row] + parted[row]),
             messages=pass_messages(trained, row),
         )
         for row, estimate in enumerate(priced[0].stages)

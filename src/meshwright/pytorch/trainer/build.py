@@ -42,28 +42,30 @@ class Build(NamedTuple):
 
 
 def _chunks(request: Request) -> list[Decoder]:
-    model, length = request.inputs.model, request.inputs.job.sequence_length // request.plan.cp
+    model, job, runtime = request.inputs.model, request.inputs.job, request.inputs.runtime
     ends = request.last_position
+    length = job.sequence_length // (request.plan.cp if runtime.activations.rotary_copies == "none" else 1)
     return [
-        Decoder(model, kinds, length, embedding=position == 0, head=position == ends)
+        Decoder(model, kinds, length, runtime, embedding=position == 0, head=position == ends)
         for kinds, position in zip(request.chunks, request.positions, strict=True)
     ]
 
 
 def _parallelize(decoder: Decoder, request: Request, meshes: Meshes) -> int:
     """In the order that torchtitan does."""
-    plan = request.plan
+    plan, runtime = request.plan, request.inputs.runtime
     if plan.cp > 1:
         split_sequence(decoder, plan, meshes)
     if plan.tp > 1:
-        split_tensors(decoder, meshes.dense["tp"], sequence=plan.sp)
+        split_tensors(decoder, meshes.dense["tp"], runtime, sequence=plan.sp)
     for module in [each for each in decoder.modules() if isinstance(each, MixtureOfExperts)]:
         split_experts(module, plan, meshes)
-    whole_parameters = sum(local(weight).numel() for weight in decoder.parameters())
-    recompute(decoder, plan, request.inputs.runtime)
+    recompute(decoder, plan, runtime)
+    sizes = {name: local(weight).numel() for name, weight in decoder.named_parameters()}
     if plan.zero > 1:
         shard(decoder, request, meshes)
-    return whole_parameters
+    decoder.tie()
+    return sum(sizes[name] for name, _ in decoder.named_parameters())
 
 
 BUILD = Build(

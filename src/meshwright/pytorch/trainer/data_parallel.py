@@ -42,19 +42,21 @@ def shard(decoder: Decoder, request: Request, meshes: Meshes) -> None:
         stays_gathered = runtime.sharding.keeps_last_layer_gathered and index == len(decoder.layers) - 1
         placed = _experts_apart(layer, plan, meshes, names)
         fully_shard(layer, reshard_after_forward=resharded and not stays_gathered, **settings, **placed)
-    for unit, stays_gathered in _ends(decoder, runtime) if runtime.sharding.ends_apart else ():
+    for unit, stays_gathered in _ends(decoder, plan, runtime) if runtime.sharding.ends_apart else ():
         fully_shard(unit, reshard_after_forward=resharded and not stays_gathered, **settings)
     fully_shard(decoder, reshard_after_forward=resharded and not runtime.sharding.keeps_ends_gathered, **settings)
 
 
-def _ends(decoder: Decoder, runtime: Runtime) -> Iterator[tuple[nn.Module | list[nn.Module], bool]]:
+def _ends(decoder: Decoder, plan: Plan, runtime: Runtime) -> Iterator[tuple[nn.Module | list[nn.Module], bool]]:
     """Units of the two ends, and whether each stays gathered from forward to backward."""
     embedding, norm, head = decoder.embedding, decoder.norm, decoder.head
     if embedding is not None and not decoder.tied:
         yield embedding, False
     if norm is not None and head is not None:
         tied = [embedding] if embedding is not None and decoder.tied else []
-        yield [*tied, norm, head], runtime.sharding.keeps_ends_gathered
+        sharding = runtime.sharding
+        stays = sharding.keeps_ends_gathered if plan.pp == 1 else sharding.keeps_pipelined_ends_gathered
+        yield [*tied, norm, head], stays
 
 
 def _experts_apart(layer: nn.Module, plan: Plan, meshes: Meshes, names: tuple[str, ...]) -> dict[str, object]:

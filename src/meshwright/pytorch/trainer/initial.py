@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from meshwright.layout.plan import Plan
 from meshwright.pytorch.processes.records import Request
 from meshwright.pytorch.trainer.mesh import Meshes
-from meshwright.pytorch.trainer.model import Attention, Decoder, rotary_table
+from meshwright.pytorch.trainer.model import Attention, Decoder
 
 SEED = 0
 SPREAD = 0.1
@@ -21,8 +21,8 @@ WRAPPED = "_checkpoint_wrapped_module."
 
 def whole_decoder(request: Request) -> Decoder:
     """All layers in one, with weights that depend on nothing but the model."""
-    model = request.inputs.model
-    whole = Decoder(model, model.layer_pattern, request.inputs.job.sequence_length, embedding=True, head=True)
+    model, job, runtime = request.inputs.model, request.inputs.job, request.inputs.runtime
+    whole = Decoder(model, model.layer_pattern, job.sequence_length, runtime, embedding=True, head=True)
     random = torch.Generator().manual_seed(SEED)
     with torch.no_grad():
         for name, weight in whole.named_parameters():
@@ -82,4 +82,4 @@ def turn_rotary(chunks: Sequence[Decoder], request: Request, meshes: Meshes) -> 
     length = request.inputs.job.sequence_length
     positions = _own_positions(length, request.plan, meshes)
     for module in [module for chunk in chunks for module in chunk.modules() if isinstance(module, Attention)]:
-        module.rotary = rotary_table(length, module.width)[positions]
+        module.rotary = module.table(length, module.width)[positions]

@@ -29,10 +29,12 @@ from meshwright.pytorch.trainer.experts import MixtureOfExperts
 from meshwright.pytorch.trainer.kernels import attend, attend_backward
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Decoder
+from meshwright.specs.runtime import Runtime
 
 SEQUENCE = 2
 """The dimension of queries, keys and values that a ring splits."""
-COLUMNS = ("attention.query", "attention.key", "attention.value", "feed_forward.gate", "feed_forward.up")
+INTO = tuple(f"attention.projections.{name}" for name in ("query", "key", "value", "joined"))
+COLUMNS = (*INTO, "feed_forward.gate", "feed_forward.up")
 ROWS = ("attention.output", "feed_forward.down")
 
 
@@ -89,31 +91,36 @@ def split_sequence(decoder: Decoder, plan: Plan, meshes: Meshes) -> None:
         layer.attention.core = RingCore(meshes.sequence.get_group("cp"))  # type: ignore[union-attr]
 
 
-def split_tensors(decoder: Decoder, mesh: DeviceMesh, *, sequence: bool) -> None:
+def split_tensors(decoder: Decoder, mesh: DeviceMesh, runtime: Runtime, *, sequence: bool) -> None:
     """Split a decoder's weights over the tensor-parallel ranks, and its residual stream where `sequence` says so."""
     residual = Shard(1) if sequence else Replicate()
     ends: dict[str, ParallelStyle] = {
         "head": ColwiseParallel(input_layouts=residual, output_layouts=Shard(-1), use_local_output=False),
     }
-    tied = decoder.tied
     if decoder.embedding is not None:
         distribute_module(decoder.embedding, mesh, _placing(Shard(0)))
         decoder.embedding.placements = (residual,)
     if sequence:
         ends["norm"] = SequenceParallel()
     _parallelize(decoder, mesh, ends)
-    if tied:
-        decoder.embedding.weight = decoder.head.weight  # type: ignore[union-attr]
+    if not runtime.sharding.parts_tied_embedding:
+        decoder.tie()
+    once = runtime.communication.sums_shared_input_once
     for layer in decoder.layers:
-        _parallelize(layer, mesh, _styles(layer, sequence=sequence))
+        _parallelize(layer, mesh, _styles(layer, sequence=sequence, once=once))
 
 
-def _styles(layer: nn.Module, *, sequence: bool) -> dict[str, ParallelStyle]:
+def _styles(layer: nn.Module, *, sequence: bool, once: bool) -> dict[str, ParallelStyle]:
+    """once: without a split sequence the gradient of what several products read is summed once."""
     styles: dict[str, ParallelStyle] = {name: ColwiseParallel() for name in COLUMNS}
     head_norm = SequenceParallel(sequence_dim=2, use_local_output=True)
     styles |= {"attention.query_norm": head_norm, "attention.key_norm": head_norm}
     if not sequence:
-        return styles | {name: RowwiseParallel() for name in ROWS}
+        shared: dict[str, ParallelStyle] = {name: RowwiseParallel() for name in ROWS}
+        if once:
+            whole = PrepareModuleInput(input_layouts=(Replicate(),), desired_input_layouts=(Replicate(),))
+            shared |= {"attention": whole, "feed_forward": whole}
+        return styles | shared
     gathers = PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),))
     styles |= {name: RowwiseParallel(output_layouts=Shard(1)) for name in ROWS}
     styles |= {name: SequenceParallel() for name in ("attention_norm", "feed_forward_norm")}

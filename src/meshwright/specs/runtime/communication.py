@@ -25,6 +25,9 @@ class Communication(Spec):
     quantised_gathers: Literal["none", "one_scale", "all"]
     """Recipes whose operands tensor-parallel ranks gather along the sequence, in place of bf16: none; those with one
     scale for a tensor, whose rows and columns are the same data; or all that quantise."""
+    sums_shared_input_once: bool
+    """Tensor parallelism without sequence parallelism sums the gradient of an input that several products share in one
+    all-reduce, not in one for each."""
     context_gradient_bytes: Literal[2, 4]
     """Bytes per element in which a ring passes on the gradients of keys and values."""
 

@@ -69,13 +69,17 @@ class Sharding(Spec):
     """Full weights under a pipeline: gradients stay whole in fp32 and are reduced after the last micro-batch alone."""
     keeps_ends_gathered: bool
     """ZeRO 3: embedding, final norm and head stay gathered from forward to backward (the root unit of FSDP)."""
+    keeps_pipelined_ends_gathered: bool
+    """The same of the final norm and the head under a pipeline."""
     keeps_last_layer_gathered: bool
     """ZeRO 3: the last layer is not resharded between forward and backward."""
     ends_apart: bool
-    """ZeRO 3: embedding and head are gathered one after the other, as units of their own."""
+    """ZeRO 3: embedding and head are gathered one after the other, as units of their own, unless they are tied."""
     gathers_whole_ends: bool
     """ZeRO 3: tensor ranks do not divide the vocabulary but share the tokens at the ends, as data-parallel ranks do:
     embedding and head are sharded over both and gathered whole. Counted in memory alone."""
+    parts_tied_embedding: bool
+    """Tensor parallelism parts a tied embedding from the head: one weight is stored, and gathered and summed twice."""
     shards_rows: bool
     """Full weights: each is divided along its first dimension, the first ranks hold the part that is rounded up; else
     the weights of a unit are laid flat and divided evenly."""
@@ -113,6 +117,12 @@ class Activations(Spec):
     """A gated activation's inner product is recomputed in backward instead of kept."""
     keeps_statistics: bool
     """Every layer keeps its norms' statistics and its rotary tables."""
+    rotary_copies: Literal["none", "complex", "all"]
+    """Every layer keeps a copy of its rotary table at the positions of a micro-batch's tokens: of no table, of complex
+    ones, or of all."""
+    wide_rotary_tables: bool
+    """Models with norms of queries and keys (Qwen3) have tables of cosines and sines over a whole head, 8 bytes a
+    position and element; other tables are complex, 4 bytes."""
     regathers_inputs: bool
     """With sequence parallel, keeps the sharded input and gathers it again in backward; else keeps the gathered one."""
     copies_context_output: bool
