@@ -22,7 +22,7 @@ from meshwright.cost.compute.slowdown import older_attention_slowdown, slowdown,
 from meshwright.cost.compute.work import Work
 from meshwright.cost.repeated import Repeated, repeated_parts
 from meshwright.cost.shapes import on_shapes
-from meshwright.cost.shard import Shard, layer_shard
+from meshwright.cost.shard import Shard, dense_block, layer_shard
 from meshwright.distinct import combined
 from meshwright.layout.groups import context_split
 from meshwright.layout.plan import ContextExchange, Recompute
@@ -81,6 +81,9 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     if inputs.runtime.activations.checkpoint_stops_early and not kind.is_moe:
         residual_sum = elementwise_time(residual_sum_bytes(inputs, shard), accelerator)
         whole = _until_last_product(forward, block[-1], residual_sum)
+    if inputs.runtime.activations.selective_recompute == "every_second_product":
+        chosen = plan.recompute == Recompute.SELECTIVE
+        selective = _every_second_product(inputs, kind, shard, (into, block, others), forward, experts).where(chosen)
     again = whole.where(plan.recompute == Recompute.FULL).plus(selective)
     time = LayerTime(
         forward=forward,
@@ -110,6 +113,37 @@ def _until_last_product(forward: Work, last: Gemm, residual_sum: Floats) -> Work
     (`_StopRecomputationError`).
     """
     return forward._replace(gemm=forward.gemm - last.forward, elementwise=forward.elementwise - residual_sum)
+
+
+def _every_second_product(
+    inputs: Inputs,
+    kind: LayerKind,
+    shard: Shard,
+    linears: tuple[Gemm, tuple[Gemm, ...], tuple[Gemm, ...]],
+    forward: Work,
+    experts: ExpertTime,
+) -> Work:
+    """What selective recomputation by products computes again: of the products in order (q, k, v, which may be one,
+    output, gate, up, down) every second one, routed experts, and everything element-wise but the last sum; of latent
+    attention half of the products.
+
+    shard: sizes on the rank; linears: products into attention, of the dense block and others; forward: of the layer.
+    Returns seconds. Source: torchtitan 0.3.0, distributed/activation_checkpoint.py L254-268; products of a compiled
+    block counted with PyTorch 2.13 (two of five, or three of seven).
+    """
+    into, block, others = linears
+    parts = [shard.query, shard.key, shard.value]
+    apart = [] if inputs.fuses_qkv(kind.attention) else [into.forward * part / sum(parts) for part in parts]
+    products = [*(apart or [into.forward]), others[0].forward]
+    if kind.attention.latent is not None:
+        products = [0.0, 0.5 * (into.forward + sum(each.forward for each in others))]
+    dense = dense_block(kind)
+    if dense:
+        first = [block[0].forward / 2] * 2 if dense.gated else [block[0].forward]
+        products += [*first, block[1].forward]
+    again = sum(products[1::2]) + sum(each.forward for each in experts.products)
+    residual_sum = elementwise_time(residual_sum_bytes(inputs, shard), inputs.cluster.accelerator)
+    return forward._replace(gemm=again, attention=0.0 * again, elementwise=forward.elementwise - residual_sum)
 
 
 def _repeated_products(repeated: Repeated, into: Gemm, block: tuple[Gemm, ...], experts: ExpertTime) -> Floats:

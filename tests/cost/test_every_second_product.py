@@ -1,0 +1,34 @@
+"""What torchtitan's selective recomputation computes again of a layer."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.cost.compute.layer import layer_time
+from meshwright.cost.compute.linear import linear_time
+from meshwright.cost.compute.slowdown import slowdown
+from meshwright.layout.plan import Plan
+from strategies import llama_8b, mixture, of_torchtitan_0_1, question
+
+PLAN = Plan(dp=8, zero=3, recompute="selective")
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_every_second_product_runs_again_and_attention_does_not(fused: bool) -> None:
+    """The output and up of five products, counted in the backward graph of a compiled block (12 products for 10), and
+    of seven keys too (17 for 14).
+    """
+    inputs = question(llama_8b(), "1x8:h100", "torchtitan", sequence_length=4096, global_batch=8)
+    inputs = inputs if fused else of_torchtitan_0_1(inputs)
+    layer = layer_time(PLAN, inputs, inputs.model.layer_kinds[0])
+    sizes = [(6144, 4096, 0.0 if fused else 1024 / 6144), (4096, 4096, 1.0), (2 * 14336, 4096, 0.5)]
+    again = sum(share * linear_time(4096, outputs, features, inputs).forward for outputs, features, share in sizes)
+    assert layer.recompute.gemm == pytest.approx(again * slowdown(inputs))
+    assert layer.recompute.attention == 0
+    assert 0 < layer.recompute.elementwise < layer.forward.elementwise
+
+
+def test_grouped_products_of_experts_run_again() -> None:
+    inputs = question(mixture(), "1x8:h100", "torchtitan", sequence_length=4096, global_batch=8)
+    layer = layer_time(PLAN, inputs, inputs.model.layer_kinds[0])
+    assert 0.5 * layer.forward.gemm < layer.recompute.gemm < layer.forward.gemm
