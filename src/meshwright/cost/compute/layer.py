@@ -133,8 +133,9 @@ def _every_second_product(
     """
     into, block, others = linears
     parts = [shard.query, shard.key, shard.value]
-    apart = [] if inputs.fuses_qkv(kind.attention) else [into.forward * part / sum(parts) for part in parts]
-    products = [*(apart or [into.forward]), others[0].forward]
+    apart: list[Floats] = [into.forward * part / sum(parts) for part in parts]
+    apart = [into.forward] if inputs.fuses_qkv(kind.attention) else apart
+    products: list[Floats] = [*apart, others[0].forward]
     if kind.attention.latent is not None:
         products = [0.0, 0.5 * (into.forward + sum(each.forward for each in others))]
     dense = dense_block(kind)
