@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.cost.compute.slowdown import slowest_rank, sustained_slowdown, usual_slowdown
+from meshwright.cost.compute.slowdown import slowest_of_cluster, sustained_slowdown, usual_slowdown
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
 
@@ -41,7 +41,7 @@ def _kernel_speed(inputs: Inputs) -> list[str]:
     if usual != 1:
         speed = f"kernels take {usual:.3g} times as long in a step as alone, as on the sites of published runs"
     accelerators = inputs.cluster.num_gpus
-    slowest = f"all wait for the slowest of {accelerators} accelerators: {slowest_rank(accelerators):.3g} times as long"
+    slowest = f"all wait for the slowest of {accelerators} accelerators: {slowest_of_cluster(inputs):.3g} times as long"
     return [
         *_clock(inputs),
         f"{speed} (site_derate {inputs.cluster.site_derate:g})",

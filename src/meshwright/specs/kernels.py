@@ -191,6 +191,8 @@ class Kernels(Spec):
     """The library of collectives, by its name in the catalogue."""
     communication_multiprocessors: PositiveInt
     """Multiprocessors that a running collective occupies."""
+    speed_deviation: Annotated[float, Field(ge=0, lt=0.2)]
+    """Standard deviation of the speed of accelerators of this kind over its mean."""
     slowdown: str = ""
     """The fitted constant by which these kernels take longer in a training step than alone; none: as long."""
     assumed: tuple[str, ...] = ()

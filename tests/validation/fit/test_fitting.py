@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.cost.compute.slowdown import slowdown
+from meshwright.cost.compute.slowdown import slowdown, slowest_of_cluster
 from meshwright.specs import catalog
 from meshwright.specs.fitted import fitted_constants, fitted_values
 from meshwright.specs.inputs import Inputs
@@ -70,9 +70,10 @@ def test_every_constant_reaches_the_kernels_that_it_names() -> None:
     (case,) = (each.case for each in outcomes_of(configurations([row])))
     assert case
     values = fitted_values()
-    assert slowdown(case.inputs) == pytest.approx(values["hopper"] * values["torchtitan"])
+    slowest = slowest_of_cluster(case.inputs)
+    assert slowdown(case.inputs) == pytest.approx(values["hopper"] * values["torchtitan"] * slowest)
     given = {name: getattr(case.inputs, name) for name in Inputs.model_fields}
-    assert slowdown(Refitted(**given, values=values | {"hopper": 1.5, "torchtitan": 2.0})) == 3
+    assert slowdown(Refitted(**given, values=values | {"hopper": 1.5, "torchtitan": 2.0})) == pytest.approx(3 * slowest)
 
 
 def test_a_curve_follows_groups_of_constants_each_on_its_own() -> None:

@@ -8,37 +8,45 @@ from statistics import NormalDist
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.kernels import NumberFormat
 
-SPEED_DEVIATION = 0.08 / 5.4
-"""Standard deviation of the speed of accelerators of one kind over its mean (`slowest_rank`)."""
-
 
 def slowdown(inputs: Inputs) -> float:
     """How much longer kernels take here than alone: the site's share times what training runs show, on the slowest of
     all accelerators, for which the others wait.
 
-    Returns a share. Source: catalog/fitted.toml; `site_derate` of the cluster; `slowest_rank`.
+    Returns a share. Source: catalog/fitted.toml; `site_derate` of the cluster; `slowest_of_cluster`.
 
     >>> from meshwright.specs.job import Job
     >>> from meshwright.specs.read_inputs import read_inputs
     >>> inputs = read_inputs("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64))
-    >>> slowdown(inputs) == inputs.constants["hopper"] * slowest_rank(8)
+    >>> slowdown(inputs) == inputs.constants["hopper"] * slowest_of_cluster(inputs)
     True
     """
-    return inputs.cluster.site_derate * usual_slowdown(inputs) * slowest_rank(inputs.cluster.num_gpus)
+    return inputs.cluster.site_derate * usual_slowdown(inputs) * slowest_of_cluster(inputs)
 
 
-def slowest_rank(ranks: int) -> float:
+def slowest_of_cluster(inputs: Inputs) -> float:
+    """How much longer the slowest accelerator of the cluster computes than the usual one.
+
+    Returns a share. Source: `slowest_rank`; `speed_deviation` of the accelerator's kernel table.
+
+    >>> from meshwright.specs.examples import LLAMA  # 64 H100
+    >>> round(slowest_of_cluster(LLAMA), 3)
+    1.035
+    """
+    return slowest_rank(inputs.cluster.num_gpus, inputs.cluster.accelerator.kernels.speed_deviation)
+
+
+def slowest_rank(ranks: int, deviation: float) -> float:
     """How much longer the slowest of n accelerators of one kind computes than the usual one.
 
     1 + s z, where z = Phi^-1((n - 3/8) / (n + 1/4)) is the largest of n normal deviates that is to be expected (Blom,
-    Statistical Estimates and Transformed Beta-Variables, 1958) and s the standard deviation of their speeds.
-    ranks: n, a count. Returns a share. Source: Sinha et al., arXiv:2208.11035, over five clusters of 4 kinds: speeds of
-    accelerators of one kind vary by 8 % on average, here taken as what a box plot's whiskers span, 5.4 s.
+    Statistical Estimates and Transformed Beta-Variables, 1958) and s the standard deviation of their speeds over the
+    mean. ranks: n, a count; deviation: s, a share. Returns a share.
 
-    >>> [round(slowest_rank(ranks), 3) for ranks in (1, 8, 1024)]
+    >>> [round(slowest_rank(ranks, 0.0148), 3) for ranks in (1, 8, 1024)]
     [1.0, 1.021, 1.048]
     """
-    return 1 + SPEED_DEVIATION * NormalDist().inv_cdf((ranks - 3 / 8) / (ranks + 1 / 4))
+    return 1 + deviation * NormalDist().inv_cdf((ranks - 3 / 8) / (ranks + 1 / 4))
 
 
 def usual_slowdown(inputs: Inputs) -> float:
