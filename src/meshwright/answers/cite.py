@@ -30,6 +30,7 @@ from meshwright.cost.memory.states import state_bytes
 from meshwright.cost.repeated import repeated_parts
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.runtime.communication import FOR_EXPERTS
 
 ALWAYS: dict[str, Callable[..., Any]] = {
     "model FLOPs and MFU": model_flops_per_step,
@@ -47,7 +48,7 @@ EXCHANGES: dict[str, Callable[..., Any]] = {
     "fused": fused_traffic,
 }
 ONLY_WITH: dict[str, Callable[[Inputs], bool]] = dict.fromkeys(
-    ("all_to_all", "expert_exchange", "grouped", "dispatcher", "quantised_dispatch"),
+    ("all_to_all", "expert_exchange", "grouped", *FOR_EXPERTS),
     lambda inputs: inputs.model.is_moe,
 ) | {
     "multi_token_prediction": lambda inputs: inputs.model.mtp_layers > 0,

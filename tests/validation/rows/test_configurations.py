@@ -42,6 +42,17 @@ def test_settings_that_change_nothing_set_no_rows_apart() -> None:
     assert _sizes(_again(), _again(settings="expert-overlap"), _again(**{"with": "moment_bytes=2"})) == [1, 1, 1]
 
 
+def test_releases_that_behave_alike_set_no_rows_apart() -> None:
+    alike, other = (_again(runtime=f"megatron-core@nemo-{release}") for release in ("24.11", "25.04"))
+    assert _sizes(alike, _again(runtime="megatron-core@nemo-25.02"), other) == [2, 1]
+
+
+def test_releases_that_exchange_tokens_otherwise_set_rows_with_experts_alone_apart() -> None:
+    releases = [f"megatron-bridge@{release}" for release in ("26.02", "26.04")]
+    assert _sizes(*(_again(runtime=each) for each in releases)) == [2]
+    assert _sizes(*(_again(runtime=each, moe_experts="8") for each in releases)) == [1, 1]
+
+
 def test_rows_without_a_key_stand_apart_even_under_one_id() -> None:
     assert _sizes(llama(), llama()) == [1, 1]
 

@@ -8,6 +8,8 @@ from pydantic import Field
 
 from meshwright.specs.base import Spec
 
+FOR_EXPERTS = ("dispatcher", "fused_kernels", "quantised_dispatch")
+"""Fields of `Communication` that models without experts do not read."""
 Share = Annotated[float, Field(ge=0, le=1)]
 
 

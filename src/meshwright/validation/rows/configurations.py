@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from meshwright.errors import InvalidInput
-from meshwright.validation.rows.settings import settings_of
+from meshwright.validation.rows.settings import behaviours_of
 from meshwright.validation.rows.table import COLUMNS, FALSE, FREE_TEXT, UNKNOWN, Row, figure, normalised
 
 SOUND = "ok"
 """The quality of rows that count."""
 MEASURED = ("id", "step_time_s", "tokens_per_s_per_gpu", "memory_gib", "memory_kind", "quality")
 """Columns in which rows of one configuration may differ, beside those for people."""
-RUN = tuple(column for column in COLUMNS if column not in (*MEASURED, *FREE_TEXT, "settings"))
-"""Columns in which they agree, beside settings that change how the runtime behaves."""
+RUNTIME = ("runtime", "compiled", "attention_kernel", "settings", "with")
+"""Columns that say how the runtime behaves: rows agree where it behaves alike, in whichever release."""
+RUN = tuple(column for column in COLUMNS if column not in (*MEASURED, *FREE_TEXT, *RUNTIME))
+"""Columns in which they agree beside."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def configurations(rows: Iterable[Row]) -> Iterator[Configuration]:
     for index, row in enumerate(rows):
         try:
             read = normalised(row)
-            run = (*(read[column] for column in RUN), *(each for each in settings_of(read) if each.behaviours))
+            run = (*(read[column] for column in RUN), *behaviours_of(read))
         except InvalidInput:
             read, run = row, ()
         keyed[run if run and row["config_key"] else (index,)].append(read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Sequence
 from functools import cache
@@ -10,8 +11,9 @@ from typing import Any
 
 from meshwright.errors import InvalidSpec, NotModelled, UnknownName
 from meshwright.specs.base import Spec
-from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.behaviours import IDENTITY, with_behaviours
 from meshwright.specs.runtime import Runtime, read_runtime
+from meshwright.specs.runtime.communication import FOR_EXPERTS
 from meshwright.validation.rows.table import Row, split_list
 
 COMPILED = {"yes": "compiled=true", "no": "compiled=false"}
@@ -113,6 +115,20 @@ def runtime_of(row: Row) -> Runtime:
         return with_behaviours(runtime, split_list(row["with"])) if row["with"] else runtime
     except InvalidSpec as error:
         raise InvalidSpec("settings or with", error.faults) from None
+
+
+def behaviours_of(row: Row) -> tuple[str, str]:
+    """The framework of a row and, as JSON, all that its runtime does for a model like the row's.
+
+    Raises as `runtime_of` does.
+    """
+    framework, _, _ = row["runtime"].partition("@")
+    fields = runtime_of(row).model_dump(mode="json", exclude={*IDENTITY})
+    if not row["moe_experts"]:
+        fields["communication"] = {
+            key: value for key, value in fields["communication"].items() if key not in FOR_EXPERTS
+        }
+    return framework, json.dumps(fields, sort_keys=True)
 
 
 def _with_settings(runtime: Runtime, settings: Sequence[RunSetting]) -> Runtime:
