@@ -119,6 +119,8 @@ OF_THE_QUESTION = {
     "saved.product_bytes",
     "slowdown.constants_of",
     "slowdown.sustained_attention_slowdown",
+    "slowdown.slowest_rank",
+    "experts.exchange_constants",
 }
 """They take no plan and no column, or tell of one plan alone."""
 

@@ -29,7 +29,7 @@ ASKED: dict[str, tuple[Inputs, dict[str, Any]]] = {
         question(llama_8b(), "2x8:h100", global_batch=8, sequence_length=65536),
         {"tp": 2, "cp": 8, "context_exchange": "ring", "recompute": "full"},
     ),
-    "experts": (question(mixture(), "2x8:h100", global_batch=64, sequence_length=4096), {"tp": 2, "pp": 2, "ep": 4}),
+    "experts": (question(mixture(), "2x8:h100", global_batch=64, sequence_length=16384), {"tp": 2, "pp": 2, "ep": 4}),
     "latent": (question(latent(), "2x8:b200", global_batch=64, sequence_length=4096), {"tp": 2, "etp": 2, "ep": 8}),
     "fully sharded": (
         question(llama_8b(), "1x8:h100", "torchtitan", global_batch=64, sequence_length=8192),
