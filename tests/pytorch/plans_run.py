@@ -47,6 +47,7 @@ UNCOMPILED = EAGER | {
 CASES = {
     "zero 3": Case("llama-3.1-8b", Plan(dp=8, zero=3, num_microbatches=2)),
     "zero 2 full": Case("llama-3.1-8b", Plan(dp=8, zero=2, recompute=Recompute.FULL)),
+    "ends apart": Case("llama-3.1-8b", Plan(dp=8, zero=3)),
     "one root unit": Case(
         "llama-3.1-8b", Plan(dp=8, zero=3), changes=UNCOMPILED | {"ends_apart": False, "fused_projections": False}
     ),

@@ -47,9 +47,11 @@ def test_an_abort_is_told_in_words(end: str, reason: str, tmp_path: Path) -> Non
 
 
 def test_attention_keeps_no_scores_and_norms_no_copies() -> None:
-    """41.03 s b h of one Llama layer with flash attention and fused norms, its rotary table apart; 430 with scores."""
+    """41.03 s b h of one Llama layer with flash attention and fused norms, and an eighth of its copy of the rotary
+    table; 430 with scores.
+    """
     (stage,) = run("zero 3").stages
-    assert _observed(stage, "activations per layer") == pytest.approx(41.03 * 2048 * 4096, rel=0.001)
+    assert _observed(stage, "activations per layer") == pytest.approx(41.155 * 2048 * 4096, rel=0.0005)
 
 
 def test_a_pipeline_needs_no_handshake_and_forwards_repeat() -> None:

@@ -17,6 +17,7 @@ from meshwright.pytorch.processes.records import RealRequest
 from meshwright.pytorch.real_world.real import run_for_real, run_shrunken
 from meshwright.pytorch.real_world.real_run import RealRun
 from meshwright.pytorch.real_world.shrink import shrunken
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from strategies import dense_model, llama_8b, mixture, question
@@ -70,7 +71,8 @@ def _asked(model: Model, runtime: str = "torchtitan") -> Inputs:
     """
     inputs = question(model, "8x8:h100", runtime)
     rules = tuple(rule for rule in inputs.runtime.rules if rule.name != "split_backward_keeps_weights")
-    return inputs.replace(runtime=inputs.runtime.replace(elementwise="eager", rules=rules))
+    uncompiled = with_behaviours(inputs.runtime, ["compiled=false", "elementwise=eager"])
+    return inputs.replace(runtime=uncompiled.replace(rules=rules))
 
 
 @cache
