@@ -104,12 +104,13 @@ def test_ranks_do_and_send_what_is_planned(processes: int, name: str) -> None:
 
 def test_gradients_that_pytorch_loses_are_seen() -> None:
     """torch.distributed.pipelining 2.13 takes the weights of a stage for its split backward before fully_shard has
-    gathered them again, so that ZeRO 3 leaves out gradients without a word.
+    gathered them again, so that ZeRO 3 leaves out gradients without a word: of the last layer, and of the head, which
+    is a unit of its own.
     """
     run = _runs(2)[LOST]
     assert run.same_order
     assert not run.same_gradients
-    assert run.farthest_weight[0].startswith("layers.3.")
+    assert run.farthest_weight[0].startswith(("layers.3.", "head."))
     assert not run.holds
 
 

@@ -34,10 +34,10 @@ class Weight:
     """Tensor parallelism divides the first dimension; else another one."""
 
 
-def layer_weights(model: Model, kind: LayerKind) -> list[Weight]:
-    """The weights of one layer of a kind."""
+def layer_weights(model: Model, kind: LayerKind, fused_projections: bool = False) -> list[Weight]:
+    """The weights of one layer of a kind; fused: queries, keys and values have one weight."""
     return [
-        *_attention(model.hidden_size, kind.attention),
+        *_attention(model.hidden_size, kind.attention, fused_projections),
         *_feed_forward(model.hidden_size, kind.feed_forward),
         _norms("layer norms", model, kind.norms),
     ]
@@ -108,7 +108,7 @@ def _norms(name: str, model: Model, count: int) -> Weight:
     return Weight("norms", name, vectors * model.hidden_size, tensors=vectors)
 
 
-def _attention(hidden: int, attention: Attention) -> Iterator[Weight]:
+def _attention(hidden: int, attention: Attention, fused: bool) -> Iterator[Weight]:
     heads, kv_heads = attention.heads, attention.kv_heads
     query, key, value = heads * attention.head_dim, kv_heads * attention.head_dim, kv_heads * attention.value_head_dim
     output = heads * attention.value_head_dim
@@ -116,8 +116,12 @@ def _attention(hidden: int, attention: Attention) -> Iterator[Weight]:
         yield from _latent_projections(hidden, attention, attention.latent)
     else:
         bias = 1 if attention.qkv_bias else 0
-        yield Weight("attention", "query", query * (hidden + bias), "heads", rows=query)
-        yield Weight("attention", "key and value", (key + value) * (hidden + bias), "kv_heads", tensors=2, rows=key)
+        if fused:
+            rows = query + key + value
+            yield Weight("attention", "query, key and value", rows * (hidden + bias), "heads", rows=rows)
+        else:
+            yield Weight("attention", "query", query * (hidden + bias), "heads", rows=query)
+            yield Weight("attention", "key and value", (key + value) * (hidden + bias), "kv_heads", tensors=2, rows=key)
         if attention.qk_norm == "head":
             yield Weight("attention", "query and key norms", 2 * attention.head_dim, tensors=2)
         if attention.qk_norm == "width":

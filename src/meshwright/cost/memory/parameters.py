@@ -108,7 +108,8 @@ def sharded_layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, rank
     """Parameters of one layer of a kind on the fullest of the ranks that divide it, without routed experts.
 
     Each weight is divided along its first dimension, and the first ranks hold the part that is rounded up:
-    sum of ceil(rows / n) x columns; or, where the runtime lays them flat, their sum over n.
+    sum of ceil(rows / n) x columns; or, where the runtime lays them flat, their sum over n. Fused projections of
+    queries, keys and values are one weight.
     plan: scalar or array (n,); ranks: n, a count. Returns a count.
     Source: torch.distributed.fsdp 2.13, _fully_shard/_fsdp_param.py (_init_sharded_param: chunks of dim 0, padded).
 
@@ -117,8 +118,8 @@ def sharded_layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, rank
     >>> int(sharded_layer_parameters(Plan(dp=8, zero=3), LLAMA, LLAMA.model.layer_kinds[0], 8))
     27264000
     """
-    weights = (weight for weight in layer_weights(inputs.model, kind) if weight.part != "experts")
-    return _sharded(weights, plan, inputs, ranks)
+    weights = layer_weights(inputs.model, kind, inputs.runtime.kernels.fused_projections)
+    return _sharded((weight for weight in weights if weight.part != "experts"), plan, inputs, ranks)
 
 
 def sharded_expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -> Floats:
