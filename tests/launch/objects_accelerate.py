@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+from objects import print_answers
 
 
 def read(case: dict[str, Any]) -> dict[str, Any]:
@@ -50,11 +49,4 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answers = []
-    with contextlib.redirect_stdout(sys.stderr):
-        for each in json.loads(Path(sys.argv[1]).read_text()):
-            try:
-                answers.append(read(each))
-            except BaseException as error:
-                answers.append({"error": f"{type(error).__name__}: {error}"[:400]})
-    print(json.dumps(answers))
+    print_answers(read)

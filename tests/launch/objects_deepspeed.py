@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+from objects import print_answers
 
 os.environ["DS_ACCELERATOR"] = "cpu"
 
@@ -41,11 +41,4 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    answers = []
-    with contextlib.redirect_stdout(sys.stderr):
-        for each in json.loads(Path(sys.argv[1]).read_text()):
-            try:
-                answers.append(read(each))
-            except BaseException as error:
-                answers.append({"error": f"{type(error).__name__}: {error}"[:400]})
-    print(json.dumps(answers))
+    print_answers(read)

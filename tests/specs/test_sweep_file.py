@@ -170,7 +170,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) 
 
 
 def test_what_is_no_sweep_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="cannot read the sweep file"):
+    with pytest.raises(InvalidInput, match="no sweep file"):
         read_sweep(tmp_path / "none.toml")
     with pytest.raises(InvalidInput, match=r"is not a TOML file: .* line 2"):
         read_sweep(written(tmp_path, "models = []\nclusters = = 1"))

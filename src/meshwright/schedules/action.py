@@ -126,17 +126,6 @@ def play(order: Sequence[Sequence[Action]], times: ChunkTimes, blocks: IntColumn
             now, first = clock[rank], position[rank]
             while first < len(needs):
                 end = after[first]
-                if end == first + 1:  # An action alone, as most are.
-                    begin = ended[needs[first]]
-                    if begin is None:
-                        break
-                    now = max(now, begin)
-                    starts[rank].append(now)
-                    now += seconds[first]
-                    ends[rank].append(now)
-                    ended[gives[first]] = now
-                    first = end
-                    continue
                 ready = [at for each in needs[first:end] if (at := ended[each]) is not None]
                 if len(ready) < end - first:
                     break

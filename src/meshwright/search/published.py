@@ -25,6 +25,10 @@ RARE_EXCHANGES = (ContextExchange.ALL_TO_ALL, ContextExchange.HIERARCHICAL)
 """Of context parallelism; whether the other two have published runs is not told by their rows."""
 LARGER = 8
 """Times the accelerators of any published run of its kind, beyond which a plan is of another kind; assumed."""
+AS_FAST = 0.02
+"""Of a step time, by which a run is no slower than another: what a run of one job repeated differs by; assumed."""
+_Job = tuple[tuple[str, str, int, int], int, int]
+"""A question's key, sequence length and global batch."""
 
 
 def kinds(plans: Plans, inputs: Inputs) -> dict[str, BoolColumn]:
@@ -53,12 +57,6 @@ def kinds(plans: Plans, inputs: Inputs) -> dict[str, BoolColumn]:
             for each in RARE_EXCHANGES
         },
     }
-
-
-AS_FAST = 0.02
-"""Of a step time, by which a run is no slower than another; `validate` counts regrets up to it as none."""
-_Job = tuple[tuple[str, str, int, int], int, int]
-"""A question's key, sequence length and global batch."""
 
 
 class Layout(Spec):

@@ -36,7 +36,7 @@ class Ranks(NamedTuple):
     published: BoolColumn
     """Whether published runs go as far."""
     known_layout: BoolColumn
-    """Whether a published run of the same model and accelerators was split alike."""
+    """Whether the fastest published run of a job of the model was split alike, as `has_published_layout`."""
     complexity: IntColumn
     """As `complexity`, and a point for every run in a hundred that does not fit."""
 
@@ -84,12 +84,13 @@ def risk_points(probability: Floats) -> IntColumn:
 def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
     """Points for what an engineer has to set up and to watch, shape (n,); each is worth `POINT` of the step time.
 
-    Each axis above 1 counts 2, tensor parallelism of experts 4 (Megatron-LM's guide to mixtures of experts prefers
-    expert parallelism), every doubling of vpp 1. 2 more each: a stage of ZeRO above 1 in a pipeline, tensor without
-    sequence parallelism, an exchange of context-parallel ranks that is not the runtime's usual one, ends that count as
-    layers where they do not usually or the reverse, a first or last stage of its own size, full recomputation, each
-    recomputed module and recomputation of some layers alone. Chunks spelled out one by one count 6, schedules that
-    split the backward pass or run both ways 4. The counts are a judgement, not measured.
+    Each axis above 1 counts 2, tensor parallelism of experts 4, every doubling of vpp 1. 2 more each: a stage of ZeRO
+    above 1 in a pipeline, tensor without sequence parallelism, an exchange of context-parallel ranks that is not the
+    runtime's usual one, ends that count as layers where they do not usually or the reverse, a first or last stage of
+    its own size, full recomputation, each recomputed module and recomputation of some layers alone. Chunks spelled out
+    one by one count 6, schedules that split the backward pass or run both ways 4. The counts are a judgement, not
+    measured. Source of expert before tensor parallelism of experts: Megatron-LM,
+    megatron/core/transformer/moe/README.md, guideline 4.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
@@ -134,7 +135,8 @@ def tied_rows(ranks: Ranks, inputs: Inputs) -> IntColumn:
 
     Equal are plans whose step times differ by less than `share_of_ties`. Where the fastest is of a kind that no
     published run has, published ones are as good up to a larger share, and take its place. So are plans that were
-    split as a published run of the model: they are known to work, and up to `share_of_layouts` not known to be slower.
+    split as the fastest published run of a job of the model: they are known to work, and up to `share_of_layouts` not
+    known to be slower.
     """
     best = np.flatnonzero(ranks.verdict == ranks.verdict.min())
     times, published = ranks.time_s[best], ranks.published[best]

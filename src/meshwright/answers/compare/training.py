@@ -45,14 +45,16 @@ class Deadline:
 
 
 def training_of(estimate: Estimate, inputs: Inputs, price: float | None = None) -> Training | None:
-    """What a plan takes for all tokens: days = tokens / tokens a step x step; None where the job names no tokens.
+    """What a plan takes for all tokens; None where the job names none. price: as `training_on`."""
+    return training_on(inputs.job.tokens, estimate, inputs, price) if inputs.job.tokens else None
+
+
+def training_on(tokens: float, estimate: Estimate, inputs: Inputs, price: float | None = None) -> Training:
+    """What a plan takes for so many tokens: days = tokens / tokens a step x step.
 
     price: of one accelerator for one hour, in any currency.
     """
-    steps = _steps(inputs)
-    if steps is None:
-        return None
-    days = steps * estimate.step_time_s / SECONDS_A_DAY
+    days = tokens / inputs.job.tokens_per_step * estimate.step_time_s / SECONDS_A_DAY
     hours = days * HOURS_A_DAY * inputs.cluster.num_gpus
     return Training(days, hours, None if price is None else price * hours)
 
@@ -68,10 +70,9 @@ def deadline_of(
 
     estimate: None where nothing fits; days: of training; price: of one accelerator for one hour.
     """
-    steps = _steps(inputs)
-    if steps is None:
+    if not inputs.job.tokens:
         return None
-    step_s = days * SECONDS_A_DAY / steps
+    step_s = days * SECONDS_A_DAY * inputs.job.tokens_per_step / inputs.job.tokens
     if estimate is not None and estimate.step_time_s <= step_s:
         return Deadline(days, True, None, None)
     asked = inputs.cluster.num_nodes
@@ -83,11 +84,6 @@ def deadline_entry(deadline: Deadline) -> dict[str, Any]:
     """The deadline as it stands in a document; `nodes` is null where it is met, and where no number meets it."""
     nodes = deadline.nodes and {**nodes_entry(deadline.nodes), "training": deadline.training}
     return fields_of(deadline, "days", "met") | {"nodes": nodes}
-
-
-def _steps(inputs: Inputs) -> float | None:
-    """Optimizer steps until all tokens are seen."""
-    return inputs.job.tokens / inputs.job.tokens_per_step if inputs.job.tokens else None
 
 
 def prices_of(texts: Sequence[str], clusters: Mapping[str, Cluster]) -> dict[str, float]:

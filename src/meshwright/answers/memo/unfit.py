@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any
 
 from meshwright.answers.assumptions import assumptions
-from meshwright.answers.compare.training import SECONDS_A_DAY
+from meshwright.answers.compare.training import Training, training_on
 from meshwright.answers.document.blocks import Block, Bullets, Callout, Document, Heading, Paragraph, Table
 from meshwright.answers.memo.budget import Budgets, budgets
 from meshwright.answers.memo.output import SCHEMA, budgets_entry, subtitle
@@ -147,23 +147,21 @@ def _remedies(memo: Unfit) -> Iterator[Block]:
 
 
 def _remedy(remedy: Remedy) -> tuple[str, ...]:
-    estimate, (days, hours) = remedy.estimate, _training(remedy)
+    estimate, training = remedy.estimate, _training(remedy)
     unproven = [each.what for each in unpublished(estimate.plan, remedy.inputs)]
     return (
         change_words(remedy) + (f" (not proven: no published run has {listed(unproven)})" if unproven else ""),
         f"`{estimate.plan}`",
         format_seconds(estimate.step_time_s),
-        f"{days:,.1f} days",
-        format_count(hours),
+        f"{training.days:,.1f} days",
+        format_count(training.accelerator_hours),
         f"{estimate.fit.probability:.0%}",
     )
 
 
-def _training(remedy: Remedy) -> tuple[float, float]:
-    """Days and accelerator-hours of the tokens of the question, else of a trillion."""
-    inputs = remedy.inputs
-    days = (inputs.job.tokens or TRILLION) / inputs.job.tokens_per_step * remedy.estimate.step_time_s / SECONDS_A_DAY
-    return days, 24 * days * inputs.cluster.num_gpus
+def _training(remedy: Remedy) -> Training:
+    """Of the tokens of the question, else of a trillion."""
+    return training_on(remedy.inputs.job.tokens or TRILLION, remedy.estimate, remedy.inputs)
 
 
 def _asked(memo: Unfit) -> str:
@@ -172,10 +170,10 @@ def _asked(memo: Unfit) -> str:
     if not memo.remedies:
         return text
     first, per = memo.remedies[0], format_count(inputs.job.tokens or TRILLION)
-    days, hours = _training(first)
+    training = _training(first)
     return (
-        f"{text} Choose one of the ways above: the first, {change_words(first)}, takes {days:,.1f} days for {per} "
-        f"tokens ({format_count(hours)} accelerator-hours) and fits with a probability of "
+        f"{text} Choose one of the ways above: the first, {change_words(first)}, takes {training.days:,.1f} days for "
+        f"{per} tokens ({format_count(training.accelerator_hours)} accelerator-hours) and fits with a probability of "
         f"{first.estimate.fit.probability:.0%}."
     )
 

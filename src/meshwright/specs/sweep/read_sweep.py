@@ -22,6 +22,7 @@ from meshwright.specs.sweep.faults import Faults, Where
 from meshwright.specs.sweep.jobs import read_jobs
 from meshwright.specs.sweep.sweep import Framework, Named, Sweep
 from meshwright.specs.toml_lines import TomlLines
+from meshwright.text_files import read_text
 
 Value = TypeVar("Value")
 KEYS = ("models", "clusters", "jobs", "knobs", "limits", "prices")
@@ -46,13 +47,7 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> Sweep:
     if isinstance(source, Mapping):
         return _sweep(source, Faults("the sweep", None))
     path = Path(source)
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{str(path)!r} is not a TOML file: byte {error.start} is not UTF-8 text") from None
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise InvalidInput(f"cannot read the sweep file {str(path)!r}: {why}") from None
+    text = read_text(path, "sweep file")
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -68,9 +63,7 @@ def _sweep(table: Mapping[str, Any], faults: Faults) -> Sweep:
     knobs = faults.table_of(("knobs",), table.get("knobs", {}), KNOBS)
     models = _named(("models",), table.get("models"), Model, read_model, faults)
     clusters = _named(("clusters",), table.get("clusters"), Cluster, read_cluster, faults)
-    precisions = _each(
-        ("knobs", "precision"), knobs.get("precision", DEFAULT_PRECISION), lambda name: _precision(name), faults
-    )
+    precisions = _each(("knobs", "precision"), knobs.get("precision", DEFAULT_PRECISION), _precision, faults)
     jobs = read_jobs(("jobs",), table.get("jobs"), faults)
     frameworks = _frameworks(knobs, faults)
     limits = _limits(table.get("limits"), faults)

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 from textwrap import shorten
 
 from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
+from meshwright.search.published import AS_FAST
 from meshwright.validation.score.errors import Errors
 from meshwright.validation.score.score import Score
 
 HEAD = ("mean", "median", "bias", "p90", "within 10 %", "within 20 %")
 LONGEST_REASON = 160
 MOST_IDS = 4
-NEAR = 0.02
-"""A regret that a run of the same job again may have."""
 
 
 def score_screen(score: Score) -> tuple[Block, ...]:
@@ -99,12 +98,12 @@ def _rankings(score: Score) -> str:
         return "No job has two runs that could be ranked."
     spearman = sum(each.spearman for each in score.ranking) / len(score.ranking)
     regret = sum(each.regret for each in score.ranking) / len(score.ranking)
-    first = sum(each.regret_of_fastest <= NEAR for each in score.ranking) / len(score.ranking)
+    first = sum(each.regret_of_fastest <= AS_FAST for each in score.ranking) / len(score.ranking)
     worst = max(score.ranking, key=lambda each: each.regret)
-    near = sum(each.regret <= NEAR for each in score.ranking) / len(score.ranking)
+    near = sum(each.regret <= AS_FAST for each in score.ranking) / len(score.ranking)
     text = f"Ranking within {len(score.ranking)} jobs: on average Spearman {spearman:.2f}; the recommended plan took "
-    text += f"{regret:.1%} longer than the fastest, at most {NEAR:.0%} in {near:.0%} of them (the plan predicted to be "
-    return f"{text}the fastest: in {first:.0%}), {worst.regret:.1%} at the most, in {worst.group}."
+    text += f"{regret:.1%} longer than the fastest, at most {AS_FAST:.0%} in {near:.0%} of them (the plan predicted "
+    return f"{text}to be the fastest: in {first:.0%}), {worst.regret:.1%} at the most, in {worst.group}."
 
 
 def _skipped(score: Score) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from meshwright.answers.baseline import Baseline, beside
-from meshwright.answers.compare.training import SECONDS_A_DAY
+from meshwright.answers.compare.training import training_on
 from meshwright.answers.document.blocks import Block, Callout, Heading, Paragraph, Table
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.sections.mitigation import mitigation_words
@@ -56,11 +56,9 @@ def cost_of(memo: Memo) -> Cost:
     """Of the tokens of the question, else of a trillion."""
     inputs = memo.inputs
     tokens = inputs.job.tokens or TRILLION
-    steps = tokens / inputs.job.tokens_per_step
-    days = steps * memo.best.step_time_s / SECONDS_A_DAY
-    longest = steps * step_time_interval(memo.best, inputs).p90 / SECONDS_A_DAY
-    hours = 24 * days * inputs.cluster.num_gpus
-    return Cost(tokens, days, longest, hours, None if memo.price is None else memo.price * hours)
+    training = training_on(tokens, memo.best, inputs, memo.price)
+    longest = training.days * step_time_interval(memo.best, inputs).p90 / memo.best.step_time_s
+    return Cost(tokens, training.days, longest, training.accelerator_hours, training.cost)
 
 
 def _figures(memo: Memo) -> Iterator[tuple[str, str, str]]:
