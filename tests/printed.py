@@ -39,6 +39,16 @@ def megatron(seconds: Sequence[float] = SECONDS, first: int = 1) -> list[str]:
     return lines
 
 
+def nemo(seconds: Sequence[float] = SECONDS) -> list[str]:
+    """NeMo 2."""
+    return [
+        f"Training epoch 0, iteration {step}/99 | lr: 6.897e-06 | global_batch_size: {BATCH} | global_step: {step} | "
+        f"max_memory_reserved: {65 * 2**30} | max_memory_allocated: {60 * 2**30} | reduced_train_loss: 11.96 | "
+        f"train_step_timing in s: {each:.4} | TFLOPS_per_GPU: 1.249e+03 | consumed_samples: {step * BATCH}"
+        for step, each in enumerate(seconds, 1)
+    ]
+
+
 def torchtitan(seconds: Sequence[float] = SECONDS) -> list[str]:
     """torchtitan, in colour, as its logger writes it."""
     red, green, cyan, blue, magenta, reset = COLOUR
@@ -57,6 +67,15 @@ def deepspeed(seconds: Sequence[float] = SECONDS) -> list[str]:
         "[2026-08-22 10:00:00,000] [INFO] [timer.py:264:stop] "
         f"epoch=0/micro_step={8 * step}/global_step={step}, RunningAvgSamplesPerSec={BATCH / 5.0}, "
         f"CurrSamplesPerSec={BATCH / each}, MemAllocated={20.0}GB, MaxMemAllocated={60.0}GB"
+        for step, each in enumerate(seconds, 1)
+    ]
+
+
+def deepspeed_average(seconds: Sequence[float] = SECONDS) -> list[str]:
+    """DeepSpeed until 2022."""
+    return [
+        f"[2022-03-11 02:06:58,985] [INFO] [timer.py:189:stop] 0/{step}, SamplesPerSec={BATCH / each}, "
+        "MemAllocated=20.0GB, MaxMemAllocated=60.0GB"
         for step, each in enumerate(seconds, 1)
     ]
 
@@ -144,9 +163,11 @@ def trainer(seconds: Sequence[float] = SECONDS) -> list[str]:
 
 PRINTED: dict[str, Callable[[], list[str]]] = {
     "megatron": megatron,
+    "nemo": nemo,
     "torchtitan": torchtitan,
     "deepspeed": deepspeed,
     "deepspeed-pipeline": deepspeed_pipeline,
+    "deepspeed-average": deepspeed_average,
     "deepspeed-breakdown": deepspeed_breakdown,
     "nanotron": nanotron,
     "composer": composer,

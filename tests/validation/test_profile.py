@@ -109,6 +109,15 @@ def test_groups_are_told_by_their_name_and_else_by_their_ranks(
     assert [part.name for part in step_parts(read_spans(path, plan, question(llama_8b(), "2x8:h100"))).parts] == [axis]
 
 
+def test_collectives_without_a_group_are_of_the_only_axis_that_there_is(tmp_path: Path) -> None:
+    """Traces of PyTorch 2.1 name no group."""
+    path = tmp_path / "trace.json"
+    path.write_text(written([event("kernel", "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)", 0, 1, 20)]))
+    for plan, axis in ((Plan(dp=16, zero=1), "dp"), (Plan(tp=8, sp=True, dp=2, zero=1), "other")):
+        spans = read_spans(path, plan, question(llama_8b(), "2x8:h100"))
+        assert [part.name for part in step_parts(spans).parts] == [axis]
+
+
 @pytest.mark.parametrize(
     ("name", "part"),
     [

@@ -16,9 +16,9 @@ from meshwright.validation.logs.lines import Line
 from meshwright.validation.logs.steps import Pace, Readings
 from meshwright.validation.rows.table import LARGEST_FIGURE, LEAST_FIGURE
 
-NUMBER = r"[0-9][0-9.,]{0,30}(?:[eE][+-]?[0-9]{1,3})?[KMBT]?"
+NUMBER = r"[0-9][0-9.,]{0,30}(?:[eE][+-]?[0-9]{1,3})?[KMGBT]?"
 """A number as frameworks print it: 7,204 and 2.5K too."""
-_SUFFIXES = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+_SUFFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 MOST_SOURCES = 5_000
 """Processes whose blocks are told apart."""
 
@@ -76,7 +76,7 @@ def number(text: str) -> float | None:
     """
     scale = _SUFFIXES.get(text[-1:], 1.0)
     try:
-        value = float(text.rstrip("KMBT").replace(",", "")) * scale
+        value = float(text.rstrip("KMGBT").replace(",", "")) * scale
     except ValueError:
         return None
     return value if LEAST_FIGURE <= value <= LARGEST_FIGURE else None

@@ -148,7 +148,9 @@ def _part(name: str, event: dict[str, Any], axes: dict[tuple[int, int], str], sp
 
 
 def _axis(name: str, args: dict[str, Any], axes: dict[tuple[int, int], str]) -> str:
-    """The axis of a collective: what its group is called, else which ranks it joins, else what it does."""
+    """The axis of a collective: what its group is called, else which ranks it joins, else what it does, else the only
+    axis that the plan has.
+    """
     description = str(args.get("Process Group Description", ""))[:200]
     for axis, pattern in _table()[1]:
         if pattern.search(description):
@@ -158,7 +160,10 @@ def _axis(name: str, args: dict[str, Any], axes: dict[tuple[int, int], str]) -> 
     if len(ranks) == 2 and isinstance(size, int) and (size, ranks[1] - ranks[0]) in axes:
         return axes[size, ranks[1] - ranks[0]]
     told = f"{name} {args.get('Collective name', '')}"
-    return "ep" if _EXCHANGE.search(told) else "other"
+    if _EXCHANGE.search(told):
+        return "ep"
+    only = {*axes.values()}
+    return only.pop() if len(only) == 1 else "other"
 
 
 def _axes(plan: Plan, inputs: Inputs) -> dict[tuple[int, int], str]:
