@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from meshwright.cost.batch_overlap import overlaps_micro_batches
+from meshwright.cost.memory.optimizer_states import optimizer_bytes
 from meshwright.layout.groups import context_split
 from meshwright.layout.layout_string import layout_string
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
@@ -21,7 +22,14 @@ def facts_of(plan: Plan, inputs: Inputs) -> Facts:
     """Everything that a setting may name: the fields of the plan, and what follows from it and from its question."""
     named = {field.name: getattr(plan, field.name) for field in fields(Plan)}
     layers = {**_pipeline(plan), **_layers(plan, inputs)}
-    return {**named, **_degrees(plan), **layers, **_recomputation(plan), **_model(plan, inputs), **_numbers(inputs)}
+    return {
+        **named,
+        **_degrees(plan),
+        **layers,
+        **_recomputation(plan),
+        **_model(plan, inputs),
+        **_numbers(plan, inputs),
+    }
 
 
 def holds(condition: str, facts: Facts) -> bool:
@@ -140,7 +148,7 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
     }
 
 
-def _numbers(inputs: Inputs) -> Facts:
+def _numbers(plan: Plan, inputs: Inputs) -> Facts:
     accelerator, job, runtime, recipe = inputs.cluster.accelerator, inputs.job, inputs.runtime, inputs.recipe
     hybrid = runtime.communication.fused_kernels == "hybrid_ep"
     return {
@@ -162,7 +170,7 @@ def _numbers(inputs: Inputs) -> Facts:
         "overlaps_tensor_parallel": runtime.overlap.tensor_parallel > 0,
         "moment_bytes": runtime.storage.moment_bytes,
         "narrow_optimizer_states": inputs.keeps_remainders or runtime.storage.moment_bytes == 2,
-        "optimizer_bytes": inputs.optimizer_bytes,
+        "optimizer_bytes": int(optimizer_bytes(plan, inputs)),
         "orders_kernels_by_connection": (accelerator.compute_capability or 0) < BLACKWELL,
         "precision": job.precision,
         "quantises": recipe.quantises,

@@ -229,21 +229,13 @@ class Inputs(Spec):
 
     @property
     def keeps_remainders(self) -> bool:
-        """Whether the optimizer keeps, of an fp32 weight, only what the stored one lacks."""
+        """Whether a distributed optimizer keeps, of an fp32 weight, only what the stored one lacks."""
         return self.job.precision in self.runtime.storage.remainder_weights and not self.stores_quantised
 
     @property
     def optimizer_bytes(self) -> int:
-        """Bytes per parameter of the optimizer's fp32 weights, or what stored ones lack of them, and two moments."""
+        """Bytes per parameter of a distributed optimizer's fp32 weights, or what it keeps of them, and two moments."""
         return FP32_BYTES - HALF_BYTES * self.keeps_remainders + 2 * self.runtime.storage.moment_bytes
-
-    @property
-    def casts_gradients(self) -> bool:
-        """Whether the optimizer takes fp32 copies of 2-byte gradients; one that keeps remainders takes them as they
-        are.
-        """
-        half = self.runtime.storage.weights == "half" and self.gradient_bytes < FP32_BYTES
-        return half and not self.keeps_remainders
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

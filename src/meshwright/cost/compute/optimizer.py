@@ -7,6 +7,7 @@ import numpy as np
 from meshwright.arrays import Floats, Numbers
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.slowdown import slowdown
+from meshwright.cost.memory.optimizer_states import casts_gradients, optimizer_bytes
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -33,8 +34,8 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     gradient = inputs.gradient_bytes if half else FP32_BYTES
     owned = parameters / np.where(np.greater(plan.zero, 0), sharding_ranks(plan), 1)
     owned = owned + experts / np.where(np.greater(plan.zero, 0), expert_sharding_ranks(plan), 1)
-    read = gradient + 3 * FP32_BYTES if inputs.casts_gradients else 2 * gradient
-    bytes_moved = owned * (read + 2 * inputs.optimizer_bytes + (inputs.gathered_bytes if half else 0))
+    read = np.where(casts_gradients(plan, inputs), gradient + 3 * FP32_BYTES, 2 * gradient)
+    bytes_moved = owned * (read + 2 * optimizer_bytes(plan, inputs) + (inputs.gathered_bytes if half else 0))
     buffered = np.where(np.greater(plan.zero, 1), owned, 1.0 * parameters + experts)
     cleared = gradient * buffered if half else 0.0
     return elementwise_time(bytes_moved + cleared, inputs.cluster.accelerator) * slowdown(inputs)

@@ -9,6 +9,7 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, column
 from meshwright.cost.memory.in_flight import InFlight
+from meshwright.cost.memory.optimizer_states import casts_gradients, optimizer_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters
 from meshwright.cost.memory.stage_parameters import largest_layer, stage_parameters
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
@@ -74,7 +75,7 @@ def state_bytes(
     def shard(stage: int) -> Floats:
         return 1.0 * parameters / np.where(np.greater_equal(plan.zero, stage), ranks, 1)
 
-    copies = FP32_BYTES if inputs.casts_gradients else 0
+    copies = FP32_BYTES * casts_gradients(plan, inputs)
     copied = np.where(np.equal(plan.zero, 3), FP32_BYTES - gradient, copies) if keeps_copy else 0.0
     extra = inputs.runtime.storage.half_gradient_bytes if gradient == FP32_BYTES else 0
     size = inputs.runtime.sharding.gradient_bucket
@@ -84,7 +85,7 @@ def state_bytes(
     return States(
         parameters=_weights(plan, inputs, parameters, layer, ends, ranks),
         gradients=gradient * shard(2) + copied * shard(1) + extra * parameters,
-        optimizer_states=inputs.optimizer_bytes * shard(1),
+        optimizer_states=optimizer_bytes(plan, inputs) * shard(1),
         whole_gradients=np.where(np.greater(plan.zero, 1), bucket, 0.0),
         updating=(0.0 if keeps_copy else copies) * shard(1) + joined,
         joined=joined,

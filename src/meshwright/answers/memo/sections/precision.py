@@ -8,6 +8,7 @@ from math import log2
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Paragraph, Table
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.words import listed, plural, times
+from meshwright.cost.memory.optimizer_states import optimizer_bytes
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import BF16, FORMATS, FP16, FP32, FP32_BYTES, HALF_BYTES
 from meshwright.specs.weights import parameter_count
@@ -19,10 +20,10 @@ def precision_section(memo: Memo) -> Iterator[Block]:
     inputs = memo.inputs
     yield Heading(f"Appendix F. Number formats: {inputs.job.precision}", 2)
     columns = ("what", "format", "bytes an element", "why")
-    yield Table(columns, tuple(_formats(inputs)), "llrl", f"Number formats of {inputs.runtime.id} here")
+    yield Table(columns, tuple(_formats(memo)), "llrl", f"Number formats of {inputs.runtime.id} here")
     yield Heading("What it saves, and what it does not", 3)
     yield Paragraph(_saves(memo))
-    yield Paragraph(_states(inputs))
+    yield Paragraph(_states(memo))
     if inputs.recipe.quantises:
         yield Paragraph(_copies(inputs))
     yield Heading("What keeps it stable", 3)
@@ -31,7 +32,8 @@ def precision_section(memo: Memo) -> Iterator[Block]:
     yield Paragraph(_master(inputs))
 
 
-def _formats(inputs: Inputs) -> Iterator[tuple[str, str, str, str]]:
+def _formats(memo: Memo) -> Iterator[tuple[str, str, str, str]]:
+    inputs = memo.inputs
     half, recipe, storage = inputs.recipe.half, inputs.recipe, inputs.runtime.storage
     if recipe.quantises:
         yield (
@@ -48,7 +50,7 @@ def _formats(inputs: Inputs) -> Iterator[tuple[str, str, str, str]]:
         yield "weights at rest", "fp32", f"{FP32_BYTES}", f"sharded, and cast to {half} for use"
     else:
         yield "weights", half, f"{inputs.gathered_bytes:g}", "what the passes read and replicas gather"
-        master_bytes = inputs.optimizer_bytes - 2 * storage.moment_bytes
+        master_bytes = int(optimizer_bytes(memo.best.plan, inputs)) - 2 * storage.moment_bytes
         yield "master weights", "fp32", f"{master_bytes}", "small updates must not round away"
     moments, why = storage.moment_bytes, "squares of gradients span decades"
     yield "Adam's two moments", _named(moments, half), f"{moments} each", why
@@ -93,11 +95,12 @@ def _saves(memo: Memo) -> str:
     )
 
 
-def _states(inputs: Inputs) -> str:
+def _states(memo: Memo) -> str:
+    inputs, states = memo.inputs, int(optimizer_bytes(memo.best.plan, memo.inputs))
     full, moments = inputs.runtime.storage.weights == "full", 2 * inputs.runtime.storage.moment_bytes
     gradients = FP32_BYTES if full else inputs.gradient_bytes
-    mixed, plain = (0 if full else HALF_BYTES) + gradients + inputs.optimizer_bytes, 4 * FP32_BYTES
-    master = f"master weights {inputs.optimizer_bytes - moments}" if not full else ""
+    mixed, plain = (0 if full else HALF_BYTES) + gradients + states, 4 * FP32_BYTES
+    master = f"master weights {states - moments}" if not full else ""
     weights = FP32_BYTES if full else HALF_BYTES
     named = (f"weights {weights}", f"gradients {gradients}", master, f"moments {moments}")
     parts = listed([each for each in named if each])

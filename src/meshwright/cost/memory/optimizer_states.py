@@ -1,0 +1,56 @@
+"""Optimizer states: bytes a parameter, by whether the optimizer is distributed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.arrays import Bools, Ints
+from meshwright.layout.plans import Layout
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
+
+
+def optimizer_bytes(plan: Layout, inputs: Inputs) -> Ints:
+    """Bytes per parameter of the optimizer's fp32 weights, or what stored ones lack of them, and two moments.
+
+    4 + 2 m bytes for moments of m bytes. Where the runtime keeps remainders of weights, 2 + 2 m under a distributed
+    optimizer (ZeRO 1, or a single rank), which alone leaves fp32 weights to it; ZeRO 0 has fp32 copies of its own, and
+    ZeRO 2 and 3 shards of fp32 weights.
+
+    plan: scalar or array (n,). Returns bytes. Source: NVIDIA/Megatron-LM@d98e8a64ddf3, core/optimizer/__init__.py
+    (use_precision_aware_optimizer needs the distributed one; master_weights is set to False for Megatron-FSDP),
+    distrib_optimizer.py, _build_model_and_main_param_groups; core/distributed/fsdp, param_and_grad_buffer.py,
+    main_weight_buffer; NVIDIA/TransformerEngine, pytorch/optimizers/fused_adam.py, store_param_remainders.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> bridge = LLAMA.replace(runtime=LLAMA.runtime.replace(remainder_weights=("bf16",)))
+    >>> [int(optimizer_bytes(Plan(dp=8, zero=zero), bridge)) for zero in (0, 1, 2, 3)]
+    [12, 10, 12, 12]
+    """
+    kept_whole = np.logical_or(np.logical_not(_is_distributed(plan)), np.greater(plan.zero, 1))
+    states: Ints = inputs.optimizer_bytes + HALF_BYTES * np.logical_and(inputs.keeps_remainders, kept_whole)
+    return states
+
+
+def casts_gradients(plan: Layout, inputs: Inputs) -> Bools:
+    """Whether the optimizer takes fp32 copies of 2-byte gradients: unless it is distributed and made to keep remainders
+    of weights, when it takes gradients as they are.
+
+    plan: scalar or array (n,). Returns whether. Source: as of `optimizer_bytes` (use_decoupled_grad).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> bridge = LLAMA.replace(runtime=LLAMA.runtime.replace(remainder_weights=("bf16",), gradient_bytes=2))
+    >>> [bool(casts_gradients(Plan(dp=8, zero=zero), bridge)) for zero in (0, 1, 3)]
+    [True, False, False]
+    """
+    half = inputs.runtime.storage.weights == "half" and inputs.gradient_bytes < FP32_BYTES
+    takes_half: Bools = np.logical_and(inputs.keeps_remainders, _is_distributed(plan))
+    casts: Bools = np.logical_and(half, np.logical_not(takes_half))
+    return casts
+
+
+def _is_distributed(plan: Layout) -> Bools:
+    """Whether the optimizer is, as it always is where no other rank holds the same weights."""
+    return np.greater(plan.zero, 0) | np.equal(np.multiply(plan.dp, plan.cp), 1)
