@@ -38,8 +38,8 @@ baseline: $(VENV)/core ## write the score that tests hold later changes against
 fit: $(VENV)/core ## fit the constants that training runs alone can give, and the error bars
 	$(BIN)/python benchmarks/fit.py
 
-verified: $(VENV)/clients ## 108 plans held against PyTorch
-	$(BIN)/python benchmarks/verified.py
+verified: $(VENV)/clients $(VENV)/torchtitan ## plans drawn anew held against PyTorch; SEED=... CASES=... MINUTES=...
+	$(BIN)/python benchmarks/verified.py $(if $(SEED),--seed $(SEED)) $(if $(CASES),--cases $(CASES)) $(if $(MINUTES),--minutes $(MINUTES))
 
 readme: $(VENV)/clients ## write the answers that the README and the pages show
 	$(BIN)/python benchmarks/readme.py
@@ -63,7 +63,7 @@ $(VENV)/core: pyproject.toml
 	$(PIP) --editable .
 	@touch $@
 
-$(VENV)/dev $(VENV)/clients $(VENV)/docs: $(VENV)/core
+$(VENV)/dev $(VENV)/clients $(VENV)/torchtitan $(VENV)/docs: $(VENV)/core
 	$(PIP) --editable '.[dev$(if $(filter-out dev,$(@F)),$(comma)$(@F))]'
 	@touch $@
 

@@ -1,198 +1,158 @@
-"""Plans over models and axes, drawn by lot, each held against PyTorch; `python benchmarks/verified.py`.
+"""Plans drawn at random, each held against PyTorch: `make verified`, or `python benchmarks/verified.py`.
 
-Those of torchtitan by model; of accelerate, dense and with experts, and of pytorch-ddp, on the models of transformers
-where tp and cp are 1, else with norms of one kernel. Every figure but the peak must be exact, the peak within 2 %.
-`--only N` runs the first N of every name. Schedules that split the backward pass are drawn without a compiler, as torch
-compiles none of them, and without recomputation, whose memory is not priced there. Compiled plans are run without the
-compiler.
+Every figure but the peak must be exact, the peak within 2 %. Compiled plans are run without the compiler. A run of all
+108 takes hours: what was seen is written down plan by plan, and the same seed goes on where it was left as long as the
+code is the same. It exits with 1 if any figure is off, and always says how many of how many plans were run.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import random
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
-from meshwright.errors import CannotVerify, IllegalPlan, InvalidSpec, NotModelled
-from meshwright.layout.legality import require_legal
-from meshwright.layout.plan import ContextExchange, Plan, Recompute
+import meshwright
+from drawn_plans import NAMES, Case, drawn_plans
 from meshwright.pytorch.fake_world.verify import Verification, verify
 from meshwright.pytorch.frameworks import INSTALLED
-from meshwright.pytorch.scope import scope_of
-from meshwright.schedules.records import Schedule
-from meshwright.specs.behaviours import with_behaviours
-from meshwright.specs.inputs import Inputs
-from meshwright.specs.job import Job
-from meshwright.specs.read_cluster import read_cluster
-from meshwright.specs.read_model import read_model
-from meshwright.specs.runtime import read_runtime
+from meshwright.pytorch.processes.process import TORCH
 
-MODELS = ("llama-3.1-8b", "llama-3.1-70b", "qwen3-0.6b", "qwen3-32b", "mixtral-8x7b", "qwen3-30b-a3b")
-PLANS_PER_MODEL = 12
-DENSE_MODELS = ("llama-3.2-1b", "qwen2.5-7b", "qwen3-0.6b")
-EXPERTS_MODELS = ("mixtral-8x7b", "qwen3-30b-a3b")
-TRANSFORMERS = {
-    "accelerate": ("accelerate", DENSE_MODELS),
-    "accelerate-experts": ("accelerate", EXPERTS_MODELS),
-    "pytorch-ddp": ("pytorch-ddp", DENSE_MODELS),
-}
-"""Runtime and models of what is drawn by these names."""
-RING_RELEASE = "torchtitan@0.1.0"
-SCHEDULES = (
-    Schedule.ONE_F_ONE_B,
-    Schedule.INTERLEAVED,
-    Schedule.GPIPE,
-    Schedule.INTERLEAVED_ZERO_BUBBLE,
-    Schedule.ZERO_BUBBLE_V,
-    Schedule.DUALPIPE_V,
-)
-
-Case = tuple[Plan, Inputs]
+CASES = 12 * len(NAMES)
+FOLDER = Path(__file__).parent.parent / ".verified"
 
 
-def cases(model: str, count: int = PLANS_PER_MODEL) -> Iterator[Case]:
-    """Plans that torchtitan can run, the same ones every time."""
-    lot = random.Random(model)
-    seen: set[Plan] = set()
-    while len(seen) < count:
-        plan, sequence = _drawn(lot), lot.choice((2048, 4096, 8192))
-        compiled = "false" if plan.schedule.record.splits_backward else lot.choice(("true", "false"))
-        whole_loss = ["cross_entropy=eager"] * plan.schedule.record.splits_backward
-        case = _legal(model, plan, sequence, _release(plan), [f"compiled={compiled}", *whole_loss])
-        if plan in seen or case is None:
-            continue
-        seen.add(plan)
-        yield case
+class Seen(NamedTuple):
+    """What was seen of one plan, as it is written down."""
+
+    code: str
+    """Of the package and the frameworks that saw it."""
+    name: str
+    plan: str
+    agrees: bool
+    figures: int
+    """Counts, sizes, orders and peaks that were compared."""
+    peak: float
+    """Predicted over observed, of the stage in which they differ most."""
+    off: str
+    """What was not as it must be."""
+    own_model: str
+    """Whose model was run, by name and version; none: that of the trainer."""
+    seconds: float
+
+    def line(self, place: int, cases: int) -> str:
+        """One line of a screen."""
+        verdict = "ok " if self.agrees else "OFF"
+        seen = f"peak {self.peak:.4f}  {self.off or 'exact'}"
+        return f"[{place:3}/{cases}] {verdict} {self.plan} ({self.seconds:.0f} s)  {seen}"
 
 
-def transformers_cases(name: str, count: int = PLANS_PER_MODEL) -> Iterator[Case]:
-    """Plans of accelerate or DistributedDataParallel, the same ones every time; none where transformers is missing."""
-    (runtime, models), lot, seen = TRANSFORMERS[name], random.Random(name), set[tuple[str, Plan]]()
-    while len(seen) < count and INSTALLED.transformers:
-        model, plan, sequence = lot.choice(models), _drawn_whole(lot, runtime), lot.choice((1024, 4096))
-        own_norms = ["elementwise=eager"] * (plan.tp * plan.cp > 1)
-        case = _legal(model, plan, sequence, runtime, ["compiled=false", *own_norms])
-        if (model, plan) in seen or case is None:
-            continue
-        seen.add((model, plan))
-        yield case
-
-
-def _drawn_whole(lot: random.Random, runtime: str) -> Plan:
-    """Without a pipeline or experts; of replicas alone under DistributedDataParallel."""
-    sharded, dp = runtime == "accelerate", lot.choice((1, 2, 4, 8, 16))
-    tp, cp = (lot.choice((1, 1, 2, 4)), lot.choice((1, 1, 2))) if sharded else (1, 1)
-    return Plan(
-        tp=tp,
-        sp=tp > 1,
-        cp=cp,
-        context_exchange=ContextExchange.ALL_GATHER if cp > 1 else ContextExchange.RING,
-        dp=dp,
-        zero=lot.choice((2, 3)) if sharded else 0,
-        dp_replicate=lot.choice((1, 1, 2)) if sharded and dp > 2 else 1,
-        micro_batch=lot.choice((1, 2)),
-        num_microbatches=lot.choice((1, 2, 4)),
-        recompute=lot.choice((Recompute.NONE, Recompute.FULL)),
+def seen_of(case: Case, done: Verification, code: str) -> Seen:
+    """What PyTorch did with a plan."""
+    ratios = [each.ratio for stage in done.stages for each in stage.quantities if each.name == "peak allocated"]
+    return Seen(
+        code=code,
+        name=case.name,
+        plan=str(case),
+        agrees=done.holds,
+        figures=len(done.results),
+        peak=max(ratios, key=lambda ratio: abs(ratio - 1)),
+        off="; ".join(_off(done)),
+        own_model=done.scope.framework,
+        seconds=done.elapsed_s,
     )
 
 
-def _drawn(lot: random.Random) -> Plan:
-    tp, cp, pp = lot.choice((1, 1, 2, 4, 8)), lot.choice((1, 1, 1, 2, 4)), lot.choice((1, 1, 2, 2, 4))
-    dp, ep = lot.choice((1, 2, 4, 8, 16)), lot.choice((1, 2, 4, 8))
-    schedule = lot.choice(SCHEDULES) if pp > 1 else Schedule.ONE_F_ONE_B
-    ends, recompute = lot.choice((True, True, False)), lot.choice((Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL))
-    return Plan(
-        tp=tp,
-        sp=tp > 1 and lot.random() < 0.75,
-        cp=cp,
-        context_exchange=lot.choice((ContextExchange.RING, ContextExchange.ALL_GATHER))
-        if cp > 1
-        else ContextExchange.RING,
-        pp=pp,
-        vpp=lot.choice((2, 2, 3, 4)) if schedule.record.chunks == "several" else schedule.record.chunks,
-        schedule=schedule,
-        dp=dp,
-        ep=ep,
-        zero=lot.choice((2, 3)),
-        dp_replicate=lot.choice((1, 1, 2)) if dp > 1 else 1,
-        micro_batch=lot.choice((1, 1, 2)),
-        num_microbatches=pp * lot.choice((1, 2)) if pp > 1 else lot.choice((1, 2, 4)),
-        embedding_as_layer=pp > 1 and ends,
-        head_as_layer=pp > 1 and ends,
-        recompute=Recompute.NONE if schedule.record.splits_backward else recompute,
-    )
+def _off(done: Verification) -> Iterator[str]:
+    for stage in done.stages:
+        name = f"stage {stage.stages[0]}"
+        for each in stage.quantities:
+            if not each.holds:
+                yield f"{name} {each.name} {each.predicted:.0f} for {each.observed:.0f}"
+        for count in stage.collectives:
+            if not count.holds:
+                yield f"{name} {' '.join(map(str, count.collective))} {count.predicted} for {count.observed}"
+        if not stage.order_holds:
+            yield f"{name} order"
 
 
-def _legal(model: str, plan: Plan, sequence: int, runtime: str, behaviours: Sequence[str]) -> Case | None:
-    try:
-        inputs = Inputs(
-            model=read_model(model),
-            cluster=read_cluster(f"{max(plan.num_gpus // 8, 1)}x{min(plan.num_gpus, 8)}:h100"),
-            job=Job(sequence_length=sequence, global_batch=plan.dp * plan.micro_batch * plan.num_microbatches),
-            runtime=with_behaviours(read_runtime(runtime), behaviours),
-        )
-        require_legal(plan, inputs)
-        scope_of(plan, inputs, INSTALLED)
-    except (CannotVerify, IllegalPlan, InvalidSpec, NotModelled):
-        return None
-    return plan, inputs
+def code_of() -> str:
+    """A digest of the package's files and of the frameworks that are installed."""
+    root, digest = Path(meshwright.__file__).parent, hashlib.sha256(repr(INSTALLED).encode())
+    for file in sorted(each for each in root.rglob("*") if each.suffix in (".py", ".toml")):
+        digest.update(str(file.relative_to(root)).encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
-def _release(plan: Plan) -> str:
-    """Today's torchtitan, or its release that has a ring."""
-    return RING_RELEASE if plan.cp > 1 and plan.context_exchange == ContextExchange.RING else "torchtitan"
+def known(file: Path, code: str) -> dict[str, Seen]:
+    """What this code has seen before, by the plan."""
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    every = [Seen(**json.loads(line)) for line in lines]
+    return {each.plan: each for each in every if each.code == code}
 
 
-def peak_ratio(done: Verification) -> float:
-    """Predicted over observed peak of the stage in which they differ most."""
-    peaks = [each.ratio for stage in done.stages for each in stage.quantities if each.name == "peak allocated"]
-    return max(peaks, key=lambda ratio: abs(ratio - 1))
+def table(every: Sequence[Seen], cases: Sequence[Case]) -> str:
+    """What was seen of the plans of each name, and how many of how many were run."""
+    lines = [f"{'':18}    plans  figures  agree      peaks of PyTorch's"]
+    for name in dict.fromkeys(case.name for case in cases):
+        mine, asked = [each for each in every if each.name == name], sum(case.name == name for case in cases)
+        lines.append(_row(name, mine, asked))
+    lines.append(_row("all", every, len(cases)))
+    whose: dict[str, int] = {}
+    for each in every:
+        model = f"{each.own_model}'s own model" if each.own_model else "Meshwright's model, wrapped as the runtime does"
+        whose[model] = whose.get(model, 0) + 1
+    lines += [f"{count} run on {model}" for model, count in sorted(whose.items())]
+    wrong = [each for each in every if not each.agrees]
+    lines += [f"OFF {each.plan}: {each.off}" for each in wrong]
+    left = len(cases) - len(every)
+    rest = f"; {left} {'was' if left == 1 else 'were'} not run" if left else ""
+    return "\n".join([*lines, f"{len(every)} of {len(cases)} plans were run{rest}; {len(wrong)} disagree"])
 
 
-def told(done: Verification) -> str:
-    """One line of what was off, and how far the peak was."""
-    off = [
-        f"stage {stage.stages[0]} {each.name} {each.predicted:.0f} for {each.observed:.0f}"
-        for stage in done.stages
-        for each in stage.quantities
-        if not each.holds
-    ]
-    off += [
-        f"stage {stage.stages[0]} {' '.join(map(str, each.collective))} {each.predicted} for {each.observed}"
-        for stage in done.stages
-        for each in stage.collectives
-        if not each.holds
-    ]
-    off += [f"stage {stage.stages[0]} order" for stage in done.stages if not stage.order_holds]
-    return f"peak {peak_ratio(done):.4f}  {'; '.join(off) or 'exact'}"
+def _row(name: str, every: Sequence[Seen], asked: int) -> str:
+    peaks = [each.peak for each in every]
+    span = f"{min(peaks):.4f} to {max(peaks):.4f}" if peaks else "none was run"
+    agree, figures = sum(each.agrees for each in every), sum(each.figures for each in every)
+    return f"{name:18} {len(every):3} of {asked:3} {figures:8,} {agree:6}      {span}"
 
 
-def summary(name: str, ratios: Sequence[float], wrong: int) -> str:
-    """One line of what was seen of the plans of one name."""
-    peaks = f"{min(ratios):.3f} to {max(ratios):.3f}" if ratios else "none"
-    return f"{name:18} {len(ratios):3} plans, {len(ratios) - wrong:3} agree, peaks {peaks} of PyTorch's"
+def run(seed: str, count: int, names: Sequence[str], minutes: float) -> bool:
+    """Verify the plans of a seed that this code has not seen yet, print one line a plan and the table, and tell whether
+    all agree; minutes: after which no plan is begun.
+    """
+    cases, code, began = drawn_plans(seed, count, names), code_of(), time.monotonic()
+    FOLDER.mkdir(exist_ok=True)
+    file = FOLDER / f"{seed}.jsonl"
+    seen, versions = known(file, code), {name: version or "none" for name, version in INSTALLED._asdict().items()}
+    print(f"seed {seed}: {len(cases)} plans, torch {TORCH}, {versions}, code {code}", flush=True)
+    for place, case in enumerate(cases, start=1):
+        if str(case) not in seen and time.monotonic() - began < 60 * minutes:
+            seen[str(case)] = seen_of(case, verify(case.plan, case.inputs), code)
+            with file.open("a", encoding="utf-8") as record:
+                record.write(json.dumps(seen[str(case)]._asdict()) + "\n")
+        if str(case) in seen:
+            print(seen[str(case)].line(place, len(cases)), flush=True)
+    every = [seen[str(case)] for case in cases if str(case) in seen]
+    print(table(every, cases))
+    return all(each.agrees for each in every)
 
 
 def main() -> None:
-    """Print one line a plan and a summary of each name's; exit with 1 if any figure is off."""
+    """Verify what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", type=int, default=PLANS_PER_MODEL, metavar="N")
-    parser.add_argument("names", nargs="*", default=(*MODELS, *TRANSFORMERS), metavar="NAME")
+    parser.add_argument("--seed", help="draws the same plans again, and goes on with those that are left", default="")
+    parser.add_argument("--cases", type=int, default=CASES, help=f"how many plans; {CASES} unless told", metavar="N")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="after which no plan is begun")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}")
     asked = parser.parse_args()
-    wrong, summaries = 0, []
-    for name in asked.names:
-        drawn = transformers_cases if name in TRANSFORMERS else cases
-        before, ratios = wrong, []
-        for plan, inputs in drawn(name, asked.only):
-            done = verify(plan, inputs)
-            wrong += not done.holds
-            ratios.append(peak_ratio(done))
-            asked_for = f"{inputs.model.name} {inputs.runtime.id} s{inputs.job.sequence_length} {plan}"
-            print(f"{'ok ' if done.holds else 'OFF'} {asked_for} ({done.elapsed_s:.0f} s)  {told(done)}", flush=True)
-        summaries.append(summary(name, ratios, wrong - before))
-    print("\n".join(summaries))
-    sys.exit(bool(wrong))
+    seed = asked.seed or str(random.SystemRandom().randrange(10**6))
+    sys.exit(not run(seed, asked.cases, asked.names or NAMES, asked.minutes))
 
 
 if __name__ == "__main__":
