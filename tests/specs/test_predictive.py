@@ -72,5 +72,21 @@ def test_a_measured_source_is_narrower_and_the_more_so_the_more_runs_it_has() ->
 
 def test_the_spread_of_a_group_with_few_runs_is_drawn_towards_that_of_all() -> None:
     cells = [cell(name, spread=0.1) for name in "pqrs"] + [cell("t", group="experts", spread=0.3)]
-    assert spread(cells, "dense") < spread(cells) < spread(cells, "experts") < 0.3
-    assert spread(cells, "experts", "unseen") == spread(cells, "experts")
+    dense, experts, unseen = (
+        spread(cells, asked(runtime, group=group))
+        for runtime, group in (("unseen", "dense"), ("a", "experts"), ("unseen", "experts"))
+    )
+    assert dense < spread(cells) < unseen < experts < 0.3
+
+
+def test_sources_of_a_family_whose_runs_spread_less_differ_less() -> None:
+    """But what an accelerator does is no matter of the family."""
+    tight, wild = (cell(name, name, spread=width).replace(family=name) for name, width in (("p", 0.02), ("q", 0.2)))
+    known = Residuals(cells=(tight, wild), between=SIZES.replace(kind=0, accelerator=0))
+    narrow, usual, wide = (
+        of_a_new_source(asked(runtime="new")._replace(family=family), known).spread for family in ("p", "new", "q")
+    )
+    assert narrow < usual < wide
+    alike = Residuals(cells=(tight, wild), between=Between(kind=0, runtime=0, accelerator=1, source=0))
+    same = {of_a_new_source(asked(runtime="new")._replace(family=family), alike).spread for family in "pq"}
+    assert len(same) == 1

@@ -2,7 +2,7 @@
 
 A model of random effects (Henderson 1975, doi:10.2307/2529430): ln(measured / predicted) of a run is the sum of what it
 has in common with runs of its kind, of its runtime, of its accelerator and of its source, and of what is its own. Each
-is normal around 0; what is in common varies in proportion to how the runs of a group spread.
+is normal around 0; what is in common varies in proportion to how like runs of one source spread.
 """
 
 from __future__ import annotations
@@ -19,8 +19,18 @@ from meshwright.specs.residuals import EFFECTS, Cell, Likeness, Quantity, Residu
 from meshwright.specs.student import STUDENT
 
 PARENT = 2
-"""What all runs count for in the spread of a group, and a group in that of one of its runtimes, in sources; assumed."""
-
+"""What all runs count for in the spread of a group, and a group in that of one of its runtimes or families, in sources;
+assumed."""
+OWN = ("group", "runtime")
+"""The labels by which like runs of one source spread, from many to few."""
+COMMON = {
+    "kind": ("group",),
+    "runtime": ("group", "family"),
+    "accelerator": ("group",),
+    "source": ("group", "family"),
+}
+"""Those by which what runs have in common varies, for each of `EFFECTS`: sources and runtimes of a family differ as its
+runs spread; what a number format or an accelerator does is no matter of the family."""
 
 PROBABLE_ERROR = 0.6745
 """Standard deviations from the mean of a normal distribution within which half of it lies."""
@@ -62,7 +72,7 @@ def tie_share(like: Likeness, published: bool = True) -> float:
     if published:
         return order_error().median
     known = residuals("step_time")
-    kind = known.between.kind * spread(known.cells, like.group, like.runtime)
+    kind = known.between.kind * spread(known.cells, like)
     return math.hypot(layout_share(like), PROBABLE_ERROR * kind)
 
 
@@ -87,7 +97,7 @@ def of_a_new_source(like: Likeness, known: Residuals) -> Predictive:
     shared = common_covariance([*cells, like], known)
     weights = np.linalg.solve(shared[:-1, :-1] + own_covariance(cells), shared[:-1, -1])
     bias = float(weights @ np.array([cell.mean for cell in cells]))
-    variance = float(shared[-1, -1] - weights @ shared[:-1, -1]) + spread(cells, like.group, like.runtime) ** 2
+    variance = float(shared[-1, -1] - weights @ shared[:-1, -1]) + spread(cells, like) ** 2
     return Predictive(bias, math.sqrt(variance), _degrees(like, known))
 
 
@@ -95,22 +105,20 @@ def of_a_measured_source(like: Likeness, known: Residuals, runs: int) -> Predict
     """Where further runs of a source lie whose n others put the prediction right: w sqrt(1 + 1 / n) around it, with w
     the spread of runs; runs: n.
     """
-    own = spread(known.cells, like.group, like.runtime)
+    own = spread(known.cells, like)
     return Predictive(0.0, own * math.sqrt(1 + 1 / runs), _degrees(like, known))
 
 
-def spread(cells: Sequence[Cell], group: str = "", runtime: str = "") -> float:
+def spread(cells: Sequence[Cell], like: Cell | Likeness | None = None, levels: Sequence[str] = OWN) -> float:
     """The standard deviation of like runs of one source: the mean over cells, so that a source with wild runs does not
-    make all wide. A cell weighs the root of its degrees of freedom; a group has that of all runs beside its own, and a
-    runtime that of its group. group, runtime: names; empty: of all.
+    make all wide. A cell weighs the root of its degrees of freedom; a group has that of all runs beside its own, and
+    each further level that of the one before. like: the labels of the runs, none: of all; levels: names of labels.
     """
     several = [cell for cell in cells if cell.runs > 1]
     mean = _weighted_mean(several, 0.0, 0)
-    if group:
-        several = [cell for cell in several if cell.group == group]
+    for level in levels if like else ():
+        several = [cell for cell in several if getattr(cell, level) == getattr(like, level)]
         mean = _weighted_mean(several, mean, PARENT)
-    if runtime:
-        mean = _weighted_mean([cell for cell in several if cell.runtime == runtime], mean, PARENT)
     return mean
 
 
@@ -121,10 +129,11 @@ def _weighted_mean(cells: Sequence[Cell], parent: float, weight: float) -> float
 
 
 def common_effects(labelled: Sequence[Cell | Likeness], cells: Sequence[Cell]) -> FloatColumn:
-    """For each of `EFFECTS`, the product of two groups' spreads where both labels are equal, else 0: (4, n, n)."""
-    labels = [np.array([_label(each, name) for each in labelled]) for name in EFFECTS]
-    scale = np.array([spread(cells, each.group) for each in labelled])
-    return np.array([(column[:, None] == column) * np.outer(scale, scale) for column in labels])
+    """For each of `EFFECTS`, the product of both spreads where two labels are equal, else 0: (4, n, n)."""
+    scales = {levels: np.array([spread(cells, each, levels) for each in labelled]) for levels in set(COMMON.values())}
+    labels = {name: np.array([_label(each, name) for each in labelled]) for name in EFFECTS}
+    outer = {name: np.outer(scales[COMMON[name]], scales[COMMON[name]]) for name in EFFECTS}
+    return np.array([(labels[name][:, None] == labels[name]) * outer[name] for name in EFFECTS])
 
 
 def _label(each: Cell | Likeness, name: str) -> str:
@@ -143,7 +152,7 @@ def common_covariance(labelled: Sequence[Cell | Likeness], known: Residuals) -> 
 
 def own_covariance(cells: Sequence[Cell]) -> FloatColumn:
     """Covariance of what is a cell's own: w^2 / n of its runs, shape (n, n)."""
-    return np.diag([spread(cells, cell.group, cell.runtime) ** 2 / cell.runs for cell in cells])
+    return np.diag([spread(cells, cell) ** 2 / cell.runs for cell in cells])
 
 
 def _degrees(like: Likeness, known: Residuals) -> int:

@@ -50,7 +50,7 @@ class Cell(Spec):
 
 
 class Between(Spec):
-    """Standard deviations of what cells have in common, over the spread of the runs of their group."""
+    """Standard deviations of what cells have in common, over the spread of like runs."""
 
     kind: NonNegative
     runtime: NonNegative
