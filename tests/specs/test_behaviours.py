@@ -88,6 +88,7 @@ def test_a_switch_sets_what_goes_together() -> None:
         activations = runtime.activations
         set_by_it = (activations.fused_activation, activations.keeps_unread_products)
         assert (runtime.kernels.elementwise, runtime.kernels.cross_entropy, *set_by_it) == position
+    assert with_behaviours(titan, ["dispatcher=fused"]).communication.dispatcher == "fused"  # a switch and a field
     mixed = with_behaviours(titan, ["kernels.cross_entropy=eager", "compiled=true"]).kernels
     assert (mixed.elementwise, mixed.cross_entropy) == ("fused", "eager")
     assert with_behaviours(read_runtime("accelerate"), ["compiled=false"]).kernels.elementwise == "transformers"

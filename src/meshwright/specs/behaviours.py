@@ -90,7 +90,8 @@ def narrower_states(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
 
 def _without_switches(runtime: Runtime, changes: Sequence[str]) -> list[str]:
     """The changes with what switches set in place of these; raises `InvalidSpec` for a position that one has not."""
-    named, switched, others = {_field(change) for change in changes}, list[str](), list[str]()
+    named = {_field(change) for change in changes} - runtime.switches.keys()
+    switched, others = list[str](), list[str]()
     for change in changes:
         key, _, value = (part.strip() for part in change.partition("="))
         if key not in runtime.switches:

@@ -108,7 +108,7 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     launch = inputs.cluster.accelerator.kernels.gemm.launch_s * inputs.recipe.quantises
     apart = 1.0 * launch * shard.experts * (kernels.expert_products == "each")
     quantising = kernels.expert_quantising_kernels
-    written, permuted = _permuting(inputs, shard)
+    written, permuted = _permuting(plan, inputs, shard)
     around = 1.0 * hidden * quantised + MASKING_BYTES * kernels.masks_routed_rows * (shard.width + hidden)
     forward = weights + shard.rows * (inner.activation + inner.biases.forward + around)
     backward = weights + shard.rows * (inner.backward + inner.biases.backward + around)
@@ -132,10 +132,13 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     )
 
 
-def _permuting(inputs: Inputs, shard: ExpertShard) -> tuple[Floats, tuple[LayerTraffic, LayerTraffic]]:
+def _permuting(plan: Layout, inputs: Inputs, shard: ExpertShard) -> tuple[Floats, tuple[LayerTraffic, LayerTraffic]]:
     """Bytes to write the tokens, and to permute and to unpermute the routed rows in each pass."""
     kernels, hidden = inputs.runtime.kernels, inputs.model.hidden_size
-    sorted_again = np.greater(shard.experts, 1) & (inputs.runtime.communication.dispatcher == "all_to_all")
+    received_some = np.greater(plan.ep, 1) | kernels.sorts_own_rows
+    sorted_again = (
+        np.greater(shard.experts, 1) & received_some & (inputs.runtime.communication.dispatcher == "all_to_all")
+    )
     received, rows = kernels.received_rows, 1.0 * hidden * shard.rows
     masked = MASKING_BYTES * kernels.masks_routed_rows * rows
     permute, unpermute = (

@@ -72,6 +72,8 @@ class RuntimeKernels(Spec):
     received_rows: PassBytes
     """More of them where an all-to-all brings the rows and the rank holds several experts: half to sort the rows that
     arrive, half to put back in order those that leave."""
+    sorts_own_rows: bool
+    """These also where a rank holds all experts, so that no rows arrive."""
     masks_routed_rows: bool
     """Rows of experts that other ranks hold are set to zero before and after every product, though there are none."""
     routing_s: PassSeconds

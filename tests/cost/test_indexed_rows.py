@@ -1,0 +1,47 @@
+"""Rows of experts that are taken by index, whose backward sorts them: what was measured, and who does it."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.cost.compute.elementwise import elementwise_time
+from meshwright.cost.compute.experts import expert_shard, expert_time
+from meshwright.layout.plan import Plan
+from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.read_accelerator import read_accelerator
+from meshwright.specs.read_model import read_model
+from meshwright.specs.runtime import read_runtime
+from strategies import question
+
+
+@pytest.mark.parametrize("runtime", ["pytorch-fsdp1", "accelerate", "torchtitan"])
+def test_the_backward_of_indexing_takes_what_was_measured(runtime: str) -> None:
+    """196,608 rows of 2048 on a B200: 1.848 ms (pytorch/ao pull request 4623)."""
+    moved = 196_608 * 2048 * read_runtime(runtime).kernels.permuted_rows.backward
+    assert elementwise_time(moved, read_accelerator("b200")) == pytest.approx(1.848e-3, rel=0.03)
+
+
+def test_deep_ep_of_torchtitan_indexes_rows_once() -> None:
+    """torchtitan, distributed/deepep/deepep.py: index_select and scatter_add, one of each a pass."""
+    for release in ("torchtitan", "torchtitan@0.2.2"):
+        runtime = read_runtime(release)
+        exchanged, fused = (with_behaviours(runtime, [f"dispatcher={name}"]) for name in ("all_to_all", "fused"))
+        assert exchanged == runtime.replace(replaced=exchanged.replaced)
+        assert fused.communication.dispatcher == "fused"
+        for rows in ("permuted_rows", "unpermuted_rows"):
+            moved = [getattr(each.kernels, rows) for each in (exchanged, fused)]
+            assert sum(moved[0].model_dump().values()) > sum(moved[1].model_dump().values())
+
+
+@pytest.mark.parametrize(("runtime", "again"), [("torchtitan", False), ("megatron-core", True)])
+def test_rows_that_never_left_are_sorted_again_where_the_code_asks_only_for_several_experts(
+    runtime: str, again: bool
+) -> None:
+    inputs = question(read_model("qwen3-30b-a3b"), "1x8:h100", runtime)
+    kind, kernels = inputs.model.layer_kinds[0], inputs.runtime.kernels
+    for ep, received in ((1, again), (8, True)):
+        plan = Plan(dp=8, ep=ep)
+        shard = expert_shard(plan, inputs, kind)
+        elements = inputs.model.hidden_size * shard.rows
+        moved = kernels.permuted_rows.forward + 0.5 * received * kernels.received_rows.forward
+        assert expert_time(plan, inputs, kind).forward.permute.moved_bytes == pytest.approx(moved * elements)
