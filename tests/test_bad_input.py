@@ -145,7 +145,7 @@ MODELS = [
     model(f"{CONFIGS}/deepseek-ai--DeepSeek-V3.2.json", "deepseek_v32", "sparse attention"),
     model(f"{CONFIGS}/nvidia--Nemotron-H-56B-Base-8K.json", "nemotron_h", "Mamba"),
     model("llama-3.1-7b", "unknown model 'llama-3.1-7b'", "nearest:", "llama-3.1-70b", "llama-3.1-8b"),
-    model("LLAMA 3.1 8b", "unknown model 'LLAMA 3.1 8b'", "nearest: llama-3.1-8b"),
+    model("LAMA 3.1 8b", "unknown model 'LAMA 3.1 8b'", "nearest: llama-3.1-8b"),
     model("", "empty name", "config.json"),
     model("  ", "empty name", "catalogue name"),
     model("a\0b", "unknown model", "a\\x00b"),
@@ -221,7 +221,6 @@ JOBS = [
     job("batch", "9" * 25, global_batch="9" * 25),
     job("tokens in a step", "at most 1000000000000", seq_len="100M", global_batch="1M"),
     job("batch", "1000000000000000003", global_batch="1000000000000000003"),
-    job("--global-batch", "--global-batch-tokens", "neither", global_batch=None),
     job("--global-batch", "--global-batch-tokens", "both", global_batch_tokens="4M"),
     job("1000000 tokens", "sequences of 8192", NEAREST, global_batch=None, global_batch_tokens="1000000"),
     job("4G tokens", "nearest: 3999997952", global_batch=None, global_batch_tokens="4G"),
@@ -270,9 +269,10 @@ JOBS = [
     job("expert_capacity", "greater than 0", model="mixtral-8x7b", expert_capacity="0"),
     job("capacity of 1.5", "imbalance of 1.3", "one of the two", expert_capacity="1.5", expert_imbalance="1.3"),
     job("'--expert-imbalance'", "'much'", expert_imbalance="much"),
-    job("plan needs --model, or a launch file", model=None),
-    job("plan needs --cluster, or a launch file", cluster=None),
-    job("plan needs --seq-len, or a launch file", seq_len=None),
+    job("a model must be named, as in meshwright plan", "or a launch file", model=None),
+    job("a cluster must be named, as in meshwright plan", "or a launch file", cluster=None),
+    job("'lots' is not a bandwidth", network="lots"),
+    job("nics_per_node", "greater than 0", network="0x400Gb/s"),
 ]
 
 
@@ -360,7 +360,6 @@ def test_the_hint_for_a_batch_that_no_plan_divides_works() -> None:
     ("options", "says"),
     [
         ({"seq_len": "0"}, "the sequence length is 0"),
-        ({"global_batch": None}, "neither is given"),
         ({"runtime": "all"}, "unknown runtime 'all'"),
         ({"model": "llama-3.1-7b"}, "unknown model 'llama-3.1-7b'"),
         ({"expert_imbalance": "1.5"}, "has no experts"),

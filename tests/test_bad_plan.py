@@ -107,9 +107,9 @@ def test_the_hint_for_pp_leaves_room_for_tp() -> None:
 
 
 def test_explain_says_what_it_needs() -> None:
-    assert "--model, --cluster, --seq-len, or a plan file" in refused(asked("explain"))
-    assert "--cluster, --seq-len, or a plan file" in refused(asked("explain", "--model", "llama-3.1-8b"))
-    assert "--model, or a plan file" in refused(asked("explain", *question(model=None)))
+    assert "a model and a cluster must be named" in refused(asked("explain"))
+    assert "as in meshwright explain gpt2 8x8:h100; or a plan file" in refused(asked("explain", "--model", "gpt2"))
+    assert "a model must be named, as in" in refused(asked("explain", *question(model=None)))
 
 
 def test_options_beside_a_plan_file_are_not_dropped_in_silence(file: Path) -> None:
@@ -316,7 +316,7 @@ def test_a_rank_beyond_the_file_is_answered_with_the_last(file: Path) -> None:
         (["Models"], ["'Models'", "nearest: models"]),
         (["kernels"], ["'kernels'", "models", "runtimes"]),
         ([""], ["accelerators", "models"]),
-        ([], ["kind"]),
+        ([], ["KIND"]),
         (["models", "llama-3.1-7b"], ["unknown model 'llama-3.1-7b'", "llama-3.1-8b"]),
         (["models", "../../secrets"], ["unknown model '../../secrets'"]),
         (["accelerators", "h1000"], ["unknown accelerator 'h1000'", "h100-sxm-80gb"]),

@@ -17,7 +17,7 @@ import pytest
 
 import meshwright
 from commands import HANG_S, LLAMA, Hang, asked, hangs_after, question, refused
-from meshwright.cli import COMMANDS, command
+from meshwright.cli.commands import COMMANDS, command
 from meshwright.cli.options import Precision
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -488,7 +488,7 @@ def test_a_hang_is_named_as_one() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_says_what_each_says_itself(name: str) -> None:
-    assert (command(name).help or "").split("\n\n")[0] == COMMANDS[name][1]
+    assert (command(name).help or "").split("\n\n")[0] == COMMANDS[name].help
 
 
 def test_the_version() -> None:

@@ -67,10 +67,12 @@ class InvalidSpec(InvalidInput):
 class UnknownName(InvalidInput):
     """A name that no catalogue holds, with the nearest ones that exist."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], aliases: Mapping[str, str] | None = None) -> None:
         self.kind, self.name = kind, name
         self.known = tuple(sorted(known))
-        near = difflib.get_close_matches(name.lower()[:LONGEST], self.known, n=3, cutoff=0.4)
+        spelled = {one: one for one in self.known} | (dict(aliases) if aliases else {})
+        close = difflib.get_close_matches(name.lower()[:LONGEST], sorted(spelled), n=6, cutoff=0.4)
+        near = list(dict.fromkeys(spelled[one] for one in close))[:3]
         hint = f"; nearest: {', '.join(near)}" if near else f"; known: {', '.join(self.known)}"
         super().__init__(f"unknown {kind} {quoted(name)}{hint}")
 

@@ -10,77 +10,33 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
-from typer.main import get_command
 
 import meshwright
 from meshwright import errors
+from meshwright.cli.commands import COMMANDS, command
+from meshwright.cli.help import write_groups
 from meshwright.cli.show import show
 
 REFUSED_BY_STANDARD_OUTPUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE, errno.EBADF}
 """What writing an answer can raise (write(2)); any other `OSError` has another cause."""
-COMMANDS = {
-    "plan": ("searches.plan", "Find the best plans for a model on a cluster."),
-    "explain": (
-        "explain.explain",
-        "Price one plan: whether it fits, where its memory and time go, and what every single change would do.",
-    ),
-    "check": ("explain.check", "Check one plan against every rule of its runtime; exit code 2 if one is broken."),
-    "verify": (
-        "verify.verify",
-        "Run one plan on PyTorch, on fake tensors in a world of full size, and compare; "
-        "exit code 1 if a figure is off.",
-    ),
-    "limits": (
-        "searches.limits",
-        "Find the longest sequence, the fewest nodes and the largest micro-batch that fit safely.",
-    ),
-    "memo": (
-        "memo.memo",
-        "Write the recommendation memo: which plan, why, and what could go wrong; exit code 3 if nothing fits.",
-    ),
-    "launch": (
-        "launch.launch",
-        "Write the files that launch one plan: configuration, start script and Slurm batch file.",
-    ),
-    "compare": (
-        "compare.compare",
-        "Set clusters side by side, each with its best plan, or plans on one cluster, with every difference.",
-    ),
-    "sweep": (
-        "sweep.sweep",
-        "Find the best plan of every question of a file, and go on where an earlier run ended.",
-    ),
-    "validate": (
-        "validate.validate",
-        "Predict training runs that others measured, and print how far off that is.",
-    ),
-    "runs": (
-        "runs.runs",
-        "Read step times and memory from logs, beside what is predicted for the launch file that started the run.",
-    ),
-    "model": (
-        "catalog.show_model",
-        "Show a model's architecture, its parameters by part, and the degrees that divide it.",
-    ),
-    "catalog": ("catalog.catalog", "List what the catalogue holds, or show one entry with its sources."),
-    "textbook": (
-        "textbook.app",
-        "The closed-form calculators of the field, exactly as published, beside the planner.",
-    ),
-}
-"""Every command: the module and the function that answer it, and its line of help, so that only the one that is asked
-for is imported."""
 OBJECTS_BETWEEN_COLLECTIONS = 500_000
 """Python's default, 700, collects some 60 times while modules are imported, and frees nothing."""
 
 
 class Commands(TyperGroup):
     """The commands, each imported where it is asked for."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """The commands by group, each with its whole line of help, and the options."""
+        rows: dict[str, list[tuple[str, str]]] = {}
+        for name, entry in COMMANDS.items():
+            rows.setdefault(entry.panel, []).append((name, entry.help))
+        records = [each.get_help_record(ctx) for each in self.get_params(ctx)]
+        write_groups(formatter, rows | {"Options": [record for record in records if record]})
 
     def make_context(self, *arguments: Any, **more: Any) -> Any:
         """As typer makes it; what it says of wrong words shows their control characters."""
@@ -115,22 +71,12 @@ def _visible(text: str) -> str:
     return visible(text)
 
 
-def command(name: str) -> Any:
-    """The command of that name with its options."""
-    module, _, function = COMMANDS[name][0].partition(".")
-    found = getattr(import_module(f"meshwright.cli.{module}"), function)
-    if isinstance(found, typer.Typer):
-        return get_command(found)
-    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    alone.command(name)(found)
-    return get_command(alone)
-
-
 app = typer.Typer(
     name="meshwright",
     cls=Commands,
     help="Plan distributed training of large language models: which layout fits, how fast it is, and why.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -154,8 +100,8 @@ def _in_its_module() -> None:
     """Stands for a command in the list of commands."""
 
 
-for _name, (_, _help) in COMMANDS.items():
-    app.command(_name, help=_help)(_in_its_module)
+for _name, _entry in COMMANDS.items():
+    app.command(_name, help=_entry.help)(_in_its_module)
 
 
 def main() -> None:

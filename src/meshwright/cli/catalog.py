@@ -11,7 +11,9 @@ from meshwright.cli.show import show
 
 
 def show_model(
-    source: Annotated[str, typer.Argument(help="config.json, its folder, a TOML file or a catalogue name")],
+    source: Annotated[
+        str, typer.Argument(metavar="MODEL", help="config.json, its folder, a TOML file or a catalogue name")
+    ],
     text_only: TextOnly = False,
     as_json: AsJson = False,
 ) -> None:
@@ -24,8 +26,8 @@ def show_model(
 
 
 def catalog(
-    kind: Annotated[str, typer.Argument(help="models, accelerators, clusters or runtimes")],
-    name: Annotated[str | None, typer.Argument(help="one entry, with its sources")] = None,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="models, accelerators, clusters or runtimes")],
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="one entry, with its sources")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List what the catalogue holds, or show one entry with its sources."""

@@ -13,12 +13,13 @@ from meshwright.cli.groups import (
     ConstraintOptions,
     JobOptions,
     RuntimeOptions,
+    SubjectOptions,
     grouped,
     inputs_of,
     option_names,
     refuse_given,
 )
-from meshwright.cli.launch_file import ABOUT_A_FILE, OF_A_FILE
+from meshwright.cli.launch_file import ABOUT_A_FILE, BESIDE_A_FILE, OF_A_FILE
 from meshwright.cli.options import AsJson, ModelIfAny, TextOnly, ratio
 from meshwright.cli.show import show
 from meshwright.errors import InvalidInput
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 OF_SEARCHES = "{} limits which plans a search may choose, and these plans are named; leave out one or the other"
 OF_CLUSTERS = ("price", "deadline_days", "one_plan")
 """Options that say nothing about plans on one cluster."""
-IN_A_PLAN_FILE = ("model", "cluster", *option_names(JobOptions), *option_names(RuntimeOptions), "text_only")
+IN_A_PLAN_FILE = ("words", "model", "cluster", *option_names(JobOptions), *option_names(RuntimeOptions), "text_only")
 """Options that a plan file answers."""
 
 
@@ -40,6 +41,10 @@ IN_A_PLAN_FILE = ("model", "cluster", *option_names(JobOptions), *option_names(R
 def compare(
     context: typer.Context,
     *,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MODEL CLUSTER...]", help="what --model and --cluster take, without their names"),
+    ] = None,
     model: ModelIfAny = None,
     cluster: Annotated[
         list[str] | None,
@@ -73,13 +78,15 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Set clusters side by side, each with its best plan, or plans on one cluster, with every difference."""
-    named, clusters = bool(plan or plan_file or launch.from_files), cluster or []
+    named = bool(plan or plan_file or launch.from_files)
+    model, clusters = _by_words(words or [], model, cluster or [])
     if named:
         why = "{} compares clusters, not plans; leave it out, or --plan, --plan-file and --from"
         refuse_given(context, OF_CLUSTERS, why)
         if plan or plan_file:
             refuse_given(context, option_names(ConstraintOptions), OF_SEARCHES)
     if launch.from_files:
+        refuse_given(context, ("words",), BESIDE_A_FILE)
         launched = launched_plans(context, launch, model, clusters, framework.runtime)
         _show_plans(None, plan or [], plan_file or [], as_json, launched, allowed)
         return
@@ -90,10 +97,12 @@ def compare(
         _show_plans(None, plan or [], plan_file, as_json)
         return
     _require_clusters(named, clusters)
-    name = _required(model, job.seq_len)
+    if model is None:
+        raise InvalidInput("compare needs --model, or plan files: meshwright compare --plan-file A.json")
 
     def asked(where: str) -> Inputs:
-        return inputs_of(name, where, job, framework, text_only, allowed=allowed)
+        subject = SubjectOptions(model=model, cluster=where, text_only=text_only)
+        return inputs_of(subject, job, framework, allowed=allowed)
 
     if named:
         _show_plans(asked(clusters[0]), plan or [], [], as_json)
@@ -165,12 +174,11 @@ def _require_clusters(named: bool, clusters: list[str]) -> None:
         )
 
 
-def _required(model: str | None, seq_len: int | None) -> str:
-    """The model, where what a question cannot do without is there; a cluster is asked for before."""
-    if model is None or seq_len is None:
-        missing = [name for name, value in (("--model", model), ("--seq-len", seq_len)) if value is None]
-        raise InvalidInput(f"compare needs {', '.join(missing)}, or plan files: meshwright compare --plan-file A.json")
-    return model
+def _by_words(words: list[str], model: str | None, clusters: list[str]) -> tuple[str | None, list[str]]:
+    """The model and the clusters: of words without an option the first names the model if no option does."""
+    if model is None and words:
+        model, words = words[0], words[1:]
+    return model, [*clusters, *words]
 
 
 def _different(clusters: list[str]) -> dict[str, Cluster]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -17,7 +17,7 @@ from meshwright.cli.groups import (
     option_names,
     refuse_given,
 )
-from meshwright.cli.launch_file import BESIDE_A_FILE, FROM_A_FILE, Framework, LaunchFileOptions, Set, read_question
+from meshwright.cli.launch_file import BESIDE_A_FILE, Framework, LaunchFileOptions, Set, read_question
 from meshwright.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ IN_THE_FILE = ({*option_names(JobOptions), *option_names(RuntimeOptions)} - {"ru
 class LaunchFilesOptions:
     """Launch files, and what they leave open."""
 
+    PANEL: ClassVar[str] = "An existing launch file"
     from_files: Annotated[
         list[Path] | None,
         typer.Option(
             "--from",
             metavar="FILE",
-            rich_help_panel=FROM_A_FILE,
             help="a framework's script or configuration; alone, beside the best plan; repeatable",
         ),
     ] = None

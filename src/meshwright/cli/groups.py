@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, get_type_hints
+from copy import copy
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from meshwright.cli.options import (
+    AXES,
+    CLUSTER_HELP,
+    MODEL_HELP,
     Allowed,
     AllowedExchange,
     AllowedModules,
@@ -23,30 +29,73 @@ from meshwright.cli.options import (
     GlobalBatch,
     GlobalBatchTokens,
     Gradients,
-    LengthIfAny,
     MostNodes,
     MtpLayers,
+    Network,
     Precision,
     Risk,
     RuntimeName,
     SequenceLength,
+    TextOnly,
     Tokens,
     WithSequenceParallel,
 )
-from meshwright.errors import InvalidInput
+from meshwright.errors import InvalidInput, quoted
+
+VALUES = {str: "NAME", int: "N", float: "NUMBER", Path: "FILE"}
+"""What stands for the value of an option in help, by its type."""
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from meshwright.specs.constraints import Constraints
     from meshwright.specs.inputs import Inputs
+    from meshwright.specs.job import Job
+    from meshwright.specs.model import Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubjectOptions:
+    """The model and the cluster, by options or as words without one."""
+
+    PANEL: ClassVar[str] = "The model and the cluster"
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MODEL CLUSTER]", help="what --model and --cluster take, without their names"),
+    ] = None
+    model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None
+    cluster: Annotated[str | None, typer.Option(help=CLUSTER_HELP)] = None
+    network: Network = None
+    text_only: TextOnly = False
+
+    def named(self, command: str | None) -> Self:
+        """The same with the words as model and cluster.
+
+        Raises `InvalidInput` where there are more words than `command` takes.
+        """
+        words = [*(self.words or ())]
+        model = words.pop(0) if self.model is None and words else self.model
+        cluster = words.pop(0) if self.cluster is None and words else self.cluster
+        if words:
+            raise InvalidInput(
+                f"{command} takes a model and a cluster, as meshwright {command} llama-3.1-70b 8x8:h100, and "
+                f"{quoted(words[0])} is one word more"
+            )
+        return replace(self, words=None, model=model, cluster=cluster)
+
+
+def require_subject(subject: SubjectOptions, command: str, otherwise: str) -> None:
+    """Raise `InvalidInput` where no model or no cluster is named; otherwise: what does without, `{}` for `command`."""
+    absent = {"a model": subject.model, "a cluster": subject.cluster}
+    if missing := [what for what, value in absent.items() if value is None]:
+        example = f"{command} {subject.model or 'llama-3.1-70b'} {subject.cluster or '8x8:h100'}"
+        raise InvalidInput(f"{' and '.join(missing)} must be named, as in {example}; or {otherwise.format(command)}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
     """What one step trains on."""
 
-    seq_len: LengthIfAny = None
+    PANEL: ClassVar[str] = "The job"
+    seq_len: SequenceLength = None
     global_batch: GlobalBatch = None
     global_batch_tokens: GlobalBatchTokens = None
     precision: Precision = "bf16"
@@ -56,16 +105,10 @@ class JobOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SizedJobOptions(JobOptions):
-    """The same for a command that needs a sequence length."""
-
-    seq_len: SequenceLength = field()
-
-
-@dataclass(frozen=True, kw_only=True)
 class RuntimeOptions:
     """The framework, and how it treats experts and multi-token prediction."""
 
+    PANEL: ClassVar[str] = "The framework"
     runtime: RuntimeName = "megatron-core"
     behaviours: Behaviours = None
     dispatcher: Dispatcher = None
@@ -86,6 +129,7 @@ class RuntimeOptions:
 class ConstraintOptions:
     """Which plans a search may choose, as `specs.constraints.Constraints` takes them."""
 
+    PANEL: ClassVar[str] = "Which plans may be chosen (VALUES are as 8, 1,2,4 or 1-4)"
     tp: Allowed = None
     cp: Allowed = None
     pp: Allowed = None
@@ -105,32 +149,47 @@ class ConstraintOptions:
 
 
 def inputs_of(
-    model: str,
-    cluster: str,
+    subject: SubjectOptions,
     job: JobOptions,
     framework: RuntimeOptions,
-    text_only: bool,
     measured: Path | None = None,
     allowed: ConstraintOptions | None = None,
 ) -> Inputs:
     """The question that the options ask; measured: a table of the site's own runs; allowed: limits on its plans."""
     from meshwright.specs.behaviours import with_behaviours
-    from meshwright.specs.job import job_of
+    from meshwright.specs.read_cluster import read_cluster
     from meshwright.specs.read_inputs import read_inputs
     from meshwright.specs.read_model import read_model
     from meshwright.specs.runtime import read_runtime
 
-    options = {**vars(job), **framework.of_questions}
+    options = framework.of_questions
     runtime, behaviours = options.pop("runtime"), options.pop("behaviours")
-    whole_job = job_of(options.pop("seq_len"), **options)
+    model = read_model(str(subject.model), text_only=subject.text_only)
+    whole_job = _job(model, vars(job) | options)
     wanted = with_behaviours(read_runtime(runtime), behaviours) if behaviours else runtime
     constraints = constraints_of(allowed) if allowed else None
-    inputs = read_inputs(read_model(model, text_only=text_only), cluster, whole_job, wanted, constraints)
+    inputs = read_inputs(model, read_cluster(str(subject.cluster), subject.network), whole_job, wanted, constraints)
     if measured is None:
         return inputs
     from meshwright.validation.site import with_measured_runs
 
     return with_measured_runs(inputs, measured)
+
+
+def _job(model: Model, options: dict[str, Any]) -> Job:
+    """The job that the options name, with the usual length and batch where they name none."""
+    from meshwright.specs.job import job_of
+    from meshwright.specs.usual_job import usual_batch, usual_length
+
+    assumed = []
+    if options["seq_len"] is None:
+        options["seq_len"] = usual_length(model)
+        assumed.append(f"no --seq-len is given: {options['seq_len']} is assumed")
+    if options["global_batch"] is None and options["global_batch_tokens"] is None:
+        options["global_batch"] = usual_batch(options["seq_len"])
+        assumed.append(f"no --global-batch is given: {options['global_batch']}, some 4M tokens, is assumed")
+    job = job_of(options.pop("seq_len"), **options)
+    return job.replace(assumptions=(*job.assumptions, *assumed)) if assumed else job
 
 
 def constraints_of(allowed: ConstraintOptions) -> Constraints:
@@ -163,7 +222,8 @@ def option_names(group: type) -> list[str]:
 def refuse_given(context: typer.Context, names: Iterable[str], why: str) -> None:
     """Raise `InvalidInput` where the command line gives options of these names; why: the message, `{}` for names."""
     present = {*given(context, names)}
-    options = [parameter.opts[0] for parameter in context.command.params if parameter.name in present]
+    parameters = [parameter for parameter in context.command.params if parameter.name in present]
+    options = [one.opts[0] if one.param_type_name == "option" else str(one.metavar) for one in parameters]
     if options:
         raise InvalidInput(why.format(", ".join(options)))
 
@@ -174,14 +234,34 @@ def given(context: typer.Context, names: Iterable[str]) -> list[str]:
     return [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
 
 
-def _options(name: str, hint: Any, default: Any) -> Iterator[inspect.Parameter]:
+def _options(name: str, hint: Any, default: Any, panel: str | None = None) -> Iterator[inspect.Parameter]:
     if not is_dataclass(hint):
-        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+        shown = _in_help(name, hint, panel)
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=shown)
         return
     hints = get_type_hints(hint, include_extras=True)
     for each in fields(hint):
         default = each.default if each.default is not MISSING else inspect.Parameter.empty
-        yield from _options(each.name, hints[each.name], default)
+        yield from _options(each.name, hints[each.name], default, getattr(hint, "PANEL", panel))
+
+
+def _in_help(name: str, hint: Any, panel: str | None) -> Any:
+    """The type of an option with the group of help in which it stands, and what stands for its value."""
+    if get_origin(hint) is not Annotated:
+        return hint
+    kind, *about = get_args(hint)
+    kinds = {kind, *get_args(kind)} | {inner for each in get_args(kind) for inner in get_args(each)}
+    value = next((word for one, word in VALUES.items() if one in kinds), None)
+    return Annotated[(kind, *(_shown(each, panel, value, AXES.get(name)) for each in about))]
+
+
+def _shown(about: Any, panel: str | None, value: str | None, what: str | None) -> Any:
+    if not isinstance(about, OptionInfo):
+        return about
+    shown = copy(about)
+    shown.rich_help_panel, shown.metavar = about.rich_help_panel or panel, about.metavar or value
+    shown.help = about.help or what
+    return shown
 
 
 def _filled(name: str, hint: Any, values: dict[str, Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -20,20 +20,17 @@ if TYPE_CHECKING:
     from meshwright.search.find import SearchResult
     from meshwright.specs.inputs import Inputs
 
-FILES_HELP = "Launch files"
-"""The group of help in which their options stand."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchOptions:
     """For which framework launch files are written, and over what."""
 
+    PANEL: ClassVar[str] = "Launch files"
     framework: Annotated[
         str | None,
         typer.Option(
             "--to",
             metavar="FRAMEWORK",
-            rich_help_panel=FILES_HELP,
             help="whose launch files; default: of the runtime that the plan is priced for",
         ),
     ] = None
@@ -41,28 +38,24 @@ class LaunchOptions:
         bool,
         typer.Option(
             "--nearest",
-            rich_help_panel=FILES_HELP,
             help="take the nearest plan that the framework has, named and priced again",
         ),
     ] = False
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", rich_help_panel=FILES_HELP, help="replace files of a folder that is there")
-    ] = False
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace files of a folder that is there")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankedLaunchOptions:
     """Launch files of one plan of a ranking."""
 
+    PANEL: ClassVar[str] = "Launch files"
     launch: Annotated[
         Path | None,
-        typer.Option(
-            "--launch", metavar="DIR", rich_help_panel=FILES_HELP, help="also write what launches the best plan"
-        ),
+        typer.Option("--launch", metavar="DIR", help="also write what launches the best plan"),
     ] = None
     rank: Annotated[
         int | None,
-        typer.Option(min=1, rich_help_panel=FILES_HELP, help="launch the plan of this number; default: the first"),
+        typer.Option(min=1, help="launch the plan of this number; default: the first"),
     ] = None
     files: LaunchOptions
 
@@ -76,7 +69,7 @@ def launch(
 ) -> None:
     """Write the files that launch one plan: configuration, start script and Slurm batch file."""
     inputs, plan = inputs_and_plan(context, asked)
-    for line in _written(plan, inputs, out, files, asked.model):
+    for line in _written(plan, inputs, out, files, asked.subject.model):
         print(line)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -17,19 +17,16 @@ OF_A_FILE = ("file_framework", "set_")
 """Options that only a launch file gives a meaning."""
 ABOUT_A_FILE = "{} says something of a launch file: name it with --from FILE"
 BESIDE_A_FILE = "{} cannot be given beside --from; leave it out"
-FROM_A_FILE = "An existing launch file"
-"""The group of help in which its options stand."""
 
 Framework = Annotated[
     str | None,
-    typer.Option("--framework", rich_help_panel=FROM_A_FILE, help="whose file it is; default: what its settings tell"),
+    typer.Option("--framework", help="whose file it is; default: what its settings tell"),
 ]
 Set = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        rich_help_panel=FROM_A_FILE,
         help="what it leaves open: a variable, an argument by number, a setting by key; repeatable",
     ),
 ]
@@ -39,12 +36,12 @@ Set = Annotated[
 class LaunchFileOptions:
     """A launch file, and what it leaves open."""
 
+    PANEL: ClassVar[str] = "An existing launch file"
     from_file: Annotated[
         Path | None,
         typer.Option(
             "--from",
             metavar="FILE",
-            rich_help_panel=FROM_A_FILE,
             help="a framework's script or configuration, or a folder that launch wrote; it is read and never run",
         ),
     ] = None

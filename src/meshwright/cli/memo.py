@@ -46,7 +46,7 @@ def memo(
         raise InvalidInput("a memo recommends a plan of one runtime; plan --runtime all compares them")
     paths = memo_files(out or [])
     inputs, existing = searched(context, asked)
-    prices = prices_of(price or [], {asked.cluster or inputs.cluster.name: inputs.cluster})
+    prices = prices_of(price or [], {asked.subject.cluster or inputs.cluster.name: inputs.cluster})
     with shown_progress() as progress:
         result = find(inputs, top=LOOKED_AT, progress=progress)
         price_of_one = next(iter(prices.values()), None)

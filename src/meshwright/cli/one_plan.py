@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 import typer
 
 from meshwright import errors
-from meshwright.cli.groups import JobOptions, RuntimeOptions, given, inputs_of, refuse_given
+from meshwright.cli.groups import (
+    JobOptions,
+    RuntimeOptions,
+    SubjectOptions,
+    given,
+    inputs_of,
+    refuse_given,
+    require_subject,
+)
 from meshwright.cli.launch_file import ABOUT_A_FILE, BESIDE_A_FILE, OF_A_FILE, LaunchFileOptions, read_question
-from meshwright.cli.options import Degree, Measured, ModelIfAny, TextOnly
+from meshwright.cli.options import Degree, Measured
 
 if TYPE_CHECKING:
     from meshwright.launch.imports.question import LaunchQuestion
@@ -28,20 +35,22 @@ END_HELP = "the pipeline split counts it as a layer; default: as the runtime doe
 class PlanOptions:
     """The fields of a plan, as `layout.named.plan_of` takes them."""
 
+    PANEL: ClassVar[str] = "The plan"
     tp: Degree = 1
-    sp: Annotated[bool | None, typer.Option(help="default: on where tp > 1 and the runtime has it")] = None
+    sp: Annotated[bool | None, typer.Option(help="sequence parallelism; default: with tp, where there is one")] = None
     cp: Degree = 1
     context_exchange: Annotated[
-        str | None, typer.Option(help="ring, all_gather, all_to_all or hierarchical; default: the runtime's first")
+        str | None,
+        typer.Option(help="ring, all_gather, all_to_all or hierarchical; default: the runtime's first"),
     ] = None
     pp: Degree = 1
     vpp: Degree = 1
-    dp: Annotated[int | None, typer.Option(min=1, help="default: what the other degrees leave")] = None
+    dp: Annotated[int | None, typer.Option(min=1, help="data-parallel degree; default: what others leave")] = None
     ep: Degree = 1
     etp: Degree = 1
     zero: Annotated[
         int | None,
-        typer.Option(min=0, max=3, help="default: 1 where the runtime has it, else its last stage"),
+        typer.Option(min=0, max=3, help="ZeRO stage; default: 1 where the runtime has it, else its last"),
     ] = None
     dp_replicate: Annotated[
         int, typer.Option(min=1, help="replicas of the sharding group: ZeRO divides over dp x cp / this")
@@ -52,7 +61,8 @@ class PlanOptions:
     first_stage_layers: Annotated[int, typer.Option(min=0, help="layers of the first pipeline rank")] = 0
     last_stage_layers: Annotated[int, typer.Option(min=0, help="layers of the last pipeline rank")] = 0
     pipeline_layout: Annotated[
-        str | None, typer.Option(help="layers of every chunk: 'Et*9|(t*10|)*6t*11L' of Megatron, or 9,10,10,...")
+        str | None,
+        typer.Option(metavar="LAYERS", help="of every chunk: Megatron's 'Et*9|(t*10|)*6t*11L' or 9,10,10,..."),
     ] = None
     microbatch_group: Annotated[
         int, typer.Option(min=0, help="micro-batches of a chunk before the next one; default: as the runtime groups")
@@ -73,21 +83,34 @@ class PlanOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FileOrSubjectOptions(SubjectOptions):
+    """A plan file, or the model and the cluster."""
+
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PLAN.json | MODEL CLUSTER]",
+            help="a plan file, or - for standard input, whose plan options change; or a model and a cluster",
+        ),
+    ] = None
+
+    @property
+    def plan_file(self) -> str | None:
+        """The plan file: a word that stands alone."""
+        return self.words[0] if self.words and len(self.words) == 1 else None
+
+
+@dataclass(frozen=True, kw_only=True)
 class OnePlanOptions:
     """A plan and its question, or a plan file that holds both, and what is changed of it."""
 
-    plan_file: Annotated[
-        Path | None, typer.Argument(help="a plan file, or - for standard input; options change its plan")
-    ] = None
-    rank: Annotated[int | None, typer.Option(min=1, help="which plan of the file; default: the first")] = None
-    launch: LaunchFileOptions
-    model: ModelIfAny = None
-    cluster: Annotated[str | None, typer.Option(help="as in plan")] = None
+    subject: FileOrSubjectOptions
+    plan: PlanOptions
     job: JobOptions
     framework: RuntimeOptions
+    launch: LaunchFileOptions
+    rank: Annotated[int | None, typer.Option(min=1, help="which plan of the plan file; default: the first")] = None
     measured: Measured = None
-    plan: PlanOptions
-    text_only: TextOnly = False
 
 
 class OnePlan(NamedTuple):
@@ -106,22 +129,17 @@ def one_plan(context: typer.Context, asked: OnePlanOptions) -> OnePlan:
     from meshwright.layout.named import plan_of
 
     if asked.launch.from_file is not None:
-        refuse_given(context, ("plan_file", "rank", "measured", "text_only"), BESIDE_A_FILE)
+        refuse_given(context, ("words", "rank", "measured", "network", "text_only"), BESIDE_A_FILE)
         options = vars(asked.job) | asked.framework.of_questions | vars(asked.plan)
-        return from_launch_file(context, asked.launch, asked.model, asked.cluster, options)[1]
-    if asked.plan_file:
-        return _from_plan_file(context, asked)
+        return from_launch_file(context, asked.launch, asked.subject, options)[1]
+    if asked.subject.plan_file:
+        return _from_plan_file(context, asked, asked.subject.plan_file)
     refuse_given(context, OF_A_FILE, ABOUT_A_FILE)
-    command, model, cluster = context.info_name, asked.model, asked.cluster
+    command, subject = f"meshwright {context.info_name}", asked.subject.named(context.info_name)
     if asked.rank is not None:
-        raise errors.InvalidInput(f"--rank chooses a plan of a file: meshwright {command} PLAN.json --rank 2")
-    needed = {"--model": model, "--cluster": cluster, "--seq-len": asked.job.seq_len}
-    missing = [name for name, value in needed.items() if value is None]
-    if missing or model is None or cluster is None:
-        raise errors.InvalidInput(
-            f"{command} needs {', '.join(missing)}, or a plan file: meshwright {command} PLAN.json"
-        )
-    inputs = inputs_of(model, cluster, asked.job, asked.framework, asked.text_only, asked.measured)
+        raise errors.InvalidInput(f"--rank chooses a plan of a file: {command} PLAN.json --rank 2")
+    require_subject(subject, command, "a plan file: {} PLAN.json")
+    inputs = inputs_of(subject, asked.job, asked.framework, asked.measured)
     return OnePlan(inputs, plan_of(inputs, **vars(asked.plan)), None)
 
 
@@ -131,15 +149,17 @@ def inputs_and_plan(context: typer.Context, asked: OnePlanOptions) -> tuple[Inpu
     return one.inputs, one.plan
 
 
-def _from_plan_file(context: typer.Context, asked: OnePlanOptions) -> OnePlan:
+def _from_plan_file(context: typer.Context, asked: OnePlanOptions, file: str) -> OnePlan:
     from meshwright.answers.plan_file import ranked_plan
 
-    inputs, plan = ranked_plan(str(asked.plan_file), asked.rank or 1)
+    refuse_given(context, ("network",), "{} says something of a cluster that is read anew; leave it out")
+    inputs, plan = ranked_plan(file, asked.rank or 1)
     if asked.measured:
         raise errors.InvalidInput(
             "--measured sets the speed of a question's kernels; give it to plan, and vary its file"
         )
-    options = {"model": asked.model, "cluster": asked.cluster, "text_only": asked.text_only}
+    subject = asked.subject
+    options = {"model": subject.model, "cluster": subject.cluster, "text_only": subject.text_only}
     options |= vars(asked.job) | asked.framework.of_questions | vars(asked.plan)
     named = {name: options[name] for name in _given(context, options)}
     if "text_only" in named and "model" not in named:
@@ -150,13 +170,12 @@ def _from_plan_file(context: typer.Context, asked: OnePlanOptions) -> OnePlan:
 def from_launch_file(
     context: typer.Context,
     launch: LaunchFileOptions,
-    model: str | None,
-    cluster: str | None,
+    subject: SubjectOptions,
     options: dict[str, Any],
 ) -> tuple[LaunchQuestion, OnePlan]:
     """A launch file and its plan, with what options change of it and its question; options: by their names."""
     named = {name: options[name] for name in _given(context, options)}
-    question = read_question(launch, model, cluster, named.pop("runtime", None))
+    question = read_question(launch, subject.model, subject.cluster, named.pop("runtime", None))
     return question, _varied(question.inputs, question.plan, named)._replace(launch=question)
 
 

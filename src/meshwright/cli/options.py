@@ -51,14 +51,20 @@ def share(text: str) -> float:
 
 MODEL_HELP = "config.json, its folder, a TOML file or a catalogue name"
 CLUSTER_HELP = "NODESxGPUS:ACCELERATOR, a catalogue name or a TOML file"
-ModelName = Annotated[str, typer.Option("--model", help=MODEL_HELP)]
-ClusterName = Annotated[str, typer.Option("--cluster", help=CLUSTER_HELP)]
+Network = Annotated[
+    str | None,
+    typer.Option(metavar="RATE", help="what a node sends to others, as 10Gb/s or 8x400Gb/s; default: as the cluster"),
+]
 ModelIfAny = Annotated[str | None, typer.Option("--model", help="as in plan")]
-SEQUENCE_HELP = "tokens in one sequence; 8k is 8192"
-SequenceLength = Annotated[int, typer.Option("--seq-len", parser=length, metavar="COUNT", help=SEQUENCE_HELP)]
-LengthIfAny = Annotated[int | None, typer.Option("--seq-len", parser=length, metavar="COUNT", help=SEQUENCE_HELP)]
+SequenceLength = Annotated[
+    int | None,
+    typer.Option(
+        "--seq-len", parser=length, metavar="COUNT", help="tokens in one sequence, 8k is 8192; default: 8k at most"
+    ),
+]
 GlobalBatch = Annotated[
-    int | None, typer.Option("--global-batch", parser=count, metavar="COUNT", help="sequences in one step")
+    int | None,
+    typer.Option("--global-batch", parser=count, metavar="COUNT", help="sequences in one step; default: of 4M tokens"),
 ]
 GlobalBatchTokens = Annotated[
     str | None,
@@ -119,32 +125,30 @@ Measured = Annotated[
 TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal model, the language model alone")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a screen")]
 Cite = Annotated[bool, typer.Option("--cite", help="add the papers and the data behind the answer")]
-CONSTRAINTS = "Which plans may be chosen"
-"""The group of help in which constraints stand."""
-Allowed = Annotated[
-    str | None, typer.Option(metavar="VALUES", rich_help_panel=CONSTRAINTS, help="allowed values, as 8, 1,2,4 or 1-4")
-]
-AllowedRecomputation = Annotated[
-    str | None, typer.Option(metavar="NAMES", rich_help_panel=CONSTRAINTS, help="of none, selective and full")
-]
+AXES = {
+    "tp": "tensor-parallel degree",
+    "cp": "context-parallel degree",
+    "pp": "pipeline stages",
+    "vpp": "virtual stages (chunks) of a pipeline rank",
+    "dp": "data-parallel degree",
+    "ep": "expert-parallel degree",
+    "etp": "tensor-parallel degree of experts",
+    "zero": "ZeRO stage, 0 to 3",
+    "micro_batch": "sequences in a micro-batch",
+}
+"""What an axis of a plan is, for help."""
+Allowed = Annotated[str | None, typer.Option(metavar="VALUES")]
+AllowedRecomputation = Annotated[str | None, typer.Option(metavar="NAMES", help="of none, selective and full")]
 AllowedModules = Annotated[
     str | None,
-    typer.Option(metavar="NAMES", rich_help_panel=CONSTRAINTS, help="that selective may recompute, as layernorm,mlp"),
+    typer.Option(metavar="NAMES", help="that selective may recompute, as layernorm,mlp"),
 ]
-AllowedSchedule = Annotated[
-    str | None, typer.Option(metavar="NAMES", rich_help_panel=CONSTRAINTS, help="as 1f1b,interleaved")
-]
-AllowedExchange = Annotated[
-    str | None, typer.Option(metavar="NAMES", rich_help_panel=CONSTRAINTS, help="with cp, as ring,all_gather")
-]
+AllowedSchedule = Annotated[str | None, typer.Option(metavar="NAMES", help="as 1f1b,interleaved")]
+AllowedExchange = Annotated[str | None, typer.Option(metavar="NAMES", help="with cp, as ring,all_gather")]
 WithSequenceParallel = Annotated[
     bool | None,
-    typer.Option("--sp/--no-sp", rich_help_panel=CONSTRAINTS, help="beside tp, with sequence parallelism or without"),
+    typer.Option("--sp/--no-sp", help="beside tp, with sequence parallelism or without"),
 ]
-EvenChunks = Annotated[
-    bool, typer.Option("--even-chunks", rich_help_panel=CONSTRAINTS, help="every chunk holds as many layers")
-]
-MostNodes = Annotated[
-    int | None, typer.Option(min=1, rich_help_panel=CONSTRAINTS, help="nodes that one tensor-parallel group may touch")
-]
+EvenChunks = Annotated[bool, typer.Option("--even-chunks", help="every chunk holds as many layers")]
+MostNodes = Annotated[int | None, typer.Option(min=1, help="nodes that one tensor-parallel group may touch")]
 Degree = Annotated[int, typer.Option(min=1)]

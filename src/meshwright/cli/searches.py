@@ -12,12 +12,14 @@ from meshwright.cli.groups import (
     ConstraintOptions,
     JobOptions,
     RuntimeOptions,
+    SubjectOptions,
     constraints_of,
     grouped,
     inputs_of,
+    require_subject,
 )
 from meshwright.cli.launch import RankedLaunchOptions, require_launch, write_ranked
-from meshwright.cli.options import AsJson, Cite, ClusterName, Measured, ModelName, TextOnly, positive
+from meshwright.cli.options import AsJson, Cite, Measured, positive
 from meshwright.cli.searched import SearchOptions, searched
 from meshwright.cli.show import show, show_cited
 from meshwright.errors import InvalidInput
@@ -31,9 +33,6 @@ if TYPE_CHECKING:
     from meshwright.search.find import SearchResult
     from meshwright.specs.constraints import Constraints
     from meshwright.specs.inputs import Inputs
-
-ASSUMED_LENGTH = 8192
-"""Tokens in a sequence where a question of limits names none."""
 
 
 @grouped
@@ -74,7 +73,7 @@ def plan(
         show_cited(document, plans, inputs, as_json)
     else:
         show(document, as_json)
-    write_ranked(result, launched, asked.model)
+    write_ranked(result, launched, asked.subject.model)
 
 
 def _beside(
@@ -129,12 +128,11 @@ def _show_each(inputs: Inputs, allowed: Constraints, behaviours: list[str], top:
 
 @grouped
 def limits(
-    model: ModelName,
-    cluster: ClusterName,
+    context: typer.Context,
+    subject: SubjectOptions,
     job: JobOptions,
     framework: RuntimeOptions,
     allowed: ConstraintOptions,
-    text_only: TextOnly = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the longest sequence, the fewest nodes and the largest micro-batch that fit safely."""
@@ -142,11 +140,9 @@ def limits(
     from meshwright.answers.progress import shown_progress
     from meshwright.search.limits import limits as limits_of
 
-    sized = replace(job, seq_len=ASSUMED_LENGTH if job.seq_len is None else job.seq_len)
-    inputs = inputs_of(model, cluster, sized, framework, text_only, allowed=allowed)
-    if job.seq_len is None:
-        assumption = f"no --seq-len is given: {ASSUMED_LENGTH} is assumed"
-        inputs = inputs.replace(job=inputs.job.replace(assumptions=(*inputs.job.assumptions, assumption)))
+    named = subject.named(context.info_name)
+    require_subject(named, "meshwright limits", "by --model and --cluster")
+    inputs = inputs_of(named, job, framework, allowed=allowed)
     with shown_progress() as progress:
         result = limits_of(inputs, progress)
         if not (result.asked.best or result.sequence or result.nodes):

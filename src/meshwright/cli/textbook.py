@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meshwright.cli.groups import grouped
+from meshwright.cli.help import Command
 from meshwright.cli.options import AsJson
 from meshwright.cli.show import show
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="The closed-form calculators of the field, exactly as published, beside the planner.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -90,7 +92,7 @@ class EstimatorDegrees:
     dp: Degree = None
 
 
-@app.command()
+@app.command(cls=Command)
 @grouped
 def analyze(
     file: Annotated[
@@ -119,7 +121,7 @@ def analyze(
     _show(answer, () if as_json else analysis_screen(answer, explain), comparison, as_json)
 
 
-@app.command()
+@app.command(cls=Command)
 @grouped
 def allreduce(options: AllReduceOptions, as_json: AsJson = False) -> None:
     """What tensor parallelism's all-reduces send for one micro-batch, and how long that takes."""
@@ -133,7 +135,7 @@ def allreduce(options: AllReduceOptions, as_json: AsJson = False) -> None:
     _show(answer, (facts_screen(answer), Paragraph(scope)), None, as_json)
 
 
-@app.command()
+@app.command(cls=Command)
 @grouped
 def memory(
     *,
@@ -169,10 +171,11 @@ def memory(
     _show(answer, (facts_screen(answer), card), comparison, as_json)
 
 
-@app.command()
+@app.command(cls=Command)
+@grouped
 def search(
-    cluster_metadata: Annotated[Path, typer.Option(help="JSON")],
-    model_metadata: Annotated[Path, typer.Option(help="JSON")],
+    cluster_metadata: Annotated[Path, typer.Option(help="the searcher's file of the cluster, JSON")],
+    model_metadata: Annotated[Path, typer.Option(help="the searcher's file of the model, JSON")],
     output: Annotated[Path, typer.Option(help="the time of every configuration, JSON")] = Path("output.json"),
     top: Annotated[int, typer.Option(min=1, help="how many configurations to show")] = 5,
     model: Annotated[str | None, typer.Option(help="for the planner: config.json or catalogue name")] = None,

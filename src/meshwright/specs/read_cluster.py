@@ -16,17 +16,23 @@ from meshwright.specs.cluster import Cluster
 from meshwright.specs.cluster_file import cluster_of
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.text_files import read_text
+from meshwright.units import parse_bandwidth
 
 _SHORT = re.compile(r"(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*)", re.IGNORECASE)
 _PART = re.compile(r"\s*\d*\s*[x×]?\s*\d*\s*", re.IGNORECASE)
 _COUNTED = re.compile(r"(\d+)\s*[x×]\s*(\S.*)", re.IGNORECASE)
+_ADAPTERS = re.compile(r"\s*(?:(\d{1,4})\s*[x×])?(.*)", re.IGNORECASE | re.DOTALL)
 _FORMS = (
     "write NODESxGPUS:ACCELERATOR (8x8:h100), a catalogue name (dgx-h100), NODESxNAME (16xdgx-h100) "
     "or the path of a TOML file"
 )
 
 
-def read_cluster(source: str | Path | Mapping[str, Any]) -> Cluster:
+Described = tuple[Mapping[str, Any], str]
+"""A table with the keys of a cluster file, and what errors call it."""
+
+
+def read_cluster(source: str | Path | Mapping[str, Any], network: str | None = None) -> Cluster:
     """The cluster that a user names.
 
     source: `NODESxGPUS:ACCELERATOR` (`8x8:h100`, `18x4:gb200`), a catalogue name (`selene`) with or without a number of
@@ -50,15 +56,28 @@ def read_cluster(source: str | Path | Mapping[str, Any]) -> Cluster:
         oversubscription = 1.0          # default 1
 
     Without levels the cluster has the scale-up domain of its accelerator and, around it, one network over everything.
+    network: what a node sends to others, in place of what the source says, as `10Gb/s` or `8x400Gb/s`.
     Raises `InvalidInput`, `UnknownName` or `InvalidSpec`; what is assumed stands in `Cluster.assumptions`.
 
     >>> [(level.name, level.size) for level in read_cluster("8x8:h100").levels]
     [('nvlink', 8), ('fabric', 64)]
     >>> read_cluster("18x4:gb200").levels[0].size
     72
+    >>> read_cluster("2x8:h100", network="100Gb/s").levels[-1].bandwidth
+    1562500000.0
     """
-    if isinstance(source, Mapping):
-        return cluster_of(source)
+    table, subject = (source, "cluster file") if isinstance(source, Mapping) else _described(source)
+    return cluster_of(table if network is None else _with_network(table, network), subject)
+
+
+def _with_network(table: Mapping[str, Any], network: str) -> dict[str, Any]:
+    """The table with adapters in place of the network that it says."""
+    count, speed = _ADAPTERS.match(network).groups()  # type: ignore[union-attr]
+    adapters = {"nics_per_node": int(count or 1), "nic_bandwidth": parse_bandwidth(speed)}
+    return {key: value for key, value in table.items() if key != "levels"} | adapters
+
+
+def _described(source: str | Path) -> Described:
     if isinstance(source, Path):
         return _from_file(source)
     text = str(source).strip()
@@ -71,7 +90,7 @@ def read_cluster(source: str | Path | Mapping[str, Any]) -> Cluster:
     return _from_name(text)
 
 
-def _from_short_form(text: str, nodes: str, gpus: str, accelerator: str) -> Cluster:
+def _from_short_form(text: str, nodes: str, gpus: str, accelerator: str) -> Described:
     try:
         known = read_accelerator(accelerator)
     except UnknownName:
@@ -87,10 +106,10 @@ def _from_short_form(text: str, nodes: str, gpus: str, accelerator: str) -> Clus
         raise InvalidInput(
             f"{quoted(text)} is an empty cluster: nodes and GPUs per node start at 1; nearest: {nearest}"
         )
-    return cluster_of({"accelerator": accelerator, **counts}, subject=f"cluster {text!r}")
+    return {"accelerator": accelerator, **counts}, f"cluster {text!r}"
 
 
-def _from_count(text: str, nodes: str, name: str) -> Cluster:
+def _from_count(text: str, nodes: str, name: str) -> Described:
     if name.strip(": ").isdigit():
         raise InvalidInput(f"{quoted(text)} names no accelerator; nearest: {nodes}x{name.strip(': ')}:h100 ({_FORMS})")
     count = _whole(text, nodes)
@@ -106,7 +125,7 @@ def _from_count(text: str, nodes: str, name: str) -> Cluster:
     entry = catalog.load("clusters", id_)
     part = [] if entry["nodes"] in (1, count) else [f"Nodes: {count}, where the catalogued {id_} has {entry['nodes']}."]
     changed = {"nodes": count, "name": f"{count}x{id_}", "assumed": [*entry.get("assumed", ()), *part]}
-    return cluster_of(entry | changed, subject=f"cluster {text!r}")
+    return entry | changed, f"cluster {text!r}"
 
 
 def _is(kind: catalog.Kind, name: str) -> bool:
@@ -117,12 +136,12 @@ def _is(kind: catalog.Kind, name: str) -> bool:
     return True
 
 
-def _from_name(text: str) -> Cluster:
+def _from_name(text: str) -> Described:
     try:
         id_ = catalog.resolve("clusters", text)
     except UnknownName as unknown:
         raise _no_cluster(text, unknown) from None
-    return cluster_of({"name": id_, **catalog.load("clusters", id_)}, subject=f"cluster {id_!r}")
+    return {"name": id_, **catalog.load("clusters", id_)}, f"cluster {id_!r}"
 
 
 def _no_cluster(text: str, unknown: UnknownName) -> InvalidInput:
@@ -138,13 +157,13 @@ def _no_cluster(text: str, unknown: UnknownName) -> InvalidInput:
     return InvalidInput(f"{quoted(text)} is not a cluster: nodes and GPUs are missing; nearest: {nearest}")
 
 
-def _from_file(path: Path) -> Cluster:
+def _from_file(path: Path) -> Described:
     text = read_text(path, "cluster file", missing=_nearest_file(path))
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{str(path)!r} is not a TOML file: {error}") from None
-    return cluster_of({"name": path.stem, **table}, subject=f"cluster file {str(path)!r}")
+    return {"name": path.stem, **table}, f"cluster file {str(path)!r}"
 
 
 def _nearest_file(path: Path) -> str:

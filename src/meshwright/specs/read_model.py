@@ -12,6 +12,7 @@ from meshwright.specs import catalog
 from meshwright.specs.huggingface.files import config_path, model_text, name_of, read_json
 from meshwright.specs.huggingface.reader import model_of_config
 from meshwright.specs.model import Model
+from meshwright.specs.model_names import model_id
 from meshwright.specs.native_model import model_of_native
 
 _ABOUT = {"aliases", "source"}
@@ -67,7 +68,7 @@ def _of_path(path: Path, text_only: bool) -> Model:
 
 def _of_name(name: str, path: Path, text_only: bool) -> Model:
     try:
-        id_ = catalog.resolve("models", name)
+        id_ = model_id(name)
     except UnknownName as error:
         if path.suffix.lower() in (".json", ".toml") or _exists(path):
             return _of_path(path, text_only)

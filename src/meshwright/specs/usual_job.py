@@ -1,0 +1,29 @@
+"""What a job is taken to be where nobody says it: the length of a sequence and the tokens of a step."""
+
+from __future__ import annotations
+
+from meshwright.specs.model import Model
+
+USUAL_LENGTH = 8192
+"""Tokens in a sequence of pre-training: Llama 3, arXiv:2407.21783, section 3.4.1."""
+USUAL_TOKENS_PER_STEP = 4 * 2**20
+"""Tokens in a step: Llama 2, arXiv:2307.09288, section 2.2; the first of Llama 3, arXiv:2407.21783, section 3.4.1."""
+
+
+def usual_length(model: Model) -> int:
+    """Tokens in a sequence: 8192, or as many positions as the model has learned.
+
+    >>> from meshwright.specs.read_model import read_model
+    >>> usual_length(read_model("llama-3.1-8b")), usual_length(read_model("gpt2"))
+    (8192, 1024)
+    """
+    return min(USUAL_LENGTH, model.learned_positions or USUAL_LENGTH)
+
+
+def usual_batch(sequence_length: int) -> int:
+    """Sequences in a step: those of 4M tokens, one or more.
+
+    >>> usual_batch(8192)
+    512
+    """
+    return max(USUAL_TOKENS_PER_STEP // sequence_length, 1)

@@ -1,0 +1,68 @@
+"""Questions in a few words: model and cluster without an option, what nobody says, names as people write them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from commands import LLAMA, asked, refused
+
+SHORT = ("llama-3.1-8b", "1x8:h100", "--seq-len", "8192", "--global-batch", "64")
+
+
+@pytest.mark.parametrize("command", ["plan", "limits", "explain", "check"])
+def test_words_are_the_model_and_the_cluster(command: str) -> None:
+    told = [asked(command, *words, "--json").document for words in (SHORT, LLAMA)]
+    for document in told:
+        document.pop("elapsed_s", None)
+    assert told[0] == told[1]
+
+
+def test_a_word_fills_what_no_option_names() -> None:
+    named = asked("check", "llama-3.1-8b", *LLAMA[2:])
+    assert refused(named).startswith("meshwright: no plan file 'llama-3.1-8b'")
+    assert asked("plan", "1x8:h100", *LLAMA[:2], *LLAMA[4:]).out.startswith("llama-3.1-8b")
+
+
+def test_one_word_more_is_refused() -> None:
+    message = refused(asked("plan", *LLAMA, "8x8:h100"))
+    assert "'8x8:h100' is one word more" in message
+    assert "meshwright plan llama-3.1-70b 8x8:h100" in message
+
+
+def test_compare_takes_a_model_and_its_clusters_as_words() -> None:
+    options = ("--seq-len", "8192", "--global-batch", "64")
+    assert asked("compare", "llama-3.1-8b", "1x8:h100", "1x8:b200", *options).out.startswith("llama-3.1-8b")
+    assert "other" in refused(asked("compare", "llama-3.1-8b", "1x8:h100", *options))
+
+
+def test_words_cannot_stand_beside_a_launch_file(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("torchrun pretrain_gpt.py")
+    assert "[MODEL CLUSTER] cannot be given beside --from" in refused(asked("plan", "gpt2", "--from", str(script)))
+
+
+def test_what_nobody_says_is_assumed_and_said() -> None:
+    answer = asked("plan", "gpt2", "1x8:h100", "--json").document
+    job = answer["inputs"]["job"]
+    assert (job["sequence_length"], job["global_batch"]) == (1024, 4096)
+    assumed = " ".join(answer["assumptions"])
+    assert "no --seq-len is given: 1024 is assumed" in assumed
+    assert "no --global-batch is given: 4096" in assumed
+
+
+def test_a_network_replaces_that_of_the_cluster() -> None:
+    def bandwidth(*more: str) -> float:
+        levels = asked("plan", "gpt2", "2x8:h100", *more, "--json").document["inputs"]["cluster"]["levels"]
+        return float(levels[-1]["bandwidth"])
+
+    assert bandwidth("--network", "8x100Gb/s") == 12.5e9
+    assert bandwidth() == 50e9
+
+
+def test_a_network_says_nothing_of_a_plan_file(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(asked("plan", *LLAMA, "--json").document))
+    assert "--network" in refused(asked("explain", str(file), "--network", "10Gb/s"))
