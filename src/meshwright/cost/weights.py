@@ -24,7 +24,11 @@ from meshwright.cost.comms.sharded import (
     unsharded_share,
 )
 from meshwright.cost.footprint import Footprints
-from meshwright.cost.memory.parameters import expert_parameters, layer_parameters
+from meshwright.cost.memory.parameters import (
+    gathered_end_parameters,
+    gathered_layer_parameters,
+    prediction_parameters,
+)
 from meshwright.cost.memory.stage_parameters import parted_embedding
 from meshwright.cost.unit import UnitTime, UnitTimes
 from meshwright.distinct import gathered, on_distinct
@@ -86,10 +90,14 @@ def layer_by_layer(
 def _ends(
     footprints: Footprints, units: UnitTimes, chosen: IntColumn, times: tuple[Gathers, Gathers], packing: Packing
 ) -> Iterator[StageWeights]:
-    """Of embedding, final norm and head, together or apart; times: of layers, and of ends that stay gathered."""
+    """Of embedding, final norm and head, together or apart, and of positions that are left to the root unit; times: of
+    layers, and of ends that stay gathered.
+    """
     inputs, (pipelines, stages, *_) = footprints.inputs, footprints.pipelines
     stage, (of_layers, of_ends) = footprints.pipelines.of_stage[chosen], times
-    whole = footprints.parameters
+    ends = gathered_end_parameters(pipelines, inputs)
+    root, first = (stages.embedding * column(each)[stages.plan] for each in (ends.root, ends.embedding))
+    last = stages.head * column(ends.head + prediction_parameters(pipelines, inputs))[stages.plan]
 
     def exchanged(ends: FloatColumn) -> tuple[ShardMessages, FloatColumn]:
         messages = on_distinct(
@@ -100,16 +108,18 @@ def _ends(
         )
         return messages, ends[stage]
 
+    if root.any():
+        yield StageWeights("positions", 1, end_exchanges(inputs, *exchanged(root), of_ends))
     if not inputs.gathers_ends_apart:
         parted, _ = parted_embedding(pipelines, stages, inputs)
-        yield StageWeights("ends", 1, end_exchanges(inputs, *exchanged(whole.ends + parted), of_ends))
+        yield StageWeights("ends", 1, end_exchanges(inputs, *exchanged(first + last + parted), of_ends))
         return
     shape = footprints.shapes.of_plan[footprints.stages.plan[chosen]]
-    (_, first), (forward, backward) = (_passes(units.layers[kind], shape) for kind in (0, -1))
-    embedding = end_exchanges(inputs, *exchanged(whole.embedding), of_layers, Windows(backward=first))
+    (_, after), (forward, backward) = (_passes(units.layers[kind], shape) for kind in (0, -1))
+    embedding = end_exchanges(inputs, *exchanged(first), of_layers, Windows(backward=after))
     yield StageWeights("embedding", 1, embedding)
     around = Windows(forward=forward, scatter=backward)
-    yield StageWeights("head", 1, end_exchanges(inputs, *exchanged(whole.ends - whole.embedding), of_ends, around))
+    yield StageWeights("head", 1, end_exchanges(inputs, *exchanged(last), of_ends, around))
 
 
 def _passes(unit: UnitTime, shape: IntColumn) -> tuple[FloatColumn, FloatColumn]:
@@ -123,8 +133,7 @@ def _layer(
 ) -> tuple[Exchange, ...]:
     """Of one layer of a kind; plan: of every row; times: of its stage."""
     inputs, pipelines, shape = footprints.inputs, footprints.pipelines.plans, footprints.shapes.of_plan[plan]
-    dense = column(layer_parameters(pipelines, inputs, kind))
-    experts = column(expert_parameters(pipelines, inputs, kind))
+    dense, experts = map(column, gathered_layer_parameters(pipelines, inputs, kind))
     pipeline = footprints.pipelines.of_plan[plan]
     messages = on_distinct(
         lambda some: packing(shard_messages(pipelines.take(some), inputs, dense[some], experts[some])), pipeline

@@ -10,6 +10,7 @@ import numpy as np
 from meshwright.arrays import Bools, Floats, Ints
 from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import layer_shard, vocabulary_shard
+from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Layout
 from meshwright.layout.stages import ends_apart
 from meshwright.specs.inputs import Inputs
@@ -20,6 +21,14 @@ from meshwright.specs.weights import Weight, embedding_weights, head_weights, la
 class EndParameters(NamedTuple):
     """Parameters of the two ends of the model on one rank."""
 
+    embedding: Floats
+    head: Floats
+
+
+class GatheredEnds(NamedTuple):
+    """Parameters of the two ends of the model that are gathered together, and of what is left to the root unit."""
+
+    root: Floats
     embedding: Floats
     head: Floats
 
@@ -121,6 +130,43 @@ def sharded_layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, rank
     """
     weights = layer_weights(inputs.model, kind, inputs.runtime.kernels.fused_projections)
     return _sharded((weight for weight in weights if weight.part != "experts"), plan, inputs, ranks)
+
+
+def gathered_layer_parameters(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Floats, Floats]:
+    """Parameters of one layer of a kind as data-parallel ranks gather and reduce them, padded to as many on every rank:
+    all but routed experts, and these. n ranks gather n times what the fullest stores.
+
+    plan: scalar or array (n,). Returns two counts. Source: torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param.py
+    (padded_sharded_param_size) and _fsdp_collectives.py (foreach_all_gather, foreach_reduce).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> tuple(map(int, gathered_layer_parameters(Plan(dp=8, zero=3), LLAMA, LLAMA.model.layer_kinds[0])))
+    (218112000, 0)
+    """
+    ranks, holders = sharding_ranks(plan), expert_sharding_ranks(plan)
+    dense = ranks * sharded_layer_parameters(plan, inputs, kind, ranks)
+    return dense, holders * sharded_expert_parameters(plan, inputs, kind, holders)
+
+
+def gathered_end_parameters(plan: Layout, inputs: Inputs) -> GatheredEnds:
+    """Parameters of both ends as they are gathered and reduced, padded as `gathered_layer_parameters` says.
+
+    Learned positions are left to the root unit where embedding, final norm and head are units of their own.
+
+    plan: scalar or array (n,). Returns counts. Source: `gathered_layer_parameters`; huggingface/accelerate@16cb6eb80dd9
+    utils/fsdp_utils.py L857-885 (fsdp2_prepare_model); transformers 5.23 models/gpt2/modeling_gpt2.py (wpe).
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> tuple(map(int, gathered_end_parameters(Plan(dp=8, zero=3), LLAMA)))
+    (0, 525336576, 525340672)
+    """
+    ranks, weights = sharding_ranks(plan), embedding_weights(inputs.model)
+    apart = weights if inputs.runtime.sharding.ends_apart else ()
+    root = _sharded((weight for weight in apart if weight.part == "positions"), plan, inputs, ranks)
+    embedding, head = sharded_end_parameters(plan, inputs, ranks)
+    return GatheredEnds(root=ranks * root, embedding=ranks * (embedding - root), head=ranks * head)
 
 
 def sharded_expert_parameters(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -> Floats:

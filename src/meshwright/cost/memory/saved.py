@@ -15,9 +15,8 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind, Mlp
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
-DROPOUT_MASKS = 2
-QUERY_KEY_VALUE = 3
-"""Products of the attention norm's output."""
+DROPOUT_MASKS, QUERY_KEY_VALUE = 2, 3
+"""Of a layer; products of the attention norm's output."""
 ROUTER_BYTES = 2 * FP32_BYTES + 1
 """Per token and expert: logits and scores in fp32, and the map of who goes where."""
 INDEX_BYTES = 8
@@ -71,9 +70,9 @@ def norm_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
         saved = saved + DROPOUT_MASKS * hidden * shard.residual_tokens
     if inputs.model.norm == "rms":
         of_heads = (shard.query + shard.key) * shard.tokens * (kind.attention.qk_norm == "head")
-        normed = hidden * kind.norms * shard.residual_tokens + of_heads
-        saved = saved + runtime.elementwise_bytes.rms_norm_kept * normed
-    return saved + (_statistic_bytes(kind, shard) if runtime.activations.keeps_statistics else 0.0)
+        rows = hidden * kind.norms * shard.residual_tokens
+        saved = saved + runtime.elementwise_bytes.rms_norm_kept * (rows + of_heads)
+    return saved + (_statistic_bytes(inputs, kind, shard) if runtime.activations.keeps_statistics else 0.0)
 
 
 def norm_outputs(inputs: Inputs, kind: LayerKind, shard: Shard) -> NormOutputs:
@@ -292,8 +291,9 @@ def _inner_bytes(inputs: Inputs, gated: bool) -> float:
     return HALF_BYTES * (2 if gated else 1) + product_bytes(inputs, gated)
 
 
-def _statistic_bytes(kind: LayerKind, shard: Shard) -> Floats:
-    """Reciprocal deviations of the norms over the hidden size and over heads."""
+def _statistic_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
+    """Reciprocal deviations of the norms over the hidden size and over heads; of layer norms also the means."""
     heads = shard.heads + shard.key // kind.attention.head_dim
     of_heads = shard.tokens * heads if kind.attention.qk_norm == "head" else 0
-    return 1.0 * FP32_BYTES * (kind.norms * shard.residual_tokens + of_heads)
+    rows = kind.norms * shard.residual_tokens * (2 if inputs.model.norm == "layer" else 1)
+    return 1.0 * FP32_BYTES * (rows + of_heads)

@@ -14,13 +14,12 @@ from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.comms.sharded import end_gathers, gathers_per_step
 from meshwright.cost.comms.tensor import ENTROPY_SUMS
 from meshwright.cost.memory.parameters import (
+    gathered_end_parameters,
+    gathered_layer_parameters,
     parted_embedding_parameters,
-    sharded_end_parameters,
-    sharded_expert_parameters,
-    sharded_layer_parameters,
 )
 from meshwright.cost.messages import MessageRow
-from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
+from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.microbatches import pipeline_shape
 from meshwright.layout.plan import ContextExchange, Plan, Recompute
 from meshwright.pytorch.planned.predicted import PredictedStage
@@ -143,7 +142,7 @@ class _Gathers(NamedTuple):
 
 def _weights(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issued]:
     """Over the sharding groups: weights of every unit gathered, gradients scattered and summed over replicas."""
-    ranks, holders = int(sharding_ranks(plan)), int(expert_sharding_ranks(plan))
+    ranks = int(sharding_ranks(plan))
     if plan.zero < 2:
         summed = FP32_BYTES * stage.whole_parameters if ranks > 1 else 0.0
         yield _collective(inputs, "dp", "all_reduce", summed, "backward", full=True), 1
@@ -151,8 +150,7 @@ def _weights(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issu
     every = _gathers(plan, inputs, stage)
     for layers, times in zip(stage.chunks, every, strict=True):
         for count, kind in zip(layers, inputs.model.layer_kinds, strict=True):
-            dense = ranks * float(sharded_layer_parameters(plan, inputs, kind, ranks))
-            routed = holders * float(sharded_expert_parameters(plan, inputs, kind, holders))
+            dense, routed = map(float, gathered_layer_parameters(plan, inputs, kind))
             parameters = (dense, routed) if plan.ep > 1 else (dense + routed, 0.0)
             yield from _unit(plan, inputs, parameters, _of_layers(plan, count, kind, inputs, times))
     units = _end_units(plan, inputs, stage, ranks, every)
@@ -189,15 +187,16 @@ def _end_units(
     """Parameters of the units that the ends make, as they are gathered, whether they stay so until backward, and how
     often those of their chunks are exchanged.
     """
-    ends, sharding = sharded_end_parameters(plan, inputs, ranks), inputs.runtime.sharding
-    embedding = ranks * float(ends.embedding) * stage.embedding
-    head = ranks * float(ends.head) * stage.head
+    ends, sharding = gathered_end_parameters(plan, inputs), inputs.runtime.sharding
+    root, embedding = (float(each) * stage.embedding for each in (ends.root, ends.embedding))
+    head = float(ends.head) * stage.head
     apart = inputs.gathers_ends_apart
     stays = sharding.keeps_pipelined_ends_gathered if plan.pp > 1 else sharding.keeps_ends_gathered
     if plan.pp == 1 and not apart:
         parted = ranks * float(parted_embedding_parameters(plan, inputs, ranks))
-        return [(embedding + head + parted, stays, times[0])]
-    units = [(embedding, stays and not apart, times[0]), (head, stays, times[-1])]
+        units = [(root, stays, times[0]), (embedding + head + parted, stays, times[0])]
+        return [unit for unit in units if unit[0]]
+    units = [(root, stays, times[0]), (embedding, stays and not apart, times[0]), (head, stays, times[-1])]
     return [unit for unit in units if unit[0]]
 
 
@@ -212,7 +211,7 @@ def _head_in_pieces(plan: Plan, inputs: Inputs, stage: PredictedStage, parameter
     loss = round(float(end_gathers(plan, inputs, stage.live_micro_batches, stage.stage).loss))
     times = _gathers(replace(plan, zero=3), inputs, stage)[-1]
     yield from _unit(plan, inputs, (parameters, 0), times._replace(forward=times.forward + loss, scatters=0))
-    embedding, head = (ranks * float(each) for each in sharded_end_parameters(plan, inputs, ranks))
+    _, embedding, head = map(float, gathered_end_parameters(plan, inputs))
     head = embedding if inputs.model.tied_embeddings else head - ranks * -(-inputs.model.hidden_size // ranks)
     alone = _before_backward(plan, stage) if deferred else count
     left = parameters if inputs.model.tied_embeddings and plan.tp == 1 else parameters - head
