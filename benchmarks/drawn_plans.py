@@ -28,11 +28,14 @@ from meshwright.specs.runtime import read_runtime
 MODELS = ("llama-3.1-8b", "llama-3.1-70b", "qwen3-0.6b", "qwen3-32b", "mixtral-8x7b", "qwen3-30b-a3b")
 """Of torchtitan's plans."""
 DENSE_MODELS = ("llama-3.2-1b", "qwen2.5-7b", "qwen3-0.6b")
+GPT2_MODELS = ("gpt2", "gpt2-large", "gpt2-xl")
 EXPERTS_MODELS = ("mixtral-8x7b", "qwen3-30b-a3b")
 TRANSFORMERS = {
     "accelerate": ("accelerate", DENSE_MODELS),
     "accelerate-experts": ("accelerate", EXPERTS_MODELS),
+    "accelerate-gpt2": ("accelerate", GPT2_MODELS),
     "pytorch-ddp": ("pytorch-ddp", DENSE_MODELS),
+    "pytorch-ddp-gpt2": ("pytorch-ddp", GPT2_MODELS),
 }
 """Runtime and models of what is drawn by these names."""
 NAMES = (*MODELS, *TRANSFORMERS)

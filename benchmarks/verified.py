@@ -1,7 +1,7 @@
 """Plans drawn at random, each held against PyTorch: `make verified`, or `python benchmarks/verified.py`.
 
 Every figure but the peak must be exact, the peak within 2 %. Compiled plans are run without the compiler. A run of all
-108 takes hours: what was seen is written down plan by plan, and the same seed goes on where it was left as long as the
+132 takes hours: what was seen is written down plan by plan, and the same seed goes on where it was left as long as the
 code is the same. It exits with 1 if any figure is off, and always says how many of how many plans were run.
 """
 

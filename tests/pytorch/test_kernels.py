@@ -12,7 +12,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-clients")
     from meshwright.pytorch.trainer.experts import MixtureOfExperts
-    from meshwright.pytorch.trainer.kernels import EPSILON, flash_attention, rms_norm
+    from meshwright.pytorch.trainer.kernels import EPSILON, flash_attention, layer_norm, rms_norm
 
 pytestmark = pytest.mark.clients("torch")
 functional = torch.nn.functional
@@ -41,6 +41,11 @@ def test_flash_attention_is_causal_attention_with_shared_key_value_heads() -> No
 def test_rms_norm_is_that_of_pytorch() -> None:
     x, weight = _leaves((2, 5, 16), (16,))
     _held(rms_norm(x, weight), functional.rms_norm(x, (16,), weight, EPSILON), [x, weight])
+
+
+def test_layer_norm_is_that_of_pytorch() -> None:
+    x, weight, bias = _leaves((2, 5, 16), (16,), (16,))
+    _held(layer_norm(x, weight, bias), functional.layer_norm(x, (16,), weight, bias, EPSILON), [x, weight, bias])
 
 
 def test_experts_answer_the_tokens_that_are_dealt_to_them() -> None:

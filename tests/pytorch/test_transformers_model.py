@@ -36,9 +36,11 @@ def _asked(model: str, plan: Plan, runtime: str, length: int = 2048) -> Inputs:
         ("llama-3.2-1b", Plan(dp=32, zero=3, **FULL), "accelerate", 512),
         ("qwen3-30b-a3b", Plan(dp=8, zero=3), "accelerate", 1024),
         ("mixtral-8x7b", Plan(dp=8, zero=3), "accelerate", 4096),
+        ("gpt2-xl", Plan(dp=16, zero=3, dp_replicate=2, micro_batch=2), "accelerate", 1024),
         ("llama-3.2-1b", Plan(dp=8, num_microbatches=2), "pytorch-ddp", 2048),
         ("qwen3-0.6b", Plan(dp=8), "pytorch-ddp", 2048),
         ("qwen2.5-0.5b", Plan(dp=8, num_microbatches=2, **FULL), "pytorch-ddp", 2048),
+        ("gpt2", Plan(dp=8, num_microbatches=2), "pytorch-ddp", 1024),
     ],
     ids=[
         "sharded",
@@ -47,9 +49,11 @@ def _asked(model: str, plan: Plan, runtime: str, length: int = 2048) -> Inputs:
         "tied",
         "experts",
         "scores in fp32",
+        "learned positions",
         "ddp, tied",
         "ddp, norms of queries",
         "ddp, biases",
+        "ddp, layer norms",
     ],
 )
 def test_every_figure_is_that_of_transformers(model: str, plan: Plan, runtime: str, length: int) -> None:
@@ -66,7 +70,7 @@ def test_what_is_not_run_on_transformers_is_refused_with_the_reason() -> None:
     llama = _asked("llama-3.1-8b", SHARDED, "accelerate")
     assert own_framework(SHARDED, llama, versions) == ("transformers 5.23.0", "")
     experts = own_framework(SHARDED, _asked("gpt-oss-20b", SHARDED, "accelerate"), versions)
-    assert experts == ("", "transformers' own is run for Llama, Qwen2, Qwen3 and Mixtral")
+    assert experts == ("", "transformers' own is run for Llama, Qwen2, Qwen3, Mixtral and GPT-2")
     autocast = own_framework(Plan(dp=8), _asked("mixtral-8x7b", Plan(dp=8), "pytorch-ddp"), versions)
     assert autocast == ("", "transformers' own experts are run in bf16, and not under autocast")
     split = Plan(dp=4, tp=2, zero=3)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.model import LayerKind
+from meshwright.specs.model import LayerKind, Model
 
 TORCHTITAN, TRANSFORMERS = "torchtitan", "transformers"
 SUPPORTED, SUPPORTED_TRANSFORMERS = "0.3", "5.23"
@@ -64,15 +64,30 @@ def _transformers_reasons(plan: Plan, inputs: Inputs, version: str | None) -> It
         yield "transformers computes whole layers again, and all of them"
     if model.is_moe and (inputs.runtime.storage.autocast or inputs.recipe.half != "bf16"):
         yield "transformers' own experts are run in bf16, and not under autocast"
-    if model.head_bias or len(model.layer_kinds) > 1 or not _is_hugging_face(model.layer_kinds[0]):
-        yield "transformers' own is run for Llama, Qwen2, Qwen3 and Mixtral"
+    if model.head_bias or len(model.layer_kinds) > 1 or not (is_gpt2(model) or _has_llama_layers(model)):
+        yield "transformers' own is run for Llama, Qwen2, Qwen3, Mixtral and GPT-2"
 
 
-def _is_hugging_face(kind: LayerKind) -> bool:
-    """Whether a layer is one of Llama, Qwen2, Qwen3 or Mixtral: gated by silu; biases, if any, on queries, keys and
-    values of dense layers.
+def is_gpt2(model: Model) -> bool:
+    """Whether a model is GPT-2: learned positions, layer norms, biases everywhere, one product to queries, keys and
+    values, and the GELU that is written out.
     """
+    (kind, *others), attention = model.layer_kinds, model.layer_kinds[0].attention
+    biases = attention.qkv_bias and attention.output_bias and kind.feed_forward.bias
+    apart = others or kind.parallel_residual or attention.qk_norm != "none" or attention.kv_heads != attention.heads
+    plain = not kind.is_moe and not kind.feed_forward.gated and kind.feed_forward.activation == "gelu_new"
+    shape = model.norm == "layer" and model.learned_positions > 0 and attention.fused_qkv
+    return shape and biases and plain and not apart
+
+
+def _has_llama_layers(model: Model) -> bool:
+    """Whether the layers are those of Llama, Qwen2, Qwen3 or Mixtral: gated by silu, with RMS norms and rotary
+    positions; biases, if any, on queries, keys and values of dense layers.
+    """
+    kind = model.layer_kinds[0]
     attention, block = kind.attention, kind.feed_forward
+    if model.norm != "rms" or model.learned_positions:
+        return False
     if not (block.gated and block.activation == "silu" and not block.bias) or attention.output_bias:
         return False
     return not (attention.qkv_bias and (kind.is_moe or attention.qk_norm != "none"))

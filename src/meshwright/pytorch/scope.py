@@ -9,7 +9,7 @@ from typing import NamedTuple
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.errors import CannotVerify
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, ContextExchange, Plan, Recompute
-from meshwright.pytorch.frameworks import NONE, Versions, own_framework
+from meshwright.pytorch.frameworks import NONE, Versions, is_gpt2, own_framework
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule
 from meshwright.specs.behaviours import position_of, with_behaviours
 from meshwright.specs.inputs import Inputs
@@ -64,7 +64,8 @@ def scope_of(plan: Plan, inputs: Inputs, versions: Versions = NONE) -> Scope:
     if compiled:
         inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, UNCOMPILED))
     framework, because = own_framework(plan, inputs, versions) if is_native(inputs) else ("", "")
-    reasons = [*_model_reasons(inputs), *_plan_reasons(plan, inputs), *_job_reasons(inputs)]
+    reasons = [*_plan_reasons(plan, inputs), *_job_reasons(inputs)]
+    reasons += [] if framework and is_gpt2(inputs.model) else _model_reasons(inputs)
     reasons += [] if framework else _trainer_reasons(inputs, because)
     if reasons:
         raise CannotVerify("verify cannot run this plan on PyTorch:" + "".join(f"\n  - {reason}" for reason in reasons))

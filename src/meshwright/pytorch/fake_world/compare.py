@@ -141,7 +141,9 @@ def _cast(plan: Plan, inputs: Inputs, kind: LayerKind) -> float:
     if not inputs.runtime.storage.autocast or plan.recompute == Recompute.FULL:
         return 0.0
     attention, block, hidden = kind.attention, kind.feed_forward, inputs.model.hidden_size
-    norms = kind.norms * hidden + 2 * attention.head_dim * (attention.qk_norm == "head")
+    norms = kind.norms * hidden * (1 + (inputs.model.norm == "layer")) + 2 * attention.head_dim * (
+        attention.qk_norm == "head"
+    )
     of_block = (2 if block.gated else 1) * block.ffn_size + hidden if block.bias else 0
     into = (attention.heads + 2 * attention.kv_heads) * attention.head_dim * attention.qkv_bias
     biases = into + hidden * attention.output_bias + of_block

@@ -87,7 +87,7 @@ def build_of(request: Request) -> Build:
         return Build(
             chunks=huggingface.chunks,
             parallelize=huggingface.parallelize,
-            parts=lambda causal: Parts([*causal.model.model.layers], causal.model.model.norm),
+            parts=lambda causal: Parts([*causal.layers], causal.norm),
             loss=lambda *_: huggingface.own_loss,
         )
     from meshwright.pytorch.trainer import torchtitan as own

@@ -11,6 +11,8 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn import functional
 from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
     MixtralConfig,
@@ -24,11 +26,14 @@ from transformers import (
 )
 
 from meshwright.layout.plan import Recompute
+from meshwright.pytorch.frameworks import is_gpt2
 from meshwright.pytorch.processes.records import Request
 from meshwright.pytorch.trainer.data_parallel import number_format
-from meshwright.pytorch.trainer.kernels import flash_attention
+from meshwright.pytorch.trainer.kernels import flash_attention, layer_norm
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.specs.model import Experts, LayerKind, Mlp, Model
+
+POWER = torch.pow
 
 
 class Causal(nn.Module):
@@ -43,10 +48,26 @@ class Causal(nn.Module):
         loss: Tensor = self.model(input_ids=tokens, labels=tokens, use_cache=False).loss
         return loss
 
+    @property
+    def layers(self) -> nn.ModuleList:
+        """Of the decoder, first one first."""
+        base = self.model.base_model
+        layers: nn.ModuleList = base.h if isinstance(self.model, GPT2LMHeadModel) else base.layers
+        return layers
+
+    @property
+    def norm(self) -> nn.Module:
+        """Behind the last layer."""
+        base = self.model.base_model
+        norm: nn.Module = base.ln_f if isinstance(self.model, GPT2LMHeadModel) else base.norm
+        return norm
+
 
 def chunks(request: Request) -> list[nn.Module]:
     """The model with the request's layers, whole."""
     setattr(functional, "scaled_dot_product_attention", _attention)  # noqa: B010
+    setattr(functional, "layer_norm", lambda x, _, weight, bias, *__: layer_norm(x, weight, bias))  # noqa: B010
+    setattr(torch, "pow", _pow)  # noqa: B010
     model = _built(request.inputs.model, len(request.chunks[0]), request.inputs.job.sequence_length)
     if request.plan.recompute == Recompute.FULL and request.plan.zero < 2:
         model.gradient_checkpointing_enable()
@@ -60,25 +81,51 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, **_: Any) -> Tensor:
     return flash_attention(query, key, value)
 
 
+def _pow(base: Any, exponent: Any) -> Tensor:
+    """In the place of torch.pow, which autocast leaves in 2 bytes on a CPU and computes in fp32 on CUDA
+    (aten/src/ATen/autocast_mode.h).
+    """
+    wide = isinstance(base, Tensor) and torch.is_autocast_enabled("cpu")
+    return POWER(base.float() if wide else base, exponent)
+
+
 def _built(model: Model, layers: int, length: int) -> Any:
-    shape, block = model.layer_kinds[0].attention, model.layer_kinds[0].feed_forward
-    config, causal = _classes(model.layer_kinds[0])
+    config, causal = (GPT2Config, GPT2LMHeadModel) if is_gpt2(model) else _classes(model.layer_kinds[0])
     # Of fake tensors it makes a mask, as if it traced; of tokens without padding it returns none.
     vars(sys.modules[causal.__module__])["create_causal_mask"] = lambda **_: None
-    return causal(
-        config(
-            vocab_size=model.vocab_size,
-            hidden_size=model.hidden_size,
-            num_hidden_layers=layers,
-            num_attention_heads=shape.heads,
-            num_key_value_heads=shape.kv_heads,
-            head_dim=shape.head_dim,
-            max_position_embeddings=length,
-            tie_word_embeddings=model.tied_embeddings,
-            pad_token_id=None,
-            attn_implementation="sdpa",
-            **_block(config, block),
-        )
+    return causal(_gpt2(model, layers) if is_gpt2(model) else _llama(config, model, layers, length))
+
+
+def _gpt2(model: Model, layers: int) -> GPT2Config:
+    """Without dropout, which is not priced."""
+    block = model.layer_kinds[0].feed_forward
+    return GPT2Config(
+        vocab_size=model.vocab_size,
+        n_embd=model.hidden_size,
+        n_layer=layers,
+        n_head=model.layer_kinds[0].attention.heads,
+        n_positions=model.learned_positions,
+        n_inner=block.ffn_size,
+        tie_word_embeddings=model.tied_embeddings,
+        **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0),
+        attn_implementation="sdpa",
+    )
+
+
+def _llama(config: Any, model: Model, layers: int, length: int) -> Any:
+    shape, block = model.layer_kinds[0].attention, model.layer_kinds[0].feed_forward
+    return config(
+        vocab_size=model.vocab_size,
+        hidden_size=model.hidden_size,
+        num_hidden_layers=layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        max_position_embeddings=length,
+        tie_word_embeddings=model.tied_embeddings,
+        pad_token_id=None,
+        attn_implementation="sdpa",
+        **_block(config, block),
     )
 
 
@@ -108,7 +155,7 @@ def parallelize(causal: Causal, request: Request, meshes: Meshes) -> int:
     plan, model = request.plan, causal.model
     if plan.zero < 2:
         return whole
-    layers, names = model.model.layers, ("dp_replicate", "fsdp") if plan.dp_replicate > 1 else ("fsdp",)
+    layers, names = causal.layers, ("dp_replicate", "fsdp") if plan.dp_replicate > 1 else ("fsdp",)
     if plan.recompute == Recompute.FULL:
         for index, layer in enumerate(layers):
             layers[index] = checkpoint_wrapper(layer, preserve_rng_state=False)
@@ -117,7 +164,7 @@ def parallelize(causal: Causal, request: Request, meshes: Meshes) -> int:
     settings: dict[str, Any] = {"mesh": meshes.sharding(names), "mp_policy": policy}
     for layer in layers:
         fully_shard(layer, reshard_after_forward=plan.zero == 3, **settings)
-    embedding, norm, head = model.get_input_embeddings(), model.model.norm, model.get_output_embeddings()
+    embedding, norm, head = model.get_input_embeddings(), causal.norm, model.get_output_embeddings()
     tied = embedding.weight is head.weight
     if not tied:
         fully_shard(embedding, reshard_after_forward=plan.zero == 3, **settings)

@@ -64,6 +64,59 @@ def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
     return DTensor.from_local(_RmsNorm.apply(x.to_local(), placed), x.device_mesh, x.placements, run_check=False)
 
 
+@torch.library.custom_op("meshwright::layer_norm", mutates_args=())
+def _layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    whole = x.float()
+    mean, rstd = whole.mean(-1, keepdim=True), whole.var(-1, unbiased=False, keepdim=True).add(EPSILON).rsqrt()
+    normed = (whole - mean) * rstd * weight.float() + bias.float()
+    return normed.to(x.dtype), torch.cat([mean, rstd], dim=-1)
+
+
+@_layer_norm.register_fake
+def _(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG001
+    return torch.empty_like(x), x.new_empty((*x.shape[:-1], 2), dtype=torch.float32)
+
+
+@torch.library.custom_op("meshwright::layer_norm_backward", mutates_args=())
+def _layer_norm_backward(
+    gradient: Tensor, x: Tensor, weight: Tensor, statistics: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    mean, rstd = statistics[..., :1], statistics[..., 1:]
+    scaled, normed = gradient.float() * weight.float(), (x.float() - mean) * rstd
+    inner = normed * (scaled * normed).mean(-1, keepdim=True) + scaled.mean(-1, keepdim=True)
+    of_weight, of_bias = (
+        part.reshape(-1, x.shape[-1]).sum(0).to(weight.dtype) for part in (gradient.float() * normed, gradient.float())
+    )
+    return (rstd * (scaled - inner)).to(x.dtype), of_weight, of_bias
+
+
+@_layer_norm_backward.register_fake
+def _(
+    gradient: Tensor,  # noqa: ARG001
+    x: Tensor,
+    weight: Tensor,
+    statistics: Tensor,  # noqa: ARG001
+) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(x), torch.empty_like(weight), torch.empty_like(weight)
+
+
+class _LayerNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        y, statistics = _layer_norm(x, weight, bias)
+        context.save_for_backward(x, weight, statistics)
+        return y
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return _layer_norm_backward(gradient.contiguous(), *context.saved_tensors)
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Layer norm over the last dimension, keeping x, weight and two fp32 numbers a row for backward."""
+    return _LayerNorm.apply(x, weight, bias)
+
+
 @torch.library.custom_op("meshwright::flash_attention", mutates_args=())
 def attend(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp, in the form that ring attention of torch.distributed calls."""
