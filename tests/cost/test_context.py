@@ -171,3 +171,18 @@ def test_full_recomputation_waits_for_its_ring_once_more() -> None:
     plain, full = estimate_each([replace(plan, context_exchange="all_gather") for plan in plans], inputs)
     once = plain.time.exposed_cp_s / 3
     assert full.time.exposed_cp_s == pytest.approx(plain.time.exposed_cp_s + once)
+
+
+def test_torchtitans_first_release_sends_keys_once_for_every_head() -> None:
+    """repeat_kv ahead of attention: 32 heads of keys and values, where the model has 8; of 405B 16 on each of 8 ranks
+    with one head of its own.
+    """
+    for tp, heads in ((1, 4), (8, 4)):
+        plan = Plan(tp=tp, cp=4, context_exchange="all_gather")
+        sent = [
+            context_bytes(plan, inputs, inputs.model.layer_kinds[0])
+            for inputs in (long("torchtitan"), long("torchtitan@0.1.0"))
+        ]
+        assert sent[0].local == LOCAL / 4 / tp
+        assert sent[1].local == heads * sent[0].local
+        assert sent[1].gathered == 4 * sent[1].local

@@ -15,14 +15,14 @@ PLAN = Plan(dp=8, zero=3, recompute="selective")
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_every_second_product_runs_again_and_attention_does_not(fused: bool) -> None:
-    """The output and up of five products, counted in the backward graph of a compiled block (12 products for 10), and
-    of seven keys too (17 for 14).
+    """Output and up of five products, counted in the backward graph of a compiled block (12 products for 10), and of
+    seven keys too (17 for 14).
     """
     inputs = question(llama_8b(), "1x8:h100", "torchtitan", sequence_length=4096, global_batch=8)
     inputs = inputs if fused else of_torchtitan_0_1(inputs)
     layer = layer_time(PLAN, inputs, inputs.model.layer_kinds[0])
-    sizes = [(6144, 4096, 0.0 if fused else 1024 / 6144), (4096, 4096, 1.0), (2 * 14336, 4096, 0.5)]
-    again = sum(share * linear_time(4096, outputs, features, inputs).forward for outputs, features, share in sizes)
+    sizes = [(4096, 4096), (14336, 4096)] if fused else [(1024, 4096), (4096, 4096), (14336, 4096)]
+    again = sum(linear_time(4096, outputs, features, inputs).forward for outputs, features in sizes)
     assert layer.recompute.gemm == pytest.approx(again * slowdown(inputs))
     assert layer.recompute.attention == 0
     assert 0 < layer.recompute.elementwise < layer.forward.elementwise

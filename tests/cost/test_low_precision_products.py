@@ -8,10 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from meshwright.cost.compute.elementwise import moved_bytes
 from meshwright.cost.compute.gemm import gemm_time
+from meshwright.cost.compute.linear import projections
+from meshwright.cost.shard import layer_shard
+from meshwright.layout.plan import Plan
+from meshwright.specs.inputs import Inputs
 from meshwright.specs.kernels import NumberFormat
 from meshwright.specs.precision import read_precision
 from meshwright.specs.read_accelerator import read_accelerator
+from strategies import llama_8b, question
 
 SAMPLE = Path(__file__).parents[1] / "data" / "low_precision_products.csv"
 RECIPES: dict[NumberFormat, str] = {"fp8": "fp8", "fp4": "nvfp4"}
@@ -99,3 +105,20 @@ def test_a_product_bound_by_memory_reads_operands_of_their_size_and_writes_two_b
     half, quarter = (gemm_time(*thin, machine, 1e30, size, "fp8") - gemm.launch_s for size in (1.0, 0.5))
     assert half == pytest.approx((1e10 + 1e5 + 2e5) / rate)
     assert quarter == pytest.approx((0.5 * (1e10 + 1e5) + 2e5) / rate)
+
+
+def test_products_by_rows_rescale_both_gradients_in_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchao multiplies what a product without fast accumulation puts out: 4 bytes an element of the gradients of
+    inputs (q, k, v and output, gate, up and down) and of weights, one kernel a product (pytorch/ao issue 2184).
+    """
+    inputs = question(llama_8b(), "1x8:h100", "torchtitan@0.1.0", sequence_length=8192, precision="fp8-rowwise")
+    (kind,), tokens = inputs.model.layer_kinds, 8192
+    shard = layer_shard(Plan(), inputs, kind)
+    scaled = moved_bytes(Plan(), inputs, kind, shard, projections(inputs, kind, shard))
+    recipe = inputs.recipe.replace(rescales_gradients=False)
+    monkeypatch.setattr(Inputs, "recipe", recipe)
+    plain = moved_bytes(Plan(), inputs, kind, shard, projections(inputs, kind, shard))
+    weights = 4096 * (4096 + 2 * 1024 + 4096 + 3 * 14336)
+    more = [float(scaled[part].backward - plain[part].backward) for part in range(2)]
+    assert sum(more) == 4 * (tokens * (4 * 4096 + 2 * 4096 + 14336) + weights)
+    assert scaled.attention.forward == plain.attention.forward

@@ -24,6 +24,8 @@ class Shard(NamedTuple):
     """Width of the queries, elements per token."""
     key: Ints
     value: Ints
+    attended: Ints
+    """Width of keys and values together as attention reads them: once for every head where the runtime repeats them."""
     core: Ints
     """Width of the attention core's output, elements per token."""
     ffn: Ints
@@ -74,6 +76,7 @@ def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
     attention, block = kind.attention, dense_block(kind)
     kv_heads = attention.kv_heads // np.minimum(plan.tp, attention.kv_heads)
     heads = attention.heads // plan.tp
+    attended = heads if inputs.runtime.kernels.repeats_keys else kv_heads
     return Shard(
         tokens=tokens(plan, inputs),
         residual_tokens=residual_tokens(plan, inputs),
@@ -81,6 +84,7 @@ def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
         query=heads * attention.head_dim,
         key=kv_heads * attention.head_dim,
         value=kv_heads * attention.value_head_dim,
+        attended=attended * (attention.head_dim + attention.value_head_dim),
         core=heads * attention.value_head_dim,
         ffn=(block.ffn_size if block else 0) // plan.tp,
         qkv=qkv_width(kind) / plan.tp,

@@ -40,6 +40,8 @@ class Precision(Spec):
     """Time of its products over that of products with one scale per tensor."""
     quantise_reads: Annotated[int, Field(ge=0, le=3)]
     """How often quantising reads an element: once, and once more for a maximum over the whole tensor."""
+    rescales_gradients: bool = False
+    """Products of the backward pass put out unscaled numbers, which kernels of their own multiply by the scales."""
     scales_from_earlier_steps: bool = False
     """Scales follow the maxima of earlier quantisations, so that a tensor must be quantised once a step (delayed)."""
     gathered_bytes: ElementBytes = HALF_BYTES

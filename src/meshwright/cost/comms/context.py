@@ -51,7 +51,7 @@ def context_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> ContextBytes
     (16777216.0, 33554432.0)
     """
     shard, split = layer_shard(plan, inputs, kind), context_split(plan, inputs)
-    local = 1.0 * HALF_BYTES * shard.tokens * (shard.key + shard.value)
+    local = 1.0 * HALF_BYTES * shard.tokens * shard.attended
     repeated = np.maximum(1.0, split.heads * plan.tp / kind.attention.kv_heads)
     keys = np.minimum(repeated, split.heads) * (shard.key + shard.value)
     return ContextBytes(

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints
+from meshwright.arrays import Bools, Floats, Ints
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator, repeated, resized
+from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.ends import EndTime
 from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.repeated import repeated_parts
@@ -123,11 +124,15 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     >>> [message.operation for each in forward[1:] for message in each.messages if message.times]
     ['all_gather', 'reduce_scatter']
     """
-    counts, overlap, region = layer_collectives(plan, inputs, kind), inputs.runtime.overlap, _region(plan, inputs)
+    counts, overlap = layer_collectives(plan, inputs, kind), inputs.runtime.overlap
+    fused = overlap.tensor_parallel > 0
+    region, unfused = _region(plan, inputs, fused), _region(plan, inputs)
     product, gradient, full = layer.forward.gemm / 4, layer.backward.gemm / 4, np.equal(plan.recompute, Recompute.FULL)
     # What regions gather: in full recomputation all of them again, in selective the feed-forward block alone.
     width, expanded = _entry_widths(inputs, kind)
-    operand, gradient_enter = (_gathered(region.ranks, plan, inputs, size) for size in inputs.sequence_gather_bytes)
+    operand, gradient_enter = (
+        _gathered(region.ranks, plan, inputs, size, fused) for size in inputs.sequence_gather_bytes
+    )
     enter, gradient_enter = resized(operand, width), resized(gradient_enter, width)
     enter_again, expand = resized(operand, np.where(full, width, 1.0)), resized(region.enter, expanded)
     whole, sliced = _split_heads(region, plan, inputs, kind)
@@ -148,7 +153,7 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     ]
     halves, share = 1 + (dense_block(kind) is not None), overlap.tensor_parallel_backward
     entered = repeated(enter, counts.regathers / halves)
-    left = repeated(region.leave, counts.backward.reductions / halves)
+    left = repeated(unfused.leave, counts.backward.reductions / halves)
     for column in layer.columns[:halves]:
         exchanges.append(Exchange("tp", "backward", entered, window=column.input_gradient, share=share))
         exchanges.append(Exchange("tp", "backward", left, window=column.weight_gradient, share=share))
@@ -225,24 +230,38 @@ def prediction_exchanges(plan: Layout, inputs: Inputs) -> tuple[Exchange, ...]:
     )
 
 
-def _region(plan: Layout, inputs: Inputs) -> Region:
-    """Entering and leaving a region with X = 2 s b h / c bytes. Source: Megatron-LM, tensor_parallel/mappings.py."""
+def _region(plan: Layout, inputs: Inputs, fused: bool = False) -> Region:
+    """Entering and leaving a region with X = 2 s b h / c bytes. fused: with products, on whose layout collectives then
+    work; else copies may put the sequence in order. Source: Megatron-LM, tensor_parallel/mappings.py.
+    """
     size = 1.0 * HALF_BYTES * tokens(plan, inputs) * inputs.model.hidden_size
     ranks, sequence = communicator("tp", plan, inputs), np.where(plan.sp, 1, 0)
+    copied = inputs.runtime.communication.copies_sequences != "none" and not fused
     return Region(
         ranks=ranks,
-        enter=_gathered(ranks, plan, inputs, HALF_BYTES),
+        enter=_gathered(ranks, plan, inputs, HALF_BYTES, fused),
         leave=(
-            ranks.message("reduce_scatter", ACTIVATIONS, size, sequence),
+            _rearranged(ranks.message("reduce_scatter", ACTIVATIONS, size, sequence), copied, inputs),
             ranks.message("all_reduce", ACTIVATIONS, size, 1 - sequence),
         ),
     )
 
 
-def _gathered(ranks: Communicator, plan: Layout, inputs: Inputs, element_bytes: float) -> tuple[Message, ...]:
+def _gathered(
+    ranks: Communicator, plan: Layout, inputs: Inputs, element_bytes: float, fused: bool
+) -> tuple[Message, ...]:
     """The all-gather of s b h / c elements along the sequence; none without sequence parallelism."""
     size = 1.0 * element_bytes * tokens(plan, inputs) * inputs.model.hidden_size
-    return (ranks.message("all_gather", ACTIVATIONS, size, np.where(plan.sp, 1, 0)),)
+    copies = inputs.runtime.communication.copies_sequences
+    copied = np.greater(plan.micro_batch, 1) & (copies == "batched") | (copies == "all")
+    copied = copied & (not fused)
+    return (_rearranged(ranks.message("all_gather", ACTIVATIONS, size, np.where(plan.sp, 1, 0)), copied, inputs),)
+
+
+def _rearranged(message: Message, copied: Bools, inputs: Inputs) -> Message:
+    """The same with a copy of its buffer, which puts pieces of the sequence in order. copied: whether there is one."""
+    copy = elementwise_time(2.0 * message.bytes, inputs.cluster.accelerator)
+    return message._replace(seconds=message.seconds + np.where(copied, copy, 0.0))
 
 
 def _entry_widths(inputs: Inputs, kind: LayerKind) -> tuple[float, float]:

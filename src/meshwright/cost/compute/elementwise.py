@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats, Numbers
-from meshwright.cost.compute.linear import Linear, Projections
+from meshwright.cost.compute.linear import Linear, Projections, runtime_products
 from meshwright.cost.repeated import Repeated
 from meshwright.cost.shard import Shard, compressed_width, dense_block
 from meshwright.layout.groups import context_split
@@ -17,6 +17,7 @@ from meshwright.layout.plans import Layout
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
+from meshwright.specs.precision import HALF_BYTES
 from meshwright.specs.runtime.device import PassBytes
 
 
@@ -68,15 +69,18 @@ def moved_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, lin
     """
     first, second = (*linears.down, *linears.attention, linears.output), linears.feed_forward
     entered = () if linears.down else linears.attention
+    apart = runtime_products(inputs, kind, shard)
     attention = (
         _around_attention(inputs, kind, shard),
         _context(plan, inputs, shard),
         _quantised(inputs, shard, first, entered, (linears.output,)),
+        _rescaled(inputs, (*apart.down, *apart.attention, apart.output)),
         _cast(inputs, first),
     )
     feed_forward = (
         _around_block(inputs, kind, shard),
         _quantised(inputs, shard, second, second[:1], second[1:]),
+        _rescaled(inputs, apart.feed_forward),
         _cast(inputs, second),
     )
     return BlockTraffic(_sum(attention), _sum(feed_forward))
@@ -208,7 +212,7 @@ def _context(plan: Layout, inputs: Inputs, shard: Shard) -> LayerTraffic:
     _templated_ring_attention_backward), bytes counted.
     """
     split, tokens = context_split(plan, inputs), 1.0 * shard.tokens
-    keys = shard.key + shard.value
+    keys = shard.attended
     if inputs.runtime.communication.merges_context_pieces:
         pieces = 1.0 * split.ring - 1
         if inputs.runtime.kernels.elementwise == "fused":
@@ -228,6 +232,14 @@ def _cast(inputs: Inputs, linears: tuple[Linear, ...]) -> LayerTraffic:
     weights = sum(1.0 * linear.outputs * linear.features for linear in linears)
     cast_bytes = inputs.weight_cast_bytes * weights
     return LayerTraffic(cast_bytes, cast_bytes)
+
+
+def _rescaled(inputs: Inputs, linears: tuple[Linear, ...]) -> LayerTraffic:
+    """Backward the gradients of inputs and weights are read and written once more, where the recipe rescales them."""
+    if not inputs.recipe.rescales_gradients:
+        return LayerTraffic(0.0, 0.0)
+    elements = sum(1.0 * (linear.rows + linear.outputs) * linear.features for linear in linears)
+    return LayerTraffic(0.0, 2 * HALF_BYTES * elements)
 
 
 def _quantised(

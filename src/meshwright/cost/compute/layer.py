@@ -18,13 +18,13 @@ from meshwright.cost.compute.attention import (
 )
 from meshwright.cost.compute.elementwise import elementwise_time, moved_bytes, repeated_bytes, residual_sum_bytes
 from meshwright.cost.compute.experts import ExpertTime, expert_time
-from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time, projections
+from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time, projections, runtime_products
 from meshwright.cost.compute.parts import ExpertParts, Kernels, LayerParts, TimedKernels
 from meshwright.cost.compute.slowdown import older_attention_slowdown, slowdown, sustained_attention_slowdown
 from meshwright.cost.compute.work import Work
 from meshwright.cost.repeated import Repeated, repeated_parts
 from meshwright.cost.shapes import on_shapes
-from meshwright.cost.shard import Shard, dense_block, layer_shard
+from meshwright.cost.shard import Shard, layer_shard
 from meshwright.distinct import combined
 from meshwright.layout.groups import context_split
 from meshwright.layout.plan import ContextExchange, Recompute
@@ -71,7 +71,7 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
     shard = layer_shard(plan, inputs, kind)
     linears, experts = projections(inputs, kind, shard), expert_time(plan, inputs, kind)
     into, block, others = on_shapes(lambda shapes: _linear_times(shapes, inputs, kind), plan, *LINEAR_SHAPE)
-    around, inside, core = _total((into, *others)), _total(block), _attention_time(plan, inputs, kind, shard)
+    around, inside, core = _total((*into, *others)), _total(block), _attention_time(plan, inputs, kind, shard)
     traffic = moved_bytes(plan, inputs, kind, shard, linears)
     forward = LayerParts(
         attention=Kernels(around.forward, core[0], traffic.attention.forward),
@@ -97,7 +97,7 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
         backward_parts=backward_time,
         recompute_parts=recompute_time,
         weight_gradient=slower * weights,
-        columns=combined(lambda seconds: slower * seconds, (into, block[0] if block else NO_GEMM)),
+        columns=combined(lambda seconds: slower * seconds, (_total(into), _total(block[:-1]))),
     )
 
 
@@ -115,8 +115,8 @@ def _timed_kernels(kernels: Kernels, inputs: Inputs, slower: float) -> TimedKern
     return TimedKernels(Work(kernels.gemm, kernels.attention, passes).scaled(slower), kernels.moved_bytes)
 
 
-Products = tuple[Gemm, tuple[Gemm, ...], tuple[Gemm, ...]]
-"""Into the attention core together, of the dense block, and the others."""
+Products = tuple[tuple[Gemm, ...], tuple[Gemm, ...], tuple[Gemm, ...]]
+"""Into the attention core, of the dense block, and the others; each as the runtime runs them."""
 
 
 def _recomputed(
@@ -152,7 +152,7 @@ def _repeated(
     activation = mixture.experts.moved_bytes + repeated.activation * experts.activation_bytes
     return LayerParts(
         attention=Kernels(
-            repeated.expansion * into.forward, repeated.core * forward.attention.attention, moved.attention
+            repeated.expansion * _total(into).forward, repeated.core * forward.attention.attention, moved.attention
         ),
         feed_forward=Kernels(
             repeated.block * sum((each.forward for each in block), 0.0), moved_bytes=moved.feed_forward
@@ -162,13 +162,12 @@ def _repeated(
 
 
 def _linear_times(plan: Layout, inputs: Inputs, kind: LayerKind) -> Products:
-    """Of the products into the attention core together, of the dense block, and of the others."""
-    linears = projections(inputs, kind, layer_shard(plan, inputs, kind))
+    linears = runtime_products(inputs, kind, layer_shard(plan, inputs, kind))
     into, block, others = (
         tuple(linear_time(*each, inputs) for each in group)
         for group in (linears.attention, linears.feed_forward, (linears.output, *linears.down))
     )
-    return _total(into), block, others
+    return into, block, others
 
 
 def _until_last_product(forward: LayerParts[Kernels], last: Gemm, residual_sum: Floats) -> LayerParts[Kernels]:
@@ -188,8 +187,8 @@ def _until_last_product(forward: LayerParts[Kernels], last: Gemm, residual_sum: 
 def _every_second_product(
     inputs: Inputs, kind: LayerKind, shard: Shard, products: Products, forward: LayerParts[Kernels]
 ) -> LayerParts[Kernels]:
-    """What selective recomputation by products computes again: of the products in order (q, k, v, which may be one,
-    output, gate, up, down) every second one, routed experts, and everything element-wise but the last sum; of latent
+    """What selective recomputation by products computes again: of the products in order (q, k, v, output, gate, up,
+    down, as they are fused) every second one, routed experts, and everything element-wise but the last sum; of latent
     attention half of the products.
 
     shard: sizes on the rank; products, forward: of the layer. Returns seconds and bytes. Source: torchtitan 0.3.0,
@@ -197,16 +196,10 @@ def _every_second_product(
     or three of seven).
     """
     into, block, others = products
-    parts = [shard.query, shard.key, shard.value]
-    apart: list[Floats] = [into.forward * part / sum(parts) for part in parts]
-    apart = [into.forward] if inputs.fuses_qkv(kind.attention) else apart
-    around: list[Floats] = [*apart, others[0].forward]
+    around: list[Floats] = [each.forward for each in (*into, others[0])]
     if kind.attention.latent is not None:
-        around = [0.0, 0.5 * (into.forward + sum(each.forward for each in others))]
-    dense, inside = dense_block(kind), list[Floats]()
-    if dense:
-        first = [block[0].forward / 2] * 2 if dense.gated else [block[0].forward]
-        inside = [*first, block[1].forward]
+        around = [0.0, 0.5 * sum(each.forward for each in (*into, *others))]
+    inside = [each.forward for each in block]
     moved = forward.attention.moved_bytes - residual_sum_bytes(inputs, shard)
     return LayerParts(
         attention=Kernels(sum(around[1::2]), 0.0, moved),

@@ -116,6 +116,30 @@ def projections(inputs: Inputs, kind: LayerKind, shard: Shard) -> Projections:
     )
 
 
+def runtime_products(inputs: Inputs, kind: LayerKind, shard: Shard) -> Projections:
+    """The linear layers of one layer of a kind as the runtime computes them: queries, keys and values apart, and gate
+    and up, unless it fuses them.
+
+    shard: sizes on the rank. Returns elements. Source: `fused_projections` and `fused_gate` of the runtime.
+
+    >>> from meshwright.cost.shard import layer_shard
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA  # under Megatron-core, which fuses both
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> shard = layer_shard(Plan(tp=8), LLAMA, kind)
+    >>> runtime_products(LLAMA, kind, shard) == projections(LLAMA, kind, shard)
+    True
+    """
+    joined, block = projections(inputs, kind, shard), dense_block(kind)
+    into, inside = joined.attention, joined.feed_forward
+    if kind.attention.latent is None and not inputs.fuses_qkv(kind.attention):
+        into = tuple(into[0]._replace(outputs=width) for width in (shard.query, shard.key, shard.value))
+    if block and block.gated and not inputs.runtime.kernels.fused_gate:
+        half = inside[0]._replace(outputs=1.0 * shard.ffn)
+        inside = (half, half, *inside[1:])
+    return joined._replace(attention=into, feed_forward=inside)
+
+
 def _into_attention(hidden: int, kind: LayerKind, shard: Shard) -> tuple[tuple[Linear, ...], tuple[Linear, ...]]:
     latent, rows = kind.attention.latent, shard.tokens
     if latent is None:

@@ -182,14 +182,14 @@ def _of_other_pieces(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
     """
     if not inputs.runtime.activations.copies_context_output:
         return 0.0 * plan.cp
-    arrived = np.where(np.equal(plan.context_exchange, ContextExchange.RING), shard.key + shard.value, 0)
+    arrived = np.where(np.equal(plan.context_exchange, ContextExchange.RING), shard.attended, 0)
     width = HALF_BYTES * (shard.core + arrived) + FP32_BYTES * shard.heads
     return (plan.cp - 1.0) * shard.tokens * width
 
 
 def _context_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
     """Keys, values and their gradients in transit: gathered whole, or in a ring the piece in use and the next."""
-    local = HALF_BYTES * shard.tokens * (shard.key + shard.value)
+    local = HALF_BYTES * shard.tokens * shard.attended
     pieces = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), plan.cp, 2)
     both = 1 + inputs.runtime.communication.context_gradient_bytes / HALF_BYTES
     return np.where(np.greater(plan.cp, 1), both * pieces * local, 0.0)
@@ -228,7 +228,7 @@ def _unit_attention_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: 
         experts = expert_shard(plan, inputs, kind)
         weights = weights + experts.experts * hidden * (experts.width + experts.ffn)
     summed = np.where(np.greater(plan.cp, 1), 1.0 * inputs.runtime.communication.context_gradient_bytes, 0.0)
-    gradients = HALF_BYTES * (shard.core + shard.query + shard.key + shard.value) + summed * shard.query
+    gradients = HALF_BYTES * (shard.core + shard.query + shard.attended) + summed * shard.query
     return HALF_BYTES * (weights + shard.residual_tokens * hidden) + shard.tokens * gradients
 
 

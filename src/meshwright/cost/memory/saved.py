@@ -146,7 +146,7 @@ def expanded_bytes(inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
     >>> float(expanded_bytes(LLAMA, kind, shard)) / (8192 * 4096)  # 2 (q + k + v): 1 + 1/4 + 1/4
     3.0
     """
-    heads = 1.0 * HALF_BYTES * shard.tokens * (shard.query + shard.key + shard.value)
+    heads = 1.0 * HALF_BYTES * shard.tokens * (shard.query + shard.attended)
     return heads + inputs.recipe.saved_bytes * compressed_width(kind) * shard.residual_tokens
 
 

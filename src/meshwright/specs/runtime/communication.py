@@ -33,6 +33,10 @@ class Communication(Spec):
     sums_shared_input_once: bool
     """Tensor parallelism without sequence parallelism sums the gradient of an input that several products share in one
     all-reduce, not in one for each."""
+    copies_sequences: Literal["none", "batched", "all"]
+    """Sequences are the second dimension, collectives work along the first, and a copy of the whole buffer puts the
+    pieces of sequence-parallel ranks in order: none; after every all-gather and before every reduce-scatter; or, of
+    all-gathers, only where a micro-batch has several sequences."""
     context_gradient_bytes: Literal[2, 4]
     """Bytes per element in which a ring passes on the gradients of keys and values."""
     merges_context_pieces: bool

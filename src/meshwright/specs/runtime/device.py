@@ -53,6 +53,8 @@ class RuntimeKernels(Spec):
     """q, k and v are one matrix product: one gradient of their input is summed, not one each."""
     fused_gate: bool
     """Gate and up are one matrix product, in the same way."""
+    repeats_keys: bool = False
+    """Keys and values are repeated for the heads that share them before attention reads and saves them."""
     quantises_apart: bool
     """Where a recipe quantises rows and columns on their own, two kernels do, and of weights in every micro-batch; else
     one does, of weights once a step."""
