@@ -264,6 +264,12 @@ JOBS = [
     Case("behaviour twice", ["dropout: is replaced twice"], {}, ["--with", "dropout=true", "--with", "dropout=false"]),
     job("job.expert_imbalance: is 1.3, but llama-3.1-8b has no experts; leave it out", expert_imbalance="1.3"),
     job("job.expert_capacity: is 1, but llama-3.1-8b has no experts; leave it out", expert_capacity="1"),
+    job(
+        "job.expert_capacity: is 1, but torchtitan drops no tokens",
+        model="mixtral-8x7b",
+        runtime="torchtitan",
+        expert_capacity="1",
+    ),
     job("expert_imbalance", "greater than or equal to 1", "0.5", model="mixtral-8x7b", expert_imbalance="0.5"),
     job("expert_imbalance", "nan", model="mixtral-8x7b", expert_imbalance="nan"),
     job("expert_capacity", "greater than 0", model="mixtral-8x7b", expert_capacity="0"),

@@ -274,6 +274,9 @@ class Inputs(Spec):
             if value in (None, nothing):
                 continue
             yield Fault(f"job.{name}", f"is {value:g}, but {self.model.name} has no experts; leave it out")
+        if self.model.is_moe and job.expert_capacity is not None and not self.runtime.plans.drops_tokens:
+            what = f"is {job.expert_capacity:g}, but {self.runtime.id} drops no tokens"
+            yield Fault("job.expert_capacity", f"{what}; give an expert imbalance instead, or leave it out")
 
     def _prediction(self) -> Iterator[Fault]:
         if self.job.mtp_layers and not self.runtime.plans.multi_token_prediction:

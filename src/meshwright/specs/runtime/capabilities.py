@@ -29,6 +29,8 @@ class Capabilities(Spec):
     """Has models with experts, be every expert whole on every rank."""
     multi_token_prediction: bool
     """Trains layers of multi-token prediction, on the stage of the head."""
+    drops_tokens: bool
+    """Experts may have a capacity: tokens beyond it are dropped."""
     rank_order: tuple[Literal["tp", "cp", "ep", "dp", "pp"], ...]
     """Axes, fastest first."""
     zero_stages: tuple[Literal[0, 1, 2, 3], ...]
