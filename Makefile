@@ -13,7 +13,7 @@ plan: $(VENV)/core ## build the environment and plan Llama-3.1 70B on 64 H100
 test: $(VENV)/dev ## run every test that needs no other package
 	$(BIN)/python -m pytest -m "not clients" $(PARALLEL)
 
-test-clients: $(VENV)/clients $(VENV)/megatron ## compare with PyTorch and its frameworks, and sweep with pyarrow and Dask
+test-clients: $(VENV)/clients $(VENV)/megatron $(VENV)/llm-foundry ## compare with PyTorch and its frameworks, and sweep with pyarrow and Dask
 	$(BIN)/python -m pytest -m clients $(PARALLEL)
 
 lint: $(VENV)/dev
@@ -70,6 +70,11 @@ $(VENV)/dev $(VENV)/clients $(VENV)/torchtitan $(VENV)/docs: $(VENV)/core
 # Megatron-LM's command line came into the wheel with 0.17. It asks for Python 3.12 and runs on 3.11; without it its test is skipped.
 $(VENV)/megatron: $(VENV)/clients
 	-$(PIP) --no-deps --ignore-requires-python --upgrade --target $@ megatron-core==0.19.2 'triton>=3'
+	@mkdir -p $@ && touch $@
+
+# llm-foundry pins an older PyTorch: its schema is read without what it depends on, and without it that test is skipped.
+$(VENV)/llm-foundry: $(VENV)/clients
+	-$(PIP) --no-deps --upgrade --target $@ llm-foundry==0.22.0 catalogue==2.0.10 omegaconf==2.3.0 antlr4-python3-runtime==4.9.3
 	@mkdir -p $@ && touch $@
 
 comma := ,

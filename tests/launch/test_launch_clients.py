@@ -29,6 +29,8 @@ from strategies import legal_plans, question
 HERE = Path(__file__).parent
 MEGATRON = Path(sys.prefix) / "megatron"
 """Where `make test-clients` puts a Megatron-core with its command line, apart from the one that pip takes by itself."""
+FOUNDRY = Path(sys.prefix) / "llm-foundry"
+"""Where it puts llm-foundry, without what that depends on."""
 MODELS = ("llama-3.1-8b", "llama-2-13b", "mixtral-8x7b", "deepseek-v2-lite", "qwen3-30b-a3b")
 """Grouped queries, a query head each, experts, latent attention, norms of queries and keys."""
 CONFIGS = {"llama-3.1-8b": plain_values(LLAMA_31), "deepseek-v2-lite": plain_values(DEEPSEEK)}
@@ -90,6 +92,9 @@ def agrees(written: list[LaunchFiles], answers: list[dict[str, Any]]) -> None:
             "precision": inputs.recipe.half,
             "gradients": "fp32" if inputs.gradient_bytes == 4 else inputs.recipe.half,
             "global_batch": inputs.job.global_batch,
+            "hidden_size": inputs.model.hidden_size,
+            "heads": inputs.model.layer_kinds[0].attention.heads,
+            "vocab_size": inputs.model.vocab_size,
             "ranks": plan.num_gpus,
             "processes": plan.num_gpus,
             "version": 2,
@@ -129,6 +134,14 @@ def test_megatron_reads_what_was_planned(tmp_path: Path) -> None:
         if files.launch.plan.dp * files.launch.plan.cp == 1:
             told.pop("zero", None)  # nothing is sharded over one rank, whatever the plan says
     agrees(written, answers)
+
+
+@pytest.mark.slow
+@pytest.mark.clients("torch", "transformers")
+@pytest.mark.skipif(not (FOUNDRY / "llmfoundry").is_dir(), reason="llm-foundry is not installed: make test-clients")
+def test_llm_foundry_reads_what_was_planned(tmp_path: Path) -> None:
+    written = drawn("llm-foundry", ("llama-3.1-8b", "llama-2-13b", "mistral-7b", "qwen2.5-7b"), 8)
+    agrees(written, read_back("objects_foundry.py", written, tmp_path, (str(FOUNDRY),)))
 
 
 @pytest.mark.slow

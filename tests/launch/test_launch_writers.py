@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -165,6 +166,25 @@ def test_every_mark_is_replaced_by_a_variable_that_the_script_asks_for(name: str
     for mark in marks:
         assert f'-e "s|FILL_IN_{mark}|${mark}|g"' in files["train.sh"]
         assert f': "${{{mark}:?' in files["train.sh"]
+
+
+@pytest.mark.parametrize("name", ["nanotron", "llm-foundry"])
+def test_numbers_that_are_filled_in_are_numbers_of_yaml(name: str, tmp_path: Path) -> None:
+    """PyYAML takes 3e-4 for text, and nanotron refuses text for a number."""
+    files = launch_files(PLANS[name], asked(name), name).files
+    (tmp_path / f"{name}.yaml").write_text(files[f"{name}.yaml"])
+    before = files["train.sh"].partition("torchrun")[0] + 'cat "$CONFIG"\n'
+    (tmp_path / "train.sh").write_text(before)
+    asked_for = dict.fromkeys(re.findall(r"\$\{([A-Z_]+):\?", before), "1")
+    numbers = {"LEARNING_RATE": "3e-4", "ROPE_THETA": "500000", "NORM_EPSILON": "1e-5"}
+    environment = {"PATH": os.environ["PATH"], "LC_ALL": "de_DE.UTF-8", **asked_for, **numbers}
+    told = subprocess.run(
+        ["bash", str(tmp_path / "train.sh")], env=environment, capture_output=True, text=True, check=True
+    )
+    values = [
+        yaml.safe_load(each) for each in re.findall(r"(?:rope_theta|norm_eps|\blr|learning_rate): (\S+)", told.stdout)
+    ]
+    assert sorted(values) == [1e-5, 3e-4, 5e5]
 
 
 def test_training_on_a_pipeline_or_with_experts_apart_is_refused_of_deepspeed() -> None:

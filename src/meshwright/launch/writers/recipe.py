@@ -68,7 +68,7 @@ def recipe_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
     command = f'{torchrun(launch)}    "$HERE/{FILE}" "$@"'
     return {
         FILE: _recipe(launch, notes),
-        "train.sh": start_script(launch, notes, command),
+        "train.sh": start_script(launch, notes, command, launch.table.to_fill),
         "job.slurm": batch_file(launch, notes),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from meshwright.launch.export import Launch
 from meshwright.launch.writers.comments import commented, slug
@@ -37,9 +37,11 @@ def torchrun(launch: Launch) -> str:
     return TORCHRUN.format(nodes=launch.nodes, ranks=launch.ranks_per_node)
 
 
-def start_script(launch: Launch, notes: Sequence[str], command: str) -> str:
-    """A start script that stops at the first thing to fill in that is missing. command: what it runs, in `$HERE`."""
-    settings, filled = launch.settings, launch.table.to_fill
+def start_script(launch: Launch, notes: Sequence[str], command: str, filled: Mapping[str, str]) -> str:
+    """A start script that stops at the first thing to fill in that is missing. command: what it runs, in `$HERE`;
+    filled: the variables that are filled in, with what belongs there.
+    """
+    settings = launch.settings
     exports = [f"export {key}={shlex.quote(str(value))}" for key, value in settings.items() if key.isupper()]
     asked = [f': "${{{name}:?{what}}}"' for name, what in filled.items()]
     lines = [
