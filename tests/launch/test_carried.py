@@ -1,9 +1,10 @@
-"""Carried: values of the model's config.json that no price rests on reach the launch files where the file is named."""
+"""Carried: values of a config.json that no price rests on reach the launch files, by way of plan files too."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,16 +12,26 @@ import yaml
 from commands import LLAMA, asked
 from launch_configs import DEEPSEEK, LLAMA_31
 from meshwright.answers.launch_files import launch_files
-from meshwright.launch.carried import carried_settings, config_values, plain_values
-from meshwright.launch.table import launch_table
+from meshwright.launch.carried import carried_settings
+from meshwright.launch.spelling import Settings
+from meshwright.launch.table import launch_table, launch_tables
 from meshwright.layout.plan import Plan
+from meshwright.specs.huggingface.values import KEYS, config_values
+from meshwright.specs.model import Model
 from meshwright.specs.read_model import read_model
 from strategies import question
 
 
+def with_values(model: str, config: dict[str, Any]) -> Model:
+    return read_model(model).replace(family=config.get("model_type", "llama"), config_values=config_values(config))
+
+
+def carried(model: str, config: dict[str, Any]) -> Settings:
+    return carried_settings(with_values(model, config), launch_table("megatron-lm"))
+
+
 def test_llama_is_carried_to_megatron() -> None:
-    settings = carried_settings(plain_values(LLAMA_31), launch_table("megatron-lm"))
-    assert settings == {
+    assert carried("llama-3.1-8b", LLAMA_31) == {
         "--rotary-base": 500000,
         "--norm-epsilon": 1e-05,
         "--init-method-std": 0.02,
@@ -30,8 +41,7 @@ def test_llama_is_carried_to_megatron() -> None:
 
 
 def test_the_router_and_the_rotary_positions_of_deepseek_are_carried() -> None:
-    settings = carried_settings(plain_values(DEEPSEEK), launch_table("megatron-lm"))
-    assert settings == {
+    assert carried("deepseek-v3", DEEPSEEK) == {
         "--rotary-scaling-factor": 40,
         "--mscale": 1.0,
         "--mscale-all-dim": 1.0,
@@ -41,40 +51,59 @@ def test_the_router_and_the_rotary_positions_of_deepseek_are_carried() -> None:
     }
 
 
-def test_keys_of_today_and_of_a_wrapped_model_are_the_same() -> None:
+def test_every_value_that_a_table_carries_is_read() -> None:
+    read = {*KEYS, "norm_eps", "model_type"}
+    named = {key for name in launch_tables() for each in launch_table(name).carried for key in (each.value, *each.when)}
+    assert {key for key in named if not key.startswith("rope.")} <= read
+
+
+def test_keys_of_today_are_those_of_before() -> None:
     today = {"rope_parameters": {**LLAMA_31["rope_scaling"], "rope_theta": 500000.0}, "rms_norm_eps": 1e-05}
-    old = plain_values(LLAMA_31)
-    for config in (today, {"text_config": today}):
-        new = plain_values(config)
-        assert {key: new[key] for key in new if not key.startswith("text")} == {key: old[key] for key in new}
+    old = config_values(LLAMA_31)
+    assert config_values(today) == {key: value for key, value in old.items() if key != "initializer_range"}
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), [1], {"a": 1}, None])
 def test_what_is_no_plain_value_is_left(value: object) -> None:
-    assert "rope_theta" not in plain_values({"rope_theta": value})
+    assert "rope_theta" not in config_values({"rope_theta": value})
 
 
-def test_a_catalogue_name_carries_nothing() -> None:
-    assert config_values("llama-3.1-8b") == config_values(None) == {}
+def test_a_model_of_the_catalogue_stands_for_several_releases_and_carries_no_base() -> None:
+    assert "rope_theta" not in read_model("llama-3.1-8b").config_values
 
 
 def test_what_is_carried_is_not_to_be_filled_in_any_more() -> None:
-    inputs = question(read_model("llama-3.1-8b"), "1x8:h100", global_batch=64)
+    inputs = question(with_values("llama-3.1-8b", LLAMA_31), "1x8:h100", global_batch=64)
     plan = Plan(tp=8, sp=True, num_microbatches=64)
-    script = launch_files(plan, inputs, "megatron-lm", config=plain_values(LLAMA_31)).files["train.sh"]
+    script = launch_files(plan, inputs, "megatron-lm").files["train.sh"]
     assert "--rotary-base 500000\n" in script
     assert "ROTARY_BASE" not in script
-    assert "ROTARY_BASE" in launch_files(plan, inputs, "megatron-lm").files["train.sh"]
+    without = inputs.replace(model=read_model("llama-3.1-8b"))
+    assert "ROTARY_BASE" in launch_files(plan, without, "megatron-lm").files["train.sh"]
 
 
 def test_values_of_yaml_are_carried_too() -> None:
-    inputs = question(read_model("llama-3.1-8b"), "1x8:h100", "llm-foundry", global_batch=64)
-    files = launch_files(
-        Plan(dp=8, zero=3, num_microbatches=8), inputs, "llm-foundry", config=plain_values(LLAMA_31)
-    ).files
+    inputs = question(with_values("llama-3.1-8b", LLAMA_31), "1x8:h100", "llm-foundry", global_batch=64)
+    files = launch_files(Plan(dp=8, zero=3, num_microbatches=8), inputs, "llm-foundry").files
     model = yaml.safe_load(files["llm-foundry.yaml"])["model"]
     assert (model["attn_config"]["rope_theta"], model["norm_eps"]) == (500000.0, 1e-05)
     assert model["attn_config"]["rope_hf_config"] == {"type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}
+    assert "ROPE_THETA" not in files["train.sh"]
+
+
+def test_a_plan_file_is_enough_to_launch_a_model_that_no_catalogue_has(tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "examples" / "llama-3.1-70b" / "config.json"
+    config = json.loads(example.read_text()) | {"num_hidden_layers": 76, "rope_theta": 123456.0}
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    options = ["--cluster", "8x8:h100", "--seq-len", "8192", "--global-batch", "256", "--json"]
+    (tmp_path / "plan.json").write_text(asked("plan", "--model", str(folder), *options).out)
+    (folder / "config.json").unlink()
+    assert asked("launch", str(tmp_path / "plan.json"), "--out", str(tmp_path / "run")).code == 0
+    script = (tmp_path / "run" / "train.sh").read_text()
+    assert "--rotary-base 123456\n" in script
+    assert "--num-layers 76\n" in script
 
 
 def test_launch_carries_what_the_named_file_holds(tmp_path: Path) -> None:

@@ -20,9 +20,9 @@ from launch_configs import DEEPSEEK, LLAMA_31
 from meshwright.answers.launch_files import LaunchFiles, launch_files
 from meshwright.answers.launch_folder import write_folder
 from meshwright.errors import InvalidSpec
-from meshwright.launch.carried import plain_values
 from meshwright.layout.plan import RECOMPUTE_NAMES
 from meshwright.layout.splits import layers_of_chunks
+from meshwright.specs.huggingface.values import config_values
 from meshwright.specs.read_model import read_model
 from strategies import legal_plans, question
 
@@ -33,7 +33,7 @@ FOUNDRY = Path(sys.prefix) / "llm-foundry"
 """Where it puts llm-foundry, without what that depends on."""
 MODELS = ("llama-3.1-8b", "llama-2-13b", "mixtral-8x7b", "deepseek-v2-lite", "qwen3-30b-a3b")
 """Grouped queries, a query head each, experts, latent attention, norms of queries and keys."""
-CONFIGS = {"llama-3.1-8b": plain_values(LLAMA_31), "deepseek-v2-lite": plain_values(DEEPSEEK)}
+CONFIGS = {"llama-3.1-8b": LLAMA_31, "deepseek-v2-lite": DEEPSEEK}
 """What is carried of a config.json."""
 RUNTIMES = {"megatron-lm": "megatron-core"}
 FP16 = "llama-2-13b"
@@ -44,14 +44,19 @@ def drawn(framework: str, models: tuple[str, ...], each: int) -> list[LaunchFile
     written: list[LaunchFiles] = []
     for model in models:
         precision = "fp16" if model == FP16 and framework != "torchtitan" else "bf16"
-        runtime = RUNTIMES.get(framework, framework)
+        runtime, known = RUNTIMES.get(framework, framework), read_model(model)
         inputs = question(
-            read_model(model), "1x8:h100", runtime, global_batch=64, sequence_length=4096, precision=precision
+            known.replace(config_values=config_values(CONFIGS.get(model, {}))),
+            "1x8:h100",
+            runtime,
+            global_batch=64,
+            sequence_length=4096,
+            precision=precision,
         )
         plans, count = legal_plans(inputs), len(written)
         for plan in plans.take(np.random.default_rng(1).permutation(len(plans))[: 400 * each]):
             try:
-                written.append(launch_files(plan, inputs, framework, config=CONFIGS.get(model)))
+                written.append(launch_files(plan, inputs, framework))
             except InvalidSpec:
                 continue
             if len(written) - count == each:

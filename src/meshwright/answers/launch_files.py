@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.screen import fit_words
@@ -40,8 +39,8 @@ WRITERS: dict[str, Callable[[Launch, Sequence[str]], dict[str, str]]] = {
 }
 """What writes the files of a launch table."""
 NOT_IN_A_PLAN = (
-    "Not in a plan, and to be taken from the model's config.json: rotary base and scaling, the epsilon of norms, the "
-    "scores and losses of the router, initial weights."
+    "Not in this plan, whose model was not read from a config.json, and to be taken from there: rotary base and "
+    "scaling, the epsilon of norms, the scores and losses of the router, initial weights."
 )
 
 
@@ -65,12 +64,9 @@ def framework_of(runtime: str) -> str:
     raise InvalidInput(f"no launch files are written for {runtime}; --to {' or '.join(WRITERS)} with --nearest")
 
 
-def launch_files(
-    plan: Plan, inputs: Inputs, name: str, *, nearest: bool = False, config: Mapping[str, Any] | None = None
-) -> LaunchFiles:
+def launch_files(plan: Plan, inputs: Inputs, name: str, *, nearest: bool = False) -> LaunchFiles:
     """The files that launch a plan with a framework.
 
-    config: values of the model's config.json, as `launch.carried.config_values` reads them, to be carried.
     name: of a launch table with a writer; nearest: what the framework cannot say is replaced by the nearest legal plan
     of its own runtime, named and priced again. Raises `InvalidInput` for a framework without a writer, `IllegalPlan`
     for a plan that the runtime refuses, `InvalidSpec` with every field that the framework has no setting for.
@@ -82,7 +78,7 @@ def launch_files(
         plan, inputs, replaced = _moved(plan, inputs, name)
     require_legal(plan, inputs)
     launch = export(plan, inputs, name)
-    carried = carried_settings(config or {}, launch.table)
+    carried = carried_settings(inputs.model, launch.table)
     launch = replace(launch, settings=launch.settings | carried)
     estimate = estimate_each([plan], inputs)[0]
     return LaunchFiles(launch, estimate, WRITERS[name](launch, _notes(launch, estimate, replaced, carried)), replaced)

@@ -69,7 +69,7 @@ def launch(
 ) -> None:
     """Write the files that launch one plan: configuration, start script and Slurm batch file."""
     inputs, plan = inputs_and_plan(context, asked)
-    for line in _written(plan, inputs, out, files, asked.subject.model):
+    for line in _written(plan, inputs, out, files):
         print(line)
 
 
@@ -94,28 +94,25 @@ def require_launch(asked: RankedLaunchOptions, runtime: str | None) -> None:
     require_free(asked.launch, "--launch", overwrite=files.overwrite)
 
 
-def write_ranked(result: SearchResult, asked: RankedLaunchOptions, model: str | None) -> None:
-    """Write what launches the plan that was asked for, and name its files on standard error. model: as it was named."""
+def write_ranked(result: SearchResult, asked: RankedLaunchOptions) -> None:
+    """Write what launches the plan that was asked for, and name its files on standard error."""
     if asked.launch is None:
         return
     plans = [each.plan for each in (*result.best, *result.other_splits)]
     rank = asked.rank or 1
     if rank > len(plans):
         raise InvalidInput(f"{len(plans)} plans are shown; --rank {rank} is too large; use 1 to {len(plans)}, or --top")
-    for line in _written(plans[rank - 1], result.inputs, asked.launch, asked.files, model, "--launch"):
+    for line in _written(plans[rank - 1], result.inputs, asked.launch, asked.files, "--launch"):
         print(line, file=sys.stderr)
 
 
-def _written(
-    plan: Plan, inputs: Inputs, out: Path, files: LaunchOptions, model: str | None, option: str = "--out"
-) -> Sequence[str]:
-    """What was written, line by line. model: its config.json, if that is what named it."""
+def _written(plan: Plan, inputs: Inputs, out: Path, files: LaunchOptions, option: str = "--out") -> Sequence[str]:
+    """What was written, line by line."""
     from meshwright.answers.launch_files import framework_of, launch_files
     from meshwright.answers.launch_folder import write_folder
-    from meshwright.launch.carried import config_values
 
     framework = files.framework or framework_of(inputs.runtime.id)
-    written = launch_files(plan, inputs, framework, nearest=files.nearest, config=config_values(model))
+    written = launch_files(plan, inputs, framework, nearest=files.nearest)
     folder = write_folder(written.files, out, option, overwrite=files.overwrite)
     table = written.launch.table
     replaced = [f"replaced: {each}" for each in written.replaced]

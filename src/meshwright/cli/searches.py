@@ -73,7 +73,7 @@ def plan(
         show_cited(document, plans, inputs, as_json)
     else:
         show(document, as_json)
-    write_ranked(result, launched, asked.subject.model)
+    write_ranked(result, launched)
 
 
 def _beside(

@@ -214,5 +214,5 @@ def _experts(said: Fields) -> Experts:
 
 def same_architecture(one: Model, other: Model) -> bool:
     """Whether two models are the same but for their names; multi-token prediction is the job's."""
-    loose = {"name": "", "family": "", "assumptions": (), "mtp_layers": 0}
+    loose = {"name": "", "family": "", "assumptions": (), "config_values": {}, "mtp_layers": 0}
     return one.replace(**loose) == other.replace(**loose)

@@ -71,7 +71,7 @@ class Carried(Spec):
     """A value of the model's config.json that no price rests on, and its settings."""
 
     value: str
-    """Its key in `carried.plain_values`."""
+    """Its key in `Model.config_values`."""
     when: dict[str, Value] = {}
     """Values of other keys that go with it."""
     settings: dict[str, Value]

@@ -155,6 +155,8 @@ class Model(Spec):
     mtp_layers: Annotated[int, Field(ge=0, le=MAX_LAYERS, strict=True)] = 0
     """Layers of multi-token prediction that it was trained with, behind the others and no part of them; a run that
     trains them adds `mtp_weights` to the model's."""
+    config_values: dict[str, str | bool | int | float] = {}
+    """What its config.json says that changes neither memory nor time, for launch files (`huggingface.values`)."""
     assumptions: tuple[str, ...] = ()
     """What had to be assumed while reading it, for the user's eyes."""
 

@@ -13,6 +13,7 @@ from meshwright.specs.base import faults_of
 from meshwright.specs.huggingface.decoder import Decoder
 from meshwright.specs.huggingface.families import FAMILIES, TEXT_OF_WRAPPER, family
 from meshwright.specs.huggingface.refusals import refuse_flat, refuse_unread, refuse_wrapper
+from meshwright.specs.huggingface.values import config_values
 from meshwright.specs.model import LayerKind, Model
 
 ALIKE = 0.9
@@ -64,7 +65,8 @@ def _text_model(config: Mapping[str, Any], model_type: str, name: str, subject: 
     if decoder.not_modelled():
         raise NotModelled(f"{subject}: of {model_type}, this is not modelled: {'; '.join(decoder.not_modelled())}")
     try:
-        return _model(decoder, name, model_type).replace(assumptions=(*decoder.assumptions(), *_quantized(config)))
+        notes = (*decoder.assumptions(), *_quantized(config))
+        return _model(decoder, name, model_type).replace(assumptions=notes, config_values=config_values(config))
     except InvalidSpec as error:
         raise InvalidSpec(f"{subject} ({decoder.config_class})", error.faults) from None
 

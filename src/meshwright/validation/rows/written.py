@@ -74,7 +74,7 @@ def _links(cluster: Cluster) -> dict[str, Any]:
 
 def _parts(model: Model) -> dict[str, Any]:
     """What a model consists of, whatever it and its layers are called."""
-    fields = model.model_dump(exclude={"name", "family", "assumptions"})
+    fields = model.model_dump(exclude={"name", "family", "assumptions", "config_values"})
     return fields | {"layer_kinds": [{**kind, "name": ""} for kind in fields["layer_kinds"]]}
 
 

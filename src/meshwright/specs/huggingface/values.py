@@ -1,0 +1,39 @@
+"""Values of a config.json that change neither memory nor time, and that a launch needs all the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+NORMS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon")
+"""Keys of the epsilon of norms, by family."""
+KEYS = (
+    "rope_theta",
+    "initializer_range",
+    "scoring_func",
+    "routed_scaling_factor",
+    "topk_method",
+    "router_aux_loss_coef",
+)
+"""Keys whose value is taken as it is, beside `norm_eps` and those of rotary positions."""
+
+
+def config_values(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, flat; those of rotary positions as `rope.factor` and so on.
+
+    >>> config_values({"rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}, "layers": [1]})
+    {'rope_theta': 500000.0, 'rope.rope_type': 'llama3', 'rope.factor': 8.0}
+    """
+    rotary = config.get("rope_parameters") or config.get("rope_scaling")
+    values = {key: config.get(key) for key in KEYS}
+    if isinstance(rotary, Mapping):
+        values["rope_theta"] = rotary.get("rope_theta", config.get("rope_theta"))
+        values["rope.rope_type"] = rotary.get("rope_type", rotary.get("type"))
+        values |= {f"rope.{key}": value for key, value in rotary.items() if key not in ("rope_theta", "type")}
+    values["norm_eps"] = next((config[key] for key in NORMS if key in config), None)
+    return {key: value for key, value in values.items() if _plain(value)}
+
+
+def _plain(value: Any) -> bool:
+    return isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value))
