@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from launch_examples import (
+    ACCELERATE,
     AXOLOTL,
     BATCH,
     BRIDGE,
@@ -106,6 +107,33 @@ def test_defaults_of_frameworks_are_theirs(tmp_path: Path) -> None:
     assert not imported(tmp_path, "d.sh", script).inputs.model.is_moe
     text = NEMO.replace("ffn_hidden_size: 14336", "ffn_hidden_size: ${multiply:4, ${.hidden_size}}")
     assert imported(tmp_path, "n.yaml", text).inputs.model.layer_kinds[0].feed_forward.ffn_size == 16384
+
+
+def test_embeddings_that_count_as_layers_and_ulysses_are_read_of_megatron_deepspeed(tmp_path: Path) -> None:
+    """As BigScience's 176B: 70 layers and two embeddings over 12 stages of 6."""
+    split = " --pipeline-model-parallel-size 2 --pp-partition-method 'type:transformer|embedding'"
+    plan = imported(tmp_path, "a.sh", DEEPSPEED_SCRIPT.rstrip() + split).plan
+    assert (plan.pp, plan.embedding_as_layer, plan.head_as_layer) == (2, True, True)
+    with pytest.raises(InvalidInput, match="--pp-partition-method 'parameters' is not modelled"):
+        imported(
+            tmp_path, "a.sh", DEEPSPEED_SCRIPT.rstrip() + split.replace("type:transformer|embedding", "parameters")
+        )
+    plan = imported(tmp_path, "a.sh", DEEPSPEED_SCRIPT.rstrip() + " --ds-sequence-parallel-size 2").plan
+    assert (plan.cp, plan.context_exchange.name) == (2, "ALL_TO_ALL")
+
+
+def test_what_is_read_as_something_else_in_silence_is_refused(tmp_path: Path) -> None:
+    experts = INTERN.replace("hidden_size=", "num_experts=4, hidden_size=", 1)
+    assert experts != INTERN
+    with pytest.raises(InvalidInput, match=r"model\.num_experts is of models with experts, not modelled"):
+        imported(tmp_path, "a.py", experts)
+    with pytest.raises(InvalidInput, match=r"is of no framework that is recognised"):  # OLMo's
+        imported(tmp_path, "a.yaml", FOUNDRY.replace("n_layers:", "max_sequence_length: 4096, n_layers:", 1))
+    sizes = ACCELERATE.replace("_tp_size", "_sp_size")
+    with pytest.raises(InvalidInput, match="parallelism_config_sp_size 2 is a degree of parallelism"):
+        imported(tmp_path, "b.yaml", sizes, model="llama-3.1-8b")
+    with pytest.raises(InvalidInput, match="--encoder-tensor-model-parallel-size 2 is a degree of parallelism"):
+        imported(tmp_path, "a.sh", f"torchrun t.py {MODEL} {BATCH} --encoder-tensor-model-parallel-size 2")
 
 
 def test_an_accelerator_is_taken_in_the_numbers_of_the_file(tmp_path: Path) -> None:

@@ -42,6 +42,13 @@ def test_the_script_says_what_the_configuration_cannot_hold(tmp_path: Path, fram
         read(folder)
 
 
+def test_a_start_script_alone_names_the_folder(tmp_path: Path) -> None:
+    folder = written(tmp_path, "deepspeed")
+    with pytest.raises(InvalidInput) as raised:
+        read(folder / "train.sh")
+    assert str(raised.value).endswith(f"deepspeed.json beside it holds a plan: --from {str(folder)!r}")
+
+
 def test_recomputation_that_no_file_says_is_named(tmp_path: Path) -> None:
     folder = written(tmp_path, "deepspeed")
     (folder / "train.py").unlink()

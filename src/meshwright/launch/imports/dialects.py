@@ -77,6 +77,12 @@ def _deepspeed(settings: LaunchSettings, keys: set[str]) -> bool:
     return settings.form in ("json", "yaml") and found > 0 and "num_layers" not in keys
 
 
+def _foundry(settings: LaunchSettings, keys: set[str]) -> bool:
+    """Configurations of OLMo have the same keys but for the length of sequences."""
+    own = _has("model.n_layers", "global_train_batch_size")(settings, keys)
+    return own and "model.max_sequence_length" not in keys
+
+
 DIALECTS = (
     Dialect("megatron-deepspeed", "Megatron-DeepSpeed", _deepspeed_arguments),
     Dialect("zero-bubble", "zero-bubble", _zero_bubble_arguments),
@@ -89,7 +95,7 @@ DIALECTS = (
     Dialect("deepspeed", "DeepSpeed", _deepspeed),
     Dialect("accelerate", "accelerate", _has("distributed_type")),
     Dialect("nanotron", "nanotron", _has("parallelism.dp", "tokens.micro_batch_size")),
-    Dialect("llm-foundry", "llm-foundry", _has("model.n_layers", "global_train_batch_size")),
+    Dialect("llm-foundry", "llm-foundry", _foundry),
     Dialect("internevo", "InternEvo", _has("parallel.tensor", "data.micro_bsz")),
     Dialect("axolotl", "axolotl", _has("base_model", "micro_batch_size")),
     Dialect("llama-factory", "LLaMA-Factory", _has("model_name_or_path", "per_device_train_batch_size")),

@@ -33,6 +33,14 @@ def launch_file_in(folder: Path) -> Path:
     raise InvalidInput(f"the folder {str(folder)!r} holds no file that `launch` writes ({names}); name the file itself")
 
 
+def with_folder(error: InvalidInput, path: Path) -> InvalidInput:
+    """The error, with the folder to name where a start script was given and what holds its plan lies beside it."""
+    held = [name for name in CONFIGURATIONS if _is_own(path.parent / name)]
+    if path.suffix != ".sh" or not held:
+        return error
+    return InvalidInput(f"{error}; {held[0]} beside it holds a plan: --from {str(path.parent)!r}")
+
+
 def with_script(read: LaunchSettings, table: LaunchTable, given: Fields, notes: list[str]) -> LaunchSettings:
     """The settings with those that stand in the training script beside the file, where that is one of `launch`.
 

@@ -80,6 +80,7 @@ def nemo_arguments(known: Settings) -> Settings:
     model: dict[str, Any] = {key.removeprefix("training.").removeprefix("model."): each for key, each in known.items()}
     if chunks := model.get("virtual_pipeline_model_parallel_size"):
         settings["--num-virtual-stages-per-pipeline-rank"] = chunks
+    settings.pop("--virtual-pipeline-model-parallel-size", None)
     if model.get("num_query_groups"):
         settings["--group-query-attention"] = True
     if str(model.get("normalization", "")).lower() == "rmsnorm":

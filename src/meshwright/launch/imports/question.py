@@ -13,7 +13,7 @@ from meshwright.launch.fields import question_of
 from meshwright.launch.forms import Fields, read_value
 from meshwright.launch.imports.behaviours import left_out, runtime_as_set
 from meshwright.launch.imports.dialects import Dialect, dialect_of
-from meshwright.launch.imports.folder import launch_file_in, with_configuration, with_script
+from meshwright.launch.imports.folder import launch_file_in, with_configuration, with_folder, with_script
 from meshwright.launch.imports.functions import one_function, without_objects
 from meshwright.launch.imports.gaps import NEEDED, OF_THE_MODEL, gaps_of, settled
 from meshwright.launch.imports.machines import Machines, cluster_for, counted, machines_of
@@ -34,9 +34,9 @@ from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import Runtime, read_runtime
 
 _DEGREE = re.compile(
-    r"(tensor|pipeline|context|expert|sequence|data)\w*parallel\w*[_-](size|degree)|parallel[_-]degree"
+    r"(tensor|pipeline|context|expert|sequence|data)\w*parallel\w*_(size|degree)|parallel_degree|(^|[._])[tpcsed]p_(size|degree)$"
 )
-"""Keys that say how ranks share the work; one that is not known must not be passed over."""
+"""Keys, with underscores, that say how ranks share the work; one that is not known must not be passed over."""
 TABLES = resources.files("meshwright.launch.imports") / "tables"
 
 
@@ -78,11 +78,13 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     """
     path = launch_file_in(path) if path.is_dir() else path
     keyed = {name: value for name, value in given.values.items() if name.startswith("--") or "." in name}
-    read = read_launch_file(path, {name: value for name, value in given.values.items() if name not in keyed}, text)
-    read = with_configuration(read)
+    try:
+        read = read_launch_file(path, {name: value for name, value in given.values.items() if name not in keyed}, text)
+        read = one_function(with_configuration(read), given.values.get("function"))
+        dialect = dialect_of(read, given.framework)
+    except InvalidInput as error:
+        raise with_folder(error, path) from None
     path = Path(read.path)
-    read = one_function(read, given.values.get("function"))
-    dialect = dialect_of(read, given.framework)
     read = with_objects(read) if dialect.name == "torchtitan" else without_objects(with_classes(read))
     table = import_table(dialect.name)
     notes: list[str] = []
@@ -237,7 +239,7 @@ def _wrong(read: LaunchSettings, understood: Understood, table: LaunchTable, mod
     faults += [
         f"{key} {value} is a degree of parallelism that is not known here: --framework names whose file it is"
         for key, value in understood.unknown.items()
-        if _DEGREE.search(key) and str(value).isdecimal() and int(str(value)) > 1
+        if _DEGREE.search(key.replace("-", "_")) and str(value).isdecimal() and int(str(value)) > 1
     ]
     return [f"line {line}: {fault}" if (line := lines.get(fault.split()[0], 0)) else fault for fault in faults]
 

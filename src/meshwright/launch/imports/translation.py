@@ -106,6 +106,9 @@ def _with_zero(known: Settings, configuration: Settings, notes: list[str]) -> Se
     heads = settings.pop("--num-key-value-heads", None)
     if heads is not None:
         settings |= {"--group-query-attention": True, "--num-query-groups": heads}
+    if str(settings.get("--ds-sequence-parallel-size", 1)) != "1":
+        settings |= {"--context-parallel-size": settings["--ds-sequence-parallel-size"], "--cp-comm-type": "a2a"}
+    settings.pop("--ds-sequence-parallel-size", None)
     if stage == 1:
         settings["--use-distributed-optimizer"] = True
     if stage in _STRATEGIES:
