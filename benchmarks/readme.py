@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-ANSWER_LINES = "Memory of"
+MEMORY = "Memory of"
+SEARCHED = r"\n\d+ plans considered.*"
 LARGE = 1e6
 SHOWN = {
     "model": ("name", "family", "hidden_size"),
@@ -57,19 +58,19 @@ def swept() -> str:
 
 
 def answer() -> str:
-    """The command and the first screenful of its answer."""
+    """The command and its answer, without how many plans were searched how fast."""
     words = ["plan", "--model", "examples/llama-3.1-70b/config.json", "--cluster", "8x8:h100"]
     words += ["--seq-len", "8192", "--global-batch", "256"]
     printed = run("-m", "meshwright.cli", *words)
-    return f"$ meshwright {' '.join(words)}\n{printed.partition(ANSWER_LINES)[0].rstrip()}"
+    return f"$ meshwright {' '.join(words)}\n{re.sub(SEARCHED, '', printed, flags=re.DOTALL).rstrip()}"
 
 
 def explained() -> str:
     """The command and its answer, without the account of the worst stage's memory, the rules and the assumptions."""
     words = ["explain", "--model", "llama-3.1-70b", "--cluster", "8x8:h100", "--seq-len", "8192"]
-    words += ["--global-batch", "256", "--tp", "8", "--pp", "4", "--vpp", "5"]
+    words += ["--global-batch", "256", "--tp", "8", "--pp", "4", "--vpp", "5", "--more"]
     printed = run("-m", "meshwright.cli", *words)
-    above, rest = printed.partition(f"\n{ANSWER_LINES}")[::2]
+    above, rest = printed.partition(f"\n{MEMORY}")[::2]
     below = rest[rest.index("From peak") : rest.index("The plan keeps")]
     return f"$ meshwright {' '.join(words)}\n{above.rstrip()}\n...\n\n{below.rstrip()}"
 

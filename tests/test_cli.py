@@ -238,7 +238,7 @@ def test_behaviours_are_replaced_for_the_question_and_told(command: str) -> None
     assert runtime["id"] == "megatron-core"
     told = [line for line in document["assumptions"] if line.startswith("replaced for this question")]
     assert [line.partition("above: ")[2] for line in told] == list(runtime["replaced"])
-    screen = " ".join(asked(command, *LLAMA, *WITH).out.split())
+    screen = " ".join(asked(command, *LLAMA, *WITH, "--more").out.split())
     assert "megatron-core with 2 of its behaviours replaced" in screen
     assert all(line in screen for line in told)
 
@@ -297,7 +297,7 @@ def test_multi_token_prediction_is_trained_as_asked() -> None:
     assert [document["plans"][0]["stages"][1]["mtp_layers"] for document in (usual, none, two)] == [1, 0, 2]
     step = [document["plans"][0]["step_time_s"] for document in (none, usual, two)]
     assert step == sorted(set(step))
-    assert "+ 2 mtp" in " ".join(asked("explain", *deepseek, "--mtp-layers", "2").out.split())
+    assert "+ 2 mtp" in " ".join(asked("explain", *deepseek, "--mtp-layers", "2", "--more").out.split())
     assert (
         "torchtitan trains no layers"
         in asked("plan", *deepseek[:-2], "--runtime", "torchtitan", "--mtp-layers", "1").message
@@ -305,14 +305,14 @@ def test_multi_token_prediction_is_trained_as_asked() -> None:
 
 
 def test_explain_shows_experts_and_the_context_exchange() -> None:
-    screen = " ".join(asked("explain", *MIXTRAL, "--ep", "8", "--cp", "2").out.split())
+    screen = " ".join(asked("explain", *MIXTRAL, "--ep", "8", "--cp", "2", "--more").out.split())
     assert "Experts ep 8 inside one node" in screen
     assert "Context exchange ring, cp 2 inside one node" in screen
 
 
-def test_explain_answers_on_one_screen_and_gives_the_same_figures_as_json() -> None:
+def test_explain_shows_with_more_the_figures_that_it_gives_as_json() -> None:
     options = ["explain", *LLAMA, "--tp", "4", "--pp", "2"]
-    text, plan = " ".join(asked(*options).out.split()), planned(*options)["plans"][0]
+    text, plan = " ".join(asked(*options, "--more").out.split()), planned(*options)["plans"][0]
     assert "GiB there; at the accepted risk of 10%" in text
     assert sum(plan["from_peak"].values()) == pytest.approx(plan["step_time_s"], rel=1e-9)
     assert plan["neighbours"][0]["lost"].partition(":")[0] in text

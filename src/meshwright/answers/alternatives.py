@@ -39,22 +39,30 @@ def neighbours(result: SearchResult, estimate: Estimate) -> list[Estimate]:
     return list({each.plan: each for each in others if each.plan != estimate.plan}.values())[:SHOWN]
 
 
-def neighbours_section(estimate: Estimate, result: SearchResult | None) -> tuple[Block, ...]:
-    """What the best other plans lose against this one, or gain."""
+def neighbours_section(
+    estimate: Estimate, result: SearchResult | None, shown: int = SHOWN, most: int | None = None
+) -> tuple[Block, ...]:
+    """What the best other plans lose against this one, or gain; shown: how many; most: parts that each names."""
     title = Heading("The best other plans", 3)
     if result is None:
         return title, Paragraph("Not searched here; meshwright plan ranks them.")
     ranked = neighbours(result, estimate)
     if not ranked:
         return title, Paragraph("None fits.")
-    return title, ranking_table(ranked, estimate, "against this one")
+    return title, ranking_table(ranked[:shown], estimate, "against this one", most=most)
 
 
-def knobs_section(estimate: Estimate, priced: Sensitivity, near: SearchResult | None) -> tuple[Block, ...]:
-    """Every single change, what fits first, the fastest first; of a plan that is not safe, what would be."""
-    rows = tuple(_row(each, estimate) for each in priced.changes)
+def knobs_section(
+    estimate: Estimate, priced: Sensitivity, near: SearchResult | None, shown: int | None = None
+) -> tuple[Block, ...]:
+    """Every single change, what fits first, the fastest first; of a plan that is not safe, what would be; shown: how
+    many.
+    """
+    rows = tuple(_row(each, estimate) for each in priced.changes[:shown])
     outside = f", {priced.outside} outside the constraints" if priced.outside else ""
     note = f"Left out: {priced.illegal} that are not legal, {priced.idle} that change nothing{outside}."
+    if len(rows) < len(priced.changes):
+        note = f"The fastest {len(rows)} of {len(priced.changes)} changes, those that fit first."
     columns = ("change", "step", "gain", "GiB", "more", "verdict")
     return (*rescue_section(rescue(estimate, priced, near)), Table(columns, rows, "lrrrrw", "Change one knob", note))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from meshwright.answers.alternatives import alternatives_entry, knobs_section, neighbours_section
@@ -97,16 +98,7 @@ def explain_screen(
     experts, context = expert_report(estimate, inputs), context_report(estimate, inputs)
     return (
         headline(inputs),
-        Lines(
-            (
-                f"Plan: **{estimate.plan}**",
-                *verdict_lines(estimate, inputs),
-                *routing_lines(estimate, inputs),
-                step_time_line(estimate, inputs),
-                margin_line(estimate, inputs),
-                *unaligned_lines(unaligned_sizes(estimate, inputs)),
-            )
-        ),
+        explain_lines(estimate, inputs, (margin_line(estimate, inputs),)),
         *(variation_section(estimate, variation) if variation else ()),
         *stage_table(estimate),
         memory_table(estimate, inputs),
@@ -119,6 +111,20 @@ def explain_screen(
         *knobs_section(estimate, sensitivity(estimate, inputs), near),
         _rules(inputs),
         *assumption_list(assumptions(inputs)),
+    )
+
+
+def explain_lines(estimate: Estimate, inputs: Inputs, more: Sequence[str] = ()) -> Lines:
+    """The plan with its verdict, its speed and how sure that is; more: lines that a whole answer adds."""
+    return Lines(
+        (
+            f"Plan: **{estimate.plan}**",
+            *verdict_lines(estimate, inputs),
+            *routing_lines(estimate, inputs),
+            step_time_line(estimate, inputs),
+            *more,
+            *unaligned_lines(unaligned_sizes(estimate, inputs)),
+        )
     )
 
 

@@ -79,7 +79,7 @@ def plan_screen(
         *plan_summary(result, costs),
         *_other_splits(result),
         *_faster_at_risk(result),
-        *_front(front),
+        *front_section(front),
         memory_table(best, inputs),
         time_table(best),
         search_lines(result),
@@ -89,6 +89,11 @@ def plan_screen(
 
 def plan_summary(result: SearchResult, costs: Sequence[ConstraintCost] = ()) -> tuple[Block, ...]:
     """Inputs, the best plan with its verdict, and the ranking; costs: what the constraints of the question cost."""
+    return headline(result.inputs), best_lines(result, costs), ranking_table(result.best, result.best[0])
+
+
+def best_lines(result: SearchResult, costs: Sequence[ConstraintCost] = ()) -> Lines:
+    """The best plan with its verdict, and why it is recommended; costs: what the constraints of the question cost."""
     best, inputs = result.best[0], result.inputs
     title = "Best plan" if best.verdict == Verdict.SAFE else "No plan is safe; the least risky"
     lines = (
@@ -100,7 +105,7 @@ def plan_summary(result: SearchResult, costs: Sequence[ConstraintCost] = ()) -> 
         *warnings(result),
         *constraint_lines(result, costs),
     )
-    return headline(inputs), Lines(lines), ranking_table(result.best, best)
+    return Lines(lines)
 
 
 def warnings(result: SearchResult) -> list[str]:
@@ -117,10 +122,14 @@ def warnings(result: SearchResult) -> list[str]:
 
 
 def ranking_table(
-    ranked: Sequence[Estimate], best: Estimate, against: str = "against the best", first: int = 1
+    ranked: Sequence[Estimate],
+    best: Estimate,
+    against: str = "against the best",
+    first: int = 1,
+    most: int | None = None,
 ) -> Table:
     """Plans, best first, and why each lost to the best, or to another one that `against` names; first: the number of
-    the first row, as `--rank` takes it.
+    the first row, as `--rank` takes it; most: the parts of the step that are named.
     """
     rows = tuple(
         (
@@ -128,7 +137,7 @@ def ranking_table(
             str(estimate.plan),
             *speed_cells(estimate),
             ("" if estimate.verdict == Verdict.SAFE else f"{estimate.verdict}: ")
-            + (why_lost(estimate, best) if estimate is not best else "the best"),
+            + (why_lost(estimate, best, most) if estimate is not best else "the best"),
         )
         for number, estimate in enumerate(ranked, first)
     )
@@ -138,11 +147,15 @@ def ranking_table(
 def search_lines(result: SearchResult) -> Lines:
     """How many plans were considered, refused, too large and fitting."""
     refused = ", ".join(f"{rule} {count}" for rule, count in result.refused.items() if count)
-    counts = (
-        f"{result.considered} plans considered, {result.legal} legal, {result.fitting} fit, in "
-        f"{format_seconds(result.elapsed_s)}"
+    return Lines(
+        (search_counts(result), *([f"Refused, by rule (a plan may break several): {refused}"] if refused else []))
     )
-    return Lines((counts, *([f"Refused, by rule (a plan may break several): {refused}"] if refused else [])))
+
+
+def search_counts(result: SearchResult) -> str:
+    """How many plans were considered, legal and fitting, and how long that took."""
+    elapsed = format_seconds(result.elapsed_s)
+    return f"{result.considered} plans considered, {result.legal} legal, {result.fitting} fit, in {elapsed}"
 
 
 def _other_splits(result: SearchResult) -> list[Block]:
@@ -154,7 +167,7 @@ def _other_splits(result: SearchResult) -> list[Block]:
     ]
 
 
-def _front(front: Sequence[Estimate]) -> list[Block]:
+def front_section(front: Sequence[Estimate]) -> list[Block]:
     """The plans that no other beats in both time and memory, less those that are hardly leaner than the one above."""
     if not front:
         return []

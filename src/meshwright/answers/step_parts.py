@@ -39,8 +39,10 @@ PART_NAMES = {
 ALL_NAMES = COMPUTED_NAMES | PART_NAMES
 
 
-def why_lost(plan: Estimate, best: Estimate) -> str:
-    """How much a plan loses to the best one, or gains over one that is not, and in which part of the step."""
+def why_lost(plan: Estimate, best: Estimate, most: int | None = None) -> str:
+    """How much a plan loses to the best one, or gains over one that is not, and in which parts of the step; most: of
+    these, how many are named.
+    """
     lost = difference(plan, best)
     if plan.verdict > best.verdict:
         pace = f"{-lost.share:.1%} faster" if lost.seconds < 0 else f"{lost.share:.1%} slower"
@@ -52,7 +54,7 @@ def why_lost(plan: Estimate, best: Estimate) -> str:
         return f"as fast within {abs(lost.share):.2%}, with {format_gib(abs(lost.memory_bytes))} {more} memory"
     parts = [
         f"{format_seconds(abs(seconds))} {'more' if seconds > 0 else 'less'} {PART_NAMES[name]}"
-        for name, seconds in lost.parts.items()
+        for name, seconds in [*lost.parts.items()][:most]
     ]
     fits = f"{plan.verdict}, " if plan.verdict < best.verdict else ""
     return f"{fits}{_pace(lost.share)}: {', '.join(parts)}"

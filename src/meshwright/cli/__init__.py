@@ -77,7 +77,6 @@ app = typer.Typer(
     help="Plan distributed training of large language models: which layout fits, how fast it is, and why.",
     no_args_is_help=True,
     rich_markup_mode=None,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -112,7 +111,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="plain")
     try:
-        app()
+        app(prog_name="meshwright")
     except errors.InvalidInput as error:
         _fail(error, 2)
     except errors.NothingFits as error:

@@ -6,13 +6,19 @@ from typing import Annotated
 
 import typer
 
+from meshwright.cli import completion
 from meshwright.cli.options import AsJson, TextOnly
 from meshwright.cli.show import show
 
 
 def show_model(
     source: Annotated[
-        str, typer.Argument(metavar="MODEL", help="config.json, its folder, a TOML file or a catalogue name")
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            autocompletion=completion.models,
+            help="config.json, its folder, a TOML file or a catalogue name",
+        ),
     ],
     text_only: TextOnly = False,
     as_json: AsJson = False,
@@ -26,7 +32,12 @@ def show_model(
 
 
 def catalog(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="models, accelerators, clusters or runtimes")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND", autocompletion=completion.kinds, help="models, accelerators, clusters or runtimes"
+        ),
+    ],
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="one entry, with its sources")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -34,3 +45,15 @@ def catalog(
     from meshwright.answers.catalog_table import catalog_document, catalog_screen
 
     show(catalog_document(kind, name) if as_json else catalog_screen(kind, name), as_json)
+
+
+def show_legend(
+    words: Annotated[list[str], typer.Argument(metavar="PLAN", help='the name of a plan, as "tp8 sp pp2 zero1 m64"')],
+    as_json: AsJson = False,
+) -> None:
+    """Say what each word of a plan's name means."""
+    from meshwright.answers.document.blocks import Table
+    from meshwright.answers.plan_legend import legend
+
+    rows = legend(" ".join(words))
+    show(dict(rows) if as_json else (Table(("word", "meaning"), tuple(rows), "lw"),), as_json)

@@ -97,6 +97,12 @@ COMMANDS = {
         "Read step times and memory from logs, beside what is predicted for the launch file that started the run.",
         examples=("runs train.log --from run.sh --cluster 8x8:h100",),
     ),
+    "legend": Entry(
+        "catalog.show_legend",
+        KNOWN,
+        "Say what each word of a plan's name means.",
+        examples=('legend "tp4 sp cp2 ring pp4 vpp5 dp2 zero1 mbs1 m128"',),
+    ),
     "model": Entry(
         "catalog.show_model",
         KNOWN,

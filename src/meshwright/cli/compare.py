@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meshwright.cli import completion
 from meshwright.cli.compare_files import LaunchFilesOptions, launched_plans, with_the_best
 from meshwright.cli.groups import (
     ConstraintOptions,
@@ -43,12 +44,20 @@ def compare(
     *,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODEL CLUSTER...]", help="what --model and --cluster take, without their names"),
+        typer.Argument(
+            metavar="[MODEL CLUSTER...]",
+            autocompletion=completion.subject,
+            help="what --model and --cluster take, without their names",
+        ),
     ] = None,
     model: ModelIfAny = None,
     cluster: Annotated[
         list[str] | None,
-        typer.Option(metavar="CLUSTER", help="as in plan; two or more, or one with plans to compare on it"),
+        typer.Option(
+            metavar="CLUSTER",
+            autocompletion=completion.clusters,
+            help="as in plan; two or more, or one with plans to compare on it",
+        ),
     ] = None,
     job: JobOptions,
     price: Annotated[

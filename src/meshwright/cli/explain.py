@@ -9,7 +9,7 @@ import typer
 
 from meshwright.cli.groups import grouped
 from meshwright.cli.one_plan import OnePlanOptions, one_plan
-from meshwright.cli.options import AsJson, Cite
+from meshwright.cli.options import AsJson, Cite, More
 from meshwright.cli.show import show, show_cited
 
 
@@ -21,12 +21,14 @@ def explain(
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write one step as a Chrome trace, which ui.perfetto.dev opens")
     ] = None,
+    more: More = False,
     cite: Cite = False,
 ) -> None:
     """Price one plan: whether it fits, where its memory and time go, and what every single change would do."""
     import time
 
     from meshwright.answers.alternatives import cheap_search
+    from meshwright.answers.brief import explain_brief
     from meshwright.answers.explain_table import explain_document, explain_screen
     from meshwright.answers.files import writable
     from meshwright.answers.launch_file import launch_file_entry, launch_file_screen
@@ -50,7 +52,10 @@ def explain(
         document: Any = explain_document(estimate, inputs, elapsed, near, variation)
         document |= launch_file_entry(launch) | launch_patch_entry(change)
     else:
-        explained = explain_screen(estimate, inputs, near, variation)
+        brief = not (more or cite or variation)
+        explained = (
+            explain_brief(estimate, inputs, near) if brief else explain_screen(estimate, inputs, near, variation)
+        )
         document = *launch_file_screen(launch), *explained, *launch_patch_section(launch, change)
     if cite:
         show_cited(document, [plan], inputs, as_json)

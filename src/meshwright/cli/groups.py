@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, get_args, get_
 import typer
 from typer.models import OptionInfo
 
+from meshwright.cli import completion
 from meshwright.cli.options import (
     AXES,
     CLUSTER_HELP,
@@ -59,10 +60,14 @@ class SubjectOptions:
     PANEL: ClassVar[str] = "The model and the cluster"
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODEL CLUSTER]", help="what --model and --cluster take, without their names"),
+        typer.Argument(
+            metavar="[MODEL CLUSTER]",
+            autocompletion=completion.subject,
+            help="what --model and --cluster take, without their names",
+        ),
     ] = None
-    model: Annotated[str | None, typer.Option(help=MODEL_HELP)] = None
-    cluster: Annotated[str | None, typer.Option(help=CLUSTER_HELP)] = None
+    model: Annotated[str | None, typer.Option(autocompletion=completion.models, help=MODEL_HELP)] = None
+    cluster: Annotated[str | None, typer.Option(autocompletion=completion.clusters, help=CLUSTER_HELP)] = None
     network: Network = None
     text_only: TextOnly = False
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 import typer
 
 from meshwright import errors
+from meshwright.cli import completion
 from meshwright.cli.groups import (
     JobOptions,
     RuntimeOptions,
@@ -90,6 +91,7 @@ class FileOrSubjectOptions(SubjectOptions):
         list[str] | None,
         typer.Argument(
             metavar="[PLAN.json | MODEL CLUSTER]",
+            autocompletion=completion.subject,
             help="a plan file, or - for standard input, whose plan options change; or a model and a cluster",
         ),
     ] = None

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from meshwright import errors
+from meshwright.cli import completion
 from meshwright.units import count_in_powers_of_two, parse_count
 
 
@@ -55,7 +56,7 @@ Network = Annotated[
     str | None,
     typer.Option(metavar="RATE", help="what a node sends to others, as 10Gb/s or 8x400Gb/s; default: as the cluster"),
 ]
-ModelIfAny = Annotated[str | None, typer.Option("--model", help="as in plan")]
+ModelIfAny = Annotated[str | None, typer.Option("--model", autocompletion=completion.models, help="as in plan")]
 SequenceLength = Annotated[
     int | None,
     typer.Option(
@@ -71,7 +72,11 @@ GlobalBatchTokens = Annotated[
     typer.Option(metavar="COUNT", help="instead of --global-batch: tokens in one step; 4M is 4194304 where that fits"),
 ]
 Precision = Annotated[
-    str, typer.Option(help="bf16, fp16, fp8, fp8-delayed, fp8-rowwise, fp8-blockwise, mxfp8 or nvfp4")
+    str,
+    typer.Option(
+        autocompletion=completion.precisions,
+        help="bf16, fp16, fp8, fp8-delayed, fp8-rowwise, fp8-blockwise, mxfp8 or nvfp4",
+    ),
 ]
 Gradients = Annotated[
     str | None, typer.Option(help="fp32 or half: what gradients are summed in; default: as the runtime does it")
@@ -81,6 +86,7 @@ RuntimeName = Annotated[
     str,
     typer.Option(
         "--runtime",
+        autocompletion=completion.runtimes,
         help="a runtime of the catalogue, or NAME@RELEASE; plan also takes all, for every runtime side by side",
     ),
 ]
@@ -124,6 +130,7 @@ Measured = Annotated[
 ]
 TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal model, the language model alone")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a screen")]
+More = Annotated[bool, typer.Option("--more", help="print the whole answer, not one screen of it")]
 Cite = Annotated[bool, typer.Option("--cite", help="add the papers and the data behind the answer")]
 AXES = {
     "tp": "tensor-parallel degree",

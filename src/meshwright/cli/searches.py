@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +18,7 @@ from meshwright.cli.groups import (
     require_subject,
 )
 from meshwright.cli.launch import RankedLaunchOptions, require_launch, write_ranked
-from meshwright.cli.options import AsJson, Cite, Measured, positive
+from meshwright.cli.options import AsJson, Cite, Measured, More, positive
 from meshwright.cli.searched import SearchOptions, searched
 from meshwright.cli.show import show, show_cited
 from meshwright.errors import InvalidInput
@@ -28,11 +27,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from meshwright.answers.baseline import Baseline
-    from meshwright.cost.estimate import Estimate
-    from meshwright.search.constraint_costs import ConstraintCost
     from meshwright.search.find import SearchResult
     from meshwright.specs.constraints import Constraints
     from meshwright.specs.inputs import Inputs
+
+
+SEARCHED = 5
+"""Plans that are ranked where nobody says how many."""
 
 
 @grouped
@@ -41,14 +42,20 @@ def plan(
     asked: SearchOptions,
     launched: RankedLaunchOptions,
     measured: Measured = None,
-    top: Annotated[int, typer.Option(parser=positive, metavar="COUNT", help="how many plans to show")] = 5,
+    top: Annotated[
+        int | None,
+        typer.Option(parser=positive, metavar="COUNT", help="how many plans to show; default: 3 of 5"),
+    ] = None,
     pareto: Annotated[
         bool, typer.Option("--pareto", help="add the plans that no other beats in both time and memory")
     ] = False,
+    more: More = False,
     cite: Cite = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the best plans for a model on a cluster."""
+    from meshwright.answers.brief import SHOWN, plan_brief
+    from meshwright.answers.plan_table import plan_document, plan_screen
     from meshwright.answers.progress import shown_progress
     from meshwright.search.constraint_costs import constraint_costs
     from meshwright.search.find import find
@@ -56,18 +63,22 @@ def plan(
 
     if asked.framework.runtime == "all":
         require_launch(launched, None)
-        _plan_of_each(context, asked, measured, top, pareto or cite, as_json)
+        _plan_of_each(context, asked, measured, top or SEARCHED, pareto or cite, as_json)
         return
     inputs, baseline = searched(context, asked, measured)
     require_launch(launched, inputs.runtime.id)
     with shown_progress() as progress:
-        result = find(inputs, top=top, progress=progress)
+        result = find(inputs, top=top or SEARCHED, progress=progress)
         if not result.best:
             from meshwright.answers.nothing_fits import nothing_fits
 
             raise nothing_fits(result)
         front, costs = front_of(result, progress) if pareto else (), constraint_costs(result, progress)
-    document = _beside(result, front, costs, baseline, as_json)
+    if as_json:
+        answer: Any = plan_document(result, front, costs)
+    else:
+        answer = plan_screen(result, front, costs) if more or cite else plan_brief(result, front, costs, top or SHOWN)
+    document = _beside(answer, result, baseline, as_json)
     if cite:
         plans = [estimate.plan for estimate in (*result.best, *result.other_splits, *front)]
         show_cited(document, plans, inputs, as_json)
@@ -76,18 +87,10 @@ def plan(
     write_ranked(result, launched)
 
 
-def _beside(
-    result: SearchResult,
-    front: Sequence[Estimate],
-    costs: Sequence[ConstraintCost],
-    baseline: Baseline | None,
-    as_json: bool,
-) -> Any:
-    """The answer of a search as JSON or a screen, beside the plan of a launch file where there is one."""
-    from meshwright.answers.plan_table import plan_document, plan_screen
-
+def _beside(answer: Any, result: SearchResult, baseline: Baseline | None, as_json: bool) -> Any:
+    """The answer of a search, as JSON or a screen, beside the plan of a launch file where there is one."""
     if baseline is None:
-        return plan_document(result, front, costs) if as_json else plan_screen(result, front, costs)
+        return answer
     from meshwright.answers.baseline import baseline_entry, baseline_lines
     from meshwright.answers.document.blocks import Lines
     from meshwright.answers.launch_file import launch_file_entry, launch_file_screen
@@ -96,10 +99,9 @@ def _beside(
     best, launch = result.best[0], baseline.launch
     change = patch_to_best(baseline, best)
     if as_json:
-        beside = launch_file_entry(launch) | baseline_entry(baseline, best) | launch_patch_entry(change)
-        return plan_document(result, front, costs) | beside
+        return answer | launch_file_entry(launch) | baseline_entry(baseline, best) | launch_patch_entry(change)
     before = *launch_file_screen(launch), Lines(tuple(baseline_lines(baseline, best)))
-    return *before, *plan_screen(result, front, costs), *launch_patch_section(launch, change)
+    return *before, *answer, *launch_patch_section(launch, change)
 
 
 def _plan_of_each(

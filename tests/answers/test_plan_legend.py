@@ -1,0 +1,43 @@
+"""The legend: every word that a plan's name can have is in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from commands import asked, refused
+from meshwright.answers.plan_legend import MEANINGS, legend, legend_line
+from meshwright.errors import InvalidInput
+from meshwright.layout.plan import Plan
+from meshwright.schedules.records import SCHEDULE_NAMES
+from strategies import questions, some_legal_plans
+
+
+@pytest.mark.parametrize("name", questions())
+def test_every_name_is_read_whole(name: str) -> None:
+    for plan in some_legal_plans(name, 200):
+        assert " ".join(word for word, _ in legend(str(plan))) == str(plan)
+        assert legend_line(str(plan)).startswith("In its name: tp tensor parallel")
+
+
+@pytest.mark.parametrize("schedule", SCHEDULE_NAMES)
+def test_every_schedule_is_in_it(schedule: int) -> None:
+    plan = Plan(pp=2, vpp=2, schedule=schedule)
+    assert " ".join(word for word, _ in legend(str(plan))) == str(plan)
+
+
+def test_the_command_prints_a_row_for_each_word() -> None:
+    answer = asked("legend", "tp4 sp cp2 all-gather pp4 vpp5 chunks(4*17,5*2,2) dp2 zero1 mbs1 m128")
+    assert len(answer.out.splitlines()) >= 11
+    assert "chunks of a stage: virtual stages" in answer.out
+    assert asked("legend", "tp8", "pp2", "--json").document == {"tp8": "tensor parallel", "pp2": "pipeline stages"}
+
+
+@pytest.mark.parametrize("name", ["tp8 xx2", "zero7", "tp8sp", "8x8"])
+def test_a_word_that_no_name_has_is_named(name: str) -> None:
+    with pytest.raises(InvalidInput, match="is no word of a plan's name"):
+        legend(name)
+    assert "no word" in refused(asked("legend", name))
+
+
+def test_every_meaning_is_short_enough_for_a_row() -> None:
+    assert max(map(len, MEANINGS.values())) <= 90
