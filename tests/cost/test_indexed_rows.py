@@ -1,4 +1,4 @@
-"""Rows of experts that are taken by index, whose backward sorts them: what was measured, and who does it."""
+"""What PyTorch's experts run beside their products: rows that are taken by index, and a router in fp32."""
 
 from __future__ import annotations
 
@@ -45,3 +45,15 @@ def test_rows_that_never_left_are_sorted_again_where_the_code_asks_only_for_seve
         elements = inputs.model.hidden_size * shard.rows
         moved = kernels.permuted_rows.forward + 0.5 * received * kernels.received_rows.forward
         assert expert_time(plan, inputs, kind).forward.permute.moved_bytes == pytest.approx(moved * elements)
+
+
+def test_a_router_in_fp32_takes_what_the_peak_without_tensor_cores_allows() -> None:
+    """torchtitan's gate under autocast to float32 since pull request 2389."""
+    model, plan = read_model("qwen3-30b-a3b"), Plan(dp=8, micro_batch=4)
+    today, before = (question(model, "1x8:h100", name) for name in ("torchtitan", "torchtitan@0.2.2"))
+    kind = model.layer_kinds[0]
+    single, half = (float(expert_time(plan, inputs, kind).forward.router.gemm) for inputs in (today, before))
+    rows = float(expert_shard(plan, today, kind).tokens)
+    least = 2 * rows * 128 * 2048 / today.cluster.accelerator.peak_flops["fp32"]
+    assert least < single < 2 * least
+    assert single > 4 * half

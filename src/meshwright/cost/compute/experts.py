@@ -8,6 +8,7 @@ import numpy as np
 
 from meshwright.arrays import Floats, Ints
 from meshwright.cost.compute.elementwise import LayerTraffic
+from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.compute.grouped import grouped_time
 from meshwright.cost.compute.linear import Gemm, linear_time
 from meshwright.cost.compute.parts import NO_EXPERT_KERNELS, ExpertParts, Kernels
@@ -17,7 +18,7 @@ from meshwright.cost.shard import residual_tokens
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind
-from meshwright.specs.precision import HALF_BYTES
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 MASKING_BYTES = 8
 """Moved per element by a mask that is not in place, and by its gradient: a copy, and a pass that fills. Source: torch
@@ -81,11 +82,11 @@ def expert_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertShard:
 def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     """Router, grouped products and the passes around them, of one layer and micro-batch; nothing for a dense layer.
 
-    The router runs in half precision; it moves the runtime's bytes for each of T E scores each way. Permuting, weighing
-    and summing R routed rows moves the runtime's bytes an element, and more with several experts a rank behind an
-    all-to-all, half of that on each side; writing the tokens 2; some runtimes mask the rows, their inputs in place.
-    Under autocast weights are cast as those of other
-    products. The activation moves the runtime's bytes per element of R f, quantising the recipe's.
+    The router runs in half precision or fp32, as the runtime says; it moves the runtime's bytes for each of T E scores
+    each way. Permuting, weighing and summing R routed rows moves the runtime's bytes an element, and more with several
+    experts a rank behind an all-to-all, half of that on each side; writing the tokens 2; some runtimes mask the rows,
+    their inputs in place. Under autocast weights are cast as those of other products. The activation moves the
+    runtime's bytes per element of R f, quantising the recipe's.
     plan: scalar or array (n,). Returns seconds and bytes. Source: Megatron-LM, core/transformer/moe: router.py,
     token_dispatcher.py, experts.py (TEGroupedMLP).
 
@@ -190,7 +191,19 @@ def _products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Gemm, Gemm
     """Of the router, and of the experts' first and second layers."""
     count, shard, hidden = routed_experts(kind).count, expert_shard(plan, inputs, kind), inputs.model.hidden_size
     return (
-        linear_time(shard.tokens, count, hidden, inputs, half=True),
+        _router_time(shard.tokens, count, hidden, inputs),
         grouped_time(shard.rows, shard.width, hidden, shard.experts, inputs),
         grouped_time(shard.rows, hidden, shard.ffn, shard.experts, inputs),
     )
+
+
+def _router_time(rows: Floats, outputs: int, features: int, inputs: Inputs) -> Gemm:
+    """In half precision, or in fp32 at the peak without tensor cores; half where the accelerator names no such peak."""
+    peak = inputs.cluster.accelerator.peak_flops.get("fp32")
+    if inputs.runtime.kernels.router_format == "half" or peak is None:
+        return linear_time(rows, outputs, features, inputs, half=True)
+
+    def product(m: Floats, n: Floats, k: Floats) -> Floats:
+        return gemm_time(m, n, k, inputs.cluster.accelerator, peak, FP32_BYTES)
+
+    return Gemm(product(rows, outputs, features), product(rows, features, outputs), product(outputs, features, rows))

@@ -78,6 +78,8 @@ class RuntimeKernels(Spec):
     """These also where a rank holds all experts, so that no rows arrive."""
     masks_routed_rows: bool
     """Rows of experts that other ranks hold are set to zero before and after every product, though there are none."""
+    router_format: Literal["half", "fp32"]
+    """Operands of the router's product; those of fp32 do without tensor cores."""
     routing_s: PassSeconds
     """Of the small kernels that choose experts and sort tokens, beside the bytes of their scores."""
 
