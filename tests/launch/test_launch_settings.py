@@ -37,10 +37,13 @@ TWICE = with_experts(PREDICTED.replace(job=LLAMA.job.replace(mtp_layers=2)), 64)
 ROUND = LLAMA.replace(model=llama_8b().replace(vocab_size=131072))
 BRIDGE = question(llama_8b(), "8x8:b200", "megatron-bridge", precision="mxfp8")
 NARROW_STATES = LLAMA.replace(runtime=LLAMA.runtime.replace(moment_bytes=2))
+OFFLOADED = ("optimizer_states=offloaded",)
+ON_HOST = LLAMA.replace(runtime=with_behaviours(LLAMA.runtime, OFFLOADED))
 OLD = question(dense_model(hidden_size=2880, heads=64, head_dim=64), "8x8:h100", "megatron-lm")
 OLD_ROUND = question(dense_model(vocab_size=131072), "8x8:h100", "megatron-lm")
 ULYSSES = question(llama_8b(), "8x8:h100", "megatron-deepspeed", precision="bf16")
 DEEPSPEED = question(llama_8b(), "8x8:h100", "deepspeed", precision="bf16")
+DEEPSPEED_ON_HOST = DEEPSPEED.replace(runtime=with_behaviours(DEEPSPEED.runtime, OFFLOADED))
 HALVES = DEEPSPEED.replace(job=DEEPSPEED.job.replace(precision="fp16"))
 NANOTRON = question(dense_model(vocab_size=50257), "8x8:h100", "nanotron")
 INTERN = question(llama_8b(), "8x8:h100", "internevo")
@@ -186,6 +189,8 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         (DEEPSPEED, {"zero": 3}),
         "no zero_optimization.offload_optimizer.ratio",
     ),
+    ("offloaded_states", (ON_HOST, {}), (LLAMA, {}), "--optimizer-cpu-offload --use-precision-aware-optimizer"),
+    ("offloaded_states", (DEEPSPEED_ON_HOST, {}), (DEEPSPEED, {}), "zero_optimization.offload_optimizer.device cpu"),
     ("half_optimizer_states", (DEEPSPEED, {}), (HALVES, {}), "bf16_master_weights_and_grads; with bf16"),
     ("pipeline_engine", (NANOTRON, {"pp": 2}), (NANOTRON, {}), "parallelism.pp_engine 1f1b: left out, pp 2"),
     (

@@ -15,11 +15,19 @@ from meshwright.layout.legality.rule import Rule
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.specs import catalog
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.runtime import read_runtime
 from strategies import dense_model, gemma_like, llama_8b, question, with_biases, with_experts
 
 RUNTIMES = catalog.names("runtimes")
 RINGS = {"rank_order": ("tp", "cp", "ep", "pp", "dp")}
+
+
+def on_host(name: str) -> Inputs:
+    """With optimizer states in the host's memory."""
+    runtime = with_behaviours(read_runtime(name), ["optimizer_states=offloaded"])
+    return question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16").replace(runtime=runtime)
 
 
 @cache
@@ -40,6 +48,8 @@ def asked(name: str) -> Inputs:
         "narrow": lambda: question(dense_model(ffn_size=3 * 16 * 16), "8x8:h100", precision="fp8", global_batch=256),
         "delayed": lambda: with_experts(llama, 64).replace(job=llama.job.replace(precision="fp8-delayed")),
         "bf16 moments": lambda: llama.replace(runtime=llama.runtime.replace(moment_bytes=2)),
+        "on the host": lambda: on_host("megatron-core"),
+        "deepspeed on the host": lambda: on_host("deepspeed"),
         "no ends": lambda: llama.replace(runtime=llama.runtime.replace(ends_as_layers=(False,))),
         "even": lambda: llama.replace(runtime=llama.runtime.replace(stage_split="even")),
         **{name: partial(question, llama_8b(), "8x8:h100", name, **fields) for name in RUNTIMES},
@@ -144,6 +154,8 @@ KEPT_AND_BROKEN: tuple[tuple[str, str, dict[str, object], dict[str, object]], ..
     ("zero", "torchtitan", {"zero": 2}, {"zero": 1}),
     ("zero", "torchtitan", {"zero": 3, "tp": 2}, {"zero": 0, "tp": 2}),
     ("narrow_moments", "bf16 moments", {"dp": 8, "zero": 1}, {"dp": 8}),
+    ("narrow_moments", "on the host", {"dp": 8, "zero": 1}, {"dp": 8, "zero": 2}),
+    ("offloaded_states", "deepspeed on the host", {"dp": 8, "zero": 2}, {"dp": 8}),
     ("zero_without_pipeline", "llama", {"zero": 1, "pp": 2}, {"zero": 2, "pp": 2}),
     ("replicas_within_dp", "llama", {"dp": 8, "dp_replicate": 4}, {"dp": 8, "cp": 3, "dp_replicate": 3}),
     ("replicas", "llama", {"dp": 8, "cp": 3, "dp_replicate": 3}, {"dp": 8, "dp_replicate": 3}),

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from meshwright.answers.nothing_fits import NOT_PRICED, nothing_fits
+from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
@@ -22,6 +22,7 @@ from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_nodes
 from meshwright.specs.weights import parameter_count
+from meshwright.units import format_gib
 from strategies import llama_8b, llama_70b, mixture, question
 
 pytestmark = pytest.mark.slow
@@ -82,8 +83,7 @@ def test_what_would_fit_is_what_a_search_recommends_there(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_way_stands_in_the_message_with_its_step_time_and_probability(name: str) -> None:
     with mock.patch("meshwright.answers.nothing_fits.remedies", return_value=ways(name)):
-        *lines, last = str(nothing_fits(result(name))).splitlines()[1:]
-    assert last == NOT_PRICED
+        lines = str(nothing_fits(result(name))).splitlines()[1:]
     assert len(lines) == len(ways(name))
     for line, way in zip(lines, ways(name), strict=True):
         assert str(way.estimate.plan) in line
@@ -100,7 +100,10 @@ def test_narrower_optimizer_states_come_before_more_accelerators() -> None:
     before = estimate_each([way.estimate.plan], inputs)[0].memory
     assert memory.optimizer_states == before.optimizer_states / 2 == 6 * parameter_count(inputs.model)
     assert (memory.parameters, memory.gradients) == (before.parameters, before.gradients)
-    assert not [*narrower_states(way.inputs)]
+    assert [change for change, _ in narrower_states(way.inputs)] == [
+        "optimizer_states=fp8",
+        "optimizer_states=offloaded",
+    ]
 
 
 @pytest.mark.parametrize("name", ["llama 70b", "tp 8", "long sequence"])
@@ -155,4 +158,7 @@ def test_another_form_of_the_logits_comes_before_shorter_sequences_and_these_bef
 def test_the_first_way_alone_stands_in_one_line() -> None:
     message = str(nothing_fits(result("tp 8"), most=1))
     assert "\n" not in message
-    assert f"What would fit: {of_kind('tp 8', Kind.MORE_ACCELERATORS)[0].inputs.cluster.num_nodes} nodes" in message
+    first, inputs = ways("tp 8")[0], asked("tp 8")
+    host = format_gib(16 * parameter_count(inputs.model))  # fp32 weights, moments and gradients
+    assert first.options == ("--with optimizer_states=offloaded",)
+    assert f"What would fit: {first.options[0]} ({host} of the memory of each host): tp8" in message

@@ -9,16 +9,16 @@ from meshwright.specs.assumed import Assumed
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.routing import expert_spread, measured_spreads
+from meshwright.units import format_bandwidth, format_count, format_gib
 
 
 def assumptions(inputs: Inputs) -> list[str]:
     """Every assumption behind the price of a plan, in the order model, job, cluster, runtime."""
     accelerator, library, runtime = inputs.cluster.accelerator, inputs.cluster.library, inputs.runtime
-    moments = (
-        "moments" if runtime.storage.moment_bytes == FP32_BYTES else f"{runtime.storage.moment_bytes}-byte moments"
-    )
     job = [
-        f"{_formats(inputs)}, {inputs.gradient_bytes}-byte gradients, Adam with fp32 master weights and {moments}",
+        f"{_formats(inputs)}, {inputs.gradient_bytes}-byte gradients, Adam with fp32 master weights and "
+        f"{_moments(inputs)}",
+        *_host_memory(inputs),
         f"every sequence is full ({inputs.job.sequence_length} tokens) and attends causally",
         *_routing(inputs),
     ]
@@ -37,6 +37,28 @@ def assumptions(inputs: Inputs) -> list[str]:
         f"runtime {runtime.id} as of {runtime.version}",
         *applicable(runtime.assumed, inputs),
         *(f"replaced for this question, overriding what is said above: {behaviour}" for behaviour in runtime.replaced),
+    ]
+
+
+def _moments(inputs: Inputs) -> str:
+    """Adam's moments, where they are not in fp32 with their bytes."""
+    storage = inputs.runtime.storage
+    if storage.moment_bytes == FP32_BYTES:
+        return "moments"
+    scales = f", a scale for each {storage.moment_block} elements" if storage.moment_block else ""
+    return f"{storage.moment_bytes}-byte moments{scales}"
+
+
+def _host_memory(inputs: Inputs) -> list[str]:
+    """What optimizer states on the host need there, and what prices them."""
+    if not inputs.offloads_states:
+        return []
+    copies, updates = inputs.cluster.accelerator.kernels.host_copy_bandwidth, inputs.runtime.host
+    return [
+        "optimizer states and fp32 gradients are in the memory of the hosts, "
+        f"{format_gib(inputs.host_bytes_of_node)} on each node where ZeRO divides them over all ranks; copies at "
+        f"{format_bandwidth(copies)} for each accelerator, updates of "
+        f"{format_count(updates.updated_parameters_per_s)} parameters a second on each node"
     ]
 
 

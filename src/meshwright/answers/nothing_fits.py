@@ -12,7 +12,6 @@ from meshwright.search.published import unpublished
 from meshwright.search.remedies import Kind, Remedy, remedies
 from meshwright.units import format_gib, format_seconds
 
-NOT_PRICED = "Optimizer states in 8 bits or in the host's memory are not priced, so none of these ways has them."
 HOPELESS = "No plan is safe with 32 times the nodes either, or with a sixteenth of the sequence length."
 
 
@@ -25,7 +24,6 @@ def nothing_fits(result: SearchResult, most: int | None = None) -> NothingFits:
     ways = remedies(result, most)
     words = [*map(remedy_words, ways)]
     listed = "".join([f" {each}" for each in words] if most == 1 else [f"\n  - {each}" for each in words])
-    listed += "" if most == 1 else f"\n{NOT_PRICED}"
     return NothingFits(
         f"{shortfall_words(result)} {f'What would fit:{listed}' if ways else HOPELESS}",
         document_of(
@@ -80,7 +78,8 @@ def remedy_words(remedy: Remedy) -> str:
 
 def change_words(remedy: Remedy) -> str:
     """What makes a plan safe, as options or words."""
-    cluster, options = remedy.inputs.cluster, " ".join(remedy.options)
+    cluster, options, host = remedy.inputs.cluster, " ".join(remedy.options), remedy.inputs.host_bytes_of_node
+    options += f" ({format_gib(host)} of the memory of each host)" if host else ""
     return {
         Kind.FEWER_CONSTRAINTS: f"without {options}",
         Kind.FEWER_BYTES: options,

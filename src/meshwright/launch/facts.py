@@ -12,6 +12,7 @@ from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan
 from meshwright.layout.recompute_modules import RecomputeModules, names_of
 from meshwright.layout.splits import layers_of_chunks, outer_fewer
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import FP32_BYTES
 
 BLACKWELL = 10.0
 """Compute capability from which on kernels keep their order without a single connection to the device."""
@@ -166,11 +167,13 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "gradients_in_fp32": inputs.gradient_bytes == 4,
         "half": recipe.half,
         "mxfp8": job.precision == "mxfp8",
-        "narrow_moments": runtime.storage.moment_bytes == 2,
+        "half_moments": runtime.storage.moment_bytes == 2,
+        "eight_bit_moments": runtime.storage.moment_bytes == 1,
         "overlaps_tensor_parallel": runtime.overlap.tensor_parallel > 0,
         "moment_bytes": runtime.storage.moment_bytes,
-        "narrow_optimizer_states": inputs.keeps_remainders or runtime.storage.moment_bytes == 2,
-        "optimizer_bytes": int(optimizer_bytes(plan, inputs)),
+        "narrow_optimizer_states": inputs.keeps_remainders or runtime.storage.moment_bytes < FP32_BYTES,
+        "offloads_states": inputs.offloads_states,
+        "optimizer_bytes": f"{float(optimizer_bytes(plan, inputs)):g}",
         "orders_kernels_by_connection": (accelerator.compute_capability or 0) < BLACKWELL,
         "precision": job.precision,
         "quantises": recipe.quantises,

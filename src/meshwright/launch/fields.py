@@ -51,6 +51,7 @@ def fields_of(plan: Plan, inputs: Inputs) -> Fields:
         "job.mtp_layers": inputs.mtp_layers,
         "job.expert_capacity": inputs.expert_capacity,
         "runtime.dispatcher": experts,
+        "runtime.optimizer": "AdamW8bit" if inputs.runtime.storage.moment_block else "AdamW",
         **model_fields(inputs.model),
         "model.mtp_layers": inputs.mtp_layers,
     }

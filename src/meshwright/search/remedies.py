@@ -25,7 +25,7 @@ from meshwright.specs.precision import HALF_BYTES
 from meshwright.specs.scale import with_full_node, with_gpus, with_nodes
 
 SEQUENCE_DIVISORS = (2, 4, 8, 16)
-MOST_CHANGES = 4
+MOST_CHANGES = 5
 """Ways to hold fewer bytes that are kept."""
 MORE_STEPS = 3
 """Numbers of nodes, or of accelerators of a node, that are kept beyond the fewest."""

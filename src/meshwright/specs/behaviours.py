@@ -44,11 +44,12 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
         where = ".".join(path)
         if where in notes:
             faults.append(Fault(where, "is replaced twice"))
-        before = "" if table.get(path[-1]) is None else f" in place of {_written(table[path[-1]])}"
-        notes[where] = f"{key} {_written(value)}{before}"
+        before = "" if table.get(path[-1]) is None else _written(table[path[-1]])
+        is_new = _written(value) != before
+        notes[where] = f"{key} {_written(value)}{f' in place of {before}' if before else ''}" if is_new else ""
         table[path[-1]] = value
     try:
-        replaced = Runtime(**fields | {"replaced": (*runtime.replaced, *notes.values())})
+        replaced = Runtime(**fields | {"replaced": (*runtime.replaced, *filter(None, notes.values()))})
     except InvalidSpec as error:
         faults += error.faults
     if faults:
@@ -70,12 +71,12 @@ def position_of(runtime: Runtime, switch: str) -> str:
 
 
 def narrower_states(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
-    """The question at every position of its runtime's switches at which optimizer states take fewer bytes a parameter:
-    each with the change that `--with` takes.
+    """The question at every position of its runtime's switches at which optimizer states take fewer bytes a parameter
+    on the device: each with the change that `--with` takes.
 
     >>> from meshwright.specs.examples import LLAMA
-    >>> [(change, after.optimizer_bytes) for change, after in narrower_states(LLAMA)]
-    [('optimizer_states=bf16', 6)]
+    >>> [(change, after.device_optimizer_bytes) for change, after in narrower_states(LLAMA)]
+    [('optimizer_states=bf16', 6), ('optimizer_states=fp8', 4), ('optimizer_states=offloaded', 0)]
     """
     for switch, positions in inputs.runtime.switches.items():
         for position in positions:
@@ -84,7 +85,7 @@ def narrower_states(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
                 after = inputs.replace(runtime=with_behaviours(inputs.runtime, [change]))
             except InvalidSpec:
                 continue
-            if after.optimizer_bytes < inputs.optimizer_bytes:
+            if after.device_optimizer_bytes < inputs.device_optimizer_bytes:
                 yield change, after
 
 

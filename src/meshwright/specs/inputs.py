@@ -233,13 +233,39 @@ class Inputs(Spec):
         return self.job.precision in self.runtime.storage.remainder_weights and not self.stores_quantised
 
     @property
-    def optimizer_bytes(self) -> int:
-        """Bytes per parameter of a distributed optimizer's fp32 weights, or what it keeps of them, and two moments."""
-        return FP32_BYTES - HALF_BYTES * self.keeps_remainders + 2 * self.runtime.storage.moment_bytes
+    def optimizer_bytes(self) -> float:
+        """Bytes per parameter of a distributed optimizer's fp32 weights, or what it keeps of them, and two moments,
+        wherever they are.
+        """
+        return FP32_BYTES - HALF_BYTES * self.keeps_remainders + self.runtime.storage.moments_bytes
+
+    @property
+    def device_optimizer_bytes(self) -> float:
+        """The same of what is in the accelerator's memory."""
+        return 0 if self.offloads_states else self.optimizer_bytes
+
+    @property
+    def offloads_states(self) -> bool:
+        """Whether optimizer states are in the host's memory."""
+        return self.runtime.storage.offloaded != "nothing"
+
+    @property
+    def host_bytes_of_node(self) -> float:
+        """Bytes of optimizer states and fp32 gradients in the memory of each node, evenly divided; 0 where they are on
+        the device.
+        """
+        whole = (self.optimizer_bytes + FP32_BYTES) * parameter_count(self.model)
+        return whole / self.cluster.num_nodes if self.offloads_states else 0.0
+
+    @property
+    def cast_moment_bytes(self) -> int:
+        """Bytes per parameter of fp32 copies of moments that are alive while the optimizer works."""
+        return 2 * FP32_BYTES * self.runtime.storage.casts_moments
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         faults = [*self._precision(), *self._positions(), *self._experts(), *self._prediction(), *self._size()]
+        faults += self._host()
         faults += [Fault(f"constraints.{name}", what) for name, what in lacking(self.constraints, self.runtime).items()]
         if faults:
             raise InvalidSpec(self.called, faults)
@@ -257,6 +283,12 @@ class Inputs(Spec):
         elif recipe.number_format != "half" and recipe.number_format not in constants:
             what = f"kernels {quoted(accelerator.kernels.id)} hold no constants of {recipe.number_format} products"
             yield Fault("job.precision", f"{what}; use {recipe.half}")
+
+    def _host(self) -> Iterator[Fault]:
+        """Source: Megatron-LM, training/arguments.py: --optimizer-cpu-offload and --fp8-param-gather."""
+        if self.offloads_states and self.stores_quantised and not self.recipe.scales_from_earlier_steps:
+            what = f"must be nothing where weights are stored in 8 bits alone, as {self.runtime.id} does in"
+            yield Fault("runtime.storage.offloaded", f"{what} {self.job.precision}; nearest: fp8-delayed")
 
     def _positions(self) -> Iterator[Fault]:
         positions, length = self.model.learned_positions, self.job.sequence_length

@@ -211,6 +211,8 @@ class Kernels(Spec):
     """The library of collectives, by its name in the catalogue."""
     communication_multiprocessors: PositiveInt
     """Multiprocessors that a running collective occupies."""
+    host_copy_bandwidth: Bandwidth
+    """To and from pinned memory of the host, one direction, bytes/s."""
     speed_deviation: Annotated[float, Field(ge=0, lt=0.2)]
     """Standard deviation of the speed of accelerators of this kind over its mean."""
     slowdown: str = ""

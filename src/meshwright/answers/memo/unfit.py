@@ -14,7 +14,7 @@ from meshwright.answers.memo.budget import Budgets, budgets
 from meshwright.answers.memo.output import SCHEMA, budgets_entry, subtitle
 from meshwright.answers.memo.sections.memory import budget_blocks
 from meshwright.answers.memo.words import SIGNATURE, TRILLION, accelerators, listed, percent, times
-from meshwright.answers.nothing_fits import NOT_PRICED, change_words, remedy_entry
+from meshwright.answers.nothing_fits import change_words, remedy_entry
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.records import document_of
 from meshwright.search.find import SearchResult
@@ -142,7 +142,6 @@ def _remedies(memo: Unfit) -> Iterator[Block]:
         tuple(map(_remedy, memo.remedies)),
         "llrrrr",
         "Ways to a safe plan: fewer bytes on the same accelerators before a shorter sequence and more accelerators",
-        NOT_PRICED,
     )
 
 

@@ -11,7 +11,7 @@ from meshwright.cost.memory.optimizer_states import casts_gradients, optimizer_b
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.precision import FP32_BYTES
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 
 def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: Numbers = 0) -> Floats:
@@ -19,11 +19,15 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
 
     Of the n-th part of the parameters that the rank updates (n = dp c / dp_replicate with ZeRO, else 1): gradients read
     twice (norm and update), after 2-byte ones were cast to fp32 where the optimizer takes them so, the runtime's states
-    (12 bytes as a rule) read and written, and, of half weights, what is gathered of them written and the gradient
-    buffer cleared once.
+    (12 bytes as a rule) read and written, of moments that are cast the copies too, and, of half weights, what is
+    gathered of them written and the gradient buffer cleared once. Where states are in the host's memory the device
+    reads gradients for their norm and sends them there in fp32, the processors of the node update the parameters of
+    all its ranks, and the weights come back in 2 bytes, one after the other.
     parameters: on the rank, without routed experts; experts: those of routed experts; scalar or array (n,). Returns
     seconds. Source: traffic of a fused Adam (Apex FusedAdam); Megatron-LM, distrib_optimizer.py,
-    _copy_model_grads_to_main_grads.
+    _copy_model_grads_to_main_grads; TransformerEngine, pytorch/optimizers/fused_adam.py (fp8 moments: cast, searched
+    for their maximum and quantised around the update); Megatron-LM, optimizer/cpu_offloading/hybrid_optimizer.py and
+    DeepSpeed, runtime/zero/stage_1_and_2.py (step), of states on the host.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
@@ -35,7 +39,18 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     owned = parameters / np.where(np.greater(plan.zero, 0), sharding_ranks(plan), 1)
     owned = owned + experts / np.where(np.greater(plan.zero, 0), expert_sharding_ranks(plan), 1)
     read = np.where(casts_gradients(plan, inputs), gradient + 3 * FP32_BYTES, 2 * gradient)
-    bytes_moved = owned * (read + 2 * optimizer_bytes(plan, inputs) + (inputs.gathered_bytes if half else 0))
+    # An fp32 copy is written, read and written by the update, and read twice to be quantised.
+    states = 2 * optimizer_bytes(plan, inputs) + 5 * inputs.cast_moment_bytes
+    updated = read + states + (inputs.gathered_bytes if half else 0)
+    bytes_moved = owned * (gradient if inputs.offloads_states else updated)
     buffered = np.where(np.greater(plan.zero, 1), owned, 1.0 * parameters + experts)
     cleared = gradient * buffered if half else 0.0
-    return elementwise_time(bytes_moved + cleared, inputs.cluster.accelerator) * slowdown(inputs)
+    on_device = elementwise_time(bytes_moved + cleared, inputs.cluster.accelerator) * slowdown(inputs)
+    return on_device + (_host_time(plan, inputs, owned) if inputs.offloads_states else 0.0)
+
+
+def _host_time(plan: Layout, inputs: Inputs, owned: Numbers) -> Floats:
+    """Seconds of what a rank owns on its way to the host and back, and of the update of all that its node owns."""
+    copied = (FP32_BYTES + HALF_BYTES) * owned / inputs.cluster.accelerator.kernels.host_copy_bandwidth
+    ranks = np.minimum(plan.tp * plan.cp * plan.pp * plan.dp, inputs.cluster.gpus_per_node)
+    return 1.0 * copied + ranks * owned / inputs.runtime.host.updated_parameters_per_s

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Bools, Ints
+from meshwright.arrays import Bools, Floats
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 
-def optimizer_bytes(plan: Layout, inputs: Inputs) -> Ints:
+def optimizer_bytes(plan: Layout, inputs: Inputs) -> Floats:
     """Bytes per parameter of the optimizer's fp32 weights, or what stored ones lack of them, and two moments.
 
-    4 + 2 m bytes for moments of m bytes. Where the runtime keeps remainders of weights, 2 + 2 m under a distributed
-    optimizer (ZeRO 1, or a single rank), which alone leaves fp32 weights to it; ZeRO 0 has fp32 copies of its own, and
-    ZeRO 2 and 3 shards of fp32 weights.
+    4 + 2 m bytes for moments of m bytes with their scales, wherever they are. Where the runtime keeps remainders of
+    weights, 2 + 2 m under a distributed optimizer (ZeRO 1, or a single rank), which alone leaves fp32 weights to it;
+    ZeRO 0 has fp32 copies of its own, and ZeRO 2 and 3 shards of fp32 weights.
 
     plan: scalar or array (n,). Returns bytes. Source: NVIDIA/Megatron-LM@d98e8a64ddf3, core/optimizer/__init__.py
     (use_precision_aware_optimizer needs the distributed one; master_weights is set to False for Megatron-FSDP),
@@ -29,13 +29,27 @@ def optimizer_bytes(plan: Layout, inputs: Inputs) -> Ints:
     [12, 10, 12, 12]
     """
     kept_whole = np.logical_or(np.logical_not(_is_distributed(plan)), np.greater(plan.zero, 1))
-    states: Ints = inputs.optimizer_bytes + HALF_BYTES * np.logical_and(inputs.keeps_remainders, kept_whole)
+    states: Floats = inputs.optimizer_bytes + HALF_BYTES * np.logical_and(inputs.keeps_remainders, kept_whole)
     return states
+
+
+def device_optimizer_bytes(plan: Layout, inputs: Inputs) -> Floats:
+    """The same of what is in the accelerator's memory: nothing where optimizer states are in the host's.
+
+    plan: scalar or array (n,). Returns bytes. Source: `optimizer_bytes`, `offloaded` of the runtime.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> on_host = LLAMA.replace(runtime=LLAMA.runtime.replace(offloaded="states"))
+    >>> [float(device_optimizer_bytes(Plan(dp=8, zero=1), each)) for each in (LLAMA, on_host)]
+    [12.0, 0.0]
+    """
+    return optimizer_bytes(plan, inputs) * (not inputs.offloads_states)
 
 
 def casts_gradients(plan: Layout, inputs: Inputs) -> Bools:
     """Whether the optimizer takes fp32 copies of 2-byte gradients: unless it is distributed and made to keep remainders
-    of weights, when it takes gradients as they are.
+    of weights, when it takes gradients as they are, or on the host, which gets them one by one.
 
     plan: scalar or array (n,). Returns whether. Source: as of `optimizer_bytes` (use_decoupled_grad).
 
@@ -45,7 +59,8 @@ def casts_gradients(plan: Layout, inputs: Inputs) -> Bools:
     >>> [bool(casts_gradients(Plan(dp=8, zero=zero), bridge)) for zero in (0, 1, 3)]
     [True, False, False]
     """
-    half = inputs.runtime.storage.weights == "half" and inputs.gradient_bytes < FP32_BYTES
+    storage = inputs.runtime.storage
+    half = storage.weights == "half" and inputs.gradient_bytes < FP32_BYTES and not inputs.offloads_states
     takes_half: Bools = np.logical_and(inputs.keeps_remainders, _is_distributed(plan))
     casts: Bools = np.logical_and(half, np.logical_not(takes_half))
     return casts

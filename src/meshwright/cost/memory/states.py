@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, column
 from meshwright.cost.memory.in_flight import InFlight
-from meshwright.cost.memory.optimizer_states import casts_gradients, optimizer_bytes
+from meshwright.cost.memory.optimizer_states import casts_gradients, device_optimizer_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters
 from meshwright.cost.memory.stage_parameters import largest_layer, stage_parameters
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
@@ -39,7 +39,8 @@ class States(NamedTuple):
     whole_gradients: Floats
     """Of one layer or bucket before its reduce-scatter, alive during its backward."""
     updating: Floats
-    """Copies of gradients, alive only while they are reduced or the optimizer works, when no activations are."""
+    """Copies of gradients and of moments, alive only while gradients are reduced or the optimizer works, when no
+    activations are."""
     joined: Floats
     """Of these, what one tensor needs: memory that activations have left in pieces does not serve it."""
 
@@ -53,10 +54,11 @@ def state_bytes(
     divided by n, and what is gathered: two layers, or the ends), gradients as the runtime keeps them (ZeRO 2: divided
     by n; 2-byte ones with an fp32 copy of what the rank updates, of which in ZeRO 3 only the copy counts, or with one
     that lives only while the optimizer works; fp32 ones with the 2-byte ones that stay beside them), and of fp32
-    weights and moments 12 bytes or as many as the runtime keeps, divided by n from ZeRO 1 on; where fp32 gradients are
-    reduced in 2 bytes, 2 P more after the last backward, 6 P where one bucket holds them. Megatron's distributed
-    optimizer: 6 + 12/n; DeepSpeed's ZeRO 2 and 3: 2 + 18/n and 18/n. One layer's whole gradients, or a full bucket of
-    them, wait for their reduce-scatter, where buckets are not allocated whole (`bucket_bytes`).
+    weights and moments 12 bytes or as many as the runtime keeps, divided by n from ZeRO 1 on, none where they are in
+    the host's memory; where fp32 gradients are reduced in 2 bytes, 2 P more after the last backward, 6 P where one
+    bucket holds them. Megatron's distributed optimizer: 6 + 12/n; DeepSpeed's ZeRO 2 and 3: 2 + 18/n and 18/n, on the
+    host 2 and 2/n. One layer's whole gradients, or a full bucket of them, wait for their reduce-scatter, where buckets
+    are not allocated whole (`bucket_bytes`).
 
     plan: scalar or array (n,); parameters: P, on the rank before data parallelism; layer: of its largest layer; ends:
     of embedding, final norm and head; ranks: n, counts. Returns bytes.
@@ -77,6 +79,7 @@ def state_bytes(
 
     copies = FP32_BYTES * casts_gradients(plan, inputs)
     copied = np.where(np.equal(plan.zero, 3), FP32_BYTES - gradient, copies) if keeps_copy else 0.0
+    on_host = np.greater(plan.zero, 1) & (inputs.runtime.storage.offloaded == "states_and_gradients")
     extra = inputs.runtime.storage.half_gradient_bytes if gradient == FP32_BYTES else 0
     size = inputs.runtime.sharding.gradient_bucket
     bucket = gradient * np.minimum(np.maximum(size, layer), parameters) * (not inputs.runtime.sharding.whole_buckets)
@@ -84,10 +87,10 @@ def state_bytes(
     joined = 1.0 * inputs.sums_half_copies * cast * parameters
     return States(
         parameters=_weights(plan, inputs, parameters, layer, ends, ranks),
-        gradients=gradient * shard(2) + copied * shard(1) + extra * parameters,
-        optimizer_states=optimizer_bytes(plan, inputs) * shard(1),
+        gradients=np.where(on_host, 0.0, gradient * shard(2) + copied * shard(1)) + extra * parameters,
+        optimizer_states=device_optimizer_bytes(plan, inputs) * shard(1),
         whole_gradients=np.where(np.greater(plan.zero, 1), bucket, 0.0),
-        updating=(0.0 if keeps_copy else copies) * shard(1) + joined,
+        updating=(inputs.cast_moment_bytes + (0 if keeps_copy else copies)) * shard(1) + joined,
         joined=joined,
     )
 
@@ -141,8 +144,12 @@ def stage_states(plans: Plans, stages: Stages, inputs: Inputs) -> States:
     ends = np.maximum(embedding, head) if inputs.gathers_ends_apart else parameters.ends
     whole = state_bytes(rows, inputs, parameters.dense, largest, ends, sharding_ranks(rows))
     during, after = bucket_bytes(rows, inputs)
+    buffered = inputs.runtime.storage.offloaded == "states_and_gradients"
     whole = whole._replace(
-        whole_gradients=whole.whole_gradients + during, updating=whole.updating + after, joined=whole.joined + after
+        gradients=whole.gradients + HALF_BYTES * buffered * np.maximum(embedding, head),
+        whole_gradients=whole.whole_gradients + during,
+        updating=whole.updating + after,
+        joined=whole.joined + after,
     )
     if not inputs.model.is_moe:
         return whole

@@ -222,14 +222,14 @@ class UnitStep:
 def stored_states(step: UnitStep) -> States:
     """fp32 weights and the two moments of Adam, of the parameters that a rank stores.
 
-    step: of every stage, shape (r,). Returns bytes, shape (r,). Source: `moment_bytes` of the runtime.
+    step: of every stage, shape (r,). Returns bytes, shape (r,). Source: `moments_bytes` of the runtime.
     """
-    stored, moment_bytes = step.stored.all - step.stored_once, step.inputs.runtime.storage.moment_bytes
+    stored, moments = step.stored.all - step.stored_once, step.inputs.runtime.storage.moments_bytes
     nothing = 0.0 * stored
     return States(
         parameters=FP32_BYTES * stored,
         gradients=nothing,
-        optimizer_states=2 * moment_bytes * stored,
+        optimizer_states=moments * stored,
         whole_gradients=nothing,
         updating=nothing,
         joined=nothing,

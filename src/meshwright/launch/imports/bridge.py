@@ -62,7 +62,8 @@ def _named(read: LaunchSettings, known: Settings) -> Settings:
         if values:
             settings[flag] = values[0]
         elif pairs and all(word and words.get(name) == word.strip("'") for name, word in pairs):
-            settings[flag] = True
+            key, _, value = flag.partition(" ")
+            settings[key] = value or True
     return settings
 
 

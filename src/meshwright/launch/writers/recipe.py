@@ -108,7 +108,8 @@ def _assigned(launch: Launch) -> Iterator[tuple[str, str]]:
         if not key.startswith("--") or value is False:
             continue
         own = "model." + key.removeprefix("--").replace("-", "_")
-        for target in launch.table.recipe.get(key, (own,)):
+        targets = launch.table.recipe.get(f"{key} {value}") or launch.table.recipe.get(key, (own,))
+        for target in targets:
             name, _, expression = target.partition(" = ")
             yield name, expression or _python(key, value)
 

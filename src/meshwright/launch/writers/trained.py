@@ -25,7 +25,7 @@ def trained_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
     notes: what all say first.
     """
     name, text = CONFIGURATIONS[launch.name], yaml_text if launch.table.file == "yaml" else json_text
-    own = {key: value for key, value in launch.settings.items() if not key.startswith(("plan.", "job."))}
+    own = {key: value for key, value in launch.settings.items() if not key.startswith(("plan.", "job.", "runtime."))}
     command = torchrun(launch) if launch.name == "deepspeed" else ACCELERATE.format(nodes=launch.nodes)
     return {
         name: text(own, notes),

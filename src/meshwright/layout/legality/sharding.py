@@ -74,10 +74,21 @@ def replicas_beside_tensor(plan: Layout) -> Ruling:
 
 @restriction
 def narrow_moments(plan: Layout, runtime: Runtime) -> Ruling:
-    """2-byte moments of Adam need ZeRO 1 where several ranks hold the same weights."""
-    moments = runtime.storage.moment_bytes
-    yield np.equal(plan.zero, 1) | np.equal(plan.dp * plan.cp, 1) | (moments == FP32_BYTES)
-    yield f"zero {plan.zero} does not go with {moments}-byte moments in {runtime.id}; nearest zero: 1"
+    """Narrow moments of Adam, and optimizer states in the host's memory, need ZeRO 1 where several ranks hold the same
+    weights.
+    """
+    moments, offloaded = runtime.storage.moment_bytes, runtime.storage.offloaded != "nothing"
+    yield np.equal(plan.zero, 1) | np.equal(plan.dp * plan.cp, 1) | (moments == FP32_BYTES and not offloaded)
+    states = "optimizer states on the host" if offloaded else f"{moments}-byte moments"
+    yield f"zero {plan.zero} does not go with {states} in {runtime.id}; nearest zero: 1"
+
+
+@restriction
+def offloaded_states(plan: Layout, runtime: Runtime) -> Ruling:
+    """Optimizer states in the host's memory need ZeRO where several ranks hold the same weights."""
+    kept = runtime.storage.offloaded == "nothing"
+    yield np.greater(plan.zero, 0) | np.equal(plan.dp * plan.cp, 1) | kept
+    yield f"zero {plan.zero} does not go with optimizer states on the host in {runtime.id}; nearest zero: 1"
 
 
 @restriction

@@ -116,7 +116,7 @@ def stage_check(
 
 
 def _native(stage: PredictedStage, whole: Observed, inputs: Inputs) -> Iterator[Quantity]:
-    stored, moments = stage.stored_parameters, 2 * inputs.runtime.storage.moment_bytes
+    stored, moments = stage.stored_parameters, inputs.runtime.storage.moments_bytes
     yield Quantity("parameters", FP32_BYTES * stored, whole.parameters)
     yield Quantity("gradients", FP32_BYTES * stage.reduced_parameters, whole.gradients)
     yield Quantity("optimizer states", moments * stored, whole.optimizer_states)

@@ -87,7 +87,7 @@ class Runtime(Spec):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if faults := [*self._entries(), *self._plans(), *self._recipes(), *self._references()]:
+        if faults := [*self._entries(), *self._plans(), *self._recipes(), *self._states(), *self._references()]:
             raise InvalidSpec(self.called, faults)
         return self
 
@@ -130,6 +130,18 @@ class Runtime(Spec):
             if others := [name for name in getattr(self.storage, field) if name not in self.plans.precisions]:
                 known = ", ".join(self.plans.precisions)
                 yield Fault(f"storage.{field}", f"{', '.join(others)} is not among plans.precisions: {known}")
+
+    def _states(self) -> Iterator[Fault]:
+        """Optimizer states in the host's memory that the runtime has no way to keep there."""
+        if self.storage.offloaded == "nothing":
+            return
+        if self.storage.weights == "full":
+            yield Fault(
+                "storage.offloaded", f"must be nothing: {self.id} stores full weights, of which it is not priced"
+            )
+        elif not self.host.updated_parameters_per_s:
+            what = f"needs host.updated_parameters_per_s, which is not known of {self.id}"
+            yield Fault("storage.offloaded", what)
 
     def _references(self) -> Iterator[Fault]:
         """Rules that stand twice."""

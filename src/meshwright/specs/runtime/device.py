@@ -168,6 +168,9 @@ class Host(Spec):
     """Seconds beyond the wire that every stage-to-stage exchange takes where the runtime waits for it."""
     host_s_per_step: NonNegative
     """Seconds per step outside of the pipeline: data, logging, learning-rate schedule."""
+    updated_parameters_per_s: NonNegative
+    """Parameters that the processors of one node update in a second, where optimizer states are in its memory; 0: not
+    known."""
 
 
 class DeviceMemory(Spec):

@@ -11,6 +11,9 @@ from meshwright.specs.job import PrecisionName
 from meshwright.specs.model import Attention
 from meshwright.specs.quantities import NonNegative
 
+SCALE_BYTES = 4
+"""Of the scale of a block of moments, in fp32."""
+
 
 class Storage(Spec):
     """The form of weights, gradients and optimizer states, whichever ranks hold them."""
@@ -33,8 +36,15 @@ class Storage(Spec):
     gradient_buckets: Literal["none", "views", "copies"]
     """Buckets of DDP, which stand for the whole step in fp32: gradients are views of them (gradient_as_bucket_view), or
     are copied into them."""
-    moment_bytes: Literal[2, 4]
+    moment_bytes: Literal[1, 2, 4]
     """Of each of Adam's two moments."""
+    moment_block: Annotated[int, Field(ge=0, le=2**20)]
+    """Elements of a moment that share a 4-byte scale; 0: those of a whole tensor do, or there is none."""
+    casts_moments: bool
+    """Half weights: moments are narrow, and the update takes fp32 copies of them, all at once."""
+    offloaded: Literal["nothing", "states", "states_and_gradients"]
+    """Half weights: the optimizer's fp32 weights and moments stay in the host's memory, whose processors update them;
+    so do the gradients that ZeRO 2 and 3 divide, by way of one buffer of the largest weight on the device."""
     quantised_weights: tuple[PrecisionName, ...]
     """Half weights: recipes under which a rank stores the weights of quantised products in quantised form alone, and
     gathers them so. Under others quantised copies stand beside 2-byte weights."""
@@ -44,6 +54,11 @@ class Storage(Spec):
     autocast: bool
     """Full weights: torch.autocast casts weights and inputs of every matrix product on its own; activations between
     layers are fp32."""
+
+    @property
+    def moments_bytes(self) -> float:
+        """Bytes per parameter of both of Adam's moments, with their scales."""
+        return 2 * (self.moment_bytes + (SCALE_BYTES / self.moment_block if self.moment_block else 0))
 
 
 class LossScaling(Spec):

@@ -50,10 +50,10 @@ def _formats(memo: Memo) -> Iterator[tuple[str, str, str, str]]:
         yield "weights at rest", "fp32", f"{FP32_BYTES}", f"sharded, and cast to {half} for use"
     else:
         yield "weights", half, f"{inputs.gathered_bytes:g}", "what the passes read and replicas gather"
-        master_bytes = int(optimizer_bytes(memo.best.plan, inputs)) - 2 * storage.moment_bytes
-        yield "master weights", "fp32", f"{master_bytes}", "small updates must not round away"
+        master_bytes = float(optimizer_bytes(memo.best.plan, inputs)) - storage.moments_bytes
+        yield "master weights", "fp32", f"{master_bytes:g}", "small updates must not round away"
     moments, why = storage.moment_bytes, "squares of gradients span decades"
-    yield "Adam's two moments", _named(moments, half), f"{moments} each", why
+    yield "Adam's two moments", _named(moments, half), f"{storage.moments_bytes / 2:.4g} each", why
     yield "gradients summed", _named(inputs.gradient_bytes, half), f"{inputs.gradient_bytes}", _why_summed(inputs)
     yield "activations and their messages", half, f"{HALF_BYTES}", "half the memory and half the traffic of fp32"
     if inputs.gathers_quantised:
@@ -75,7 +75,7 @@ def _why_summed(inputs: Inputs) -> str:
 
 
 def _named(size: int, half: str) -> str:
-    return "fp32" if size == FP32_BYTES else half
+    return {FP32_BYTES: "fp32", HALF_BYTES: half}.get(size, "8 bits")
 
 
 def _saves(memo: Memo) -> str:
@@ -96,20 +96,20 @@ def _saves(memo: Memo) -> str:
 
 
 def _states(memo: Memo) -> str:
-    inputs, states = memo.inputs, int(optimizer_bytes(memo.best.plan, memo.inputs))
-    full, moments = inputs.runtime.storage.weights == "full", 2 * inputs.runtime.storage.moment_bytes
+    inputs, states = memo.inputs, float(optimizer_bytes(memo.best.plan, memo.inputs))
+    full, moments = inputs.runtime.storage.weights == "full", inputs.runtime.storage.moments_bytes
     gradients = FP32_BYTES if full else inputs.gradient_bytes
     mixed, plain = (0 if full else HALF_BYTES) + gradients + states, 4 * FP32_BYTES
-    master = f"master weights {states - moments}" if not full else ""
+    master = f"master weights {states - moments:g}" if not full else ""
     weights = FP32_BYTES if full else HALF_BYTES
-    named = (f"weights {weights}", f"gradients {gradients}", master, f"moments {moments}")
+    named = (f"weights {weights}", f"gradients {gradients}", master, f"moments {moments:.4g}")
     parts = listed([each for each in named if each])
     count = parameter_count(inputs.model)
     compared = "as many as" if mixed == plain else f"{abs(mixed - plain):g} {'more' if mixed > plain else 'fewer'} than"
     sizes = "" if mixed == plain else f" against {format_gib(count * plain)}"
     return (
-        f"It does not save memory of weights, gradients and optimizer states: {parts} are {mixed} bytes a parameter, "
-        f"{compared} the {plain} of plain fp32 (4 + 4 + 8). For {format_count(count)} parameters that is "
+        f"It does not save memory of weights, gradients and optimizer states: {parts} are {mixed:.4g} bytes a "
+        f"parameter, {compared} the {plain} of plain fp32 (4 + 4 + 8). For {format_count(count)} parameters that is "
         f"{format_gib(count * mixed)}{sizes} before anything is divided; sharding divides it, precision does not."
     )
 
