@@ -12,6 +12,7 @@ import pytest
 from test_memo import FITTING, NAMES, WRITER, figures, given
 
 from commands import LLAMA, asked
+from meshwright.answers.compare.training import training_on
 from meshwright.answers.document.blocks import Block, Callout, Document, Figure, Heading, Paragraph, Table
 from meshwright.answers.document.inline import plain
 from meshwright.answers.document.pdf import source
@@ -37,6 +38,7 @@ from meshwright.search.remedies import remedies
 from meshwright.search.sensitivity import sensitivity
 from meshwright.search.ties import share_of_ties
 from meshwright.specs.constraints import Constraints
+from meshwright.units import format_count
 from strategies import latent, mixture, question
 
 pytestmark = pytest.mark.slow
@@ -290,7 +292,8 @@ def test_plans_that_cannot_be_told_apart_differ_by_no_more_than_is_said(name: st
     assert search.fastest
     assert search.best[0].step_time_s <= search.fastest.step_time_s * (1 + tied_within(search)) * (1 + 1e-9)
     text = words(signed(name))
-    assert ("which predictions cannot tell from this one" in text) == (search.equal > 1)
+    equal = "which predictions cannot tell from this one", "as good as this one, which"
+    assert any(each in text for each in equal) == (search.equal > 1)
     assert "If it does:" not in text
     assert "(the most: none)" not in words([*document(name).blocks])
 
@@ -305,4 +308,23 @@ def test_a_memo_without_a_plan_asks_for_a_decision_between_the_ways_to_fit() -> 
     text = words(blocks)
     assert "Decision asked" in text
     assert "Approved, yes or no" in text
-    assert f"the first, {change_words(ways[0])}, takes" in text
+    alike = [way for way in ways if way.kind is ways[0].kind]
+    least = min(alike, key=lambda way: way.estimate.step_time_s * way.inputs.cluster.num_gpus)
+    assert f"Ask again with {change_words(least)}: that fits with a probability of" in text
+
+
+def test_a_memo_without_a_plan_has_a_page_to_sign() -> None:
+    """Verdict, why, the ways with their price, and the decision; memory by component follows."""
+    page = words(signed("cannot-fit"))
+    assert all(each in page for each in ("No plan fits", "The bottleneck is memory", "Decision asked", "Approved, yes"))
+    assert "Memory by component" not in page
+    assert "Memory by component" in words([*document("cannot-fit").blocks])
+
+
+def test_a_price_stands_beside_the_ways_to_fit() -> None:
+    inputs = given(asked("memo", *shlex.split(WRITER.QUESTIONS["cannot-fit"]), "--json").document)
+    missing = unfit(find(inputs), price=2.5)
+    (table,) = [each for each in unfit_document(missing).blocks if isinstance(each, Table) and "price" in each.columns]
+    hours, price = (table.rows[0][table.columns.index(name)] for name in ("accelerator-hours", "price"))
+    training = training_on(1e12, missing.remedies[0].estimate, missing.remedies[0].inputs, 2.5)
+    assert (hours, price) == (format_count(training.accelerator_hours), format_count(2.5 * training.accelerator_hours))

@@ -6,6 +6,7 @@ import pytest
 
 from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate
+from meshwright.cost.memory.optimizer_states import device_optimizer_bytes
 from meshwright.cost.memory.states import state_bytes
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidSpec
@@ -40,7 +41,7 @@ def priced(inputs: Inputs, zero: int) -> Estimate:
     ],
 )
 def test_bytes_of_a_parameter_on_the_device(runtime: str, position: str, per_parameter: float) -> None:
-    assert asked(runtime, position).device_optimizer_bytes == per_parameter
+    assert float(device_optimizer_bytes(Plan(dp=8, zero=1), asked(runtime, position))) == per_parameter
 
 
 @pytest.mark.parametrize(("zero", "whole"), [(2, 2 + 0.0), (3, 2 / 8)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meshwright.answers.conditions import applicable
+from meshwright.answers.host_memory import host_bytes
 from meshwright.cost.comms.experts import exchange_constants
 from meshwright.cost.compute.slowdown import slowest_of_cluster, sustained_slowdown, usual_slowdown
 from meshwright.specs.assumed import Assumed
@@ -51,12 +52,12 @@ def _moments(inputs: Inputs) -> str:
 
 def _host_memory(inputs: Inputs) -> list[str]:
     """What optimizer states on the host need there, and what prices them."""
-    if not inputs.offloads_states:
+    if not inputs.runtime.storage.offloads_states:
         return []
     copies, updates = inputs.cluster.accelerator.kernels.host_copy_bandwidth, inputs.runtime.host
     return [
         "optimizer states and fp32 gradients are in the memory of the hosts, "
-        f"{format_gib(inputs.host_bytes_of_node)} on each node where ZeRO divides them over all ranks; copies at "
+        f"{format_gib(host_bytes(inputs))} on each node where ZeRO divides them over all ranks; copies at "
         f"{format_bandwidth(copies)} for each accelerator, updates of "
         f"{format_count(updates.updated_parameters_per_s)} parameters a second on each node"
     ]

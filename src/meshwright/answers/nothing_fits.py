@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from meshwright.answers.host_memory import host_bytes
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.records import document_of, priced_plan
 from meshwright.errors import MeshwrightError, NothingFits
@@ -78,7 +79,7 @@ def remedy_words(remedy: Remedy) -> str:
 
 def change_words(remedy: Remedy) -> str:
     """What makes a plan safe, as options or words."""
-    cluster, options, host = remedy.inputs.cluster, " ".join(remedy.options), remedy.inputs.host_bytes_of_node
+    cluster, options, host = remedy.inputs.cluster, " ".join(remedy.options), host_bytes(remedy.inputs)
     options += f" ({format_gib(host)} of the memory of each host)" if host else ""
     return {
         Kind.FEWER_CONSTRAINTS: f"without {options}",

@@ -27,12 +27,15 @@ def tie_lines(result: SearchResult) -> list[str]:
     best, fastest = result.best[0], result.fastest
     if fastest is None or result.equal == 1:
         return []
-    within = f"{result.equal} plans are within {tied_within(result):.1%}, too close to tell apart"
+    near, most = share_of_ties(result.inputs), tied_within(result)
+    within = f"{result.equal} plans are within {near:.1%}, too close to tell apart"
     if fastest.plan == best.plan:
         return [f"{within}: this one is the fastest of them."]
     gain = best.step_time_s / fastest.step_time_s - 1
     why = reasons(best, fastest, result.inputs)
     text = f"{within}: this one {why}."
+    if most > near:
+        text = f"{result.equal} plans are too close to tell apart, up to {most:.1%} from the fastest: this one {why}."
     return [text, f"The fastest on paper: {fastest.plan}, {gain:.1%} faster."] if gain > 0 else [text]
 
 

@@ -71,8 +71,7 @@ def _defaults(context: typer.Context, existing: Baseline | None) -> tuple[str, .
 
 
 def _print(document: Document) -> None:
-    """The memo as Markdown, its pictures left out."""
-    from meshwright.answers.document.markdown import markdown
+    """The memo as Markdown, with tables in place of its pictures."""
+    from meshwright.answers.document.markdown import without_pictures
 
-    text, _ = markdown(document, "memo")
-    print("\n\n".join(block for block in text.rstrip().split("\n\n") if not block.startswith("![")))
+    print(without_pictures(document).rstrip())

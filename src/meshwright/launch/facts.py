@@ -172,7 +172,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "overlaps_tensor_parallel": runtime.overlap.tensor_parallel > 0,
         "moment_bytes": runtime.storage.moment_bytes,
         "narrow_optimizer_states": inputs.keeps_remainders or runtime.storage.moment_bytes < FP32_BYTES,
-        "offloads_states": inputs.offloads_states,
+        "offloads_states": inputs.runtime.storage.offloads_states,
         "optimizer_bytes": f"{float(optimizer_bytes(plan, inputs)):g}",
         "orders_kernels_by_connection": (accelerator.compute_capability or 0) < BLACKWELL,
         "precision": job.precision,

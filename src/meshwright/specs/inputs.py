@@ -239,29 +239,6 @@ class Inputs(Spec):
         """
         return FP32_BYTES - HALF_BYTES * self.keeps_remainders + self.runtime.storage.moments_bytes
 
-    @property
-    def device_optimizer_bytes(self) -> float:
-        """The same of what is in the accelerator's memory."""
-        return 0 if self.offloads_states else self.optimizer_bytes
-
-    @property
-    def offloads_states(self) -> bool:
-        """Whether optimizer states are in the host's memory."""
-        return self.runtime.storage.offloaded != "nothing"
-
-    @property
-    def host_bytes_of_node(self) -> float:
-        """Bytes of optimizer states and fp32 gradients in the memory of each node, evenly divided; 0 where they are on
-        the device.
-        """
-        whole = (self.optimizer_bytes + FP32_BYTES) * parameter_count(self.model)
-        return whole / self.cluster.num_nodes if self.offloads_states else 0.0
-
-    @property
-    def cast_moment_bytes(self) -> int:
-        """Bytes per parameter of fp32 copies of moments that are alive while the optimizer works."""
-        return 2 * FP32_BYTES * self.runtime.storage.casts_moments
-
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         faults = [*self._precision(), *self._positions(), *self._experts(), *self._prediction(), *self._size()]
@@ -286,7 +263,7 @@ class Inputs(Spec):
 
     def _host(self) -> Iterator[Fault]:
         """Source: Megatron-LM, training/arguments.py: --optimizer-cpu-offload and --fp8-param-gather."""
-        if self.offloads_states and self.stores_quantised and not self.recipe.scales_from_earlier_steps:
+        if self.runtime.storage.offloads_states and self.stores_quantised and not self.recipe.scales_from_earlier_steps:
             what = f"must be nothing where weights are stored in 8 bits alone, as {self.runtime.id} does in"
             yield Fault("runtime.storage.offloaded", f"{what} {self.job.precision}; nearest: fp8-delayed")
 

@@ -109,6 +109,8 @@ class Figure:
     """The stem of a file name, as `pipeline`."""
     svg: str
     caption: str
+    table: Table | None = None
+    """What it shows as figures, for readers without pictures; none: another table of the document has them."""
 
 
 @dataclass(frozen=True)

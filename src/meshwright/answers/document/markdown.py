@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from urllib.parse import quote
 
 from meshwright.answers.document.blocks import (
@@ -41,6 +42,14 @@ def markdown(document: Document, stem: str) -> tuple[str, dict[str, str]]:
     return "\n\n".join(_block(block, stem) for block in blocks) + "\n", pictures
 
 
+def without_pictures(document: Document) -> str:
+    """A document as Markdown that stands alone: tables in place of pictures, nothing where another table has them."""
+    blocks: list[Block] = []
+    for block in document.blocks:
+        blocks += ([block.table] if block.table else []) if isinstance(block, Figure) else [block]
+    return markdown(replace(document, blocks=tuple(blocks)), "")[0]
+
+
 def _block(block: Block, stem: str) -> str:
     match block:
         case Heading():
@@ -54,8 +63,10 @@ def _block(block: Block, stem: str) -> str:
         case Callout():
             return f"> **{_escaped(plain(block.title))}**\n>\n> {_line(block.text)}"
         case Figure():
-            caption = f"\n\n*{_marked(block.caption)}*" if block.caption else ""
-            return f"![{_escaped(plain(block.caption))}]({quote(f'{stem}-{block.name}.svg')}){caption}"
+            name = f"{stem}-{block.name}.svg"
+            caption = f"\n\n*Picture in {name}: {_marked(block.caption)}*" if block.caption else ""
+            table = f"\n\n{_table(block.table)}" if block.table else ""
+            return f"![{_escaped(plain(block.caption))}]({quote(name)}){caption}{table}"
         case Table():
             return _table(block)
 

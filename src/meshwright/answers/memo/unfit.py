@@ -20,7 +20,7 @@ from meshwright.answers.records import document_of
 from meshwright.search.find import SearchResult
 from meshwright.search.least_states import whole_states
 from meshwright.search.published import unpublished
-from meshwright.search.remedies import Remedy, remedies
+from meshwright.search.remedies import Kind, Remedy, remedies
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_count, format_gib, format_seconds
 
@@ -33,7 +33,17 @@ class Unfit:
     budgets: Budgets
     """Of the leanest plan."""
     remedies: tuple[Remedy, ...]
-    """Changes of the question with which a plan is safe, the cheapest first."""
+    """Changes of the question with which a plan is safe: fewer bytes on the same accelerators, then more of them."""
+    price: float | None = None
+    """Of one accelerator for one hour; None where none is given."""
+
+    @property
+    def chosen(self) -> Remedy:
+        """The way to ask for: of the first kind that there is, one that published runs have, and the least accelerator
+        hours.
+        """
+        alike = [each for each in self.remedies if each.kind is self.remedies[0].kind]
+        return min(alike, key=lambda each: (_unproven(each), _training(each).accelerator_hours))
 
     @property
     def inputs(self) -> Inputs:
@@ -46,9 +56,9 @@ class Unfit:
         return ceil(whole_states(self.inputs) / self.search.leanest.fit.visible_bytes)
 
 
-def unfit(search: SearchResult) -> Unfit:
-    """The figures of a memo for a search that found no plan that fits."""
-    return Unfit(search, budgets(search.leanest, search.inputs), tuple(remedies(search)))
+def unfit(search: SearchResult, price: float | None = None) -> Unfit:
+    """The figures of a memo for a search that found no plan that fits. price: of one accelerator for one hour."""
+    return Unfit(search, budgets(search.leanest, search.inputs), tuple(remedies(search)), price)
 
 
 def unfit_document(memo: Unfit) -> Document:
@@ -85,16 +95,16 @@ def _blocks(memo: Unfit) -> Iterator[Block]:
         f"{format_gib(visible)}: {times(needed / visible)} as much.",
         "bad",
     )
-    yield Heading("Why", 2)
     yield Paragraph(_bound(memo))
-    yield from budget_blocks(memo.budgets, inputs, "the leanest plan")
     yield Paragraph(_largest(memo))
     yield Heading("What would fit", 2)
     yield from _remedies(memo)
     yield Heading("Decision asked", 2)
     yield Paragraph(_asked(memo))
     yield Paragraph(SIGNATURE)
-    yield Heading("What this rests on", 2)
+    yield Heading("Appendix A. Memory: why nothing fits", 2, new_page=True)
+    yield from budget_blocks(memo.budgets, inputs, "the leanest plan")
+    yield Heading("Appendix B. What this rests on", 2)
     yield Bullets(tuple(assumptions(inputs)))
 
 
@@ -128,25 +138,20 @@ def _remedies(memo: Unfit) -> Iterator[Block]:
             "make a plan fit; `meshwright plan --runtime all` tries the other runtimes."
         )
         return
-    first, tokens = memo.remedies[0], format_count(memo.inputs.job.tokens or TRILLION)
-    yield Callout("First thing to try", f"{_upper(change_words(first))}, with `{first.estimate.plan}`.", "good")
+    chosen, tokens = memo.chosen, format_count(memo.inputs.job.tokens or TRILLION)
+    yield Callout("First thing to try", f"{_upper(change_words(chosen))}, with `{chosen.estimate.plan}`.", "good")
+    columns = ["change, each by itself", "plan", "step", f"{tokens} tokens", "accelerator-hours", "fits"]
+    columns[5:5] = ["price"] if memo.price else []
     yield Table(
-        (
-            "change, each by itself",
-            "plan",
-            "step",
-            f"{tokens} tokens",
-            "accelerator-hours",
-            "fits",
-        ),
-        tuple(map(_remedy, memo.remedies)),
-        "llrrrr",
+        tuple(columns),
+        tuple(_remedy(each, memo.price) for each in memo.remedies),
+        "ll" + "r" * (len(columns) - 2),
         "Ways to a safe plan: fewer bytes on the same accelerators before a shorter sequence and more accelerators",
     )
 
 
-def _remedy(remedy: Remedy) -> tuple[str, ...]:
-    estimate, training = remedy.estimate, _training(remedy)
+def _remedy(remedy: Remedy, price: float | None) -> tuple[str, ...]:
+    estimate, training = remedy.estimate, _training(remedy, price)
     unproven = [each.what for each in unpublished(estimate.plan, remedy.inputs)]
     return (
         change_words(remedy) + (f" (not proven: no published run has {listed(unproven)})" if unproven else ""),
@@ -154,13 +159,18 @@ def _remedy(remedy: Remedy) -> tuple[str, ...]:
         format_seconds(estimate.step_time_s),
         f"{training.days:,.1f} days",
         format_count(training.accelerator_hours),
+        *([format_count(training.cost)] if training.cost else []),
         f"{estimate.fit.probability:.0%}",
     )
 
 
-def _training(remedy: Remedy) -> Training:
+def _unproven(remedy: Remedy) -> bool:
+    return bool(unpublished(remedy.estimate.plan, remedy.inputs))
+
+
+def _training(remedy: Remedy, price: float | None = None) -> Training:
     """Of the tokens of the question, else of a trillion."""
-    return training_on(remedy.inputs.job.tokens or TRILLION, remedy.estimate, remedy.inputs)
+    return training_on(remedy.inputs.job.tokens or TRILLION, remedy.estimate, remedy.inputs, price)
 
 
 def _asked(memo: Unfit) -> str:
@@ -168,13 +178,24 @@ def _asked(memo: Unfit) -> str:
     text = f"Do not commit {accelerators(inputs.cluster.num_gpus)} of `{inputs.cluster.accelerator.id}` to this job."
     if not memo.remedies:
         return text
-    first, per = memo.remedies[0], format_count(inputs.job.tokens or TRILLION)
-    training = _training(first)
+    chosen, per = memo.chosen, format_count(inputs.job.tokens or TRILLION)
+    training = _training(chosen, memo.price)
+    price = f", {format_count(training.cost)} at {memo.price:g} an hour" if training.cost else ""
     return (
-        f"{text} Choose one of the ways above: the first, {change_words(first)}, takes {training.days:,.1f} days for "
-        f"{per} tokens ({format_count(training.accelerator_hours)} accelerator-hours) and fits with a probability of "
-        f"{first.estimate.fit.probability:.0%}."
+        f"{text} Ask again with {change_words(chosen)}: that fits with a probability of "
+        f"{chosen.estimate.fit.probability:.0%} and takes {training.days:,.1f} days for {per} tokens "
+        f"({format_count(training.accelerator_hours)} accelerator-hours{price}{_fewest(memo)}). Or choose another of "
+        "the ways above."
     )
+
+
+def _fewest(memo: Unfit) -> str:
+    """What the way that is asked for saves over that with the fewest accelerators."""
+    more = [each for each in memo.remedies if each.kind is Kind.MORE_ACCELERATORS]
+    if memo.chosen not in more[1:]:
+        return ""
+    hours, least = (_training(each).accelerator_hours for each in (memo.chosen, more[0]))
+    return f", {percent(1 - hours / least)} fewer hours than on the fewest accelerators" if hours < least else ""
 
 
 def _upper(text: str) -> str:

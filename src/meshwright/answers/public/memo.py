@@ -103,7 +103,7 @@ def memo_of(
     assumed: options that were left to their defaults; existing: the plan of a launch file, the one to beat.
     """
     if not search.best:
-        missing = unfit(search)
+        missing = unfit(search, price)
         return MemoAnswer(search, unfit_document(missing), unfit_entry(missing))
     inputs, unsaid = search.inputs, [*assumed]
     if baseline_gpus is None:

@@ -40,13 +40,13 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     owned = owned + experts / np.where(np.greater(plan.zero, 0), expert_sharding_ranks(plan), 1)
     read = np.where(casts_gradients(plan, inputs), gradient + 3 * FP32_BYTES, 2 * gradient)
     # An fp32 copy is written, read and written by the update, and read twice to be quantised.
-    states = 2 * optimizer_bytes(plan, inputs) + 5 * inputs.cast_moment_bytes
+    states = 2 * optimizer_bytes(plan, inputs) + 5 * inputs.runtime.storage.cast_moment_bytes
     updated = read + states + (inputs.gathered_bytes if half else 0)
-    bytes_moved = owned * (gradient if inputs.offloads_states else updated)
+    bytes_moved = owned * (gradient if inputs.runtime.storage.offloads_states else updated)
     buffered = np.where(np.greater(plan.zero, 1), owned, 1.0 * parameters + experts)
     cleared = gradient * buffered if half else 0.0
     on_device = elementwise_time(bytes_moved + cleared, inputs.cluster.accelerator) * slowdown(inputs)
-    return on_device + (_host_time(plan, inputs, owned) if inputs.offloads_states else 0.0)
+    return on_device + (_host_time(plan, inputs, owned) if inputs.runtime.storage.offloads_states else 0.0)
 
 
 def _host_time(plan: Layout, inputs: Inputs, owned: Numbers) -> Floats:

@@ -44,7 +44,7 @@ def device_optimizer_bytes(plan: Layout, inputs: Inputs) -> Floats:
     >>> [float(device_optimizer_bytes(Plan(dp=8, zero=1), each)) for each in (LLAMA, on_host)]
     [12.0, 0.0]
     """
-    return optimizer_bytes(plan, inputs) * (not inputs.offloads_states)
+    return optimizer_bytes(plan, inputs) * (not inputs.runtime.storage.offloads_states)
 
 
 def casts_gradients(plan: Layout, inputs: Inputs) -> Bools:
@@ -60,7 +60,9 @@ def casts_gradients(plan: Layout, inputs: Inputs) -> Bools:
     [True, False, False]
     """
     storage = inputs.runtime.storage
-    half = storage.weights == "half" and inputs.gradient_bytes < FP32_BYTES and not inputs.offloads_states
+    half = (
+        storage.weights == "half" and inputs.gradient_bytes < FP32_BYTES and not inputs.runtime.storage.offloads_states
+    )
     takes_half: Bools = np.logical_and(inputs.keeps_remainders, _is_distributed(plan))
     casts: Bools = np.logical_and(half, np.logical_not(takes_half))
     return casts

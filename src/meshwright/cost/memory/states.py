@@ -90,7 +90,7 @@ def state_bytes(
         gradients=np.where(on_host, 0.0, gradient * shard(2) + copied * shard(1)) + extra * parameters,
         optimizer_states=device_optimizer_bytes(plan, inputs) * shard(1),
         whole_gradients=np.where(np.greater(plan.zero, 1), bucket, 0.0),
-        updating=(inputs.cast_moment_bytes + (0 if keeps_copy else copies)) * shard(1) + joined,
+        updating=(inputs.runtime.storage.cast_moment_bytes + (0 if keeps_copy else copies)) * shard(1) + joined,
         joined=joined,
     )
 

@@ -9,10 +9,8 @@ from pydantic import Field
 from meshwright.specs.base import Spec
 from meshwright.specs.job import PrecisionName
 from meshwright.specs.model import Attention
+from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.quantities import NonNegative
-
-SCALE_BYTES = 4
-"""Of the scale of a block of moments, in fp32."""
 
 
 class Storage(Spec):
@@ -56,9 +54,19 @@ class Storage(Spec):
     layers are fp32."""
 
     @property
+    def offloads_states(self) -> bool:
+        """Whether optimizer states are in the host's memory."""
+        return self.offloaded != "nothing"
+
+    @property
+    def cast_moment_bytes(self) -> int:
+        """Bytes per parameter of fp32 copies of moments that are alive while the optimizer works."""
+        return 2 * FP32_BYTES * self.casts_moments
+
+    @property
     def moments_bytes(self) -> float:
         """Bytes per parameter of both of Adam's moments, with their scales."""
-        return 2 * (self.moment_bytes + (SCALE_BYTES / self.moment_block if self.moment_block else 0))
+        return 2 * (self.moment_bytes + (FP32_BYTES / self.moment_block if self.moment_block else 0))
 
 
 class LossScaling(Spec):

@@ -16,6 +16,7 @@ from meshwright.answers.screen import TONES
 from meshwright.answers.ties import reasons, tied_within
 from meshwright.answers.uncertainty import step_time_interval
 from meshwright.cost.estimate import Estimate
+from meshwright.search.ties import share_of_ties
 from meshwright.units import format_count, format_gib, format_seconds
 
 
@@ -120,12 +121,15 @@ def _equal(memo: Memo) -> tuple[str, str] | None:
     search, best, fastest = memo.search, memo.best, memo.search.fastest
     if fastest is None or search.equal == 1:
         return None
-    count = plural(search.equal - 1, "other plan")
-    as_fast = f"which predictions cannot tell from this one (within {tied_within(search):.1%})"
+    count, near, most = plural(search.equal - 1, "other plan"), share_of_ties(memo.inputs), tied_within(search)
+    as_fast = f"which predictions cannot tell from this one (within {near:.1%})"
     if fastest.plan == best.plan:
         return count, f"{as_fast}; this one is the fastest of them"
     gain, why = 1 - fastest.step_time_s / best.step_time_s, reasons(best, fastest, memo.inputs)
-    return count, f"{as_fast}; this one {why}. On paper the fastest, `{fastest.plan}`, takes {percent(gain)} less"
+    on_paper = f"the fastest on paper, `{fastest.plan}`, takes {percent(gain)} less"
+    if most > near:
+        return count, f"as good as this one, which {why}; {on_paper}, too close to tell apart (up to {most:.1%})"
+    return count, f"{as_fast}; this one {why}; {on_paper}"
 
 
 def _asked(memo: Memo) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from meshwright.answers.document.blocks import Block, Callout, Figure, Heading, Paragraph, Table
 from meshwright.answers.memo.bottleneck import GROWS, Bottleneck
@@ -14,6 +14,7 @@ from meshwright.answers.pictures.waterfall import waterfall_picture
 from meshwright.answers.step_parts import ALL_NAMES, from_peak
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
+from meshwright.search.sensitivity import PricedChange
 from meshwright.search.ties import share_of_ties
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_count, format_seconds
@@ -39,7 +40,7 @@ SHOWN = 5
 """Parts in the table."""
 PRICES = {
     "precision": "a number format: a run must show that the loss curves agree",
-    "optimizer_states": "rounded moments: a run must show that the loss curves agree",
+    "optimizer_states": "moments in fewer bits, or an update on the host: a run must show that it is worth it",
     "network": "a purchase, or another cluster",
 }
 """What changes cost that are no switch, by knob."""
@@ -52,7 +53,7 @@ def limits_section(memo: Memo) -> Iterator[Block]:
     parts = [
         (ALL_NAMES.get(name, name), seconds) for name, seconds in from_peak(memo.best, memo.inputs).items() if seconds
     ]
-    yield Figure("waterfall", waterfall_picture(parts, title), title)
+    yield Figure("waterfall", waterfall_picture(parts, title), title, _parts(parts, memo.best.step_time_s))
     if memo.bottleneck.reference:
         yield _growth(memo.bottleneck, memo.bottleneck.reference, memo)
     yield Callout(*_bottleneck(memo), "warning")
@@ -60,6 +61,13 @@ def limits_section(memo: Memo) -> Iterator[Block]:
     yield _questions(memo)
     if dearer := _dearer(memo):
         yield Paragraph(dearer)
+
+
+def _parts(parts: Sequence[tuple[str, float]], step: float) -> Table:
+    """The parts of the waterfall as figures."""
+    rows = [(name, format_seconds(seconds), percent(seconds / step)) for name, seconds in parts]
+    rows.append(("the step", format_seconds(step), "100%"))
+    return Table(("from the peak to the step", "seconds", "share"), tuple(rows), total=True)
 
 
 def _questions(memo: Memo) -> Table:
@@ -89,12 +97,14 @@ def _answer(change: str, best: Estimate | None, same: Estimate | None, inputs: I
 def _dearer(memo: Memo) -> str:
     """Changes with a price that would make the step shorter by as much as a mitigation must."""
     step = memo.best.step_time_s
+    best: dict[str, PricedChange] = {}
+    for each in sorted(memo.sensitivity.changes, key=lambda each: each.estimate.step_time_s):
+        gain = 1 - each.estimate.step_time_s / step
+        if each.knob in PRICES and each.estimate.verdict <= memo.best.verdict and gain >= WORTH:
+            best.setdefault(each.knob, each)
     gains = [
-        f"{each.change} ({percent(1 - each.estimate.step_time_s / step)} less; {PRICES[each.knob]})"
-        for each in memo.sensitivity.changes
-        if each.knob in PRICES
-        and each.estimate.verdict <= memo.best.verdict
-        and 1 - each.estimate.step_time_s / step >= WORTH
+        f"{each.change} ({percent(1 - each.estimate.step_time_s / step)} less; {PRICES[name]})"
+        for name, each in best.items()
     ]
     return f"With a price, the same plan gains from {listed(gains)}." if gains else ""
 

@@ -171,8 +171,8 @@ def _measure(best: Estimate) -> Iterator[str]:
     memory = best.memory
     yield (
         f"Memory of stage {best.worst_stage} after three steps: {format_gib(memory.allocated)} allocated at the peak, "
-        f"{format_gib(memory.reserved)} reserved, {format_gib(memory.device)} as the driver reports it. If it is more "
-        f"than {format_gib(best.fit.visible_bytes)} the plan is wrong."
+        f"{format_gib(memory.reserved)} reserved, {format_gib(memory.device)} as the driver reports it. More than "
+        f"{format_gib(best.fit.most_bytes)} is more than nine of ten such runs need: ask again with what was measured."
     )
     yield (
         f"The time of a step, the median of twenty after ten: {format_seconds(best.step_time_s)}. 10% more on all "
