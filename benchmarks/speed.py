@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.legality import check
 from meshwright.layout.plans import Plans, regrouped
@@ -103,9 +104,11 @@ def estimates() -> None:
 
 
 def priced(tables: list[Plans], inputs: Inputs) -> None:
-    """Price every table."""
+    """Price every table as the first of its question: seconds by part, memory, compute by kind and verdict."""
+    times = ShapeTimes(inputs)
     for table in tables:
-        estimate_plans(table, inputs)
+        estimates = estimate_plans(table, inputs, times=times)
+        _ = estimates.step_time_s, estimates.worst_memory, estimates.compute, estimates.verdict
 
 
 def distinct_plans(inputs: Inputs) -> list[Plans]:

@@ -11,6 +11,11 @@ from meshwright.arrays import IntColumn, Numbers
 
 Answer = TypeVar("Answer", bound=tuple[Any, ...])
 
+LARGEST_CODE = 1 << 62
+WORD = 64
+GOLDEN = 0x9E3779B97F4A7C15
+"""2^64 over the golden ratio, odd: a product with it spreads codes over their highest bits (Knuth, TAOCP 3, 6.4)."""
+
 
 def on_distinct(function: Callable[..., Answer], *columns: IntColumn) -> Answer:
     """`function(*columns)` for a function of rows, evaluated once per distinct row.
@@ -24,44 +29,61 @@ def on_distinct(function: Callable[..., Answer], *columns: IntColumn) -> Answer:
 
 
 def distinct_rows(*columns: IntColumn) -> tuple[list[IntColumn], IntColumn]:
-    """The distinct rows of some columns, and for each row the position of its like among them.
+    """The distinct rows of some columns in order, and for each row the position of its like among them.
 
-    columns: small non-negative integers, each of shape (n,). Returns columns of shape (k,) and an index of shape (n,).
-    The key is a mixed-radix code of the columns' ranks, and a lookup table finds its row.
+    columns: whole numbers, each of shape (n,). Returns columns of shape (k,) and an index of shape (n,). The key is a
+    mixed-radix code of the columns.
     """
-    code = np.zeros(len(columns[0]), dtype=np.int64)
-    if len(code) == 1:
-        return [*columns], code
-    values = []
+    count = len(columns[0])
+    if count <= 1:
+        return [*columns], np.zeros(count, dtype=np.int64)
+    code: IntColumn = np.zeros(1, dtype=np.int64)
+    radix = 1
     for column in columns:
-        if (column == column[:1]).all():
-            values.append(column[:1])
+        low, high = int(column.min()), int(column.max())
+        if low == high:
             continue
-        present, ranks = _ranks(column)
-        code = code * len(present) + ranks
-        values.append(present)
-    codes, index = _ranks(code)
-    distinct = []
-    for present in reversed(values):
-        distinct.append(present[codes % len(present)] if len(present) else present)
-        codes = codes // max(len(present), 1)
-    return distinct[::-1], index
+        digit, width = (column - low if low else column), high - low + 1
+        if radix * width > LARGEST_CODE:
+            (first, code), (_, digit) = _places(code, radix), _places(digit, width)
+            radix = len(first)
+            width = int(digit.max()) + 1
+        code, radix = (code * width + digit if radix > 1 else digit), radix * width
+    first, index = _places(code, radix) if radix > 1 else (np.zeros(1, dtype=np.int64), np.zeros(count, dtype=np.int64))
+    return [column[first] for column in columns], index
 
 
-def _ranks(column: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """The distinct values in order, and for each row the position of its value among them."""
-    if not len(column):
-        return column, column
-    top = int(column.max())
-    if top > max(10 * len(column), 1 << 16):
-        sorted_ = distinct_values(column)
-        return sorted_.values, sorted_.ranks
-    occurs = np.zeros(top + 1, dtype=bool)
-    occurs[column] = True
-    present = np.flatnonzero(occurs)
-    table = np.zeros(top + 1, dtype=np.int64)
-    table[present] = np.arange(len(present))
-    return present, table[column]
+def _places(code: IntColumn, radix: int) -> tuple[IntColumn, IntColumn]:
+    """A row of each distinct code in their order, shape (k,), and for each row the place of its code, shape (n,).
+
+    code: 0 to radix - 1, shape (n,).
+    """
+    rows, like = np.arange(len(code)), code
+    if radix > max(10 * len(code), 1 << 16):
+        like, radix = _like(code), len(code)
+    # A row of each code, or -1; these in order of their code; and the place of each.
+    row = np.full(radix, -1)
+    row[like] = rows
+    first = row[row >= 0]
+    if like is not code:
+        first = first[np.argsort(code[first])]
+    place = np.empty(radix, dtype=np.int64)
+    place[like[first]] = np.arange(len(first))
+    return first, place[like]
+
+
+def _like(code: IntColumn) -> IntColumn:
+    """For each row one row with the same code, which is the same for all of them, by hashing; shape (n,)."""
+    bits = 2 + len(code).bit_length()
+    like, rows = np.empty(len(code), dtype=np.int64), np.arange(len(code))
+    slots, odd = np.empty(1 << bits, dtype=np.int64), GOLDEN
+    while len(rows):
+        slot = (code[rows].astype(np.uint64) * np.uint64(odd)) >> np.uint64(WORD - bits)
+        slots[slot] = rows
+        like[rows] = slots[slot]
+        # Of codes in one slot all but one are hashed again.
+        rows, odd = rows[code[like[rows]] != code[rows]], odd * GOLDEN % (1 << WORD)
+    return like
 
 
 class DistinctValues(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 
 from meshwright.cost.footprint import footprints_of
 from meshwright.cost.shapes import PIPELINE, pipelines_of
-from meshwright.cost.step import estimate_plans
+from meshwright.cost.step import estimate_plans, estimates_of
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
 from strategies import questions, some_legal_plans
@@ -47,3 +47,14 @@ def test_what_fits_is_known_without_the_time(name: str) -> None:
     held, priced = footprints_of(plans, inputs), estimate_plans(plans, inputs)
     np.testing.assert_array_equal(held.verdict, priced.verdict)
     np.testing.assert_array_equal(held.worst_memory.device, priced.memory.device[priced.worst])
+
+
+@pytest.mark.parametrize("name", questions())
+def test_chosen_plans_cost_what_they_cost_alone(name: str) -> None:
+    plans, inputs = _plans(name), questions()[name]
+    chosen = np.arange(len(plans)) % 3 == 1
+    taken, alone = estimates_of(footprints_of(plans, inputs).take(chosen)), estimate_plans(plans.take(chosen), inputs)
+    for one, other in zip((*taken.time, *taken.worst_memory), (*alone.time, *alone.worst_memory), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    np.testing.assert_array_equal(taken.verdict, alone.verdict)
+    np.testing.assert_array_equal(taken.stages.stage[taken.slowest], alone.stages.stage[alone.slowest])

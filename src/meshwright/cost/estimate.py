@@ -112,14 +112,18 @@ class Estimates(Footprints):
     """What many plans cost; columns of shape (n,) per plan and (r,) per stage."""
 
     time: Waterfall[FloatColumn]
-    compute: Work
-    """Seconds of compute on the slowest stage by kind, shape (n,); they add up to `compute_s`."""
     slowest: IntColumn
     """Row of the stage with the most work, shape (n,)."""
     works: UnitTime
     """Seconds of one micro-batch on each kind of stage there is, shape (w,)."""
     work: IntColumn
     """The row of `works` of each stage, shape (r,)."""
+
+    @cached_property
+    def compute(self) -> Work:
+        """Seconds of compute on the slowest stage by kind, shape (n,); they add up to `compute_s`."""
+        work = self.works.rows(self.work[self.slowest])
+        return work.forward.plus(work.backward).scaled(self.plans.num_microbatches)
 
     @cached_property
     def stage_time(self) -> UnitTime:

@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.arrays import BoolColumn, FloatColumn, IntColumn
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.fit import Bounds, bounds, fit_probability, verdict_within
 from meshwright.cost.memory.stage import stage_memory, stage_steps
@@ -16,7 +16,7 @@ from meshwright.cost.memory.stage_parameters import StageParameters, stage_param
 from meshwright.cost.memory.timeline import MemoryEvent
 from meshwright.cost.shapes import Pipelines, Shapes, pipelines_of
 from meshwright.cost.unit import micro_batch_shapes
-from meshwright.distinct import gathered
+from meshwright.distinct import distinct_rows, gathered
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
@@ -59,9 +59,14 @@ class Footprints:
         )
 
     @cached_property
+    def held_parameters(self) -> StageParameters:
+        """On one rank of every distinct stage as far as weights go, counts."""
+        return stage_parameters(self.pipelines.weights.plans, self.pipelines.weights.stages, self.inputs)
+
+    @cached_property
     def parameters(self) -> StageParameters:
         """On one rank of every stage of the pipelines, counts."""
-        return stage_parameters(self.pipelines.plans, self.pipelines.stages, self.inputs)
+        return gathered(self.held_parameters, self.pipelines.weights.of_stage)
 
     @cached_property
     def routing_bytes(self) -> FloatColumn:
@@ -94,6 +99,23 @@ class Footprints:
     def probability(self) -> FloatColumn:
         """That the worst stage fits, a share, shape (n,)."""
         return fit_probability(self.bounds, self.inputs.cluster.accelerator.visible_memory_bytes)
+
+    def take(self, chosen: BoolColumn) -> Footprints:
+        """Those of the chosen plans, by mask."""
+        index = np.flatnonzero(chosen)
+        stages, of_stage = self.pipelines.stages.spread(self.pipelines.of_plan[index])
+        *_, rows = self.stages.rows_of(index)
+        (shapes,), of_plan = distinct_rows(self.shapes.of_plan[index])
+        return Footprints(
+            inputs=self.inputs,
+            plans=self.plans.take(index),
+            stages=stages,
+            pipelines=self.pipelines._replace(of_plan=self.pipelines.of_plan[index], of_stage=of_stage),
+            shapes=Shapes(self.shapes.plans.take(shapes), of_plan),
+            memory=gathered(self.memory, rows),
+            peak_moment=self.peak_moment[rows],
+            worst=stages.start + (self.worst - self.stages.start)[index],
+        )
 
     def __len__(self) -> int:
         return len(self.plans)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import fields, replace
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -66,6 +66,31 @@ OF_ONE_MICRO_BATCH = {"sp", "context_exchange", "micro_batch", "recompute", "rec
 PIPELINE = tuple(name for name in COLUMNS if name not in OF_ONE_MICRO_BATCH)
 
 
+WEIGHTS = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero", "dp_replicate")
+"""Fields that say, beside the layers and ends of a stage, which weights a rank holds and whom it shares them with."""
+
+
+class Weights(NamedTuple):
+    """The distinct stages of pipelines as far as weights, states and their exchange go."""
+
+    plans: Plans
+    """Of each, with the fields of `WEIGHTS`; shape (w,)."""
+    stages: Stages
+    """One of each plan, shape (w,)."""
+    of_stage: IntColumn
+    """For every stage of the pipelines its like among these, shape (q,)."""
+
+    @classmethod
+    def of(cls, plans: Plans, stages: Stages) -> Self:
+        """Those of pipelines; plans: shape (p,); stages: theirs, shape (q,)."""
+        degrees = (getattr(plans, name)[stages.plan] for name in WEIGHTS)
+        held = (*stages.layers.T, stages.stage, stages.embedding * 1, stages.head * 1)
+        distinct, index = distinct_rows(*degrees, *held)
+        row = np.zeros(len(distinct[0]), dtype=np.int64)
+        row[index] = np.arange(len(index))
+        return cls(plans.take(stages.plan[row]), stages.apart(row), index)
+
+
 class Pipelines(NamedTuple):
     """The distinct pipelines of many plans; weights, states and their exchange are alike in all plans of one."""
 
@@ -79,6 +104,13 @@ class Pipelines(NamedTuple):
     """For every stage of every plan its like among `stages`, shape (r,)."""
     signature: IntColumn
     """For every pipeline a number that those with the same stages share, shape (p,)."""
+    weights: Weights
+    """Of their stages."""
+
+    @property
+    def of_weights(self) -> IntColumn:
+        """For every stage of every plan its like among `weights`, shape (r,)."""
+        return self.weights.of_stage[self.of_stage]
 
 
 def pipelines_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool) -> tuple[Pipelines, Stages]:
@@ -102,6 +134,7 @@ def pipelines_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool) -> tupl
         of_plan=distinct.of_plan,
         of_stage=of_stage,
         signature=distinct_signatures(distinct.plans)[1],
+        weights=Weights.of(distinct.plans, stages),
     )
     return pipelines, of_plans
 
@@ -112,6 +145,10 @@ def _with_prediction(stages: Stages, inputs: Inputs) -> Stages:
     A last chunk works backward as soon as it has worked forward: it keeps one micro-batch.
     Source: Megatron-LM, multi_token_prediction.py, get_mtp_num_layers_to_build.
     """
+    if not inputs.mtp_layers:
+        return stages
     added = np.zeros_like(stages.layers)
     added[:, inputs.model.layer_pattern[-1]] = inputs.mtp_layers * stages.head
-    return replace(stages, layers=stages.layers + added, in_flight_layers=stages.in_flight_layers + added)
+    columns = {field.name: getattr(stages, field.name) for field in fields(Stages)}
+    more = {name: columns[name] + added for name in ("layers", "in_flight_layers")}
+    return Stages(**columns | more)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
+from dataclasses import fields
 from operator import methodcaller
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, IntColumn, column
+from meshwright.arrays import FloatColumn, Floats, IntColumn, column, total
 from meshwright.cost.comms.data import tied_embedding_exchange
 from meshwright.cost.comms.exchange import exposed_seconds
 from meshwright.cost.comms.pipeline import pipeline_exchanges
@@ -17,10 +19,11 @@ from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
 from meshwright.cost.footprint import Footprints, first_largest, footprints_of
 from meshwright.cost.memory.in_flight import waiting_share
-from meshwright.cost.shapes import Pipelines
+from meshwright.cost.shape_times import ShapeTimes
+from meshwright.cost.shapes import Pipelines, Weights
 from meshwright.cost.unit import UnitTime, UnitTimes, unit_times
-from meshwright.cost.weights import layer_by_layer, once_a_step
-from meshwright.distinct import combined, distinct_rows
+from meshwright.cost.weights import StageWeights, layer_by_layer, once_a_step
+from meshwright.distinct import combined, distinct_rows, gathered
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -39,11 +42,34 @@ class _Works(NamedTuple):
     """The pair of every stage, shape (r,)."""
 
 
-def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = False) -> Estimates:
+class _Slowest(NamedTuple):
+    """Seconds of one micro-batch on the stage with the most work, through both passes; shape (n,)."""
+
+    compute: Floats
+    tensor: Floats
+    """Of communication that compute does not hide, by axis."""
+    context: Floats
+    expert: Floats
+    host: Floats
+    total: Floats
+    passes: PassTimes
+
+    @classmethod
+    def of(cls, work: UnitTime) -> Self:
+        """Those of stages."""
+        exposed = combined(operator.add, work.exposed_forward, work.exposed_backward)
+        compute = work.forward.total + work.backward.total
+        return cls(compute, *exposed, host=work.host, total=work.total, passes=work.passes)
+
+
+def estimate_plans(
+    plans: Plans, inputs: Inputs, *, keep_all_stages: bool = False, times: ShapeTimes | None = None
+) -> Estimates:
     """Price legal plans: time waterfall and memory of every stage.
 
-    keep_all_stages: False leaves out stages that another one exceeds in everything; the answers are the same. plans:
-    shape (n,). Returns seconds and bytes. Source: the formulas of `cost.unit`, `cost.comms`, `cost.memory` and
+    keep_all_stages: False leaves out stages that another one exceeds in everything; the answers are the same. times:
+    of the shapes of one micro-batch that other tables of the question have had; None: of none. plans: shape (n,).
+    Returns seconds and bytes. Source: the formulas of `cost.unit`, `cost.comms`, `cost.memory` and
     `schedules`.
 
     >>> from meshwright.layout.plan import Plan
@@ -53,15 +79,26 @@ def estimate_plans(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = Fals
     >>> bool((estimates.step_time_s > 0).all())
     True
     """
-    footprints = footprints_of(plans, inputs, keep_all_stages=keep_all_stages)
-    units = _units(footprints)
+    return estimates_of(footprints_of(plans, inputs, keep_all_stages=keep_all_stages), times)
+
+
+def estimates_of(footprints: Footprints, times: ShapeTimes | None = None) -> Estimates:
+    """The same of plans whose memory is known.
+
+    footprints: of legal plans; times: as in `estimate_plans`. Returns seconds and bytes. Source: `estimate_plans`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.layout.plans import Plans
+    >>> from meshwright.specs.examples import LLAMA
+    >>> bool(estimates_of(footprints_of(Plans.of([Plan(tp=8)]), LLAMA)).step_time_s[0] > 0)
+    True
+    """
+    units = _units(footprints, times)
     works = _works(footprints, units)
     slowest = first_largest(column(works.each.total)[works.row], footprints.stages)
-    work = works.each.rows(works.row[slowest])
     return Estimates(
-        **vars(footprints),
-        time=_waterfall(footprints, units, works, work),
-        compute=work.forward.plus(work.backward).scaled(plans.num_microbatches),
+        **{field.name: getattr(footprints, field.name) for field in fields(Footprints)},
+        time=_waterfall(footprints, units, works, gathered(_Slowest.of(works.each), works.row[slowest])),
         slowest=slowest,
         works=works.each,
         work=works.row,
@@ -82,24 +119,33 @@ def estimate_each(plans: Iterable[Plan], inputs: Inputs) -> tuple[Estimate, ...]
     return tuple(estimates[row] for row in range(len(estimates)))
 
 
-def stage_costs(plans: Plans, stages: Stages, inputs: Inputs) -> tuple[FloatColumn, Footprints]:
+def stage_costs(
+    plans: Plans, stages: Stages, inputs: Inputs, times: ShapeTimes | None = None
+) -> tuple[FloatColumn, Footprints]:
     """Seconds of one micro-batch and the memory of stages that plans could have, shape (r,).
 
-    plans: shape (n,), one or more; stages: theirs, as many for each pipeline rank as there are splits to compare.
-    Returns seconds and bytes. Source: `estimate_plans`.
+    plans: shape (n,), one or more; stages: theirs, as many for each pipeline rank as there are splits to compare;
+    times: as in `estimate_plans`. Returns seconds and bytes. Source: `estimate_plans`.
     """
-    each = np.arange(len(plans))
+    each, filled = np.arange(len(plans)), filling(plans)
     pipelines = Pipelines(
-        plans=filling(plans), stages=stages, of_plan=each, of_stage=np.arange(len(stages.plan)), signature=each
+        plans=filled,
+        stages=stages,
+        of_plan=each,
+        of_stage=np.arange(len(stages.plan)),
+        signature=each,
+        weights=Weights.of(filled, stages),
     )
     footprints = Footprints.of(plans, pipelines, stages, inputs)
-    works = _works(footprints, _units(footprints))
+    works = _works(footprints, _units(footprints, times))
     return column(works.each.total)[works.row], footprints
 
 
-def _units(footprints: Footprints) -> UnitTimes:
+def _units(footprints: Footprints, times: ShapeTimes | None) -> UnitTimes:
     some = bool(footprints.pipelines.stages.layers_not_recomputed.any())
-    return unit_times(footprints.shapes.plans, footprints.inputs, some_not_recomputed=some)
+    if times is None:
+        return unit_times(footprints.shapes.plans, footprints.inputs, some_not_recomputed=some)
+    return times.of(footprints.shapes.plans, some_not_recomputed=some)
 
 
 def _works(footprints: Footprints, units: UnitTimes) -> _Works:
@@ -120,7 +166,7 @@ def _works(footprints: Footprints, units: UnitTimes) -> _Works:
     return _Works(time.scaled(1 / copies[kind]), row)
 
 
-def _pipeline(footprints: Footprints, units: UnitTimes, slowest: UnitTime) -> PipelineTimes:
+def _pipeline(footprints: Footprints, units: UnitTimes, slowest: PassTimes) -> PipelineTimes:
     """What the idle time of every plan's schedule depends on."""
     inputs, plans, shape = footprints.inputs, footprints.plans, footprints.shapes.of_plan
     whole = units.embedding.plus(units.head).passes
@@ -129,7 +175,7 @@ def _pipeline(footprints: Footprints, units: UnitTimes, slowest: UnitTime) -> Pi
     limited = inputs.runtime.pipeline.limits_waiting_bytes
     waiting = column(waiting_share(footprints.shapes.plans, inputs))[shape] if limited else 1.0
     return PipelineTimes(
-        slowest=slowest.passes,
+        slowest=slowest,
         whole=_less_not_recomputed(combined(lambda part: part[shape], whole), footprints, units),
         stages=plans.pp,
         chunks=plans.vpp,
@@ -152,17 +198,17 @@ def _less_not_recomputed(whole: PassTimes, footprints: Footprints, units: UnitTi
     return whole
 
 
-def _waterfall(footprints: Footprints, units: UnitTimes, works: _Works, work: UnitTime) -> Waterfall[FloatColumn]:
+def _waterfall(footprints: Footprints, units: UnitTimes, works: _Works, work: _Slowest) -> Waterfall[FloatColumn]:
     """Step time seen from the slowest stage: m micro-batches of its work, what the others add, and what comes once."""
     inputs, plans, pipeline = footprints.inputs, footprints.plans, footprints.pipelines.of_plan
     count, tied = plans.num_microbatches, tied_embedding_exchange(footprints.pipelines.plans, inputs).exposed(inputs)
-    idle = bubble_time(plans.schedule, _pipeline(footprints, units, work))
+    idle = bubble_time(plans.schedule, _pipeline(footprints, units, work.passes))
     exposed = np.maximum.reduceat(_exposed_weights(footprints, units, works), footprints.stages.start)
     return Waterfall(
-        compute_s=count * (work.forward.total + work.backward.total),
-        exposed_tp_s=count * (work.exposed_forward.tensor + work.exposed_backward.tensor),
-        exposed_cp_s=count * (work.exposed_forward.context + work.exposed_backward.context),
-        exposed_ep_s=count * (work.exposed_forward.expert + work.exposed_backward.expert),
+        compute_s=count * work.compute,
+        exposed_tp_s=count * work.tensor,
+        exposed_cp_s=count * work.context,
+        exposed_ep_s=count * work.expert,
         exposed_pp_s=column(exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs)),
         exposed_dp_s=exposed + column(tied)[pipeline],
         bubble_s=np.where(plans.pp > 1, idle, 0.0),
@@ -173,20 +219,27 @@ def _waterfall(footprints: Footprints, units: UnitTimes, works: _Works, work: Un
 
 def _optimizer_time(footprints: Footprints) -> FloatColumn:
     """Seconds of the optimizer on the slowest stage of every pipeline, shape (p,)."""
-    plans, stages, parameters = footprints.pipelines.plans, footprints.pipelines.stages, footprints.parameters
-    seconds = optimizer_time(plans.take(stages.plan), footprints.inputs, parameters.dense, parameters.experts)
-    return np.maximum.reduceat(seconds, stages.start)
+    weights, (dense, experts, *_) = footprints.pipelines.weights, footprints.held_parameters
+    seconds = column(optimizer_time(weights.plans, footprints.inputs, dense, experts))[weights.of_stage]
+    return np.maximum.reduceat(seconds, footprints.pipelines.stages.start)
 
 
 def _exposed_weights(footprints: Footprints, units: UnitTimes, works: _Works) -> FloatColumn:
     """Exposed seconds per step of what data parallelism exchanges, of every stage, shape (r,)."""
-    sharded = column(gathers_weights(footprints.plans, footprints.inputs))[footprints.stages.plan]
-    exposed: FloatColumn = np.zeros(len(sharded))
-    whole, divided, joined = np.flatnonzero(~sharded), np.flatnonzero(sharded), methodcaller("joined")
+    sharded = column(gathers_weights(footprints.plans, footprints.inputs))
+    joins, plan = methodcaller("joined"), footprints.stages.plan
+    if not sharded.any():
+        return _weights_exposed(once_a_step(footprints, works.each, works.row, slice(None), joins), footprints.inputs)
+    exposed: FloatColumn = np.zeros(len(plan))
+    whole, divided = np.flatnonzero(~sharded[plan]), np.flatnonzero(sharded[plan])
     for rows, weights in (
-        (whole, once_a_step(footprints, works.each, works.row, whole, joined)),
-        (divided, layer_by_layer(footprints, units, divided, joined)),
+        (whole, once_a_step(footprints, works.each, works.row, whole, joins)),
+        (divided, layer_by_layer(footprints, units, divided, joins)),
     ):
-        for each in weights if len(rows) else ():
-            exposed[rows] += each.pieces * exposed_seconds(each.exchanges, footprints.inputs)
+        if len(rows):
+            exposed[rows] = _weights_exposed(weights, footprints.inputs)
     return exposed
+
+
+def _weights_exposed(weights: Iterable[StageWeights], inputs: Inputs) -> FloatColumn:
+    return column(total(each.pieces * exposed_seconds(each.exchanges, inputs) for each in weights))

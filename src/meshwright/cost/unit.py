@@ -135,9 +135,19 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs) -> Shapes:
     >>> len(shapes.plans)  # stages share the shape of a micro-batch
     1
     """
+    return distinct_shapes(plans, shape_fields(inputs))
+
+
+def shape_fields(inputs: Inputs) -> tuple[str, ...]:
+    """The names of the columns by which `micro_batch_shapes` tells shapes apart. Source: `micro_batch_shapes`.
+
+    >>> from meshwright.specs.examples import LLAMA
+    >>> shape_fields(LLAMA) == SHAPE
+    True
+    """
     order = inputs.runtime.plans.rank_order
     pipeline = ("pp", "vpp", "schedule") if overlap_share(inputs) else ()
-    return distinct_shapes(plans, dict.fromkeys((*SHAPE, *pipeline, *order[: order.index("tp")])))
+    return tuple(dict.fromkeys((*SHAPE, *pipeline, *order[: order.index("tp")])))
 
 
 def unit_times(shapes: Plans, inputs: Inputs, *, some_not_recomputed: bool) -> UnitTimes:

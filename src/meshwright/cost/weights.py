@@ -49,21 +49,22 @@ class StageWeights(NamedTuple):
 
 
 def once_a_step(
-    footprints: Footprints, works: UnitTime, work: IntColumn, chosen: IntColumn, packing: Packing
+    footprints: Footprints, works: UnitTime, work: IntColumn, chosen: IntColumn | slice, packing: Packing
 ) -> Iterator[StageWeights]:
     """What stages exchange whose weights are not gathered for each layer.
 
     footprints: plans and their stages; works: seconds of one micro-batch, of every kind of stage there is; work: the
-    row of every stage among them; chosen: rows of stages, shape (chosen,); packing: of the messages before they are
-    spread over stages. Returns bytes and seconds. Source: `data_exchange`, `data_exchanges`.
+    row of every stage among them; chosen: rows of stages, shape (chosen,), or all; packing: of the messages before they
+    are spread over stages. Returns bytes and seconds. Source: `data_exchange`, `data_exchanges`.
     """
-    inputs, (pipelines, stages, _, of_stage, _) = footprints.inputs, footprints.pipelines
-    rows, (dense, experts, ends, matrices, _) = pipelines.take(stages.plan), footprints.parameters
-    exchange = data_exchange(rows, inputs, dense, stages.stage, experts, ends, matrices)
+    inputs, weights = footprints.inputs, footprints.pipelines.weights
+    dense, experts, ends, matrices, _ = footprints.held_parameters
+    exchange = data_exchange(weights.plans, inputs, dense, weights.stages.stage, experts, ends, matrices)
     forward = column(works.forward_total + works.host_forward)
     backward = column(works.backward_total + works.host_backward)
-    row, reductions = work[chosen], column(earlier_reductions(footprints.plans))[footprints.stages.plan[chosen]]
-    each = gathered(packing(exchange), of_stage[chosen])
+    row, reductions = work[chosen], column(earlier_reductions(footprints.plans))
+    reductions = reductions[footprints.stages.plan[chosen]] if reductions.any() else reductions[:1]
+    each = gathered(packing(exchange), footprints.pipelines.of_weights[chosen])
     yield StageWeights("stage", 1, data_exchanges(each, inputs, forward[row], backward[row], reductions))
 
 

@@ -81,10 +81,12 @@ class Stages:
         index: for every plan the one that it is like, shape (n,).
         """
         plan, start, rows = self.rows_of(index)
-        columns = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
-        return Stages(
-            plan=plan, start=start, **{name: column.take(rows, axis=0) for name, column in columns.items()}
-        ), rows
+        return _Spread(self, plan, start, rows), rows
+
+    def apart(self, rows: IntColumn) -> Stages:
+        """The chosen rows, each the only stage of a plan of its own."""
+        each = np.arange(len(rows))
+        return _Spread(self, each, each, rows)
 
     def rows_of(self, index: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
         """Of `spread`: the plan of every stage, the first stage of every plan, and the row here that each stage is."""
@@ -92,6 +94,23 @@ class Stages:
         start = np.cumsum(counts) - counts
         plan = np.repeat(np.arange(len(index)), counts)
         return plan, start, np.arange(len(plan)) + (self.start[index] - start)[plan]
+
+
+class _Spread(Stages):
+    """Stages that are rows of others; a column is taken when it is first asked for."""
+
+    __slots__ = ("_rows", "_whole")
+
+    def __init__(self, whole: Stages, plan: IntColumn, start: IntColumn, rows: IntColumn) -> None:
+        for name, value in {"_whole": whole, "_rows": rows, "plan": plan, "start": start}.items():
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> IntColumn | BoolColumn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        column: IntColumn | BoolColumn = getattr(self._whole, name).take(self._rows, axis=0)
+        object.__setattr__(self, name, column)
+        return column
 
 
 class _Given(NamedTuple):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from meshwright.arrays import BoolColumn, FloatColumn
 from meshwright.cost.estimate import Estimate
-from meshwright.cost.step import estimate_plans
+from meshwright.cost.footprint import Footprints, footprints_of
+from meshwright.cost.step import estimate_plans, estimates_of
 from meshwright.layout.plans import Plans
 from meshwright.search.find import Progress, SearchResult, legal_footprints
 from meshwright.search.rank import order
@@ -83,15 +84,15 @@ def families_of(answers: Sequence[SearchResult], progress: Progress | None = Non
     """
     pieces: dict[Family, list[list[_Piece]]] = {family: [[] for _ in answers] for family in Family}
 
-    def add(index: int, plans: Plans) -> None:
+    def add(index: int, memory: Footprints) -> None:
         for family, of_family in pieces.items():
-            of_family[index] += _piece(plans.take(_members(plans, family)), answers[index].inputs)
+            of_family[index] += _piece(memory.take(_members(memory.plans, family)))
 
     for index, answer in enumerate(answers):
         known = [each for each in (answer.fastest, *answer.best) if each and each.verdict == answer.best[0].verdict]
-        add(index, Plans.of(dict.fromkeys(each.plan for each in known)))
+        add(index, footprints_of(Plans.of(dict.fromkeys(each.plan for each in known)), answer.inputs))
     for index, memory in legal_footprints(answers, progress):
-        add(index, memory.plans.take(memory.verdict == answers[index].best[0].verdict))
+        add(index, memory.take(memory.verdict == answers[index].best[0].verdict))
     return [_side(family, answers, of_family) for family, of_family in pieces.items() if any(of_family)]
 
 
@@ -111,13 +112,14 @@ def _members(plans: Plans, family: Family) -> BoolColumn:
     return sharded if family is Family.FULLY_SHARDED else ~sharded
 
 
-def _piece(plans: Plans, inputs: Inputs) -> list[_Piece]:
-    """The plans of a chunk, if any, that could be the fastest of it."""
-    if not len(plans):
+def _piece(memory: Footprints) -> list[_Piece]:
+    """The plans of a chunk, if any, that could be the fastest of it; memory: theirs, which links do not change."""
+    if not len(memory):
         return []
-    slow, fast = (estimate_plans(plans, scaled(inputs, factor)).step_time_s for factor in (LOWEST, HIGHEST))
+    networks = (replace(memory, inputs=scaled(memory.inputs, factor)) for factor in (LOWEST, HIGHEST))
+    slow, fast = (estimates_of(each).step_time_s for each in networks)
     limit = float(slow.min()) * ROUNDING
-    return [_Piece(plans.take(fast <= limit), fast[fast <= limit], limit)]
+    return [_Piece(memory.plans.take(fast <= limit), fast[fast <= limit], limit)]
 
 
 def scaled(inputs: Inputs, factor: float) -> Inputs:

@@ -13,7 +13,8 @@ from meshwright.arrays import BoolColumn, IntColumn
 from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.footprint import Footprints, footprints_of
 from meshwright.cost.memory.fit import Verdict
-from meshwright.cost.step import estimate_each, estimate_plans
+from meshwright.cost.shape_times import ShapeTimes
+from meshwright.cost.step import estimate_each, estimate_plans, estimates_of
 from meshwright.distinct import distinct_rows, distinct_values
 from meshwright.errors import IllegalPlan
 from meshwright.layout.legality import check, faults
@@ -107,13 +108,14 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Sear
     runtime refuses every plan.
     """
     started = time.perf_counter()
-    tally = _Tally()
-    fitting = regrouped(_fitting(inputs, tally, progress), CHUNK)
-    candidates = [_candidates(plans, inputs, top, tally) for plans in fitting]
+    tally, times = _Tally(), ShapeTimes(inputs)
+    legal = regrouped(_legal(inputs, tally, progress), CHUNK)
+    candidates = [_candidates(_fitting(plans, inputs, tally), top, tally, times) for plans in legal if len(plans)]
     if not tally.legal:
         raise _nothing_legal(tally, inputs)
-    gaining = _gaining(Plans.join([*candidates, *tally.leanest]), inputs)
-    finalists = estimate_plans(Plans.join([*candidates, gaining, *tally.leanest]), inputs, keep_all_stages=True)
+    gaining = _gaining(Plans.join([*candidates, *tally.leanest]), inputs, times)
+    kept = Plans.join([*candidates, gaining, *tally.leanest])
+    finalists = estimate_plans(kept, inputs, keep_all_stages=True, times=times)
     first_gaining = sum(map(len, candidates))
     first_lean = first_gaining + len(gaining)
     lean = finalists.worst_memory.device[first_lean:]
@@ -204,8 +206,8 @@ def _preferred(plans: Plans, inputs: Inputs) -> Plan:
     return plans[int(np.lexsort(preference(estimate_plans(plans, inputs)))[0])]
 
 
-def _fitting(inputs: Inputs, tally: _Tally, progress: Progress | None) -> Iterator[Plans]:
-    """Of every chunk the legal plans that fit; the others are counted."""
+def _legal(inputs: Inputs, tally: _Tally, progress: Progress | None) -> Iterator[Plans]:
+    """The legal plans of every chunk; the others are counted."""
     known = parts(inputs)
     total = sum(part.size for part in known)
     for chunk in regrouped(tables_of(known, inputs), CHUNK):
@@ -213,23 +215,27 @@ def _fitting(inputs: Inputs, tally: _Tally, progress: Progress | None) -> Iterat
         tally.considered += len(chunk)
         for rule, count in legality.refused.items():
             tally.refused[rule] = tally.refused.get(rule, 0) + count
-        legal = chunk.take(legality.legal)
-        if len(legal):
-            memory = footprints_of(legal, inputs)
-            fits = memory.verdict < Verdict.OUT_OF_MEMORY
-            tally.legal += len(legal)
-            tally.fitting += int(fits.sum())
-            tally.leanest.append(legal.take(np.argmin(memory.worst_memory.device, keepdims=True)))
-            yield legal.take(fits)
+        yield chunk.take(legality.legal)
         if progress:
             progress(tally.considered, total)
 
 
-def _candidates(fitting: Plans, inputs: Inputs, top: int, tally: _Tally) -> Plans:
+def _fitting(legal: Plans, inputs: Inputs, tally: _Tally) -> Footprints:
+    """The memory of those that fit; the others are counted."""
+    memory = footprints_of(legal, inputs)
+    fits = memory.verdict < Verdict.OUT_OF_MEMORY
+    tally.legal += len(legal)
+    tally.fitting += int(fits.sum())
+    tally.leanest.append(legal.take(np.argmin(memory.worst_memory.device, keepdims=True)))
+    return memory.take(fits)
+
+
+def _candidates(memory: Footprints, top: int, tally: _Tally, times: ShapeTimes) -> Plans:
     """The plans that any part of the answer but the leanest may take."""
+    fitting, inputs = memory.plans, memory.inputs
     if not len(fitting):
         return fitting
-    estimates = estimate_plans(fitting, inputs)
+    estimates = estimates_of(memory, times)
     ranks, ranked = ranks_of(estimates), order(estimates)
     chosen = np.zeros(len(fitting), dtype=bool)
     best = contenders(ranks, choices(fitting), top + 1, inputs)
@@ -252,14 +258,14 @@ def _resolvable(plans: Plans, ranked: IntColumn) -> list[IntColumn]:
     return [ranked[kind][:RESOLVED] for kind in kinds]
 
 
-def _gaining(candidates: Plans, inputs: Inputs) -> Plans:
+def _gaining(candidates: Plans, inputs: Inputs, known: ShapeTimes) -> Plans:
     """The first of the candidates, fitting or not, with what their cost decides, where this gains."""
-    estimates = estimate_plans(candidates, inputs)
+    estimates = estimate_plans(candidates, inputs, times=known)
     times = rank_time_s(estimates)
     first = np.lexsort((times, estimates.verdict))
     rows = distinct_values(np.concatenate(_resolvable(candidates, first))).values
-    plans = [named_by_ends(plan, inputs) for plan in resolved([candidates[row] for row in rows], inputs)]
-    after = estimate_plans(Plans.of(plans), inputs)
+    plans = [named_by_ends(plan, inputs) for plan in resolved([candidates[row] for row in rows], inputs, known)]
+    after = estimate_plans(Plans.of(plans), inputs, times=known)
     faster = rank_time_s(after) < (1 - LEAST_GAIN) * times[rows]
     safer = after.verdict < estimates.verdict[rows]
     gains = safer | (faster & (after.verdict == estimates.verdict[rows]))

@@ -11,7 +11,7 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.fit import Verdict
-from meshwright.cost.step import estimate_each, estimate_plans
+from meshwright.cost.step import estimate_each, estimates_of
 from meshwright.errors import InvalidInput
 from meshwright.layout.legality import check
 from meshwright.layout.legality.rule import divisors
@@ -110,10 +110,11 @@ def largest_micro_batch(inputs: Inputs) -> Limit | None:
         legal = plans.take(check(plans, inputs).legal)
         if not len(legal):
             continue
-        safe = legal.take(footprints_of(legal, inputs).verdict == Verdict.SAFE)
+        memory = footprints_of(legal, inputs)
+        safe = memory.take(memory.verdict == Verdict.SAFE)
         if len(safe):
-            ranked = order(estimate_plans(safe, inputs))
-            largest.append(safe[int(ranked[safe.micro_batch[ranked].argmax()])])
+            ranked = order(estimates_of(safe))
+            largest.append(safe.plans[int(ranked[safe.plans.micro_batch[ranked].argmax()])])
     priced = estimate_each(largest, inputs) if largest else ()
     best = max(priced, key=lambda estimate: (estimate.plan.micro_batch, -estimate.step_time_s), default=None)
     return Limit(inputs, best) if best else None

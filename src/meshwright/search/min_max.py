@@ -12,7 +12,7 @@ import numpy as np
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
-from meshwright.cost.step import estimate_each, estimate_plans
+from meshwright.cost.step import estimate_each, estimates_of
 from meshwright.distinct import distinct_rows
 from meshwright.errors import Fault
 from meshwright.layout.groups import sharding_ranks
@@ -114,9 +114,9 @@ def _safe_tables(answers: Sequence[SearchResult], progress: Progress | None) -> 
     """The safe plans of every cluster, with the seconds of their steps."""
     parts: list[list[_Table]] = [[_Table(Plans.of([]), np.zeros(0))] for _ in answers]
     for index, memory in legal_footprints(answers, progress):
-        safe = memory.plans.take(memory.verdict == Verdict.SAFE)
+        safe = memory.take(memory.verdict == Verdict.SAFE)
         if len(safe):
-            parts[index].append(_Table(safe, estimate_plans(safe, memory.inputs).step_time_s))
+            parts[index].append(_Table(safe.plans, estimates_of(safe).step_time_s))
     return [_joined(each) for each in parts]
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers
+from meshwright.arrays import Floats, Numbers, total
 from meshwright.cost.comms.collectives import operation_time
 from meshwright.cost.comms.group import Group, Priced, Traffic, axis_group, operation_traffic
 from meshwright.layout.plans import Layout
@@ -62,7 +62,7 @@ class Exchange(NamedTuple):
     def exposed(self, inputs: Inputs) -> Floats:
         """Seconds that the step waits for it, all `times` times."""
         exposed = exposed_time(self.seconds, self.window, self.share, self.unhidden, inputs)
-        return self.times * (exposed if self.slack is None else np.maximum(exposed - self.slack, 0.0))
+        return _often(self.times, exposed if self.slack is None else np.maximum(exposed - self.slack, 0.0))
 
 
 class Communicator(NamedTuple):
@@ -108,7 +108,7 @@ def exposed_time(time: Floats, window: Floats, share: Floats, first_chunk: Numbe
     >>> [round(float(exposed_time(1.0, 0.5, share, 0.1, LLAMA)), 4) for share in (0, 1)]
     [1.0, 0.5909]
     """
-    if np.ndim(share) == 0 and share == 0:
+    if not np.any(share):
         return time
     exposed = np.minimum(time, np.maximum(first_chunk, time - share * window))
     accelerator = inputs.cluster.accelerator
@@ -164,7 +164,12 @@ def total_seconds(messages: Iterable[Message]) -> Floats:
     >>> total_seconds([Message("tp", "all_gather", "x", bytes=8.0, seconds=0.5, times=4)])
     2.0
     """
-    return sum(each.times * each.seconds for each in messages)
+    return total(_often(each.times, each.seconds) for each in messages)
+
+
+def _often(times: Numbers, seconds: Floats) -> Floats:
+    """A product that a column is spared where its factor is 1."""
+    return seconds if not isinstance(times, np.ndarray) and times == 1 else times * seconds
 
 
 def joined(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -190,4 +195,5 @@ def exposed_seconds(exchanges: Iterable[Exchange], inputs: Inputs) -> Floats:
     >>> exposed_seconds([Exchange("tp", "forward", (message,), times=2)], LLAMA)
     1.0
     """
-    return sum((each.exposed(inputs) for each in exchanges), 0.0)
+    going = [each for each in exchanges if np.any(each.times)]
+    return total(each.exposed(inputs) for each in going) if going else 0.0

@@ -6,20 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, column
+from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, column
 from meshwright.cost.comms.pipeline import message_bytes, message_parts
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import Linear, projections
 from meshwright.cost.memory.activations import layer_memory
-from meshwright.cost.memory.ends import head_memory, token_bytes
+from meshwright.cost.memory.ends import HeadMemory, head_memory, token_bytes
 from meshwright.cost.memory.rotary import table_bytes
-from meshwright.cost.memory.saved import norm_bytes
 from meshwright.cost.shapes import Pipelines, Shapes
-from meshwright.cost.shard import dense_block, layer_shard
-from meshwright.distinct import gathered
-from meshwright.layout.plans import Layout, Plans, without_recompute
+from meshwright.cost.shard import layer_shard
+from meshwright.layout.plans import Layout, without_recompute
 from meshwright.layout.stages import Stages
-from meshwright.schedules.records import splits_backward
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
 from meshwright.specs.precision import HALF_BYTES
@@ -30,52 +27,14 @@ class InFlight(NamedTuple):
 
     activations: FloatColumn
     """Of all micro-batches in flight, the one in progress whole."""
-    further: FloatColumn
-    """More than these at the forward with the most layers in flight, where chunks differ."""
-    layer: FloatColumn
-    """Of these, what the backward pass of the largest layer frees."""
-    chunk: FloatColumn
-    """Of these, what one backward pass of a chunk frees, all its layers together."""
-    second_activations: FloatColumn
-    """Of these, what is left for the second of several backward passes in a row; 0: none follow each other."""
-    head: FloatColumn
-    """Of these, what is saved behind the last layer for one micro-batch."""
     working: FloatColumn
     """Alive for a moment in one layer's backward, with what it computes again."""
-    layer_output: FloatColumn
-    """Alive for a moment when one layer's forward ends."""
     logits: FloatColumn
     """While the cross-entropy works backward on one micro-batch, with what others in flight keep of theirs."""
-    logits_forward: FloatColumn
-    """The same while it works forward on the last one."""
-    second_logits: FloatColumn
-    """As `logits`, in the second of several backward passes in a row."""
     unjoined: FloatColumn
     """Free while the logits are alive, in pieces too small for them."""
-    residual: FloatColumn
-    """One tensor between layers."""
     messages: FloatColumn
     """Buffers for messages of other stages, and what was sent or put out and is kept until its backward is done."""
-    received: FloatColumn
-    """Buffers for all that a stage receives in a step, where they stand from its start."""
-    standing: FloatColumn
-    """Rotary tables of all layers, which stand whatever is in flight."""
-    logits_waiting: FloatColumn
-    """Of the logits and the cross-entropy of a micro-batch that waits for its backward."""
-    loss_working: FloatColumn
-    """What is alive beyond that while the cross-entropy works backward."""
-    output_gradients: FloatColumn
-    """Gradients of the outputs of linear layers and norms of one chunk and micro-batch, where autograd splits its
-    backward pass."""
-    head_gradients: FloatColumn
-    """The same behind the last layer."""
-    piece_output: FloatColumn
-    """2-byte logits of one piece of the sequence, where the loss goes piece by piece."""
-    entropy_working: FloatColumn
-    """Of the logits, what is free again when the head's products work on a piece."""
-    weight_inputs: FloatColumn
-    """Inputs of linear layers and norms that one chunk and micro-batch saves, where autograd splits its backward
-    pass."""
 
 
 def in_flight_bytes(
@@ -89,75 +48,67 @@ def in_flight_bytes(
     stages: of plans, shape (r,); pipelines, shapes: theirs; num_microbatches: of every plan, a count, shape (n,).
     Returns bytes, shape (r,). Source: `layer_memory`, `head_memory`, `chunks_at_peak`.
     """
-    # Sizes are priced once per shape of a micro-batch, (k,), and taken per stage by `shape`, (r,).
-    shape = shapes.of_plan[stages.plan]
-    # Layers in flight of each kind, with recomputation and without, (r, kinds).
-    share = _share_on_device(pipelines.stages, inputs)[:, None]
-    in_flight, without = (
-        (share * layers).take(pipelines.of_stage, axis=0)
-        for layers in (pipelines.stages.in_flight_layers, pipelines.stages.in_flight_not_recomputed)
-    )
+    # Counts of the distinct stages, (q,), and sizes of the distinct shapes of a micro-batch, (k,), with the row of
+    # every stage among either, (r,).
+    held, sizes, (of_stage, shape) = pipelines.stages, shapes.plans, (pipelines.of_stage, shapes.of_plan[stages.plan])
+
+    def kept(counts: IntColumn | FloatColumn | BoolColumn, size: Floats) -> FloatColumn:
+        return (1.0 * counts).take(of_stage) * column(size).take(shape)
+
+    # Layers in flight of each kind, with recomputation and without, (q, kinds).
+    share = _share_on_device(held, inputs)[:, None]
+    in_flight, without = share * held.in_flight_layers, share * held.in_flight_not_recomputed
     # Tokens, labels and positions, and what the head keeps of each micro-batch, (r,).
-    end, whole = gathered(head_memory(shapes.plans, inputs), shape), without_recompute(shapes.plans)
-    head = stages.head * end.saved
-    activations = stages.in_flight_micro_batches * column(token_bytes(shapes.plans, inputs))[shape]
-    activations = activations + np.maximum(stages.in_flight_at_head, stages.head) * end.saved
-    further, layer, chunk, working, layer_output, standing = np.zeros((6, len(shape)))
-    output_gradients, weight_inputs = np.zeros((2, len(shape)))
-    splits = bool(np.any(splits_backward(pipelines.plans.schedule)))
-    # in_flight, without: layers of each kind times the micro-batches that they are saved of, (r, kinds).
+    end = head_memory(sizes, inputs)
+    activations = kept(held.in_flight_micro_batches, token_bytes(sizes, inputs))
+    activations = activations + kept(np.maximum(held.in_flight_at_head, held.head), end.saved)
+    working: FloatColumn = np.zeros(len(shape))
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
-        memory, layers = gathered(layer_memory(shapes.plans, inputs, layer_kind), shape), stages.layers[:, kind]
-        saved, table = memory.saved - memory.tables, column(table_bytes(shapes.plans, inputs, layer_kind))[shape]
-        activations, standing = activations + in_flight[:, kind] * saved + layers * table, standing + layers * table
-        layer, further = np.maximum(layer, (layers > 0) * saved), further + stages.further_layers[:, kind] * saved
-        of_chunk = layers / pipelines.plans.vpp[pipelines.stages.plan][pipelines.of_stage]
-        chunk = chunk + of_chunk * saved
-        if splits:
-            gradients = column(output_gradient_bytes(shapes.plans, inputs, layer_kind))[shape]
-            inputs_saved = column(weight_input_bytes(shapes.plans, inputs, layer_kind))[shape]
-            output_gradients = output_gradients + of_chunk * gradients
-            weight_inputs = weight_inputs + of_chunk * inputs_saved
-        working = np.maximum(working, (layers > 0) * (memory.again + memory.working))
-        layer_output = np.maximum(layer_output, (layers > 0) * memory.ending)
+        memory, layers = layer_memory(sizes, inputs, layer_kind), held.layers[:, kind]
+        saved, table = memory.saved - memory.tables, table_bytes(sizes, inputs, layer_kind)
+        activations = activations + kept(in_flight[:, kind], saved) + kept(layers, table)
+        working = np.maximum(working, kept(layers > 0, memory.again + memory.working))
         if without.any():
-            others = gathered(layer_memory(whole, inputs, layer_kind), shape)
-            activations = activations + without[:, kind] * (others.saved - others.tables - saved)
-    # Messages between stages, and what waits for weight gradients, (r,).
-    residual = column(message_bytes(shapes.plans, inputs))[shape]
-    pipelined = (pipelines.plans.pp > 1)[pipelines.stages.plan][pipelines.of_stage]
-    activations = activations + _waiting(stages, shapes.plans, shape, inputs)
-    sent = pipelined * inputs.runtime.pipeline.receives_ahead * end.output
-    parts = column(message_parts(shapes.plans, inputs))[shape]
-    messages = _messages(stages, num_microbatches[stages.plan], parts, inputs) * residual
+            others = layer_memory(without_recompute(sizes), inputs, layer_kind)
+            activations = activations + kept(without[:, kind], others.saved - others.tables - saved)
+        if held.waiting_layers.any():
+            activations = activations + kept(held.waiting_layers[:, kind], waiting_bytes(sizes, inputs, layer_kind))
+    # Messages between stages, and what is sent or put out and stays, (r,).
+    waiting, output = loss_waiting(pipelines, end, shape, inputs)
+    parts, residual = column(message_parts(sizes, inputs))[shape], column(message_bytes(sizes, inputs))[shape]
     # DeepSpeed's last stage frees no outputs: those in its second buffer stay while it works on another micro-batch.
-    buffered = inputs.runtime.pipeline.keeps_messages * (num_microbatches[stages.plan] > 1) * end.output
-    waiting, several = end.waiting + sent, stages.in_flight_at_head > 1
+    if inputs.runtime.pipeline.keeps_messages:
+        output = output + (num_microbatches[stages.plan] > 1) * column(end.output)[shape]
+    messages = _messages(stages, num_microbatches[stages.plan], parts, inputs) * residual + held.head[of_stage] * output
     return InFlight(
         activations=activations,
-        further=further,
-        layer=layer,
-        chunk=chunk,
-        second_activations=np.where(stages.in_flight_chunks > 1, activations - chunk - head * several, 0.0),
-        head=head,
         working=working,
-        layer_output=layer_output,
-        logits=stages.head * end.working + np.maximum(stages.in_flight_at_head - 1, 0) * waiting,
-        logits_forward=stages.head * (end.output + 2 * end.waiting),
-        second_logits=several * (end.working + np.maximum(stages.in_flight_at_head - 2, 0) * waiting),
-        unjoined=stages.head * end.unjoined,
-        residual=residual,
-        messages=pipelined * (messages + stages.head * (sent + buffered)),
-        received=1.0 * stages.receives * num_microbatches[stages.plan] * residual,
-        standing=standing,
-        logits_waiting=stages.head * waiting,
-        loss_working=stages.head * (end.working - end.waiting),
-        output_gradients=output_gradients,
-        head_gradients=stages.head * (end.output + residual),
-        piece_output=stages.head * end.piece_output,
-        entropy_working=stages.head * (end.working - end.pieces - 2 * end.piece_output),
-        weight_inputs=weight_inputs,
+        logits=kept(held.head, end.working) + np.maximum(held.in_flight_at_head - 1, 0)[of_stage] * waiting,
+        unjoined=kept(held.head, end.unjoined),
+        messages=np.where(is_pipelined(pipelines), messages, 0.0),
     )
+
+
+def is_pipelined(pipelines: Pipelines) -> BoolColumn:
+    """Whether a stage is one of several; shape (r,).
+
+    pipelines: of plans. Returns a truth for each of their rows. Source: by definition.
+    """
+    several: BoolColumn = (pipelines.plans.pp > 1)[pipelines.stages.plan][pipelines.of_stage]
+    return several
+
+
+def loss_waiting(pipelines: Pipelines, end: HeadMemory, shape: IntColumn, inputs: Inputs) -> tuple[FloatColumn, Floats]:
+    """What of the logits and the cross-entropy of a micro-batch waits for its backward on every stage, and of it the
+    logits that a pipeline has put out for its last stage.
+
+    pipelines: of plans; end: of every shape of a micro-batch, bytes; shape: of every stage. Returns bytes, shape (r,).
+    Source: `head_memory`.
+    """
+    sent: Floats = 0.0
+    if inputs.runtime.pipeline.receives_ahead:
+        sent = is_pipelined(pipelines) * column(end.output)[shape]
+    return column(end.waiting)[shape] + sent, sent
 
 
 def _messages(stages: Stages, num_microbatches: IntColumn, parts: IntColumn, inputs: Inputs) -> FloatColumn:
@@ -191,14 +142,6 @@ def _share_on_device(stages: Stages, inputs: Inputs) -> FloatColumn:
     return share
 
 
-def _waiting(stages: Stages, shapes: Plans, shape: IntColumn, inputs: Inputs) -> FloatColumn:
-    """What waits for weight gradients alone; shape: the row of `shapes` that every stage works on."""
-    waiting: FloatColumn = np.zeros(len(shape))
-    for kind, layer in enumerate(inputs.model.layer_kinds if stages.waiting_layers.any() else ()):
-        waiting = waiting + stages.waiting_layers[:, kind] * column(waiting_bytes(shapes, inputs, layer))[shape]
-    return waiting
-
-
 def waiting_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     """Bytes of one layer and micro-batch until its weight gradients are computed: of every linear layer its input and
     the gradient of its output, 2 bytes an element.
@@ -219,56 +162,6 @@ def waiting_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
         shard, hidden = expert_shard(plan, inputs, kind), inputs.model.hidden_size
         elements = elements + shard.rows * (2 * hidden + shard.width + shard.ffn)
     return 1.0 * HALF_BYTES * elements
-
-
-def output_gradient_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
-    """Bytes of the gradients of the outputs of a layer's linear layers and norms, for one micro-batch, 2 an element.
-
-    plan: scalar or array (n,). Returns bytes. Source: torch 2.13, distributed/pipelining/_backward.py: the hooks of
-    stage_backward_input keep them until stage_backward_weight; counted on a fake process group.
-
-    >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> float(output_gradient_bytes(Plan(), LLAMA, LLAMA.model.layer_kinds[0])) / (8192 * 4096)
-    25.0
-    """
-    shard = layer_shard(plan, inputs, kind)
-    linears = projections(inputs, kind, shard)
-    every = (*linears.down, *linears.attention, linears.output, *linears.feed_forward)
-    elements = sum(1.0 * each.rows * each.outputs for each in every)
-    elements = elements + kind.norms * shard.residual_tokens * inputs.model.hidden_size
-    if kind.attention.qk_norm != "none":
-        elements = elements + shard.tokens * (shard.query + shard.key)
-    if kind.is_moe:
-        experts = expert_shard(plan, inputs, kind)
-        elements = elements + experts.rows * (experts.width + inputs.model.hidden_size)
-    return 1.0 * HALF_BYTES * elements
-
-
-def weight_input_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
-    """Bytes of what one layer saves for the weight gradients of its linear layers and norms, for one micro-batch: the
-    inputs and outputs of norms, those of queries and keys, the attention core's output where that of the core is a
-    copy, the product of gate and up, and the rows of experts.
-
-    plan: scalar or array (n,). Returns bytes. Source: torch 2.13, distributed/pipelining/_backward.py
-    (stage_backward_weight runs the nodes of linear layers and norms alone); counted on a fake process group.
-
-    >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> float(weight_input_bytes(Plan(), LLAMA, LLAMA.model.layer_kinds[0])) / (8192 * 4096)
-    15.0
-    """
-    shard, activations, block = layer_shard(plan, inputs, kind), inputs.runtime.activations, dense_block(kind)
-    copied = activations.copies_context_output & np.greater(plan.cp, 1)
-    copied = copied | (activations.copies_batched_output & np.greater(plan.micro_batch, 1))
-    width = copied * shard.core + (0 if block is None else shard.ffn)
-    if kind.attention.qk_norm != "none":
-        width = width + shard.query + shard.key
-    saved = norm_bytes(inputs, kind, shard) + HALF_BYTES * shard.tokens * width
-    if kind.is_moe:
-        experts = expert_shard(plan, inputs, kind)
-        saved = saved + HALF_BYTES * experts.rows * (inputs.model.hidden_size + experts.ffn)
-    return 1.0 * saved
 
 
 def waiting_share(plan: Layout, inputs: Inputs) -> Floats:

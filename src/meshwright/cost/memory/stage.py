@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn, column
 from meshwright.cost.memory.components import Components, communicator_bytes
-from meshwright.cost.memory.in_flight import InFlight, in_flight_bytes
+from meshwright.cost.memory.in_flight import in_flight_bytes
 from meshwright.cost.memory.pipelined_step import pipelined_step
 from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
 from meshwright.cost.memory.split_step import split_step
 from meshwright.cost.memory.states import States, dummy_gradient_bytes, half_weights_step, stage_states
 from meshwright.cost.memory.timeline import MemoryEvent, StagesTimeline, highest
+from meshwright.cost.memory.unit_in_flight import unit_in_flight_bytes
 from meshwright.cost.memory.unit_step import UnitStep, pooled_bytes, stored_states
 from meshwright.cost.shapes import Pipelines, Shapes
 from meshwright.distinct import distinct_rows, gathered
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
+
+Sizes = TypeVar("Sizes", bound=tuple[Any, ...])
 
 
 class StageSteps(NamedTuple):
@@ -45,10 +49,11 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
     stages: of plans, shape (r,); pipelines, shapes: theirs; plans: themselves, shape (n,). Returns bytes, shape (r,).
     Source: `in_flight_bytes`, `stage_states`, `stored_states`.
     """
-    in_flight, row = _in_flight(stages, pipelines, shapes, plans, inputs)
     if inputs.runtime.storage.weights == "half":
-        states = gathered(stage_states(pipelines.plans, pipelines.stages, inputs), pipelines.of_stage)
-        dummy_gradients = dummy_gradient_bytes(pipelines.plans, pipelines.stages, inputs)[pipelines.of_stage]
+        in_flight, row = _once(in_flight_bytes, stages, pipelines, shapes, plans, inputs)
+        weights, held = pipelines.weights, pipelines.of_weights
+        states = gathered(stage_states(weights.plans, weights.stages, inputs), held)
+        dummy_gradients = dummy_gradient_bytes(weights.plans, weights.stages, inputs)[held]
         step = half_weights_step(states, in_flight, row, dummy_gradients)
         return StageSteps(
             stored=states,
@@ -56,7 +61,13 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
             pools=np.minimum(states.joined, in_flight.activations[row]),
             unjoined=in_flight.unjoined[row],
         )
-    units = UnitStep.of(stages, pipelines, plans, gathered(in_flight, row), inputs)
+    units = UnitStep.of(
+        stages,
+        pipelines,
+        plans,
+        gathered(*_once(unit_in_flight_bytes, stages, pipelines, shapes, plans, inputs)),
+        inputs,
+    )
     return StageSteps(
         stored=stored_states(units),
         timelines=_timelines(units),
@@ -65,24 +76,24 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
     )
 
 
-def _in_flight(
-    stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Plans, inputs: Inputs
-) -> tuple[InFlight, IntColumn]:
-    """`in_flight_bytes`, once for all plans with the same stages, shape of a micro-batch and, where buffers depend on
-    it, number of micro-batches; and for every stage its row there, shape (r,).
+def _once(
+    in_flight: Callable[..., Sizes], stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Plans, inputs: Inputs
+) -> tuple[Sizes, IntColumn]:
+    """`in_flight` once for all plans with the same stages, shape of a micro-batch and, where buffers depend on it,
+    number of micro-batches; and for every stage its row there, shape (r,).
     """
     runtime, count = inputs.runtime.pipeline, plans.num_microbatches
     counted = count * (runtime.receives_ahead or runtime.keeps_messages)
     distinct, index = distinct_rows(pipelines.signature[pipelines.of_plan], shapes.of_plan, counted)
     if len(distinct[0]) == len(index):
-        return in_flight_bytes(stages, pipelines, shapes, count, inputs), np.arange(len(stages.plan))
+        return in_flight(stages, pipelines, shapes, count, inputs), np.arange(len(stages.plan))
     # One plan of each, (k,), with its stages.
     plan = np.empty(len(distinct[0]), dtype=np.int64)
     plan[index] = np.arange(len(index))
     each, rows = stages.spread(plan)
     with_each = pipelines._replace(of_plan=pipelines.of_plan[plan], of_stage=pipelines.of_stage[rows])
-    in_flight = in_flight_bytes(each, with_each, Shapes(shapes.plans, shapes.of_plan[plan]), count[plan], inputs)
-    return in_flight, each.rows_of(index)[2]
+    sizes = in_flight(each, with_each, Shapes(shapes.plans, shapes.of_plan[plan]), count[plan], inputs)
+    return sizes, each.rows_of(index)[2]
 
 
 def _timelines(step: UnitStep) -> list[StagesTimeline]:

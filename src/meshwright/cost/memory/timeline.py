@@ -107,8 +107,8 @@ class MemoryTimeline:
     def peak(self) -> Peak:
         """The first of the moments with the most."""
         # The index of the first moment with the most bytes, of every rank: highest (r,).
-        most, highest = np.zeros(self._ranks), np.zeros(self._ranks, dtype=np.int64)
-        for index, snapshot in enumerate(self._moments):
+        most, highest = self._moments[0].total, np.zeros(self._ranks, dtype=np.int64)
+        for index, snapshot in enumerate(self._moments[1:], start=1):
             highest[snapshot.total > most] = index
             most = np.maximum(most, snapshot.total)
         # Whether a rank peaks at this moment or later, for every moment: (r,) each.

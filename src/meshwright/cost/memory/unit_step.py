@@ -9,9 +9,9 @@ from typing import Self
 import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, column
-from meshwright.cost.memory.in_flight import InFlight
 from meshwright.cost.memory.stage_parameters import Units, parted_embedding, stage_units
 from meshwright.cost.memory.states import States
+from meshwright.cost.memory.unit_in_flight import UnitInFlight
 from meshwright.cost.shapes import Pipelines
 from meshwright.distinct import distinct_rows, gathered
 from meshwright.layout.microbatches import microbatch_group
@@ -36,7 +36,7 @@ class UnitStep:
     """The same of the fullest rank."""
     stored_once: FloatColumn
     """Of these, those that share their storage with others, a count."""
-    in_flight: InFlight
+    in_flight: UnitInFlight
     stage: IntColumn
     """Pipeline rank, 0 first."""
     backwards: IntColumn
@@ -45,7 +45,7 @@ class UnitStep:
     inputs: Inputs
 
     @classmethod
-    def of(cls, stages: Stages, pipelines: Pipelines, plans: Plans, in_flight: InFlight, inputs: Inputs) -> Self:
+    def of(cls, stages: Stages, pipelines: Pipelines, plans: Plans, in_flight: UnitInFlight, inputs: Inputs) -> Self:
         """The steps of stages: units and unsharded chunks once for every distinct pipeline, then of every stage."""
         rows = plans.take(stages.plan)
         units = stage_units(pipelines.plans, pipelines.stages, inputs)

@@ -8,6 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
+from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan, Recompute
@@ -22,18 +23,21 @@ from meshwright.search.resolve.stages import best_splits
 from meshwright.specs.inputs import Inputs
 
 
-def resolved(plans: Sequence[Plan], inputs: Inputs) -> list[Plan]:
+def resolved(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None = None) -> list[Plan]:
     """Every plan with the layers of its stages, then with what it recomputes, chosen by cost: as safe as can be, then
     the fastest, then the leanest; the leanest alone where nothing fits; itself where nothing is better.
+
+    times: as of `estimate_plans`.
     """
-    others = zip(plans, best_splits(plans, inputs), lighter_ends(plans, inputs), strict=True)
-    split = _best_of([[plan, stages, *chunks] for plan, stages, chunks in others], inputs)
-    return _best_of([[plan, *less] for plan, less in zip(split, recomputations(split, inputs), strict=True)], inputs)
+    others = zip(plans, best_splits(plans, inputs, times), lighter_ends(plans, inputs, times), strict=True)
+    split = _best_of([[plan, stages, *chunks] for plan, stages, chunks in others], inputs, times)
+    less = recomputations(split, inputs)
+    return _best_of([[plan, *others] for plan, others in zip(split, less, strict=True)], inputs, times)
 
 
-def _best_of(alternatives: Sequence[Sequence[Plan]], inputs: Inputs) -> list[Plan]:
+def _best_of(alternatives: Sequence[Sequence[Plan]], inputs: Inputs, times: ShapeTimes | None) -> list[Plan]:
     """Of every row its best plan, the first of equals."""
-    estimates = estimate_plans(Plans.of(plan for row in alternatives for plan in row), inputs)
+    estimates = estimate_plans(Plans.of(plan for row in alternatives for plan in row), inputs, times=times)
     keys = preference(estimates)
     ends = np.cumsum([len(row) for row in alternatives])
     first = [

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import stage_costs
 from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plan import Plan
@@ -30,7 +31,7 @@ TRIED = 2
 """Splits of a kind that are played, the fastest first."""
 
 
-def lighter_ends(plans: Sequence[Plan], inputs: Inputs) -> list[list[Plan]]:
+def lighter_ends(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None = None) -> list[list[Plan]]:
     """Every plan with as many layers in the last chunk of its interleaved pipeline, which has the head, as make it
     fastest; the others share the rest alike, where it does not divide the first ones one more (as ranks with few layers
     to wait for), or the last ones (as ranks with few micro-batches in flight).
@@ -41,7 +42,7 @@ def lighter_ends(plans: Sequence[Plan], inputs: Inputs) -> list[list[Plan]]:
 
     Returns none where none is faster by half a percent, and for a plan that has no such pipeline, or one too long to be
     played, recomputes a part of the layers, or has a runtime that takes no numbers of layers. The chunks of all plans
-    are priced together.
+    are priced together. times: as of `estimate_plans`.
     """
     spreads = [
         np.vstack([layers_of_chunks(inputs, plan), *_spreads(inputs.model.num_layers, plan.pp * plan.vpp)])
@@ -50,8 +51,10 @@ def lighter_ends(plans: Sequence[Plan], inputs: Inputs) -> list[list[Plan]]:
         for plan in plans
     ]
     asked = [(plan, each) for plan, each in zip(plans, spreads, strict=True) if each is not None]
-    times = iter(chunk_times(asked, inputs))
-    return [[] if each is None else _faster(plan, each, next(times)) for plan, each in zip(plans, spreads, strict=True)]
+    seconds = iter(chunk_times(asked, inputs, times))
+    return [
+        [] if each is None else _faster(plan, each, next(seconds)) for plan, each in zip(plans, spreads, strict=True)
+    ]
 
 
 def _spreadable(plan: Plan, inputs: Inputs) -> bool:
@@ -70,7 +73,9 @@ def _faster(plan: Plan, spreads: IntColumn, seconds: FloatColumn) -> list[Plan]:
     return [with_chunks(plan, spreads[row]) for row in chosen if row]
 
 
-def chunk_times(plans: Sequence[tuple[Plan, IntColumn]], inputs: Inputs) -> list[FloatColumn]:
+def chunk_times(
+    plans: Sequence[tuple[Plan, IntColumn]], inputs: Inputs, times: ShapeTimes | None = None
+) -> list[FloatColumn]:
     """Of every plan the seconds of one micro-batch in every chunk, in the order of the model, shape (n, pp x vpp).
 
     plans: each with the layers of every chunk in the order of the model, of so many of its splits, shape (n, pp x vpp).
@@ -83,7 +88,7 @@ def chunk_times(plans: Sequence[tuple[Plan, IntColumn]], inputs: Inputs) -> list
         layers = (before[ends] - before[ends - spreads]).reshape(spreads.size, -1)
         parts.append(as_stages(plan, inputs, np.tile(np.arange(plan.pp * plan.vpp), len(spreads)), layers))
     stages = Stages.join(parts)
-    seconds, _ = stage_costs(Plans.of(plan for plan, _ in plans), stages, inputs)
+    seconds, _ = stage_costs(Plans.of(plan for plan, _ in plans), stages, inputs, times)
     pieces = np.split(seconds, stages.start[1:])
     return [np.reshape(piece, spreads.shape) for piece, (_, spreads) in zip(pieces, plans, strict=True)]
 

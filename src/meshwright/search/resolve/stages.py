@@ -9,6 +9,7 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn, column
 from meshwright.cost.memory.fit import Verdict, verdict
+from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import stage_costs
 from meshwright.distinct import distinct_rows
 from meshwright.layout.plan import Plan
@@ -21,7 +22,7 @@ from meshwright.schedules.records import Schedule
 from meshwright.specs.inputs import Inputs
 
 
-def best_splits(plans: Sequence[Plan], inputs: Inputs) -> list[Plan]:
+def best_splits(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None = None) -> list[Plan]:
     """Every plan with the layers of its 1F1B stages chosen by cost: as safe as can be, then the least time of the
     slowest stage, then the least memory of the fullest.
 
@@ -32,10 +33,11 @@ def best_splits(plans: Sequence[Plan], inputs: Inputs) -> list[Plan]:
     sum of T_s - max of T_s, so that the least maximum makes the shortest pipeline (arXiv:2104.04473, section 2.2).
 
     Returns the plan itself where the question asks for even chunks, or where it has no such pipeline, recomputes a part
-    of the layers, or has a runtime that takes no numbers of layers. The stages of all plans are priced together.
+    of the layers, or has a runtime that takes no numbers of layers. The stages of all plans are priced together. times:
+    as of `estimate_plans`.
     """
     asked = [plan for plan in plans if _divisible(plan, inputs)]
-    tables = iter(_tables(asked, inputs) if asked else [])
+    tables = iter(_tables(asked, inputs, times) if asked else [])
     return [_fastest_split(plan, *next(tables)) if _divisible(plan, inputs) else plan for plan in plans]
 
 
@@ -90,7 +92,7 @@ def _partition(costs: FloatColumn) -> tuple[float, IntColumn]:
     return float(best[-1]), np.array(ends[::-1])
 
 
-def _tables(plans: Sequence[Plan], inputs: Inputs) -> Iterator[list[FloatColumn]]:
+def _tables(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None) -> Iterator[list[FloatColumn]]:
     """Of every plan the seconds, bytes and verdict of stage s with layers j to i - 1, each shape (pp, L + 1, L + 1);
     infinite where there is no such stage. What a stage costs depends on its layers by kind alone: each number of them
     is priced once.
@@ -106,7 +108,7 @@ def _tables(plans: Sequence[Plan], inputs: Inputs) -> Iterator[list[FloatColumn]
         ]
     )
     columns = Plans.of(plans)
-    seconds, held = stage_costs(columns, stages, inputs)
+    seconds, held = stage_costs(columns, stages, inputs, times)
     memory = held.memory
     judged = verdict(memory.allocated, memory.reserved, memory.communicators, inputs, held.routing_bytes)
     between = (stages.stage > 0) & (stages.stage < columns.pp[stages.plan] - 1)

@@ -1,0 +1,187 @@
+"""In flight by unit: what the steps with fp32 weights that are gathered unit by unit need beyond `in_flight`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from meshwright.arrays import FloatColumn, Floats, IntColumn, column
+from meshwright.cost.comms.pipeline import message_bytes
+from meshwright.cost.compute.experts import expert_shard
+from meshwright.cost.compute.linear import projections
+from meshwright.cost.memory.activations import layer_memory
+from meshwright.cost.memory.ends import head_memory
+from meshwright.cost.memory.in_flight import in_flight_bytes, loss_waiting
+from meshwright.cost.memory.rotary import table_bytes
+from meshwright.cost.memory.saved import norm_bytes
+from meshwright.cost.shapes import Pipelines, Shapes
+from meshwright.cost.shard import dense_block, layer_shard
+from meshwright.distinct import gathered
+from meshwright.layout.plans import Layout
+from meshwright.layout.stages import Stages
+from meshwright.schedules.records import splits_backward
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import LayerKind
+from meshwright.specs.precision import HALF_BYTES
+
+
+class UnitInFlight(NamedTuple):
+    """Bytes on one rank of every stage; shape (r,)."""
+
+    activations: FloatColumn
+    """Of all micro-batches in flight, the one in progress whole."""
+    further: FloatColumn
+    """More than these at the forward with the most layers in flight, where chunks differ."""
+    layer: FloatColumn
+    """Of these, what the backward pass of the largest layer frees."""
+    chunk: FloatColumn
+    """Of these, what one backward pass of a chunk frees, all its layers together."""
+    second_activations: FloatColumn
+    """Of these, what is left for the second of several backward passes in a row; 0: none follow each other."""
+    head: FloatColumn
+    """Of these, what is saved behind the last layer for one micro-batch."""
+    working: FloatColumn
+    """Alive for a moment in one layer's backward, with what it computes again."""
+    layer_output: FloatColumn
+    """Alive for a moment when one layer's forward ends."""
+    logits: FloatColumn
+    """While the cross-entropy works backward on one micro-batch, with what others in flight keep of theirs."""
+    logits_forward: FloatColumn
+    """The same while it works forward on the last one."""
+    second_logits: FloatColumn
+    """As `logits`, in the second of several backward passes in a row."""
+    unjoined: FloatColumn
+    """Free while the logits are alive, in pieces too small for them."""
+    residual: FloatColumn
+    """One tensor between layers."""
+    messages: FloatColumn
+    """Buffers for messages of other stages, and what was sent or put out and is kept until its backward is done."""
+    received: FloatColumn
+    """Buffers for all that a stage receives in a step, where they stand from its start."""
+    standing: FloatColumn
+    """Rotary tables of all layers, which stand whatever is in flight."""
+    logits_waiting: FloatColumn
+    """Of the logits and the cross-entropy of a micro-batch that waits for its backward."""
+    loss_working: FloatColumn
+    """What is alive beyond that while the cross-entropy works backward."""
+    output_gradients: FloatColumn
+    """Gradients of the outputs of linear layers and norms of one chunk and micro-batch, where autograd splits its
+    backward pass."""
+    head_gradients: FloatColumn
+    """The same behind the last layer."""
+    piece_output: FloatColumn
+    """2-byte logits of one piece of the sequence, where the loss goes piece by piece."""
+    entropy_working: FloatColumn
+    """Of the logits, what is free again when the head's products work on a piece."""
+    weight_inputs: FloatColumn
+    """Inputs of linear layers and norms that one chunk and micro-batch saves, where autograd splits its backward
+    pass."""
+
+
+def unit_in_flight_bytes(
+    stages: Stages, pipelines: Pipelines, shapes: Shapes, num_microbatches: IntColumn, inputs: Inputs
+) -> UnitInFlight:
+    """What micro-batches keep on every stage, and what of it each pass frees.
+
+    stages: of plans, shape (r,); pipelines, shapes: theirs; num_microbatches: of every plan, a count, shape (n,).
+    Returns bytes, shape (r,). Source: `in_flight_bytes`, `layer_memory`, `head_memory`.
+    """
+    # Sizes are priced once per shape of a micro-batch, (k,), and taken per stage by `shape`, (r,).
+    shape = shapes.of_plan[stages.plan]
+    in_flight, ends = (
+        in_flight_bytes(stages, pipelines, shapes, num_microbatches, inputs),
+        head_memory(shapes.plans, inputs),
+    )
+    end, activations = gathered(ends, shape), in_flight.activations
+    head = stages.head * end.saved
+    further, layer, chunk, layer_output, standing = np.zeros((5, len(shape)))
+    output_gradients, weight_inputs = np.zeros((2, len(shape)))
+    splits = bool(np.any(splits_backward(pipelines.plans.schedule)))
+    for kind, layer_kind in enumerate(inputs.model.layer_kinds):
+        memory, layers = gathered(layer_memory(shapes.plans, inputs, layer_kind), shape), stages.layers[:, kind]
+        saved, table = memory.saved - memory.tables, column(table_bytes(shapes.plans, inputs, layer_kind))[shape]
+        standing = standing + layers * table
+        layer, further = np.maximum(layer, (layers > 0) * saved), further + stages.further_layers[:, kind] * saved
+        of_chunk = layers / pipelines.plans.vpp[pipelines.stages.plan][pipelines.of_stage]
+        chunk = chunk + of_chunk * saved
+        if splits:
+            gradients = column(output_gradient_bytes(shapes.plans, inputs, layer_kind))[shape]
+            inputs_saved = column(weight_input_bytes(shapes.plans, inputs, layer_kind))[shape]
+            output_gradients = output_gradients + of_chunk * gradients
+            weight_inputs = weight_inputs + of_chunk * inputs_saved
+        layer_output = np.maximum(layer_output, (layers > 0) * memory.ending)
+    residual = column(message_bytes(shapes.plans, inputs))[shape]
+    waiting, _ = loss_waiting(pipelines, ends, shape, inputs)
+    several = stages.in_flight_at_head > 1
+    return UnitInFlight(
+        **in_flight._asdict(),
+        further=further,
+        layer=layer,
+        chunk=chunk,
+        second_activations=np.where(stages.in_flight_chunks > 1, activations - chunk - head * several, 0.0),
+        head=head,
+        layer_output=layer_output,
+        logits_forward=stages.head * (end.output + 2 * end.waiting),
+        second_logits=several * (end.working + np.maximum(stages.in_flight_at_head - 2, 0) * waiting),
+        residual=residual,
+        received=1.0 * stages.receives * num_microbatches[stages.plan] * residual,
+        standing=standing,
+        logits_waiting=stages.head * waiting,
+        loss_working=stages.head * (end.working - end.waiting),
+        output_gradients=output_gradients,
+        head_gradients=stages.head * (end.output + residual),
+        piece_output=stages.head * end.piece_output,
+        entropy_working=stages.head * (end.working - end.pieces - 2 * end.piece_output),
+        weight_inputs=weight_inputs,
+    )
+
+
+def output_gradient_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
+    """Bytes of the gradients of the outputs of a layer's linear layers and norms, for one micro-batch, 2 an element.
+
+    plan: scalar or array (n,). Returns bytes. Source: torch 2.13, distributed/pipelining/_backward.py: the hooks of
+    stage_backward_input keep them until stage_backward_weight; counted on a fake process group.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> float(output_gradient_bytes(Plan(), LLAMA, LLAMA.model.layer_kinds[0])) / (8192 * 4096)
+    25.0
+    """
+    shard = layer_shard(plan, inputs, kind)
+    linears = projections(inputs, kind, shard)
+    every = (*linears.down, *linears.attention, linears.output, *linears.feed_forward)
+    elements = sum(1.0 * each.rows * each.outputs for each in every)
+    elements = elements + kind.norms * shard.residual_tokens * inputs.model.hidden_size
+    if kind.attention.qk_norm != "none":
+        elements = elements + shard.tokens * (shard.query + shard.key)
+    if kind.is_moe:
+        experts = expert_shard(plan, inputs, kind)
+        elements = elements + experts.rows * (experts.width + inputs.model.hidden_size)
+    return 1.0 * HALF_BYTES * elements
+
+
+def weight_input_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
+    """Bytes of what one layer saves for the weight gradients of its linear layers and norms, for one micro-batch: the
+    inputs and outputs of norms, those of queries and keys, the attention core's output where that of the core is a
+    copy, the product of gate and up, and the rows of experts.
+
+    plan: scalar or array (n,). Returns bytes. Source: torch 2.13, distributed/pipelining/_backward.py
+    (stage_backward_weight runs the nodes of linear layers and norms alone); counted on a fake process group.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> float(weight_input_bytes(Plan(), LLAMA, LLAMA.model.layer_kinds[0])) / (8192 * 4096)
+    15.0
+    """
+    shard, activations, block = layer_shard(plan, inputs, kind), inputs.runtime.activations, dense_block(kind)
+    copied = activations.copies_context_output & np.greater(plan.cp, 1)
+    copied = copied | (activations.copies_batched_output & np.greater(plan.micro_batch, 1))
+    width = copied * shard.core + (0 if block is None else shard.ffn)
+    if kind.attention.qk_norm != "none":
+        width = width + shard.query + shard.key
+    saved = norm_bytes(inputs, kind, shard) + HALF_BYTES * shard.tokens * width
+    if kind.is_moe:
+        experts = expert_shard(plan, inputs, kind)
+        saved = saved + HALF_BYTES * experts.rows * (inputs.model.hidden_size + experts.ffn)
+    return 1.0 * saved

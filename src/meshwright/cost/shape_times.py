@@ -1,0 +1,58 @@
+"""Shape times: what one micro-batch of each shape takes, priced once however many tables of plans have it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from meshwright.arrays import Numbers
+from meshwright.cost.unit import UnitTimes, shape_fields, unit_times
+from meshwright.distinct import combined, gathered
+from meshwright.layout.plans import Plans
+from meshwright.specs.inputs import Inputs
+
+
+@dataclass
+class ShapeTimes:
+    """The times of all shapes of a question that were asked for so far.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> times = ShapeTimes(LLAMA)
+    >>> for tp in (2, 4, 2):
+    ...     _ = times.of(Plans.of([Plan(tp=tp)]), some_not_recomputed=False)
+    >>> len(times)
+    2
+    """
+
+    inputs: Inputs
+    _places: dict[bool, dict[tuple[int, ...], int]] = field(default_factory=dict)
+    """Of every shape the row of its times, with or without layers that are not recomputed."""
+    _times: dict[bool, UnitTimes] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._places.values()))
+
+    def of(self, shapes: Plans, *, some_not_recomputed: bool) -> UnitTimes:
+        """The times of some shapes, in their order; shapes: of `micro_batch_shapes`, columns (k,)."""
+        keys = [*zip(*(getattr(shapes, name).tolist() for name in shape_fields(self.inputs)), strict=True)]
+        places = self._places.setdefault(some_not_recomputed, {})
+        missing = [row for row, key in enumerate(keys) if key not in places]
+        if missing:
+            self._add(shapes.take(np.array(missing)), some_not_recomputed)
+            places |= {keys[row]: place for place, row in enumerate(missing, start=len(places))}
+        return gathered(self._times[some_not_recomputed], np.array([places[key] for key in keys], dtype=np.int64))
+
+    def _add(self, shapes: Plans, some_not_recomputed: bool) -> None:
+        """Price shapes that are new."""
+        priced = unit_times(shapes, self.inputs, some_not_recomputed=some_not_recomputed)
+        new, known = (
+            combined(lambda part: np.broadcast_to(part, len(shapes)), priced),
+            self._times.get(some_not_recomputed),
+        )
+        self._times[some_not_recomputed] = new if known is None else combined(_joined, known, new)
+
+
+def _joined(some: Numbers, more: Numbers) -> Numbers:
+    return np.concatenate([np.atleast_1d(some), np.atleast_1d(more)])
