@@ -24,8 +24,10 @@ from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.step import estimate_each
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
+from meshwright.layout.plans import Plans
 from meshwright.schedules.records import usual_schedule
 from meshwright.search.find import find
+from meshwright.search.published import has_published_layout
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
@@ -204,8 +206,16 @@ def question_lines(each: Answer) -> list[str]:
         between = f"8 in 10 between {format_seconds(interval.p10)} and {format_seconds(interval.p90)}"
         fits = f"{best.fit.probability:.0%} to fit, {best.memory.device / GIB:.0f} GiB"
         lines.append(f"- Recommended: `{best.plan}`, {format_seconds(best.step_time_s)}, {between}; {fits}.")
-        lines.append(f"- Against the published plan: {why_lost(best, each.in_training)}.")
+        lines.append(f"- Against the published plan as priced: {why_lost(best, each.in_training)}.")
+        lines.append(f"- {unmeasured(best, inputs)}")
     return [*lines, *(f"- {line}" for line in each.ties), f"- Source: {source_line(each)[3:]}.", ""]
+
+
+def unmeasured(best: Estimate, inputs: Inputs) -> str:
+    """Whether anybody has measured a plan of such a split."""
+    if has_published_layout(Plans.of([best.plan]), inputs).item():
+        return "A published run of this model was split so, with other settings beside."
+    return "Nobody has published a run of this plan: its time is a prediction, for twenty steps to confirm."
 
 
 def wrapped(lines: Sequence[str]) -> str:

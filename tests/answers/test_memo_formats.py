@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from meshwright.answers.memo.sections.precision import _formats, _states
+from meshwright.layout.plan import Plan
 from strategies import llama_8b, mixture, question
 
 
 @pytest.mark.parametrize(("precision", "told"), [("bf16", None), ("fp8", "1"), ("mxfp8", "1.03125, gradients 2.0625")])
 def test_the_memo_names_the_bytes_that_ranks_gather_quantised(precision: str, told: str | None) -> None:
-    rows = {row[0]: row[2] for row in _formats(question(llama_8b(), "8x8:b200", precision=precision))}
+    rows = {row[0]: row[2] for row in _formats(Plan(), question(llama_8b(), "8x8:b200", precision=precision))}
     assert rows.get("what tensor-parallel ranks gather") == told
 
 
@@ -20,7 +21,7 @@ def test_the_memo_names_the_bytes_that_ranks_gather_quantised(precision: str, to
 )
 def test_sums_of_gradients_have_the_reasons_of_their_format(precision: str, gradients: str, told: str) -> None:
     inputs = question(llama_8b(), "1x8:h100", precision=precision, gradients=gradients)
-    (row,) = [row for row in _formats(inputs) if row[0] == "gradients summed"]
+    (row,) = [row for row in _formats(Plan(), inputs) if row[0] == "gradients summed"]
     assert told in row[3]
     assert row[2] == {"half": "2", "fp32": "4"}[gradients]
     assert ("loss scale" in row[3]) == (precision == "fp16" and gradients == "half")
@@ -28,7 +29,7 @@ def test_sums_of_gradients_have_the_reasons_of_their_format(precision: str, grad
 
 def test_the_router_is_among_the_formats_of_models_with_experts_alone() -> None:
     for model, there in ((mixture(), True), (llama_8b(), False)):
-        assert ("router's scores" in [row[0] for row in _formats(question(model, "1x8:h100"))]) == there
+        assert ("router's scores" in [row[0] for row in _formats(Plan(), question(model, "1x8:h100"))]) == there
 
 
 @pytest.mark.parametrize(
@@ -42,4 +43,4 @@ def test_the_router_is_among_the_formats_of_models_with_experts_alone() -> None:
     ],
 )
 def test_bytes_of_states_add_up(runtime: str, told: str) -> None:
-    assert told in _states(question(llama_8b(), "1x8:h100", runtime, precision="bf16"))
+    assert told in _states(Plan(), question(llama_8b(), "1x8:h100", runtime, precision="bf16"))

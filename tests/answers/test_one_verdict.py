@@ -177,7 +177,7 @@ def test_every_command_says_the_same_of_one_question(name: str, tmp_path: Path) 
     path.write_text(planned.out, encoding="utf-8")
     best = planned.document["plans"][0]
     limits = asked("limits", *options).document
-    compared = asked("compare", *options, "--cluster", "2x8:h200").document["clusters"][0]
+    compared = asked("compare", *options, "--cluster", "1x8:b200").document["clusters"][0]
     others = {
         "limits": limits["asked"],
         "compare": compared["best"],

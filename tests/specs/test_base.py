@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from meshwright.errors import InvalidInput, InvalidSpec, UnknownName
+from meshwright.specs.constraints import Constraints
 from meshwright.specs.examples import LLAMA, MIXTRAL
 from meshwright.specs.job import Job
 from meshwright.specs.read_cluster import read_cluster
@@ -79,6 +80,12 @@ def test_an_empty_list_is_too_short() -> None:
     with pytest.raises(InvalidSpec) as refused:
         read_cluster("8x8:h100").replace(levels=())
     assert [str(fault) for fault in refused.value.faults] == ["levels: must hold one or more"]
+
+
+def test_a_list_whose_only_element_is_wrong_is_not_called_empty_too() -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        Constraints(zero="5")
+    assert [fault.where for fault in refused.value.faults] == ["zero[0]"]
 
 
 def test_equal_questions_have_one_hash_in_every_process() -> None:

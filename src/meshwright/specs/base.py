@@ -96,9 +96,14 @@ def faults_of(error: ValidationError, known: Iterable[str] = ()) -> list[Fault]:
 
     known: the fields that an unknown one is compared with.
     """
-    faults = []
-    for detail in error.errors(include_url=False):
-        where = _path(detail["loc"])
+    faults, details = [], error.errors(include_url=False)
+    for detail in details:
+        where, depth = _path(detail["loc"]), len(detail["loc"])
+        # A list whose elements are all wrong counts as empty, too.
+        if detail["type"] == "too_short" and any(
+            len(each["loc"]) > depth and each["loc"][:depth] == detail["loc"] for each in details
+        ):
+            continue
         inner = detail.get("ctx", {}).get("error")
         if isinstance(inner, InvalidSpec):
             faults += [Fault(_join(where, fault.where), fault.what) for fault in inner.faults]

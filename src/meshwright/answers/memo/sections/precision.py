@@ -9,6 +9,7 @@ from meshwright.answers.document.blocks import Block, Bullets, Heading, Paragrap
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.words import listed, plural, times
 from meshwright.cost.memory.optimizer_states import optimizer_bytes
+from meshwright.layout.plan import Plan
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import BF16, FORMATS, FP16, FP32, FP32_BYTES, HALF_BYTES
 from meshwright.specs.weights import parameter_count
@@ -20,10 +21,10 @@ def precision_section(memo: Memo) -> Iterator[Block]:
     inputs = memo.inputs
     yield Heading(f"Appendix F. Number formats: {inputs.job.precision}", 2)
     columns = ("what", "format", "bytes an element", "why")
-    yield Table(columns, tuple(_formats(memo)), "llrl", f"Number formats of {inputs.runtime.id} here")
+    yield Table(columns, tuple(_formats(memo.best.plan, inputs)), "llrl", f"Number formats of {inputs.runtime.id} here")
     yield Heading("What it saves, and what it does not", 3)
     yield Paragraph(_saves(memo))
-    yield Paragraph(_states(memo))
+    yield Paragraph(_states(memo.best.plan, inputs))
     if inputs.recipe.quantises:
         yield Paragraph(_copies(inputs))
     yield Heading("What keeps it stable", 3)
@@ -32,8 +33,7 @@ def precision_section(memo: Memo) -> Iterator[Block]:
     yield Paragraph(_master(inputs))
 
 
-def _formats(memo: Memo) -> Iterator[tuple[str, str, str, str]]:
-    inputs = memo.inputs
+def _formats(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str, str]]:
     half, recipe, storage = inputs.recipe.half, inputs.recipe, inputs.runtime.storage
     if recipe.quantises:
         yield (
@@ -50,7 +50,7 @@ def _formats(memo: Memo) -> Iterator[tuple[str, str, str, str]]:
         yield "weights at rest", "fp32", f"{FP32_BYTES}", f"sharded, and cast to {half} for use"
     else:
         yield "weights", half, f"{inputs.gathered_bytes:g}", "what the passes read and replicas gather"
-        master_bytes = float(optimizer_bytes(memo.best.plan, inputs)) - storage.moments_bytes
+        master_bytes = float(optimizer_bytes(plan, inputs)) - storage.moments_bytes
         yield "master weights", "fp32", f"{master_bytes:g}", "small updates must not round away"
     moments, why = storage.moment_bytes, "squares of gradients span decades"
     yield "Adam's two moments", _named(moments, half), f"{storage.moments_bytes / 2:.4g} each", why
@@ -95,8 +95,8 @@ def _saves(memo: Memo) -> str:
     )
 
 
-def _states(memo: Memo) -> str:
-    inputs, states = memo.inputs, float(optimizer_bytes(memo.best.plan, memo.inputs))
+def _states(plan: Plan, inputs: Inputs) -> str:
+    states = float(optimizer_bytes(plan, inputs))
     full, moments = inputs.runtime.storage.weights == "full", inputs.runtime.storage.moments_bytes
     gradients = FP32_BYTES if full else inputs.gradient_bytes
     mixed, plain = (0 if full else HALF_BYTES) + gradients + states, 4 * FP32_BYTES
