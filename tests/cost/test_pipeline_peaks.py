@@ -46,6 +46,10 @@ ONE = Plan(
     head_as_layer=True,
 )  # fmt: skip
 ONE_FULL = replace(ONE, recompute=Recompute.FULL)
+GROUP = Plan(
+    cp=2, pp=2, vpp=4, dp=16, zero=2, dp_replicate=2, num_microbatches=2, schedule=Schedule.INTERLEAVED,
+    recompute=Recompute.FULL,
+)  # fmt: skip
 PEAKS = [
     # Two micro-batches: a chunk adds up its gradients while it keeps what both saved.
     Peak("qwen3-32b", QWEN, 4096, 0, 29.479, Moment.SECOND_LAYER_BACKWARD),
@@ -63,6 +67,8 @@ PEAKS = [
     # Its last chunk with the shards of all others.
     Peak("llama-3.1-8b", replace(ONE_FULL, zero=3), 2048, 0, 17.073, Moment.GRADIENT_REDUCTION),
     Peak("llama-3.1-8b", replace(ONE_FULL, zero=3), 2048, 1, 15.185, Moment.EMBEDDING_GRADIENTS),
+    # Four chunks: the first one is gathered, with the embedding, once the last one has been resharded.
+    Peak("llama-3.1-8b", GROUP, 4096, 0, 13.276, Moment.LAST_LAYER_BACKWARD),
 ]
 
 

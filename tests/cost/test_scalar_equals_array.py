@@ -73,7 +73,7 @@ TABLES = {
     "stage_parameters.stage_units",
     "stage_parameters.parted_embedding",
     "stage_parameters.largest_layer",
-    "unit_step.stage_chunks",
+    "unsharded.stage_chunks",
     "unit_step.stored_states",
     "sharded_step.sharded_step",
     "sharded_step.replicated_step",

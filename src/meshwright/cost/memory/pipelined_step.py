@@ -23,11 +23,12 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
     line, saved, chunks = MemoryTimeline(len(step.plans)), step.in_flight, step.unsharded
     gradients, _ = worked_chunks(step, step.backwards)
     next_gradients, _ = worked_chunks(step, step.backwards + 1, last_reduced=False)
-    last = step.plans.vpp - 1
+    # Of the chunks that wait to be gathered, the next backward that is played brings the last, with the embedding.
+    last, fewest = step.plans.vpp - 1, np.maximum(step.waiting_chunks, 1)
     next_one, every = (
         np.where(step.resharded, walked, np.maximum(count * step.group + 1 - step.backwards, 1))
         for count, walked in (
-            (np.clip(-(-step.backwards // step.group), 1, np.maximum(last, 1)), chunks.following_passed),
+            (np.clip(-(-step.backwards // step.group), fewest, np.maximum(last, 1)), chunks.following_passed),
             (last, chunks.passed),
         )
     )
@@ -211,7 +212,8 @@ def _reduced_units(
 def worked_chunks(
     step: UnitStep, backwards: IntColumn, *, last_reduced: bool = True
 ) -> tuple[FloatColumn, FloatColumn]:
-    """Gradients after some backward passes of chunks, and the weights that ZeRO 2 has resharded by then.
+    """Gradients after some backward passes of chunks, and the weights that ZeRO 2 has resharded by then, less those
+    that it has gathered in their place.
 
     Whole gradients of the chunks that have worked backward. A chunk reduces its own after its last micro-batch: with
     one group of micro-batches, and so one chunk after the other, fp32 shards are left of those that are done.
@@ -233,7 +235,8 @@ def worked_chunks(
     if step.loss_in_pieces:
         shards = shards + (step.loss_unit[1] + step.reduced_twice) * has_head - stored.head * head
     gradients = step.inputs.gradient_bytes * alive + FP32_BYTES * shards
-    return gradients, HALF_BYTES * (layers + whole.head * head) * ~step.resharded
+    resharded = layers + whole.head * head - step.gathered_next(reduced)
+    return gradients, HALF_BYTES * resharded * ~step.resharded
 
 
 def _waiting_embedding(step: UnitStep) -> FloatColumn:

@@ -12,14 +12,14 @@ from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, column
 from meshwright.cost.memory.stage_parameters import Units, parted_embedding, stage_units
 from meshwright.cost.memory.states import States
 from meshwright.cost.memory.unit_in_flight import UnitInFlight
+from meshwright.cost.memory.unsharded import stage_chunks
 from meshwright.cost.shapes import Pipelines
-from meshwright.distinct import distinct_rows, gathered
+from meshwright.distinct import gathered
 from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
-from meshwright.schedules.gathered import AHEAD, UnshardedChunks, unsharded_chunks
-from meshwright.schedules.pipeline import PipelineShape
-from meshwright.schedules.records import Schedule, splits_backward
+from meshwright.schedules.gathered import AHEAD, UnshardedChunks
+from meshwright.schedules.records import splits_backward
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
@@ -175,12 +175,29 @@ class UnitStep:
         gathered ahead those alone. With one group of micro-batches the first of these chunks waits for its turn.
         """
         whole, ahead = self.whole, np.minimum(AHEAD / self.plans.vpp, 1.0)
-        first_waits = (ahead < 1) & (self.plans.num_microbatches <= self.group)
-        embedding = whole.embedding * ~first_waits
+        embedding = whole.embedding * (self.waiting_chunks == 0)
         ends = (whole.head + embedding * (not self.ends_apart)) * self.keeps_ends_gathered
         resharded = ends + whole.layer * self.keeps_last_layer_gathered
-        every = whole.head + embedding + self.layers * ahead
-        return HALF_BYTES * np.where(self.resharded, resharded, every)
+        every: FloatColumn = HALF_BYTES * (whole.head + embedding + self.layers * ahead)
+        return np.where(self.resharded, HALF_BYTES * resharded, every)
+
+    @cached_property
+    def waiting_chunks(self) -> IntColumn:
+        """ZeRO 2: chunks, the first ones, that are gathered only once others have worked backward, a count: with one
+        group of micro-batches those that are more than are gathered ahead.
+        """
+        waiting: IntColumn = np.maximum(self.plans.vpp - AHEAD, 0) * (self.plans.num_microbatches <= self.group)
+        return waiting
+
+    def gathered_next(self, done: FloatColumn) -> FloatColumn:
+        """ZeRO 2: parameters of the waiting chunks that have been gathered in the place of so many that are done, the
+        embedding with the last of them, counts.
+        """
+        whole, chunks, come = self.whole, self.plans.vpp, np.minimum(done, self.waiting_chunks)
+        layers = whole.of_chunks(AHEAD + come, chunks) - whole.of_chunks(1.0 * AHEAD, chunks)
+        with_embedding = (come > 0) & (come == self.waiting_chunks)
+        come_next: FloatColumn = layers * (come > 0) + whole.embedding * with_embedding
+        return come_next
 
     def prefetched(self, layers: int) -> FloatColumn:
         """ZeRO 3: bytes of the layer that works and of those gathered ahead of it, beside one that stays gathered."""
@@ -278,19 +295,3 @@ def reduced_unit(
     one, several = (sent + max(quotient, cast)) * whole, gradient_bytes * last + (sent + cast) * stored
     put_out = np.where(step.stored.all < step.whole.all, several, one)
     return sent * whole + np.maximum(gradient_bytes * whole, put_out)
-
-
-def stage_chunks(plans: Plans, stages: Stages) -> UnshardedChunks[IntColumn]:
-    """What `unsharded_chunks` says of every stage; each shape (r,), counts.
-
-    plans: pipelines, shape (p,); stages: theirs. Returns counts. Source: `unsharded_chunks`.
-    """
-    columns = plans.schedule, plans.pp, plans.num_microbatches, plans.vpp, microbatch_group(plans)
-    # Pipelines with several chunks that reshard them; all others share the answer of one chunk.
-    several = (plans.vpp > 1) & (plans.zero == 3)
-    distinct, index = distinct_rows(*(np.where(several, column, 1)[stages.plan] for column in columns), stages.stage)
-    rows = []
-    for schedule, pp, micro_batches, vpp, group, rank in (map(int, row) for row in zip(*distinct, strict=True)):
-        pipeline = PipelineShape(stages=pp, micro_batches=micro_batches, chunks=vpp, microbatch_group=group)
-        rows.append(unsharded_chunks(Schedule(schedule), pipeline)[rank if vpp > 1 else 0])
-    return gathered(UnshardedChunks(*np.array(rows, dtype=np.int64).reshape(-1, len(UnshardedChunks._fields)).T), index)
