@@ -37,8 +37,8 @@ def best_splits(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None 
     as of `estimate_plans`.
     """
     asked = [plan for plan in plans if _divisible(plan, inputs)]
-    tables = iter(_tables(asked, inputs, times) if asked else [])
-    return [_fastest_split(plan, *next(tables)) if _divisible(plan, inputs) else plan for plan in plans]
+    splits = iter(_splits(asked, inputs, times) if asked else [])
+    return [next(splits) if _divisible(plan, inputs) else plan for plan in plans]
 
 
 def _divisible(plan: Plan, inputs: Inputs) -> bool:
@@ -47,12 +47,12 @@ def _divisible(plan: Plan, inputs: Inputs) -> bool:
     return one_chunk and spelled and not plan.recompute_layers
 
 
-def _fastest_split(plan: Plan, times: FloatColumn, memory: FloatColumn, verdicts: FloatColumn) -> Plan:
+def _fastest_split(plan: Plan, run: IntColumn, times: FloatColumn, memory: FloatColumn, verdicts: FloatColumn) -> Plan:
     for accepted in (Verdict.SAFE, Verdict.AT_RISK):
         fits = verdicts <= accepted
-        slowest, _ = _partition(np.where(fits, times, np.inf))
+        slowest, _ = _partition(run, np.where(fits, times, np.inf))
         if np.isfinite(slowest):
-            _, ends = _partition(np.where(fits & (times <= slowest), memory, np.inf))
+            _, ends = _partition(run, np.where(fits & (times <= slowest), memory, np.inf))
             return with_chunks(plan, np.diff(ends))
     return plan
 
@@ -74,33 +74,37 @@ def with_chunks(plan: Plan, layers: IntColumn) -> Plan:
     return replace(plan, **RUNTIME_SPLIT | {"chunk_layers": tuple(layers.tolist())})
 
 
-def _partition(costs: FloatColumn) -> tuple[float, IntColumn]:
+def _partition(run: IntColumn, costs: FloatColumn) -> tuple[float, IntColumn]:
     """The split of layers 0 to L - 1 into stages whose largest cost is least, and where its stages end.
 
-    costs: of stage s with layers j to i - 1, shape (stages, L + 1, L + 1). Returns that cost and L + 1 borders at most.
+    run: which of k costs layers j to i - 1 have, k where there is no such run, shape (L + 1, L + 1); costs: of stage s
+    with each, shape (stages, k). The tables of one stage are looked at at a time: those of 256 stages of 1,000 layers
+    would take 2 GB. Returns that cost and L + 1 borders at most.
     """
-    stages, size, _ = costs.shape
-    best, borders = np.full(size, np.inf), []
+    best, borders = np.full(len(run), np.inf), []
     best[0] = -np.inf
-    for stage in range(stages):
-        reached = np.maximum(best[:, None], costs[stage])
+    for cost in costs:
+        reached = np.maximum(best[:, None], np.append(cost, np.inf)[run])
         borders.append(reached.argmin(axis=0))
         best = reached.min(axis=0)
-    ends = [size - 1]
+    ends = [len(run) - 1]
     for border in reversed(borders):
         ends.append(int(border[ends[-1]]))
     return float(best[-1]), np.array(ends[::-1])
 
 
-def _tables(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None) -> Iterator[list[FloatColumn]]:
-    """Of every plan the seconds, bytes and verdict of stage s with layers j to i - 1, each shape (pp, L + 1, L + 1);
-    infinite where there is no such stage. What a stage costs depends on its layers by kind alone: each number of them
-    is priced once.
+def _splits(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None) -> Iterator[Plan]:
+    """Every plan with the layers of its stages chosen.
+
+    By the seconds, bytes and verdict of stage s with each run of layers, shape (pp, k), infinite where there is no such
+    stage. What a stage costs depends on its layers by kind alone: each number of them is priced once.
     """
     layers, before = inputs.model.num_layers + 1, layers_before(inputs.model)
     first, last = np.triu_indices(layers)
     kinds, index = distinct_rows(*(before[last] - before[first]).T)
     counts = np.stack(np.broadcast_arrays(*kinds), axis=1)
+    run = np.full((layers, layers), len(counts))
+    run[first, last] = index
     stages = Stages.join(
         [
             as_stages(plan, inputs, np.repeat(np.arange(plan.pp), len(counts)), np.tile(counts, (plan.pp, 1)))
@@ -115,11 +119,8 @@ def _tables(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None) -> 
     there = ~between | (stages.layers.sum(axis=1) > 0)
     values = [np.where(there, each, np.inf) for each in (seconds, memory.device, judged)]
     for plan, start in zip(plans, stages.start, strict=True):
-        tables = [np.full((plan.pp, layers, layers), np.inf) for _ in values]
-        for table, each in zip(tables, values, strict=True):
-            own = each[start : start + plan.pp * len(counts)].reshape(plan.pp, -1)
-            table[:, first, last] = own[:, index]
-        yield tables
+        own = (each[start : start + plan.pp * len(counts)].reshape(plan.pp, -1) for each in values)
+        yield _fastest_split(plan, run, *own)
 
 
 def as_stages(plan: Plan, inputs: Inputs, block: IntColumn, layers: IntColumn) -> Stages:
