@@ -7,7 +7,8 @@ MeshwrightError
  │    ├── NotModelled        understood, but outside what is priced; says what
  │    ├── IllegalPlan        a plan that the runtime refuses; lists every broken rule
  │    └── CannotVerify       PyTorch is missing, of another version, or could not run the plan; says what to do
- └── NothingFits                            exit code 3
+ ├── NothingFits                            exit code 3
+ └── Stopped                                exit code 130
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+INTERRUPTED = 130
+"""The exit code of what was stopped, as shells count a process that SIGINT ended."""
 LONGEST = 60
 """Characters of a value that a message repeats; the rest is dots."""
 
@@ -101,3 +104,7 @@ class NothingFits(MeshwrightError):
     def __init__(self, message: str, document: Mapping[str, Any] | None = None) -> None:
         self.document = {"error": message, **(document or {})}
         super().__init__(message)
+
+
+class Stopped(MeshwrightError):
+    """A search was stopped before it had a plan that fits; the message says how far it came."""

@@ -32,6 +32,7 @@ def limits_document(limits: Limits) -> dict[str, Any]:
         largest_micro_batch=micro_batch
         and {"micro_batch": micro_batch.estimate.plan.micro_batch, **plan_entry(micro_batch.estimate, inputs)},
         **constraints_entry(limits.asked, limits.constraint_costs),
+        **({} if limits.complete else {"complete": False}),
         elapsed_s=limits.elapsed_s,
         assumptions=assumptions(inputs),
     )
@@ -48,6 +49,8 @@ def limits_screen(limits: Limits) -> tuple[Block, ...]:
         ("Fewest nodes", limits.nodes, _nodes_words(limits)),
         ("Largest micro-batch", limits.micro_batch, _micro_batch_words(limits)),
     ):
+        if not limits.complete:
+            words = f"{words}, or better" if limit else "not found before the search was stopped"
         lines.append(f"{name}: **{words}**")
         plans += [(name.lower(), limit.estimate)] if limit else []
     lines += constraint_lines(limits.asked, limits.constraint_costs) if limits.asked.best else []

@@ -53,6 +53,7 @@ def plan_document(
     return document_of(
         schema=SCHEMA,
         inputs=inputs,
+        **({} if result.complete else {"complete": False}),
         considered=result.considered,
         legal=result.legal,
         fitting=result.fitting,
@@ -112,6 +113,9 @@ def warnings(result: SearchResult) -> list[str]:
     """What a reader must know before acting: sizes that slow the best plan, layouts that were not searched."""
     inputs, tp, domain = result.inputs, result.best[0].plan.tp, result.inputs.cluster.levels[0]
     lines = []
+    if not result.complete:
+        looked = f"{result.considered:,} of {result.size:,} plans were considered"
+        lines.append(f"The search was stopped and is not complete: {looked}; this is the best of them.")
     if inputs.job.sequence_length > LONG_SEQUENCE and not inputs.runtime.plans.context_exchanges:
         lines.append(f"Not searched: context parallelism, which {inputs.runtime.id} does not have.")
     if tp > domain.size:

@@ -1,17 +1,23 @@
-"""A progress bar for what takes longer than a second."""
+"""A progress bar for what takes longer than a second, and a search that is stopped by hand or by a limit of time."""
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from meshwright.search.find import Progress
+from meshwright.search.stop import Progress, StopSearch
+from meshwright.units import format_bytes, format_seconds
 
 PATIENCE_S = 1.0
 EVERY_S = 0.1
 """From one picture of the bar to the next."""
+LONG_S = 10.0
+"""A search that will take longer says so first."""
 
 
 @contextmanager
@@ -22,14 +28,73 @@ def shown_progress(what: str = "Pricing plans", patience_s: float = PATIENCE_S) 
 
     what: is done, as it stands before the bar; patience_s: the seconds.
     """
+    with _bar(what, patience_s) as (advance, _):
+        yield advance
+
+
+class Stoppable:
+    """The progress of searches that Ctrl-C or a limit of time ends, with the best plans so far."""
+
+    def __init__(self, advance: Progress, say: Callable[[str], None], limit_s: float | None) -> None:
+        self.stopped = False
+        """Whether a search was stopped."""
+        self._advance, self._say = advance, say
+        self._asked_to_stop = self._searched = self._told = False
+        self._started = self._began = time.perf_counter()
+        self._limit_s = limit_s
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show the progress, say once how long a long search will take, and stop it where asked."""
+        self._advance(done, total)
+        now = time.perf_counter()
+        if done == 0:
+            self._began = now
+        elif not self._told and now - self._began > PATIENCE_S:
+            left = (now - self._began) * (total - done) / done
+            if self._told := left > LONG_S:
+                self._say(f"{total:,} plans: about {format_seconds(left)}{_memory()}; Ctrl-C shows the best so far")
+        late = self._limit_s is not None and now - self._started > self._limit_s
+        unfinished = 0 < done < total or (done == 0 and self._searched)
+        self.stopped = self.stopped or (unfinished and (late or self._asked_to_stop))
+        self._searched = self._searched or done > 0
+        if self.stopped:
+            raise StopSearch
+
+    def interrupt(self, *_: Any) -> None:
+        """Ask the search to stop after its chunk; asked again, interrupt whatever runs."""
+        if self._asked_to_stop:
+            raise KeyboardInterrupt
+        self._asked_to_stop = True
+
+
+@contextmanager
+def stoppable_progress(limit_s: float | None = None) -> Iterator[Stoppable]:
+    """The same bar, of searches that end after a limit of time, or at the first Ctrl-C, with the best plans so far.
+
+    limit_s: seconds; None: as long as it takes.
+    """
+    with _bar("Pricing plans", PATIENCE_S) as (advance, say):
+        progress = Stoppable(advance, say, limit_s)
+        in_main = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGINT, progress.interrupt) if in_main else None
+        try:
+            yield progress
+        finally:
+            if in_main:
+                signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _bar(what: str, patience_s: float) -> Iterator[tuple[Progress, Callable[[str], None]]]:
+    """What advances the bar, and what prints a line above it."""
     if not sys.stderr.isatty():
-        yield lambda _done, _total: None
+        yield lambda _done, _total: None, lambda line: print(line, file=sys.stderr, flush=True)
         return
     from rich.console import Console
     from rich.progress import Progress as Bar
 
     shown = time.perf_counter() + patience_s - EVERY_S
-    with Bar(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+    with Bar(console=Console(stderr=True, highlight=False), transient=True, auto_refresh=False) as bar:
         task = bar.add_task(what, total=None, visible=False)
 
         def advance(done: int, total: int) -> None:
@@ -38,4 +103,16 @@ def shown_progress(what: str = "Pricing plans", patience_s: float = PATIENCE_S) 
             bar.update(task, completed=done, total=total, visible=due or None, refresh=due)
             shown = time.perf_counter() if due else shown
 
-        yield advance
+        yield advance, bar.console.print
+
+
+def _memory() -> str:
+    """The most memory that this process has held, which grows little with further chunks; nothing where that is not
+    known.
+    """
+    try:
+        import resource
+    except ImportError:
+        return ""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return f" and {format_bytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)} of memory"

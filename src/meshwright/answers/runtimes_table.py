@@ -11,7 +11,7 @@ from meshwright.answers.plan_table import plan_document
 from meshwright.answers.records import document_of, fields_of
 from meshwright.answers.screen import SPEED_COLUMNS, headline, job_words, speed_cells, without_plan
 from meshwright.cost.memory.fit import Verdict
-from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits
+from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits, Stopped
 from meshwright.search.crossover import Contender, Crossover, Family, crossover
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.specs import catalog
@@ -53,6 +53,8 @@ def answers_of_each(
         if len(invalid) == len(answers) and len(set(invalid)) == 1:
             raise InvalidSpec("the question for every runtime", invalid[0])
         message = "no runtime has a plan:" + "".join(f"\n  - {name}: {answer}" for name, answer in answers.items())
+        if any(isinstance(each, Stopped) for each in answers.values()):
+            raise Stopped(message)
         if not any(isinstance(each, NothingFits) for each in answers.values()):
             raise InvalidInput(message)
         refusals = {name: error_document(each) for name, each in answers.items() if isinstance(each, MeshwrightError)}

@@ -118,6 +118,12 @@ def main() -> None:
         if "--json" in sys.argv:
             show(error.document, as_json=True)
         _fail(error, 3)
+    except errors.Stopped as error:
+        if "--json" in sys.argv:
+            show({"error": str(error), "complete": False}, as_json=True)
+        _fail(error, errors.INTERRUPTED)
+    except MemoryError:
+        _fail("this question needs more memory than there is here; ask for fewer plans, as with --tp 8 --cp 1", 1)
     except OSError as error:
         if error.errno not in REFUSED_BY_STANDARD_OUTPUT or error.filename is not None:
             raise

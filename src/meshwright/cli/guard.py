@@ -9,11 +9,10 @@ from pathlib import Path
 
 import meshwright
 from meshwright.cli import main
+from meshwright.errors import INTERRUPTED
 
 UNFORESEEN = 70
 """EX_SOFTWARE of sysexits.h."""
-INTERRUPTED = 130
-"""As shells count a process that SIGINT ended."""
 
 
 def run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from meshwright import errors
 from meshwright.cli import completion
-from meshwright.units import count_in_powers_of_two, parse_count
+from meshwright.units import count_in_powers_of_two, parse_count, parse_seconds
 
 
 def count(text: str) -> int:
@@ -48,6 +49,17 @@ def ratio(text: str) -> float:
 def share(text: str) -> float:
     """A share of one, as `0.05` or `5%`."""
     return ratio(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+
+
+def seconds(text: str) -> float:
+    """A duration, as `10s`; a number without a unit is seconds too."""
+    try:
+        whole = parse_seconds(text if text[-1:].isalpha() else f"{text}s")
+    except errors.InvalidInput as error:
+        raise typer.BadParameter(str(error)) from None
+    if not 0 < whole < math.inf:
+        raise typer.BadParameter(f"{errors.quoted(text)}: it must be more than 0, as 10s")
+    return whole
 
 
 MODEL_HELP = "config.json, its folder, a TOML file or a catalogue name"
@@ -127,6 +139,12 @@ MtpLayers = Annotated[
 Measured = Annotated[
     Path | None,
     typer.Option(metavar="RUNS.csv", help="runs of this site, as validate takes them; they set its kernels' speed"),
+]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(
+        parser=seconds, metavar="TIME", help="as 10s: then the best so far, with exit code 130, as Ctrl-C does at once"
+    ),
 ]
 TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal model, the language model alone")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a screen")]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,15 +21,18 @@ from meshwright.cli.groups import (
     require_subject,
 )
 from meshwright.cli.launch import RankedLaunchOptions, require_launch, write_ranked
-from meshwright.cli.options import AsJson, Cite, Measured, More, positive
+from meshwright.cli.options import AsJson, Cite, Measured, More, TimeLimit, positive
 from meshwright.cli.searched import SearchOptions, searched
 from meshwright.cli.show import show, show_cited
-from meshwright.errors import InvalidInput
+from meshwright.errors import INTERRUPTED, InvalidInput, Stopped
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from meshwright.answers.baseline import Baseline
+    from meshwright.answers.progress import Stoppable
+    from meshwright.cost.estimate import Estimate
+    from meshwright.search.constraint_costs import ConstraintCost
     from meshwright.search.find import SearchResult
     from meshwright.specs.constraints import Constraints
     from meshwright.specs.inputs import Inputs
@@ -51,29 +57,28 @@ def plan(
     ] = False,
     more: More = False,
     cite: Cite = False,
+    time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the best plans for a model on a cluster."""
     from meshwright.answers.brief import SHOWN, plan_brief
     from meshwright.answers.plan_table import plan_document, plan_screen
-    from meshwright.answers.progress import shown_progress
-    from meshwright.search.constraint_costs import constraint_costs
+    from meshwright.answers.progress import stoppable_progress
     from meshwright.search.find import find
-    from meshwright.search.pareto import pareto as front_of
 
     if asked.framework.runtime == "all":
         require_launch(launched, None)
-        _plan_of_each(context, asked, measured, top or SEARCHED, pareto or cite, as_json)
+        _plan_of_each(context, asked, measured, top or SEARCHED, pareto or cite, time_limit, as_json)
         return
     inputs, baseline = searched(context, asked, measured)
     require_launch(launched, inputs.runtime.id)
-    with shown_progress() as progress:
+    with stoppable_progress(time_limit) as progress:
         result = find(inputs, top=top or SEARCHED, progress=progress)
         if not result.best:
             from meshwright.answers.nothing_fits import nothing_fits
 
             raise nothing_fits(result)
-        front, costs = front_of(result, progress) if pareto else (), constraint_costs(result, progress)
+        front, costs = _beyond(result, pareto, progress)
     if as_json:
         answer: Any = plan_document(result, front, costs)
     else:
@@ -85,6 +90,30 @@ def plan(
     else:
         show(document, as_json)
     write_ranked(result, launched)
+    _end_where(progress.stopped)
+
+
+def _beyond(
+    result: SearchResult, pareto: bool, progress: Stoppable
+) -> tuple[Sequence[Estimate], Sequence[ConstraintCost]]:
+    """The front of time and memory if asked for, and what constraints cost; nothing where a search was stopped."""
+    from meshwright.search.constraint_costs import constraint_costs
+    from meshwright.search.pareto import pareto as front_of
+    from meshwright.search.stop import StopSearch
+
+    if not result.complete:
+        return (), ()
+    try:
+        return front_of(result, progress) if pareto else (), constraint_costs(result, progress)
+    except (StopSearch, Stopped):
+        return (), ()
+
+
+def _end_where(stopped: bool) -> None:
+    """Exit as an interrupted command where a search was stopped, after its answer."""
+    if stopped:
+        print("meshwright: the search was stopped: this answer is not complete", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)
 
 
 def _beside(answer: Any, result: SearchResult, baseline: Baseline | None, as_json: bool) -> Any:
@@ -105,7 +134,13 @@ def _beside(answer: Any, result: SearchResult, baseline: Baseline | None, as_jso
 
 
 def _plan_of_each(
-    context: typer.Context, asked: SearchOptions, measured: Path | None, top: int, more: bool, as_json: bool
+    context: typer.Context,
+    asked: SearchOptions,
+    measured: Path | None,
+    top: int,
+    more: bool,
+    time_limit: float | None,
+    as_json: bool,
 ) -> None:
     """The best plans of every runtime; more: options about one runtime are given."""
     if more:
@@ -115,17 +150,22 @@ def _plan_of_each(
     behaviours, allowed = asked.framework.of_questions["behaviours"] or [], constraints_of(asked.allowed)
     one = replace(asked.framework, runtime="megatron-core", behaviours=None, dispatcher=None)
     inputs, _ = searched(context, replace(asked, framework=one, allowed=ConstraintOptions()), measured)
-    _show_each(inputs, allowed, behaviours, top, as_json)
+    _show_each(inputs, allowed, behaviours, top, time_limit, as_json)
 
 
-def _show_each(inputs: Inputs, allowed: Constraints, behaviours: list[str], top: int, as_json: bool) -> None:
-    from meshwright.answers.progress import shown_progress
+def _show_each(
+    inputs: Inputs, allowed: Constraints, behaviours: list[str], top: int, time_limit: float | None, as_json: bool
+) -> None:
+    from meshwright.answers.progress import stoppable_progress
     from meshwright.answers.runtimes_table import answers_of_each, crossover_of, runtimes_document, runtimes_screen
+    from meshwright.search.stop import StopSearch
 
-    with shown_progress() as progress:
-        answers = answers_of_each(inputs, top, behaviours, progress, allowed)
-        crossing = crossover_of(answers, progress)
+    with stoppable_progress(time_limit) as progress:
+        answers, crossing = answers_of_each(inputs, top, behaviours, progress, allowed), None
+        with contextlib.suppress(StopSearch):
+            crossing = None if progress.stopped else crossover_of(answers, progress)
     show(runtimes_document(answers, crossing) if as_json else runtimes_screen(answers, crossing), as_json)
+    _end_where(progress.stopped)
 
 
 @grouped
@@ -135,20 +175,22 @@ def limits(
     job: JobOptions,
     framework: RuntimeOptions,
     allowed: ConstraintOptions,
+    time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the longest sequence, the fewest nodes and the largest micro-batch that fit safely."""
     from meshwright.answers.limits_table import limits_document, limits_screen
-    from meshwright.answers.progress import shown_progress
+    from meshwright.answers.progress import stoppable_progress
     from meshwright.search.limits import limits as limits_of
 
     named = subject.named(context.info_name)
     require_subject(named, "meshwright limits", "by --model and --cluster")
     inputs = inputs_of(named, job, framework, allowed=allowed)
-    with shown_progress() as progress:
+    with stoppable_progress(time_limit) as progress:
         result = limits_of(inputs, progress)
-        if not (result.asked.best or result.sequence or result.nodes):
+        if result.complete and not (result.asked.best or result.sequence or result.nodes):
             from meshwright.answers.nothing_fits import nothing_fits
 
             raise nothing_fits(result.asked)
     show(limits_document(result) if as_json else limits_screen(result), as_json)
+    _end_where(progress.stopped)

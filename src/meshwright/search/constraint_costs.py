@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from meshwright.cost.estimate import Estimate
-from meshwright.errors import IllegalPlan
+from meshwright.errors import IllegalPlan, Stopped
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.rank import rank_time_s
 from meshwright.search.ties import share_of_ties
@@ -33,16 +33,20 @@ def constraint_costs(result: SearchResult, progress: Progress | None = None) -> 
     """What the constraints of a question cost: every one left out by itself, and all together where that finds another
     plan, where the best plan is then safer, or as safe and faster. Each is a search of its own.
 
-    result: of the question, with a plan that fits; progress: told as by `find`, anew for each search.
+    result: of the question, with a plan that fits; progress: told as by `find`, anew for each search. Raises `Stopped`
+    where it stops one.
     """
     best, found, share = result.best[0], list[ConstraintCost](), share_of_ties(result.inputs)
     for names in _left_out(result):
         constraints = result.inputs.constraints
         question = result.inputs.replace(constraints=constraints.without(*names))
         try:
-            estimate = next(iter(find(question, top=1, progress=progress).best), best)
+            answer = find(question, top=1, progress=progress)
         except IllegalPlan:
             continue
+        if not answer.complete:
+            raise Stopped("the search without a constraint is not complete")
+        estimate = next(iter(answer.best), best)
         if any(estimate.plan == each.estimate.plan for each in found if len(names) > 1):
             continue
         gain = 1 - float(rank_time_s(estimate) / rank_time_s(best))

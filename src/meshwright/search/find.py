@@ -25,6 +25,8 @@ from meshwright.search.rank import LEAST_GAIN, order, preference, rank_time_s
 from meshwright.search.resolve import resolved
 from meshwright.search.resolve.stages import named_by_ends
 from meshwright.search.space import parts, space, tables_of
+from meshwright.search.stop import Progress as Progress
+from meshwright.search.stop import goes_on, stopped
 from meshwright.search.ties import (
     Ranks,
     best_of_groups,
@@ -40,8 +42,6 @@ from meshwright.specs.inputs import Inputs
 CHUNK = 1 << 16
 RESOLVED = 8
 """Of the best plans, those whose stages, or layers to recompute, are chosen by cost."""
-Progress = Callable[[int, int], None]
-"""Told after every chunk: (plans considered so far, plans in the space)."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class SearchResult:
 
     inputs: Inputs
     considered: int
-    """Plans whose degrees multiply to the cluster."""
+    """Plans whose degrees multiply to the cluster; of a search that was stopped, those looked at."""
     legal: int
     """Of these, plans that the runtime accepts."""
     fitting: int
@@ -71,6 +71,10 @@ class SearchResult:
     leanest: Estimate
     """The legal plan with the least memory on its worst stage."""
     elapsed_s: float
+    complete: bool
+    """Whether every plan was considered: the search was not stopped."""
+    size: int
+    """Plans in the space."""
 
     def __repr__(self) -> str:
         inputs = self.inputs
@@ -92,6 +96,7 @@ class SearchResult:
 class _Tally:
     """Counts, and the plan of every chunk that holds the least."""
 
+    size: int = 0
     considered: int = 0
     legal: int = 0
     fitting: int = 0
@@ -105,15 +110,19 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Sear
     """Consider every plan of the space, price the legal ones, rank those that fit.
 
     top: how many of the best to keep. Raises `NotModelled` for a model that is not planned yet, `IllegalPlan` when the
-    runtime refuses every plan.
+    runtime refuses every plan, `Stopped` where progress stops it before a plan fits.
     """
     started = time.perf_counter()
     tally, times = _Tally(), ShapeTimes(inputs)
     legal = regrouped(_legal(inputs, tally, progress), CHUNK)
     candidates = [_candidates(_fitting(plans, inputs, tally), top, tally, times) for plans in legal if len(plans)]
+    complete = tally.considered == tally.size
+    if not complete and not tally.fitting:
+        raise stopped(tally.considered, tally.size)
     if not tally.legal:
         raise _nothing_legal(tally, inputs)
-    gaining = _gaining(Plans.join([*candidates, *tally.leanest]), inputs, times)
+    known = Plans.join([*candidates, *tally.leanest])
+    gaining = _gaining(known, inputs, times) if complete else Plans.of([])
     kept = Plans.join([*candidates, gaining, *tally.leanest])
     finalists = estimate_plans(kept, inputs, keep_all_stages=True, times=times)
     first_gaining = sum(map(len, candidates))
@@ -136,6 +145,8 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Sear
         at_risk=next((finalists[row] for row in _fastest_at_risk(finalists, ranked)), None),
         leanest=finalists[first_lean + int(np.argmin(lean))],
         elapsed_s=time.perf_counter() - started,
+        complete=complete,
+        size=tally.size,
     )
 
 
@@ -209,15 +220,17 @@ def _preferred(plans: Plans, inputs: Inputs) -> Plan:
 def _legal(inputs: Inputs, tally: _Tally, progress: Progress | None) -> Iterator[Plans]:
     """The legal plans of every chunk; the others are counted."""
     known = parts(inputs)
-    total = sum(part.size for part in known)
+    tally.size = sum(part.size for part in known)
+    if not goes_on(progress, 0, tally.size):
+        return
     for chunk in regrouped(tables_of(known, inputs), CHUNK):
         legality = check(chunk, inputs)
         tally.considered += len(chunk)
         for rule, count in legality.refused.items():
             tally.refused[rule] = tally.refused.get(rule, 0) + count
         yield chunk.take(legality.legal)
-        if progress:
-            progress(tally.considered, total)
+        if not goes_on(progress, tally.considered, tally.size):
+            return
 
 
 def _fitting(legal: Plans, inputs: Inputs, tally: _Tally) -> Footprints:

@@ -6,13 +6,14 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimates_of
-from meshwright.errors import InvalidInput
+from meshwright.errors import InvalidInput, Stopped
 from meshwright.layout.legality import check
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import Plan
@@ -56,27 +57,47 @@ class Limits:
     constraint_costs: tuple[ConstraintCost, ...]
     """Of the question as it was asked."""
     elapsed_s: float
+    complete: bool = True
+    """Whether no search was stopped: else limits may be further out, or were not looked for."""
 
 
 def limits(inputs: Inputs, progress: Progress | None = None) -> Limits:
     """The limits of a question, each found by pricing the questions around it with `find`.
 
-    progress: told as by `find`, anew for each search. Raises as `find` does for the question as asked.
+    progress: told as by `find`, anew for each search; stopped, the limits found so far are the answer. Raises as `find`
+    does for the question as asked.
     """
     started = time.perf_counter()
     asked = find(inputs, top=1, progress=progress)
-    return Limits(
-        asked=asked,
-        sequence=longest_sequence(inputs, progress),
-        nodes=fewest_nodes(inputs, progress=progress),
-        micro_batch=largest_micro_batch(inputs),
-        constraint_costs=constraint_costs(asked, progress) if asked.best else (),
-        elapsed_s=time.perf_counter() - started,
-    )
+    found: dict[str, Any] = {"sequence": None, "nodes": None, "micro_batch": None, "constraint_costs": ()}
+    try:
+        for length in longer_and_longer(inputs, progress):
+            found["sequence"] = length
+        found["nodes"] = fewest_nodes(inputs, progress=progress)
+        found["micro_batch"] = largest_micro_batch(inputs)
+        found["constraint_costs"] = constraint_costs(asked, progress) if asked.best else ()
+    except Stopped:
+        complete = False
+    else:
+        complete = asked.complete
+    return Limits(asked=asked, **found, elapsed_s=time.perf_counter() - started, complete=complete)
+
+
+def _found(inputs: Inputs, progress: Progress | None) -> SearchResult:
+    """The answer of a whole search; raises `Stopped` where it is stopped."""
+    answer = find(inputs, top=1, progress=progress)
+    if not answer.complete:
+        raise Stopped("the search is not complete")
+    return answer
 
 
 def longest_sequence(inputs: Inputs, progress: Progress | None = None) -> Limit | None:
-    """The longest sequence with a plan that fits safely: doublings or halvings, then bisection.
+    """The last of `longer_and_longer`; None where no length is safe."""
+    return next(reversed([None, *longer_and_longer(inputs, progress)]))
+
+
+def longer_and_longer(inputs: Inputs, progress: Progress | None = None) -> Iterator[Limit]:
+    """Sequences with a plan that fits safely, each longer than the one before: doublings or halvings, then bisection.
 
     They start where about one sequence is the whole step, near which most limits lie. The batch is the whole number of
     sequences nearest to the asked tokens in a step, or where no plan is safe or legal with that the nearest that more
@@ -88,17 +109,24 @@ def longest_sequence(inputs: Inputs, progress: Progress | None = None) -> Limit 
 
     low = 1 << max(inputs.job.tokens_per_step // GRAIN, 1).bit_length() - 1
     longest = priced(low)
-    while longest and (longer := priced(2 * low)):
+    while longest:
+        yield longest
+        longer = priced(2 * low)
+        if not longer:
+            break
         low, longest = 2 * low, longer
     while longest is None and low > 1:
         low //= 2
         longest = priced(low)
+        if longest:
+            yield longest
     high = 2 * low
     while longest and high - low > 1:
         middle = (low + high) // 2
         limit = priced(middle)
-        low, high, longest = (middle, high, limit) if limit else (low, middle, longest)
-    return longest
+        low, high = (middle, high) if limit else (low, middle)
+        if limit:
+            yield limit
 
 
 def largest_micro_batch(inputs: Inputs) -> Limit | None:
@@ -131,7 +159,7 @@ def _at_length(inputs: Inputs, length: int, progress: Progress | None) -> Limit 
             break
         try:
             job = inputs.job.replace(sequence_length=length, global_batch=batch)
-            answer = find(inputs.replace(job=job), top=1, progress=progress)
+            answer = _found(inputs.replace(job=job), progress)
         except InvalidInput:
             continue
         legal = True
@@ -165,7 +193,7 @@ def fewest_nodes(
     def priced(nodes: int) -> Limit | None:
         try:
             there = inputs.replace(cluster=with_nodes(inputs.cluster, nodes)) if nodes != asked else inputs
-            limit = _safe(find(there, top=1, progress=progress)) if _least_step_s(there) <= within_s else None
+            limit = _safe(_found(there, progress)) if _least_step_s(there) <= within_s else None
         except InvalidInput:
             return None
         return limit if limit and limit.estimate.step_time_s <= within_s else None

@@ -53,6 +53,8 @@ COLUMNS = (*NAMES, *FREE_TEXT, *CHOICES, *SWITCHES, *COUNTS, *FIGURES)
 TRUE, FALSE = ("true", "yes", "1"), ("false", "no", "0")
 MAY_BE_0 = {"zero_stage", "moe_experts", "moe_topk", "moe_ffn", "mtp_layers", "memory_rank"}
 """Counts that may be 0; a model of 0 experts is one without."""
+MOST_ROWS = 100_000
+"""A hundred times the runs that were ever published; each is read into half a kilobyte."""
 LARGEST_COUNT, LEAST_FIGURE, LARGEST_FIGURE = 10**9, 1e-9, 1e15
 """No run comes near them; beyond, a column holds something else."""
 
@@ -78,6 +80,8 @@ def _rows(reader: csv.DictReader[str], path: Path) -> Iterator[Row]:
         raise InvalidInput(f"{str(path)!r} names a column more than once: {', '.join(twice)}")
     reader.fieldnames = named
     for count, record in enumerate(reader, 1):
+        if count > MOST_ROWS:
+            raise InvalidInput(f"{str(path)!r} has more than {MOST_ROWS:,} rows: is it a table of runs? Split it")
         if None in record:
             raise InvalidInput(f"{str(path)!r}, line {reader.line_num}: there are more values than columns")
         row = {column: (record.get(column) or "").strip() for column in COLUMNS}

@@ -1,0 +1,168 @@
+"""Stop: a search that is asked to end answers with the best of what it has looked at, and says so."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from jsonschema import validate
+
+from commands import LLAMA, Answer, asked
+from meshwright.answers import progress
+from meshwright.answers.plan_file import json_schema
+from meshwright.answers.progress import Stoppable
+from meshwright.errors import INTERRUPTED, Stopped
+from meshwright.search import find as searches
+from meshwright.search.find import find
+from meshwright.search.limits import limits, longest_sequence
+from meshwright.search.stop import StopSearch
+from strategies import llama_8b, llama_70b, question
+
+INPUTS = question(llama_8b(), "1x8:h100")
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searches, "CHUNK", 64)
+
+
+def _after(chunks: int) -> Any:
+    """A progress that stops a search after so many chunks."""
+    told: list[int] = []
+
+    def progress(done: int, total: int) -> None:  # noqa: ARG001
+        told.append(done)
+        if len(told) > chunks:
+            raise StopSearch
+
+    return progress
+
+
+def test_a_stopped_search_has_the_best_of_the_plans_that_it_looked_at() -> None:
+    whole = find(INPUTS)
+    results = [find(INPUTS, progress=_after(chunks)) for chunks in (2, 4, 10**6)]
+    assert [each.complete for each in results] == [False, False, True]
+    assert whole.complete
+    assert results[0].considered < results[1].considered < results[2].considered == whole.size
+    assert results[0].legal <= results[1].legal <= whole.legal
+    assert results[2].best[0].plan == whole.best[0].plan
+    fastest = [each.fastest.step_time_s for each in results if each.fastest]
+    assert fastest == sorted(fastest, reverse=True)
+
+
+def test_a_search_that_is_stopped_before_a_plan_fits_says_how_far_it_came() -> None:
+    with pytest.raises(Stopped, match=r"of [\d,]+ plans the first 0 were looked at"):
+        find(INPUTS, progress=_after(0))
+    with pytest.raises(Stopped, match="the first 64 were looked at, and none fits"):
+        find(question(llama_70b(), "1x8:v100"), progress=_after(1))
+
+
+def test_stopped_limits_are_those_found_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searches, "CHUNK", 4096)
+    whole = longest_sequence(INPUTS)
+    known = limits(INPUTS, progress=_after(5))
+    assert not known.complete
+    assert known.nodes is None
+    assert whole
+    assert known.sequence
+    assert 0 < known.sequence.inputs.job.sequence_length <= whole.inputs.job.sequence_length
+
+
+def _stopped(*arguments: str) -> Answer:
+    """Asked with an interrupt in the first chunk."""
+    checked = searches.check
+
+    def interrupted(*given: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return checked(*given)
+
+    with mock.patch.object(searches, "check", side_effect=interrupted):
+        return asked(*arguments)
+
+
+def test_an_interrupted_plan_is_the_best_so_far_and_not_complete() -> None:
+    answer = _stopped("plan", *LLAMA)
+    assert answer.code == INTERRUPTED
+    assert "not complete" in answer.message
+    assert "The search was stopped and is not complete: 64 of" in " ".join(answer.out.split())
+    document = _stopped("plan", *LLAMA, "--json").document
+    assert document["complete"] is False
+    validate(document, json_schema())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("command", ["plan", "limits"])
+def test_a_limit_of_time_does_the_same(command: str) -> None:
+    answer = asked(command, *LLAMA, "--time-limit", "1ms", "--json")
+    assert (answer.code, answer.document["complete"]) == (INTERRUPTED, False)
+    assert asked(command, *LLAMA, "--time-limit", "0s").code == 2
+    assert "not complete" in answer.message
+
+
+def test_a_limit_that_suffices_changes_nothing() -> None:
+    answer = asked("plan", *LLAMA, "--time-limit", "1000s", "--json")
+    assert answer.code == 0
+    assert "complete" not in answer.document
+
+
+def test_runtimes_that_were_not_reached_are_named() -> None:
+    answer = _stopped("plan", *LLAMA, "--runtime", "all")
+    assert answer.code == INTERRUPTED
+    assert "Without a plan" in answer.out
+    assert "of 0 plans" not in answer.out
+
+
+def test_a_second_interrupt_ends_at_once() -> None:
+    stoppable = Stoppable(lambda _done, _total: None, print, None)
+    stoppable.interrupt()
+    with pytest.raises(KeyboardInterrupt):
+        stoppable.interrupt()
+
+
+def test_a_long_search_says_its_time_and_memory_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    now = iter([0.0, 1.0, 3.0, 5.0, 9.0])
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(now))
+    stoppable = Stoppable(lambda _done, _total: None, said.append, None)
+    for done in (0, 100_000, 200_000, 300_000):
+        stoppable(done, 5_000_000)
+    assert len(said) == 1
+    assert said[0].startswith("5,000,000 plans: about 98 s and ")
+    assert "of memory; Ctrl-C shows the best so far" in said[0]
+
+
+def test_ctrl_c_reaches_a_process(tmp_path: Path) -> None:
+    """The signal comes while plans are priced, once the file that tells of it is there."""
+    began = tmp_path / "began"
+    code = (
+        "import sys, pathlib, meshwright.search.find as f; c = f.check; f.CHUNK = 128\n"
+        f"f.check = lambda *a: (pathlib.Path({str(began)!r}).touch(), c(*a))[1]\n"
+        "from meshwright.cli.guard import run; run()"
+    )
+    words = [
+        "plan",
+        "--model",
+        "llama-3.1-405b",
+        "--cluster",
+        "1024x8:h100",
+        "--seq-len",
+        "8192",
+        "--global-batch",
+        "8192",
+    ]
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while not began.exists() and child.poll() is None:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate()
+    assert child.returncode == INTERRUPTED, err
+    assert "not complete" in out + err
+    assert "Traceback" not in err
