@@ -3,9 +3,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PARALLEL := --numprocesses auto --dist loadfile
+MINUTES := 10
 EXAMPLE := --model examples/llama-3.1-70b/config.json --cluster 8x8:h100 --seq-len 8192 --global-batch 256
 
-.PHONY: plan test test-clients lint types check bench truth baseline fit verified readme memos recipes docs clean
+.PHONY: plan test test-clients fuzz lint types check bench truth baseline fit verified readme memos recipes docs clean
 
 plan: $(VENV)/core ## build the environment and plan Llama-3.1 70B on 64 H100
 	$(BIN)/meshwright plan $(EXAMPLE)
@@ -15,6 +16,10 @@ test: $(VENV)/dev ## run every test that needs no other package
 
 test-clients: $(VENV)/clients $(VENV)/megatron $(VENV)/llm-foundry ## compare with PyTorch and its frameworks, and sweep with pyarrow and Dask
 	$(BIN)/python -m pytest -m clients $(PARALLEL)
+
+fuzz: $(VENV)/dev ## random questions and files to every command, and 200 kills of each kind of output
+	$(BIN)/python tests/fuzz/fuzzer.py --minutes $(MINUTES)
+	KILLS=200 $(BIN)/python -m pytest tests/fuzz/test_killed.py $(PARALLEL)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

@@ -1,0 +1,119 @@
+"""What holds of every answer, whatever was asked."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from fuzz_questions import Question
+from typer.main import get_command
+
+from commands import Answer, Hang, asked
+from meshwright import cli
+
+CODES = {0, 1, 2, 3}
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
+ABSURD = re.compile(r"(?<![\w./'-])-?(?:nan|inf)(?![\w./'-])")
+AMOUNT = re.compile(r"(^|_)(s|bytes|flops|mfu|usage)$")
+DIFFERENCE = re.compile(r"difference|saved|gain|error|lost|more|less|change|free|_off|delta|margin|from_")
+TIMES = re.compile(r'"elapsed_s": [^,\n]*|took [\d.,]+ ?\S+')
+
+
+@cache
+def _built_once() -> tuple[Any, Any]:
+    """The command line and its commands: typer builds them anew for every question, which takes most of its time."""
+    return get_command(cli.app), cache(cli.command)
+
+
+@contextlib.contextmanager
+def _asked_in(folder: Path, question: Question) -> Iterator[None]:
+    app, command = _built_once()
+    built = mock.patch.object(cli, "app", app), mock.patch.object(cli, "command", command)
+    with built[0], built[1], contextlib.chdir(folder), _standard_input(question):
+        yield
+
+
+def faults_of(question: Question, folder: Path) -> list[str]:
+    """What is wrong with the answer to a question that is asked in a folder of its own."""
+    for name, data in question.files.items():
+        (folder / name).write_bytes(data)
+    with _asked_in(folder, question):
+        try:
+            answer = asked(*question.words)
+        except Hang as hang:
+            return [str(hang)]
+        except MemoryError as error:
+            return [f"memory: {error}"]
+    return [*_faults(answer, question), *_left_over(folder)]
+
+
+@contextlib.contextmanager
+def _standard_input(question: Question) -> Iterator[None]:
+    data = next(iter(question.files.values()), b"")
+    with mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(data))):
+        yield
+
+
+def _faults(answer: Answer, question: Question) -> Iterator[str]:
+    if answer.code not in CODES:
+        yield f"exit code {answer.code}: {answer.err[-600:]}"
+        return
+    if found := CONTROLS.search(answer.out + answer.err):
+        yield f"control character {found[0]!r}"
+    if answer.code in (0, 3) and "--json" in question.words and answer.out:
+        yield from _absurd(answer)
+    elif answer.code == 0 and ABSURD.search(answer.out) and not ABSURD.search(_given(question)):
+        yield f"absurd: {ABSURD.findall(answer.out)}"
+    if answer.code == 2 and not answer.err.strip() and question.command != "check":
+        yield "refused without a word"
+
+
+def _given(question: Question) -> str:
+    return " ".join(question.words) + " ".join(data.decode("utf-8", "replace") for data in question.files.values())
+
+
+def _absurd(answer: Answer) -> Iterator[str]:
+    try:
+        document = json.loads(answer.out, parse_constant=lambda word: f"{word}!")
+    except ValueError as error:
+        yield f"no JSON: {error}"
+        return
+    yield from _wrong_numbers(document, "")
+
+
+def _wrong_numbers(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _wrong_numbers(each, f"{path}.{key}")
+    elif isinstance(value, list):
+        for each in value:
+            yield from _wrong_numbers(each, path)
+    elif isinstance(value, float | int) and not isinstance(value, bool):
+        amount = AMOUNT.search(path) and not DIFFERENCE.search(path)
+        if not abs(value) < math.inf or (amount and value < 0):
+            yield f"{path} is {value}"
+
+
+def _left_over(folder: Path) -> Iterator[str]:
+    left = [path.name for path in folder.rglob("*") if path.name.endswith(".tmp") or path.name == "MARK"]
+    if left:
+        yield f"left behind: {left}"
+
+
+def same_again(question: Question, folder: Path) -> bool:
+    """Whether a question is answered twice with the same bytes, but for the time that it took."""
+    answers = []
+    for _ in range(2):
+        with _asked_in(folder, question):
+            answers.append(asked(*question.words))
+    first, second = (TIMES.sub("", answer.out + answer.err) for answer in answers)
+    return first == second

@@ -1,0 +1,128 @@
+"""A short run of the fuzzer with a fixed seed, and every input that it ever found, in a few lines each."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from fuzz_files import CONFIG, seeds
+from fuzz_judge import ABSURD, AMOUNT, CONTROLS, faults_of
+from fuzz_laws import broken_laws
+from fuzz_questions import SHARES, all_commands
+from fuzz_questions import question as random_question
+
+from commands import LLAMA, asked, question, refused
+
+pytestmark = pytest.mark.slow
+
+QUESTIONS, PARTS, PROBLEMS = 800, 4, 20
+"""Random questions, in so many parts, and random problems of up to 50 plans; `make fuzz` asks on with other seeds."""
+
+
+def test_every_command_is_asked() -> None:
+    assert {*SHARES} == all_commands()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_questions_are_answered_or_refused(part: int, tmp_path: Path) -> None:
+    wrong = []
+    for seed in range(part, QUESTIONS, PARTS):
+        each = random_question(random.Random(seed))
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        wrong += [(seed, each.words, fault) for fault in faults_of(each, folder)]
+    assert not wrong
+
+
+def test_random_questions_are_of_every_command_and_some_are_answered(tmp_path: Path) -> None:
+    asked_of = Counter(random_question(random.Random(seed)).command for seed in range(QUESTIONS))
+    assert {*asked_of} == all_commands()
+    assert asked("model", str(_file(tmp_path, "config.json"))).code == 0
+    assert asked("explain", str(_file(tmp_path, "plan.json"))).code == 0
+
+
+def test_random_plans_keep_the_laws_of_memory_and_time() -> None:
+    held, broken = zip(*(broken_laws(random.Random(seed)) for seed in range(PROBLEMS)), strict=True)
+    assert sum(held) > 20 * PROBLEMS
+    assert not [fault for faults in broken for fault in faults]
+
+
+def test_the_judge_sees_what_is_wrong() -> None:
+    assert CONTROLS.search("a\x1b[2J")
+    assert CONTROLS.search("a\u202eb")
+    assert not CONTROLS.search("a\tb\nc")
+    assert ABSURD.search("step nan s")
+    assert not ABSURD.search("inference of nano")
+    assert AMOUNT.search(".memory.device_bytes")
+    assert AMOUNT.search(".step_time_s")
+
+
+def _file(folder: Path, name: str, **changed: str) -> Path:
+    path = folder / changed.get("called", name)
+    path.write_bytes(seeds()[name])
+    return path
+
+
+DIGITS = "9" * 5000
+LONG = "9" * 30
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a\0b.json", "a\0b.toml", "\0/config.json"])
+def test_a_path_with_a_nul_names_no_model(path: str) -> None:
+    assert "\\x00" in refused(asked("plan", *question(model=path)))
+
+
+def test_a_number_of_more_digits_than_python_converts_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "m.toml").write_text(f"hidden_size = {DIGITS}\n", "utf-8")
+    assert "not TOML" in refused(asked("model", str(tmp_path / "m.toml")))
+    (tmp_path / "m.json").write_text(f'{{"model_type": "llama", "hidden_size": {DIGITS}}}', "utf-8")
+    assert "digits" in refused(asked("model", str(tmp_path / "m.json")))
+    assert refused(asked("plan", *question(seq_len=DIGITS)))
+
+
+@pytest.mark.parametrize("option", ["--tp", "--pp", "--dp", "--cp", "--ep", "--vpp", "--micro-batch", "--dp-replicate"])
+@pytest.mark.parametrize("number", [LONG, "9" * 4000, "18446744073709551616"])
+def test_a_degree_beyond_64_bits_breaks_a_rule(option: str, number: str) -> None:
+    answer = asked("check", *LLAMA, option, number)
+    assert answer.code == 2
+    assert 0 < len(answer.out + answer.err) < 12_000
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--pp", "2", "--vpp", "2", "--microbatch-group", LONG),
+        ("--pp", "2", "--microbatch-group", LONG),
+        ("--pp", "2", "--first-stage-layers", LONG),
+        ("--pp", "2", "--last-stage-layers", LONG, "--first-stage-layers", LONG),
+        ("--pp", "2", "--recompute", "full", "--recompute-layers", LONG),
+        ("--pp", "2", "--pipeline-layout", f"{LONG},1"),
+    ],
+    ids=" ".join,
+)
+def test_a_number_of_layers_beyond_64_bits_breaks_a_rule(options: tuple[str, ...]) -> None:
+    assert asked("check", *LLAMA, *options).code == 2
+
+
+@pytest.mark.parametrize("options", [("--cp", "16"), ("--dp-replicate", "0"), ("--dp-replicate", "64", "--cp", "3")])
+def test_replicas_that_no_ranks_can_have_break_a_rule(options: tuple[str, ...]) -> None:
+    assert asked("check", *LLAMA, "--zero", "1", *options).code == 2
+
+
+@pytest.mark.parametrize("seconds", ["0", "1e-320", "-1", "nan", "inf", "1e999"])
+def test_a_step_time_that_nothing_takes_leaves_the_score_finite(seconds: str, tmp_path: Path) -> None:
+    header, first, second, *_ = seeds()["runs.csv"].decode().split("\n")
+    (tmp_path / "runs.csv").write_text("\n".join([header, first.replace("5.1", seconds), second]), "utf-8")
+    answer = asked("validate", "--runs", str(tmp_path / "runs.csv"), "--json")
+    assert answer.code in (0, 2, None)
+    assert "Infinity" not in answer.out
+
+
+@pytest.mark.parametrize("name", ["nan", "inf", "None", "true", "-"])
+def test_a_model_may_be_called_anything(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    _file(folder, "config.json")
+    assert asked("model", str(folder), "--json").document["family"] == CONFIG["model_type"]
