@@ -51,7 +51,8 @@ class Stoppable:
             self._began = now
         elif not self._told and now - self._began > PATIENCE_S:
             left = (now - self._began) * (total - done) / done
-            if self._told := left > LONG_S:
+            if left > LONG_S:
+                self._told = True
                 self._say(f"{total:,} plans: about {format_seconds(left)}{_memory()}; Ctrl-C shows the best so far")
         late = self._limit_s is not None and now - self._started > self._limit_s
         unfinished = 0 < done < total or (done == 0 and self._searched)

@@ -20,10 +20,10 @@ from meshwright.errors import IllegalPlan
 from meshwright.layout.legality import check, faults
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans, regrouped
-from meshwright.reprs import list_of
 from meshwright.search.rank import LEAST_GAIN, order, preference, rank_time_s
 from meshwright.search.resolve import resolved
 from meshwright.search.resolve.stages import named_by_ends
+from meshwright.search.result import SearchResult as SearchResult
 from meshwright.search.space import parts, space, tables_of
 from meshwright.search.stop import Progress as Progress
 from meshwright.search.stop import goes_on, stopped
@@ -42,54 +42,6 @@ from meshwright.specs.inputs import Inputs
 CHUNK = 1 << 16
 RESOLVED = 8
 """Of the best plans, those whose stages, or layers to recompute, are chosen by cost."""
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """What a search found."""
-
-    inputs: Inputs
-    considered: int
-    """Plans whose degrees multiply to the cluster; of a search that was stopped, those looked at."""
-    legal: int
-    """Of these, plans that the runtime accepts."""
-    fitting: int
-    """Of these, plans whose verdict is not out-of-memory."""
-    refused: dict[str, int]
-    """Per rule of the runtime, how many considered plans break it."""
-    best: tuple[Estimate, ...]
-    """The recommended plan, then the best plan of every other choice that fits, the fastest first; empty when
-    nothing fits."""
-    other_splits: tuple[Estimate, ...]
-    """For every (tp, cp, pp, dp) that none of these has, the best of its plans, the fastest first."""
-    fastest: Estimate | None
-    """The fastest plan of the recommended one's verdict, at risk by its `rank_time_s`."""
-    equal: int
-    """Plans that are as good as the fastest, of which the recommended one is worth most."""
-    at_risk: Estimate | None
-    """The fastest plan at risk of running out of memory, where there is one."""
-    leanest: Estimate
-    """The legal plan with the least memory on its worst stage."""
-    elapsed_s: float
-    complete: bool
-    """Whether every plan was considered: the search was not stopped."""
-    size: int
-    """Plans in the space."""
-
-    def __repr__(self) -> str:
-        inputs = self.inputs
-        counts = f"{self.considered:,} plans considered, {self.legal:,} legal, {self.fitting:,} fit"
-        title = f"<{type(self).__name__} of {inputs.model.name} on {inputs.cluster.name}: {counts}"
-        shown = ("the best", self.best) if self.best else ("the leanest", (self.leanest,))
-        return list_of(f"{title}; {shown[0]}:", [each.brief for each in shown[1]]) + ">"
-
-    @property
-    def faster_at_risk(self) -> Estimate | None:
-        """The fastest plan at risk, where the recommended one is safe and takes longer by `LEAST_GAIN` or more."""
-        best, risky = self.best[0] if self.best else None, self.at_risk
-        if not best or not risky or best.verdict != Verdict.SAFE:
-            return None
-        return risky if risky.step_time_s <= (1 - LEAST_GAIN) * best.step_time_s else None
 
 
 @dataclass

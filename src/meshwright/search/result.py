@@ -1,0 +1,59 @@
+"""What a search found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.memory.fit import Verdict
+from meshwright.reprs import list_of
+from meshwright.search.rank import LEAST_GAIN
+from meshwright.specs.inputs import Inputs
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search found."""
+
+    inputs: Inputs
+    considered: int
+    """Plans whose degrees multiply to the cluster; of a search that was stopped, those looked at."""
+    legal: int
+    """Of these, plans that the runtime accepts."""
+    fitting: int
+    """Of these, plans whose verdict is not out-of-memory."""
+    refused: dict[str, int]
+    """Per rule of the runtime, how many considered plans break it."""
+    best: tuple[Estimate, ...]
+    """The recommended plan, then the best plan of every other choice that fits, the fastest first; empty when
+    nothing fits."""
+    other_splits: tuple[Estimate, ...]
+    """For every (tp, cp, pp, dp) that none of these has, the best of its plans, the fastest first."""
+    fastest: Estimate | None
+    """The fastest plan of the recommended one's verdict, at risk by its `rank_time_s`."""
+    equal: int
+    """Plans that are as good as the fastest, of which the recommended one is worth most."""
+    at_risk: Estimate | None
+    """The fastest plan at risk of running out of memory, where there is one."""
+    leanest: Estimate
+    """The legal plan with the least memory on its worst stage."""
+    elapsed_s: float
+    complete: bool
+    """Whether every plan was considered: the search was not stopped."""
+    size: int
+    """Plans in the space."""
+
+    def __repr__(self) -> str:
+        inputs = self.inputs
+        counts = f"{self.considered:,} plans considered, {self.legal:,} legal, {self.fitting:,} fit"
+        title = f"<{type(self).__name__} of {inputs.model.name} on {inputs.cluster.name}: {counts}"
+        shown = ("the best", self.best) if self.best else ("the leanest", (self.leanest,))
+        return list_of(f"{title}; {shown[0]}:", [each.brief for each in shown[1]]) + ">"
+
+    @property
+    def faster_at_risk(self) -> Estimate | None:
+        """The fastest plan at risk, where the recommended one is safe and takes longer by `LEAST_GAIN` or more."""
+        best, risky = self.best[0] if self.best else None, self.at_risk
+        if not best or not risky or best.verdict != Verdict.SAFE:
+            return None
+        return risky if risky.step_time_s <= (1 - LEAST_GAIN) * best.step_time_s else None
