@@ -16,7 +16,7 @@ ROOT = Path(meshwright.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 WAY = (
     *("schedules", "specs", "layout", "cost", "search"),
-    *("launch", "answers", "textbook", "validation", "pytorch", "cli"),
+    *("launch", "answers", "textbook", "validation", "pytorch", "web", "cli"),
 )
 """Each may import from itself and what stands before it; the textbook compares itself with the planner's answers."""
 UTILITIES = {"arrays", "distinct", "errors", "reprs", "text_files", "units", "version"}

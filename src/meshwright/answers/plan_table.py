@@ -78,8 +78,8 @@ def plan_screen(
     best, inputs = result.best[0], result.inputs
     return (
         *plan_summary(result, costs),
-        *_other_splits(result),
-        *_faster_at_risk(result),
+        *other_splits_section(result),
+        *risky_lines(result),
         *front_section(front),
         memory_table(best, inputs),
         time_table(best),
@@ -162,7 +162,8 @@ def search_counts(result: SearchResult) -> str:
     return f"{result.considered} plans considered, {result.legal} legal, {result.fitting} fit, in {elapsed}"
 
 
-def _other_splits(result: SearchResult) -> list[Block]:
+def other_splits_section(result: SearchResult) -> list[Block]:
+    """The best plan of every other (tp, cp, pp, dp); nothing where there is none."""
     if not result.other_splits:
         return []
     return [
@@ -175,10 +176,7 @@ def front_section(front: Sequence[Estimate]) -> list[Block]:
     """The plans that no other beats in both time and memory, less those that are hardly leaner than the one above."""
     if not front:
         return []
-    shown = [front[0]]
-    for estimate in front:
-        if estimate.memory.device <= (1 - LEANER) * shown[-1].memory.device:
-            shown.append(estimate)
+    shown = clearly_leaner(front)
     rows = tuple((str(each.plan), *speed_cells(each), verdict_cell(each.verdict)) for each in shown)
     note = f"{len(shown)} of {len(front)}, each {LEANER:.0%} leaner than the one above; --json has all"
     columns = ("plan", *SPEED_COLUMNS, "verdict")
@@ -188,7 +186,17 @@ def front_section(front: Sequence[Estimate]) -> list[Block]:
     ]
 
 
-def _faster_at_risk(result: SearchResult) -> list[Block]:
+def clearly_leaner(front: Sequence[Estimate]) -> list[Estimate]:
+    """Of plans, the fastest first, those that each take `LEANER` less memory than the one before."""
+    shown = [*front[:1]]
+    for estimate in front:
+        if estimate.memory.device <= (1 - LEANER) * shown[-1].memory.device:
+            shown.append(estimate)
+    return shown
+
+
+def risky_lines(result: SearchResult) -> list[Block]:
+    """The faster plan that is not recommended because it may run out of memory; nothing where there is none."""
     risky = result.faster_at_risk
     if risky is None:
         return []

@@ -56,6 +56,12 @@ COMMANDS = {
         "Find the best plan of every question of a file, and go on where an earlier run ended.",
         examples=("sweep SWEEP.toml --out answers",),
     ),
+    "serve": Entry(
+        "serve.serve",
+        CHOOSE,
+        "Serve a web page that answers questions, on this machine alone unless told otherwise.",
+        examples=("serve", "serve --port 9000 --searches 4"),
+    ),
     "explain": Entry(
         "explain.explain",
         ONE_PLAN,

@@ -47,7 +47,7 @@ def executor_of(workers: int | None = None, dask: str | None = None) -> Iterator
     """
     if workers is not None and workers < 1:
         raise InvalidInput(f"workers is {workers}; it must be 1 or more")
-    count = workers or _cores()
+    count = workers or cores()
     if dask is not None:
         with _dask_executor(dask, count) as executor:
             yield executor
@@ -63,7 +63,7 @@ def lost_worker(error: BaseException) -> bool:
     return isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker"
 
 
-def _cores() -> int:
+def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -73,7 +73,7 @@ def _processes(workers: int) -> Iterator[Executor]:
     """Newer Pythons warn that forking beside threads may deadlock; the workers only do arithmetic and take no lock."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
-        with ProcessPoolExecutor(max_workers=workers, initializer=_prepare_worker) as pool:
+        with ProcessPoolExecutor(max_workers=workers, initializer=prepare_worker) as pool:
             try:
                 yield pool
             except BaseException:
@@ -81,7 +81,7 @@ def _processes(workers: int) -> Iterator[Executor]:
                 raise
 
 
-def _prepare_worker() -> None:
+def prepare_worker() -> None:
     """End with the process that started this one, however that ends, and leave interrupts to it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

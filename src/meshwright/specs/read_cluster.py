@@ -70,6 +70,11 @@ def read_cluster(source: str | Path | Mapping[str, Any], network: str | None = N
     return cluster_of(table if network is None else _with_network(table, network), subject)
 
 
+def named_cluster(name: str) -> Cluster:
+    """The cluster of a short form or of the catalogue, never of a file; raises `InvalidInput` or `UnknownName`."""
+    return cluster_of(*_named(name.strip()))
+
+
 def _with_network(table: Mapping[str, Any], network: str) -> dict[str, Any]:
     """The table with adapters in place of the network that it says."""
     count, speed = _ADAPTERS.match(network).groups()  # type: ignore[union-attr]
@@ -81,10 +86,13 @@ def _described(source: str | Path) -> Described:
     if isinstance(source, Path):
         return _from_file(source)
     text = str(source).strip()
+    is_path = text.endswith(".toml") or "/" in text or "\\" in text
+    return _from_file(Path(text)) if is_path and not _SHORT.fullmatch(text) else _named(text)
+
+
+def _named(text: str) -> Described:
     if match := _SHORT.fullmatch(text):
         return _from_short_form(text, *match.groups())
-    if text.endswith(".toml") or "/" in text or "\\" in text:
-        return _from_file(Path(text))
     if match := _COUNTED.fullmatch(text):
         return _from_count(text, *match.groups())
     return _from_name(text)

@@ -66,15 +66,20 @@ def _of_path(path: Path, text_only: bool) -> Model:
     return _of_table({"name": name_of(path), **table}, str(path), text_only)
 
 
+def catalogued_model(name: str, *, text_only: bool = False) -> Model:
+    """The model of the catalogue with that id or alias, whatever files there are; raises `UnknownName`."""
+    id_ = model_id(name)
+    return _of_table({"name": id_, **catalog.load("models", id_)}, f"catalogue entry {id_}", text_only)
+
+
 def _of_name(name: str, path: Path, text_only: bool) -> Model:
     try:
-        id_ = model_id(name)
+        return catalogued_model(name, text_only=text_only)
     except UnknownName as error:
         if path.suffix.lower() in (".json", ".toml") or _exists(path):
             return _of_path(path, text_only)
         error.args = (f"{error}. There is no file or folder {quoted(name)} either; a path to a config.json works too",)
         raise
-    return _of_table({"name": id_, **catalog.load("models", id_)}, f"catalogue entry {id_}", text_only)
 
 
 def _of_table(table: Mapping[str, Any], subject: str, text_only: bool) -> Model:

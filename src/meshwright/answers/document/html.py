@@ -47,6 +47,16 @@ def fragment(document: Document) -> str:
     return _rendered("fragment.html.j2", document, linked=False)
 
 
+def body(blocks: Iterable[Block]) -> str:
+    """Blocks as the sections of a page that somebody else writes around them, with ids; `page.css` is their style."""
+    return _rendered("sections.html.j2", Document("", "", tuple(blocks)), linked=True)
+
+
+def page_style() -> str:
+    """The style sheet of a page."""
+    return files(__package__).joinpath("page.css").read_text("utf-8")
+
+
 def _rendered(template: str, document: Document, linked: bool) -> str:
     """linked: whether sections have ids."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined

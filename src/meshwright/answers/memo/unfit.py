@@ -85,6 +85,18 @@ def unfit_entry(memo: Unfit) -> dict[str, Any]:
 
 
 def _blocks(memo: Unfit) -> Iterator[Block]:
+    yield from reasons(memo)
+    yield Heading("Decision asked", 2)
+    yield Paragraph(_asked(memo))
+    yield Paragraph(SIGNATURE)
+    yield Heading("Appendix A. Memory: why nothing fits", 2, new_page=True)
+    yield from budget_blocks(memo.budgets, memo.inputs, "the leanest plan")
+    yield Heading("Appendix B. What this rests on", 2)
+    yield Bullets(tuple(assumptions(memo.inputs)))
+
+
+def reasons(memo: Unfit) -> Iterator[Block]:
+    """That nothing fits, why, and what would."""
     inputs, leanest = memo.inputs, memo.search.leanest
     visible, needed = leanest.fit.visible_bytes, leanest.fit.needed_bytes
     yield Heading("Verdict", 2)
@@ -99,13 +111,6 @@ def _blocks(memo: Unfit) -> Iterator[Block]:
     yield Paragraph(_largest(memo))
     yield Heading("What would fit", 2)
     yield from _remedies(memo)
-    yield Heading("Decision asked", 2)
-    yield Paragraph(_asked(memo))
-    yield Paragraph(SIGNATURE)
-    yield Heading("Appendix A. Memory: why nothing fits", 2, new_page=True)
-    yield from budget_blocks(memo.budgets, inputs, "the leanest plan")
-    yield Heading("Appendix B. What this rests on", 2)
-    yield Bullets(tuple(assumptions(inputs)))
 
 
 def _bound(memo: Unfit) -> str:

@@ -46,11 +46,12 @@ def lines_picture(
     up: Axis,
     limit: tuple[str, float] | None = None,
     steps: bool = False,
+    told: Mapping[tuple[float, float], str] | None = None,
 ) -> str:
     """Every series as marks and the line between them.
 
     series: by name, as many as there are colours; limit: a name and the height of a dashed line; steps: a value holds
-    until the next one.
+    until the next one; told: what the mark of a point says, where not the name of its series.
     """
     points = [point for each in series.values() for point in each]
     heights = [y for _, y in points] + ([limit[1]] if limit else [])
@@ -72,8 +73,9 @@ def lines_picture(
     for name, each in series.items():
         marks = [(field.x(x), field.y(y)) for x, y in each]
         drawing.polyline(_stairs(marks) if steps else marks, colours[name])
-        for x, y in marks:
-            drawing.box(x - MARK / 2, y - MARK / 2, MARK, MARK, colours[name])
+        for (x, y), point in zip(marks, each, strict=True):
+            with drawing.mark(f"{(told or {}).get(point, name)}: {_words(point, across, up)}"):
+                drawing.box(x - MARK / 2, y - MARK / 2, MARK, MARK, colours[name])
     height = drawing.legend(BOTTOM + 3 * LINE, colours.items())
     listed = "; ".join(f"{name}: {_ends(each, across, up)}" for name, each in series.items())
     return drawing.svg(height, title, f"{listed}.")
@@ -104,5 +106,9 @@ def _stairs(marks: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _ends(points: Points, across: Axis, up: Axis) -> str:
-    words = [f"{up.words(y)} at {across.words(x)}" for x, y in points]
+    words = [_words(point, across, up) for point in points]
     return words[0] if len(words) == 1 else f"{words[0]}, {words[-1]}"
+
+
+def _words(point: tuple[float, float], across: Axis, up: Axis) -> str:
+    return f"{up.words(point[1])} at {across.words(point[0])}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import NamedTuple
 
-from meshwright.answers.pictures.svg import CHARACTER, COLOURS, INK, LINE, MARGIN, QUIET, WIDTH, Drawing, gib
+from meshwright.answers.pictures.svg import CHARACTER, COLOURS, INK, LINE, MARGIN, ON_LIGHT, QUIET, WIDTH, Drawing, gib
 from meshwright.units import GIB
 
 LABELS, ENDS = 190, 90
@@ -57,6 +57,14 @@ def memory_picture(bars: Sequence[MemoryBar], limit_bytes: float, limit_label: s
 
 def _bar(drawing: Drawing, bar: MemoryBar, y: float, longest: float, scale: float, colours: Mapping[str, str]) -> float:
     """One bar with its name; returns where it ends."""
+    parts = ", ".join(f"{name} {gib(size)}" for name, size in bar.parts if size)
+    with drawing.mark(f"{bar.label}: {gib(bar.total)} = {parts}"):
+        return _parts(drawing, bar, y, longest, scale, colours)
+
+
+def _parts(
+    drawing: Drawing, bar: MemoryBar, y: float, longest: float, scale: float, colours: Mapping[str, str]
+) -> float:
     drawing.text(START - 8, y + 15, bar.label, "end")
     size = 0.0
     for name, part in bar.parts:
@@ -66,7 +74,7 @@ def _bar(drawing: Drawing, bar: MemoryBar, y: float, longest: float, scale: floa
             drawing.box(START + before * scale, y, width, BAR, colours[name])
         label = f"{part / GIB:.0f}"
         if width > CHARACTER * (len(label) + 1):
-            ink = INK if colours[name] in LIGHT else "#ffffff"
+            ink = ON_LIGHT if colours[name] in LIGHT else "#ffffff"
             drawing.text(START + before * scale + width / 2, y + 15, label, "middle", ink)
     end = START + size * scale
     if bar.total > longest:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from meshwright.answers.pictures.svg import (
     CHARACTER,
     COLOURS,
-    INK,
     LINE,
     MARGIN,
+    ON_LIGHT,
     PALE,
     QUIET,
     WIDTH,
@@ -70,15 +70,26 @@ def _kinds(charts: Sequence[PipelineChart]) -> list[tuple[str, str]]:
 def _chart(drawing: Drawing, chart: PipelineChart, y: float, scale: float) -> float:
     """The rows of one schedule from y on; returns where the next one begins."""
     for stage, events in enumerate(chart.events[:MOST_ROWS]):
-        drawing.text(START - 6, y + 13, f"stage {stage}", "end", QUIET)
-        drawing.box(START, y, chart.span_s * scale, ROW, PALE)
-        for event in events:
-            _event(drawing, event, y, scale)
+        with drawing.mark(f"stage {stage}: {_busy(events, chart.span_s)}"):
+            drawing.text(START - 6, y + 13, f"stage {stage}", "end", QUIET)
+            drawing.box(START, y, chart.span_s * scale, ROW, PALE)
+            for event in events:
+                _event(drawing, event, y, scale)
         y += ROW + GAP
     if len(chart.events) > MOST_ROWS:
         drawing.text(START, y + 11, f"... {len(chart.events) - MOST_ROWS} more stages", fill=QUIET)
         y += LINE
     return y + MARGIN
+
+
+def _busy(events: Sequence[Event], span_s: float) -> str:
+    """What a stage does in all, and its share of the time without work."""
+    done: dict[str, float] = {}
+    for event in events:
+        name = FILLS[event.action.kind][0]
+        done[name] = done.get(name, 0.0) + event.end_s - event.start_s
+    kinds = ", ".join(f"{kind} {format_seconds(seconds)}" for kind, seconds in done.items())
+    return f"{kinds}, idle {max(1 - sum(done.values()) / span_s, 0):.0%} of {format_seconds(span_s)}"
 
 
 def _event(drawing: Drawing, event: Event, y: float, scale: float) -> None:
@@ -88,7 +99,7 @@ def _event(drawing: Drawing, event: Event, y: float, scale: float) -> None:
     drawing.box(x, y, max(width - 0.5, 0.3), ROW, fill)
     name = f"{event.action.micro_batch}"
     if width > CHARACTER * (len(name) + 0.6):
-        drawing.text(x + width / 2, y + 13, name, "middle", "#ffffff" if fill in DARK else INK)
+        drawing.text(x + width / 2, y + 13, name, "middle", "#ffffff" if fill in DARK else ON_LIGHT)
 
 
 def _axis(drawing: Drawing, span: float, scale: float, y: float) -> float:

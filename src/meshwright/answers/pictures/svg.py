@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from html import escape
 from math import log
 from typing import NamedTuple
@@ -16,6 +17,8 @@ MARGIN = 12
 LINE = 18
 """Units from one line of text to the next."""
 INK, QUIET, RULE, PALE = "#1f2933", "#57636f", "#c3cad1", "#e9edf0"
+ON_LIGHT = "#10161d"
+"""Of text on a light fill, whatever lies around the picture."""
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8a6d3b")
 """Told apart by colour-blind people, and most of them in grey (Okabe and Ito, 2008)."""
 CHARACTER = 6.4
@@ -27,6 +30,13 @@ class Drawing:
 
     def __init__(self) -> None:
         self.shapes: list[str] = []
+
+    @contextmanager
+    def mark(self, words: str) -> Iterator[None]:
+        """Shapes that belong together and say something: what a reader is told who points at them."""
+        self.shapes.append(f'<g class="mark"><title>{_escaped(words)}</title>')
+        yield
+        self.shapes.append("</g>")
 
     def text(
         self,

@@ -25,9 +25,10 @@ def waterfall_picture(parts: Sequence[tuple[str, float]], title: str) -> str:
     for (name, seconds), (before, after) in zip(parts, pairwise(ends), strict=True):
         colour = IDEAL if y == MARGIN else LOST if seconds >= 0 else GAINED
         end = START + after * scale
-        drawing.text(START - 8, y + 11, name, "end")
-        drawing.box(START + min(before, after) * scale, y, max(abs(after - before) * scale, 1), BAR, colour)
-        _figures(drawing, seconds, total, y, QUIET)
+        with drawing.mark(f"{name}: {format_seconds(seconds)}, {seconds / total:.1%} of {format_seconds(total)}"):
+            drawing.text(START - 8, y + 11, name, "end")
+            drawing.box(START + min(before, after) * scale, y, max(abs(after - before) * scale, 1), BAR, colour)
+            _figures(drawing, seconds, total, y, QUIET)
         drawing.line(end, y, end, y + LINE + BAR)
         y += LINE
     drawing.text(START - 8, y + 11, "step", "end", weight="bold")

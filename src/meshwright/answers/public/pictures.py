@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from meshwright.answers.document.blocks import Figure
 from meshwright.answers.memo.sections.memory import memory_bar
+from meshwright.answers.pictures.lines import Axis, lines_picture
 from meshwright.answers.pictures.memory import memory_picture
+from meshwright.answers.pictures.svg import gib
 from meshwright.answers.pictures.waterfall import waterfall_picture
 from meshwright.answers.step_parts import ALL_NAMES, from_peak
 from meshwright.cost.estimate import Estimate
 from meshwright.specs.inputs import Inputs
-from meshwright.units import format_gib
+from meshwright.units import format_gib, format_seconds
 
 
 def memory_figure(estimates: Sequence[Estimate], inputs: Inputs) -> Figure:
@@ -30,3 +32,12 @@ def waterfall_figure(estimate: Estimate, inputs: Inputs) -> Figure:
     title = "One step, from the FLOPs of the model at the accelerators' peak to what is predicted"
     parts = [(ALL_NAMES.get(name, name), seconds) for name, seconds in from_peak(estimate, inputs).items() if seconds]
     return Figure("waterfall", waterfall_picture(parts, title), title)
+
+
+def front_figure(front: Sequence[Estimate], inputs: Inputs) -> Figure:
+    """Step time over memory of the plans that no other beats in both; front: the fastest first, two or more."""
+    visible = inputs.cluster.accelerator.visible_memory_bytes
+    title = f"Time against memory: no plan beats one of these in both; {format_gib(visible)} are usable"
+    plans = {(float(each.memory.device), float(each.step_time_s)): str(each.plan) for each in reversed(front)}
+    axes = Axis("memory of the fullest rank", gib), Axis("step time", format_seconds)
+    return Figure("front", lines_picture({"plans of the front": [*plans]}, title, *axes, steps=True, told=plans), title)

@@ -38,7 +38,7 @@ def pipeline_section(memo: Memo) -> Iterator[Block]:
     )
     yield _bubbles(pipeline, best)
     yield Paragraph(_rule(pipeline, best))
-    yield _timeline(pipeline, best)
+    yield timeline_figure(pipeline, best)
     yield Paragraph(_in_flight(memo, best))
     yield Paragraph(_balance(best))
 
@@ -93,7 +93,7 @@ def _rule(pipeline: MicroBatching, best: Estimate) -> str:
     )
 
 
-def _timeline(pipeline: MicroBatching, best: Estimate) -> Figure:
+def timeline_figure(pipeline: MicroBatching, best: Estimate) -> Figure:
     """The schedule, of few micro-batches."""
     name, count, played = SCHEDULE_NAMES[best.plan.schedule], pipeline.drawn, pipeline.chosen
     idle = f"{percent(idle_share(played))} idle"

@@ -1,0 +1,63 @@
+"""Fields: what the form asks, in the words of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from meshwright.specs import catalog
+from meshwright.specs.constraints import EXCHANGES, RECOMPUTATIONS
+from meshwright.specs.job import PRECISIONS
+
+NUMBERS = "as 8, 1,2,4 or 1-4"
+
+
+class Field(NamedTuple):
+    """One line of the form."""
+
+    name: str
+    """Of the option of the command line, with `_` for `-`."""
+    label: str
+    help: str
+    default: str = ""
+    names: Callable[[], tuple[str, ...]] | None = None
+    """Those that are known."""
+    only_names: bool = False
+    """Whether nothing else may be typed."""
+
+
+def _models() -> tuple[str, ...]:
+    return catalog.names("models")
+
+
+def _clusters() -> tuple[str, ...]:
+    return ("8x8:h100", "8x8:h200", "8x8:a100-80gb", "8x8:b200", *catalog.names("clusters"))
+
+
+def _runtimes() -> tuple[str, ...]:
+    return catalog.names("runtimes")
+
+
+def _precisions() -> tuple[str, ...]:
+    return PRECISIONS
+
+
+QUESTION = (
+    Field("model", "Model", "a name of the catalogue, or paste its config.json below", "llama-3.1-70b", _models),
+    Field("cluster", "Cluster", "NODESxGPUS:ACCELERATOR or a name of the catalogue", "8x8:h100", _clusters),
+    Field("seq_len", "Sequence length", "tokens; 8k is 8192", "8192"),
+    Field("global_batch", "Global batch", "sequences in one step", "256"),
+    Field("precision", "Precision", "of weights, activations and products", "bf16", _precisions, only_names=True),
+    Field("runtime", "Framework", "that trains it", "megatron-core", _runtimes, only_names=True),
+    Field("tokens", "Tokens to train on", "in all, as 15T; optional"),
+    Field("price", "Price", "of one accelerator for an hour; optional"),
+)
+LIMITS = (
+    *(Field(name, name, NUMBERS) for name in ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero", "micro_batch")),
+    Field("recompute", "recompute", f"of {', '.join(RECOMPUTATIONS)}"),
+    Field("schedule", "schedule", "as 1f1b,interleaved"),
+    Field("context_exchange", "context exchange", f"of {', '.join(EXCHANGES)}"),
+    Field("risk", "risk", "of running out of memory, as 10%"),
+)
+CONFIG = Field("config", "Or paste a config.json", "of Hugging Face; it goes before the name above")
+FIELDS = {field.name: field for field in (*QUESTION, *LIMITS, CONFIG)}
