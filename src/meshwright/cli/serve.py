@@ -13,7 +13,7 @@ def serve(
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="to listen on; only this machine reaches 127.0.0.1")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option(min=1, max=65535, help="of the address")] = PORT,
+    port: Annotated[int, typer.Option(min=1, max=65535, metavar="NUMBER", help="of the address")] = PORT,
     searches: Annotated[
         int | None, typer.Option(min=1, metavar="COUNT", help="at once, others wait; default: one for each core")
     ] = None,

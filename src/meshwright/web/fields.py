@@ -43,12 +43,31 @@ def _precisions() -> tuple[str, ...]:
 
 
 QUESTION = (
-    Field("model", "Model", "a name of the catalogue, or paste its config.json below", "llama-3.1-70b", _models),
-    Field("cluster", "Cluster", "NODESxGPUS:ACCELERATOR or a name of the catalogue", "8x8:h100", _clusters),
-    Field("seq_len", "Sequence length", "tokens; 8k is 8192", "8192"),
-    Field("global_batch", "Global batch", "sequences in one step", "256"),
-    Field("precision", "Precision", "of weights, activations and products", "bf16", _precisions, only_names=True),
-    Field("runtime", "Framework", "that trains it", "megatron-core", _runtimes, only_names=True),
+    Field(
+        "model",
+        "Model",
+        "a name of the catalogue, or paste its config.json below",
+        default="llama-3.1-70b",
+        names=_models,
+    ),
+    Field(
+        "cluster",
+        "Cluster",
+        "NODESxGPUS:ACCELERATOR or a name of the catalogue",
+        default="8x8:h100",
+        names=_clusters,
+    ),
+    Field("seq_len", "Sequence length", "tokens; 8k is 8192", default="8192"),
+    Field("global_batch", "Global batch", "sequences in one step", default="256"),
+    Field(
+        "precision",
+        "Precision",
+        "of weights, activations and products",
+        default="bf16",
+        names=_precisions,
+        only_names=True,
+    ),
+    Field("runtime", "Framework", "that trains it", default="megatron-core", names=_runtimes, only_names=True),
     Field("tokens", "Tokens to train on", "in all, as 15T; optional"),
     Field("price", "Price", "of one accelerator for an hour; optional"),
 )

@@ -17,7 +17,6 @@ from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.answers.plan_table import plan_document
 from meshwright.answers.public.memo import LOOKED_AT, memo_of
 from meshwright.errors import MeshwrightError
-from meshwright.launch.carried import plain_values
 from meshwright.search.executors import prepare_worker
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.pareto import pareto
@@ -83,10 +82,9 @@ def _plan_file(task: Task, progress: Progress) -> bytes:
 def _launch(task: Task, progress: Progress) -> bytes:
     name = framework_of(task.inputs.runtime.id)
     best = _fitting(task, progress).best[0]
-    config = plain_values(json.loads(task.question.values.get("config", "{}")))
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as folder:
-        for file, text in launch_files(best.plan, task.inputs, name, config=config).files.items():
+        for file, text in launch_files(best.plan, task.inputs, name).files.items():
             entry = zipfile.ZipInfo(f"launch/{file}")
             entry.external_attr = (0o755 if file.endswith((".sh", ".slurm")) else 0o644) << 16
             folder.writestr(entry, text, zipfile.ZIP_DEFLATED)
