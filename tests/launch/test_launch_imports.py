@@ -122,6 +122,31 @@ def test_embeddings_that_count_as_layers_and_ulysses_are_read_of_megatron_deepsp
     assert (plan.cp, plan.context_exchange.name) == (2, "ALL_TO_ALL")
 
 
+SWIFT = """
+NNODES=2 NPROC_PER_NODE=8 \\
+megatron sft --model Qwen/Qwen3-30B-A3B --max_length 8192 --packing true --micro_batch_size 1 --global_batch_size 64 \\
+    --tensor_model_parallel_size 2 --sequence_parallel true --expert_model_parallel_size 4 \\
+    --pipeline_model_parallel_size 2 --moe_permute_fusion true --load_from_cache_file false
+"""
+
+
+def test_ms_swift_has_defaults_of_its_own(tmp_path: Path) -> None:
+    read = imported(tmp_path, "a.sh", SWIFT)
+    assert str(read.plan) == "tp2 sp ep4 pp2 dp4 zero1 mbs1 m16 recompute-selective"
+    assert (read.plan.etp, read.inputs.job.sequence_length, read.inputs.job.precision) == (1, 8192, "bf16")
+    assert (read.inputs.model.name, read.inputs.runtime.communication.dispatcher) == ("qwen3-30b-a3b", "all_to_all")
+    for options, message in (
+        ("--tuner_type lora", "--tuner_type lora: the training of adapters"),
+        ("--rlhf_type grpo", "--rlhf_type grpo: models beside"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            imported(tmp_path, "a.sh", SWIFT.rstrip() + f" {options}")
+    with pytest.raises(InvalidInput) as raised:
+        imported(tmp_path, "a.sh", SWIFT.replace("Qwen/Qwen3-30B-A3B", "Qwen/Qwen9-1B"))
+    assert str(raised.value).count("\n  - ") == 1
+    assert "'Qwen/Qwen9-1B' is not in the catalogue" in str(raised.value)
+
+
 def test_what_is_read_as_something_else_in_silence_is_refused(tmp_path: Path) -> None:
     experts = INTERN.replace("hidden_size=", "num_experts=4, hidden_size=", 1)
     assert experts != INTERN
@@ -132,6 +157,8 @@ def test_what_is_read_as_something_else_in_silence_is_refused(tmp_path: Path) ->
     sizes = ACCELERATE.replace("_tp_size", "_sp_size")
     with pytest.raises(InvalidInput, match="parallelism_config_sp_size 2 is a degree of parallelism"):
         imported(tmp_path, "b.yaml", sizes, model="llama-3.1-8b")
+    with pytest.raises(InvalidInput, match=r"starts pretrain_bert\.py: its models are not modelled"):
+        imported(tmp_path, "a.sh", f"torchrun x/pretrain_bert.py {MODEL} {BATCH}")
     with pytest.raises(InvalidInput, match="--encoder-tensor-model-parallel-size 2 is a degree of parallelism"):
         imported(tmp_path, "a.sh", f"torchrun t.py {MODEL} {BATCH} --encoder-tensor-model-parallel-size 2")
 

@@ -77,6 +77,12 @@ def _deepspeed(settings: LaunchSettings, keys: set[str]) -> bool:
     return settings.form in ("json", "yaml") and found > 0 and "num_layers" not in keys
 
 
+def _swift(settings: LaunchSettings, keys: set[str]) -> bool:
+    """Megatron's arguments with underscores, and a model that is named."""
+    own = {"--tensor_model_parallel_size", "--expert_model_parallel_size", "--micro_batch_size", "--global_batch_size"}
+    return settings.form == "shell" and "--model" in keys and bool(own & keys)
+
+
 def _foundry(settings: LaunchSettings, keys: set[str]) -> bool:
     """Configurations of OLMo have the same keys but for the length of sequences."""
     own = _has("model.n_layers", "global_train_batch_size")(settings, keys)
@@ -87,6 +93,7 @@ DIALECTS = (
     Dialect("megatron-deepspeed", "Megatron-DeepSpeed", _deepspeed_arguments),
     Dialect("zero-bubble", "zero-bubble", _zero_bubble_arguments),
     Dialect("megatron-lm", "Megatron-LM", _megatron_arguments),
+    Dialect("ms-swift", "ms-swift", _swift),
     Dialect("megatron-bridge", "Megatron-Bridge", _bridge),
     Dialect("nemo", "NeMo", _hydra),
     Dialect("torchtitan", "torchtitan", _torchtitan_module),

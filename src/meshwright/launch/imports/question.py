@@ -105,7 +105,10 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
         fields["plan.num_microbatches"] = 1
     cluster = cluster or cluster_for(counted(machines, fields), given.cluster)
     model = read_model(given.model) if given.model else named_model(fields, table)
-    gaps = [*gaps_of(read, fields, table, keyed, model), *_wrong(read, understood, table, model)]
+    gaps = [
+        *gaps_of(read, fields, table, keyed, model),
+        *_wrong(read, understood, table, named=bool(model or fields.get("model.name"))),
+    ]
     if given.cluster is None:
         gaps.insert(
             0, f"the accelerator: --cluster {machines.nodes or 'NODES'}x{machines.gpus_per_node or 8}:h100, or yours"
@@ -230,10 +233,10 @@ def _batched(fields: Fields, ranks: int) -> Fields:
     return fields
 
 
-def _wrong(read: LaunchSettings, understood: Understood, table: LaunchTable, model: Model | None) -> list[str]:
+def _wrong(read: LaunchSettings, understood: Understood, table: LaunchTable, *, named: bool) -> list[str]:
     """What is wrong with settings, with their lines; of the model only where none is named."""
     lines = {each.key: each.line for each in read.settings}
-    choices = [choice for choice in table.choices if _about_the_model(choice)] if model else []
+    choices = [choice for choice in table.choices if _about_the_model(choice)] if named else []
     of_the_model = tuple(f"{choice.about}:" for choice in choices)
     faults = [fault for fault in understood.wrong if not fault.startswith(of_the_model)]
     faults += [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from meshwright.errors import InvalidInput
@@ -10,6 +11,7 @@ from meshwright.launch.imports.bridge import bridge_arguments
 from meshwright.launch.imports.dialects import Dialect
 from meshwright.launch.imports.nemo import nemo_arguments
 from meshwright.launch.imports.recipe import modern_recipe
+from meshwright.launch.imports.swift import swift_arguments
 from meshwright.launch.imports.titan import modern_toml
 from meshwright.launch.imports.vocabulary import vocabulary_of
 from meshwright.launch.imports.zero_bubble import with_schedule
@@ -20,6 +22,8 @@ from meshwright.launch.readers.trees import read_tree
 from meshwright.launch.spelling import Settings
 
 _CONFIGURATIONS = ("--deepspeed_config", "--deepspeed-config", "deepspeed", "deepspeed_config.deepspeed_config_file")
+_OTHER_MODELS = re.compile(r"pretrain_(bert|t5|ict|retro|vision|vlm|mamba|hybrid|mimo|biencoder)\w*\.py$")
+"""Programs of Megatron-LM that train models of other kinds with the same arguments."""
 _STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 
 
@@ -28,14 +32,19 @@ def translated(
 ) -> Settings:
     """The settings as the table of the dialect spells them.
 
-    ranks: of the cluster that was asked about; notes: what was taken to mean something is added.
+    ranks: of the cluster that was asked about; notes: what was taken to mean something is added. Raises `InvalidInput`
+    for a program that trains models of another kind.
     """
+    if match := _OTHER_MODELS.search(read.program if read.form == "shell" else ""):
+        raise InvalidInput(f"{read.path!r} starts {match[0]}: its models are not modelled, decoders alone are")
     if dialect.name == "megatron-deepspeed":
         return modern_arguments(_with_zero(known, _deepspeed_json(read, known), notes), notes)
     if dialect.name == "megatron-lm":
         return modern_arguments(known, notes)
     if dialect.name == "zero-bubble":
         return modern_arguments(with_schedule(known, notes), notes)
+    if dialect.name == "ms-swift":
+        return modern_arguments(swift_arguments(known), notes)
     if dialect.name == "nemo":
         return modern_arguments(nemo_arguments(known), notes)
     if dialect.name == "megatron-bridge":
