@@ -14,7 +14,7 @@ from meshwright.cost.step import stage_costs
 from meshwright.distinct import distinct_rows
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.layout.splits import RUNTIME_SPLIT, layers_before
+from meshwright.layout.splits import RUNTIME_SPLIT, layers_before, layers_of_chunks
 from meshwright.layout.stages import Stages
 from meshwright.schedules.peak import in_flight
 from meshwright.schedules.pipeline import PipelineShape
@@ -47,10 +47,17 @@ def _divisible(plan: Plan, inputs: Inputs) -> bool:
     return one_chunk and spelled and not plan.recompute_layers
 
 
-def _fastest_split(plan: Plan, run: IntColumn, times: FloatColumn, memory: FloatColumn, verdicts: FloatColumn) -> Plan:
+def _fastest_split(
+    plan: Plan, layers: IntColumn, run: IntColumn, times: FloatColumn, memory: FloatColumn, verdicts: FloatColumn
+) -> Plan:
+    """layers: of the plan's own stages, shape (pp,); run: as of `_partition`; the others: shape (pp, k)."""
+    ends = np.cumsum(layers)
+    own = np.arange(plan.pp), run[ends - layers, ends]
     for accepted in (Verdict.SAFE, Verdict.AT_RISK):
         fits = verdicts <= accepted
-        slowest, _ = _partition(run, np.where(fits, times, np.inf))
+        # No stage of the best split takes longer than the slowest of the plan's own, where these are accepted.
+        most = times[own].max() if fits[own].all() else np.inf
+        slowest, _ = _partition(run, np.where(fits & (times <= most), times, np.inf))
         if np.isfinite(slowest):
             _, ends = _partition(run, np.where(fits & (times <= slowest), memory, np.inf))
             return with_chunks(plan, np.diff(ends))
@@ -78,14 +85,19 @@ def _partition(run: IntColumn, costs: FloatColumn) -> tuple[float, IntColumn]:
     """The split of layers 0 to L - 1 into stages whose largest cost is least, and where its stages end.
 
     run: which of k costs layers j to i - 1 have, k where there is no such run, shape (L + 1, L + 1); costs: of stage s
-    with each, shape (stages, k). The tables of one stage are looked at at a time: those of 256 stages of 1,000 layers
-    would take 2 GB. Returns that cost and L + 1 borders at most.
+    with each, shape (stages, k). Runs that no stage may have are not looked at, and the tables of one stage at a time.
+    Returns that cost and L + 1 borders at most.
     """
+    allowed, last = np.append(np.isfinite(costs).any(axis=0), False)[run], np.arange(len(run))
+    widest = int((allowed * (last - last[:, None])).max())
+    # Where stages begin that end at layer i and hold at most as many layers as any may, (widest + 1, L + 1).
+    begin = np.maximum(last - np.arange(widest, -1, -1)[:, None], 0)
+    own = run[begin, last]
     best, borders = np.full(len(run), np.inf), []
     best[0] = -np.inf
     for cost in costs:
-        reached = np.maximum(best[:, None], np.append(cost, np.inf)[run])
-        borders.append(reached.argmin(axis=0))
+        reached = np.maximum(best[begin], np.append(cost, np.inf)[own])
+        borders.append(begin[reached.argmin(axis=0), last])
         best = reached.min(axis=0)
     ends = [len(run) - 1]
     for border in reversed(borders):
@@ -120,7 +132,7 @@ def _splits(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None) -> 
     values = [np.where(there, each, np.inf) for each in (seconds, memory.device, judged)]
     for plan, start in zip(plans, stages.start, strict=True):
         own = (each[start : start + plan.pp * len(counts)].reshape(plan.pp, -1) for each in values)
-        yield _fastest_split(plan, run, *own)
+        yield _fastest_split(plan, layers_of_chunks(inputs, plan), run, *own)
 
 
 def as_stages(plan: Plan, inputs: Inputs, block: IntColumn, layers: IntColumn) -> Stages:
