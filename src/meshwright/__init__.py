@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from meshwright.errors import NothingFits as NothingFits
     from meshwright.errors import NotModelled as NotModelled
     from meshwright.errors import UnknownName as UnknownName
+    from meshwright.launch.imports.question import read_launch as read_launch
     from meshwright.layout.plan import Plan as Plan
     from meshwright.layout.plan import Recompute as Recompute
     from meshwright.layout.recompute_modules import RecomputeModules as RecomputeModules
@@ -53,7 +54,8 @@ if TYPE_CHECKING:
     from meshwright.specs.read_model import read_model as read_model
     from meshwright.specs.runtime import Runtime as Runtime
     from meshwright.specs.runtime import read_runtime as read_runtime
-    from meshwright.validation.logs.runs import runs as runs
+    from meshwright.validation.logs.answer import RunsAnswer as RunsAnswer
+    from meshwright.validation.logs.answer import runs as runs
     from meshwright.validation.score.validate import ValidateAnswer as ValidateAnswer
     from meshwright.validation.score.validate import validate as validate
 
@@ -85,6 +87,7 @@ _HOMES = {
     "Recompute": "layout.plan",
     "RecomputeModules": "layout.recompute_modules",
     "Runtime": "specs.runtime",
+    "RunsAnswer": "validation.logs.answer",
     "Schedule": "schedules.records",
     "SearchResult": "search.find",
     "SweepResult": "answers.sweep.run",
@@ -99,9 +102,10 @@ _HOMES = {
     "memo": "answers.public.memo",
     "plan": "answers.ask",
     "read_cluster": "specs.read_cluster",
+    "read_launch": "launch.imports.question",
     "read_model": "specs.read_model",
     "read_runtime": "specs.runtime",
-    "runs": "validation.logs.runs",
+    "runs": "validation.logs.answer",
     "sweep": "answers.sweep.run",
     "validate": "validation.score.validate",
     "vary": "answers.vary",

@@ -29,34 +29,18 @@ def validate(
 ) -> None:
     """Predict training runs that others measured, and print how far off that is."""
     from meshwright.answers.files import writable, write_whole
-    from meshwright.answers.records import json_of
-    from meshwright.validation.fit.fitting import leave_one_source_out, leave_one_source_out_coverage
-    from meshwright.validation.rows.configurations import configurations
-    from meshwright.validation.rows.table import PUBLISHED, read_rows
     from meshwright.validation.score.configurations_csv import configurations_csv
-    from meshwright.validation.score.outcomes import outcomes_of
     from meshwright.validation.score.picture import score_picture
-    from meshwright.validation.score.score import score_of
-    from meshwright.validation.score.screen import score_screen
-    from meshwright.validation.score.where import row_filter
+    from meshwright.validation.score.validate import validate as scored
 
     table, picture = (writable(path, f"--{name}") if path else None for name, path in (("rows", rows), ("plot", plot)))
     _require_different({"--runs": runs.resolve() if runs else None, "--rows": table, "--plot": picture})
-    asked = row_filter(where) if where is not None else lambda _: True
-    selected = [row for row in read_rows(runs or PUBLISHED) if asked(row)]
-    outcomes = outcomes_of(configurations(selected))
-    intervals = None
-    if without:
-        published = outcomes if runs is None and where is None else outcomes_of(configurations(read_rows()))
-        judged = leave_one_source_out(published, published)
-        outcomes = judged if outcomes is published else leave_one_source_out(outcomes, published)
-        intervals = leave_one_source_out_coverage(outcomes, judged)
+    answer = scored(runs, where=where, left_out=without)
     if table:
-        write_whole(table, configurations_csv(outcomes))
+        write_whole(table, configurations_csv(answer.outcomes))
     if picture:
-        write_whole(picture, score_picture(outcomes))
-    score = score_of(outcomes, intervals)
-    show(json_of(score) if as_json else score_screen(score), as_json)
+        write_whole(picture, score_picture(answer.outcomes))
+    show(answer.to_dict() if as_json else answer.blocks(), as_json)
 
 
 def _require_different(files: dict[str, Path | None]) -> None:

@@ -12,7 +12,7 @@ from commands import asked, refused
 from meshwright.errors import InvalidInput
 from meshwright.layout.plan import Recompute
 from meshwright.layout.recompute_modules import names_of
-from meshwright.validation.logs.runs import runs
+from meshwright.validation.logs.answer import runs
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import outcomes_of
@@ -204,3 +204,31 @@ def test_arguments_are_followed(tmp_path: Path) -> None:
 def test_python_asks_the_same(tmp_path: Path, launch: Path) -> None:
     (run,) = meshwright.runs([logged(tmp_path / "a.log", megatron(SECONDS))], launch, "8x8:h100")
     assert run.step_time_s == pytest.approx(5.04)
+
+
+def test_runs_from_python_are_a_sequence_and_a_table(tmp_path: Path, launch: Path) -> None:
+    answer = meshwright.runs([logged(tmp_path / f"{day}.log", megatron(SECONDS)) for day in "ab"], launch, "8x8:h100")
+    assert len(answer) == 2
+    assert answer[0].step_time is not None
+    rows = answer.rows()
+    assert [row["log"] for row in rows] == [str(tmp_path / "a.log"), str(tmp_path / "b.log")]
+    assert rows[0]["step_time_measured_s"] == answer[0].step_time.measured
+    assert rows[0]["step_time_predicted_s"] == answer[0].step_time.predicted
+    assert rows[0].keys() == rows[1].keys()
+    assert repr(answer).startswith("<RunsAnswer")
+    assert "<table>" in answer._repr_html_()
+    logs = [str(tmp_path / f"{day}.log") for day in "ab"]
+    printed = asked("runs", *logs, "--from", str(launch), "--cluster", "8x8:h100", "--json")
+    assert answer.to_dict() == json.loads(printed.out)
+
+
+def test_a_launch_file_is_compared_from_python(launch: Path) -> None:
+    """What `compare --from` does with a file beside another plan."""
+    ours = meshwright.read_launch(launch, "8x8:h100")
+    best = meshwright.plan(ours.inputs.model, ours.inputs.cluster, ours.inputs.job, runtime=ours.inputs.runtime).best[0]
+    plans = {"ours": ours.plan, "best": best.plan}
+    both = meshwright.compare(
+        ours.inputs.model, ours.inputs.cluster, ours.inputs.job, plans=plans, runtime=ours.inputs.runtime
+    )
+    assert [row["name"] for row in both.rows()] == ["ours", "best"]
+    assert both.rows()[1]["step_time_s"] == best.step_time_s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -67,6 +68,25 @@ class LaunchQuestion:
     notes: tuple[str, ...]
     plan: Plan
     inputs: Inputs
+
+
+def read_launch(
+    launch_file: str | Path,
+    cluster: str | None = None,
+    *,
+    model: str | None = None,
+    runtime: str | None = None,
+    framework: str | None = None,
+    values: Mapping[str, str] | None = None,
+) -> LaunchQuestion:
+    """The plan of a launch file and its question, to be priced, checked and compared; nothing in the file is run.
+
+    launch_file: a framework's script or configuration, or a folder with one; cluster, model: what it does not say;
+    runtime: priced as another one; framework: whose file it is; values: of what it leaves open, as `--set` names them.
+    Raises `InvalidInput` where it cannot be read or leaves open what is needed.
+    """
+    given = Given(cluster=cluster, model=model, runtime=runtime, framework=framework, values=dict(values or {}))
+    return question_of_file(Path(launch_file), given)
 
 
 def question_of_file(path: Path, given: Given, text: str | None = None) -> LaunchQuestion:

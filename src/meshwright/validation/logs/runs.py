@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from meshwright.answers.files import writable, write_whole
 from meshwright.answers.uncertainty import Interval, step_time_interval
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
-from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
+from meshwright.launch.imports.question import LaunchQuestion
 from meshwright.layout.legality import require_legal
 from meshwright.reprs import lines_of
 from meshwright.units import format_seconds
-from meshwright.validation.logs.arguments import question_of_log
-from meshwright.validation.logs.log import RunLog, read_log
+from meshwright.validation.logs.log import RunLog
 from meshwright.validation.rows.table import COLUMNS, Row
 from meshwright.validation.rows.written import row_of
 from meshwright.validation.score.outcomes import KINDS, Pair, predicted_gib
@@ -53,36 +50,6 @@ class MeasuredRun:
         pair = self.step_time
         predicted = f", {format_seconds(pair.predicted)} predicted ({pair.error:+.1%})" if pair else ""
         return lines_of(f"<MeasuredRun {self.log.path}: {measured}{predicted}>")
-
-
-def runs(
-    logs: Iterable[str | Path],
-    launch_file: str | Path | None = None,
-    cluster: str | None = None,
-    *,
-    model: str | None = None,
-    runtime: str | None = None,
-    output_file: str | Path | None = None,
-) -> list[MeasuredRun]:
-    """The runs of logs, each measured and, with their launch file, predicted.
-
-    logs: files, gzipped or not, or folders with the files of one run's ranks; launch_file: a framework's script or
-    configuration, which is read and never run, or none where the log of Megatron-LM holds its arguments; cluster,
-    model: what that file does not say; runtime: priced as another one; output_file: a CSV table to write, as
-    `validate --runs` takes it. Raises `InvalidInput` for a log without steps, with what was looked for, and where log
-    and launch file contradict each other.
-    """
-    table = writable(output_file) if output_file is not None else None
-    read = [read_log(Path(each)) for each in logs]
-    question, given = None, Given(cluster=cluster, model=model, runtime=runtime)
-    if launch_file is not None:
-        question = question_of_file(Path(launch_file), given)
-    elif cluster is not None and read:
-        question = question_of_log(read[0], given)
-    measured = measured_runs(read, question)
-    if table:
-        write_whole(table, rows_csv([run.row for run in measured]))
-    return measured
 
 
 def measured_runs(logs: Sequence[RunLog], question: LaunchQuestion | None) -> list[MeasuredRun]:

@@ -10,6 +10,7 @@ from meshwright.answers.document.blocks import Block
 from meshwright.answers.public.answer import Answer
 from meshwright.answers.records import json_of
 from meshwright.reprs import lines_of
+from meshwright.validation.fit.fitting import leave_one_source_out, leave_one_source_out_coverage
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import PUBLISHED, read_rows
 from meshwright.validation.score.outcomes import Outcome, Pair, outcomes_of
@@ -47,16 +48,22 @@ class ValidateAnswer(Answer):
         return [_cells(outcome) for outcome in self.outcomes]
 
 
-def validate(runs: str | Path | None = None, *, where: str | None = None) -> ValidateAnswer:
+def validate(runs: str | Path | None = None, *, where: str | None = None, left_out: bool = False) -> ValidateAnswer:
     """Predictions of training runs that others measured, and how far off they are.
 
     runs: a table of measured runs, as `meshwright.runs` writes it, else the published ones; where: a condition on its
-    rows, as `dataset == 'llmfoundry'`. Raises `InvalidInput` for a table or a condition that cannot be read.
+    rows, as `dataset == 'llmfoundry'`; left_out: predict each source with constants fitted to all others, which takes
+    minutes. Raises `InvalidInput` for a table or a condition that cannot be read.
     """
     wanted = row_filter(where) if where is not None else lambda _: True
     rows = [row for row in read_rows(Path(runs) if runs is not None else PUBLISHED) if wanted(row)]
-    outcomes = tuple(outcomes_of(configurations(rows)))
-    return ValidateAnswer(score_of(outcomes), outcomes)
+    outcomes = outcomes_of(configurations(rows))
+    if not left_out:
+        return ValidateAnswer(score_of(outcomes), tuple(outcomes))
+    published = outcomes if runs is None and where is None else outcomes_of(configurations(read_rows()))
+    judged = leave_one_source_out(published, published)
+    outcomes = judged if outcomes is published else leave_one_source_out(outcomes, published)
+    return ValidateAnswer(score_of(outcomes, leave_one_source_out_coverage(outcomes, judged)), tuple(outcomes))
 
 
 def _cells(outcome: Outcome) -> dict[str, Any]:
