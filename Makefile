@@ -6,7 +6,7 @@ PARALLEL := --numprocesses auto --dist loadfile
 MINUTES := 10
 EXAMPLE := --model examples/llama-3.1-70b/config.json --cluster 8x8:h100 --seq-len 8192 --global-batch 256
 
-.PHONY: plan test test-clients fuzz lint types check bench truth baseline fit verified readme memos recipes docs clean
+.PHONY: plan test test-clients fuzz lint types check bench truth baseline fit verified readme notebooks memos recipes docs clean
 
 plan: $(VENV)/core ## build the environment and plan Llama-3.1 70B on 64 H100
 	$(BIN)/meshwright plan $(EXAMPLE)
@@ -14,7 +14,7 @@ plan: $(VENV)/core ## build the environment and plan Llama-3.1 70B on 64 H100
 test: $(VENV)/dev ## run every test that needs no other package
 	$(BIN)/python -m pytest -m "not clients" $(PARALLEL)
 
-test-clients: $(VENV)/clients $(VENV)/megatron $(VENV)/llm-foundry ## compare with PyTorch and its frameworks, and sweep with pyarrow and Dask
+test-clients: $(VENV)/clients $(VENV)/megatron $(VENV)/llm-foundry $(VENV)/axe ## compare with PyTorch and its frameworks, and sweep with pyarrow and Dask
 	$(BIN)/python -m pytest -m clients $(PARALLEL)
 
 fuzz: $(VENV)/dev ## random questions and files to every command, and 200 kills of each kind of output
@@ -46,8 +46,11 @@ fit: $(VENV)/core ## fit the constants that training runs alone can give, and th
 verified: $(VENV)/clients $(VENV)/torchtitan ## plans drawn anew held against PyTorch; SEED=... CASES=... MINUTES=...
 	$(BIN)/python benchmarks/verified.py $(if $(SEED),--seed $(SEED)) $(if $(CASES),--cases $(CASES)) $(if $(MINUTES),--minutes $(MINUTES))
 
-readme: $(VENV)/clients ## write the answers that the README and the pages show
+readme: $(VENV)/clients notebooks ## write the answers that the README and the pages show
 	$(BIN)/python benchmarks/readme.py
+
+notebooks: $(VENV)/core ## run the notebooks of docs/notebooks and write what they say
+	$(BIN)/python benchmarks/notebooks.py
 
 memos: $(VENV)/core ## write the memos of examples/memos
 	$(BIN)/python benchmarks/memos.py
@@ -80,6 +83,11 @@ $(VENV)/megatron: $(VENV)/clients
 # llm-foundry pins an older PyTorch: its schema is read without what it depends on, and without it that test is skipped.
 $(VENV)/llm-foundry: $(VENV)/clients
 	-$(PIP) --no-deps --upgrade --target $@ llm-foundry==0.22.0 catalogue==2.0.10 omegaconf==2.3.0 antlr4-python3-runtime==4.9.3
+	@mkdir -p $@ && touch $@
+
+# The accessibility rules that the page is held to; without npm their check is skipped.
+$(VENV)/axe: | $(VENV)/core
+	-npm install --silent --no-save --prefix $@ axe-core@4.14.1
 	@mkdir -p $@ && touch $@
 
 comma := ,
