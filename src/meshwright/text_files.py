@@ -1,13 +1,37 @@
-"""Text files: what users give, read whole, but never more than anybody means."""
+"""Text files: what users give, read whole, but never more than anybody means; and CSV that spreadsheets open."""
 
 from __future__ import annotations
 
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from meshwright.errors import InvalidInput
 
 MOST_BYTES = 64 * 2**20
 """Far more than any configuration, plan file or table of runs holds."""
+
+FORMULA = re.compile(r"[=+@\t\r-](?![\d.]*(?:e[+-]?\d+)?$)", re.IGNORECASE)
+"""How a field begins that a spreadsheet would compute; numbers with a sign are none."""
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    """Rows as CSV; a field that a spreadsheet would take as a formula stands behind an apostrophe.
+
+    >>> csv_text(["a", "b"], [{"a": "=1+1", "b": -0.5}])
+    "a,b\\n'=1+1,-0.5\\n"
+    """
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(row[column]) for column in columns] for row in rows)
+    return written.getvalue()
+
+
+def _cell(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and FORMULA.match(value) else value
 
 
 def read_text(path: Path, what: str, missing: str = "", most: int = MOST_BYTES) -> str:

@@ -120,6 +120,22 @@ def test_a_step_time_that_nothing_takes_leaves_the_score_finite(seconds: str, tm
     assert "Infinity" not in answer.out
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "--cluster", "1x8:h100", "--from"),
+        ("runs",),
+        ("launch", *LLAMA, "--out"),
+        ("memo", *LLAMA, "--out"),
+        ("sweep", "--out", "o"),
+        ("explain",),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_name_longer_than_a_name_can_be_is_refused(words: tuple[str, ...]) -> None:
+    refused(asked(*words, "x" * 300))
+
+
 @pytest.mark.parametrize("name", ["nan", "inf", "None", "true", "-"])
 def test_a_model_may_be_called_anything(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name

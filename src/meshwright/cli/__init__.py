@@ -21,6 +21,8 @@ from meshwright.cli.commands import COMMANDS, command
 from meshwright.cli.help import write_groups
 from meshwright.cli.show import show
 
+REFUSED_PATHS = {errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.ENOTDIR}
+"""What a path of a user can raise wherever it is first looked at."""
 REFUSED_BY_STANDARD_OUTPUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE, errno.EBADF}
 """What writing an answer can raise (write(2)); any other `OSError` has another cause."""
 OBJECTS_BETWEEN_COLLECTIONS = 500_000
@@ -125,6 +127,8 @@ def main() -> None:
     except MemoryError:
         _fail("this question needs more memory than there is here; ask for fewer plans, as with --tp 8 --cp 1", 1)
     except OSError as error:
+        if error.errno in REFUSED_PATHS and error.filename is not None:
+            _fail(f"{errors.quoted(str(error.filename))} cannot be opened: {error.strerror}", 2)
         if error.errno not in REFUSED_BY_STANDARD_OUTPUT or error.filename is not None:
             raise
         _fail(f"cannot write the answer: {error.strerror}", 1)

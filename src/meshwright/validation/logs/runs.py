@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +12,7 @@ from meshwright.errors import InvalidInput
 from meshwright.launch.imports.question import LaunchQuestion
 from meshwright.layout.legality import require_legal
 from meshwright.reprs import lines_of
+from meshwright.text_files import csv_text
 from meshwright.units import format_seconds
 from meshwright.validation.logs.log import RunLog
 from meshwright.validation.rows.table import COLUMNS, Row
@@ -68,11 +67,7 @@ def measured_runs(logs: Sequence[RunLog], question: LaunchQuestion | None) -> li
 def rows_csv(rows: Sequence[Row]) -> str:
     """A table of measured runs, of the columns that any row fills."""
     used = [column for column in COLUMNS if any(row[column] for row in rows)]
-    written = io.StringIO()
-    writer = csv.DictWriter(written, used, lineterminator="\n", extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(rows)
-    return written.getvalue()
+    return csv_text(used, rows)
 
 
 def _unplanned(log: RunLog) -> MeasuredRun:

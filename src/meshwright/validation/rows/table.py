@@ -10,7 +10,7 @@ from pathlib import Path
 
 from meshwright.errors import InvalidInput, NotModelled, UnknownName, quoted
 from meshwright.schedules.records import SCHEDULE_NAMES
-from meshwright.text_files import read_text
+from meshwright.text_files import FORMULA, read_text
 
 Row = dict[str, str]
 
@@ -84,8 +84,14 @@ def _rows(reader: csv.DictReader[str], path: Path) -> Iterator[Row]:
             raise InvalidInput(f"{str(path)!r} has more than {MOST_ROWS:,} rows: is it a table of runs? Split it")
         if None in record:
             raise InvalidInput(f"{str(path)!r}, line {reader.line_num}: there are more values than columns")
-        row = {column: (record.get(column) or "").strip() for column in COLUMNS}
+        row = {column: _field(record.get(column) or "") for column in COLUMNS}
         yield row | {"id": row["id"] or f"row {count}", "dataset": row["dataset"] or path.stem}
+
+
+def _field(text: str) -> str:
+    """A field as it was before `csv_text` kept it from being a formula."""
+    plain = text.strip()
+    return plain[1:] if plain.startswith("'") and FORMULA.match(plain[1:]) else plain
 
 
 def split_list(text: str) -> list[str]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 
+from meshwright.text_files import csv_text
 from meshwright.validation.score.outcomes import Outcome, Pair
 
 COLUMNS = (
@@ -18,11 +17,7 @@ COLUMNS = (
 
 def configurations_csv(outcomes: Sequence[Outcome]) -> str:
     """What was measured, predicted and assumed, or why a configuration is not represented, as CSV."""
-    written = io.StringIO()
-    writer = csv.DictWriter(written, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(_line(outcome) for outcome in outcomes)
-    return written.getvalue()
+    return csv_text(COLUMNS, map(_line, outcomes))
 
 
 def _line(outcome: Outcome) -> dict[str, object]:
