@@ -6,7 +6,7 @@ PARALLEL := --numprocesses auto --dist loadfile
 MINUTES := 10
 EXAMPLE := --model examples/llama-3.1-70b/config.json --cluster 8x8:h100 --seq-len 8192 --global-batch 256
 
-.PHONY: plan test test-clients fuzz lint types check bench truth baseline fit verified readme notebooks memos recipes docs clean
+.PHONY: plan test test-clients fuzz lint types check bench truth baseline lock fit verified readme notebooks memos recipes docs clean
 
 plan: $(VENV)/core ## build the environment and plan Llama-3.1 70B on 64 H100
 	$(BIN)/meshwright plan $(EXAMPLE)
@@ -39,6 +39,9 @@ truth: $(VENV)/core ## predicted against measured runs
 
 baseline: $(VENV)/core ## write the score that tests hold later changes against
 	$(BIN)/python benchmarks/baseline.py
+
+lock: $(VENV)/core ## pin what the tests run with, by hash
+	$(BIN)/python benchmarks/lock.py
 
 fit: $(VENV)/core ## fit the constants that training runs alone can give, and the error bars
 	$(BIN)/python benchmarks/fit.py
