@@ -31,8 +31,9 @@ types: $(VENV)/dev
 
 check: lint types test
 
-bench: $(VENV)/core ## how fast the planner is
+bench: $(VENV)/core ## how fast the planner is, beside peers that are installed
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/peers.py
 
 truth: $(VENV)/core ## predicted against measured runs
 	$(BIN)/meshwright validate
