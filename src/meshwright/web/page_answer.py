@@ -42,7 +42,7 @@ def page_answer(task: Task, progress: Progress) -> Answered:
         return Answered(_html((*changed, *_plan(task, result, progress))))
     missing = unfit(result)
     links = remedy_links(task.question, missing.remedies)
-    return Answered(_html((*changed, *_unfit(missing))) + links.encode(), fits=False)
+    return Answered(links.encode() + _html((*changed, *_unfit(missing))), fits=False)
 
 
 def _html(blocks: Iterable[Block]) -> bytes:
