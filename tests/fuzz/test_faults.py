@@ -100,6 +100,29 @@ def test_large_and_deep_files_are_refused_in_little_memory(tmp_path: Path) -> No
     assert not (tmp_path / "o").exists()
 
 
+def test_huge_questions_are_answered_in_two_gigabytes(tmp_path: Path) -> None:
+    """A million accelerators, sequences of ten million tokens, a thousand layers; no plan fits the second on eight."""
+    sizes = {"hidden_size": 8192, "num_attention_heads": 64, "num_key_value_heads": 8, "intermediate_size": 28672}
+    (tmp_path / "deep.json").write_text(json.dumps(SMALL | sizes | {"num_hidden_layers": 1000}), "utf-8")
+    cases = {
+        ("llama-3.1-405b", "125000x8:h100", "8192", "1000000"): 0,
+        ("llama-3.1-8b", "128x8:h100", "10000000", "8"): 0,
+        ("llama-3.1-8b", "1x8:h100", "10000000", "8"): 3,
+        ("deep.json", "512x8:h100", "8192", "2048"): 0,
+    }
+    names = ("--model", "--cluster", "--seq-len", "--global-batch")
+
+    def ask(values: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        words = [word for pair in zip(names, values, strict=True) for word in pair]
+        return ran(("plan", *words), memory=2 * 2**30, folder=tmp_path)
+
+    for done, code in zip(
+        all_ran([lambda values=values: ask(values) for values in cases]), cases.values(), strict=True
+    ):
+        assert done.returncode == code, done.stderr[-500:]
+        assert "Traceback" not in done.stderr
+
+
 def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -116,6 +117,17 @@ def test_a_search_finds_the_stages_that_a_heavy_head_asks_for() -> None:
     uniform = replace(piped[0].plan, chunk_layers=())
     assert piped[0].plan.chunk_layers[1] < 4
     assert piped[0].step_time_s < (1 - LEAST_GAIN) * estimate_plans(Plans.of([uniform]), inputs).step_time_s[0]
+
+
+def test_many_stages_of_many_layers_are_chosen_in_little_memory() -> None:
+    """Tables of every run of layers for every stage would take a gigabyte."""
+    inputs = question(dense_model(layers=600), "25x8:h100", global_batch=400)
+    plan = Plan(pp=200, dp=1, num_microbatches=400)
+    tracemalloc.start()
+    best_splits([plan], inputs)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 400e6
 
 
 def test_two_stages_are_named_by_the_first() -> None:
