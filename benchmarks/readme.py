@@ -11,7 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import meshwright
+from meshwright.answers.public.pictures import waterfall_figure
+
 ROOT = Path(__file__).parent.parent
+PICTURE = ROOT / "docs" / "pictures" / "waterfall.svg"
 MEMORY = "Memory of"
 SEARCHED = r"\n\d+ plans considered.*"
 LARGE = 1e6
@@ -24,9 +28,12 @@ SHOWN = {
 
 
 def main() -> None:
-    readme = ROOT / "README.md"
-    text = filled(readme.read_text("utf-8"), "answer", answer())
-    readme.write_text(filled(text, "truth", truth()), "utf-8")
+    shown = {"answer": answer(), "truth": truth()}
+    for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
+        text = filled(page.read_text("utf-8"), "answer", shown["answer"])
+        page.write_text(filled(text, "truth", shown["truth"]), "utf-8")
+    PICTURE.parent.mkdir(exist_ok=True)
+    PICTURE.write_text(picture(), "utf-8")
     page = ROOT / "docs" / "plan-file.md"
     page.write_text(filled(page.read_text("utf-8"), "excerpt", excerpt(), "json"), "utf-8")
     page = ROOT / "docs" / "explain.md"
@@ -63,6 +70,13 @@ def answer() -> str:
     words += ["--seq-len", "8192", "--global-batch", "256"]
     printed = run("-m", "meshwright.cli", *words)
     return f"$ meshwright {' '.join(words)}\n{re.sub(SEARCHED, '', printed, flags=re.DOTALL).rstrip()}"
+
+
+def picture() -> str:
+    """One step of the plan of the README's answer, from the accelerators' peak to the prediction."""
+    job = meshwright.Job(sequence_length=8192, global_batch=256)
+    found = meshwright.plan(ROOT / "examples" / "llama-3.1-70b" / "config.json", "8x8:h100", job)
+    return waterfall_figure(found.best[0], found.inputs).svg
 
 
 def explained() -> str:

@@ -24,10 +24,16 @@ def writer() -> ModuleType:
 
 
 @pytest.mark.parametrize("mark", ["answer", "truth"])
-def test_the_readme_shows_what_is_printed_now(writer: ModuleType, mark: str) -> None:
-    """Rewrite it with `make readme` when an answer has changed for a reason."""
-    text = (ROOT / "README.md").read_text("utf-8")
-    assert writer.filled(text, mark, getattr(writer, mark)()) == text
+def test_the_readme_and_the_first_page_show_what_is_printed_now(writer: ModuleType, mark: str) -> None:
+    """Rewrite them with `make readme` when an answer has changed for a reason."""
+    printed = getattr(writer, mark)()
+    for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
+        text = page.read_text("utf-8")
+        assert writer.filled(text, mark, printed) == text
+
+
+def test_the_picture_of_the_readme_is_that_of_its_answer(writer: ModuleType) -> None:
+    assert writer.PICTURE.read_text("utf-8") == writer.picture()
 
 
 def test_the_page_about_the_plan_file_shows_a_real_one(writer: ModuleType) -> None:
