@@ -129,8 +129,13 @@ def test_megatron_has_no_published_zero_2() -> None:
     assert told == ("ZeRO 2 in megatron on 64 accelerators", "none")
 
 
-def test_a_plan_of_no_published_kind_gives_way_to_one_that_is_a_little_slower() -> None:
-    assert share_of_ties(DENSE, published=False) > share_of_ties(DENSE) > 0
+@pytest.mark.parametrize(("slower", "first"), [(0.99, 1), (1.01, 0)])
+def test_a_plan_of_no_published_kind_gives_way_to_one_that_is_a_little_slower(slower: float, first: int) -> None:
+    share = share_of_ties(DENSE, published=False)
+    assert share > share_of_ties(DENSE) > 0
+    none, proven = np.zeros(2, dtype=np.int64), np.array([False, True])
+    ranks = Ranks(none, np.array([1.0, 1 + slower * share]), proven, none.astype(bool), none)
+    assert tied_rows(ranks, DENSE)[0] == first
 
 
 def test_a_reason_never_sets_a_probability_against_itself() -> None:

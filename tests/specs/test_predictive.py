@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from meshwright.specs import predictive
 from meshwright.specs.predictive import STUDENT, Predictive, of_a_measured_source, of_a_new_source, spread
-from meshwright.specs.residuals import Between, Cell, Likeness, Residuals
+from meshwright.specs.residuals import Between, Cell, Likeness, OrderError, Residuals
 
 SIZES = Between(kind=0.3, runtime=0.8, accelerator=0.5, source=0.5)
 
@@ -90,3 +91,14 @@ def test_sources_of_a_family_whose_runs_spread_less_differ_less() -> None:
     alike = Residuals(cells=(tight, wild), between=Between(kind=0, runtime=0, accelerator=1, source=0))
     same = {of_a_new_source(asked(runtime="new")._replace(family=family), alike).spread for family in "pq"}
     assert len(same) == 1
+
+
+def test_errors_of_pairs_and_of_kinds_of_plans_add_as_independent_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """3, 4 and 5 %; 7.5, 4 and 8.5 % with experts."""
+    order = OrderError(median=0.03, experts=0.075, plan_kinds=0.04, pairs=1, sources=1)
+    for name in ("tie_share", "layout_share"):
+        monkeypatch.setattr(predictive, name, getattr(predictive, name).__wrapped__)
+    monkeypatch.setattr(predictive, "order_error", lambda: order)
+    shares = [predictive.tie_share(asked(group=group), published=False) for group in ("dense", "experts")]
+    assert shares == pytest.approx([0.05, 0.085])
+    assert predictive.tie_share(asked()) == 0.03

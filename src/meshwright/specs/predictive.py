@@ -32,9 +32,6 @@ COMMON = {
 """Those by which what runs have in common varies, for each of `EFFECTS`: sources and runtimes of a family differ as its
 runs spread; what a number format or an accelerator does is no matter of the family."""
 
-PROBABLE_ERROR = 0.6745
-"""Standard deviations from the mean of a normal distribution within which half of it lies."""
-
 
 class Predictive(NamedTuple):
     """ln(measured / predicted) of a new source's runs."""
@@ -65,15 +62,12 @@ def tie_share(like: Likeness, published: bool = True) -> float:
     """The share by which the step times of two plans of one job must differ for three of four such pairs to run in that
     order: the median error of their ratio.
 
-    published: whether runs of both kinds of plans were; else what kinds have in common varies as well, by a standard
-    deviation of s_kind w: median' = sqrt(median^2 + (0.6745 s_kind w)^2), with w the spread of runs, and the median
-    of a model with experts is that of plans with experts. Source: `between`.
+    published: whether runs of both kinds of plans were; else the errors of two kinds differ as well, by d, the median
+    over sources that `make fit` computes: median' = sqrt(median^2 + d^2), where the median of a model with experts is
+    that of plans with experts. Source: `order_error`.
     """
-    if published:
-        return order_error().median
-    known = residuals("step_time")
-    kind = known.between.kind * spread(known.cells, like)
-    return math.hypot(layout_share(like), PROBABLE_ERROR * kind)
+    order = order_error()
+    return order.median if published else math.hypot(layout_share(like), order.plan_kinds)
 
 
 @cache

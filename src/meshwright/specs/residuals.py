@@ -78,6 +78,8 @@ class OrderError(Spec):
     each one's median."""
     experts: NonNegative
     """The same of pairs of models with experts, with published recipes that are no rows."""
+    plan_kinds: NonNegative
+    """Between the mean errors of two kinds of plans of one source, as `plan_kind_difference` computes it."""
     pairs: PositiveInt
     sources: PositiveInt
 

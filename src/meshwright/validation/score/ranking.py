@@ -17,6 +17,7 @@ from meshwright.layout.plans import Plans
 from meshwright.search.ties import Ranks, complexity, risk_points, tied_rows
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.residuals import OrderError
+from meshwright.validation.fit.plan_kinds import plan_kind_difference
 from meshwright.validation.score.errors import grouped
 from meshwright.validation.score.outcomes import Outcome
 
@@ -62,13 +63,15 @@ def order_error_of(outcomes: Iterable[Outcome], recipes: Iterable[LogError] = ()
     """How far the ratio of two runs of one job, whose plans differ, lies from its prediction; recipes: published plans
     with a measured time that are no rows, which count with the experts alone.
     """
-    runs = [(key[0], *pair) for key, job in _jobs(outcomes).items() for pair in combinations(_errors(job), 2)]
+    known = list(outcomes)
+    runs = [(key[0], *pair) for key, job in _jobs(known).items() for pair in combinations(_errors(job), 2)]
     printed = [(one.source, one, two) for one, two in combinations(recipes, 2) if one.inputs == two.inputs]
     medians, pairs = _median_errors(runs)
     experts, _ = _median_errors([each for each in (*runs, *printed) if each[1].inputs.model.is_moe])
     return OrderError(
         median=round(median(medians), 4),
         experts=round(median(experts or medians), 4),
+        plan_kinds=plan_kind_difference(known),
         pairs=pairs,
         sources=len(medians),
     )
