@@ -25,7 +25,7 @@ CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u2
 ABSURD = re.compile(r"(?<![\w./'-])-?(?:nan|inf)(?![\w./'-])")
 AMOUNT = re.compile(r"(^|_)(s|bytes|flops|mfu|usage)$")
 DIFFERENCE = re.compile(r"difference|saved|gain|error|lost|more|less|change|free|_off|delta|margin|from_")
-TIMES = re.compile(r'"elapsed_s": [^,\n]*|took [\d.,]+ ?\S+')
+TIMES = re.compile(r'"elapsed_s": [^,\n]*|(took|,\s+in)\s+[\d.,]+\s+(us|ms|s|min)')
 
 
 @cache
