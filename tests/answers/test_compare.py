@@ -377,7 +377,7 @@ def test_parts_of_a_step_are_those_of_the_waterfall() -> None:
         ((*LLAMA, "--plan", "tp=2", "--plan", "tp=2,dp=4"), "the same plan"),
         ((*LLAMA, "--plan", "A:tp=2", "--plan", "A:tp=4"), "name of its own"),
         ((*LLAMA, "--plan", "tp=2", "--plan", ":tp=4"), "not a plan name"),
-        (("--cluster", "1x8:h100", "--cluster", "2x8:h100"), "--model, --seq-len"),
+        (("--cluster", "1x8:h100", "--cluster", "2x8:h100"), "compare needs --model"),
         (("--plan-file", "missing.json", "--plan", "tp=2"), "no plan file"),
         ((*question(precision="int4"), "--cluster", "2x8:h100"), "int4"),
         ((*question(model="llama-9"), "--cluster", "2x8:h100"), "llama-9"),

@@ -25,6 +25,7 @@ def test_every_recipe_loads_with_sources(name: str) -> None:
     assert recipe.id == name
     assert recipe.quantises == (name in QUANTISED)
     quantising = {"quantise", "products", "saved", "gathered", "weights", "half"} if recipe.quantises else set()
+    quantising |= {"rescales_gradients"} if recipe.rescales_gradients else set()
     assert recipe.sources.keys() == {"recipe"} | quantising
 
 

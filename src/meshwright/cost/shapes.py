@@ -64,10 +64,20 @@ def on_shapes(function: Callable[[Layout], Answer], plan: Layout, *fields: str) 
 OF_ONE_MICRO_BATCH = {"sp", "context_exchange", "micro_batch", "recompute", "recompute_modules"}
 """Fields that change what a stage does with one micro-batch, and nothing of which weights it holds."""
 PIPELINE = tuple(name for name in COLUMNS if name not in OF_ONE_MICRO_BATCH)
-
-
-WEIGHTS = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp", "zero", "dp_replicate")
-"""Fields that say, beside the layers and ends of a stage, which weights a rank holds and whom it shares them with."""
+OF_THE_SPLIT = {
+    "num_microbatches",
+    "embedding_as_layer",
+    "head_as_layer",
+    "first_stage_layers",
+    "last_stage_layers",
+    "chunk_layers",
+    "microbatch_group",
+    "recompute_layers",
+    "schedule",
+}
+"""Fields that say which layers and ends stand on a stage, and when they work."""
+WEIGHTS = tuple(name for name in PIPELINE if name not in OF_THE_SPLIT)
+"""Those that say, beside the layers and ends of a stage, which weights a rank holds and whom it shares them with."""
 
 
 class Weights(NamedTuple):

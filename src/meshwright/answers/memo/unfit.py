@@ -24,6 +24,9 @@ from meshwright.search.remedies import Kind, Remedy, remedies
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_count, format_gib, format_seconds
 
+TRIED = ({Kind.FEWER_CONSTRAINTS}, {Kind.FEWER_BYTES, Kind.MORE_ACCELERATORS}, {Kind.SHORTER_SEQUENCE})
+"""Kinds of ways, what changes the question least first."""
+
 
 @dataclass(frozen=True)
 class Unfit:
@@ -39,10 +42,10 @@ class Unfit:
 
     @property
     def chosen(self) -> Remedy:
-        """The way to ask for: of the first kind that there is, one that published runs have, and the least accelerator
-        hours.
+        """The way to ask for: fewer constraints, else the same job by fewer bytes or on more accelerators, else a
+        shorter sequence; of these one that published runs have, and the fewest accelerator-hours.
         """
-        alike = [each for each in self.remedies if each.kind is self.remedies[0].kind]
+        alike = next(found for kinds in TRIED if (found := [each for each in self.remedies if each.kind in kinds]))
         return min(alike, key=lambda each: (_unproven(each), _training(each).accelerator_hours))
 
     @property
