@@ -66,3 +66,24 @@ def test_a_network_says_nothing_of_a_plan_file(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(asked("plan", *LLAMA, "--json").document))
     assert "--network" in refused(asked("explain", str(file), "--network", "10Gb/s"))
+
+
+def test_a_price_tells_what_the_best_plan_costs() -> None:
+    document = asked("plan", *LLAMA, "--tokens", "1T", "--price", "h100=2.5", "--json").document
+    training, best = document["training"], document["plans"][0]
+    steps = 1e12 / (8192 * 64)
+    assert training["days"] == pytest.approx(steps * best["step_time_s"] / 86400)
+    assert training["cost"] == pytest.approx(2.5 * 8 * 24 * training["days"])
+    assert "tokens take" in asked("plan", *LLAMA, "--price", "h100=2.5").out
+    assert "is not compared" in refused(asked("plan", *LLAMA, "--price", "b200=2.5"))
+
+
+def test_a_file_that_allows_fewer_positions_is_asked_about_as_many(tmp_path: Path) -> None:
+    config = json.loads(
+        (Path(__file__).parents[1] / "data" / "hf_configs" / "meta-llama--Meta-Llama-3.1-8B.json").read_text()
+    )
+    file = tmp_path / "config.json"
+    for allowed, length in ((4096, 4096), (131072, 8192)):
+        file.write_text(json.dumps(config | {"max_position_embeddings": allowed}))
+        planned = asked("plan", str(file), "1x8:h100", "--json").document
+        assert planned["inputs"]["job"]["sequence_length"] == length

@@ -178,7 +178,7 @@ def front_section(front: Sequence[Estimate]) -> list[Block]:
         return []
     shown = clearly_leaner(front)
     rows = tuple((str(each.plan), *speed_cells(each), verdict_cell(each.verdict)) for each in shown)
-    note = f"{len(shown)} of {len(front)}, each {LEANER:.0%} leaner than the one above; --json has all"
+    note = f"{len(shown)} of {len(front)}, each {LEANER:.0%} leaner than the one above; the plan file (--json) has all"
     columns = ("plan", *SPEED_COLUMNS, "verdict")
     return [
         Heading("Time against memory: no plan beats one of these in both", 3),

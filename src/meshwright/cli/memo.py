@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshwright.cli.groups import grouped
-from meshwright.cli.options import AsJson, positive
+from meshwright.cli.options import AsJson, Price, positive
 from meshwright.cli.searched import SearchOptions, searched
 from meshwright.cli.show import show
 from meshwright.errors import InvalidInput
@@ -26,9 +26,7 @@ def memo(
         int | None,
         typer.Option(parser=positive, metavar="COUNT", help="accelerators that scaling starts from; default: one node"),
     ] = None,
-    price: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=PRICE", help="of an hour of one accelerator, as h100=2.9")
-    ] = None,
+    price: Price = None,
     out: Annotated[
         list[Path] | None,
         typer.Option("--out", metavar="FILE", help=".md, .html or .pdf; repeatable; else Markdown is printed"),

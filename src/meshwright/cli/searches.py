@@ -21,7 +21,7 @@ from meshwright.cli.groups import (
     require_subject,
 )
 from meshwright.cli.launch import RankedLaunchOptions, require_launch, write_ranked
-from meshwright.cli.options import AsJson, Cite, Measured, More, TimeLimit, positive
+from meshwright.cli.options import AsJson, Cite, Measured, More, Price, TimeLimit, positive
 from meshwright.cli.searched import SearchOptions, searched
 from meshwright.cli.show import show, show_cited
 from meshwright.errors import INTERRUPTED, InvalidInput, Stopped
@@ -52,6 +52,7 @@ def plan(
         int | None,
         typer.Option(parser=positive, metavar="COUNT", help="how many plans to show; default: 3 of 5"),
     ] = None,
+    price: Price = None,
     pareto: Annotated[
         bool, typer.Option("--pareto", help="add the plans that no other beats in both time and memory")
     ] = False,
@@ -84,6 +85,8 @@ def plan(
     else:
         answer = plan_screen(result, front, costs) if more or cite else plan_brief(result, front, costs, top or SHOWN)
     document = _beside(answer, result, baseline, as_json)
+    if price:
+        document = _priced(document, result, price, asked.subject.cluster, as_json)
     if cite:
         plans = [estimate.plan for estimate in (*result.best, *result.other_splits, *front)]
         show_cited(document, plans, inputs, as_json)
@@ -131,6 +134,21 @@ def _beside(answer: Any, result: SearchResult, baseline: Baseline | None, as_jso
         return answer | launch_file_entry(launch) | baseline_entry(baseline, best) | launch_patch_entry(change)
     before = *launch_file_screen(launch), Lines(tuple(baseline_lines(baseline, best)))
     return *before, *answer, *launch_patch_section(launch, change)
+
+
+def _priced(document: Any, result: SearchResult, prices: list[str], cluster: str | None, as_json: bool) -> Any:
+    """The answer with what all tokens cost with the best plan; of a job without a number, a trillion."""
+    from meshwright.answers.compare.training import prices_of, training_entry, training_line, training_on
+    from meshwright.answers.document.blocks import Lines
+    from meshwright.answers.memo.words import TRILLION
+
+    inputs = result.inputs
+    price = prices_of(prices, {cluster or inputs.cluster.name: inputs.cluster})[inputs.cluster.name]
+    tokens = inputs.job.tokens or TRILLION
+    training = training_on(tokens, result.best[0], inputs, price)
+    if as_json:
+        return document | {"training": training_entry(training, tokens, price)}
+    return *document, Lines((training_line(training, tokens, price),))
 
 
 def _plan_of_each(

@@ -11,13 +11,15 @@ USUAL_TOKENS_PER_STEP = 4 * 2**20
 
 
 def usual_length(model: Model) -> int:
-    """Tokens in a sequence: 8192, or as many positions as the model has learned.
+    """Tokens in a sequence: 8192, or as many positions as the model has learned or its config.json allows.
 
     >>> from meshwright.specs.read_model import read_model
     >>> usual_length(read_model("llama-3.1-8b")), usual_length(read_model("gpt2"))
     (8192, 1024)
     """
-    return min(USUAL_LENGTH, model.learned_positions or USUAL_LENGTH)
+    allowed = model.config_values.get("max_position_embeddings")
+    lengths = [model.learned_positions, allowed if isinstance(allowed, int) else 0]
+    return min([USUAL_LENGTH, *(length for length in lengths if length > 0)])
 
 
 def usual_batch(sequence_length: int) -> int:

@@ -16,6 +16,7 @@ from meshwright.search.limits import Limit, fewest_nodes
 from meshwright.specs import catalog
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
+from meshwright.units import format_count
 
 SECONDS_A_DAY = 86400
 HOURS_A_DAY = 24
@@ -57,6 +58,20 @@ def training_on(tokens: float, estimate: Estimate, inputs: Inputs, price: float 
     days = tokens / inputs.job.tokens_per_step * estimate.step_time_s / SECONDS_A_DAY
     hours = days * HOURS_A_DAY * inputs.cluster.num_gpus
     return Training(days, hours, None if price is None else price * hours)
+
+
+def training_line(training: Training, tokens: float, price: float) -> str:
+    """What so many tokens take, in words; price: of one accelerator for one hour."""
+    cost = "" if training.cost is None else f", which cost {format_count(training.cost)} at {price:g} each"
+    hours = format_count(training.accelerator_hours)
+    return f"{format_count(tokens)} tokens take {training.days:,.1f} days and {hours} accelerator-hours{cost}."
+
+
+def training_entry(training: Training, tokens: float, price: float) -> dict[str, Any]:
+    """The same as it stands in a document."""
+    return {"tokens": tokens, "price_per_accelerator_hour": price} | fields_of(
+        training, "days", "accelerator_hours", "cost"
+    )
 
 
 def deadline_of(

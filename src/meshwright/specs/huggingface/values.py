@@ -1,4 +1,4 @@
-"""Values of a config.json that change neither memory nor time, and that a launch needs all the same."""
+"""Values of a config.json that change neither memory nor time, and that a launch or a question needs all the same."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ KEYS = (
     "routed_scaling_factor",
     "topk_method",
     "router_aux_loss_coef",
+    "max_position_embeddings",
 )
 """Keys whose value is taken as it is, beside `norm_eps` and those of rotary positions."""
 
