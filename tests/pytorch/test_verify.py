@@ -51,9 +51,11 @@ def test_tensor_parallel_collectives_are_those_that_were_counted_before() -> Non
 
 
 def test_a_ring_passes_on_keys_and_values_and_their_gradients() -> None:
-    """Each of 32 layers: cp - 1 times the local keys and values each way, cp times their fp32 gradients."""
+    """Each of 32 layers: cp - 1 times the local keys and values of 32 heads each way, which torchtitan's first release
+    repeats, cp times their fp32 gradients.
+    """
     (stage,) = run("ring").stages
-    local = 2 * 2048 * 2 * 8 * 128
+    local = 2 * 2048 * 2 * 32 * 128
     assert _counts(stage, "cp", "all_to_all", "forward", local) == 32 * 3
     assert _counts(stage, "cp", "all_to_all", "backward", local) == 32 * 3
     assert _counts(stage, "cp", "all_to_all", "backward", 2 * local) == 32 * 4

@@ -104,6 +104,7 @@ class Attention(nn.Module):
         self.core = Core()
         self.table = cosine_table if activations.has_wide_table(shape) else complex_table
         self.copies_table = activations.rotary_copies != "none"
+        self.repeats_keys = runtime.kernels.repeats_keys
         self.register_buffer("rotary", self.table(length, self.width), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -114,6 +115,8 @@ class Attention(nn.Module):
             query, key = self.query_norm(query), self.key_norm(key)
         table = self._rows(batch, query.shape[1])
         query, key = (rotated(part, table) for part in (query, key))
+        if self.repeats_keys:
+            key, value = (_of_every_head(part, query.shape[2]) for part in (key, value))
         attended = self.core(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
         return self.output(attended.transpose(1, 2).contiguous().view(batch, tokens, -1))
 
@@ -123,6 +126,12 @@ class Attention(nn.Module):
         if self.copies_table:
             rows = self.rotary[torch.arange(tokens).repeat(batch, 1)]
         return rows[:, :, None]
+
+
+def _of_every_head(part: Tensor, heads: int) -> Tensor:
+    """Keys or values (batch, tokens, their heads, width), copied for each of `heads` that share them."""
+    batch, tokens, own, width = part.shape
+    return part[:, :, :, None].expand(batch, tokens, own, heads // own, width).reshape(batch, tokens, heads, width)
 
 
 def complex_table(length: int, width: int) -> Tensor:
