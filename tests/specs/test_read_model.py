@@ -202,6 +202,7 @@ def test_no_alias_stands_for_two_models() -> None:
     [
         ("gpt-3-175b", 174_604_259_328),
         ("deepseek-v2-lite", 15_706_484_224),
+        ("moonlight-16b-a3b", 15_960_108_544),
         ("llama-2-70b", 68_976_648_192),
         ("mistral-7b", 7_241_732_096),
         ("qwen2.5-72b", 72_706_203_648),

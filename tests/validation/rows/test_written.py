@@ -39,6 +39,13 @@ def test_a_row_is_written_as_it_was_read(row: Row) -> None:
     assert again.inputs.cluster.levels == case.inputs.cluster.levels
 
 
+@pytest.mark.parametrize("routing", ["natural", "even"])
+def test_how_experts_share_tokens_is_written(routing: str) -> None:
+    case = read_case(named(model="qwen3-30b-a3b", global_batch_size="1024", routing=routing))
+    assert case.inputs.routes_as_usual == (routing == "natural")
+    assert read_case(row_of(case.plan, case.inputs)).inputs.job == case.inputs.job
+
+
 def test_most_published_rows_can_be_written() -> None:
     """Frameworks that the catalogue lacks stand in others' places, which no column says."""
     cases = [read_case(row) for row in shipped()[::40] if not row["refused"] and row["dataset"] not in ("galvatron",)]

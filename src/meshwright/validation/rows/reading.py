@@ -57,8 +57,9 @@ def read_case(row: Row) -> Case:
         mtp_layers=int(row["mtp_layers"]) if row["mtp_layers"] else None,
     )
     cluster = cluster_of(row)
-    # Published benchmarks balance the routing by force, or train too briefly for it to become unequal.
-    inputs = Inputs(model=model, cluster=cluster, job=job, runtime=runtime_of(row)).with_even_routing()
+    inputs = Inputs(model=model, cluster=cluster, job=job, runtime=runtime_of(row))
+    # Benchmarks balance the routing by force, or train too briefly for it to become unequal.
+    inputs = inputs if row["routing"] == "natural" else inputs.with_even_routing()
     plan, micro_batch = _plan_and_batch(row, inputs)
     assumed = (*blanks, *structure, *micro_batch, *_stand_in(row), *map(str, settings_of(row)))
     racks = segment_assumptions(cluster.accelerator, cluster.gpus_per_node, cluster.levels)

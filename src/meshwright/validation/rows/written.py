@@ -29,7 +29,7 @@ DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp")
 def row_of(plan: Plan, inputs: Inputs) -> Row:
     """A row that reads as this plan of this question; where none does, `refused` says what the table has no column for.
 
-    How unequally experts share tokens, which plans may be chosen, and a risk are no part of a row.
+    Other shares of tokens than even and usual ones, which plans may be chosen, and a risk are no part of a row.
     """
     row = dict.fromkeys(COLUMNS, "") | _model(inputs.model) | _cluster(inputs.cluster) | _layout(plan)
     row |= {
@@ -41,6 +41,7 @@ def row_of(plan: Plan, inputs: Inputs) -> Row:
         "precision": inputs.job.precision,
         "expert_capacity": _text(inputs.job.expert_capacity),
         "mtp_layers": _text(inputs.job.mtp_layers),
+        "routing": "natural" if inputs.routes_as_usual else "",
     }
     lost = [*_lost(row, plan, inputs)]
     return row | {"refused": f"the table has no columns for {' and '.join(lost)}"} if lost else row
