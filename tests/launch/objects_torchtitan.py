@@ -62,7 +62,14 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
         ),
         "layers": [sum(name.startswith("layers.") for name in part) for part in parts or []],
         "precision": {"bfloat16": "bf16"}[training.mixed_precision_param],
+        "dispatcher": dispatcher(config.model_spec.model.layers) if dims.ep > 1 else "none",
     }
+
+
+def dispatcher(layers: list[Any]) -> str:
+    """What sends tokens to the experts of the last layer, and how many it takes of a rank where it keeps a buffer."""
+    made = layers[-1].moe.routed_experts.token_dispatcher
+    return f"{type(made).__qualname__.partition('.')[0]} {getattr(made, 'num_max_tokens_per_rank', '')}".strip()
 
 
 if __name__ == "__main__":

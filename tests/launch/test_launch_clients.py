@@ -20,8 +20,9 @@ from launch_configs import DEEPSEEK, LLAMA_31
 from meshwright.answers.launch_files import LaunchFiles, launch_files
 from meshwright.answers.launch_folder import write_folder
 from meshwright.errors import InvalidSpec
-from meshwright.layout.plan import RECOMPUTE_NAMES
+from meshwright.layout.plan import RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.layout.splits import layers_of_chunks
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.huggingface.values import config_values
 from meshwright.specs.read_model import read_model
 from strategies import legal_plans, question
@@ -158,4 +159,19 @@ def test_torchtitan_reads_what_was_planned(tmp_path: Path) -> None:
     for files, told in zip(written, answers, strict=True):
         if files.launch.plan.pp == 1:
             assert told.pop("layers") == []
+        assert told.pop("dispatcher") == ("AllToAllTokenDispatcher" if files.launch.plan.ep > 1 else "none")
     agrees(written, answers)
+
+
+@pytest.mark.slow
+@pytest.mark.clients("torchtitan")
+@pytest.mark.parametrize("model", ["deepseek-v2-lite", "qwen3-30b-a3b"])
+@pytest.mark.parametrize(("kernels", "called"), [("deep_ep", "DeepEP"), ("hybrid_ep", "HybridEP")])
+def test_torchtitan_sends_tokens_as_is_priced(model: str, kernels: str, called: str, tmp_path: Path) -> None:
+    inputs = question(read_model(model), "1x8:h100", "torchtitan", sequence_length=4096, global_batch=64)
+    runtime = with_behaviours(inputs.runtime, ["dispatcher=fused", f"fused_kernels={kernels}"])
+    plan = Plan(dp=8, ep=8, zero=3, micro_batch=2, num_microbatches=4, recompute=Recompute.FULL)
+    (told,) = read_back(
+        "objects_torchtitan.py", [launch_files(plan, inputs.replace(runtime=runtime), "torchtitan")], tmp_path
+    )
+    assert told["dispatcher"] == f"{called}TokenDispatcher {2 * 4096}"

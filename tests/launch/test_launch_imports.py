@@ -20,8 +20,13 @@ from launch_examples import (
     NEOX,
     TITAN,
 )
+from meshwright.answers.launch_files import launch_files
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
+from meshwright.layout.plan import Plan
+from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.read_model import read_model
+from strategies import question
 
 
 def imported(folder: Path, name: str, text: str, cluster: str | None = "2x8:h100", **given: str) -> LaunchQuestion:
@@ -247,3 +252,20 @@ def test_of_several_recipes_one_is_named(tmp_path: Path) -> None:
     question = imported(tmp_path, "r.py", BRIDGE, model="llama-3.1-70b", **given)
     assert str(question.plan) == "tp4 sp pp2 dp2 zero1 mbs1 m64"
     assert question.inputs.job.precision == "fp8"
+
+
+@pytest.mark.parametrize(("backend", "kernels"), [("deepep", "deep_ep"), ("hybridep", "hybrid_ep")])
+def test_the_kernels_of_a_fused_dispatcher_are_read(tmp_path: Path, backend: str, kernels: str) -> None:
+    """Of Megatron's flags, and of torchtitan's registry of models, whose runtime also permutes otherwise then."""
+    experts = "--num-experts 8 --expert-model-parallel-size 8 --moe-router-topk 2 --moe-token-dispatcher-type flex"
+    script = f"torchrun t.py {MODEL} {BATCH} {experts} --moe-flex-dispatcher-backend {backend}"
+    communication = imported(tmp_path, "a.sh", script).inputs.runtime.communication
+    assert (communication.dispatcher, communication.fused_kernels) == ("fused", kernels)
+    inputs = question(read_model("qwen3-30b-a3b"), "1x8:h100", "torchtitan", global_batch=64)
+    changes = ["dispatcher=fused", f"fused_kernels={kernels}"]
+    asked = inputs.replace(runtime=with_behaviours(inputs.runtime, changes))
+    files = launch_files(Plan(dp=8, ep=8, zero=3, num_microbatches=8), asked, "torchtitan")
+    (tmp_path / "meshwright_plan.py").write_text(files.files["meshwright_plan.py"])
+    read = question_of_file(tmp_path / "meshwright_plan.py", Given(cluster="1x8:h100")).inputs.runtime
+    assert read.communication == asked.runtime.communication
+    assert read.kernels == asked.runtime.kernels

@@ -15,6 +15,7 @@ from meshwright.specs import catalog
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import read_precision
+from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import read_runtime
 from strategies import dense_model, latent, llama_8b, question, with_experts
 
@@ -48,6 +49,8 @@ HALVES = DEEPSPEED.replace(job=DEEPSPEED.job.replace(precision="fp16"))
 NANOTRON = question(dense_model(vocab_size=50257), "8x8:h100", "nanotron")
 INTERN = question(llama_8b(), "8x8:h100", "internevo")
 TITAN = question(llama_8b(), "8x8:h100", "torchtitan")
+TITAN_EXPERTS = question(read_model("qwen3-30b-a3b"), "8x8:h100", "torchtitan")
+TITAN_FUSED = TITAN_EXPERTS.replace(runtime=with_behaviours(TITAN_EXPERTS.runtime, ["dispatcher=fused"]))
 ACCELERATE = question(llama_8b(), "8x8:h100", "accelerate")
 
 SELECTIVE = {"recompute": "selective"}
@@ -239,6 +242,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         (TITAN, {"pp": 4, "head_as_layer": True}),
         "last_stage_less_layers 0",
     ),
+    ("expert_dispatcher", (TITAN_FUSED, {"ep": 8}), (TITAN_FUSED, {}), "moe_comm_backend deepep: the exchange of ep 8"),
     ("flex_attention", (TITAN, {"cp": 2}), (TITAN, {}), "Flex attention and spmd_types: cp 2"),
     (
         "fully_sharded_version",

@@ -151,7 +151,7 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
 
 def _numbers(plan: Plan, inputs: Inputs) -> Facts:
     accelerator, job, runtime, recipe = inputs.cluster.accelerator, inputs.job, inputs.runtime, inputs.recipe
-    hybrid = runtime.communication.fused_kernels == "hybrid_ep"
+    hybrid = accelerator.domain_spans_nodes or runtime.communication.fused_kernels == "hybrid_ep"
     return {
         "accelerator": accelerator.id,
         "asks_for_gradients": job.gradients is not None,
@@ -161,11 +161,12 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "bf16": recipe.half == "bf16",
         "dispatcher": runtime.communication.dispatcher,
         "expert_capacity": inputs.model.is_moe and inputs.expert_capacity is not None,
-        "flex_backend": "hybridep" if accelerator.domain_spans_nodes or hybrid else "deepep",
+        "flex_backend": "hybridep" if hybrid else "deepep",
         "fused_cross_entropy": runtime.kernels.cross_entropy == "fused",
         "global_batch": job.global_batch,
         "gradients_in_fp32": inputs.gradient_bytes == 4,
         "half": recipe.half,
+        "hybrid_kernels": hybrid,
         "mxfp8": job.precision == "mxfp8",
         "half_moments": runtime.storage.moment_bytes == 2,
         "eight_bit_moments": runtime.storage.moment_bytes == 1,

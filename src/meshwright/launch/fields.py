@@ -11,6 +11,7 @@ from meshwright.launch.forms import Fields
 from meshwright.layout.plan import USUAL, Plan
 from meshwright.layout.splits import layers_of_chunks
 from meshwright.schedules.records import SCHEDULE_NAMES, usual_schedule
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
@@ -92,7 +93,7 @@ def question_of(
     built = model or model_of(fields | {"model.mtp_layers": fields.get("job.mtp_layers") or 0}, name)
     dispatcher = fields.get("runtime.dispatcher")
     if dispatcher and built.is_moe and dispatcher != runtime.communication.dispatcher:
-        runtime = runtime.replace(dispatcher=dispatcher)
+        runtime = with_behaviours(runtime, [f"dispatcher={dispatcher}"])
     said = _degrees(fields, built, cluster)
     inputs = Inputs(model=built, cluster=cluster, job=_job(fields | said, built, runtime), runtime=runtime)
     return _plan(said, inputs), inputs

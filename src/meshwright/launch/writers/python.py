@@ -56,10 +56,12 @@ def python_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
 def _module(launch: Launch, notes: Sequence[str]) -> str:
     settings = launch.settings
     family, flavor = str(settings["model_spec"]).split()
-    converters = CONVERTERS[str(settings["model_spec.converters"])].format(compiled="compile.enable" in settings)
+    options = CONVERTERS[str(settings["model_spec.converters"])].format(compiled="compile.enable" in settings)
+    if exchange := settings.get("model_spec.moe_comm_backend"):
+        options = f', moe_comm_backend="{exchange}"{options}'
     recompute = settings["activation_checkpoint"]
     lines = [*commented(notes), "", "import os", "", IMPORTS.format(family=family), ""]
-    lines += ["def plan() -> Trainer.Config:", f'    model_spec = model_registry("{flavor}"{converters})']
+    lines += ["def plan() -> Trainer.Config:", f'    model_spec = model_registry("{flavor}"{options})']
     lines += ["    return Trainer.Config(", "        model_spec=model_spec,"]
     lines += [f"        loss={LOSSES[str(settings['loss'])].format(vocabulary=VOCABULARY)},"]
     for section, kind in SECTIONS.items():
