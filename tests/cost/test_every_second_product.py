@@ -28,6 +28,22 @@ def test_every_second_product_runs_again_and_attention_does_not(fused: bool) -> 
     assert 0 < layer.recompute.elementwise < layer.forward.elementwise
 
 
+@pytest.mark.parametrize("recompute", ["selective", "full"])
+@pytest.mark.parametrize(("runtime", "again"), [("torchtitan", False), ("torchtitan@0.2.2", True)])
+def test_rows_of_experts_are_summed_again_where_no_compiler_sees_that_nothing_reads_it(
+    recompute: str, runtime: str, again: bool
+) -> None:
+    """Counted in the graphs of a block with torchtitan 0.3.0's SelectiveAC and FullAC under PyTorch 2.13: its
+    scatter_add once forward and never backward, its products again.
+    """
+    inputs = question(mixture(), "1x8:h100", runtime, sequence_length=4096, global_batch=8)
+    layer = layer_time(Plan(dp=8, zero=3, recompute=recompute), inputs, inputs.model.layer_kinds[0])
+    forward, recomputed = (parts.routed for parts in (layer.forward_parts, layer.recompute_parts))
+    assert recomputed.unpermute.moved_bytes == again * forward.unpermute.moved_bytes
+    assert recomputed.experts == forward.experts
+    assert recomputed.permute == forward.permute
+
+
 def test_grouped_products_of_experts_run_again() -> None:
     inputs = question(mixture(), "1x8:h100", "torchtitan", sequence_length=4096, global_batch=8)
     layer = layer_time(PLAN, inputs, inputs.model.layer_kinds[0])

@@ -124,16 +124,26 @@ def _recomputed(
 ) -> LayerParts[Kernels]:
     """What backward computes again of a layer. products, forward, experts: of the layer."""
     shard, whole = layer_shard(plan, inputs, kind), forward
-    if inputs.runtime.activations.checkpoint_stops_early and not kind.is_moe:
+    routed = _without_unread(forward.routed, inputs)
+    if kind.is_moe:
+        whole = forward._replace(routed=routed)
+    elif inputs.runtime.activations.checkpoint_stops_early:
         whole = _until_last_product(forward, products[1][-1], residual_sum_bytes(inputs, shard))
     if inputs.runtime.activations.selective_recompute == "every_second_product":
-        some = _every_second_product(inputs, kind, shard, products, forward)
+        some = _every_second_product(inputs, kind, shard, products, forward._replace(routed=routed))
         chosen = np.equal(plan.recompute, Recompute.SELECTIVE)
         some = combined(lambda part: np.where(chosen, part, 0.0), some)
     else:
         some = _repeated(repeated_parts(plan, kind), inputs, kind, shard, products, forward, experts)
     full = np.equal(plan.recompute, Recompute.FULL)
     return combined(lambda all_of_it, part: np.where(full, all_of_it, 0.0) + part, whole, some)
+
+
+def _without_unread(routed: ExpertParts[Kernels], inputs: Inputs) -> ExpertParts[Kernels]:
+    """The parts of a layer of experts that are computed again: without what weighs and sums their rows where a compiler
+    leaves out what backward does not read.
+    """
+    return routed if inputs.runtime.activations.recomputes_combine else routed._replace(unpermute=Kernels())
 
 
 def _repeated(

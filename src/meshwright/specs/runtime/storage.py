@@ -166,6 +166,8 @@ class Activations(Spec):
     """Selective recomputation by products also keeps the last one, which backward does not read (no compiler)."""
     checkpoint_stops_early: bool
     """Full recomputation leaves out the last product and reduction of a dense layer, which backward does not need."""
+    recomputes_combine: bool
+    """A recomputed layer of experts weighs and sums their rows again, which backward does not read (no compiler)."""
     offloaded_layers: Annotated[int, Field(ge=0, le=10_000)]
     """Layers of a stage whose saved activations wait in the host's memory; their way there and back is priced as
     hidden."""
