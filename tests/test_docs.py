@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pkgutil
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,20 @@ def test_every_docstring_that_a_page_shows_exists(page: Path) -> None:
 def test_every_page_that_a_page_links_to_exists(page: Path) -> None:
     for target in re.findall(r"\]\(([\w./-]+\.md)(?:#[\w.-]+)?\)", page.read_text("utf-8")):
         assert (page.parent / target).is_file(), target
+
+
+def test_pages_that_are_files_of_the_root_lead_to_them_on_a_code_host_and_hold_them_on_the_site() -> None:
+    hook = runpy.run_path(str(DOCS / "_hooks" / "root_pages.py"))
+    for page, file in hook["FILES"].items():
+        assert f"](../{file})" in (DOCS / page).read_text("utf-8")
+        whole = hook["root_page"](page)
+        assert whole.splitlines()[0] == (DOCS.parent / file).read_text("utf-8").splitlines()[0]
+        for target in re.findall(r"\]\(([\w./-]+\.md)(?:#[\w.-]+)?\)", whole):
+            assert (DOCS / target).is_file(), target
+
+
+def test_no_page_includes_another_as_only_the_site_would_show() -> None:
+    assert not [page.name for page in PAGES if re.search(r"^-+8<-+ ", page.read_text("utf-8"), re.MULTILINE)]
 
 
 RUNTIMES = [read_runtime(name) for name in catalog.names("runtimes")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -17,11 +18,54 @@ QUESTIONS = (
 )
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
+MANY_LIMITS = (
+    *("--tp", "2", "--cp", "1", "--pp", "1,8", "--dp", "4,8,32", "--zero", "1,2,3", "--micro-batch", "1,2"),
+    *("--recompute", "none,full", "--price", "h100=2.9", "--tokens", "1T"),
+)
+LONG = (
+    ("plan", "deepseek-v3", "32x8:h100"),
+    ("plan", "llama-3.1-70b", "8x8:h100", "--pareto"),
+    ("plan", "llama-3.1-70b", "8x8:h100", *MANY_LIMITS),
+    ("plan", "gpt-oss-120b", "4x8:h100", "--precision", "fp8"),
+    ("plan", "llama-3.1-8b", "1x8:h100", "--runtime", "all"),
+    ("plan", "gpt2-xl", "1x4:a100-40gb", "--precision", "fp16"),
+    ("explain", "deepseek-v3", "32x8:h100", "--ep", "16", "--pp", "16"),
+    ("explain", "mixtral-8x7b", "2x8:a100-80gb", "--tp", "2", "--pp", "2", "--precision", "fp16"),
+    ("explain", "llama-3.1-70b", "2x8:h100"),
+    ("explain", "llama-3.1-405b", "16x8:h100", "--tp", "8", "--pp", "4", "--precision", "fp8"),
+)
+"""Experts, plans that do not fit, constraints, fronts: what takes most lines."""
+
+
+@pytest.mark.parametrize(
+    "question", [*QUESTIONS, *(pytest.param(each, marks=pytest.mark.slow) for each in LONG)], ids=" ".join
+)
 def test_an_answer_is_one_screen(question: tuple[str, ...]) -> None:
-    lines = asked(*question).out.splitlines()
-    assert len(lines) <= 40
+    assert_one_screen(asked(*question).out)
+
+
+def test_so_is_that_of_a_changed_plan_file(tmp_path: Path) -> None:
+    saved = tmp_path / "plan.json"
+    saved.write_text(asked("plan", "llama-3.1-70b", "8x8:h100", "--json").out)
+    answer = asked("explain", str(saved), "--tp", "8", "--precision", "fp8")
+    assert "Against the saved plan" in answer.out
+    assert_one_screen(answer.out)
+
+
+def assert_one_screen(text: str) -> None:
+    lines = text.splitlines()
+    assert 10 < len(lines) <= 40
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.slow
+def test_what_matters_most_stays() -> None:
+    """Of plans and changes some are left out, of the plan, its verdict and its time nothing."""
+    unfit, varied = (asked(*question).out for question in (LONG[8], LONG[0]))
+    for part in ("out-of-memory: stage 0 needs", "If it did fit: ", "8 in 10 such runs", "What would be:", "--more"):
+        assert part in unfit
+    for part in ("Best plan: ", "safe: ", "The busiest rank's experts", "8 in 10 such runs", "Memory of", "Time of"):
+        assert part in varied
 
 
 def test_the_brief_answer_says_what_the_whole_one_does_in_short() -> None:
@@ -37,7 +81,7 @@ def test_the_brief_answer_says_what_the_whole_one_does_in_short() -> None:
 def test_shares_add_up() -> None:
     text = " ".join(asked(*QUESTIONS[0]).out.split())
     for part in ("Memory of stage", "Time of a step"):
-        shares = re.search(rf"{part}[^:]*: ([^.]*?)(?= Time of| In its name)", text)
+        shares = re.search(rf"{part}[^:]*: ([^.]*?)(?= Time of| In its name| meshwright legend)", text)
         assert shares
         assert sum(map(int, re.findall(r"(\d+)%", shares[1]))) == pytest.approx(100, abs=3)
 

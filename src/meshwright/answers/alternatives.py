@@ -58,13 +58,16 @@ def knobs_section(
     """Every single change, what fits first, the fastest first; of a plan that is not safe, what would be; shown: how
     many.
     """
+    rescued = rescue_section(rescue(estimate, priced, near))
+    if shown == 0:
+        return tuple(rescued)
     rows = tuple(_row(each, estimate) for each in priced.changes[:shown])
     outside = f", {priced.outside} outside the constraints" if priced.outside else ""
     note = f"Left out: {priced.illegal} that are not legal, {priced.idle} that change nothing{outside}."
     if len(rows) < len(priced.changes):
         note = f"The fastest {len(rows)} of {len(priced.changes)} changes, those that fit first."
     columns = ("change", "step", "gain", "GiB", "more", "verdict")
-    return (*rescue_section(rescue(estimate, priced, near)), Table(columns, rows, "lrrrrw", "Change one knob", note))
+    return (*rescued, Table(columns, rows, "lrrrrw", "Change one knob", note))
 
 
 def alternatives_entry(estimate: Estimate, inputs: Inputs, result: SearchResult | None) -> dict[str, Any]:

@@ -38,14 +38,14 @@ _LETTERS = re.compile(r"[a-z-]+")
 
 
 def legend(name: str) -> list[tuple[str, str]]:
-    """The words of a plan's name with what they mean.
+    """The words of a plan's name with what they mean; lists may have spaces behind their commas, as in tables.
 
     Raises `InvalidInput` at the first word that no plan's name has.
 
     >>> legend("tp8 pp2")
     [('tp8', 'tensor parallel'), ('pp2', 'pipeline stages')]
     """
-    meanings, rest = [], " ".join(name.split())
+    meanings, rest = [], re.sub(r",\s+", ",", " ".join(name.split()))
     while rest:
         match = _WORD.match(rest)
         if match is None:

@@ -172,11 +172,13 @@ def other_splits_section(result: SearchResult) -> list[Block]:
     ]
 
 
-def front_section(front: Sequence[Estimate]) -> list[Block]:
-    """The plans that no other beats in both time and memory, less those that are hardly leaner than the one above."""
+def front_section(front: Sequence[Estimate], most: int | None = None) -> list[Block]:
+    """The plans that no other beats in both time and memory, less those that are hardly leaner than the one above; at
+    most so many, the fastest.
+    """
     if not front:
         return []
-    shown = clearly_leaner(front)
+    shown = clearly_leaner(front)[:most]
     rows = tuple((str(each.plan), *speed_cells(each), verdict_cell(each.verdict)) for each in shown)
     note = f"{len(shown)} of {len(front)}, each {LEANER:.0%} leaner than the one above; the plan file (--json) has all"
     columns = ("plan", *SPEED_COLUMNS, "verdict")

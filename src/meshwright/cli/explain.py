@@ -28,7 +28,7 @@ def explain(
     import time
 
     from meshwright.answers.alternatives import cheap_search
-    from meshwright.answers.brief import explain_brief
+    from meshwright.answers.brief import explain_briefs, on_one_screen
     from meshwright.answers.explain_table import explain_document, explain_screen
     from meshwright.answers.files import writable
     from meshwright.answers.launch_file import launch_file_entry, launch_file_screen
@@ -52,11 +52,14 @@ def explain(
         document: Any = explain_document(estimate, inputs, elapsed, near, variation)
         document |= launch_file_entry(launch) | launch_patch_entry(change)
     else:
-        brief = not (more or cite or variation)
-        explained = (
-            explain_brief(estimate, inputs, near) if brief else explain_screen(estimate, inputs, near, variation)
+        beside = launch_file_screen(launch), launch_patch_section(launch, change)
+        whole = more or cite
+        answers = (
+            [explain_screen(estimate, inputs, near, variation)]
+            if whole
+            else explain_briefs(estimate, inputs, near, variation)
         )
-        document = *launch_file_screen(launch), *explained, *launch_patch_section(launch, change)
+        document = on_one_screen(answers, *beside)
     if cite:
         show_cited(document, [plan], inputs, as_json)
     else:

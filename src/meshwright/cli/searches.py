@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from meshwright.answers.baseline import Baseline
+    from meshwright.answers.document.blocks import Block
     from meshwright.answers.progress import Stoppable
     from meshwright.cost.estimate import Estimate
     from meshwright.search.constraint_costs import ConstraintCost
@@ -62,7 +63,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Find the best plans for a model on a cluster."""
-    from meshwright.answers.brief import SHOWN, plan_brief
+    from meshwright.answers.brief import on_one_screen, plan_briefs
     from meshwright.answers.plan_table import plan_document, plan_screen
     from meshwright.answers.progress import stoppable_progress
     from meshwright.search.find import find
@@ -80,18 +81,17 @@ def plan(
 
             raise nothing_fits(result)
         front, costs = _beyond(result, pareto, progress)
+    beside = _beside(result, baseline, price or [], asked.subject.cluster)
     if as_json:
-        answer: Any = plan_document(result, front, costs)
+        answer: Any = plan_document(result, front, costs) | beside.entry
     else:
-        answer = plan_screen(result, front, costs) if more or cite else plan_brief(result, front, costs, top or SHOWN)
-    document = _beside(answer, result, baseline, as_json)
-    if price:
-        document = _priced(document, result, price, asked.subject.cluster, as_json)
+        answers = [plan_screen(result, front, costs)] if more or cite else plan_briefs(result, front, costs, top)
+        answer = on_one_screen(answers, beside.before, beside.after)
     if cite:
         plans = [estimate.plan for estimate in (*result.best, *result.other_splits, *front)]
-        show_cited(document, plans, inputs, as_json)
+        show_cited(answer, plans, inputs, as_json)
     else:
-        show(document, as_json)
+        show(answer, as_json)
     write_ranked(result, launched)
     _end_where(progress.stopped)
 
@@ -119,10 +119,19 @@ def _end_where(stopped: bool) -> None:
         raise typer.Exit(INTERRUPTED)
 
 
-def _beside(answer: Any, result: SearchResult, baseline: Baseline | None, as_json: bool) -> Any:
-    """The answer of a search, as JSON or a screen, beside the plan of a launch file where there is one."""
+class _Beside(NamedTuple):
+    """What an answer of `plan` holds beside its plans: for JSON, and the sections before and behind them."""
+
+    entry: dict[str, Any]
+    before: tuple[Block, ...]
+    after: tuple[Block, ...]
+
+
+def _beside(result: SearchResult, baseline: Baseline | None, prices: list[str], cluster: str | None) -> _Beside:
+    """The plan of a launch file, with the change to the best plan, and what a training costs, where they are asked."""
+    entry, line = _price(result, prices, cluster) if prices else ({}, ())
     if baseline is None:
-        return answer
+        return _Beside(entry, (), line)
     from meshwright.answers.baseline import baseline_entry, baseline_lines
     from meshwright.answers.document.blocks import Lines
     from meshwright.answers.launch_file import launch_file_entry, launch_file_screen
@@ -130,14 +139,13 @@ def _beside(answer: Any, result: SearchResult, baseline: Baseline | None, as_jso
 
     best, launch = result.best[0], baseline.launch
     change = patch_to_best(baseline, best)
-    if as_json:
-        return answer | launch_file_entry(launch) | baseline_entry(baseline, best) | launch_patch_entry(change)
+    entry |= launch_file_entry(launch) | baseline_entry(baseline, best) | launch_patch_entry(change)
     before = *launch_file_screen(launch), Lines(tuple(baseline_lines(baseline, best)))
-    return *before, *answer, *launch_patch_section(launch, change)
+    return _Beside(entry, before, (*launch_patch_section(launch, change), *line))
 
 
-def _priced(document: Any, result: SearchResult, prices: list[str], cluster: str | None, as_json: bool) -> Any:
-    """The answer with what all tokens cost with the best plan; of a job without a number, a trillion."""
+def _price(result: SearchResult, prices: list[str], cluster: str | None) -> tuple[dict[str, Any], tuple[Block, ...]]:
+    """What all tokens cost with the best plan; of a job without a number, a trillion."""
     from meshwright.answers.compare.training import prices_of, training_entry, training_line, training_on
     from meshwright.answers.document.blocks import Lines
     from meshwright.answers.memo.words import TRILLION
@@ -146,9 +154,8 @@ def _priced(document: Any, result: SearchResult, prices: list[str], cluster: str
     price = prices_of(prices, {cluster or inputs.cluster.name: inputs.cluster})[inputs.cluster.name]
     tokens = inputs.job.tokens or TRILLION
     training = training_on(tokens, result.best[0], inputs, price)
-    if as_json:
-        return document | {"training": training_entry(training, tokens, price)}
-    return *document, Lines((training_line(training, tokens, price),))
+    line = Lines((training_line(training, tokens, price),))
+    return {"training": training_entry(training, tokens, price)}, (line,)
 
 
 def _plan_of_each(

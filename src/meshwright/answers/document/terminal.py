@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table as Grid
@@ -24,6 +24,10 @@ from meshwright.answers.document.blocks import (
 from meshwright.answers.document.inline import raw_pieces, visible
 
 STYLES = {"good": "green", "warning": "yellow", "bad": "red"}
+LONGEST_WORD = 30
+"""Characters of a word that a column keeps whole."""
+_LISTED = re.compile(r"(?<=\w)\([\w*]+(,[\w*]+)+\)")
+"""A list in a word, as that of `recompute-selective(layernorm,mlp)`, which has no place to break."""
 
 
 def terminal(blocks: Iterable[Block]) -> RenderableType:
@@ -80,11 +84,20 @@ def _block(block: Block) -> RenderableType:
 
 def _table(table: Table) -> RenderableType:
     grid = Grid(box=None, pad_edge=False, header_style="bold", show_header=any(table.columns))
-    for name, side in zip(table.columns, table.alignment, strict=True):
-        justify: Literal["left", "right"] = "right" if side == "r" else "left"
-        grid.add_column(name, justify=justify, no_wrap=side != "l", overflow="fold" if side == "l" else "ellipsis")
-    for number, row in enumerate(table.rows):
-        grid.add_row(*map(text_of, row), style="bold" if table.is_total(number) else "")
+    rows = [[*map(_cell, row)] for row in table.rows]
+    for number, (name, side) in enumerate(zip(table.columns, table.alignment, strict=True)):
+        if side == "l":
+            words = (len(word) for row in rows for word in row[number].plain.split())
+            grid.add_column(name, overflow="fold", min_width=min(max(words, default=0), LONGEST_WORD))
+        else:
+            grid.add_column(name, justify="right" if side == "r" else "left", no_wrap=True)
+    for number, row in enumerate(rows):
+        grid.add_row(*row, style="bold" if table.is_total(number) else "")
     above = [text_of(table.caption, "italic")] if table.caption else []
     below = [text_of(table.note, "dim")] if table.note else []
     return Group(*above, grid, *below)
+
+
+def _cell(text: str) -> Text:
+    """A cell, which may be broken behind the commas of a list."""
+    return text_of(_LISTED.sub(lambda listed: listed[0].replace(",", ", "), text) if type(text) is str else text)
