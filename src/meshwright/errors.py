@@ -13,6 +13,7 @@ MeshwrightError
 
 from __future__ import annotations
 
+import copyreg
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,10 @@ def quoted(value: object) -> str:
 
 class MeshwrightError(Exception):
     """Root of every error that Meshwright raises for its users."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it is, so that it comes back from another process with its message and all that it holds."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class InvalidInput(MeshwrightError, ValueError):

@@ -12,9 +12,10 @@ from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 
 import pytest
 
-from meshwright.errors import InvalidInput
+from meshwright.errors import Fault, IllegalPlan, InvalidInput, InvalidSpec, MeshwrightError, NothingFits, UnknownName
 from meshwright.search.executors import InProcess, executor_of
-from meshwright.search.fan_out import results
+from meshwright.search.fan_out import answers, results
+from meshwright.search.stop import Progress, StopSearch
 
 STARTS_WORKERS = """
 import os, time
@@ -62,6 +63,68 @@ def test_no_more_arguments_are_taken_than_are_asked_for_ahead(make: type[Executo
 def test_an_error_of_the_function_is_raised_here(workers: int) -> None:
     with pytest.raises(InvalidInput, match="3 is odd"), executor_of(workers) as executor:
         list(results(halved, [2, 3], executor))
+
+
+def test_in_this_process_every_result_is_taken_before_the_next_argument() -> None:
+    taken: list[int] = []
+    for done, _ in enumerate(results(abs, counted(5, taken), InProcess()), 1):
+        assert len(taken) == done
+
+
+def waiting(number: int, progress: Progress | None) -> int:
+    """A search that ends when it is told to."""
+    assert progress
+    try:
+        while True:
+            progress(0, 1)
+            time.sleep(0.01)
+    except StopSearch:
+        return -number
+
+
+def test_workers_are_told_to_stop_and_all_answer_with_what_they_have() -> None:
+    told: list[tuple[int, int]] = []
+
+    def progress(done: int, total: int) -> None:
+        told.append((done, total))
+        if len(told) > 2:
+            raise StopSearch
+
+    with executor_of(2) as executor:
+        assert answers(waiting, [1, 2, 3], executor, progress) == [-1, -2, -3]
+    assert told[0] == (0, 3)
+    with pytest.raises(StopSearch), ThreadPoolExecutor(1) as threads:
+        answers(lambda number, _: time.sleep(number), [1, 1], threads, progress)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_answers_stand_in_the_order_of_their_arguments(workers: int) -> None:
+    with executor_of(workers) as executor:
+        assert answers(_later, [3, 1, 2], executor) == [6, 2, 4]
+
+
+def _later(number: int, _: Progress | None) -> int:
+    time.sleep(0.01 * number)
+    return 2 * number
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidSpec("a model", [Fault("layers", "must be 1 or more")]),
+        IllegalPlan("a plan", [Fault("tp", "is 3")]),
+        UnknownName("accelerator", "h1000", ["h100"]),
+        NothingFits("no plan fits", {"needs": 3}),
+    ],
+)
+def test_errors_come_back_from_processes_as_they_were(error: MeshwrightError) -> None:
+    with executor_of(2) as executor:
+        back = executor.submit(_given_back, error).result()
+    assert (type(back), str(back), vars(back)) == (type(error), str(error), vars(error))
+
+
+def _given_back(error: MeshwrightError) -> MeshwrightError:
+    return error
 
 
 def test_a_worker_that_is_killed_is_told() -> None:

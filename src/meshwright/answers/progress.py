@@ -39,7 +39,8 @@ class Stoppable:
         self.stopped = False
         """Whether a search was stopped."""
         self._advance, self._say = advance, say
-        self._asked_to_stop = self._searched = self._told = False
+        self._asked_to_stop = self._begun = self._told = False
+        self._done = 0
         self._started = self._began = time.perf_counter()
         self._limit_s = limit_s
 
@@ -47,17 +48,17 @@ class Stoppable:
         """Show the progress, say once how long a long search will take, and stop it where asked."""
         self._advance(done, total)
         now = time.perf_counter()
-        if done == 0:
+        if done < self._done or not self._begun:
             self._began = now
-        elif not self._told and now - self._began > PATIENCE_S:
+        elif done and not self._told and now - self._began > PATIENCE_S:
             left = (now - self._began) * (total - done) / done
             if left > LONG_S:
                 self._told = True
-                self._say(f"{total:,} plans: about {format_seconds(left)}{_memory()}; Ctrl-C shows the best so far")
+                self._say(f"This takes about {format_seconds(left)}{_memory()}; Ctrl-C shows the best so far")
         late = self._limit_s is not None and now - self._started > self._limit_s
-        unfinished = 0 < done < total or (done == 0 and self._searched)
-        self.stopped = self.stopped or (unfinished and (late or self._asked_to_stop))
-        self._searched = self._searched or done > 0
+        # The first word is of a search that has looked at nothing yet.
+        self.stopped = self.stopped or (self._begun and done < total and (late or self._asked_to_stop))
+        self._begun, self._done = True, done
         if self.stopped:
             raise StopSearch
 

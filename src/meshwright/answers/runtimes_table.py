@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
@@ -12,8 +14,10 @@ from meshwright.answers.records import document_of, fields_of
 from meshwright.answers.screen import SPEED_COLUMNS, headline, job_words, speed_cells, without_plan
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits, Stopped
+from meshwright.search import fan_out
 from meshwright.search.crossover import Contender, Crossover, Family, crossover
 from meshwright.search.find import Progress, SearchResult, find
+from meshwright.search.space import size
 from meshwright.specs import catalog
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.constraints import Constraints
@@ -32,22 +36,23 @@ def answers_of_each(
     behaviours: Sequence[str] = (),
     progress: Progress | None = None,
     constraints: Constraints | None = None,
+    executor: Executor | None = None,
 ) -> Answers:
     """Search once for every runtime of the catalogue, the fastest first, those without a plan last.
 
-    behaviours: replaced in each, as `with_behaviours` takes them; progress: told as by `find`, anew for each runtime;
+    behaviours: replaced in each, as `with_behaviours` takes them; progress, executor: as in `fan_out.answers`;
     constraints: on the plans of each, of which those that name what a runtime does not have refuse it.
     Raises `NothingFits` when no runtime has a plan that fits, `InvalidInput` when every one refuses the question.
     """
-    answers: Answers = {}
-    for name in catalog.names("runtimes"):
-        try:
-            runtime = with_behaviours(read_runtime(name), behaviours)
-            asked = inputs.replace(runtime=runtime, constraints=constraints or inputs.constraints)
-            result = find(asked, top=top, progress=progress)
-            answers[name] = result if result.best else nothing_fits(result, most=1)
-        except MeshwrightError as refusal:
-            answers[name] = refusal
+    names = catalog.names("runtimes")
+    asked = {name: _question(inputs, name, behaviours, constraints) for name in names}
+    questions = {name: each for name, each in asked.items() if isinstance(each, Inputs)}
+    # The largest first, so that none of them is begun when the others are done.
+    largest_first = sorted(questions, key=lambda name: -size(questions[name]))
+    searched = fan_out.answers(partial(_answer, top), [questions[name] for name in largest_first], executor, progress)
+    refused = {name: each for name, each in asked.items() if isinstance(each, MeshwrightError)}
+    answered: Answers = {**refused, **dict(zip(largest_first, searched, strict=True))}
+    answers = {name: answered[name] for name in names}
     if not any(isinstance(answer, SearchResult) for answer in answers.values()):
         invalid = [answer.faults for answer in answers.values() if isinstance(answer, InvalidSpec)]
         if len(invalid) == len(answers) and len(set(invalid)) == 1:
@@ -62,12 +67,34 @@ def answers_of_each(
     return dict(sorted(answers.items(), key=lambda answer: _step_time(answer[1])))
 
 
-def crossover_of(answers: Answers, progress: Progress | None = None) -> Crossover | None:
+def _question(
+    inputs: Inputs, name: str, behaviours: Sequence[str], constraints: Constraints | None
+) -> Inputs | MeshwrightError:
+    """The question of one runtime, or why it makes none."""
+    try:
+        runtime = with_behaviours(read_runtime(name), behaviours)
+        return inputs.replace(runtime=runtime, constraints=constraints or inputs.constraints)
+    except MeshwrightError as refusal:
+        return refusal
+
+
+def _answer(top: int, inputs: Inputs, progress: Progress | None) -> SearchResult | MeshwrightError:
+    """The answer of one runtime, or why it has none."""
+    try:
+        result = find(inputs, top=top, progress=progress)
+        return result if result.best else nothing_fits(result, most=1)
+    except MeshwrightError as refusal:
+        return refusal
+
+
+def crossover_of(
+    answers: Answers, progress: Progress | None = None, executor: Executor | None = None
+) -> Crossover | None:
     """Fully sharded plans against 3D ones, over all runtimes; None for a cluster without links between nodes.
 
-    progress: told (plans considered, plans of all runtimes).
+    progress, executor: as in `fan_out.answers`.
     """
-    return crossover([answer for answer in answers.values() if isinstance(answer, SearchResult)], progress)
+    return crossover([answer for answer in answers.values() if isinstance(answer, SearchResult)], progress, executor)
 
 
 def runtimes_document(answers: Answers, crossing: Crossover | None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from meshwright.cli.groups import (
     refuse_given,
 )
 from meshwright.cli.launch_file import ABOUT_A_FILE, BESIDE_A_FILE, OF_A_FILE
-from meshwright.cli.options import AsJson, ModelIfAny, TextOnly, ratio
+from meshwright.cli.options import AsJson, ModelIfAny, TextOnly, Workers, ratio
 from meshwright.cli.show import show
 from meshwright.errors import InvalidInput
 
@@ -84,6 +84,7 @@ def compare(
     framework: RuntimeOptions,
     allowed: ConstraintOptions,
     text_only: TextOnly = False,
+    workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Set clusters side by side, each with its best plan, or plans on one cluster, with every difference."""
@@ -118,7 +119,7 @@ def compare(
         return
     by_text = _different(clusters)
     wishes = _wishes(price or [], deadline_days, one_plan, job.tokens, by_text)
-    _show_clusters([(each, _question(asked, text)) for text, each in by_text.items()], wishes, as_json)
+    _show_clusters([(each, _question(asked, text)) for text, each in by_text.items()], wishes, workers, as_json)
 
 
 def _show_plans(
@@ -147,16 +148,19 @@ def _show_plans(
     show(plans_document(comparison) if as_json else plans_screen(comparison), as_json)
 
 
-def _show_clusters(questions: list[tuple[Cluster, Inputs | InvalidInput]], wishes: Wishes, as_json: bool) -> None:
+def _show_clusters(
+    questions: list[tuple[Cluster, Inputs | InvalidInput]], wishes: Wishes, workers: int | None, as_json: bool
+) -> None:
     from meshwright.answers.compare.clusters import compare_clusters
     from meshwright.answers.compare.clusters_table import clusters_document, clusters_screen
     from meshwright.answers.progress import shown_progress
+    from meshwright.search.executors import executor_of
 
     refusals = [question for _, question in questions if isinstance(question, InvalidInput)]
     if len(refusals) == len(questions):
         raise refusals[0]
-    with shown_progress() as progress:
-        comparison = compare_clusters(questions, wishes, progress)
+    with shown_progress() as progress, executor_of(workers) as executor:
+        comparison = compare_clusters(questions, wishes, progress, executor)
     show(clusters_document(comparison) if as_json else clusters_screen(comparison), as_json)
 
 

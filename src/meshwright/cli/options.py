@@ -146,6 +146,10 @@ TimeLimit = Annotated[
         parser=seconds, metavar="TIME", help="as 10s: then the best so far, with exit code 130, as Ctrl-C does at once"
     ),
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option(parser=positive, metavar="COUNT", help="processes that share the work; default: one for each core"),
+]
 TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal model, the language model alone")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a screen")]
 More = Annotated[bool, typer.Option("--more", help="print the whole answer, not one screen of it")]

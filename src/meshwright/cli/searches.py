@@ -18,10 +18,11 @@ from meshwright.cli.groups import (
     constraints_of,
     grouped,
     inputs_of,
+    refuse_given,
     require_subject,
 )
 from meshwright.cli.launch import RankedLaunchOptions, require_launch, write_ranked
-from meshwright.cli.options import AsJson, Cite, Measured, More, Price, TimeLimit, positive
+from meshwright.cli.options import AsJson, Cite, Measured, More, Price, TimeLimit, Workers, positive
 from meshwright.cli.searched import SearchOptions, searched
 from meshwright.cli.show import show, show_cited
 from meshwright.errors import INTERRUPTED, InvalidInput, Stopped
@@ -60,6 +61,7 @@ def plan(
     more: More = False,
     cite: Cite = False,
     time_limit: TimeLimit = None,
+    workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the best plans for a model on a cluster."""
@@ -70,8 +72,9 @@ def plan(
 
     if asked.framework.runtime == "all":
         require_launch(launched, None)
-        _plan_of_each(context, asked, measured, top or SEARCHED, pareto or cite, time_limit, as_json)
+        _plan_of_each(context, asked, measured, top or SEARCHED, pareto or cite, time_limit, workers, as_json)
         return
+    refuse_given(context, ("workers",), "{} shares out the searches of --runtime all; leave it out, or name all")
     inputs, baseline = searched(context, asked, measured)
     require_launch(launched, inputs.runtime.id)
     with stoppable_progress(time_limit) as progress:
@@ -165,6 +168,7 @@ def _plan_of_each(
     top: int,
     more: bool,
     time_limit: float | None,
+    workers: int | None,
     as_json: bool,
 ) -> None:
     """The best plans of every runtime; more: options about one runtime are given."""
@@ -175,20 +179,27 @@ def _plan_of_each(
     behaviours, allowed = asked.framework.of_questions["behaviours"] or [], constraints_of(asked.allowed)
     one = replace(asked.framework, runtime="megatron-core", behaviours=None, dispatcher=None)
     inputs, _ = searched(context, replace(asked, framework=one, allowed=ConstraintOptions()), measured)
-    _show_each(inputs, allowed, behaviours, top, time_limit, as_json)
+    _show_each(inputs, allowed, behaviours, top, time_limit, workers, as_json)
 
 
 def _show_each(
-    inputs: Inputs, allowed: Constraints, behaviours: list[str], top: int, time_limit: float | None, as_json: bool
+    inputs: Inputs,
+    allowed: Constraints,
+    behaviours: list[str],
+    top: int,
+    time_limit: float | None,
+    workers: int | None,
+    as_json: bool,
 ) -> None:
     from meshwright.answers.progress import stoppable_progress
     from meshwright.answers.runtimes_table import answers_of_each, crossover_of, runtimes_document, runtimes_screen
+    from meshwright.search.executors import executor_of
     from meshwright.search.stop import StopSearch
 
-    with stoppable_progress(time_limit) as progress:
-        answers, crossing = answers_of_each(inputs, top, behaviours, progress, allowed), None
+    with stoppable_progress(time_limit) as progress, executor_of(workers) as executor:
+        answers, crossing = answers_of_each(inputs, top, behaviours, progress, allowed, executor), None
         with contextlib.suppress(StopSearch):
-            crossing = None if progress.stopped else crossover_of(answers, progress)
+            crossing = None if progress.stopped else crossover_of(answers, progress, executor)
     show(runtimes_document(answers, crossing) if as_json else runtimes_screen(answers, crossing), as_json)
     _end_where(progress.stopped)
 
@@ -201,18 +212,20 @@ def limits(
     framework: RuntimeOptions,
     allowed: ConstraintOptions,
     time_limit: TimeLimit = None,
+    workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the longest sequence, the fewest nodes and the largest micro-batch that fit safely."""
     from meshwright.answers.limits_table import limits_document, limits_screen
     from meshwright.answers.progress import stoppable_progress
+    from meshwright.search.executors import executor_of
     from meshwright.search.limits import limits as limits_of
 
     named = subject.named(context.info_name)
     require_subject(named, "meshwright limits", "by --model and --cluster")
     inputs = inputs_of(named, job, framework, allowed=allowed)
-    with stoppable_progress(time_limit) as progress:
-        result = limits_of(inputs, progress)
+    with stoppable_progress(time_limit) as progress, executor_of(workers) as executor:
+        result = limits_of(inputs, progress, executor)
         if result.complete and not (result.asked.best or result.sequence or result.nodes):
             from meshwright.answers.nothing_fits import nothing_fits
 

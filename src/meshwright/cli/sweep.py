@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshwright.cli.options import AsJson, positive
+from meshwright.cli.options import AsJson, Workers
 from meshwright.cli.show import show
 
 if TYPE_CHECKING:
@@ -20,9 +20,7 @@ def sweep(
     all_plans: Annotated[
         bool, typer.Option("--all-plans", help="also write every legal plan of each question, priced")
     ] = False,
-    workers: Annotated[
-        int | None, typer.Option(parser=positive, metavar="COUNT", help="processes; default: one for each core")
-    ] = None,
+    workers: Workers = None,
     dask: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="of a Dask scheduler, as tcp://host:8786; or local")
     ] = None,

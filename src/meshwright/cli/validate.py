@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.options import AsJson
+from meshwright.cli.options import AsJson, Workers
 from meshwright.cli.show import show
 from meshwright.errors import InvalidInput
 
@@ -25,17 +25,21 @@ def validate(
     without: Annotated[
         bool, typer.Option("--left-out", help="predict each source with constants fitted to all others (takes minutes)")
     ] = False,
+    workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict training runs that others measured, and print how far off that is."""
     from meshwright.answers.files import writable, write_whole
+    from meshwright.answers.progress import shown_progress
+    from meshwright.search.executors import executor_of
     from meshwright.validation.score.configurations_csv import configurations_csv
     from meshwright.validation.score.picture import score_picture
     from meshwright.validation.score.validate import validate as scored
 
     table, picture = (writable(path, f"--{name}") if path else None for name, path in (("rows", rows), ("plot", plot)))
     _require_different({"--runs": runs.resolve() if runs else None, "--rows": table, "--plot": picture})
-    answer = scored(runs, where=where, left_out=without)
+    with shown_progress("Predicting runs") as progress, executor_of(workers) as executor:
+        answer = scored(runs, where=where, left_out=without, progress=progress, executor=executor)
     if table:
         write_whole(table, configurations_csv(answer.outcomes))
     if picture:

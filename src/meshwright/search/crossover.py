@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 
 from meshwright.arrays import BoolColumn, FloatColumn
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.footprint import Footprints, footprints_of
 from meshwright.cost.step import estimate_plans, estimates_of
 from meshwright.layout.plans import Plans
+from meshwright.search import fan_out
 from meshwright.search.find import Progress, SearchResult, legal_footprints
 from meshwright.search.rank import order
 from meshwright.specs.inputs import Inputs
@@ -72,28 +75,34 @@ class _Piece:
     """The fastest step at the lowest bandwidth."""
 
 
-def families_of(answers: Sequence[SearchResult], progress: Progress | None = None) -> list[FamilyPlans]:
+def families_of(
+    answers: Sequence[SearchResult], progress: Progress | None = None, executor: Executor | None = None
+) -> list[FamilyPlans]:
     """The families that have plans, each with those that could be its fastest at some bandwidth looked at.
 
     More bandwidth makes no step slower: a plan that is slower at the highest bandwidth than another at the lowest is
     never the fastest. Of each runtime the plans that are as safe as its best one take part, those of
     its space and those with layers chosen by cost; links change no verdict.
 
-    answers: to one question, of one runtime each, all with a plan that fits; progress: told (plans considered, plans
-    in all).
+    answers: to one question, of one runtime each, all with a plan that fits; progress, executor: as in
+    `fan_out.answers`.
     """
-    pieces: dict[Family, list[list[_Piece]]] = {family: [[] for _ in answers] for family in Family}
+    pieces = fan_out.answers(_pieces, answers, executor, progress)
+    of_families = {family: [of_runtime[family] for of_runtime in pieces] for family in Family}
+    return [_side(family, answers, each) for family, each in of_families.items() if any(each)]
 
-    def add(index: int, memory: Footprints) -> None:
+
+def _pieces(answer: SearchResult, progress: Progress | None) -> dict[Family, list[_Piece]]:
+    """What one runtime has of every family."""
+    safety = answer.best[0].verdict
+    known = [each for each in (answer.fastest, *answer.best) if each and each.verdict == safety]
+    found = footprints_of(Plans.of(dict.fromkeys(each.plan for each in known)), answer.inputs)
+    spaces = (memory.take(memory.verdict == safety) for _, memory in legal_footprints([answer], progress))
+    pieces: dict[Family, list[_Piece]] = {family: [] for family in Family}
+    for memory in chain([found], spaces):
         for family, of_family in pieces.items():
-            of_family[index] += _piece(memory.take(_members(memory.plans, family)))
-
-    for index, answer in enumerate(answers):
-        known = [each for each in (answer.fastest, *answer.best) if each and each.verdict == answer.best[0].verdict]
-        add(index, footprints_of(Plans.of(dict.fromkeys(each.plan for each in known)), answer.inputs))
-    for index, memory in legal_footprints(answers, progress):
-        add(index, memory.take(memory.verdict == answers[index].best[0].verdict))
-    return [_side(family, answers, of_family) for family, of_family in pieces.items() if any(of_family)]
+            of_family += _piece(memory.take(_members(memory.plans, family)))
+    return pieces
 
 
 def _side(family: Family, answers: Sequence[SearchResult], pieces: Sequence[Sequence[_Piece]]) -> FamilyPlans:
@@ -155,20 +164,22 @@ class Crossover:
     """None where the same family is faster at every bandwidth looked at."""
 
 
-def crossover(answers: Sequence[SearchResult], progress: Progress | None = None) -> Crossover | None:
+def crossover(
+    answers: Sequence[SearchResult], progress: Progress | None = None, executor: Executor | None = None
+) -> Crossover | None:
     """The faster family at the cluster's own bandwidth between nodes, and where the other one overtakes it.
 
     Method: the links between nodes, all levels by one factor, are taken from 1 outwards in doublings until the other
     family is faster, and that doubling is bisected on the logarithm. Of each runtime the plans that are as safe as
     its best one take part, so that the faster family at the cluster's own bandwidth is that of the fastest answer.
 
-    answers: to one question, of one runtime each, all with a plan that fits; progress: told (plans considered, plans
-    in all). Returns None for a cluster without links between nodes.
+    answers: to one question, of one runtime each, all with a plan that fits; progress, executor: as in
+    `fan_out.answers`. Returns None for a cluster without links between nodes.
     """
     inputs = answers[0].inputs
     if not network_levels(inputs.cluster):
         return None
-    ranked = [(plans.best(1.0), plans) for plans in families_of(answers, progress)]
+    ranked = [(plans.best(1.0), plans) for plans in families_of(answers, progress, executor)]
     ranked.sort(key=lambda entry: entry[0].estimate.step_time_s)
     (fastest, leader), *others = ranked
     return Crossover(

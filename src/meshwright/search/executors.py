@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -10,9 +11,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import connection, parent_process
+from multiprocessing.synchronize import Event
 from typing import Any, ParamSpec, TypeVar
 
 from meshwright.errors import InvalidInput, quoted
+from meshwright.search.stop import StopSearch
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -35,6 +38,14 @@ class InProcess(Executor):
         except Exception as error:
             future.set_exception(error)
         return future
+
+
+class Processes(ProcessPoolExecutor):
+    """Processes of this machine, whose searches end with the best so far once `stop` is set."""
+
+    def __init__(self, workers: int) -> None:
+        self.stop = multiprocessing.Event()
+        super().__init__(workers, initializer=prepare_worker, initargs=(self.stop,))
 
 
 @contextmanager
@@ -73,7 +84,7 @@ def _processes(workers: int) -> Iterator[Executor]:
     """Newer Pythons warn that forking beside threads may deadlock; the workers only do arithmetic and take no lock."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
-        with ProcessPoolExecutor(max_workers=workers, initializer=prepare_worker) as pool:
+        with Processes(workers) as pool:
             try:
                 yield pool
             except BaseException:
@@ -81,10 +92,24 @@ def _processes(workers: int) -> Iterator[Executor]:
                 raise
 
 
-def prepare_worker() -> None:
-    """End with the process that started this one, however that ends, and leave interrupts to it."""
+def prepare_worker(stop: Event | None = None) -> None:
+    """End with the process that started this one, however that ends, and leave interrupts to it.
+
+    stop: set where the searches of this process should end; None: never.
+    """
+    global _stop
+    _stop = stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+_stop: Event | None = None
+
+
+def stopped_by_parent(_done: int, _total: int) -> None:
+    """The progress of a search in a worker: raises `StopSearch` where the process that asked for it wants it to end."""
+    if _stop is not None and _stop.is_set():
+        raise StopSearch
 
 
 def _end_with_parent() -> None:

@@ -16,8 +16,7 @@ from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import estimate_each, estimate_plans, estimates_of
 from meshwright.distinct import distinct_rows, distinct_values
-from meshwright.errors import IllegalPlan
-from meshwright.layout.legality import check, faults
+from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans, regrouped
 from meshwright.search.rank import LEAST_GAIN, order, preference, rank_time_s
@@ -36,7 +35,7 @@ from meshwright.search.ties import (
     ranks_of,
     tied_rows,
 )
-from meshwright.search.unmet import nothing_allowed
+from meshwright.search.unmet import nothing_legal
 from meshwright.specs.inputs import Inputs
 
 CHUNK = 1 << 16
@@ -72,7 +71,7 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Sear
     if not complete and not tally.fitting:
         raise stopped(tally.considered, tally.size)
     if not tally.legal:
-        raise _nothing_legal(tally, inputs)
+        raise nothing_legal(inputs, tally.considered)
     known = Plans.join([*candidates, *tally.leanest])
     gaining = _gaining(known, inputs, times) if complete else Plans.of([])
     kept = Plans.join([*candidates, gaining, *tally.leanest])
@@ -241,16 +240,3 @@ def _fastest_at_risk(estimates: Estimates, ranked: IntColumn) -> IntColumn:
     """Of the ranked rows, the fastest that is at risk of running out of memory, where there is one."""
     risky: IntColumn = ranked[estimates.verdict[ranked] == Verdict.AT_RISK]
     return risky[np.argsort(estimates.step_time_s[risky], kind="stable")][:1]
-
-
-def _nothing_legal(tally: _Tally, inputs: Inputs) -> IllegalPlan:
-    """The error for a space without a legal plan: the faults of the plan that breaks the fewest rules, and which
-    constraints leave none.
-    """
-    if inputs.constraints.given:
-        return nothing_allowed(inputs)
-    simplest = (table[0] for table in space(inputs))
-    plan = min(simplest, key=lambda plan: len(faults(plan, inputs)))
-    runtime = inputs.runtime.id
-    subject = f"none of the {tally.considered} plans for {inputs.cluster.num_gpus} accelerators; the nearest, {plan},"
-    return IllegalPlan(f"{runtime}: {subject}", faults(plan, inputs))

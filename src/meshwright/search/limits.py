@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.flops import model_flops_per_step
@@ -17,10 +19,13 @@ from meshwright.errors import InvalidInput, Stopped
 from meshwright.layout.legality import check
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import Plan
+from meshwright.search import fan_out
 from meshwright.search.constraint_costs import ConstraintCost, constraint_costs
 from meshwright.search.find import Progress, SearchResult, chunks, find
 from meshwright.search.least_states import least_nodes
 from meshwright.search.rank import order
+from meshwright.search.space import size
+from meshwright.search.stop import goes_on
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_nodes
 
@@ -61,26 +66,52 @@ class Limits:
     """Whether no search was stopped: else limits may be further out, or were not looked for."""
 
 
-def limits(inputs: Inputs, progress: Progress | None = None) -> Limits:
+def limits(inputs: Inputs, progress: Progress | None = None, executor: Executor | None = None) -> Limits:
     """The limits of a question, each found by pricing the questions around it with `find`.
 
-    progress: told as by `find`, anew for each search; stopped, the limits found so far are the answer. Raises as `find`
-    does for the question as asked.
+    progress, executor: as in `fan_out.answers`; stopped, the limits found so far are the answer. Raises as `find` does
+    for the question as asked.
     """
     started = time.perf_counter()
-    asked = find(inputs, top=1, progress=progress)
-    found: dict[str, Any] = {"sequence": None, "nodes": None, "micro_batch": None, "constraint_costs": ()}
+    parts = fan_out.answers(partial(_part, inputs), [*PARTS], executor, progress)
+    (asked, costs), sequence, nodes, micro_batch = (part.value for part in parts)
+    return Limits(
+        asked=asked,
+        sequence=sequence,
+        nodes=nodes,
+        micro_batch=micro_batch,
+        constraint_costs=costs,
+        elapsed_s=time.perf_counter() - started,
+        complete=asked.complete and all(part.complete for part in parts),
+    )
+
+
+class _Part(NamedTuple):
+    """One of `PARTS`."""
+
+    value: Any
+    """The last that was found, None where nothing was."""
+    complete: bool
+
+
+def _part(inputs: Inputs, name: str, progress: Progress | None) -> _Part:
+    known = None
     try:
-        for length in longer_and_longer(inputs, progress):
-            found["sequence"] = length
-        found["nodes"] = fewest_nodes(inputs, progress=progress)
-        found["micro_batch"] = largest_micro_batch(inputs)
-        found["constraint_costs"] = constraint_costs(asked, progress) if asked.best else ()
+        for each in PARTS[name](inputs, progress):
+            known = each
     except Stopped:
-        complete = False
-    else:
-        complete = asked.complete
-    return Limits(asked=asked, **found, elapsed_s=time.perf_counter() - started, complete=complete)
+        if name == "asked" and known is None:
+            raise
+        return _Part(known, complete=False)
+    return _Part(known, complete=True)
+
+
+def _asked(inputs: Inputs, progress: Progress | None) -> Iterator[tuple[SearchResult, tuple[ConstraintCost, ...]]]:
+    """The answer to the question as asked; then with what its constraints cost."""
+    answer = find(inputs, top=1, progress=progress)
+    yield answer, ()
+    if answer.complete and answer.best:
+        yield answer, constraint_costs(answer, progress)
 
 
 def _found(inputs: Inputs, progress: Progress | None) -> SearchResult:
@@ -129,10 +160,17 @@ def longer_and_longer(inputs: Inputs, progress: Progress | None = None) -> Itera
             yield limit
 
 
-def largest_micro_batch(inputs: Inputs) -> Limit | None:
-    """The largest micro-batch of the plans that fit safely, with the fastest of those plans."""
+def largest_micro_batch(inputs: Inputs, progress: Progress | None = None) -> Limit | None:
+    """The largest micro-batch of the plans that fit safely, with the fastest of those plans.
+
+    progress: told as by `find`.
+    """
     largest: list[Plan] = []
+    done, total = 0, size(inputs)
     for chunk in chunks(inputs):
+        if not goes_on(progress, done, total):
+            raise Stopped("the search is not complete")
+        done += len(chunk)
         most = max((plan.micro_batch for plan in largest), default=1)
         plans = chunk.take(chunk.micro_batch >= most)
         legal = plans.take(check(plans, inputs).legal)
@@ -235,3 +273,12 @@ def _roundest(inputs: Inputs, numbers: range, aim: int) -> int:
     """Of some numbers of nodes, that whose ranks share most with the global batch, of equals the nearest to an aim."""
     ranks, batch = inputs.cluster.gpus_per_node, inputs.job.global_batch
     return max(numbers, key=lambda nodes: (math.gcd(nodes * ranks, batch), -abs(nodes - aim)))
+
+
+PARTS: dict[str, Callable[[Inputs, Progress | None], Iterator[Any]]] = {
+    "asked": _asked,
+    "sequence": longer_and_longer,
+    "nodes": lambda inputs, progress: iter([fewest_nodes(inputs, progress=progress)]),
+    "micro_batch": lambda inputs, progress: iter([largest_micro_batch(inputs, progress)]),
+}
+"""What is looked for on its own: every value better than the one before."""

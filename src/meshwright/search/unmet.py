@@ -1,4 +1,4 @@
-"""Unmet: why no legal plan keeps the constraints of a question, and the nearest that works."""
+"""Unmet: why a question has no legal plan, or none that keeps its constraints, and the nearest that works."""
 
 from __future__ import annotations
 
@@ -9,11 +9,33 @@ from meshwright.layout.legality import check, faults
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.constrained import CODES, RULES, values_of
-from meshwright.search.space import space
+from meshwright.search.space import Part, parts, space, tables_of
 from meshwright.specs.inputs import Inputs
 
 NEAREST = 4
 """Values of an axis that are named."""
+
+
+def nothing_legal(inputs: Inputs, considered: int) -> IllegalPlan:
+    """The error for a space without a legal plan: the faults of the plan that breaks the fewest rules, and which
+    constraints leave none.
+
+    considered: plans of the space, a count.
+    """
+    plan = None if inputs.constraints.given else simplest(inputs)
+    if plan is None:
+        return nothing_allowed(inputs)
+    subject = f"none of the {considered} plans for {inputs.cluster.num_gpus} accelerators; the nearest, {plan},"
+    return IllegalPlan(f"{inputs.runtime.id}: {subject}", faults(plan, inputs))
+
+
+def simplest(inputs: Inputs) -> Plan | None:
+    """Of the first plan of every split the one that breaks the fewest rules; None where the space is empty."""
+    firsts = [Part(part.split, [choice[:1] for choice in part.choices]) for part in parts(inputs)]
+    if not firsts:
+        return None
+    plans = Plans.join(tables_of(firsts, inputs))
+    return plans[int(check(plans, inputs).broken.argmin())]
 
 
 def nothing_allowed(inputs: Inputs) -> IllegalPlan:
@@ -25,9 +47,7 @@ def nothing_allowed(inputs: Inputs) -> IllegalPlan:
     constraints, runtime = inputs.constraints, inputs.runtime.id
     options = " ".join(map(constraints.option, constraints.given))
     found = [_fault(name, inputs) for name in constraints.given]
-    simplest = [table[0] for table in space(inputs)]
-    if simplest:
-        plan = min(simplest, key=lambda plan: len(faults(plan, inputs)))
+    if plan := simplest(inputs):
         rules = [*faults(plan, inputs)]
         subject = f"{runtime}: none of the plans with {options}; the nearest, {plan},"
     else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from meshwright.answers.compare.premises import Contradiction, cluster_premise
@@ -12,6 +14,7 @@ from meshwright.answers.nothing_fits import error_document, nothing_fits
 from meshwright.answers.step_parts import from_peak
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import InvalidInput, MeshwrightError, NothingFits
+from meshwright.search import fan_out
 from meshwright.search.constraint_costs import ConstraintCost, constraint_costs
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.min_max import Exclusion, OnePlan, one_plan
@@ -96,14 +99,17 @@ class ClusterComparison:
 
 
 def compare_clusters(
-    questions: Sequence[tuple[Cluster, Inputs | InvalidInput]], wishes: Wishes, progress: Progress | None = None
+    questions: Sequence[tuple[Cluster, Inputs | InvalidInput]],
+    wishes: Wishes,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> ClusterComparison:
     """The best plan of every cluster, with what training takes there; and, if wished for, one layout for all.
 
-    questions: each cluster with the question on it, or why it makes none; progress: told as by `find`, anew for each.
+    questions: each cluster with the question on it, or why it makes none; progress, executor: as in `fan_out.answers`.
     Raises `NothingFits` when none has a plan and memory is why, `InvalidInput` when every one refuses the question.
     """
-    rows = tuple(_row(cluster, question, wishes, progress) for cluster, question in questions)
+    rows = tuple(fan_out.answers(partial(_row, wishes), questions, executor, progress))
     if not any(row.best for row in rows):
         refusals = [row.refusal for row in rows]
         reasons = ((row.cluster.name, str(row.refused).replace("\n", "\n  ")) for row in rows)
@@ -116,7 +122,8 @@ def compare_clusters(
     return ClusterComparison(rows, wishes, one_plan(answers, progress) if searched else None)
 
 
-def _row(cluster: Cluster, question: Inputs | InvalidInput, wishes: Wishes, progress: Progress | None) -> ClusterRow:
+def _row(wishes: Wishes, asked: tuple[Cluster, Inputs | InvalidInput], progress: Progress | None) -> ClusterRow:
+    cluster, question = asked
     if not isinstance(question, Inputs):
         return ClusterRow(cluster, None, refusal=question)
     try:

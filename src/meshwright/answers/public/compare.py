@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -123,6 +124,7 @@ def compare(
     deadline_days: float | None = ...,
     one_plan: bool = ...,
     progress: Progress | None = ...,
+    executor: Executor | None = ...,
 ) -> ClustersAnswer:
     """Clusters, each with its best plan."""
 
@@ -139,12 +141,14 @@ def compare(
     deadline_days: float | None = None,
     one_plan: bool = False,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> PlansAnswer | ClustersAnswer:
     """Clusters side by side, each with its best plan; or plans on one cluster, with every difference.
 
     cluster: two or more, or one where plans are given; plans: a list, or a table by the names of their columns; the
     other arguments are those of `plan`, and of clusters: prices: of an accelerator-hour, by accelerator or cluster;
-    deadline_days: in which all tokens should be trained on; one_plan: look for one layout for all.
+    deadline_days: in which all tokens should be trained on; one_plan: look for one layout for all; executor:
+    what searches the clusters, as a `ProcessPoolExecutor`; None: this process.
     Raises `InvalidInput` for fewer than two things to compare, and as `plan` does where no cluster has a plan.
 
     >>> job = Job(sequence_length=8192, global_batch=64)
@@ -167,7 +171,7 @@ def compare(
     refusals = [question for _, question in questions if isinstance(question, InvalidInput)]
     if len(refusals) == len(questions):
         raise refusals[0]
-    return ClustersAnswer(compare_clusters(questions, Wishes(priced, deadline_days, one_plan), progress))
+    return ClustersAnswer(compare_clusters(questions, Wishes(priced, deadline_days, one_plan), progress, executor))
 
 
 def _one(cluster: ClusterSource | Sequence[ClusterSource]) -> ClusterSource:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from typing import Any
 
 from meshwright.answers.document.blocks import Block
@@ -61,13 +62,14 @@ def limits(
     runtime: Runtime | str = "megatron-core",
     constraints: Constraints | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> LimitsAnswer:
     """The longest sequence, the fewest nodes and the largest micro-batch that fit safely. The arguments are those of
-    `plan`.
+    `plan`, and executor: what looks for them side by side, as a `ProcessPoolExecutor`; None: this process.
 
     Raises as `plan` does; `NothingFits` only where no plan is safe at any other size either.
     """
-    result = limits_of(read_inputs(model, cluster, job, runtime, constraints), progress)
+    result = limits_of(read_inputs(model, cluster, job, runtime, constraints), progress, executor)
     if not (result.asked.best or result.sequence or result.nodes):
         raise nothing_fits(result.asked)
     return LimitsAnswer(**vars(result))

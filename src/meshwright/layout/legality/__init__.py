@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn
+from meshwright.arrays import BoolColumn, IntColumn
 from meshwright.errors import Fault, IllegalPlan, InvalidSpec, quoted
 from meshwright.layout.legality import (
     context,
@@ -36,10 +36,16 @@ ALWAYS = tuple(rule for rule in RULES.values() if rule.kind != "restriction")
 class Legality(NamedTuple):
     """Which plans a runtime accepts."""
 
-    legal: BoolColumn
-    """Per plan, shape (n,)."""
+    broken: IntColumn
+    """How many rules each plan breaks, shape (n,)."""
     refused: dict[str, int]
     """Per rule how many plans break it."""
+
+    @property
+    def legal(self) -> BoolColumn:
+        """Whether a plan breaks none, shape (n,)."""
+        legal: BoolColumn = self.broken == 0
+        return legal
 
 
 def rules_of(inputs: Inputs) -> list[Rule]:
@@ -74,12 +80,12 @@ def _misnamed(inputs: Inputs) -> Iterator[Fault]:
 
 def check(plans: Plans, inputs: Inputs) -> Legality:
     """Hold every plan against every rule of the runtime."""
-    legal, refused = np.ones(len(plans), dtype=bool), {}
+    broken, refused = np.zeros(len(plans), dtype=np.int8), {}
     for rule in rules_of(inputs):
         keeps = np.broadcast_to(rule.legal(plans, inputs), len(plans))
         refused[rule.name] = len(plans) - int(np.count_nonzero(keeps))
-        legal &= keeps
-    return Legality(legal, refused)
+        broken += ~keeps
+    return Legality(broken, refused)
 
 
 def faults(plan: Plan, inputs: Inputs) -> list[Fault]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import chain
 
@@ -11,7 +12,12 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
+from meshwright.layout.plan import Plan
+from meshwright.search.executors import InProcess
+from meshwright.search.fan_out import results
+from meshwright.search.stop import Progress
 from meshwright.specs import catalog
+from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
 from meshwright.units import GIB
@@ -25,6 +31,8 @@ KINDS = {
     "device": lambda memory: memory.device,
 }
 """What is predicted for each kind of measured memory."""
+PIECE = 16
+"""Questions that are handed out at once: a tenth of a second of work."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +89,24 @@ class Outcome:
         return judged_together().get(self.framework, "other")
 
 
-def outcomes_of(configurations: Iterable[Configuration]) -> list[Outcome]:
-    """Read every configuration, price it and hold it against what was measured."""
+def outcomes_of(
+    configurations: Iterable[Configuration], progress: Progress | None = None, executor: Executor | None = None
+) -> list[Outcome]:
+    """Read every configuration, price it and hold it against what was measured.
+
+    progress: told (questions priced, in all); executor: what prices them; None: this process.
+    """
     known = list(configurations)
     cases = [_case_of(configuration) for configuration in known]
-    estimates = _estimates([case for case in cases if isinstance(case, Case)])
+    questions = _questions([case for case in cases if isinstance(case, Case)])
+    pieces = [questions[start : start + PIECE] for start in range(0, len(questions), PIECE)]
+    asked = [[(same[0].inputs, [case.plan for case in same]) for same in piece] for piece in pieces]
+    estimates: dict[int, Estimate | InvalidInput] = {}
+    for place, priced in results(_priced, asked, executor or InProcess()):
+        for same, each in zip(pieces[place], priced, strict=True):
+            estimates |= zip(map(id, same), each, strict=True)
+        if progress:
+            progress(len(estimates), len(known))
     return [_outcome(configuration, case, estimates) for configuration, case in zip(known, cases, strict=True)]
 
 
@@ -101,8 +122,8 @@ def _case_of(configuration: Configuration) -> Case | InvalidInput:
         return reason
 
 
-def _estimates(cases: Sequence[Case]) -> dict[int, Estimate | InvalidInput]:
-    """What each case costs, by its `id`; the plans of one question are priced together."""
+def _questions(cases: Sequence[Case]) -> list[list[Case]]:
+    """Cases by their question."""
     questions: dict[tuple[Model, Job], list[list[Case]]] = defaultdict(list)
     for case in cases:
         alike = questions[case.inputs.model, case.inputs.job]
@@ -110,14 +131,18 @@ def _estimates(cases: Sequence[Case]) -> dict[int, Estimate | InvalidInput]:
         if same is None:
             alike.append(same := [])
         same.append(case)
-    estimates: dict[int, Estimate | InvalidInput] = {}
-    for same in chain.from_iterable(questions.values()):
+    return [*chain.from_iterable(questions.values())]
+
+
+def _priced(asked: Sequence[tuple[Inputs, Sequence[Plan]]]) -> list[Sequence[Estimate | InvalidInput]]:
+    """What the plans of each question cost, those of one question priced together, or why they have no price."""
+    priced: list[Sequence[Estimate | InvalidInput]] = []
+    for inputs, plans in asked:
         try:
-            priced: Sequence[Estimate | InvalidInput] = estimate_each([case.plan for case in same], same[0].inputs)
+            priced.append(estimate_each(plans, inputs))
         except InvalidInput as reason:
-            priced = [reason] * len(same)
-        estimates |= zip(map(id, same), priced, strict=True)
-    return estimates
+            priced.append([reason] * len(plans))
+    return priced
 
 
 def _outcome(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from meshwright.answers.document.blocks import Block
 from meshwright.answers.public.answer import Answer
 from meshwright.answers.records import json_of
 from meshwright.reprs import lines_of
+from meshwright.search.stop import Progress
 from meshwright.validation.fit.fitting import leave_one_source_out, leave_one_source_out_coverage
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import PUBLISHED, read_rows
@@ -48,19 +51,28 @@ class ValidateAnswer(Answer):
         return [_cells(outcome) for outcome in self.outcomes]
 
 
-def validate(runs: str | Path | None = None, *, where: str | None = None, left_out: bool = False) -> ValidateAnswer:
+def validate(
+    runs: str | Path | None = None,
+    *,
+    where: str | None = None,
+    left_out: bool = False,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> ValidateAnswer:
     """Predictions of training runs that others measured, and how far off they are.
 
     runs: a table of measured runs, as `meshwright.runs` writes it, else the published ones; where: a condition on its
     rows, as `dataset == 'llmfoundry'`; left_out: predict each source with constants fitted to all others, which takes
-    minutes. Raises `InvalidInput` for a table or a condition that cannot be read.
+    minutes; progress: told (runs priced, in all); executor: what prices them; None: this process.
+    Raises `InvalidInput` for a table or a condition that cannot be read.
     """
     wanted = row_filter(where) if where is not None else lambda _: True
     rows = [row for row in read_rows(Path(runs) if runs is not None else PUBLISHED) if wanted(row)]
-    outcomes = outcomes_of(configurations(rows))
+    priced = partial(outcomes_of, progress=progress, executor=executor)
+    outcomes = priced(configurations(rows))
     if not left_out:
         return ValidateAnswer(score_of(outcomes), tuple(outcomes))
-    published = outcomes if runs is None and where is None else outcomes_of(configurations(read_rows()))
+    published = outcomes if runs is None and where is None else priced(configurations(read_rows()))
     judged = leave_one_source_out(published, published)
     outcomes = judged if outcomes is published else leave_one_source_out(outcomes, published)
     return ValidateAnswer(score_of(outcomes, leave_one_source_out_coverage(outcomes, judged)), tuple(outcomes))
