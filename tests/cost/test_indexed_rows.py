@@ -16,21 +16,44 @@ from strategies import question
 
 @pytest.mark.parametrize("runtime", ["pytorch-fsdp1", "accelerate", "torchtitan"])
 def test_the_backward_of_indexing_takes_what_was_measured(runtime: str) -> None:
-    """196,608 rows of 2048 on a B200: 1.848 ms (pytorch/ao pull request 4623)."""
-    moved = 196_608 * 2048 * read_runtime(runtime).kernels.permuted_rows.backward
+    """196,608 rows of 2048 on a B200, eager: 1.848 ms (pytorch/ao pull request 4623)."""
+    kernels = with_behaviours(read_runtime(runtime), ["compiled=false"]).kernels
+    moved = 196_608 * 2048 * (kernels.permuted_rows.backward + kernels.indexed_rows)
     assert elementwise_time(moved, read_accelerator("b200")) == pytest.approx(1.848e-3, rel=0.03)
 
 
-def test_deep_ep_of_torchtitan_indexes_rows_once() -> None:
+def permuted_bytes(ep: int, *changes: str, release: str = "torchtitan") -> tuple[float, float]:
+    """Moved to permute and to unpermute one element of the routed rows, both passes together."""
+    inputs = question(read_model("qwen3-30b-a3b"), "1x8:h100", release)
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, changes))
+    plan, kind = Plan(dp=8, ep=ep), inputs.model.layer_kinds[0]
+    time, elements = expert_time(plan, inputs, kind), inputs.model.hidden_size * expert_shard(plan, inputs, kind).rows
+    passes = (time.forward, time.backward)
+    permute, unpermute = (
+        sum(float(getattr(each, part).moved_bytes) for each in passes) / elements for part in ("permute", "unpermute")
+    )
+    return permute, unpermute
+
+
+@pytest.mark.parametrize(("ep", "times"), [(1, 1), (8, 2)])
+def test_compiled_rows_add_their_gradients_without_sorting(ep: int, times: int) -> None:
+    """torch.compile adds them atomically from Hopper on, once more where rows arrive; DeepEP's kernels do always."""
+    compiled, eager = permuted_bytes(ep), permuted_bytes(ep, "compiled=false")
+    assert eager[0] - compiled[0] == pytest.approx(times * (25 - 8))
+    assert eager[1] == compiled[1]
+    assert permuted_bytes(8, "dispatcher=fused") == permuted_bytes(8, "dispatcher=fused", "compiled=false")
+
+
+@pytest.mark.parametrize("release", ["torchtitan", "torchtitan@0.2.2"])
+def test_deep_ep_of_torchtitan_indexes_rows_once(release: str) -> None:
     """torchtitan, distributed/deepep/deepep.py: index_select and scatter_add, one of each a pass."""
-    for release in ("torchtitan", "torchtitan@0.2.2"):
-        runtime = read_runtime(release)
-        exchanged, fused = (with_behaviours(runtime, [f"dispatcher={name}"]) for name in ("all_to_all", "fused"))
-        assert exchanged == runtime.replace(replaced=exchanged.replaced)
-        assert fused.communication.dispatcher == "fused"
-        for rows in ("permuted_rows", "unpermuted_rows"):
-            moved = [getattr(each.kernels, rows) for each in (exchanged, fused)]
-            assert sum(moved[0].model_dump().values()) > sum(moved[1].model_dump().values())
+    runtime = read_runtime(release)
+    exchanged = with_behaviours(runtime, ["dispatcher=all_to_all"])
+    assert exchanged == runtime.replace(replaced=exchanged.replaced)
+    for moved, fused in zip(
+        permuted_bytes(8, release=release), permuted_bytes(8, "dispatcher=fused", release=release), strict=True
+    ):
+        assert moved > fused
 
 
 @pytest.mark.parametrize(("runtime", "again"), [("torchtitan", False), ("megatron-core", True)])

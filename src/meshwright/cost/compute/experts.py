@@ -141,6 +141,7 @@ def _permuting(plan: Layout, inputs: Inputs, shard: ExpertShard) -> tuple[Floats
         np.greater(shard.experts, 1) & received_some & (inputs.runtime.communication.dispatcher == "all_to_all")
     )
     received, rows = kernels.received_rows, 1.0 * hidden * shard.rows
+    indexed = kernels.indexed_rows * (inputs.runtime.communication.dispatcher != "fused") * (1.0 + sorted_again)
     masked = MASKING_BYTES * kernels.masks_routed_rows * rows
     permute, unpermute = (
         LayerTraffic(
@@ -149,7 +150,7 @@ def _permuting(plan: Layout, inputs: Inputs, shard: ExpertShard) -> tuple[Floats
         )
         for each in (kernels.permuted_rows, kernels.unpermuted_rows)
     )
-    permute = LayerTraffic(permute.forward + 0.5 * masked, permute.backward + masked)
+    permute = LayerTraffic(permute.forward + 0.5 * masked, permute.backward + masked + indexed * rows)
     return 1.0 * HALF_BYTES * hidden * shard.tokens, (permute, unpermute)
 
 

@@ -74,6 +74,9 @@ class RuntimeKernels(Spec):
     received_rows: PassBytes
     """More of them where an all-to-all brings the rows and the rank holds several experts: half to sort the rows that
     arrive, half to put back in order those that leave."""
+    indexed_rows: NonNegative = 0.0
+    """More of them backward to sum the gradients of rows that are taken by index, unless a fused dispatcher takes them:
+    of those that leave, and again of those that arrive."""
     sorts_own_rows: bool
     """These also where a rank holds all experts, so that no rows arrive."""
     masks_routed_rows: bool
