@@ -81,6 +81,11 @@ CASES = {
         Plan(pp=4, vpp=2, dp=2, zero=2, num_microbatches=8, schedule=Schedule.INTERLEAVED_ZERO_BUBBLE, **ENDS),
         changes=UNCOMPILED,
     ),
+    "as few micro-batches as stages": Case(
+        "llama-3.1-8b",
+        Plan(pp=2, vpp=2, tp=2, sp=True, dp=2, zero=2, num_microbatches=2, schedule=Schedule.INTERLEAVED_ZERO_BUBBLE),
+        changes=UNCOMPILED,
+    ),
     "zb-v": Case(
         "llama-3.1-8b",
         Plan(pp=2, vpp=2, tp=4, sp=True, dp=2, zero=2, num_microbatches=8, schedule=Schedule.ZERO_BUBBLE_V),

@@ -95,20 +95,35 @@ def _partial_gradients(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Ite
     """
     if plan.tp == 1:
         return
-    hidden = inputs.model.hidden_size
-    layers = map(sum, zip(*stage.chunks, strict=True))
-    for count, kind in zip(layers, inputs.model.layer_kinds, strict=True):
-        yield from _partial(plan, inputs, hidden, kind.norms * count)
-        if kind.attention.qk_norm == "head":
-            yield from _partial(plan, inputs, kind.attention.head_dim, 2 * count, of_heads=True)
-        if kind.is_moe:
-            yield from _partial(plan, inputs, kind.feed_forward.count * hidden, count)  # type: ignore[union-attr]
-    yield from _partial(plan, inputs, hidden, int(stage.head))
+    hidden, full = inputs.model.hidden_size, _casts_deferred(plan, stage)
+    for layers, cast in zip(stage.chunks, full, strict=True):
+        for count, kind in zip(layers, inputs.model.layer_kinds, strict=True):
+            yield from _partial(plan, inputs, hidden, kind.norms * count, cast)
+            if kind.attention.qk_norm == "head":
+                yield from _partial(plan, inputs, kind.attention.head_dim, 2 * count, cast, of_heads=True)
+            if kind.is_moe:
+                yield from _partial(plan, inputs, kind.feed_forward.count * hidden, count, cast)  # type: ignore[union-attr]
+    yield from _partial(plan, inputs, hidden, int(stage.head), full[-1])
     if stage.head and _reduces_in_loss(plan, inputs):
         along = plan.num_microbatches - _before_backward(plan, stage)
         yield from (
-            (each._replace(phase="forward"), along * times) for each, times in _partial(plan, inputs, hidden, 1)
+            (each._replace(phase="forward"), along * times)
+            for each, times in _partial(plan, inputs, hidden, 1, full[-1])
         )
+
+
+def _casts_deferred(plan: Plan, stage: PredictedStage) -> list[bool]:
+    """Of every chunk, whether gradients that wait for their reduction are cast to fp32: in the first pass behind the
+    one that made them, which the weight's half of a backward is not. Source: torch 2.13 distributed/fsdp/_fully_shard,
+    FSDPParamGroup.post_backward.
+    """
+    actions = plan.schedule.record.actions(pipeline_shape(plan))[stage.stage] if plan.pp > 1 else ()
+    made, cast = [False] * len(stage.chunks), [False] * len(stage.chunks)
+    for action in actions:
+        chunk = action.chunk
+        made[chunk] |= action.kind in ("backward", "weight_gradient")
+        cast[chunk] |= made[chunk] and action.kind in ("backward", "input_gradient")
+    return [each and plan.num_microbatches > 1 for each in cast]
 
 
 def _reduces_in_loss(plan: Plan, inputs: Inputs) -> bool:
@@ -117,17 +132,20 @@ def _reduces_in_loss(plan: Plan, inputs: Inputs) -> bool:
     return runtime.entropy.sequence_pieces > 1 and plan.pp > 1 and runtime.sharding.defers_reduction
 
 
-def _partial(plan: Plan, inputs: Inputs, elements: int, weights: int, *, of_heads: bool = False) -> Iterator[Issued]:
-    """Summed over tp before each reduction, in 2 bytes, or in fp32 where a pipeline defers it.
+def _partial(
+    plan: Plan, inputs: Inputs, elements: int, weights: int, cast: bool, *, of_heads: bool = False
+) -> Iterator[Issued]:
+    """Summed over tp before each reduction, in 2 bytes, or in fp32 where a pipeline defers it and has them cast.
 
     of_heads: each rank's part is of its heads, with or without sequence parallelism.
     """
     if not plan.sp and not of_heads:
         return
-    deferred = plan.pp > 1 and inputs.runtime.sharding.defers_reduction and plan.num_microbatches > 1
-    width, phase = (FP32_BYTES, "pipeline") if deferred else (HALF_BYTES, "backward")
-    times = 1 if plan.pp > 1 and inputs.runtime.sharding.defers_reduction else plan.num_microbatches
-    yield _collective(inputs, "tp", "all_reduce", width * elements, phase, full=deferred), weights * times
+    deferred = plan.pp > 1 and inputs.runtime.sharding.defers_reduction
+    phase = "pipeline" if deferred and plan.num_microbatches > 1 else "backward"
+    full, times = deferred and cast, 1 if deferred else plan.num_microbatches
+    width = FP32_BYTES if full else HALF_BYTES
+    yield _collective(inputs, "tp", "all_reduce", width * elements, phase, full=full), weights * times
 
 
 class _Gathers(NamedTuple):
