@@ -8,22 +8,17 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from meshwright.answers.alternatives import knobs_section, neighbours, neighbours_section
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.document.blocks import Block, Lines
 from meshwright.answers.document.terminal import terminal
-from meshwright.answers.explain_table import explain_lines
 from meshwright.answers.memo.words import listed
 from meshwright.answers.plan_legend import legend_line
 from meshwright.answers.plan_table import best_lines, front_section, ranking_table, search_counts
 from meshwright.answers.screen import KIND_NAMES, headline
 from meshwright.answers.step_parts import PART_NAMES
-from meshwright.answers.varied_plan import variation_section
 from meshwright.cost.estimate import Estimate
 from meshwright.search.constraint_costs import ConstraintCost
 from meshwright.search.find import SearchResult
-from meshwright.search.sensitivity import Sensitivity, sensitivity
-from meshwright.search.variation import Variation
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 
@@ -48,22 +43,7 @@ class PlanLength(NamedTuple):
     legend: bool = True
 
 
-class ExplainLength(NamedTuple):
-    """How much an answer of `explain` shows beside its plan."""
-
-    others: int = 2
-    changes: int = 5
-    legend: bool = True
-    parts: bool = True
-    """Where memory and time go."""
-
-
 PLAN_LENGTHS = PlanLength(), *(PlanLength(*each, legend=False) for each in ((3, 8), (2, 8), (0, 8), (0, 6), (0, 3)))
-EXPLAIN_LENGTHS = (
-    ExplainLength(),
-    *(ExplainLength(*each, legend=False) for each in ((2, 5), (1, 5), (0, 5), (0, 3))),
-    *(ExplainLength(0, changes, legend=False, parts=False) for changes in (3, 0)),
-)
 """The longest first."""
 
 
@@ -110,65 +90,27 @@ def _plan_brief(
     told = sorted(costs, key=lambda each: -each.faster)[:MOST_COSTS] if len(costs) > MOST_COSTS else costs
     more = listed([*untold, f"all {len(assumptions(inputs))} assumptions"])
     return (
-        _asked(inputs),
+        asked_lines(inputs),
         best_lines(result, told),
         *([ranking_table(result.best[:ranked], best, most=1)] if ranked else []),
         *front_section(front, length.front),
         Lines(
             (
-                *_parts(best),
-                *_legend(best, length.legend),
+                *part_lines(best),
+                *legend_lines(best, length.legend),
                 f"{search_counts(result)}. --more prints {more}.",
             )
         ),
     )
 
 
-def explain_briefs(
-    estimate: Estimate, inputs: Inputs, near: SearchResult | None = None, variation: Variation | None = None
-) -> Iterator[Blocks]:
-    """Ever shorter answers: the plan with its verdict, where memory and time go, the best other plans and the changes
-    that gain most.
-
-    near: the answer of a search, for the best other plans; variation: of a saved plan, which this one is.
-    """
-    priced = sensitivity(estimate, inputs)
-    return (_explain_brief(estimate, inputs, near, variation, priced, each) for each in EXPLAIN_LENGTHS)
-
-
-def _explain_brief(
-    estimate: Estimate,
-    inputs: Inputs,
-    near: SearchResult | None,
-    variation: Variation | None,
-    priced: Sensitivity,
-    length: ExplainLength,
-) -> Blocks:
-    others = near is not None and neighbours(near, estimate) and length.others
-    parts = *(_parts(estimate) if length.parts else ()), *_legend(estimate, length.legend)
-    return (
-        _asked(inputs),
-        explain_lines(estimate, inputs),
-        *(variation_section(estimate, variation) if variation else ()),
-        *([Lines(parts)] if parts else []),
-        *(neighbours_section(estimate, near, shown=length.others, most=1) if others else ()),
-        *knobs_section(estimate, priced, near, shown=length.changes),
-        Lines(
-            (
-                "--more prints memory and time in full, stages, placement, other plans, every change and all "
-                f"{len(assumptions(inputs))} assumptions.",
-            )
-        ),
-    )
-
-
-def _asked(inputs: Inputs) -> Lines:
+def asked_lines(inputs: Inputs) -> Lines:
     """The question, and what of its job nobody said."""
     assumed = "; ".join(inputs.job.assumptions)
     return Lines((*headline(inputs).lines, *([f"Assumed: {assumed}"] if assumed else [])))
 
 
-def _parts(estimate: Estimate) -> tuple[str, str]:
+def part_lines(estimate: Estimate) -> tuple[str, str]:
     """Where the memory of the worst stage and the time of a step go."""
     memory, time = estimate.memory, estimate.time._asdict()
     compute = {KIND_NAMES[kind]: seconds for kind, seconds in estimate.compute._asdict().items()}
@@ -180,7 +122,7 @@ def _parts(estimate: Estimate) -> tuple[str, str]:
     )
 
 
-def _legend(estimate: Estimate, whole: bool) -> tuple[str]:
+def legend_lines(estimate: Estimate, whole: bool) -> tuple[str]:
     """How to read the plan's name, or which command says it."""
     return (legend_line(str(estimate.plan)) if whole else 'meshwright legend "NAME" says how to read a plan\'s name.',)
 

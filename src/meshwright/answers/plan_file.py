@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshwright.answers.records import fields_of
 from meshwright.answers.routing import routing_entry
@@ -18,9 +18,11 @@ from meshwright.errors import Fault, InvalidInput, InvalidSpec, quoted
 from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
 from meshwright.schedules.records import SCHEDULE_NAMES
-from meshwright.search.limits import Limit
 from meshwright.specs.inputs import Inputs
 from meshwright.text_files import MOST_BYTES, decoded, read_text
+
+if TYPE_CHECKING:
+    from meshwright.search.limits import Limit
 
 SCHEMA = "meshwright.plan/1"
 STANDARD_INPUT = "-"

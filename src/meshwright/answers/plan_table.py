@@ -8,7 +8,6 @@ from typing import Any
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.constraint_lines import constraint_lines, constraints_entry
 from meshwright.answers.document.blocks import Block, Heading, Lines, Paragraph, Table, Toned
-from meshwright.answers.plan_file import SCHEMA, plan_entry
 from meshwright.answers.records import document_of
 from meshwright.answers.routing import routing_lines
 from meshwright.answers.screen import (
@@ -43,6 +42,8 @@ def plan_document(
 
     front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost.
     """
+    from meshwright.answers.plan_file import SCHEMA, plan_entry
+
     best, inputs = result.best[0], result.inputs
     unaligned = unaligned_entry(unaligned_sizes(best, inputs))
 

@@ -39,7 +39,7 @@ COMMANDS = {
         examples=("compare llama-3.1-70b 8x8:h100 8x8:b200", "compare --plan-file A.json --plan-file B.json"),
     ),
     "limits": Entry(
-        "searches.limits",
+        "limits.limits",
         CHOOSE,
         "Find the longest sequence, the fewest nodes and the largest micro-batch that fit safely.",
         examples=("limits llama-3.1-8b 2x8:h100 --global-batch 64",),

@@ -28,7 +28,8 @@ def explain(
     import time
 
     from meshwright.answers.alternatives import cheap_search
-    from meshwright.answers.brief import explain_briefs, on_one_screen
+    from meshwright.answers.brief import on_one_screen
+    from meshwright.answers.explain_brief import explain_briefs
     from meshwright.answers.explain_table import explain_document, explain_screen
     from meshwright.answers.files import writable
     from meshwright.answers.launch_file import launch_file_entry, launch_file_screen

@@ -161,7 +161,6 @@ def inputs_of(
     allowed: ConstraintOptions | None = None,
 ) -> Inputs:
     """The question that the options ask; measured: a table of the site's own runs; allowed: limits on its plans."""
-    from meshwright.specs.behaviours import with_behaviours
     from meshwright.specs.read_cluster import read_cluster
     from meshwright.specs.read_inputs import read_inputs
     from meshwright.specs.read_model import read_model
@@ -171,9 +170,12 @@ def inputs_of(
     runtime, behaviours = options.pop("runtime"), options.pop("behaviours")
     model = read_model(str(subject.model), text_only=subject.text_only)
     whole_job = _job(model, vars(job) | options)
-    wanted = with_behaviours(read_runtime(runtime), behaviours) if behaviours else runtime
+    if behaviours:
+        from meshwright.specs.behaviours import with_behaviours
+
+        runtime = with_behaviours(read_runtime(runtime), behaviours)
     constraints = constraints_of(allowed) if allowed else None
-    inputs = read_inputs(model, read_cluster(str(subject.cluster), subject.network), whole_job, wanted, constraints)
+    inputs = read_inputs(model, read_cluster(str(subject.cluster), subject.network), whole_job, runtime, constraints)
     if measured is None:
         return inputs
     from meshwright.validation.site import with_measured_runs

@@ -18,7 +18,6 @@ from meshwright.cli.groups import (
     require_subject,
 )
 from meshwright.cli.launch_file import ABOUT_A_FILE, BESIDE_A_FILE, OF_A_FILE, LaunchFileOptions
-from meshwright.cli.one_plan import from_launch_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +60,7 @@ def searched(context: typer.Context, asked: SearchOptions, measured: Path | None
 
 def _of_a_file(context: typer.Context, asked: SearchOptions) -> Searched:
     from meshwright.answers.baseline import baseline_of
+    from meshwright.cli.one_plan import from_launch_file
 
     refuse_given(context, ("words", "network", "text_only", "measured"), BESIDE_A_FILE)
     options = vars(asked.job) | vars(asked.framework)

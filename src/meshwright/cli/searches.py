@@ -1,9 +1,8 @@
-"""Commands that search: the best plans, and how far a question can be taken."""
+"""The command `plan`: the best plans for a model on a cluster."""
 
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -12,20 +11,15 @@ import typer
 
 from meshwright.cli.groups import (
     ConstraintOptions,
-    JobOptions,
-    RuntimeOptions,
-    SubjectOptions,
     constraints_of,
     grouped,
-    inputs_of,
     refuse_given,
-    require_subject,
 )
-from meshwright.cli.launch import RankedLaunchOptions, require_launch, write_ranked
+from meshwright.cli.launch_options import RankedLaunchOptions, require_launch, write_ranked
 from meshwright.cli.options import AsJson, Cite, Measured, More, Price, TimeLimit, Workers, positive
 from meshwright.cli.searched import SearchOptions, searched
-from meshwright.cli.show import show, show_cited
-from meshwright.errors import INTERRUPTED, InvalidInput, Stopped
+from meshwright.cli.show import end_where, show, show_cited
+from meshwright.errors import InvalidInput, Stopped
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +90,7 @@ def plan(
     else:
         show(answer, as_json)
     write_ranked(result, launched)
-    _end_where(progress.stopped)
+    end_where(progress.stopped)
 
 
 def _beyond(
@@ -104,22 +98,14 @@ def _beyond(
 ) -> tuple[Sequence[Estimate], Sequence[ConstraintCost]]:
     """The front of time and memory if asked for, and what constraints cost; nothing where a search was stopped."""
     from meshwright.search.constraint_costs import constraint_costs
-    from meshwright.search.pareto import pareto as front_of
     from meshwright.search.stop import StopSearch
 
     if not result.complete:
         return (), ()
     try:
-        return front_of(result, progress) if pareto else (), constraint_costs(result, progress)
+        return _front(result, progress) if pareto else (), constraint_costs(result, progress)
     except (StopSearch, Stopped):
         return (), ()
-
-
-def _end_where(stopped: bool) -> None:
-    """Exit as an interrupted command where a search was stopped, after its answer."""
-    if stopped:
-        print("meshwright: the search was stopped: this answer is not complete", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED)
 
 
 class _Beside(NamedTuple):
@@ -128,6 +114,12 @@ class _Beside(NamedTuple):
     entry: dict[str, Any]
     before: tuple[Block, ...]
     after: tuple[Block, ...]
+
+
+def _front(result: SearchResult, progress: Stoppable) -> Sequence[Estimate]:
+    from meshwright.search.pareto import pareto
+
+    return pareto(result, progress)
 
 
 def _beside(result: SearchResult, baseline: Baseline | None, prices: list[str], cluster: str | None) -> _Beside:
@@ -201,34 +193,4 @@ def _show_each(
         with contextlib.suppress(StopSearch):
             crossing = None if progress.stopped else crossover_of(answers, progress, executor)
     show(runtimes_document(answers, crossing) if as_json else runtimes_screen(answers, crossing), as_json)
-    _end_where(progress.stopped)
-
-
-@grouped
-def limits(
-    context: typer.Context,
-    subject: SubjectOptions,
-    job: JobOptions,
-    framework: RuntimeOptions,
-    allowed: ConstraintOptions,
-    time_limit: TimeLimit = None,
-    workers: Workers = None,
-    as_json: AsJson = False,
-) -> None:
-    """Find the longest sequence, the fewest nodes and the largest micro-batch that fit safely."""
-    from meshwright.answers.limits_table import limits_document, limits_screen
-    from meshwright.answers.progress import stoppable_progress
-    from meshwright.search.executors import executor_of
-    from meshwright.search.limits import limits as limits_of
-
-    named = subject.named(context.info_name)
-    require_subject(named, "meshwright limits", "by --model and --cluster")
-    inputs = inputs_of(named, job, framework, allowed=allowed)
-    with stoppable_progress(time_limit) as progress, executor_of(workers) as executor:
-        result = limits_of(inputs, progress, executor)
-        if result.complete and not (result.asked.best or result.sequence or result.nodes):
-            from meshwright.answers.nothing_fits import nothing_fits
-
-            raise nothing_fits(result.asked)
-    show(limits_document(result) if as_json else limits_screen(result), as_json)
-    _end_where(progress.stopped)
+    end_where(progress.stopped)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+import typer
+
+from meshwright.errors import INTERRUPTED
 
 if TYPE_CHECKING:
     from meshwright.layout.plan import Plan
@@ -37,3 +42,10 @@ def show_cited(answer: Any, plans: list[Plan], inputs: Inputs, as_json: bool) ->
     else:
         show(answer, as_json)
         show(citation_list(plans, inputs), as_json)
+
+
+def end_where(stopped: bool) -> None:
+    """Exit as an interrupted command where a search was stopped, after its answer."""
+    if stopped:
+        print("meshwright: the search was stopped: this answer is not complete", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED)

@@ -7,6 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from pydantic import BaseModel
 
 from meshwright.arrays import BoolColumn, IntColumn
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, USUAL, ContextExchange, Plan
@@ -59,8 +60,8 @@ def kinds(plans: Plans, inputs: Inputs) -> dict[str, BoolColumn]:
     }
 
 
-class Layout(Spec):
-    """How a published run of a model was split."""
+class Layout(BaseModel, frozen=True, extra="forbid"):
+    """How a published run of a model was split; there are hundreds, so that it is no `Spec`, which takes longer."""
 
     model: str
     """As `model_key` says it."""

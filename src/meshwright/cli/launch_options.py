@@ -1,0 +1,105 @@
+"""Options with which commands write launch files, and the writing."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
+
+from meshwright.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.layout.plan import Plan
+    from meshwright.search.find import SearchResult
+    from meshwright.specs.inputs import Inputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchOptions:
+    """For which framework launch files are written, and over what."""
+
+    PANEL: ClassVar[str] = "Launch files"
+    framework: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="FRAMEWORK",
+            help="whose launch files; default: of the runtime that the plan is priced for",
+        ),
+    ] = None
+    nearest: Annotated[
+        bool,
+        typer.Option(
+            "--nearest",
+            help="take the nearest plan that the framework has, named and priced again",
+        ),
+    ] = False
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace files of a folder that is there")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedLaunchOptions:
+    """Launch files of one plan of a ranking."""
+
+    PANEL: ClassVar[str] = "Launch files"
+    launch: Annotated[
+        Path | None,
+        typer.Option("--launch", metavar="DIR", help="also write what launches the best plan"),
+    ] = None
+    rank: Annotated[
+        int | None,
+        typer.Option(min=1, help="launch the plan of this number; default: the first"),
+    ] = None
+    files: LaunchOptions
+
+
+def require_launch(asked: RankedLaunchOptions, runtime: str | None) -> None:
+    """Raise `InvalidInput` before a search where its plan could not be launched: options that say nothing without
+    --launch, a folder that is there, a runtime without a launch table. runtime: None where there are several.
+    """
+    files = asked.files
+    if asked.launch is None:
+        given = {"--rank": asked.rank, "--to": files.framework, "--nearest": files.nearest}
+        given["--overwrite"] = files.overwrite
+        if said := [name for name, value in given.items() if value]:
+            raise InvalidInput(f"{said[0]} says something of launch files: add --launch DIR")
+        return
+    from meshwright.answers.launch_files import framework_of
+    from meshwright.answers.launch_folder import require_free
+
+    if runtime is None:
+        raise InvalidInput("--launch writes the files of one runtime's plan; name it instead of all")
+    if files.framework is None:
+        framework_of(runtime)
+    require_free(asked.launch, "--launch", overwrite=files.overwrite)
+
+
+def write_ranked(result: SearchResult, asked: RankedLaunchOptions) -> None:
+    """Write what launches the plan that was asked for, and name its files on standard error."""
+    if asked.launch is None:
+        return
+    plans = [each.plan for each in (*result.best, *result.other_splits)]
+    rank = asked.rank or 1
+    if rank > len(plans):
+        raise InvalidInput(f"{len(plans)} plans are shown; --rank {rank} is too large; use 1 to {len(plans)}, or --top")
+    for line in written_lines(plans[rank - 1], result.inputs, asked.launch, asked.files, "--launch"):
+        print(line, file=sys.stderr)
+
+
+def written_lines(plan: Plan, inputs: Inputs, out: Path, files: LaunchOptions, option: str = "--out") -> Sequence[str]:
+    """What was written, line by line."""
+    from meshwright.answers.launch_files import framework_of, launch_files
+    from meshwright.answers.launch_folder import write_folder
+
+    framework = files.framework or framework_of(inputs.runtime.id)
+    written = launch_files(plan, inputs, framework, nearest=files.nearest)
+    folder = write_folder(written.files, out, option, overwrite=files.overwrite)
+    table = written.launch.table
+    replaced = [f"replaced: {each}" for each in written.replaced]
+    named = f"{table.framework} ({table.release}), {written.launch.plan}"
+    return [named, *replaced, *(str(folder / name) for name in written.files)]

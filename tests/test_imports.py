@@ -1,0 +1,55 @@
+"""Imports: a question makes those that it needs, and a help page hardly any."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+ASK = """
+import json, sys
+sys.argv = ["meshwright", *json.loads(sys.argv[1])]
+from meshwright.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+PLAN = ("plan", "llama-3.1-8b", "1x8:h100", "--seq-len", "8192", "--global-batch", "64")
+HEAVY = ("numpy", "pydantic", "meshwright.specs", "meshwright.search")
+NOT_OF_PLANS = (
+    "multiprocessing",
+    "matplotlib",
+    "pyarrow",
+    "meshwright.search.limits",
+    "meshwright.search.remedies",
+    "meshwright.search.sensitivity",
+    "meshwright.search.crossover",
+    "meshwright.search.pareto",
+    "meshwright.answers.explain_table",
+    "meshwright.answers.plan_file",
+    "meshwright.answers.experts",
+    "meshwright.launch",
+    "meshwright.textbook",
+    "meshwright.validation",
+)
+
+
+def imported(*words: str) -> set[str]:
+    """The modules that a command imports."""
+    done = subprocess.run([sys.executable, "-c", ASK, json.dumps(words)], capture_output=True, text=True, check=True)
+    return {*json.loads(done.stderr.splitlines()[-1])}
+
+
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_what_is_the_same_for_every_question_imports_none_of_the_planner(word: str) -> None:
+    assert not imported(word) & {*HEAVY}
+
+
+def test_a_plan_imports_nothing_of_other_commands() -> None:
+    modules = imported(*PLAN)
+    assert "meshwright.search.find" in modules
+    assert not modules & {*NOT_OF_PLANS}
