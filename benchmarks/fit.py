@@ -116,7 +116,7 @@ def published_json(outcomes: Sequence[Outcome]) -> str:
     runs += [PublishedRun(recipe.plan, recipe.inputs, recipe.measured_s) for recipe in printed_recipes()]
     plans = published_plans_of(runs)
     layouts = ",\n".join(f"  {json.dumps(layout.model_dump())}" for layout in plans.layouts)
-    limits = json.dumps({"degrees": plans.degrees, "accelerators": plans.accelerators}, indent=1)
+    limits = json.dumps({"generations": plans.model_dump()["generations"]}, indent=1)
     return f'{{\n"layouts": [\n{layouts}\n],\n{limits[2:]}\n'
 
 

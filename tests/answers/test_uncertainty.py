@@ -5,16 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from meshwright.answers import uncertainty
 from meshwright.answers.uncertainty import margin_line, step_time_interval, step_time_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict, bounds, fit_probability, safe_bytes, verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.plan import Plan
+from meshwright.search.published import Unpublished
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import of_a_new_source
 from meshwright.specs.residuals import like, residuals
-from strategies import llama_8b, question, questions
+from meshwright.units import format_seconds
+from strategies import llama_8b, question, questions, some_legal_plans
 
 
 @pytest.mark.parametrize("name", questions())
@@ -121,6 +124,25 @@ def test_memory_that_no_run_shows_may_lie_farther_off() -> None:
         _estimate(question(llama_8b(), "1x8:h100", "deepspeed")), question(llama_8b(), "1x8:h100", "deepspeed")
     )
     assert "none with deepspeed" in line
+
+
+@pytest.mark.parametrize("name", questions())
+@pytest.mark.parametrize("measured_runs", [0, 3])
+def test_an_unproven_plan_is_never_told_more_surely_than_if_it_were_proven(
+    name: str, measured_runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By how far kinds of plans differ: the same prediction lies in the middle of both."""
+    inputs = questions()[name]
+    inputs = inputs.replace(cluster=inputs.cluster.replace(measured_runs=measured_runs))
+    for plan in some_legal_plans(name, 5):
+        (estimate,) = estimate_each([plan], inputs)
+        monkeypatch.setattr(uncertainty, "unpublished", lambda *_: [])
+        proven, line = step_time_interval(estimate, inputs), step_time_line(estimate, inputs)
+        monkeypatch.setattr(uncertainty, "unpublished", lambda *_: [Unpublished("x", "none")])
+        unproven, told = step_time_interval(estimate, inputs), step_time_line(estimate, inputs)
+        assert unproven.p10 < proven.p10 < proven.p90 < unproven.p90
+        assert f"with one the range would be {format_seconds(proven.p10)} to {format_seconds(proven.p90)}" in told
+        assert "with one the range" not in line
 
 
 def _estimate(inputs: Inputs, micro_batch: int = 1) -> Estimate:

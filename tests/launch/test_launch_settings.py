@@ -26,6 +26,7 @@ HALF = LLAMA.replace(job=LLAMA.job.replace(gradients="half"))
 WIDE = LLAMA.replace(job=LLAMA.job.replace(gradients="fp32"))
 EIGHT_BITS = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-blockwise"))
 BLACKWELL = question(llama_8b(), "8x8:b200", global_batch=256, precision="bf16")
+VOLTA = question(llama_8b(), "8x8:v100", global_batch=256, precision="fp16")
 NARROW = question(dense_model(hidden_size=2880, heads=64, head_dim=64), "8x8:h100")
 DELAYED = LLAMA.replace(job=LLAMA.job.replace(precision="fp8-delayed"))
 LATENT = LLAMA.replace(model=latent())
@@ -67,6 +68,12 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ("parameter_gather_overlap", (LLAMA, {"dp": 8}), (LLAMA, {}), "no --overlap-param-gather: zero 0"),
     ("interleaving_overlap", (LLAMA, {"pp": 2, "vpp": 4}), (LLAMA, {"pp": 4, "vpp": 4}), "no --no-overlap-p2p"),
     ("tensor_overlap", (LLAMA, {"tp": 2}), (LLAMA, {"tp": 2, "sp": True}), "no --tp-comm-overlap"),
+    (
+        "tensor_overlap_before_ampere",
+        (VOLTA, {"tp": 2, "sp": True}),
+        (LLAMA, {"tp": 2, "sp": True}),
+        "no --tp-comm-overlap: Transformer Engine",
+    ),
     ("expert_tensor_degree", (EXPERTS, {"tp": 2}), (EXPERTS, {"tp": 2, "etp": 2}), "--expert-tensor-parallel-size 1"),
     ("expert_dispatcher", (EXPERTS, {"ep": 8}), (EXPERTS, {}), "--moe-token-dispatcher-type alltoall: the exchange"),
     (

@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from meshwright.answers.step_parts import why_lost
 from meshwright.answers.ties import tie_lines
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.find import find
 from meshwright.search.published import (
     PublishedRun,
+    extent,
+    generation,
     has_published_layout,
     is_published,
     published_plans,
@@ -26,7 +29,7 @@ from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.read_inputs import read_inputs
-from strategies import inputs, llama_70b, mixture, question
+from strategies import gpt_like, inputs, llama_8b, llama_70b, mixture, question
 
 DENSE = question(llama_70b(), "8x8:h100", global_batch=256, sequence_length=8192)
 PLAIN = Plan(tp=4, sp=True, pp=4, vpp=5, dp=4, zero=1, num_microbatches=64)
@@ -83,8 +86,8 @@ def test_what_is_published_of_one_plan_is_what_is_published_of_many(asked: Input
 
 def test_the_plans_of_published_runs_are_published() -> None:
     known = published_plans_of([PublishedRun(PLAIN, DENSE, None)])
-    assert known.degrees["pp"] == 4
-    assert published_plans().degrees["pp"] >= 8
+    assert known.generations[9].degrees["pp"] == 4
+    assert published_plans().generations[9].degrees["pp"] >= 8
     assert not unpublished(PLAIN, DENSE)
 
 
@@ -122,6 +125,42 @@ def test_a_published_layout_is_recommended_as_far_as_predictions_do_not_tell_it_
     none, both = np.zeros(2, dtype=np.int64), np.ones(2, dtype=bool)
     ranks = Ranks(none, np.array([1.0, 1.1]), both, np.array([False, True]), none)
     assert tied_rows(ranks, asked)[0] == first
+
+
+@pytest.mark.parametrize(("accelerator", "proven"), [("v100", False), ("a100", True), ("h100", True), ("b200", True)])
+def test_a_run_speaks_for_later_accelerators_and_for_the_generation_before(accelerator: str, proven: bool) -> None:
+    """ZeRO 3 in Megatron was run on H100 and later ones alone: on A100 that tells something, on V100 it does not."""
+    asked = question(llama_8b(), f"4x8:{accelerator}", global_batch=64)
+    (sharded,) = Plans.of([Plan(dp=32, zero=3, num_microbatches=2)])
+    assert is_published(Plans.of([sharded]), asked).item() == proven
+    told = unpublished(sharded, asked)
+    assert bool(told) != proven
+    assert all(each.what.endswith("of this generation or the next") for each in told)
+
+
+@given(inputs())
+def test_whatever_is_proven_on_older_accelerators_is_proven_on_later_ones(asked: Inputs) -> None:
+    number = generation(asked)
+    older, newer = extent(number), extent(number + 1)
+    for one, other in zip(older, newer, strict=True):
+        assert all(largest <= other[1][name] for name, largest in one[1].items())
+
+
+def test_a_line_and_the_table_give_the_fastest_plan_the_same_lead() -> None:
+    """Shares of the recommended plan's step, in both."""
+    asked = question(llama_8b(), "2x8:h100", global_batch=128, sequence_length=8192)
+    result = find(asked)
+    line, lost = tie_lines(result)[-1], why_lost(result.fastest or result.best[0], result.best[0])
+    (faster,) = re.findall(r"[\d.]+% faster", line)
+    assert lost.startswith(faster)
+
+
+def test_a_single_proven_plan_says_why_it_stands_before_the_fastest() -> None:
+    asked = question(gpt_like(), "4x8:v100", "megatron-core", global_batch=64, precision="fp16")
+    result = find(asked)
+    lone = replace(result, equal=1, fastest=result.best[1])
+    assert tie_lines(lone)[0].startswith("Predictions cannot tell it from the fastest, up to ")
+    assert not tie_lines(replace(result, equal=1, fastest=result.best[0]))
 
 
 def test_megatron_has_no_published_zero_2() -> None:

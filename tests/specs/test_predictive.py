@@ -102,3 +102,10 @@ def test_errors_of_pairs_and_of_kinds_of_plans_add_as_independent_ones(monkeypat
     shares = [predictive.tie_share(asked(group=group), published=False) for group in ("dense", "experts")]
     assert shares == pytest.approx([0.05, 0.085])
     assert predictive.tie_share(asked()) == 0.03
+
+
+def test_the_errors_of_a_run_and_of_its_kind_of_plan_add_as_independent_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.6745 is the median of a normal deviation: 3, 4 and 5 %."""
+    order = OrderError(median=0.03, experts=0.075, plan_kinds=0.04 * 0.67449, pairs=1, sources=1)
+    monkeypatch.setattr(predictive, "order_error", lambda: order)
+    assert predictive.of_an_unproven_kind(Predictive(0.1, 0.03, 5)) == pytest.approx((0.1, 0.05, 5), rel=1e-5)

@@ -49,7 +49,7 @@ def neighbours_section(
     ranked = neighbours(result, estimate)
     if not ranked:
         return title, Paragraph("None fits.")
-    return title, ranking_table(ranked[:shown], estimate, "against this one", most=most)
+    return title, ranking_table(ranked[:shown], estimate, result.inputs, "against this one", most=most)
 
 
 def knobs_section(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from meshwright.answers.pace import longer
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.records import document_of
 from meshwright.answers.step_parts import why_lost
@@ -61,7 +62,7 @@ def beside(baseline: Baseline, best: Estimate) -> str:
     if estimate.plan == best.plan:
         return "the same plan"
     lost = why_lost(estimate, best)
-    tied = abs(estimate.step_time_s / best.step_time_s - 1) <= share and estimate.verdict == best.verdict
+    tied = abs(longer(estimate, best)) <= share and estimate.verdict == best.verdict
     if tied and not baseline.broken:
         return f"{lost}; within {share:.1%}, predictions cannot tell the two apart"
     if rank_key(estimate) < rank_key(best) and not baseline.broken:

@@ -92,7 +92,7 @@ def _plan_brief(
     return (
         asked_lines(inputs),
         best_lines(result, told),
-        *([ranking_table(result.best[:ranked], best, most=1)] if ranked else []),
+        *([ranking_table(result.best[:ranked], best, inputs, most=1)] if ranked else []),
         *front_section(front, length.front),
         Lines(
             (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from meshwright.answers.pace import pace
 from meshwright.answers.records import priced_plan
 from meshwright.cost.estimate import Estimate
 from meshwright.search.constraint_costs import ConstraintCost
@@ -20,10 +21,9 @@ def constraint_lines(result: SearchResult, costs: Sequence[ConstraintCost]) -> l
 
 def _cost(cost: ConstraintCost, best: Estimate) -> str:
     """As `Without --cp 1: 3.1% faster (tp4 ...)`."""
-    pace = f"{cost.faster:.1%} faster" if cost.faster >= 0 else f"{-cost.faster:.1%} slower"
     safer = f"{cost.estimate.verdict} instead of {best.verdict}, " if cost.estimate.verdict < best.verdict else ""
     tied = ", too close to tell apart" if cost.tied else ""
-    return f"Without {' '.join(cost.without)}: {safer}{pace}{tied} ({cost.estimate.plan})"
+    return f"Without {' '.join(cost.without)}: {safer}{pace(cost.estimate, best)}{tied} ({cost.estimate.plan})"
 
 
 def constraints_entry(result: SearchResult, costs: Sequence[ConstraintCost]) -> dict[str, Any]:

@@ -28,6 +28,8 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.constraint_costs import ConstraintCost
 from meshwright.search.find import SearchResult
+from meshwright.search.published import unpublished
+from meshwright.specs.inputs import Inputs
 from meshwright.units import format_seconds
 
 LEANER = 0.05
@@ -91,7 +93,8 @@ def plan_screen(
 
 def plan_summary(result: SearchResult, costs: Sequence[ConstraintCost] = ()) -> tuple[Block, ...]:
     """Inputs, the best plan with its verdict, and the ranking; costs: what the constraints of the question cost."""
-    return headline(result.inputs), best_lines(result, costs), ranking_table(result.best, result.best[0])
+    ranking = ranking_table(result.best, result.best[0], result.inputs)
+    return headline(result.inputs), best_lines(result, costs), ranking
 
 
 def best_lines(result: SearchResult, costs: Sequence[ConstraintCost] = ()) -> Lines:
@@ -129,6 +132,7 @@ def warnings(result: SearchResult) -> list[str]:
 def ranking_table(
     ranked: Sequence[Estimate],
     best: Estimate,
+    inputs: Inputs,
     against: str = "against the best",
     first: int = 1,
     most: int | None = None,
@@ -141,12 +145,18 @@ def ranking_table(
             str(number),
             str(estimate.plan),
             *speed_cells(estimate),
-            ("" if estimate.verdict == Verdict.SAFE else f"{estimate.verdict}: ")
-            + (why_lost(estimate, best, most) if estimate is not best else "the best"),
+            _marks(estimate, inputs) + (why_lost(estimate, best, most) if estimate is not best else "the best"),
         )
         for number, estimate in enumerate(ranked, first)
     )
     return Table(("#", "plan", *SPEED_COLUMNS, against), rows, "rlrrrl")
+
+
+def _marks(estimate: Estimate, inputs: Inputs) -> str:
+    """That a plan is not safe, and that no published run is of its kind."""
+    marks = [str(estimate.verdict)] if estimate.verdict != Verdict.SAFE else []
+    marks += ["not proven"] if unpublished(estimate.plan, inputs) else []
+    return f"{', '.join(marks)}: " if marks else ""
 
 
 def search_lines(result: SearchResult) -> Lines:
@@ -169,7 +179,7 @@ def other_splits_section(result: SearchResult) -> list[Block]:
         return []
     return [
         Heading("The best of other splits", 3),
-        ranking_table(result.other_splits, result.best[0], first=len(result.best) + 1),
+        ranking_table(result.other_splits, result.best[0], result.inputs, first=len(result.best) + 1),
     ]
 
 

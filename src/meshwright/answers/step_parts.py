@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from meshwright.answers.document.blocks import Table
+from meshwright.answers.pace import pace_of
 from meshwright.arrays import column
 from meshwright.cost.compute.work import Work
 from meshwright.cost.estimate import Estimate
@@ -45,10 +46,10 @@ def why_lost(plan: Estimate, best: Estimate, most: int | None = None) -> str:
     """
     lost = difference(plan, best)
     if plan.verdict > best.verdict:
-        pace = f"{-lost.share:.1%} faster" if lost.seconds < 0 else f"{lost.share:.1%} slower"
         link = "but" if lost.seconds < 0 else "and"
         risk = f"{link} at risk of running out" if plan.verdict.fits else f"{link} out"
-        return f"{pace}, {risk} of memory ({format_gib(plan.memory.device)} on its worst stage{_chance(plan)})"
+        needs = f"{format_gib(plan.memory.device)} on its worst stage{_chance(plan)}"
+        return f"{pace_of(lost.share)}, {risk} of memory ({needs})"
     if not lost.parts:
         more = "more" if lost.memory_bytes >= 0 else "less"
         return f"as fast within {abs(lost.share):.2%}, with {format_gib(abs(lost.memory_bytes))} {more} memory"
@@ -57,17 +58,11 @@ def why_lost(plan: Estimate, best: Estimate, most: int | None = None) -> str:
         for name, seconds in [*lost.parts.items()][:most]
     ]
     fits = f"{plan.verdict}, " if plan.verdict < best.verdict else ""
-    return f"{fits}{_pace(lost.share)}: {', '.join(parts)}"
+    return f"{fits}{pace_of(lost.share)}: {', '.join(parts)}"
 
 
 def _chance(plan: Estimate) -> str:
     return f", fits with {plan.fit.probability:.0%}" if plan.verdict.fits else ""
-
-
-def _pace(share: float) -> str:
-    if share < 0:
-        return f"{-share:.1%} faster"
-    return f"{share:.1%} slower" if share < 1 else f"{1 + share:.1f} times as long"
 
 
 class Computed(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright.answers.memo.words import listed
+from meshwright.answers.pace import pace
 from meshwright.answers.records import priced_plan
 from meshwright.cost.estimate import Estimate
 from meshwright.layout.plans import Plans
@@ -25,18 +26,20 @@ def ties_entry(result: SearchResult) -> dict[str, Any]:
 def tie_lines(result: SearchResult) -> list[str]:
     """That the recommended plan is one of several equal ones, why it was chosen, and what the fastest one is."""
     best, fastest = result.best[0], result.fastest
-    if fastest is None or result.equal == 1:
+    if fastest is None or (result.equal == 1 and fastest.plan == best.plan):
         return []
     near, most = share_of_ties(result.inputs), tied_within(result)
     within = f"{result.equal} plans are within {near:.1%}, too close to tell apart"
     if fastest.plan == best.plan:
         return [f"{within}: this one is the fastest of them."]
-    gain = best.step_time_s / fastest.step_time_s - 1
     why = reasons(best, fastest, result.inputs)
     text = f"{within}: this one {why}."
-    if most > near:
+    if result.equal == 1:
+        text = f"Predictions cannot tell it from the fastest, up to {most:.1%}: this one {why}."
+    elif most > near:
         text = f"{result.equal} plans are too close to tell apart, up to {most:.1%} from the fastest: this one {why}."
-    return [text, f"The fastest on paper: {fastest.plan}, {gain:.1%} faster."] if gain > 0 else [text]
+    slower = best.step_time_s > fastest.step_time_s
+    return [text, f"The fastest on paper: {fastest.plan}, {pace(fastest, best)}."] if slower else [text]
 
 
 def tied_within(result: SearchResult) -> float:
@@ -61,7 +64,7 @@ def unpublished_lines(estimate: Estimate, inputs: Inputs) -> list[str]:
 
 
 def reasons(best: Estimate, fastest: Estimate, inputs: Inputs) -> str:
-    """What is simpler or safer about the recommended plan than about the fastest."""
+    """What is simpler, safer or else faster about the recommended plan than about another one."""
     one, other = best.plan, fastest.plan
     given = []
     if unpublished(other, inputs) and not unpublished(one, inputs):
@@ -83,4 +86,6 @@ def reasons(best: Estimate, fastest: Estimate, inputs: Inputs) -> str:
         given.append("has fewer settings")
     if not given and best.memory.device < fastest.memory.device:
         given.append(f"leaves {format_gib(fastest.memory.device - best.memory.device)} more free")
+    if not given and best.step_time_s < fastest.step_time_s:
+        given.append("is the faster on paper")
     return listed(given) if given else "is the best mix of speed, simplicity and free memory"

@@ -11,13 +11,13 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.published import unpublished
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.predictive import predictive
+from meshwright.specs.predictive import of_an_unproven_kind, predictive
 from meshwright.specs.residuals import ALLOCATED, like, measured_memory, residuals
 from meshwright.units import format_gib, format_seconds
 
 MEASURED = ("fragmentation", "communicators")
 """What the range of memory rests on beside published runs, by the keys of a runtime's sources."""
-UNPUBLISHED = "a kind of plan that no published run has"
+UNPROVEN = "with a kind of plan that no published run has"
 GROUPS = {"dense": "dense ones", "experts": "with experts"}
 
 
@@ -36,13 +36,27 @@ class Interval(NamedTuple):
 
 def step_time_interval(estimate: Estimate, inputs: Inputs) -> Interval:
     """The step time times the ratios of measured to predicted that one and nine of ten runs stay below; on a site of
-    which runs were measured, by how runs of one source spread. Published runs route evenly: how unequally experts share
-    tokens in training adds to the spread, as an error of its own.
+    which runs were measured, by how runs of one source spread. How far kinds of plans differ adds to the spread of a
+    plan of a kind that no published run has.
     """
     labels, known = like(inputs), residuals("step_time")
-    if unpublished(estimate.plan, inputs):
-        labels = labels._replace(kind=UNPUBLISHED)
-    error = predictive("step_time", labels, inputs.cluster.measured_runs)
+    proven = not unpublished(estimate.plan, inputs)
+    low, high = _range(estimate, inputs, proven)
+    sources = {
+        "group": known.sources(group=labels.group),
+        "runtime": known.sources(runtime=labels.runtime),
+        "accelerator": known.sources(accelerator=labels.accelerator),
+    }
+    text = ", ".join((labels.kind, labels.runtime, labels.accelerator, *([] if proven else [UNPROVEN])))
+    return Interval(p10=low, p90=high, like=text, sources=sources)
+
+
+def _range(estimate: Estimate, inputs: Inputs, proven: bool) -> tuple[float, float]:
+    """Seconds of a step, proven or not. Published runs route evenly: how unequally experts share tokens in training
+    adds to the spread, as an error of its own.
+    """
+    error = predictive("step_time", like(inputs), inputs.cluster.measured_runs)
+    error = error if proven else of_an_unproven_kind(error)
     routed = step_times(estimate, rank_imbalance(estimate, inputs))
     logs = [
         (math.log(ratio) - error.bias, math.log(seconds / estimate.step_time_s))
@@ -50,13 +64,7 @@ def step_time_interval(estimate: Estimate, inputs: Inputs) -> Interval:
     ]
     below, above = (math.hypot(*each) for each in logs)
     low, high = (estimate.step_time_s * math.exp(error.bias + width) for width in (-below, above))
-    sources = {
-        "group": known.sources(group=labels.group),
-        "runtime": known.sources(runtime=labels.runtime),
-        "accelerator": known.sources(accelerator=labels.accelerator),
-    }
-    text = ", ".join((labels.kind, labels.runtime, labels.accelerator))
-    return Interval(p10=low, p90=high, like=text, sources=sources)
+    return low, high
 
 
 def uncertainty_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
@@ -67,6 +75,7 @@ def uncertainty_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
         "fits": estimate.fit.probability,
         "like": interval.like,
         "sources": interval.sources,
+        "unproven": [each.what for each in unpublished(estimate.plan, inputs)],
     }
 
 
@@ -79,18 +88,25 @@ def confidence_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
 
 
 def step_time_line(estimate: Estimate, inputs: Inputs) -> str:
-    """The interval of the step time, and the sources that it rests on."""
+    """The interval of the step time, the sources that it rests on, and what it would be if the plan were proven."""
     interval, labels = step_time_interval(estimate, inputs), like(inputs)
-    text = f"8 in 10 such runs take {format_seconds(interval.p10)} to {format_seconds(interval.p90)} a step"
+    text = f"8 in 10 such runs take {_seconds(interval.p10, interval.p90)} a step"
+    unproven = ""
+    if unpublished(estimate.plan, inputs):
+        narrower = _seconds(*_range(estimate, inputs, proven=True))
+        unproven = f" None has such a plan; with one the range would be {narrower}."
     if inputs.cluster.measured_runs:
-        return f"{text}, as published runs of one source spread."
+        return f"{text}, as published runs of one source spread.{unproven}"
     counts = interval.sources
     seen = {f"with {labels.runtime}": counts["runtime"], f"on {labels.accelerator}": counts["accelerator"]}
     rest = ", ".join(f"{name} from {count}" if count else f"none {name}" for name, count in seen.items())
-    proven = not unpublished(estimate.plan, inputs)
-    rest += "" if proven else ", none of such a plan"
-    wider = "" if proven and all(seen.values()) else ", so that the range is wider"
-    return f"{text}. Published runs like it: {GROUPS[labels.group]} from {counts['group']} sources, {rest}{wider}."
+    wider = "" if all(seen.values()) else ", so that the range is wider"
+    group = f"{GROUPS[labels.group]} from {counts['group']} sources"
+    return f"{text}. Published runs like it: {group}, {rest}{wider}.{unproven}"
+
+
+def _seconds(low: float, high: float) -> str:
+    return f"{format_seconds(low)} to {format_seconds(high)}"
 
 
 def margin_line(estimate: Estimate, inputs: Inputs) -> str:

@@ -14,6 +14,8 @@ from meshwright.layout.splits import layers_of_chunks, outer_fewer
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
 
+AMPERE = 8.0
+"""Compute capability from which on Transformer Engine is supported."""
 BLACKWELL = 10.0
 """Compute capability from which on kernels keep their order without a single connection to the device."""
 Facts = dict[str, object]
@@ -158,6 +160,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "chunked_cross_entropy": inputs.runtime.entropy.sequence_pieces > 1,
         "compiled": runtime.kernels.cross_entropy.endswith("compiled"),
         "never": False,
+        "before_ampere": (accelerator.compute_capability or AMPERE) < AMPERE,
         "bf16": recipe.half == "bf16",
         "dispatcher": runtime.communication.dispatcher,
         "expert_capacity": inputs.model.is_moe and inputs.expert_capacity is not None,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,11 @@ RARE_EXCHANGES = (ContextExchange.ALL_TO_ALL, ContextExchange.HIERARCHICAL)
 """Of context parallelism; whether the other two have published runs is not told by their rows."""
 LARGER = 8
 """Times the accelerators of any published run of its kind, beyond which a plan is of another kind; assumed."""
+NEWER = 1
+"""Generations by which the accelerators of a run may be newer than those of a plan that it speaks for: a release of a
+framework serves a new generation and the one before, and what ran on older ones goes on to run. Assumed."""
+NEWEST = 99
+"""The number of a generation that none is newer than."""
 AS_FAST = 0.02
 """Of a step time, by which a run is no slower than another: what a run of one job repeated differs by; assumed."""
 _Job = tuple[tuple[str, str, int, int], int, int]
@@ -82,13 +88,26 @@ class PublishedRun(NamedTuple):
     """None where no time is printed."""
 
 
-class PublishedPlans(Spec):
-    """What the plans of published runs were like."""
+class Extent(Spec):
+    """How far the plans of published runs go."""
 
     degrees: dict[str, int]
     """The largest of each."""
     accelerators: dict[str, int]
     """The most that a run of each kind had, 0 where no run is of it."""
+
+    def joined(self, other: Extent) -> Extent:
+        """How far those of both go."""
+        return Extent(
+            degrees=_larger(self.degrees, other.degrees), accelerators=_larger(self.accelerators, other.accelerators)
+        )
+
+
+class PublishedPlans(Spec):
+    """What the plans of published runs were like."""
+
+    generations: dict[int, Extent]
+    """By generation of accelerators."""
     layouts: tuple[Layout, ...]
     """Of every job those that were measured to be the fastest, and those of which no time is printed."""
 
@@ -101,21 +120,53 @@ def published_plans() -> PublishedPlans:
 
 def published_plans_of(runs: Iterable[PublishedRun]) -> PublishedPlans:
     """What the plans of published runs are like."""
-    degrees, accelerators, jobs = dict.fromkeys(DEGREES, 1), dict[str, int](), dict[_Job, list[PublishedRun]]()
+    generations, jobs = dict[int, Extent](), defaultdict[_Job, list[PublishedRun]](list)
     for run in runs:
         plan, inputs, _ = run
-        degrees = {name: max(largest, getattr(plan, name)) for name, largest in degrees.items()}
-        for name, is_of in kinds(Plans.of([plan]), inputs).items():
-            accelerators[name] = max(accelerators.get(name, 0), plan.num_gpus * is_of.item())
-        key = _question_key(inputs), inputs.job.sequence_length, inputs.job.global_batch
-        jobs.setdefault(key, []).append(run)
+        own = Extent(
+            degrees={name: getattr(plan, name) for name in DEGREES},
+            accelerators={
+                name: plan.num_gpus * is_of.item() for name, is_of in kinds(Plans.of([plan]), inputs).items()
+            },
+        )
+        number = generation(inputs)
+        generations[number] = generations.get(number, own).joined(own)
+        jobs[_question_key(inputs), inputs.job.sequence_length, inputs.job.global_batch].append(run)
     layouts = {
         (*key, tuple(int(getattr(run.plan, name)) for name in LAYOUT))
         for (key, *_), of_job in jobs.items()
         for run in _fastest(of_job)
     }
     known = [dict(zip(Layout.model_fields, layout, strict=True)) for layout in sorted(layouts, key=str)]
-    return PublishedPlans(degrees=degrees, accelerators=accelerators, layouts=tuple(Layout(**each) for each in known))
+    return PublishedPlans(
+        generations=dict(sorted(generations.items())), layouts=tuple(Layout(**each) for each in known)
+    )
+
+
+def generation(inputs: Inputs) -> int:
+    """Of accelerators, the later the higher: the major number of their compute capability; of those without one the
+    number of the newest, so that all runs speak for them.
+    """
+    number = inputs.cluster.accelerator.compute_capability
+    return NEWEST if number is None else int(number)
+
+
+@cache
+def extent(number: int) -> Extent:
+    """How far published runs go that speak for accelerators of a generation: of it, of older ones and of the next.
+
+    number: as `generation` gives it. A kind of plan or framework that other runs have alone is in it, with 0
+    accelerators.
+    """
+    known = published_plans().generations
+    near = [each for of, each in known.items() if of <= number + NEWER]
+    names = {name for each in known.values() for name in each.accelerators}
+    none = Extent(degrees=dict.fromkeys(DEGREES, 1), accelerators=dict.fromkeys(sorted(names), 0))
+    return reduce(Extent.joined, near, none)
+
+
+def _larger(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
 
 
 def _fastest(runs: Sequence[PublishedRun]) -> list[PublishedRun]:
@@ -159,7 +210,7 @@ class Unpublished(NamedTuple):
 
 def is_published(plans: Plans, inputs: Inputs) -> BoolColumn:
     """Whether published runs go as far as each plan in every kind and degree, shape (n,)."""
-    known = published_plans()
+    known = extent(generation(inputs))
     beyond = [getattr(plans, name) > largest for name, largest in known.degrees.items()]
     beyond += [is_of & _too_many(plans, known.accelerators[name]) for name, is_of in _judged(plans, inputs).items()]
     known_kind: BoolColumn = ~np.any(beyond, axis=0)
@@ -168,23 +219,31 @@ def is_published(plans: Plans, inputs: Inputs) -> BoolColumn:
 
 def unpublished(plan: Plan, inputs: Inputs) -> list[Unpublished]:
     """Every kind and degree in which published runs do not go as far as a plan."""
-    known, plans = published_plans(), Plans.of([plan])
+    known, anywhere, plans = extent(generation(inputs)), extent(NEWEST), Plans.of([plan])
     degrees = [
-        Unpublished(f"{name} {getattr(plan, name)}", f"{name} {largest}")
+        Unpublished(_named(f"{name} {of}", " on accelerators", of <= anywhere.degrees[name]), f"{name} {largest}")
         for name, largest in known.degrees.items()
-        if getattr(plan, name) > largest
+        if (of := getattr(plan, name)) > largest
     ]
     of_kinds = [
-        Unpublished(f"{name} on {plan.num_gpus} accelerators", str(known.accelerators[name] or "none"))
+        Unpublished(
+            _named(f"{name} on {plan.num_gpus} accelerators", "", not _too_many(plans, anywhere.accelerators[name])),
+            str(known.accelerators[name] or "none"),
+        )
         for name, is_of in _judged(plans, inputs).items()
         if (is_of & _too_many(plans, known.accelerators[name])).item()
     ]
     return degrees + of_kinds
 
 
+def _named(what: str, on: str, elsewhere: bool) -> str:
+    """What no run has, and on which accelerators where runs on later ones have it; on: words before these."""
+    return f"{what}{on} of this generation or the next" if elsewhere else what
+
+
 def _judged(plans: Plans, inputs: Inputs) -> dict[str, BoolColumn]:
     """The kinds of which published runs tell something; of a framework without any they tell nothing."""
-    known = published_plans().accelerators
+    known = extent(NEWEST).accelerators
     return {name: is_of for name, is_of in kinds(plans, inputs).items() if name in known}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,9 @@ COMMON = {
 }
 """Those by which what runs have in common varies, for each of `EFFECTS`: sources and runtimes of a family differ as its
 runs spread; what a number format or an accelerator does is no matter of the family."""
+
+MEDIAN = NormalDist().inv_cdf(0.75)
+"""What half of the draws of a normal distribution stay within, in standard deviations."""
 
 
 class Predictive(NamedTuple):
@@ -55,6 +59,16 @@ def predictive(quantity: Quantity, like: Likeness, measured_runs: int = 0) -> Pr
     """From the published runs, for a question; measured_runs: a count of the user's own, which put its bias right."""
     known = residuals(quantity)
     return of_a_measured_source(like, known, measured_runs) if measured_runs else of_a_new_source(like, known)
+
+
+def of_an_unproven_kind(error: Predictive) -> Predictive:
+    """The same for a plan of a kind that no published run has: spread' = sqrt(spread^2 + (d / 0.674)^2).
+
+    d is how far the mean errors of two kinds of plans lie apart, the median over sources that `make fit` computes
+    (`OrderError.plan_kinds`), and d / 0.674 the standard deviation of a normal difference with that median. That a new
+    kind differs from known ones as these do from each other is assumed. error: of a plan of a known kind.
+    """
+    return error._replace(spread=math.hypot(error.spread, order_error().plan_kinds / MEDIAN))
 
 
 @cache

@@ -45,6 +45,8 @@ class Bottleneck:
     overheads: tuple[Overhead, ...]
     """All parts, that with the largest growth first."""
     chosen: Overhead
+    largest: Overhead
+    """Of the target's step, of those that one accelerator alone would not have."""
     seconds: float
     """Of the target's step that it takes."""
     grows: bool
@@ -74,9 +76,10 @@ def bottleneck(estimate: Estimate, inputs: Inputs, scaled: Scaling, smaller: Poi
     )
     overheads = sorted(parts, key=lambda each: -each.growth)
     grows = overheads[0].growth >= GROWS
-    chosen = overheads[0] if grows else _largest(overheads)
+    largest = _largest(overheads)
+    chosen = overheads[0] if grows else largest
     seconds = after[chosen.part] / inputs.cluster.num_gpus
-    return Bottleneck(reference, tuple(overheads), chosen, seconds, grows, efficiency=total_before / total)
+    return Bottleneck(reference, tuple(overheads), chosen, largest, seconds, grows, efficiency=total_before / total)
 
 
 def _reference(scaled: Scaling, smaller: Point | None, total: int) -> Point | None:

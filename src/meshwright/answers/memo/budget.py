@@ -12,6 +12,9 @@ from meshwright.search.find import best_where
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_gpus
 
+FULLY_SHARDED = 3
+"""The stage of ZeRO."""
+
 
 @dataclass(frozen=True)
 class Budgets:
@@ -27,8 +30,8 @@ class Budgets:
     without_recompute: Estimate | None
     """The chosen plan keeping every activation; None where it does."""
     fully_sharded: Estimate | None
-    """The best plan that divides weights, gradients and states over all ranks without a pipeline (ZeRO 3); None where
-    the runtime has none."""
+    """The chosen plan if it divides weights, gradients and states over all ranks without a pipeline (ZeRO 3), else the
+    best that does; None where the runtime has none."""
 
 
 def budgets(estimate: Estimate, inputs: Inputs) -> Budgets:
@@ -43,7 +46,9 @@ def budgets(estimate: Estimate, inputs: Inputs) -> Budgets:
         without_recompute=one_plan(replace(plan, recompute=Recompute.NONE, recompute_layers=0), inputs)
         if plan.recompute
         else None,
-        fully_sharded=best_where(inputs, lambda plans: (plans.zero == 3) & (plans.pp == 1)),
+        fully_sharded=estimate
+        if plan.zero == FULLY_SHARDED and plan.pp == 1
+        else best_where(inputs, lambda plans: (plans.zero == FULLY_SHARDED) & (plans.pp == 1)),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meshwright.answers.links import link_of
 from meshwright.cost.comms.data import WEIGHTS, earlier_reductions
@@ -53,6 +53,8 @@ class ExchangeLine:
     """Of these, what the step waits for."""
     bandwidth: float
     """Of the link, bytes/s."""
+    by_layer: bool = False
+    """Of weights that are gathered for every layer, and their gradients."""
 
     @property
     def effective_bandwidth(self) -> float:
@@ -128,7 +130,7 @@ def _shared(axis: str, of: str, rows: Sequence[MessageRow], plan: Plan, inputs: 
     if gathers_weights(plan, inputs):
         what = f"all-gather of {of}weights, reduce-scatter of {of}gradients, layer by layer"
         times = sum(row.times for row in rows if row.axis == f"{axis}_shard" and row.bytes)
-        yield _line(axis, what, rows, plan, inputs, _sent(rows) / times, times)
+        yield replace(_line(axis, what, rows, plan, inputs, _sent(rows) / times, times), by_layer=True)
         return
     times = 1 + float(earlier_reductions(plan))
     yield _line(axis, _reducing(reduced, of), reduced, plan, inputs, _sent(reduced) / times, times)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from meshwright.answers.memo.scaling import same_layout
+from meshwright.answers.pace import longer
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import IllegalPlan, InvalidInput
@@ -29,7 +30,7 @@ class OtherQuestion:
     @property
     def loss(self) -> float | None:
         """How much longer a step takes with the layout recommended here, a share; None where one of both is missing."""
-        return self.same.step_time_s / self.best.step_time_s - 1 if self.same and self.best else None
+        return longer(self.same, self.best) if self.same and self.best else None
 
 
 def other_questions(best: Estimate, inputs: Inputs) -> tuple[OtherQuestion, ...]:

@@ -203,7 +203,8 @@ def _fewest(memo: Unfit) -> str:
     if memo.chosen not in more[1:]:
         return ""
     hours, least = (_training(each).accelerator_hours for each in (memo.chosen, more[0]))
-    return f", {percent(1 - hours / least)} fewer hours than on the fewest accelerators" if hours < least else ""
+    fewest = accelerators(more[0].inputs.cluster.num_gpus)
+    return f", {percent(1 - hours / least)} fewer than on {fewest}" if hours < least else ""
 
 
 def _upper(text: str) -> str:

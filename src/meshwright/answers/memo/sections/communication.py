@@ -36,12 +36,15 @@ def _summary(memo: Memo) -> str:
     step_s, exposed_s = memo.best.step_time_s, sum(each.exposed_s for each in memo.exchanges)
     if not memo.exchanges:
         return f"A single rank sends nothing: communication takes 0 s of the {format_seconds(step_s)} step."
-    largest = max(memo.exchanges, key=lambda each: each.exposed_s)
+    exposed: dict[str, float] = {}
+    for each in memo.exchanges:
+        exposed[each.axis] = exposed.get(each.axis, 0.0) + each.exposed_s
+    largest = max(exposed, key=lambda axis: exposed[axis])
     return (
         f"A rank of the slowest stage communicates for {format_seconds(sum(each.seconds for each in memo.exchanges))} "
         f"in a step of {format_seconds(step_s)}; compute hides all but {format_seconds(exposed_s)}, "
-        f"{percent(exposed_s / step_s)} of the step. The largest part is {NAMES[largest.axis]}, {largest.what}: "
-        f"{format_seconds(largest.exposed_s)}."
+        f"{percent(exposed_s / step_s)} of the step. The largest part is {NAMES[largest]}: "
+        f"{format_seconds(exposed[largest])}."
     )
 
 
@@ -93,7 +96,7 @@ def _gradients(memo: Memo) -> str:
 def _when(memo: Memo) -> str:
     """How often gradients are summed, and weights gathered."""
     plan = memo.best.plan
-    if plan.zero >= 3 or any("layer by layer" in each.what for each in memo.exchanges):
+    if plan.zero >= 3 or any(each.by_layer for each in memo.exchanges):
         return (
             f"In each of the {plan.num_microbatches} micro-batches weights are gathered before every layer and "
             "gradients scattered after it, beside the compute of other layers"

@@ -12,6 +12,7 @@ from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.sections.mitigation import mitigation_words
 from meshwright.answers.memo.sections.risk import risk_words
 from meshwright.answers.memo.words import SIGNATURE, TRILLION, accelerators, in_words, percent, plural, times
+from meshwright.answers.pace import pace
 from meshwright.answers.screen import TONES
 from meshwright.answers.ties import reasons, tied_within
 from meshwright.answers.uncertainty import step_time_interval
@@ -85,14 +86,22 @@ def _figures(memo: Memo) -> Iterator[tuple[str, str, str]]:
         format_gib(fit.needed_bytes),
         f"of {format_gib(fit.visible_bytes)} usable: {best.verdict}, fits with a probability of {fit.probability:.0%}",
     )
-    chosen = memo.bottleneck
-    yield (
-        "limited by",
-        percent(chosen.chosen.share_after),
-        f"{chosen.chosen.name}: {format_seconds(chosen.seconds)} of the step",
-    )
+    yield _limit(memo)
     if equal := _equal(memo):
         yield "alternatives", *equal
+
+
+def _limit(memo: Memo) -> tuple[str, str, str]:
+    """The largest part of the step that a single accelerator would not have, and the one that grows most."""
+    found = memo.bottleneck
+    largest = found.largest
+    seconds = format_seconds(largest.share_after * memo.best.step_time_s)
+    text = f"{largest.name}: {seconds} of the step"
+    if found.grows and found.reference:
+        on, most = accelerators(found.reference.gpus), found.chosen
+        grown = f"{most.name}, {percent(most.share_before)} there and {percent(most.share_after)} here"
+        text += f"; it grows most from {on}" if most is largest else f"; what grows most from {on} is {grown}"
+    return "limited by", percent(largest.share_after), text
 
 
 def _against_today(existing: Baseline, best: Estimate) -> tuple[str, str, str]:
@@ -119,14 +128,13 @@ def _speed_up(memo: Memo) -> tuple[str, str]:
 def _equal(memo: Memo) -> tuple[str, str] | None:
     """How many plans predictions cannot tell from the recommended one, and why it is this one."""
     search, best, fastest = memo.search, memo.best, memo.search.fastest
-    if fastest is None or search.equal == 1:
+    if fastest is None or (search.equal == 1 and fastest.plan == best.plan):
         return None
-    count, near, most = plural(search.equal - 1, "other plan"), share_of_ties(memo.inputs), tied_within(search)
+    count, near, most = plural(max(search.equal - 1, 1), "other plan"), share_of_ties(memo.inputs), tied_within(search)
     as_fast = f"which predictions cannot tell from this one (within {near:.1%})"
     if fastest.plan == best.plan:
         return count, f"{as_fast}; this one is the fastest of them"
-    gain, why = 1 - fastest.step_time_s / best.step_time_s, reasons(best, fastest, memo.inputs)
-    on_paper = f"the fastest on paper, `{fastest.plan}`, takes {percent(gain)} less"
+    why, on_paper = reasons(best, fastest, memo.inputs), f"`{fastest.plan}` is {pace(fastest, best)} on paper"
     if most > near:
         return count, f"as good as this one, which {why}; {on_paper}, too close to tell apart (up to {most:.1%})"
     return count, f"{as_fast}; this one {why}; {on_paper}"

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from meshwright.answers.document.blocks import Block, Callout, Figure, Heading, Paragraph, Table
-from meshwright.answers.memo.bottleneck import GROWS, Bottleneck
+from meshwright.answers.memo.bottleneck import GROWS, LOCAL, Bottleneck
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.mitigation import WORTH
 from meshwright.answers.memo.scaling import Point
 from meshwright.answers.memo.words import accelerators, listed, percent
+from meshwright.answers.pace import longer, pace
 from meshwright.answers.pictures.waterfall import waterfall_picture
 from meshwright.answers.step_parts import ALL_NAMES, from_peak
+from meshwright.answers.ties import reasons
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.sensitivity import PricedChange
@@ -19,7 +21,11 @@ from meshwright.search.ties import share_of_ties
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_count, format_seconds
 
+BY_LAYER = "by layer"
+"""In place of `exposed_dp_s`, where every layer gathers its weights."""
 WHERE = {
+    BY_LAYER: "what of the layers' gathers of weights and scatters of gradients runs while no product does, in every "
+    "micro-batch",
     "exposed_dp_s": "what of the gradient collectives runs while no product does, behind the last backward and before "
     "the first forward of a step",
     "bubble_s": "the time in which a rank of the slowest stage runs no kernel, at the beginning and the end of a step",
@@ -36,6 +42,7 @@ WHERE = {
     "optimizer_s": "the time between the gradient norm and the next forward",
 }
 """How each part of a step is measured."""
+ALONE = "that a single accelerator would not have"
 SHOWN = 5
 """Parts in the table."""
 PRICES = {
@@ -84,11 +91,12 @@ def _answer(change: str, best: Estimate | None, same: Estimate | None, inputs: I
     speed = format_count(best.tokens_per_s_per_gpu * inputs.cluster.num_gpus)
     if same is None:
         return change, f"`{best.plan}`", speed, "is not legal"
-    slower = same.step_time_s / best.step_time_s - 1
-    words = f"{percent(abs(slower))} {'slower' if slower >= 0 else 'faster'}"
+    words = pace(same, best)
     if same.plan == best.plan:
         words = "is the best"
-    elif abs(slower) <= share_of_ties(inputs):
+    elif same.verdict == best.verdict and longer(same, best) < 0:
+        words += f", but the best plan {reasons(best, same, inputs)}"
+    elif abs(longer(same, best)) <= share_of_ties(inputs):
         words += ", too close to tell apart"
     risk = "" if same.verdict == Verdict.SAFE else f", {same.verdict}"
     return change, f"`{best.plan}`", speed, f"{words}{risk}"
@@ -136,14 +144,21 @@ def _bottleneck(memo: Memo) -> tuple[str, str]:
             f" On {accelerators(bottleneck.reference.gpus)} it takes {percent(chosen.share_before)}; "
             f"of all parts it grows most on the way to {total}."
         )
-    elif bottleneck.reference:
-        text += (
-            f" No part grows by {percent(GROWS)} of the step or more between {bottleneck.reference.gpus} and {total} "
-            "accelerators; this is the largest part that a single accelerator would not have."
-        )
     else:
-        text += " It is the largest part that a single accelerator would not have."
-    text += f" To confirm, profile one step and add up {WHERE[chosen.part]}: {seconds} are predicted."
+        largest = "beyond the model's FLOPs at the peak" if chosen.part in LOCAL else ALONE
+        text += f" It is the largest part {largest}"
+        if bottleneck.reference:
+            between = f"{bottleneck.reference.gpus} and {total} accelerators"
+            text += f"; no part grows by {percent(GROWS)} of the step or more between {between}"
+        text += "."
+    if bottleneck.largest is not chosen and bottleneck.reference:
+        largest, before = bottleneck.largest, bottleneck.reference.gpus
+        text += (
+            f" The largest part {ALONE} is {largest.name}: "
+            f"{percent(largest.share_after)}, and {percent(largest.share_before)} on {before}."
+        )
+    where = BY_LAYER if any(each.by_layer and chosen.part == "exposed_dp_s" for each in memo.exchanges) else chosen.part
+    text += f" To confirm, profile one step and add up {WHERE[where]}: {seconds} are predicted."
     return f"Most likely bottleneck: {chosen.name}", text
 
 

@@ -9,8 +9,10 @@ from meshwright.answers.memo.budget import Budgets
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.sections.activations import activations
 from meshwright.answers.memo.words import percent, plural, times
+from meshwright.answers.pace import pace
 from meshwright.answers.pictures.memory import MOST, MemoryBar, is_cut, memory_picture
 from meshwright.answers.screen import eighty_percent_words
+from meshwright.answers.ties import unpublished_lines
 from meshwright.answers.uncertainty import margin_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
@@ -39,13 +41,12 @@ def memory_section(memo: Memo) -> Iterator[Block]:
     yield Paragraph(_before(budgets, inputs))
     yield from budget_blocks(budgets, inputs)
     yield Heading("Who divides what", 3)
-    yield Table(
-        ("axis", "weights", "gradients", "optimizer states", "activations"),
-        tuple(sharding_rows(budgets.chosen.plan, inputs)),
-        "lllll",
-        "What each axis divides each part of the memory by",
-    )
-    yield Paragraph(_saved(budgets))
+    if rows := tuple(sharding_rows(budgets.chosen.plan, inputs)):
+        columns = ("axis", "weights", "gradients", "optimizer states", "activations")
+        yield Table(columns, rows, "lllll", "What each axis divides each part of the memory by")
+        yield Paragraph(_saved(budgets))
+    else:
+        yield Paragraph("Nothing is divided: the only rank holds all of it.")
     yield Heading("Activations, and the fullest stage", 3)
     yield from activations(memo)
     yield Heading("Margin", 3)
@@ -142,21 +143,24 @@ def _margin(best: Estimate, inputs: Inputs) -> str:
 
 def _alternative(budgets: Budgets, inputs: Inputs) -> str:
     ranks, sharded, chosen = inputs.cluster.num_gpus, budgets.fully_sharded, budgets.chosen
+    if ranks == 1:
+        return "A single accelerator has no other to share with."
     if sharded is None:
         return (
             f"`{inputs.runtime.id}` has no ZeRO 3 for this model and cluster, so full sharding over {ranks} ranks is "
             "not possible; other runtimes have it (`meshwright plan --runtime all`)."
         )
     if sharded.plan == chosen.plan:
-        return f"This plan is it: ZeRO 3 divides weights, gradients and states over {ranks} ranks."
-    pace = sharded.step_time_s / chosen.step_time_s - 1
-    speed = f"{percent(abs(pace))} {'slower' if pace >= 0 else 'faster'} than the recommendation"
+        shared = int(sharding_ranks(chosen.plan))
+        return f"This plan is it: ZeRO 3 divides weights, gradients and states over {shared} ranks."
     memory = sharded.memory
     return (
         f"ZeRO 3 without a pipeline (`{sharded.plan}`) keeps {format_gib(memory.states)} of states and "
         f"{format_gib(memory.activations)} of activations, {format_gib(memory.device)} in all: "
-        f"{sharded.verdict}, {format_seconds(sharded.step_time_s)} a step, {speed}. It exchanges weights for every "
-        f"layer, and {format_seconds(sharded.time.exposed_dp_s)} of that stay exposed in a step."
+        f"{sharded.verdict}, {format_seconds(sharded.step_time_s)} a step where the recommendation takes "
+        f"{format_seconds(chosen.step_time_s)} ({pace(sharded, chosen)}). It exchanges weights for every layer, and "
+        f"{format_seconds(sharded.time.exposed_dp_s)} of that stay exposed in a step."
+        f"{''.join(f' {line}' for line in unpublished_lines(sharded, inputs))}"
     )
 
 
@@ -179,5 +183,7 @@ def sharding_rows(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, ...]]:
         cut = f"by {int(sharding_ranks(plan))}"
         if inputs.model.is_moe:
             cut += f", experts by {int(expert_sharding_ranks(plan))}"
-        parts = (cut if plan.zero >= stage else WHOLE for stage in (3, 2, 1))
-        yield f"{ranks}, ZeRO {plan.zero}", *parts, "whole: every replica has its own sequences"
+        weights, *others = (cut if plan.zero >= stage else WHOLE for stage in (3, 2, 1))
+        if plan.zero == 2 and inputs.runtime.storage.weights == "full":
+            weights = f"fp32 {cut}, {inputs.recipe.half} whole"
+        yield f"{ranks}, ZeRO {plan.zero}", weights, *others, "whole: every replica has its own sequences"

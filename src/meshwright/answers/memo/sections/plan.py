@@ -12,6 +12,7 @@ from meshwright.answers.document.blocks import Block, Bullets, Heading, Paragrap
 from meshwright.answers.links import axes, placement_words
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.words import accelerators, percent, plural
+from meshwright.answers.pace import longer, pace
 from meshwright.answers.step_parts import why_lost
 from meshwright.answers.ties import reasons, unpublished_lines
 from meshwright.cost.estimate import Estimate
@@ -148,13 +149,11 @@ def _runners_up(memo: Memo) -> Iterator[Block]:
 def reason_lost(plan: Estimate, memo: Memo) -> str:
     """Why a plan is not the recommended one: in what it is slower, or less safe, simple or proven where it is not."""
     best, inputs = memo.best, memo.inputs
-    share = plan.step_time_s / best.step_time_s - 1
     unproven = unpublished(plan.plan, inputs)
     rest = f"; no published run has {unproven[0].what}" if unproven else ""
-    if plan.verdict > best.verdict or share > share_of_ties(inputs):
+    if plan.verdict > best.verdict or longer(plan, best) > share_of_ties(inputs):
         return ", ".join(why_lost(plan, best).split(", ")[:NAMED]) + rest
-    pace = f"{abs(share):.1%} {'slower' if share >= 0 else 'faster'}, too close to tell apart"
-    return f"{pace}: the recommendation {reasons(best, plan, inputs)}{rest}"
+    return f"{pace(plan, best)}, too close to tell apart: the recommendation {reasons(best, plan, inputs)}{rest}"
 
 
 def _others(memo: Memo) -> list[Estimate]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.words import percent
+from meshwright.answers.pace import longer
 from meshwright.answers.ties import most_published
 from meshwright.answers.uncertainty import step_time_interval
+from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import MOST_CERTAIN
 from meshwright.search.constrained import satisfies
 from meshwright.search.published import unpublished
-from meshwright.search.sensitivity import PricedChange
 from meshwright.specs.residuals import like
 from meshwright.units import format_gib, format_seconds
 
@@ -34,22 +35,30 @@ def _memory(memo: Memo) -> Words | None:
         f"{1 - fit.probability:.0%} of such runs would run out of it on stage {best.worst_stage}: 8 in 10 need "
         f"{format_gib(fit.least_bytes)} to {format_gib(fit.most_bytes)} of {format_gib(fit.visible_bytes)}."
     )
-    if change := _safer(memo):
-        slower = change.estimate.step_time_s / best.step_time_s - 1
-        freed = format_gib(best.memory.device - change.estimate.memory.device)
-        text += (
-            f" If this one does, {change.change} frees {freed} and "
-            f"makes a step {percent(abs(slower))} {'longer' if slower >= 0 else 'shorter'}."
-        )
-    return "memory", text
+    return "memory", text + _way_out(memo)
 
 
-def _safer(memo: Memo) -> PricedChange | None:
-    """The change of the plan that costs least of those that make it fit in 99 of 100 runs."""
-    changes = [each for each in memo.sensitivity.changes if each.knob in SAVING]
-    surely = [each for each in changes if each.estimate.fit.probability >= MOST_CERTAIN]
-    enough = [each for each in surely if satisfies(each.estimate.plan, memo.inputs)]
-    return min(enough, key=lambda each: each.estimate.step_time_s, default=None)
+def _way_out(memo: Memo) -> str:
+    """The change of the plan, or the other proven plan of the search, that costs least of those that fit in 99 of 100
+    runs; nothing where there is none.
+    """
+    best, search = memo.best, memo.search
+    changes = [(each.change, each.estimate) for each in memo.sensitivity.changes if each.knob in SAVING]
+    plans = [("", each) for each in (*search.best[1:], *search.other_splits)]
+    safer = [each for each in (*changes, *plans) if _is_safer(each[1], memo)]
+    if not safer:
+        return ""
+    change, other = min(safer, key=lambda each: each[1].step_time_s)
+    slower, freed = longer(other, best), best.memory.device - other.memory.device
+    step = f"{percent(abs(slower))} {'longer' if slower >= 0 else 'shorter'}"
+    if change:
+        return f" If this one does, {change} frees {format_gib(freed)} and makes a step {step}."
+    return f" If this one does, train with `{other.plan}`: it needs {format_gib(freed)} less, and a step is {step}."
+
+
+def _is_safer(other: Estimate, memo: Memo) -> bool:
+    surely = other.fit.probability >= MOST_CERTAIN and bool(satisfies(other.plan, memo.inputs))
+    return surely and not unpublished(other.plan, memo.inputs)
 
 
 def _unproven(memo: Memo) -> Words | None:
