@@ -14,6 +14,7 @@ from meshwright.answers.document.blocks import Block
 from meshwright.answers.document.terminal import terminal
 from meshwright.answers.explain_table import explain_screen
 from meshwright.answers.model_table import dividing_degrees, model_document, model_screen
+from meshwright.answers.pace import pace_of
 from meshwright.answers.plan_table import plan_screen
 from meshwright.answers.screen import headline
 from meshwright.answers.step_parts import why_lost
@@ -71,7 +72,7 @@ def test_the_plan_screen_says_why_each_runner_up_lost(found: SearchResult) -> No
     text = " ".join(" ".join(rows).split())
     for estimate in found.best[1:]:
         share = estimate.step_time_s / found.best[0].step_time_s - 1
-        assert f"{abs(share):.1%} {'slower' if share > 0 else 'faster'}" in text or "as fast" in text
+        assert pace_of(share) in text or "as fast" in text
 
 
 def test_the_explain_screen_shows_every_stage() -> None:

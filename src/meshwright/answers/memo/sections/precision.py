@@ -24,7 +24,8 @@ def precision_section(memo: Memo) -> Iterator[Block]:
     yield Table(columns, tuple(_formats(memo.best.plan, inputs)), "llrl", f"Number formats of {inputs.runtime.id} here")
     yield Heading("What it saves, and what it does not", 3)
     yield Paragraph(_saves(memo))
-    yield Paragraph(_states(memo))
+    states = _states(memo.best.plan, inputs)
+    yield Paragraph(f"{states}{_with_copies(memo, states)}")
     if inputs.recipe.quantises:
         yield Paragraph(_copies(inputs))
     yield Heading("What keeps it stable", 3)
@@ -95,9 +96,8 @@ def _saves(memo: Memo) -> str:
     )
 
 
-def _states(memo: Memo) -> str:
-    inputs = memo.inputs
-    states = float(optimizer_bytes(memo.best.plan, inputs))
+def _states(plan: Plan, inputs: Inputs) -> str:
+    states = float(optimizer_bytes(plan, inputs))
     full, moments = inputs.runtime.storage.weights == "full", inputs.runtime.storage.moments_bytes
     gradients = FP32_BYTES if full else inputs.gradient_bytes
     mixed, plain = (0 if full else HALF_BYTES) + gradients + states, 4 * FP32_BYTES
@@ -112,16 +112,15 @@ def _states(memo: Memo) -> str:
         f"It does not save memory of weights, gradients and optimizer states: {parts} are {mixed:.4g} bytes a "
         f"parameter, {compared} the {plain} of plain fp32 (4 + 4 + 8). For {format_count(count)} parameters that is "
         f"{format_gib(count * mixed)}{sizes} before anything is divided; sharding divides it, precision does not."
-        f"{_with_copies(memo, count * mixed)}"
     )
 
 
-def _with_copies(memo: Memo, states: float) -> str:
-    """What one accelerator holds beside it, as it stands in the table of memory; states: bytes."""
-    held = memo.budgets.one.memory.states
-    if format_gib(held) == format_gib(states):
+def _with_copies(memo: Memo, states: str) -> str:
+    """What one accelerator holds by the table of memory, where that is more; states: what is told of the states."""
+    held = format_gib(memo.budgets.one.memory.states)
+    if held in states:
         return ""
-    return f" Appendix B counts {format_gib(held)} on one accelerator, with the copies that its products read."
+    return f" Appendix B counts {held} on one accelerator, with the copies that its products read."
 
 
 def _copies(inputs: Inputs) -> str:
