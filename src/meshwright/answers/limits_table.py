@@ -10,6 +10,7 @@ from meshwright.answers.document.blocks import Block, Lines, Table
 from meshwright.answers.plan_file import nodes_entry, plan_entry
 from meshwright.answers.records import document_of
 from meshwright.answers.screen import SPEED_COLUMNS, assumption_list, headline, speed_cells
+from meshwright.answers.ties import unpublished_lines
 from meshwright.search.limits import GRAIN, MOST_TIMES_THE_NODES, Limits
 from meshwright.units import format_count, format_seconds
 
@@ -52,6 +53,7 @@ def limits_screen(limits: Limits) -> tuple[Block, ...]:
         if not limits.complete:
             words = f"{words}, or better" if limit else "not found before the search was stopped"
         lines.append(f"{name}: **{words}**")
+        lines += [f"  {line}" for line in (unpublished_lines(limit.estimate, limit.inputs) if limit else ())]
         plans += [(name.lower(), limit.estimate)] if limit else []
     lines += constraint_lines(limits.asked, limits.constraint_costs) if limits.asked.best else []
     rows = tuple((name, str(estimate.plan), *speed_cells(estimate)) for name, estimate in plans)

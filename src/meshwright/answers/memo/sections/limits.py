@@ -145,8 +145,8 @@ def _bottleneck(memo: Memo) -> tuple[str, str]:
             f"of all parts it grows most on the way to {total}."
         )
     else:
-        largest = "beyond the model's FLOPs at the peak" if chosen.part in LOCAL else ALONE
-        text += f" It is the largest part {largest}"
+        of_all = "beyond the model's FLOPs at the peak" if chosen.part in LOCAL else ALONE
+        text += f" It is the largest part {of_all}"
         if bottleneck.reference:
             between = f"{bottleneck.reference.gpus} and {total} accelerators"
             text += f"; no part grows by {percent(GROWS)} of the step or more between {between}"
