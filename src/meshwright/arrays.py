@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from functools import reduce
+from functools import cache, reduce
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -28,6 +28,9 @@ Bools: TypeAlias = bool | BoolColumn
 Numbers: TypeAlias = Ints | Floats
 """Either of the two."""
 
+LARGEST_THRESHOLD = 31 << 20
+"""Bytes; glibc takes no larger one than 32 MiB."""
+
 Amount = TypeVar("Amount", float, FloatColumn, Floats)
 """Of a record: numbers of one plan, columns of many, or either."""
 Column = TypeVar("Column", IntColumn, FloatColumn, BoolColumn)
@@ -41,3 +44,15 @@ def column(values: Column | float) -> Column:
 def total(parts: Iterable[Amount]) -> Amount:
     """The sum of one or more amounts, one by one."""
     return reduce(operator.add, parts)
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let the C library keep what large columns leave, for the next ones.
+
+    glibc hands every block above a threshold back to the system when it is freed, and the next one of its size begins
+    with pages that the system must make: up to a fifth of the time of a table of plans. The threshold grows to the
+    largest such block that was freed (mallopt(3), M_MMAP_THRESHOLD), here one that nobody has touched. Other C
+    libraries take no notice.
+    """
+    np.empty(LARGEST_THRESHOLD, dtype=np.int8)

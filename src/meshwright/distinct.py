@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from meshwright.arrays import IntColumn, Numbers
+from meshwright.arrays import Floats, IntColumn, Numbers
 
 Answer = TypeVar("Answer", bound=tuple[Any, ...])
 
@@ -37,19 +37,24 @@ def distinct_rows(*columns: IntColumn) -> tuple[list[IntColumn], IntColumn]:
     count = len(columns[0])
     if count <= 1:
         return [*columns], np.zeros(count, dtype=np.int64)
-    code: IntColumn = np.zeros(1, dtype=np.int64)
+    code: IntColumn = np.zeros(count, dtype=np.int64)
     radix = 1
     for column in columns:
         low, high = int(column.min()), int(column.max())
         if low == high:
             continue
-        digit, width = (column - low if low else column), high - low + 1
+        width = high - low + 1
         if radix * width > LARGEST_CODE:
-            (first, code), (_, digit) = _places(code, radix), _places(digit, width)
-            radix = len(first)
-            width = int(digit.max()) + 1
-        code, radix = (code * width + digit if radix > 1 else digit), radix * width
-    first, index = _places(code, radix) if radix > 1 else (np.zeros(1, dtype=np.int64), np.zeros(count, dtype=np.int64))
+            (first, code), (_, column) = _places(code, radix), _places(column - low, width)
+            low, width, radix = 0, int(column.max()) + 1, len(first)
+        # In place: code * width + column - low.
+        if radix > 1:
+            code *= width
+        code += column
+        if low:
+            code -= low
+        radix *= width
+    first, index = _places(code, radix) if radix > 1 else (np.zeros(1, dtype=np.int64), code)
     return [column[first] for column in columns], index
 
 
@@ -58,31 +63,36 @@ def _places(code: IntColumn, radix: int) -> tuple[IntColumn, IntColumn]:
 
     code: 0 to radix - 1, shape (n,).
     """
-    rows, like = np.arange(len(code)), code
-    if radix > max(10 * len(code), 1 << 16):
-        like, radix = _like(code), len(code)
-    # A row of each code, or -1; these in order of their code; and the place of each.
-    row = np.full(radix, -1)
-    row[like] = rows
-    first = row[row >= 0]
-    if like is not code:
-        first = first[np.argsort(code[first])]
-    place = np.empty(radix, dtype=np.int64)
-    place[like[first]] = np.arange(len(first))
-    return first, place[like]
+    hashed = radix > max(10 * len(code), 1 << 12)
+    number, size = (_like(code), len(code)) if hashed else (code, radix)
+    # Which numbers there are, (size,), those, (k,), in order of their codes, and the place of each.
+    there = np.zeros(size, dtype=bool)
+    there[number] = True
+    numbers = np.flatnonzero(there)
+    if hashed:
+        numbers = numbers[np.argsort(code[numbers])]
+    place = np.empty(size, dtype=np.int64)
+    place[numbers] = np.arange(len(numbers))
+    index = place[number]
+    if hashed:
+        return numbers, index
+    first = np.empty(len(numbers), dtype=np.int64)
+    first[index] = np.arange(len(code))
+    return first, index
 
 
 def _like(code: IntColumn) -> IntColumn:
     """For each row one row with the same code, which is the same for all of them, by hashing; shape (n,)."""
-    bits = 2 + len(code).bit_length()
+    bits, odd = 1 + len(code).bit_length(), GOLDEN
     like, rows = np.empty(len(code), dtype=np.int64), np.arange(len(code))
-    slots, odd = np.empty(1 << bits, dtype=np.int64), GOLDEN
+    slots, left = np.empty(1 << bits, dtype=np.int64), code
     while len(rows):
-        slot = (code[rows].astype(np.uint64) * np.uint64(odd)) >> np.uint64(WORD - bits)
+        slot = ((left.view(np.uint64) * np.uint64(odd)) >> np.uint64(WORD - bits)).astype(np.int64)
         slots[slot] = rows
-        like[rows] = slots[slot]
+        like[rows] = own = slots[slot]
         # Of codes in one slot all but one are hashed again.
-        rows, odd = rows[code[like[rows]] != code[rows]], odd * GOLDEN % (1 << WORD)
+        again = code[own] != left
+        rows, left, odd = rows[again], left[again], odd * GOLDEN % (1 << WORD)
     return like
 
 
@@ -110,6 +120,11 @@ def distinct_values(column: IntColumn) -> DistinctValues:
 def gathered(answer: Answer, index: IntColumn) -> Answer:
     """The chosen rows of every column of nested tuples, scalars as often as there are rows."""
     return combined(lambda part: _spread(part, index), answer)
+
+
+def rows_of(amounts: Floats, index: IntColumn) -> Floats:
+    """The chosen rows of a column of amounts that are not negative; one 0 for all where it has no others."""
+    return np.asarray(amounts)[index] if np.max(amounts, initial=0.0) > 0 else 0.0
 
 
 def combined(function: Callable[..., Any], first: Answer, *others: Answer) -> Answer:

@@ -16,6 +16,7 @@ from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.fit import Fit, Verdict, fit_of
 from meshwright.cost.memory.timeline import Moment
 from meshwright.cost.unit import UnitTime
+from meshwright.distinct import combined
 from meshwright.layout.plan import Plan
 from meshwright.reprs import lines_of
 from meshwright.units import format_gib, format_seconds
@@ -122,8 +123,9 @@ class Estimates(Footprints):
     @cached_property
     def compute(self) -> Work:
         """Seconds of compute on the slowest stage by kind, shape (n,); they add up to `compute_s`."""
-        work = self.works.rows(self.work[self.slowest])
-        return work.forward.plus(work.backward).scaled(self.plans.num_microbatches)
+        # Of every kind of stage, (w,), then of the slowest stage of each plan, (n,).
+        each, slowest = self.works.forward.plus(self.works.backward), self.work[self.slowest]
+        return combined(lambda part: column(part)[slowest] * self.plans.num_microbatches, each)
 
     @cached_property
     def stage_time(self) -> UnitTime:
@@ -156,7 +158,7 @@ class Estimates(Footprints):
             compute=Work(*(float(column(part)[row]) for part in self.compute)),
             tokens_per_s_per_gpu=float(self.tokens_per_s_per_gpu[row]),
             mfu=float(self.mfu[row]),
-            fit=fit_of(memory, self.inputs, float(self.routing_bytes[worst])),
+            fit=fit_of(memory, self.inputs, float(self.worst_routing[row])),
             worst_stage=int(self.stages.stage[worst]),
             slowest_stage=int(self.stages.stage[slowest]),
             stages=tuple(self._stage(int(index)) for index in np.flatnonzero(self.stages.plan == row)),

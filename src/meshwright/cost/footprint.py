@@ -8,10 +8,10 @@ from typing import Self
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, FloatColumn, IntColumn
+from meshwright.arrays import BoolColumn, FloatColumn, IntColumn, keep_freed_memory
 from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.fit import Bounds, bounds, fit_probability, verdict_within
-from meshwright.cost.memory.stage import stage_memory, stage_steps
+from meshwright.cost.memory.stage import StageMemory, stage_memory, stage_steps
 from meshwright.cost.memory.stage_parameters import StageParameters, stage_parameters
 from meshwright.cost.memory.timeline import MemoryEvent
 from meshwright.cost.shapes import Pipelines, Shapes, pipelines_of
@@ -35,27 +35,26 @@ class Footprints:
     pipelines: Pipelines
     shapes: Shapes
     """Of one micro-batch."""
-    memory: Components[FloatColumn]
-    """Bytes of each stage, shape (r,)."""
-    peak_moment: IntColumn
-    """The moment of each stage's step at which that is, as codes of `Moment`, shape (r,)."""
+    held: StageMemory
+    """What each stage holds, shape (r,)."""
     worst: IntColumn
     """Row of the stage with the most memory, shape (n,)."""
+    known_routing: FloatColumn | None = None
+    """`worst_routing`, where it has been priced before."""
 
     @classmethod
     def of(cls, plans: Plans, pipelines: Pipelines, stages: Stages, inputs: Inputs) -> Self:
         """What plans hold whose stages are given, with the layers of multi-token prediction among them."""
         shapes = micro_batch_shapes(plans, inputs)
-        memory, peak_moment = stage_memory(stages, pipelines, shapes, plans, inputs)
+        held = stage_memory(stages, pipelines, shapes, plans, inputs)
         return cls(
             inputs=inputs,
             plans=plans,
             stages=stages,
             pipelines=pipelines,
             shapes=shapes,
-            memory=memory,
-            peak_moment=peak_moment,
-            worst=first_largest(memory.device, stages),
+            held=held,
+            worst=first_largest(held.device, stages),
         )
 
     @cached_property
@@ -68,27 +67,56 @@ class Footprints:
         """On one rank of every stage of the pipelines, counts."""
         return gathered(self.held_parameters, self.pipelines.weights.of_stage)
 
-    @cached_property
-    def routing_bytes(self) -> FloatColumn:
-        """What each stage needs more where experts are as unequal as in one of ten training runs; 0 where the job says
-        how unequal they are; shape (r,).
+    @property
+    def memory(self) -> Components[FloatColumn]:
+        """Bytes of each stage, shape (r,)."""
+        return self.held.components
+
+    @property
+    def peak_moment(self) -> IntColumn:
+        """The moment of each stage's step at which that is, as codes of `Moment`, shape (r,)."""
+        return self.held.moment
+
+    def routing_bytes(self, stages: IntColumn) -> FloatColumn:
+        """What the chosen stages need more where experts are as unequal as in one of ten training runs; 0 where the job
+        says how unequal they are. stages: rows, shape (k,).
         """
-        if not self.inputs.routes_as_usual or not bool(np.any(self.plans.ep > 1)):
-            return np.zeros(len(self.stages.plan))
+        more: FloatColumn = np.zeros(len(stages))
+        dealt = np.flatnonzero(self.plans.ep[self.stages.plan[stages]] > 1)
+        if not (len(dealt) and self.inputs.routes_as_usual):
+            return more
+        rows, unequal = stages[dealt], self.inputs.with_expert_spread(expert_spread().most)
+        pipelines = self.pipelines._replace(of_stage=self.pipelines.of_stage[rows])
+        held = stage_memory(self.stages.some(rows), pipelines, self.shapes, self.plans, unequal)
+        more[dealt] = held.reserved - self.held.reserved[rows]
+        return more
+        # Those with experts elsewhere, (j,), as if each were all of a plan of its own.
+        rows = stages[dealt]
+        plan = self.stages.plan[rows]
+        pipelines = self.pipelines._replace(
+            of_plan=self.pipelines.of_plan[plan], of_stage=self.pipelines.of_stage[rows]
+        )
+        shapes, plans = self.shapes._replace(of_plan=self.shapes.of_plan[plan]), self.plans.take(plan)
         unequal = self.inputs.with_expert_spread(expert_spread().most)
-        memory, _ = stage_memory(self.stages, self.pipelines, self.shapes, self.plans, unequal)
-        return memory.reserved - self.memory.reserved
+        held = stage_memory(self.stages.apart(rows), pipelines, shapes, plans, unequal)
+        more[dealt] = held.components.reserved - self.held.take(rows).components.reserved
+        return more
+
+    @cached_property
+    def worst_routing(self) -> FloatColumn:
+        """The same of the worst stage, shape (n,)."""
+        return self.routing_bytes(self.worst) if self.known_routing is None else self.known_routing
 
     @cached_property
     def worst_memory(self) -> Components[FloatColumn]:
         """Bytes of the worst stage, shape (n,)."""
-        return gathered(self.memory, self.worst)
+        return self.held.take(self.worst).components
 
     @cached_property
     def bounds(self) -> Bounds:
         """What the worst stage holds in eight of ten runs, bytes, shape (n,)."""
         worst = self.worst_memory
-        return bounds(worst.allocated, worst.reserved, worst.communicators, self.inputs, self.routing_bytes[self.worst])
+        return bounds(worst.allocated, worst.reserved, worst.communicators, self.inputs, self.worst_routing)
 
     @cached_property
     def verdict(self) -> IntColumn:
@@ -112,9 +140,9 @@ class Footprints:
             stages=stages,
             pipelines=self.pipelines._replace(of_plan=self.pipelines.of_plan[index], of_stage=of_stage),
             shapes=Shapes(self.shapes.plans.take(shapes), of_plan),
-            memory=gathered(self.memory, rows),
-            peak_moment=self.peak_moment[rows],
+            held=self.held.take(rows),
             worst=stages.start + (self.worst - self.stages.start)[index],
+            known_routing=self.worst_routing[index],
         )
 
     def __len__(self) -> int:
@@ -132,6 +160,7 @@ def footprints_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = False
     >>> bool(footprints.memory.activations[0] > footprints.memory.activations[2])  # 4 micro-batches in flight, and 2
     True
     """
+    keep_freed_memory()
     pipelines, stages = pipelines_of(plans, inputs, keep_all_stages=keep_all_stages)
     return Footprints.of(plans, pipelines, stages, inputs)
 

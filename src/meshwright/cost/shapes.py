@@ -13,7 +13,7 @@ from meshwright.distinct import distinct_rows, gathered
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import COLUMNS, Layout, Plans
-from meshwright.layout.stages import Stages, distinct_signatures, split_stages
+from meshwright.layout.stages import Stages, signature_stages
 from meshwright.specs.inputs import Inputs
 
 Answer = TypeVar("Answer", bound=tuple[Any, ...])
@@ -112,8 +112,9 @@ class Pipelines(NamedTuple):
     """For every plan its pipeline, shape (n,)."""
     of_stage: IntColumn
     """For every stage of every plan its like among `stages`, shape (r,)."""
-    signature: IntColumn
-    """For every pipeline a number that those with the same stages share, shape (p,)."""
+    alike: IntColumn
+    """For every one of `stages` a number that those share which hold the same and stand in the same place of pipelines
+    as deep, shape (q,)."""
     weights: Weights
     """Of their stages."""
 
@@ -127,7 +128,7 @@ def pipelines_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool) -> tupl
     """The distinct pipelines of plans, and the stages of all plans.
 
     keep_all_stages: False leaves out stages that another one exceeds in every count. plans: shape (n,). Returns
-    pipelines and stages, one row a stage. Source: `split_stages`.
+    pipelines and stages, one row a stage. Source: `signature_stages`.
 
     >>> from meshwright.specs.examples import LLAMA
     >>> _, stages = pipelines_of(Plans.of([Plan(pp=2), Plan(pp=4)]), LLAMA, keep_all_stages=True)
@@ -135,7 +136,7 @@ def pipelines_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool) -> tupl
     ([16, 16, 8, 8, 8, 8], [0, 0, 1, 1, 1, 1])
     """
     distinct = distinct_shapes(filling(plans), PIPELINE)
-    stages = split_stages(inputs, distinct.plans, keep_all=keep_all_stages)
+    stages, alike = signature_stages(inputs, distinct.plans, keep_all=keep_all_stages)
     stages = _with_prediction(stages, inputs)
     of_plans, of_stage = stages.spread(distinct.of_plan)
     pipelines = Pipelines(
@@ -143,7 +144,7 @@ def pipelines_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool) -> tupl
         stages=stages,
         of_plan=distinct.of_plan,
         of_stage=of_stage,
-        signature=distinct_signatures(distinct.plans)[1],
+        alike=alike,
         weights=Weights.of(distinct.plans, stages),
     )
     return pipelines, of_plans

@@ -133,7 +133,7 @@ def stage_costs(
         stages=stages,
         of_plan=each,
         of_stage=np.arange(len(stages.plan)),
-        signature=each,
+        alike=np.arange(len(stages.plan)),
         weights=Weights.of(filled, stages),
     )
     footprints = Footprints.of(plans, pipelines, stages, inputs)

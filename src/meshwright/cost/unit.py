@@ -21,9 +21,9 @@ from meshwright.cost.comms.tensor import (
 )
 from meshwright.cost.compute.ends import EndTime, embedding_time, head_time, prediction_time
 from meshwright.cost.compute.host import issue_time
-from meshwright.cost.compute.layer import LayerTime, layer_time
+from meshwright.cost.compute.layer import LINEAR_SHAPE, LayerTime, layer_time
 from meshwright.cost.compute.work import Work
-from meshwright.cost.shapes import Shapes, distinct_shapes
+from meshwright.cost.shapes import Shapes, distinct_shapes, on_shapes
 from meshwright.distinct import combined
 from meshwright.layout.plans import Layout, Plans, without_recompute
 from meshwright.schedules.pipeline import PassTimes
@@ -157,17 +157,29 @@ def unit_times(shapes: Plans, inputs: Inputs, *, some_not_recomputed: bool) -> U
     any plan. Returns seconds of one micro-batch, shape (k,). Source: `layer_time`, `embedding_time`, `head_time`,
     `prediction_time`.
     """
+    embedding, head = on_shapes(lambda ends: _ends(ends, inputs), shapes, *_end_fields(inputs))
+    return UnitTimes(
+        layers=_layers(shapes, inputs),
+        layers_not_recomputed=_layers(without_recompute(shapes), inputs) if some_not_recomputed else (),
+        embedding=embedding,
+        head=head,
+    )
+
+
+def _end_fields(inputs: Inputs) -> tuple[str, ...]:
+    """The columns on which the ends depend."""
+    order = inputs.runtime.plans.rank_order
+    return tuple(dict.fromkeys((*LINEAR_SHAPE, *order[: order.index("tp")])))
+
+
+def _ends(shapes: Layout, inputs: Inputs) -> tuple[UnitTime, UnitTime]:
+    """The embedding; and the head, with multi-token prediction."""
     embedding, head = embedding_time(shapes, inputs), head_time(shapes, inputs)
     ending = _end(head, head_exchanges(shapes, inputs, head), inputs)
     if inputs.mtp_layers:
         ahead = _end(prediction_time(shapes, inputs), prediction_exchanges(shapes, inputs), inputs)
         ending = ending.plus(ahead.plus(ending).scaled(inputs.mtp_layers))
-    return UnitTimes(
-        layers=_layers(shapes, inputs),
-        layers_not_recomputed=_layers(without_recompute(shapes), inputs) if some_not_recomputed else (),
-        embedding=_end(embedding, embedding_exchanges(shapes, inputs), inputs),
-        head=ending,
-    )
+    return _end(embedding, embedding_exchanges(shapes, inputs), inputs), ending
 
 
 def _layers(shapes: Plans, inputs: Inputs) -> tuple[UnitTime, ...]:

@@ -88,6 +88,10 @@ class Stages:
         each = np.arange(len(rows))
         return _Spread(self, each, each, rows)
 
+    def some(self, rows: IntColumn) -> Stages:
+        """The chosen rows, each still of its plan, which may have others."""
+        return _Spread(self, self.plan[rows], np.arange(len(rows)), rows)
+
     def rows_of(self, index: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
         """Of `spread`: the plan of every stage, the first stage of every plan, and the row here that each stage is."""
         counts = np.diff(self.start, append=len(self.plan))[index]
@@ -145,6 +149,11 @@ def split_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> Stages:
     autograd splits the backward pass; enough for the worst stage, not for a listing.
     Source of the order: Megatron-LM, transformer_block.py, get_num_layers_to_build.
     """
+    return signature_stages(inputs, plans, keep_all=keep_all)[0]
+
+
+def signature_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> tuple[Stages, IntColumn]:
+    """The same, and for every stage a number that stages of the same signature and place share, shape (r,)."""
     signatures, index = distinct_signatures(plans)
     given = _Given.of(inputs)
     tables = [
@@ -155,7 +164,7 @@ def split_stages(inputs: Inputs, plans: Plans, *, keep_all: bool) -> Stages:
     heights = np.array([len(table["stage"]) for table in tables])
     joined = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     each = Stages(plan=np.repeat(np.arange(len(tables)), heights), start=np.cumsum(heights) - heights, **joined)
-    return each.spread(index)[0]
+    return each.spread(index)
 
 
 def distinct_signatures(plans: Plans) -> tuple[list[IntColumn], IntColumn]:

@@ -195,5 +195,5 @@ def exposed_seconds(exchanges: Iterable[Exchange], inputs: Inputs) -> Floats:
     >>> exposed_seconds([Exchange("tp", "forward", (message,), times=2)], LLAMA)
     1.0
     """
-    going = [each for each in exchanges if np.any(each.times)]
+    going = [each for each in exchanges if np.max(each.times, initial=0) > 0]
     return total(each.exposed(inputs) for each in going) if going else 0.0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,11 +16,11 @@ from meshwright.cost.memory.pipelined_step import pipelined_step
 from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
 from meshwright.cost.memory.split_step import split_step
 from meshwright.cost.memory.states import States, dummy_gradient_bytes, half_weights_step, stage_states
-from meshwright.cost.memory.timeline import MemoryEvent, StagesTimeline, highest
+from meshwright.cost.memory.timeline import MemoryEvent, Peak, StagesTimeline, highest_bytes, peak_logits, peaks
 from meshwright.cost.memory.unit_in_flight import unit_in_flight_bytes
 from meshwright.cost.memory.unit_step import UnitStep, pooled_bytes, stored_states
 from meshwright.cost.shapes import Pipelines, Shapes
-from meshwright.distinct import distinct_rows, gathered
+from meshwright.distinct import combined, distinct_rows, gathered, rows_of
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
@@ -30,7 +32,9 @@ class StageSteps(NamedTuple):
     """What every stage holds; bytes, shape (r,)."""
 
     stored: States
-    """From step to step."""
+    """From step to step, of every distinct stage as far as weights go, shape (w,)."""
+    held: IntColumn
+    """The row of each stage among these."""
     timelines: list[StagesTimeline]
     """In the course of a step, beside that."""
     pools: FloatColumn
@@ -52,13 +56,13 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
     if inputs.runtime.storage.weights == "half":
         in_flight, row = _once(in_flight_bytes, stages, pipelines, shapes, plans, inputs)
         weights, held = pipelines.weights, pipelines.of_weights
-        states = gathered(stage_states(weights.plans, weights.stages, inputs), held)
-        dummy_gradients = dummy_gradient_bytes(weights.plans, weights.stages, inputs)[held]
-        step = half_weights_step(states, in_flight, row, dummy_gradients)
+        states = stage_states(weights.plans, weights.stages, inputs)
+        dummy_gradients = dummy_gradient_bytes(weights.plans, weights.stages, inputs)
         return StageSteps(
             stored=states,
-            timelines=[(np.arange(len(dummy_gradients)), step)],
-            pools=np.minimum(states.joined, in_flight.activations[row]),
+            held=held,
+            timelines=[(np.arange(len(held)), half_weights_step(states, dummy_gradients, held, in_flight, row))],
+            pools=np.minimum(rows_of(states.joined, held), in_flight.activations[row]),
             unjoined=in_flight.unjoined[row],
         )
     units = UnitStep.of(
@@ -70,6 +74,7 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
     )
     return StageSteps(
         stored=stored_states(units),
+        held=np.arange(len(stages.plan)),
         timelines=_timelines(units),
         pools=pooled_bytes(units),
         unjoined=units.in_flight.unjoined,
@@ -79,21 +84,19 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
 def _once(
     in_flight: Callable[..., Sizes], stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Plans, inputs: Inputs
 ) -> tuple[Sizes, IntColumn]:
-    """`in_flight` once for all plans with the same stages, shape of a micro-batch and, where buffers depend on it,
-    number of micro-batches; and for every stage its row there, shape (r,).
+    """`in_flight` once for all stages that are alike in what they hold, in the shape of a micro-batch and, where
+    buffers depend on it, in the number of micro-batches; and for every stage its row there, shape (r,).
     """
-    runtime, count = inputs.runtime.pipeline, plans.num_microbatches
-    counted = count * (runtime.receives_ahead or runtime.keeps_messages)
-    distinct, index = distinct_rows(pipelines.signature[pipelines.of_plan], shapes.of_plan, counted)
-    if len(distinct[0]) == len(index):
-        return in_flight(stages, pipelines, shapes, count, inputs), np.arange(len(stages.plan))
-    # One plan of each, (k,), with its stages.
-    plan = np.empty(len(distinct[0]), dtype=np.int64)
-    plan[index] = np.arange(len(index))
-    each, rows = stages.spread(plan)
-    with_each = pipelines._replace(of_plan=pipelines.of_plan[plan], of_stage=pipelines.of_stage[rows])
-    sizes = in_flight(each, with_each, Shapes(shapes.plans, shapes.of_plan[plan]), count[plan], inputs)
-    return sizes, each.rows_of(index)[2]
+    runtime, plan, count = inputs.runtime.pipeline, stages.plan, plans.num_microbatches
+    keys = [pipelines.alike[pipelines.of_stage], shapes.of_plan[plan]]
+    keys += [count[plan]] if runtime.receives_ahead or runtime.keeps_messages else []
+    distinct, row = distinct_rows(*keys)
+    # One stage of each, (k,), as if it were all of a plan of its own.
+    first = np.empty(len(distinct[0]), dtype=np.int64)
+    first[row] = np.arange(len(row))
+    own = plan[first]
+    alone = pipelines._replace(of_plan=pipelines.of_plan[own], of_stage=pipelines.of_stage[first])
+    return in_flight(stages.apart(first), alone, Shapes(shapes.plans, distinct[1]), count[own], inputs), row
 
 
 def _timelines(step: UnitStep) -> list[StagesTimeline]:
@@ -111,10 +114,60 @@ def _timelines(step: UnitStep) -> list[StagesTimeline]:
     return [(np.flatnonzero(rows), play(step.take(np.flatnonzero(rows)))) for play, rows in kinds.items() if rows.any()]
 
 
-def stage_memory(
-    stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Plans, inputs: Inputs
-) -> tuple[Components[FloatColumn], IntColumn]:
-    """Bytes of every stage by component at the highest moment of its step, and that moment as a code of `Moment`.
+@dataclass(frozen=True, kw_only=True)
+class StageMemory:
+    """What stages hold at the highest moment of their step; shape (r,)."""
+
+    inputs: Inputs
+    steps: StageSteps
+    reserved: FloatColumn
+    """Bytes that the allocator holds."""
+    communicators: FloatColumn
+    rows: IntColumn
+    """Of each stage in `steps`."""
+
+    @property
+    def device(self) -> FloatColumn:
+        """Bytes, as the driver shows them."""
+        return self.reserved + self.inputs.runtime.memory.context_bytes + self.communicators
+
+    def take(self, rows: IntColumn) -> StageMemory:
+        """That of the chosen stages, by index."""
+        columns = {name: getattr(self, name)[rows] for name in ("reserved", "communicators", "rows")}
+        return replace(self, **columns)
+
+    @cached_property
+    def components(self) -> Components[FloatColumn]:
+        """The same bytes by what they are for."""
+        memory, steps, rows = self.inputs.runtime.memory, self.steps, self.rows
+        stored, peak = combined(lambda part: part[steps.held[rows]], steps.stored), self._peak
+        components = Components(
+            parameters=stored.parameters + peak.parameters,
+            gradients=stored.gradients + peak.gradients,
+            optimizer_states=column(stored.optimizer_states),
+            activations=peak.activations,
+            logits=peak.logits,
+            temporaries=peak.temporaries,
+            workspaces=np.full(len(rows), memory.workspace_bytes),
+            fragmentation=np.zeros(len(rows)),
+            context=np.full(len(rows), memory.context_bytes),
+            communicators=self.communicators,
+        )
+        pieces = _fragmentation(components.allocated, peak.logits, steps.pools[rows], steps.unjoined[rows], self.inputs)
+        return components._replace(fragmentation=pieces)
+
+    @property
+    def moment(self) -> IntColumn:
+        """The moment at which each stage holds that, as a code of `Moment`."""
+        return self._peak.moment
+
+    @cached_property
+    def _peak(self) -> Peak:
+        return peaks(self.steps.timelines, self.rows)
+
+
+def stage_memory(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Plans, inputs: Inputs) -> StageMemory:
+    """Bytes of every stage at the highest moment of its step; of those that are asked for also by component.
 
     States stay from step to step; what else is allocated is played: `half_weights_step` where weights are 2-byte ones,
     `sharded_step`, `pipelined_step`, `split_step` or `replicated_step` where they are fp32 ones that are cast for use.
@@ -122,20 +175,23 @@ def stage_memory(
     Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
     """
     steps, memory, rows = stage_steps(stages, pipelines, shapes, plans, inputs), inputs.runtime.memory, len(stages.plan)
-    # What is allocated at the highest moment of each stage, and communicators once for each pipeline.
-    peak = highest(steps.timelines, rows)
-    communicators = column(communicator_bytes(pipelines.plans, inputs))[pipelines.stages.plan]
-    components = Components(
-        parameters=steps.stored.parameters + peak.parameters,
-        gradients=steps.stored.gradients + peak.gradients,
-        optimizer_states=column(steps.stored.optimizer_states),
-        activations=peak.activations,
-        logits=peak.logits,
-        temporaries=peak.temporaries,
-        workspaces=np.full(rows, memory.workspace_bytes),
-        fragmentation=steps.pools + np.where(peak.logits > 0, steps.unjoined, 0.0),
-        context=np.full(rows, memory.context_bytes),
-        communicators=communicators[pipelines.of_stage],
+    # Communicators once for each pipeline, and states once for each distinct stage; then of every stage, (r,).
+    communicators = column(communicator_bytes(pipelines.plans, inputs))[pipelines.stages.plan][pipelines.of_stage]
+    stored = column(steps.stored.parameters + steps.stored.gradients + steps.stored.optimizer_states)[steps.held]
+    allocated = stored + highest_bytes(steps.timelines, rows) + memory.workspace_bytes
+    logits = peak_logits(steps.timelines, rows)
+    fragmentation = _fragmentation(allocated, logits, steps.pools, steps.unjoined, inputs)
+    return StageMemory(
+        inputs=inputs,
+        steps=steps,
+        reserved=allocated + fragmentation,
+        communicators=communicators,
+        rows=np.arange(rows),
     )
-    share = memory.fragmentation * components.allocated
-    return components._replace(fragmentation=share + components.fragmentation), peak.moment
+
+
+def _fragmentation(
+    allocated: FloatColumn, logits: FloatColumn, pools: FloatColumn, unjoined: FloatColumn, inputs: Inputs
+) -> FloatColumn:
+    """Free at the peak, yet held by the allocator; logits: that are alive then; bytes, shape (r,)."""
+    return inputs.runtime.memory.fragmentation * allocated + (pools + np.where(logits > 0, unjoined, 0.0))

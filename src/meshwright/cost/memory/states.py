@@ -15,7 +15,7 @@ from meshwright.cost.memory.stage_parameters import largest_layer, stage_paramet
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import vocabulary_shard
-from meshwright.distinct import combined
+from meshwright.distinct import combined, rows_of
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Layout, Plans
 from meshwright.layout.stages import Stages
@@ -159,28 +159,31 @@ def stage_states(plans: Plans, stages: Stages, inputs: Inputs) -> States:
 
 
 def half_weights_step(
-    states: States, in_flight: InFlight, row: IntColumn, dummy_gradients: FloatColumn
+    states: States, dummy_gradients: FloatColumn, held: IntColumn, in_flight: InFlight, row: IntColumn
 ) -> MemoryTimeline:
     """A step beside the states: the loss, with its logits; one layer's backward, with its whole gradients; the
     optimizer's update, when no activations are left.
 
     What the update needs is counted beyond the activations, which stay on the account.
-    states: of every stage; dummy_gradients: what autograd is handed for weight gradients, alive all along; bytes, shape
-    (r,); in_flight: of the distinct stages, bytes; row: of every stage its like among those, shape (r,). Returns
-    allocations in bytes. Source: Megatron-LM, distributed_data_parallel.py; counted on fake tensors.
+    states: of the distinct stages as far as weights go; dummy_gradients: theirs, what autograd is handed for weight
+    gradients, alive all along; bytes, shape (w,); in_flight: of the stages that differ in that, bytes, shape (k,);
+    held, row: of every stage its like among either, shape (r,). Returns allocations in bytes. Source: Megatron-LM,
+    distributed_data_parallel.py; counted on fake tensors.
     """
-    step = MemoryTimeline(len(dummy_gradients))
-    activations = in_flight.activations[row]
+    step = MemoryTimeline(len(row))
+    activations, messages, logits, working = (
+        rows_of(size, row) for size in (in_flight.activations, in_flight.messages, in_flight.logits, in_flight.working)
+    )
     step.allocate("activations", "saved for backward", activations)
-    step.allocate("temporaries", "dummy weight gradients", dummy_gradients)
-    step.allocate("temporaries", "message buffers", in_flight.messages[row])
-    step.allocate("logits", "logits", in_flight.logits[row])
+    step.allocate("temporaries", "dummy weight gradients", rows_of(dummy_gradients, held))
+    step.allocate("temporaries", "message buffers", messages)
+    step.allocate("logits", "logits", logits)
     step.at(Moment.LOSS_BACKWARD)
     step.free("logits")
-    step.allocate("temporaries", "working set", in_flight.working[row] + states.whole_gradients)
+    step.allocate("temporaries", "working set", working + rows_of(states.whole_gradients, held))
     step.at(Moment.LAST_LAYER_BACKWARD)
     step.free("working set", "message buffers")
-    step.allocate("temporaries", "copies of gradients", np.maximum(states.updating - activations, 0.0))
+    step.allocate("temporaries", "copies of gradients", np.maximum(rows_of(states.updating, held) - activations, 0.0))
     step.at(Moment.OPTIMIZER_STEP)
     return step
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 from enum import IntEnum
-from functools import reduce
+from functools import cached_property, reduce
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -47,6 +48,15 @@ class Peak(NamedTuple):
     activations: FloatColumn
     logits: FloatColumn
     temporaries: FloatColumn
+
+
+class Highest(NamedTuple):
+    """The first of the moments with the most, of every rank; each of shape (r,)."""
+
+    bytes: FloatColumn
+    """That are allocated then, beside what stays allocated from step to step."""
+    place: IntColumn
+    """Of the moment among those of the timeline, 0 first."""
 
 
 class MemoryEvent(NamedTuple):
@@ -104,28 +114,37 @@ class MemoryTimeline:
         total = total if only is None else np.where(only, total, 0.0)
         self._moments.append(_Snapshot(moment, dict(self._allocated), total))
 
-    def peak(self) -> Peak:
-        """The first of the moments with the most."""
-        # The index of the first moment with the most bytes, of every rank: highest (r,).
-        most, highest = self._moments[0].total, np.zeros(self._ranks, dtype=np.int64)
+    @cached_property
+    def highest(self) -> Highest:
+        """The first of the moments with the most; once all moments have been played."""
+        most = np.broadcast_to(self._moments[0].total, self._ranks)
+        place = np.zeros(self._ranks, dtype=np.int8)
         for index, snapshot in enumerate(self._moments[1:], start=1):
-            highest[snapshot.total > most] = index
+            np.copyto(place, index, where=snapshot.total > most, casting="unsafe")
             most = np.maximum(most, snapshot.total)
-        # Whether a rank peaks at this moment or later, for every moment: (r,) each.
-        later = [highest >= index for index in range(len(self._moments))]
-        parts: dict[str, Floats] = dict.fromkeys(Peak._fields[1:], 0.0)
-        names = {name: each.component for snapshot in self._moments for name, each in snapshot.allocated.items()}
-        for name, component in names.items():
+        return Highest(most, place)
+
+    def peak(self, ranks: IntColumn | slice = slice(None)) -> Peak:
+        """What is allocated then, of all ranks or those chosen by index, shape (k,)."""
+        codes = np.array([snapshot.moment for snapshot in self._moments])[self.highest.place[ranks]]
+        return Peak(codes, *(self.of_component(component, ranks) for component in Peak._fields[1:]))
+
+    def of_component(self, component: str, ranks: IntColumn | slice = slice(None)) -> FloatColumn:
+        """Of what is allocated then, that of one component; bytes, shape (k,)."""
+        place = self.highest.place[ranks]
+        of_names: dict[str, list[Floats]] = {}
+        for index, snapshot in enumerate(self._moments):
+            for name, each in snapshot.allocated.items():
+                if each.component == component:
+                    of_names.setdefault(name, [0.0] * len(self._moments))[index] = each.size
+        whole: Floats = 0.0
+        for sizes in of_names.values():
             # The size of one name at each rank's peak: take the new one wherever it changes and the peak is not over.
-            before = size = _Allocation(component, 0.0)
-            for from_here, snapshot in zip(later, self._moments, strict=True):
-                now = snapshot.allocated.get(name, _Allocation(component, 0.0))
-                if now.size is not before.size:
-                    size = _Allocation(component, np.where(from_here, now.size, size.size))
-                before = now
-            parts[component] = parts[component] + size.size
-        codes = np.array([snapshot.moment for snapshot in self._moments])[highest]
-        return Peak(codes, **{name: np.broadcast_to(part, self._ranks) for name, part in parts.items()})
+            size = _chosen(sizes[0], ranks)
+            for index, (before, now) in enumerate(pairwise(sizes), start=1):
+                size = size if now is before else np.where(place >= index, _chosen(now, ranks), size)
+            whole = whole + size
+        return np.broadcast_to(whole, len(place))
 
     def events(self, rank: int) -> list[MemoryEvent]:
         """What one rank allocates and releases, in order, without what is of 0 bytes."""
@@ -159,6 +178,10 @@ class _Allocation(NamedTuple):
 _NOTHING = _Allocation("", 0.0)
 
 
+def _chosen(size: Floats, ranks: IntColumn | slice) -> Floats:
+    return size[ranks] if np.ndim(size) else size  # type: ignore[index]
+
+
 class _Snapshot(NamedTuple):
     moment: Moment
     allocated: dict[str, _Allocation]
@@ -170,16 +193,45 @@ StagesTimeline: TypeAlias = tuple[IntColumn, MemoryTimeline]
 """Some rows of a table of stages, and their step."""
 
 
-def highest(timelines: list[StagesTimeline], rows: int) -> Peak:
-    """The peaks of a table of stages.
+def highest_bytes(timelines: list[StagesTimeline], rows: int) -> FloatColumn:
+    """The most that each stage of a table has allocated in its step.
 
     timelines: each with its rows of the table; rows: of the whole table, a count. Returns bytes, shape (rows,).
     Source: by definition.
     """
     if len(timelines) == 1:
-        return timelines[0][1].peak()
-    peak = Peak(np.zeros(rows, dtype=np.int64), *np.zeros((len(Peak._fields) - 1, rows)))
+        return timelines[0][1].highest.bytes
+    most: FloatColumn = np.zeros(rows)
     for index, timeline in timelines:
-        for whole, part in zip(peak, timeline.peak(), strict=True):
-            whole[index] = part
+        most[index] = timeline.highest.bytes
+    return most
+
+
+def peak_logits(timelines: list[StagesTimeline], rows: int) -> FloatColumn:
+    """Of what each stage of a table has allocated then, the logits.
+
+    timelines: each with its rows of the table; rows: of the whole table, a count. Returns bytes, shape (rows,).
+    Source: by definition.
+    """
+    if len(timelines) == 1:
+        return timelines[0][1].of_component("logits")
+    logits: FloatColumn = np.zeros(rows)
+    for index, timeline in timelines:
+        logits[index] = timeline.of_component("logits")
+    return logits
+
+
+def peaks(timelines: list[StagesTimeline], chosen: IntColumn) -> Peak:
+    """The peaks of the chosen stages of a table.
+
+    timelines: each with its rows of the table, in order; chosen: rows of the table, shape (k,). Returns bytes, shape
+    (k,). Source: by definition.
+    """
+    if len(timelines) == 1:
+        return timelines[0][1].peak(chosen)
+    peak = Peak(np.zeros(len(chosen), dtype=np.int64), *np.zeros((len(Peak._fields) - 1, len(chosen))))
+    for index, timeline in timelines:
+        own = np.flatnonzero(np.isin(chosen, index))
+        for whole, part in zip(peak, timeline.peak(np.searchsorted(index, chosen[own])), strict=True):
+            whole[own] = part
     return peak

@@ -125,8 +125,8 @@ def _splits(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None) -> 
     )
     columns = Plans.of(plans)
     seconds, held = stage_costs(columns, stages, inputs, times)
-    memory = held.memory
-    judged = verdict(memory.allocated, memory.reserved, memory.communicators, inputs, held.routing_bytes)
+    memory, routing = held.memory, held.routing_bytes(np.arange(len(stages.plan)))
+    judged = verdict(memory.allocated, memory.reserved, memory.communicators, inputs, routing)
     between = (stages.stage > 0) & (stages.stage < columns.pp[stages.plan] - 1)
     there = ~between | (stages.layers.sum(axis=1) > 0)
     values = [np.where(there, each, np.inf) for each in (seconds, memory.device, judged)]
