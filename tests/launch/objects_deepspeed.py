@@ -1,9 +1,13 @@
-"""Read DeepSpeed configurations with DeepSpeed's own objects. argv: a JSON file of {"folder", "ranks"}; prints JSON."""
+"""Read DeepSpeed configurations with DeepSpeed's own objects. argv: a JSON file of {"folder", "ranks"}; prints JSON.
+
+Of Megatron-DeepSpeed the JSON beside its script, whose degrees stand on the command line.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +22,12 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     import deepspeed.comm.comm as comm
     from deepspeed.runtime.config import DeepSpeedConfig
 
-    settings = json.loads((Path(case["folder"]) / "deepspeed.json").read_text())
+    file = next(Path(case["folder"]).glob("*.json"))
+    settings = json.loads(file.read_text())
+    arguments = (file.parent / "train.sh").read_text() if file.name == "ds_config.json" else ""
     tensor = settings.get("tensor_parallel", {}).get("autotp_size", 1)
+    for name in ("tensor-model-parallel-size", "pipeline-model-parallel-size"):
+        tensor *= int((re.findall(rf"--{name} (\d+)", arguments) or [1])[0])
     sequence = settings.get("sequence_parallel_size", 1)
     comm.cdb = SimpleNamespace(
         is_initialized=lambda: True, get_rank=lambda *_: 0, get_world_size=lambda *_: case["ranks"]
@@ -27,8 +35,9 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     replicas = SimpleNamespace(get_data_parallel_world_size=lambda: case["ranks"] // tensor)
     ulysses = SimpleNamespace(get_sequence_parallel_world_size=lambda: sequence)
     config = DeepSpeedConfig(settings, mpu=replicas if tensor > 1 else ulysses)
+    _takes_types(config)
     return {
-        "tp": config.tensor_parallel_config.autotp_size or 1,
+        **({} if arguments else {"tp": config.tensor_parallel_config.autotp_size or 1}),
         "dp": int(config.world_size),
         "zero": config.zero_optimization_stage,
         "micro_batch": config.train_micro_batch_size_per_gpu,
@@ -36,8 +45,18 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
         "global_batch": config.train_batch_size,
         "precision": "bf16" if config.bfloat16_config.enabled else "fp16" if config.float16_config.enabled else "fp32",
         "gradients": str(config.grad_accum_dtype),
-        "overlap": bool(config.zero_config.overlap_comm),
+        **({} if arguments else {"overlap": bool(config.zero_config.overlap_comm)}),
     }
+
+
+def _takes_types(config: Any) -> None:
+    """Raise what the engine raises for types of weights and gradients that its stage does not take."""
+    from deepspeed.runtime.engine import DeepSpeedEngine
+    from torch import nn, optim
+
+    engine = object.__new__(DeepSpeedEngine)
+    engine.__dict__.update(_config=config, pipeline_parallelism=False, global_rank=0)
+    engine._do_optimizer_sanity_check(optim.AdamW([nn.Parameter()]))
 
 
 if __name__ == "__main__":

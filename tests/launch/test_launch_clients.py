@@ -117,6 +117,17 @@ def test_deepspeed_reads_what_was_planned(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.clients("deepspeed")
+def test_deepspeed_reads_the_json_of_megatron_deepspeed_as_planned(tmp_path: Path) -> None:
+    written = drawn("megatron-deepspeed", ("llama-3.1-8b", "llama-2-13b", "mixtral-8x7b"), 10)
+    answers = read_back("objects_deepspeed.py", written, tmp_path)
+    for files, told in zip(written, answers, strict=True):
+        if files.launch.plan.dp == 1:
+            told.pop("zero", None)  # nothing is sharded over one rank
+    agrees(written, answers)
+
+
+@pytest.mark.slow
 @pytest.mark.clients("accelerate")
 def test_accelerate_reads_what_was_planned(tmp_path: Path) -> None:
     written = [each for each in drawn("accelerate", MODELS, 6) if each.launch.plan.zero]

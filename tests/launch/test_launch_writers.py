@@ -28,6 +28,7 @@ from strategies import legal_plans, question
 LLAMA = read_model("llama-3.1-8b")
 PLANS = {
     "megatron-bridge": Plan(tp=2, sp=True, pp=2, vpp=2, dp=2, zero=1, num_microbatches=32, schedule="interleaved"),
+    "megatron-deepspeed": Plan(tp=2, pp=2, dp=2, zero=1, micro_batch=2, num_microbatches=16, recompute="full"),
     "deepspeed": Plan(tp=2, dp=4, zero=1, micro_batch=2, num_microbatches=8),
     "accelerate": Plan(cp=2, dp=4, context_exchange="all_gather", zero=3, num_microbatches=16, recompute="full"),
     "nanotron": Plan(tp=2, sp=True, pp=2, dp=2, zero=1, num_microbatches=32),
@@ -61,6 +62,34 @@ def test_deepspeed_gets_its_batch_triple_and_the_script_the_rest() -> None:
     assert settings["zero_optimization"]["stage"] == 1
     assert "sequence_length" not in str(settings.keys())
     assert f"SEQUENCE_LENGTH = {asked('deepspeed').job.sequence_length}" in files["train.py"]
+
+
+def test_megatron_deepspeed_gets_arguments_and_the_batch_of_its_json() -> None:
+    name = "megatron-deepspeed"
+    files = launch_files(PLANS[name], asked(name), name).files
+    settings = json.loads(files["ds_config.json"])
+    assert (settings["train_batch_size"], settings["train_micro_batch_size_per_gpu"]) == (64, 2)
+    assert (settings["zero_optimization"]["stage"], settings["data_types"]["grad_accum_dtype"]) == (1, "fp32")
+    assert '--deepspeed_config "$HERE/ds_config.json"' in files["train.sh"]
+    model = files["train.sh"].partition("MODEL=(")[2].partition(")")[0]
+    assert all(flag in model for flag in ("--swiglu", "--disable-bias-linear", "--num-key-value-heads 8"))
+
+
+def test_stages_of_zero_that_deepspeed_refuses_late_are_not_written() -> None:
+    """Stage 0 takes gradients of the type of weights alone (DeepSpeed 0.19.8 runtime/engine.py,
+    _do_optimizer_sanity_check), and shards optimizer states of bf16 under Megatron-DeepSpeed's pipeline.
+    """
+    plan = Plan(dp=8, zero=0, num_microbatches=8)
+    with pytest.raises(InvalidSpec, match=r"job\.gradients: it has no setting for fp32"):
+        export(
+            plan,
+            question(LLAMA, "1x8:h100", "deepspeed", global_batch=64, precision="bf16", gradients="fp32"),
+            "deepspeed",
+        )
+    with pytest.raises(InvalidSpec, match=r"plan\.zero: it has no setting for 0, and would run 1"):
+        export(plan, asked("megatron-deepspeed"), "megatron-deepspeed")
+    alone = Plan(tp=8, dp=1, zero=0, num_microbatches=64)
+    assert export(alone, asked("megatron-deepspeed"), "megatron-deepspeed").settings["zero_optimization.stage"] == 1
 
 
 def test_accelerate_gets_the_mesh_and_the_script_the_batch() -> None:

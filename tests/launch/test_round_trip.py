@@ -19,7 +19,12 @@ from strategies import legal_plans, question
 
 PLANS = 10
 """Of every question; 500 of each framework were compared by hand."""
-MAIN = {"megatron-lm": "train.sh", "megatron-bridge": "meshwright_plan.py", "torchtitan": "meshwright_plan.py"}
+MAIN = {
+    "megatron-lm": "train.sh",
+    "megatron-deepspeed": "train.sh",
+    "megatron-bridge": "meshwright_plan.py",
+    "torchtitan": "meshwright_plan.py",
+}
 """The file that holds the plan; of others the one that is called like the framework."""
 SAID = {
     "deepspeed": ("job.sequence_length",),
@@ -34,6 +39,8 @@ SAID = {
         ("megatron-lm", "llama-3.1-8b", "megatron-core", "bf16"),
         ("megatron-lm", "mixtral-8x7b", "megatron-core", "bf16"),
         ("megatron-lm", "deepseek-v2-lite", "megatron-core", "fp8"),
+        ("megatron-deepspeed", "llama-3.1-8b", "megatron-deepspeed", "bf16"),
+        ("megatron-deepspeed", "mixtral-8x7b", "megatron-deepspeed", "fp16"),
         ("megatron-bridge", "llama-3.1-8b", "megatron-bridge", "fp16"),
         ("megatron-bridge", "deepseek-v2-lite", "megatron-bridge", "fp8"),
         ("megatron-bridge", "gpt-oss-20b", "megatron-bridge", "bf16"),

@@ -30,6 +30,7 @@ from meshwright.version import VERSION
 
 WRITERS: dict[str, Callable[[Launch, Sequence[str]], dict[str, str]]] = {
     "megatron-lm": argument_files,
+    "megatron-deepspeed": argument_files,
     "megatron-bridge": recipe_files,
     "torchtitan": python_files,
     "deepspeed": trained_files,

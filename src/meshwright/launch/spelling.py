@@ -46,7 +46,7 @@ def settings_of(fields: Fields, facts: Facts, table: LaunchTable) -> Settings:
     for constant in table.constants:
         if all(holds(condition, facts) for condition in constant.when):
             settings |= {key: _filled(value, fields | facts) for key, value in constant.settings.items()}
-    return {key: value for key, value in settings.items() if value is not False or table.file != "arguments"}
+    return {key: value for key, value in settings.items() if value is not False or not key.startswith("--")}
 
 
 def understand(settings: Settings, table: LaunchTable) -> Understood:

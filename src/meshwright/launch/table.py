@@ -58,6 +58,13 @@ class Choice(Spec):
     about: str
     cases: tuple[Case, ...]
 
+    @property
+    def part(self) -> str:
+        """What its fields are of: `model`, `plan`, `job` or `runtime`; empty where it says none."""
+        names = [name for case in self.cases for name in case.fields]
+        filled = [str(value) for case in self.cases for value in case.settings.values() if "{" in str(value)]
+        return (names or [each.strip("{") for each in filled] or [""])[0].partition(".")[0]
+
 
 class Constant(Spec):
     """Settings that are always the same because the prediction rests on them, or because the framework demands them."""

@@ -25,7 +25,7 @@ from meshwright.launch.imports.vocabulary import spellings_of
 from meshwright.launch.readers.read import read_launch_file
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
 from meshwright.launch.spelling import Settings, Understood, understand
-from meshwright.launch.table import Choice, LaunchTable, Row, launch_table, launch_tables
+from meshwright.launch.table import Choice, LaunchTable, Row, launch_table
 from meshwright.layout.legality import require_counts
 from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
@@ -169,7 +169,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
 def import_table(name: str) -> LaunchTable:
     """The table of a framework: one for reading alone, or the one that also writes its files."""
     own = TABLES / f"{name}.toml"
-    if name in launch_tables() or not own.is_file():
+    if not own.is_file():
         return launch_table(name)
     entry = tomllib.loads(own.read_text("utf-8"))
     if "like" not in entry:

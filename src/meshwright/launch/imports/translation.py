@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.arguments import USUAL_TOKENIZER, modern_arguments
 from meshwright.launch.imports.bridge import bridge_arguments
+from meshwright.launch.imports.deepspeed import deepspeed_arguments, deepspeed_json
 from meshwright.launch.imports.dialects import Dialect
 from meshwright.launch.imports.nemo import nemo_arguments
 from meshwright.launch.imports.recipe import modern_recipe
@@ -15,16 +15,11 @@ from meshwright.launch.imports.swift import swift_arguments
 from meshwright.launch.imports.titan import modern_toml
 from meshwright.launch.imports.vocabulary import vocabulary_of
 from meshwright.launch.imports.zero_bubble import with_schedule
-from meshwright.launch.readers.limits import text_of
 from meshwright.launch.readers.settings import LaunchSettings
-from meshwright.launch.readers.traced import Unreadable
-from meshwright.launch.readers.trees import read_tree
 from meshwright.launch.spelling import Settings
 
-_CONFIGURATIONS = ("--deepspeed_config", "--deepspeed-config", "deepspeed", "deepspeed_config.deepspeed_config_file")
 _OTHER_MODELS = re.compile(r"pretrain_(bert|t5|ict|retro|vision|vlm|mamba|hybrid|mimo|biencoder)\w*\.py$")
 """Programs of Megatron-LM that train models of other kinds with the same arguments."""
-_STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
 
 
 def translated(
@@ -38,7 +33,7 @@ def translated(
     if match := _OTHER_MODELS.search(read.program if read.form == "shell" else ""):
         raise InvalidInput(f"{read.path!r} starts {match[0]}: its models are not modelled, decoders alone are")
     if dialect.name == "megatron-deepspeed":
-        return modern_arguments(_with_zero(known, _deepspeed_json(read, known), notes), notes)
+        return modern_arguments(deepspeed_arguments(known, deepspeed_json(read), notes), notes)
     if dialect.name == "megatron-lm":
         return modern_arguments(known, notes)
     if dialect.name == "zero-bubble":
@@ -61,27 +56,10 @@ def translated(
     if dialect.name == "gpt-neox":
         return _neox(known, notes)
     if dialect.name == "axolotl":
-        return _axolotl(_deepspeed_json(read, known) | known, notes)
+        return _axolotl(deepspeed_json(read) | known, notes)
     if dialect.name in ("llama-factory", "accelerate"):
-        return _deepspeed_json(read, known) | known
+        return deepspeed_json(read) | known
     return known
-
-
-def _deepspeed_json(read: LaunchSettings, known: Settings) -> Settings:
-    """The settings of the DeepSpeed file that is named: written by the script itself, or beside it."""
-    name = next((str(known[key]) for key in _CONFIGURATIONS if isinstance(known.get(key), str)), "")
-    if not name:
-        return {}
-    text = read.documents.get(name)
-    beside = Path(read.path).parent / name.rpartition("/")[2]
-    try:
-        if text is None and beside.is_file() and not beside.is_symlink():
-            text = text_of(beside)
-        tree = read_tree(name, text, "json") if text else None
-    except (InvalidInput, Unreadable, OSError):
-        return {}
-    settings = tree.settings if tree else ()
-    return {each.key: each.value for each in settings if each.value is not None and each.value != "auto"}
 
 
 def _axolotl(known: Settings, notes: list[str]) -> Settings:
@@ -100,32 +78,6 @@ def _axolotl(known: Settings, notes: list[str]) -> Settings:
     partly = str(known.get("fsdp_config.fsdp_sharding_strategy", known.get("fsdp"))).upper()
     reshards = "SHARD_GRAD_OP" not in partly
     return known | {"fsdp_version": 2, "fsdp_config.reshard_after_forward": reshards}
-
-
-def _with_zero(known: Settings, configuration: Settings, notes: list[str]) -> Settings:
-    """The stage of ZeRO as Megatron-LM's arguments say it."""
-    stage = configuration.get("zero_optimization.stage", known.get("--zero-stage", 0))
-    stage = int(str(stage)) if str(stage) in ("0", "1", "2", "3") else 0
-    if stage == 0 and "--bf16" in known:
-        stage = 1
-        notes.append("stage 0 with bf16: DeepSpeed's BF16_Optimizer shards optimizer states, priced as ZeRO 1")
-    settings = dict(known)
-    if str(settings.get("--num-experts")) == "1":
-        del settings["--num-experts"]
-    heads = settings.pop("--num-key-value-heads", None)
-    if heads is not None:
-        settings |= {"--group-query-attention": True, "--num-query-groups": heads}
-    if str(settings.get("--ds-sequence-parallel-size", 1)) != "1":
-        settings |= {"--context-parallel-size": settings["--ds-sequence-parallel-size"], "--cp-comm-type": "a2a"}
-    settings.pop("--ds-sequence-parallel-size", None)
-    if stage == 1:
-        settings["--use-distributed-optimizer"] = True
-    if stage in _STRATEGIES:
-        settings |= {"--use-megatron-fsdp": True, "--data-parallel-sharding-strategy": _STRATEGIES[stage]}
-    device = configuration.get("zero_optimization.offload_optimizer.device")
-    if device not in (None, "none") or "--cpu-optimizer" in known:
-        settings["--optimizer-cpu-offload"] = True
-    return settings
 
 
 def _internevo(known: Settings, ranks: int | None) -> Settings:

@@ -1,4 +1,4 @@
-"""Arguments: a command line of flags, in a start script for bash."""
+"""Arguments: a command line of flags, in a start script for bash, and what a framework reads beside it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from meshwright.launch.export import Launch
-from meshwright.launch.table import Value
+from meshwright.launch.table import LaunchTable, Value
 from meshwright.launch.writers.comments import commented
 from meshwright.launch.writers.start import batch_file, torchrun
+from meshwright.launch.writers.trees import json_text
 
 PARTS = {"model": "MODEL", "plan": "PLAN", "job": "JOB"}
 """The array of a script that a field's settings stand in, by the first word of its name."""
+PROGRAMS = {
+    "megatron-lm": '"${MEGATRON:?folder of Megatron-LM}/pretrain_gpt.py"',
+    "megatron-deepspeed": '"${MEGATRON_DEEPSPEED:?folder of Megatron-DeepSpeed}/pretrain_gpt.py"',
+}
+"""What torchrun starts, by the launch table."""
+BESIDE = {"megatron-deepspeed": ("--deepspeed_config", "ds_config.json")}
+"""Of tables whose other settings stand in a JSON file: the flag that names it, and its name."""
 
 
 def argument_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
-    """The start script and the Slurm batch file, by name. notes: what both say first."""
-    return {"train.sh": _script(launch, notes), "job.slurm": batch_file(launch, notes)}
+    """The start script, the file that it names and the Slurm batch file, by name. notes: what all say first."""
+    own = {key: value for key, value in launch.settings.items() if not _is_flag(key) and not key.isupper()}
+    beside = {BESIDE[launch.name][1]: json_text(own, notes)} if launch.name in BESIDE else {}
+    return {"train.sh": _script(launch, notes), **beside, "job.slurm": batch_file(launch, notes)}
 
 
 def argument_words(settings: dict[str, Value]) -> list[str]:
@@ -30,7 +40,7 @@ def argument_words(settings: dict[str, Value]) -> list[str]:
 
 def _lines(settings: dict[str, Value]) -> Iterator[list[str]]:
     for key, value in settings.items():
-        if key.startswith("--") and value is not False:
+        if _is_flag(key) and value is not False:
             values = [] if value is True else value if isinstance(value, list) else _several(key, value)
             yield [key, *map(str, values)]
 
@@ -41,26 +51,42 @@ def _several(key: str, value: Value) -> list[str]:
 
 
 def _script(launch: Launch, notes: Sequence[str]) -> str:
-    table, settings = launch.table, launch.settings
+    table, settings, homes = launch.table, launch.settings, _homes(launch.table)
     arrays: dict[str, dict[str, Value]] = {name: {} for name in (*PARTS.values(), "KERNELS")}
-    homes = {row.key: PARTS.get(field.partition(".")[0], "KERNELS") for field, row in table.rows.items()}
-    homes |= {key: PARTS["model"] for each in table.carried for key in each.settings}
     for key, value in settings.items():
         arrays[homes.get(key, "KERNELS")][key] = value
     exports = [f"export {key}={shlex.quote(str(value))}" for key, value in settings.items() if key.isupper()]
     lines = ["#!/bin/bash", *commented(notes), "", "set -euo pipefail", *exports, ""]
-    for name, part in arrays.items():
-        lines += [f"{name}=("]
+    flag, name = BESIDE.get(launch.name, ("", ""))
+    lines += ['HERE="$(cd "$(dirname "$0")" && pwd)"', ""] if name else []
+    for array, part in arrays.items():
+        lines += [f"{array}=("]
         lines += [f"    {' '.join(map(shlex.quote, words))}" for words in _lines(part)]
         lines += [")"]
     lines += ["", "# FILL IN what the plan does not know. The script stops at the first that is missing.", "FILL_IN=("]
     lines += [
         f'    {key} "${{{_variable(key)}:?{what}}}"' for key, what in table.to_fill.items() if key not in settings
     ]
-    lines += [")", "# Anything else that Megatron-LM takes can follow on the command line of this script.", ""]
-    every = " ".join(f'"${{{name}[@]}}"' for name in (*arrays, "FILL_IN"))
-    lines += [torchrun(launch) + f'    "${{MEGATRON:?folder of Megatron-LM}}/pretrain_gpt.py" {every} "$@"', ""]
+    lines += [")", f"# Anything else that {table.framework} takes can follow on the command line of this script.", ""]
+    every = " ".join(f'"${{{array}[@]}}"' for array in (*arrays, "FILL_IN")) + (
+        f' {flag} "$HERE/{name}"' if name else ""
+    )
+    lines += [torchrun(launch) + f'    {PROGRAMS[launch.name]} {every} "$@"', ""]
     return "\n".join(lines)
+
+
+def _homes(table: LaunchTable) -> dict[str, str]:
+    """The array of every setting that says a field."""
+    homes = {row.key: PARTS.get(field.partition(".")[0], "KERNELS") for field, row in table.rows.items()}
+    homes |= {key: PARTS["model"] for each in table.carried for key in each.settings}
+    for choice in table.choices:
+        part = PARTS.get(choice.part, "KERNELS")
+        homes |= {key: part for case in choice.cases for key in (*case.settings, *case.also) if key not in homes}
+    return homes
+
+
+def _is_flag(key: str) -> bool:
+    return key.startswith("--")
 
 
 def _variable(key: str) -> str:

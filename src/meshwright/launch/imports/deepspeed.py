@@ -1,0 +1,83 @@
+"""DeepSpeed: what its JSON says beside a script or a configuration, and the command line of Megatron-DeepSpeed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from meshwright.errors import InvalidInput
+from meshwright.launch.readers.limits import text_of
+from meshwright.launch.readers.settings import LaunchSettings
+from meshwright.launch.readers.traced import Unreadable
+from meshwright.launch.readers.trees import read_tree
+from meshwright.launch.spelling import Settings
+from meshwright.launch.table import launch_table
+
+_CONFIGURATIONS = ("--deepspeed_config", "--deepspeed-config", "deepspeed", "deepspeed_config.deepspeed_config_file")
+_BATCHES = {"train_batch_size": "--global-batch-size", "train_micro_batch_size_per_gpu": "--micro-batch-size"}
+_STAGE = "zero_optimization.stage"
+
+
+def deepspeed_json(read: LaunchSettings) -> Settings:
+    """The settings of the DeepSpeed file that is named: written by the script itself, or beside it."""
+    named = [each.value for each in read.settings if each.key in _CONFIGURATIONS]
+    name = next((value for value in named if isinstance(value, str)), "")
+    if not name:
+        return {}
+    text = read.documents.get(name)
+    beside = Path(read.path).parent / name.rpartition("/")[2]
+    try:
+        if text is None and beside.is_file() and not beside.is_symlink():
+            text = text_of(beside)
+        tree = read_tree(name, text, "json") if text else None
+    except (InvalidInput, Unreadable, OSError):
+        return {}
+    settings = tree.settings if tree else ()
+    return {each.key: each.value for each in settings if each.value is not None and each.value != "auto"}
+
+
+def deepspeed_arguments(known: Settings, configuration: Settings, notes: list[str]) -> Settings:
+    """The arguments of Megatron-DeepSpeed, of older releases and forks too, as its table has them, with the JSON's.
+
+    Raises `InvalidInput` where the JSON counts other batches than the command line.
+    """
+    for key, flag in _BATCHES.items():
+        one, other = str(configuration.get(key, "")), str(known.get(flag, ""))
+        if one.isdecimal() and other.isdecimal() and int(one) != int(other):
+            raise InvalidInput(
+                f"DeepSpeed's JSON says {key} {one}, and the command line {flag} {other}: the engine takes the first "
+                f"and the schedule of the learning rate the second; --set {flag}={one} where the JSON is right"
+            )
+    keys = launch_table("megatron-deepspeed").keys
+    settings = {key: value for key, value in configuration.items() if key in keys} | known
+    if configuration:
+        settings.setdefault(_STAGE, 0)
+    if _STAGE not in settings and "--zero-stage" in known:
+        settings[_STAGE] = known["--zero-stage"]
+    if str(settings.get(_STAGE)) == "0" and "--bf16" in known:
+        notes.append("stage 0 with bf16: DeepSpeed's BF16_Optimizer shards optimizer states, priced as ZeRO 1")
+    if "--cpu-optimizer" in known or configuration.get("zero_optimization.offload_optimizer.device") in ("cpu", "nvme"):
+        settings["--cpu-optimizer"] = True
+    _model(settings)
+    return settings
+
+
+def _model(settings: Settings) -> None:
+    """Positions and layers with experts, where releases say them otherwise.
+
+    Source: deepspeedai/Megatron-DeepSpeed@4efb479d5317 megatron/model/transformer.py, get_num_experts_per_layer.
+    """
+    kind = settings.pop("--position-embedding-type", None)
+    if kind in ("rope", "rotary"):
+        settings["--use-rotary-position-embeddings"] = True
+    if kind in ("alibi", "none"):
+        settings["--no-position-embedding"] = True
+    experts = settings.get("--num-experts")
+    count = str(experts[0] if isinstance(experts, list) else experts)
+    if count in ("None", "1"):
+        for name in ("--num-experts", "--expert-interval", "--topk", "--moe-expert-parallel-size"):
+            settings.pop(name, None)
+        return
+    settings["--num-experts"] = count
+    distance, layers = str(settings.get("--expert-interval", 2)), str(settings.get("--num-layers"))
+    if distance.isdecimal() and int(distance) > 1 and layers.isdecimal() and int(layers) % int(distance) == 0:
+        settings["--moe-layer-freq"] = f"([0]*{int(distance) - 1}+[1])*{int(layers) // int(distance)}"
