@@ -90,17 +90,6 @@ class Footprints:
         held = stage_memory(self.stages.some(rows), pipelines, self.shapes, self.plans, unequal)
         more[dealt] = held.reserved - self.held.reserved[rows]
         return more
-        # Those with experts elsewhere, (j,), as if each were all of a plan of its own.
-        rows = stages[dealt]
-        plan = self.stages.plan[rows]
-        pipelines = self.pipelines._replace(
-            of_plan=self.pipelines.of_plan[plan], of_stage=self.pipelines.of_stage[rows]
-        )
-        shapes, plans = self.shapes._replace(of_plan=self.shapes.of_plan[plan]), self.plans.take(plan)
-        unequal = self.inputs.with_expert_spread(expert_spread().most)
-        held = stage_memory(self.stages.apart(rows), pipelines, shapes, plans, unequal)
-        more[dealt] = held.components.reserved - self.held.take(rows).components.reserved
-        return more
 
     @cached_property
     def worst_routing(self) -> FloatColumn:
