@@ -21,6 +21,7 @@ from meshwright.answers.routing import routing_lines
 from meshwright.answers.screen import assumption_list, headline, memory_table, verdict_lines
 from meshwright.answers.stage_table import stage_table
 from meshwright.answers.step_parts import from_peak, waterfall_table
+from meshwright.answers.ties import unpublished_lines
 from meshwright.answers.unaligned import unaligned_entry, unaligned_lines, unaligned_sizes
 from meshwright.answers.uncertainty import confidence_entry, margin_line, step_time_line
 from meshwright.answers.varied_plan import variation_entry, variation_section
@@ -122,6 +123,7 @@ def explain_lines(estimate: Estimate, inputs: Inputs, more: Sequence[str] = ()) 
             *verdict_lines(estimate, inputs),
             *routing_lines(estimate, inputs),
             step_time_line(estimate, inputs),
+            *(Toned(f"**{line}**", "warning") for line in unpublished_lines(estimate, inputs)),
             *more,
             *unaligned_lines(unaligned_sizes(estimate, inputs)),
         )

@@ -11,43 +11,37 @@ from meshwright.cost.estimate import Estimate
 from meshwright.layout.plans import Plans
 from meshwright.search.find import SearchResult
 from meshwright.search.published import Unpublished, has_published_layout, is_published, unpublished
-from meshwright.search.ties import AXES, complexity, share_of_layouts, share_of_ties
+from meshwright.search.rank import rank_time_s
+from meshwright.search.ties import AXES, complexity, tied_within
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib
 
 
 def ties_entry(result: SearchResult) -> dict[str, Any]:
-    """How many plans are as good as the fastest, up to which share of the step, and which one is the fastest."""
+    """How many plans cannot be told from the fastest, up to which share of its step, and which one is the fastest."""
     fastest = result.fastest or result.best[0]
-    published = bool(is_published(Plans.of([fastest.plan]), result.inputs).item())
-    return {"share": share_of_ties(result.inputs, published), "plans": result.equal, "fastest": priced_plan(fastest)}
+    return {"share": tied_share(result), "plans": result.equal, "fastest": priced_plan(fastest)}
 
 
 def tie_lines(result: SearchResult) -> list[str]:
     """That the recommended plan is one of several equal ones, why it was chosen, and what the fastest one is."""
     best, fastest = result.best[0], result.fastest
-    if fastest is None or (result.equal == 1 and fastest.plan == best.plan):
+    if fastest is None or result.equal == 1:
         return []
-    near, most = share_of_ties(result.inputs), tied_within(result)
-    within = f"{result.equal} plans are within {near:.1%}, too close to tell apart"
+    within = f"{result.equal:,} plans are within {tied_share(result):.1%}, too close to tell apart"
     if fastest.plan == best.plan:
         return [f"{within}: this one is the fastest of them."]
-    why = reasons(best, fastest, result.inputs)
-    text = f"{within}: this one {why}."
-    if result.equal == 1:
-        text = f"Predictions cannot tell it from the fastest, up to {most:.1%}: this one {why}."
-    elif most > near:
-        text = f"{result.equal} plans are too close to tell apart, up to {most:.1%} from the fastest: this one {why}."
+    text = f"{within}: this one {reasons(best, fastest, result.inputs)}."
     slower = best.step_time_s > fastest.step_time_s
     return [text, f"The fastest on paper: {fastest.plan}, {pace(fastest, best)}."] if slower else [text]
 
 
-def tied_within(result: SearchResult) -> float:
+def tied_share(result: SearchResult) -> float:
     """The share of the fastest plan's step up to which predictions cannot tell the recommended one from it."""
-    best, fastest = result.best[0], result.fastest or result.best[0]
-    share = share_of_ties(result.inputs, bool(is_published(Plans.of([fastest.plan]), result.inputs).item()))
-    gain, both = best.step_time_s / fastest.step_time_s - 1, (1 + share) * (1 + share_of_ties(result.inputs)) - 1
-    return share if gain <= share else both if gain <= both else share_of_layouts(result.inputs)
+    best, inputs = result.best[0], result.inputs
+    fastest = result.fastest or best
+    published = bool(is_published(Plans.of([fastest.plan]), inputs).item())
+    return tied_within(float(rank_time_s(best) / rank_time_s(fastest)) - 1, published, inputs)
 
 
 def most_published(each: Unpublished) -> str:

@@ -32,6 +32,7 @@ from meshwright.search.ties import (
     choices,
     contenders,
     contenders_of_all,
+    equal_plans,
     ranks_of,
     tied_rows,
 )
@@ -124,7 +125,7 @@ def _chosen(estimates: Estimates, fitting: IntColumn, top: int) -> _Chosen:
 def _equal(tables: list[Ranks], inputs: Inputs) -> int:
     """How many plans of all tables are as good as the fastest."""
     ranks = Ranks(*(np.concatenate(column) for column in zip(*tables, strict=True)))
-    return len(tied_rows(ranks, inputs)) if len(ranks.verdict) else 0
+    return equal_plans(ranks, inputs) if len(ranks.verdict) else 0
 
 
 def chunks(inputs: Inputs) -> Iterator[Plans]:

@@ -32,7 +32,7 @@ class SearchResult:
     fastest: Estimate | None
     """The fastest plan of the recommended one's verdict, at risk by its `rank_time_s`."""
     equal: int
-    """Plans that are as good as the fastest, of which the recommended one is worth most."""
+    """Plans of the recommended one's verdict that predictions cannot tell from the fastest, the two among them."""
     at_risk: Estimate | None
     """The fastest plan at risk of running out of memory, where there is one."""
     leanest: Estimate

@@ -150,6 +150,27 @@ def tied_rows(ranks: Ranks, inputs: Inputs) -> IntColumn:
     return rows
 
 
+def tied_within(longer: float, published: bool, inputs: Inputs) -> float:
+    """The share of the fastest plan's step up to which predictions cannot tell the recommended one from it.
+
+    longer: what the recommended one takes more, a share; published: whether runs of the fastest one's kind were.
+    """
+    share = share_of_ties(inputs, published or longer == 0)
+    both = (1 + share) * (1 + share_of_ties(inputs)) - 1
+    return next((most for most in (share, both) if longer <= most), share_of_layouts(inputs))
+
+
+def equal_plans(ranks: Ranks, inputs: Inputs) -> int:
+    """How many plans of the best verdict predictions cannot tell from the fastest, as far as they cannot tell the
+    recommended one from it (`tied_within`).
+    """
+    times = np.where(ranks.verdict == ranks.verdict.min(), ranks.time_s, np.inf)
+    fastest, recommended = int(times.argmin()), tied_rows(ranks, inputs)[0]
+    longer = float(times[recommended] / times[fastest] - 1)
+    most = tied_within(longer, bool(ranks.published[fastest]), inputs)
+    return int(np.count_nonzero(times <= times[fastest] * (1 + most)))
+
+
 def _worth_most_first(ranks: Ranks) -> IntColumn:
     worth = ranks.time_s * (1 + POINT * ranks.complexity)
     order: IntColumn = np.lexsort((ranks.time_s, worth, ~ranks.known_layout))

@@ -16,6 +16,7 @@ from meshwright.answers.records import document_of
 from meshwright.answers.routing import routing_lines
 from meshwright.answers.screen import assumption_list, headline, links, model_words, verdict_cell, without_plan
 from meshwright.answers.step_parts import ALL_NAMES
+from meshwright.answers.ties import unpublished_lines
 from meshwright.search.limits import MOST_TIMES_THE_NODES
 from meshwright.units import GIB, format_count, format_seconds
 
@@ -104,6 +105,7 @@ def _plans(rows: Iterable[ClusterRow]) -> Iterator[Lines]:
                     f"**{row.cluster.name}** ({links(row.cluster)}): {row.best.plan}",
                     f"Largest loss: {ALL_NAMES[part]}, {format_seconds(seconds)} ({share:.0%} of the step)",
                     *(routing_lines(row.best, row.inputs) if row.inputs else ()),
+                    *(unpublished_lines(row.best, row.inputs) if row.inputs else ()),
                     *(constraint_lines(row.result, row.constraint_costs) if row.result else ()),
                 )
             )

@@ -13,6 +13,7 @@ from meshwright.answers.records import document_of, priced_plan
 from meshwright.answers.routing import routing_lines
 from meshwright.answers.screen import assumption_list, headline, verdict_cell
 from meshwright.answers.step_parts import ALL_NAMES
+from meshwright.answers.ties import unpublished_lines
 from meshwright.cost.estimate import Estimate
 from meshwright.search.variation import question_changes
 from meshwright.units import GIB, format_count, format_seconds
@@ -115,6 +116,7 @@ def _legend(comparison: PlanComparison) -> Iterator[str]:
             yield Toned(f"  {column.contradiction.sentence}", "bad")
         if column.estimate:
             yield from (f"  {line}" for line in routing_lines(column.estimate, column.named.inputs))
+            yield from (f"  {line}" for line in unpublished_lines(column.estimate, column.named.inputs))
 
 
 def _speed(columns: Sequence[Column], tokens: int | None) -> Table:

@@ -14,10 +14,9 @@ from meshwright.answers.memo.sections.risk import risk_words
 from meshwright.answers.memo.words import SIGNATURE, TRILLION, accelerators, in_words, percent, plural, times
 from meshwright.answers.pace import pace
 from meshwright.answers.screen import TONES
-from meshwright.answers.ties import reasons, tied_within
+from meshwright.answers.ties import reasons, tied_share
 from meshwright.answers.uncertainty import step_time_interval
 from meshwright.cost.estimate import Estimate
-from meshwright.search.ties import share_of_ties
 from meshwright.units import format_count, format_gib, format_seconds
 
 
@@ -128,15 +127,13 @@ def _speed_up(memo: Memo) -> tuple[str, str]:
 def _equal(memo: Memo) -> tuple[str, str] | None:
     """How many plans predictions cannot tell from the recommended one, and why it is this one."""
     search, best, fastest = memo.search, memo.best, memo.search.fastest
-    if fastest is None or (search.equal == 1 and fastest.plan == best.plan):
+    if fastest is None or search.equal == 1:
         return None
-    count, near, most = plural(max(search.equal - 1, 1), "other plan"), share_of_ties(memo.inputs), tied_within(search)
-    as_fast = f"which predictions cannot tell from this one (within {near:.1%})"
+    count = plural(search.equal - 1, "other plan")
+    as_fast = f"too close to tell apart (within {tied_share(search):.1%})"
     if fastest.plan == best.plan:
         return count, f"{as_fast}; this one is the fastest of them"
     why, on_paper = reasons(best, fastest, memo.inputs), f"`{fastest.plan}` is {pace(fastest, best)} on paper"
-    if most > near:
-        return count, f"as good as this one, which {why}; {on_paper}, too close to tell apart (up to {most:.1%})"
     return count, f"{as_fast}; this one {why}; {on_paper}"
 
 
