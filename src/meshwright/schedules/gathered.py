@@ -53,7 +53,8 @@ class UnshardedChunks(NamedTuple, Generic[Count]):
     """Before the second backward after the last forward."""
     second_own: Count
     following: Count
-    """Before the second backward of the chunk that works next, the first one that none had worked on before."""
+    """Before the second backward of the first chunk that begins to work backward later than that follows the last
+    forward."""
     following_own: Count
     following_passed: Count
     """Backward passes between the last forward and that one."""
@@ -146,7 +147,7 @@ def _of_rank(
     # The moment with the most from when every chunk has worked backward.
     all_worked = min(max(before, *firsts) + 1, len(backwards) - 1)
     fullest = all_worked + int(every[backwards[all_worked:]].argmax())
-    following = min([first + 1 for first in firsts if first >= before], default=all_worked)
+    following = min([first + 1 for first in firsts if first > before], default=all_worked)
     following = min(following, all_worked)
     others = (every - own)[in_flight - 1]
     return UnshardedChunks(
