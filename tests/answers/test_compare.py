@@ -377,7 +377,12 @@ def test_parts_of_a_step_are_those_of_the_waterfall() -> None:
         ((*LLAMA, "--plan", "tp=2", "--plan", "tp=2,dp=4"), "the same plan"),
         ((*LLAMA, "--plan", "A:tp=2", "--plan", "A:tp=4"), "name of its own"),
         ((*LLAMA, "--plan", "tp=2", "--plan", ":tp=4"), "not a plan name"),
-        (("--cluster", "1x8:h100", "--cluster", "2x8:h100"), "compare needs --model"),
+        (
+            ("--cluster", "1x8:h100", "--cluster", "2x8:h100"),
+            "compare needs a model, before the clusters or by --model",
+        ),
+        (("llama-3.1-8b",), "no cluster is given: name two clusters, as in meshwright compare llama-3.1-8b 8x8:h100"),
+        (("llama-3.1-8b", "1x8:h100"), "as in meshwright compare llama-3.1-8b 1x8:h100 8x8:b200, or plans of one"),
         (("--plan-file", "missing.json", "--plan", "tp=2"), "no plan file"),
         ((*question(precision="int4"), "--cluster", "2x8:h100"), "int4"),
         ((*question(model="llama-9"), "--cluster", "2x8:h100"), "llama-9"),

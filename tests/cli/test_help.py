@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 
 import pytest
 from typer.main import get_command
 
-from commands import asked
+from commands import asked, refused
 from meshwright.cli.commands import COMMANDS, command
 from meshwright.cli.textbook import app as textbook
 
@@ -21,7 +22,7 @@ def test_help_is_whole_at_80_columns(words: tuple[str, ...]) -> None:
     answer = asked(*words, "--help")
     assert (answer.code, answer.err) == (0, "")
     assert max(map(len, answer.out.splitlines())) <= 80
-    assert not re.search(r"…|<\w+", answer.out)
+    assert not re.search(r"…|<\w+|[a-z]\.\.\.$", answer.out, re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", SINGLE)
@@ -39,6 +40,25 @@ def test_a_command_takes_its_examples(name: str) -> None:
         assert first == name
         assert len(f"  meshwright {example}") <= 80
         assert command(name).make_context(name, words).params
+
+
+@pytest.mark.parametrize(
+    "words", [("launch",), ("runs",), ("sweep",), ("model",), ("catalog",), ("legend",)], ids=" ".join
+)
+def test_where_a_word_is_missing_an_example_shows_it(words: tuple[str, ...]) -> None:
+    message = refused(asked(*words))
+    assert "Missing" in message
+    assert f"As in: meshwright {COMMANDS[words[0]].examples[0]}" in message
+
+
+def test_a_long_message_is_wrapped_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = ("compare", "--cluster", "8x8:h100", "--cluster", "2x8:h100")
+    plain = asked(*question).err
+    assert plain.count("\n") == 1
+    monkeypatch.setattr(io, "StringIO", type("Terminal", (io.StringIO,), {"isatty": lambda _: True}))
+    wrapped = asked(*question).err
+    assert max(map(len, wrapped.splitlines())) <= 80
+    assert wrapped.split() == plain.split()
 
 
 def test_the_first_page_names_every_command_and_all_that_it_does() -> None:

@@ -35,7 +35,7 @@ def test_one_word_more_is_refused() -> None:
 def test_compare_takes_a_model_and_its_clusters_as_words() -> None:
     options = ("--seq-len", "8192", "--global-batch", "64")
     assert asked("compare", "llama-3.1-8b", "1x8:h100", "1x8:b200", *options).out.startswith("llama-3.1-8b")
-    assert "other" in refused(asked("compare", "llama-3.1-8b", "1x8:h100", *options))
+    assert "name two clusters, as in" in refused(asked("compare", "llama-3.1-8b", "1x8:h100", *options))
 
 
 def test_words_cannot_stand_beside_a_launch_file(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_the_rules_of_each_cluster_stand_below_it() -> None:
     clusters = ("--cluster", "1x8:h100", "--cluster", "1x8:a100")
     answer = asked("compare", *options(cluster=None, tp="8", pp="2"), *clusters)
     assert answer.code == 2
-    assert answer.err.count("\n    - tp x cp x pp x dp is the 8 accelerators") == 2
+    assert answer.err.count("\n    - tp x cp x pp x dp must make the 8 accelerators") == 2
 
 
 def test_a_single_rank_does_not_stand_for_a_stage_that_no_ranks_have() -> None:
@@ -157,7 +157,11 @@ def test_an_impossible_combination_names_what_works(constraints: dict[str, int])
     inputs = asked_of("dense")
     with pytest.raises(IllegalPlan) as raised:
         find(within(inputs, **constraints))
-    rules = {"tp": "tp x cp x pp x dp is the 16 accelerators", "vpp": "chunks share 32 layers", "ep": "without experts"}
+    rules = {
+        "tp": "tp x cp x pp x dp must make the 16 accelerators",
+        "vpp": "chunks share 32 layers",
+        "ep": "without experts",
+    }
     assert all(words in str(raised.value) for name, words in rules.items() if name in constraints)
     hints = re.findall(r"--([a-z-]+) \S+: no legal plan has it.*?; nearest [a-z-]+: ([\d, ]+)", str(raised.value))
     assert hints

@@ -165,6 +165,19 @@ def test_v100_has_no_bf16() -> None:
     assert "bf16" not in read_accelerator("v100").peak_flops
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "nearest"),
+    [
+        ("accelerators", "h10", "h100-sxm-80gb"),
+        ("runtimes", "fsdp2x", "torchtitan"),
+        ("clusters", "dgxh100", "dgx-h100"),
+    ],
+)
+def test_the_nearest_names_are_found_by_aliases_too(kind: Kind, name: str, nearest: str) -> None:
+    with pytest.raises(UnknownName, match=f"nearest: {nearest}"):
+        catalog.resolve(kind, name)
+
+
 def test_an_unknown_accelerator_names_the_nearest() -> None:
     with pytest.raises(UnknownName, match=r"unknown accelerator 'h1000'; nearest: h100"):
         read_accelerator("h1000")

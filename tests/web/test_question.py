@@ -16,12 +16,19 @@ from hypothesis import strategies as st
 import meshwright
 from meshwright.errors import InvalidInput
 from meshwright.search.find import find
-from meshwright.search.remedies import Kind, remedies
+from meshwright.search.remedies import remedies
+from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.constraints import Constraints
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.job import Job
+from meshwright.specs.read_cluster import read_cluster
+from meshwright.specs.runtime import read_runtime
 from meshwright.web.changes import knobs, remedy_links
 from meshwright.web.fields import FIELDS
 from meshwright.web.packing import MOST_CHARACTERS, MOST_PACKED, pack, unpack
 from meshwright.web.pages import EXAMPLE
-from meshwright.web.question import Question, read
+from meshwright.web.question import Question
+from meshwright.web.reading import read
 
 CONFIG = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
 
@@ -55,6 +62,16 @@ def test_the_first_page_asks_what_the_command_would() -> None:
         ("risk", "some", "not a share"),
         ("tp", "eight", "1-4"),
         ("schedule", "2f2b", "1f1b"),
+        ("sp", "perhaps", "true or false"),
+        ("max_nodes_per_tp", "two", "whole number"),
+        ("recompute_modules", "lm_head", "layernorm"),
+        ("network", "fast", "Gb/s"),
+        ("gradients", "fp8", "fp32, half"),
+        ("with", "optimizer_states=sparse", "optimizer_states"),
+        ("with", "overlap.expert", "overlap.expert"),
+        ("dispatcher", "pigeons", "all_to_all"),
+        ("expert_imbalance", "much", "1.2"),
+        ("mtp_layers", "-1", "whole number"),
         ("config", "{", "line 1, column 2"),
         ("config", "[1]", "JSON list"),
         ("config", "[" * 100_000, ""),
@@ -66,6 +83,47 @@ def test_a_wrong_field_is_named_with_what_works(name: str, value: str, said: str
     assert asked.inputs is None
     assert list(asked.faults) == [name]
     assert said in asked.faults[name]
+
+
+def test_the_form_asks_for_every_constraint_and_all_of_a_job() -> None:
+    job = set(Job.model_fields) - {"sequence_length", "optimizer", "expert_spread", "assumptions"}
+    assert {*Constraints.model_fields, *job} <= {*FIELDS}
+
+
+def test_what_is_typed_is_what_the_command_takes() -> None:
+    """Every field of the form beside a name, in the form of the command line."""
+    typed = {
+        "network": "8x200Gb/s",
+        "gradients": "half",
+        "risk": "5%",
+        "with": "overlap.expert=0.7 cross_entropy=fused",
+        "tp": "2,4",
+        "sp": "with",
+        "even_chunks": "with",
+        "max_nodes_per_tp": "1",
+        "recompute_modules": "mlp",
+    }
+    asked = read(EXAMPLE.replace(**typed))
+    assert asked.faults == {}
+    assert asked.inputs is not None
+    limits = Constraints(tp="2,4", sp=True, even_chunks=True, max_nodes_per_tp=1, recompute_modules="mlp")
+    runtime = with_behaviours(read_runtime("megatron-core"), ["overlap.expert=0.7", "cross_entropy=fused"])
+    assert asked.inputs == Inputs(
+        model=meshwright.read_model("llama-3.1-70b"),
+        cluster=read_cluster("8x8:h100", "8x200Gb/s"),
+        job=meshwright.Job(sequence_length=8192, global_batch=256, gradients="half", risk=0.05),
+        runtime=runtime,
+        constraints=limits,
+    )
+
+
+def test_experts_are_asked_about() -> None:
+    typed = {"model": "mixtral-8x7b", "dispatcher": "all-gather", "expert_imbalance": "1.5"}
+    inputs = read(EXAMPLE.replace(**typed)).inputs
+    assert inputs is not None
+    assert (inputs.runtime.communication.dispatcher, inputs.job.expert_imbalance) == ("all_gather", 1.5)
+    both = read(EXAMPLE.replace(**typed, expert_capacity="1.2"))
+    assert "give one of the two" in both.faults[""]
 
 
 def test_all_faults_are_told_at_once() -> None:
@@ -163,9 +221,9 @@ def test_a_cluster_keeps_its_form_with_other_nodes(cluster: str, doubled: str) -
     ],
 )
 def test_what_would_fit_is_a_link(changes: dict[str, str]) -> None:
-    """More accelerators of a node, more nodes, and fewer constraints; the form has no behaviours of a runtime."""
+    """More accelerators of a node, more nodes, fewer constraints, and states in fewer bytes."""
     question = EXAMPLE.replace(**{"model": "llama-3.1-8b", "global_batch": "16"} | changes)
     inputs = read(question).inputs
     assert inputs is not None
-    ways = [each for each in remedies(find(inputs)) if each.kind != Kind.FEWER_BYTES]
+    ways = remedies(find(inputs))
     assert remedy_links(question, ways).count("<a ") == len(ways) > 0

@@ -142,6 +142,19 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
     return "".join("#" if character == "█" else "?" for character in missing), error.end
 
 
+def _wrapped(text: str) -> str:
+    """A text whose lines a terminal shows without breaking words, list items below their text."""
+    import shutil
+    import textwrap
+
+    width = shutil.get_terminal_size().columns
+    return "\n".join(
+        textwrap.fill(line, width, subsequent_indent="    " if line.startswith("  - ") else "", break_on_hyphens=False)
+        for line in text.splitlines()
+    )
+
+
 def _fail(error: object, code: int) -> NoReturn:
-    print(f"meshwright: {_visible(str(error))}", file=sys.stderr)
+    text = _visible(f"meshwright: {error}")
+    print(_wrapped(text) if sys.stderr.isatty() else text, file=sys.stderr)
     sys.exit(code)

@@ -106,9 +106,12 @@ def compare(
         refuse_given(context, IN_A_PLAN_FILE, why)
         _show_plans(None, plan or [], plan_file, as_json)
         return
-    _require_clusters(named, clusters)
+    _require_clusters(named, model, clusters)
     if model is None:
-        raise InvalidInput("compare needs --model, or plan files: meshwright compare --plan-file A.json")
+        raise InvalidInput(
+            f"compare needs a model, before the clusters or by --model: meshwright compare llama-3.1-70b "
+            f"{' '.join(clusters)}{' --plan ...' * named}; or plan files: meshwright compare --plan-file A.json"
+        )
 
     def asked(where: str) -> Inputs:
         subject = SubjectOptions(model=model, cluster=where, text_only=text_only)
@@ -172,18 +175,20 @@ def _question(asked: Callable[[str], Inputs], cluster: str) -> Inputs | InvalidI
         return refusal
 
 
-def _require_clusters(named: bool, clusters: list[str]) -> None:
+def _require_clusters(named: bool, model: str | None, clusters: list[str]) -> None:
     """Two clusters or more, or one with plans to compare on it."""
     if named and len(clusters) > 1:
         raise InvalidInput(
-            f"plans are compared on one cluster, and {len(clusters)} are given: keep one --cluster, or leave out "
+            f"plans are compared on one cluster, and {len(clusters)} are given: keep one, or leave out "
             "--plan; --one-plan then finds the layout that serves all of them"
         )
     if not named and len(clusters) < 2:
         given = f"one cluster is given, {clusters[0]}" if clusters else "no cluster is given"
+        example = f"meshwright compare {model or 'llama-3.1-70b'} {clusters[0] if clusters else '8x8:h100'}"
         raise InvalidInput(
-            f"compare sets two things or more side by side, and {given}: add another --cluster, or two plans with "
-            "--plan or --plan-file"
+            f"compare sets two things or more side by side, and {given}: name two clusters, as in {example} 8x8:b200, "
+            f"or plans of one, as in {example} --plan tp=8 --plan tp=4; or plan files: meshwright compare --plan-file "
+            "A.json"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 
 class Command(TyperCommand):
@@ -16,6 +16,15 @@ class Command(TyperCommand):
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.rich_markup_mode = None
+
+    def make_context(self, *arguments: Any, **more: Any) -> Any:
+        """As typer makes it; where a word is missing, an example shows it."""
+        try:
+            return super().make_context(*arguments, **more)
+        except Exception as error:
+            if type(error).__name__ == "MissingParameter" and self.epilog:
+                error.message = f"As in: meshwright {self.epilog.splitlines()[0]}"  # type: ignore[attr-defined]
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Options and arguments."""
@@ -41,6 +50,17 @@ class Command(TyperCommand):
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Nothing: the examples stand above."""
+
+
+class Group(TyperGroup):
+    """Commands of a command, each with its whole line of help."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """The commands, then the options."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, " ".join((each.help or "").partition("\n\n")[0].split())) for name, each in commands if each]
+        records = [each.get_help_record(ctx) for each in self.get_params(ctx)]
+        write_groups(formatter, {"Commands": rows, "Options": [record for record in records if record]})
 
 
 def write_groups(formatter: Any, groups: Mapping[str, Sequence[tuple[str, str]]]) -> None:

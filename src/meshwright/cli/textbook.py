@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meshwright.cli.groups import grouped
-from meshwright.cli.help import Command
+from meshwright.cli.help import Command, Group
 from meshwright.cli.options import AsJson
 from meshwright.cli.show import show
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from meshwright.textbook.comparison.rows import PlannerComparison
 
 app = typer.Typer(
+    cls=Group,
     help="The closed-form calculators of the field, exactly as published, beside the planner.",
     no_args_is_help=True,
     rich_markup_mode=None,

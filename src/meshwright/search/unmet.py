@@ -59,7 +59,7 @@ def nothing_allowed(inputs: Inputs) -> IllegalPlan:
 def _rules(inputs: Inputs) -> dict[str, str]:
     """By constraint, what the plans of the space keep."""
     plans, layers, runtime = inputs.runtime.plans, inputs.model.num_layers, inputs.runtime.id
-    degrees = f"tp x cp x pp x dp is the {inputs.cluster.num_gpus} accelerators"
+    degrees = f"tp x cp x pp x dp must make the {inputs.cluster.num_gpus} accelerators"
     chunks = f"pp x vpp chunks share {layers} layers, and vpp is 1 without a pipeline"
     experts = math.gcd(*(each.count for each in inputs.model.mixtures)) if inputs.model.is_moe else 0
     mixture = f"ep divides {experts} experts and tp x cp x dp / etp" if experts else "ep and etp are 1 without experts"

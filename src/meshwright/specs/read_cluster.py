@@ -70,16 +70,27 @@ def read_cluster(source: str | Path | Mapping[str, Any], network: str | None = N
     return cluster_of(table if network is None else _with_network(table, network), subject)
 
 
-def named_cluster(name: str) -> Cluster:
-    """The cluster of a short form or of the catalogue, never of a file; raises `InvalidInput` or `UnknownName`."""
-    return cluster_of(*_named(name.strip()))
+def named_cluster(name: str, network: str | None = None) -> Cluster:
+    """The cluster of a short form or of the catalogue, never of a file, with `network` as `read_cluster` takes it;
+    raises `InvalidInput` or `UnknownName`.
+    """
+    table, subject = _named(name.strip())
+    return cluster_of(table if network is None else _with_network(table, network), subject)
 
 
 def _with_network(table: Mapping[str, Any], network: str) -> dict[str, Any]:
     """The table with adapters in place of the network that it says."""
+    return {key: value for key, value in table.items() if key != "levels"} | adapters_of(network)
+
+
+def adapters_of(network: str) -> dict[str, Any]:
+    """What a node sends to others, in the keys of a cluster file; raises `InvalidInput`.
+
+    >>> adapters_of("8x400Gb/s")
+    {'nics_per_node': 8, 'nic_bandwidth': 50000000000.0}
+    """
     count, speed = _ADAPTERS.match(network).groups()  # type: ignore[union-attr]
-    adapters = {"nics_per_node": int(count or 1), "nic_bandwidth": parse_bandwidth(speed)}
-    return {key: value for key, value in table.items() if key != "levels"} | adapters
+    return {"nics_per_node": int(count or 1), "nic_bandwidth": parse_bandwidth(speed)}
 
 
 def _described(source: str | Path) -> Described:

@@ -14,7 +14,8 @@ from meshwright.errors import InvalidInput
 from meshwright.web.guard import Guard
 from meshwright.web.packing import MOST_CHARACTERS
 from meshwright.web.pages import STATIC, Page, progress, static
-from meshwright.web.question import Question, read
+from meshwright.web.question import Question
+from meshwright.web.reading import read
 from meshwright.web.searches import Bounds, Searches, prepare
 from meshwright.web.task import Answered, Event, FileKind, Kind, Refused, Task
 

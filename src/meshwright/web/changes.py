@@ -11,7 +11,8 @@ from markupsafe import Markup
 from meshwright.answers.nothing_fits import change_words
 from meshwright.search.remedies import Remedy
 from meshwright.specs.inputs import Inputs
-from meshwright.web.question import Question, read
+from meshwright.web.question import Question
+from meshwright.web.reading import read
 
 SHORT = re.compile(r"\d+\s*[x×]\s*(\d+)\s*:\s*(.*)", re.IGNORECASE)
 COUNTED = re.compile(r"^\d+\s*[x×]\s*", re.IGNORECASE)
@@ -23,7 +24,7 @@ def remedy_links(question: Question, remedies: Sequence[Remedy]) -> Markup:
     links = [
         FIRST.format(changed.link(question), f"Try {change_words(each)}")
         for each in remedies
-        if (changed := _asking(question, each.inputs)) is not None
+        if (changed := _asking(question, each)) is not None
     ]
     listed = Markup("\n").join(links)
     return (
@@ -50,14 +51,18 @@ def knobs(question: Question, inputs: Inputs) -> Iterator[tuple[str, Question]]:
             yield name, question.replace(runtime=name)
 
 
-def _asking(question: Question, wanted: Inputs) -> Question | None:
-    """The question of the form that is the wanted one; None where the form cannot ask it."""
+def _asking(question: Question, remedy: Remedy) -> Question | None:
+    """The question of the form that a remedy makes; None where the form cannot ask it."""
+    wanted = remedy.inputs
     job, cluster, constraints = wanted.job, wanted.cluster, wanted.constraints
+    behaviours = [each.removeprefix("--with ") for each in remedy.options if each.startswith("--with ")]
     left_out = [name for name in question.values if name in type(constraints).model_fields.keys() - constraints.given]
     changed = question.replace(
         cluster=_cluster(question, cluster.num_nodes, cluster.gpus_per_node),
         seq_len=str(job.sequence_length),
         precision=job.precision,
+        gradients=job.gradients or "",
+        **{"with": " ".join([question.values.get("with", ""), *behaviours]).strip()},
         **dict.fromkeys(left_out, ""),
     )
     asked = read(changed).inputs

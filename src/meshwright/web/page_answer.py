@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from meshwright.answers.assumptions import assumptions
-from meshwright.answers.compare.training import training_of
+from meshwright.answers.compare.training import training_line, training_on
 from meshwright.answers.document.blocks import Block, Figure, Heading, Lines, Paragraph
 from meshwright.answers.document.html import body
 from meshwright.answers.memo.micro_batching import micro_batching
 from meshwright.answers.memo.sections.memory import budget_blocks
 from meshwright.answers.memo.sections.pipeline import timeline_figure
 from meshwright.answers.memo.unfit import Unfit, reasons, unfit
+from meshwright.answers.memo.words import TRILLION
 from meshwright.answers.pictures.focusable import focusable
 from meshwright.answers.plan_table import (
     clearly_leaner,
@@ -28,7 +29,6 @@ from meshwright.answers.screen import assumption_list, headline, memory_table, t
 from meshwright.search.constraint_costs import constraint_costs
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.pareto import pareto
-from meshwright.units import format_count
 from meshwright.web.changes import remedy_links
 from meshwright.web.difference import difference
 from meshwright.web.task import Answered, Task
@@ -40,7 +40,7 @@ def page_answer(task: Task, progress: Progress) -> Answered:
     changed = difference(task, result, progress)
     if result.best:
         return Answered(_html((*changed, *_plan(task, result, progress))))
-    missing = unfit(result)
+    missing = unfit(result, task.question.price)
     links = remedy_links(task.question, missing.remedies)
     return Answered(links.encode() + _html((*changed, *_unfit(missing))), fits=False)
 
@@ -79,11 +79,10 @@ def _plan(task: Task, result: SearchResult, progress: Progress) -> Iterator[Bloc
 
 
 def _cost(task: Task, result: SearchResult) -> Iterator[Block]:
-    training = training_of(result.best[0], result.inputs, task.question.price)
-    if training:
-        money = "" if training.cost is None else f", which cost {format_count(training.cost)}"
-        hours = format_count(training.accelerator_hours)
-        yield Paragraph(f"All tokens take {training.days:,.1f} days and {hours} accelerator-hours{money}.")
+    price, tokens = task.question.price, result.inputs.job.tokens
+    if tokens or price is not None:
+        training = training_on(tokens or TRILLION, result.best[0], result.inputs, price)
+        yield Paragraph(training_line(training, tokens or TRILLION, price))
 
 
 def _unfit(missing: Unfit) -> Iterator[Block]:

@@ -18,7 +18,7 @@ from meshwright.errors import InvalidInput
 from meshwright.specs.inputs import Inputs
 from meshwright.version import VERSION
 from meshwright.web.changes import knobs
-from meshwright.web.fields import CONFIG, LIMITS, QUESTION
+from meshwright.web.fields import CONFIG, FRAMEWORK, LIMITS, QUESTION
 from meshwright.web.packing import MOST_CHARACTERS
 from meshwright.web.question import Question
 from meshwright.web.task import Event, Waiting, Working
@@ -52,12 +52,14 @@ class Page:
 
     def top(self, answering: bool) -> str:
         """All that comes before an answer. answering: whether one follows."""
-        fields = {"question_fields": QUESTION, "limits": LIMITS, "config": CONFIG}
+        fields = {"question_fields": QUESTION, "limits": LIMITS, "framework": FRAMEWORK, "config": CONFIG}
+        asked = {**self.question.values, **self.faults}
         changes = [*knobs(self.question, self.inputs)] if self.inputs else []
         return _template("top.html.j2").render(
             page=self,
             answering=answering,
-            open_limits=any(each.name in {**self.question.values, **self.faults} for each in LIMITS),
+            open_limits=any(each.name in asked for each in LIMITS),
+            open_framework=any(each.name in asked for each in FRAMEWORK),
             changes=[(name, changed.link(self.question)) for name, changed in changes],
             most=MOST_CHARACTERS,
             version=VERSION,

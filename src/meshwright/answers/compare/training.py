@@ -60,7 +60,7 @@ def training_on(tokens: float, estimate: Estimate, inputs: Inputs, price: float 
     return Training(days, hours, None if price is None else price * hours)
 
 
-def training_line(training: Training, tokens: float, price: float) -> str:
+def training_line(training: Training, tokens: float, price: float | None) -> str:
     """What so many tokens take, in words; price: of one accelerator for one hour."""
     cost = "" if training.cost is None else f", which cost {format_count(training.cost)} at {price:g} each"
     hours = format_count(training.accelerator_hours)

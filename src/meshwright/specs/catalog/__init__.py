@@ -61,7 +61,8 @@ def resolve(kind: Kind, name: str) -> str:
     for id_ in _files(kind):
         if f'"{key}"' in _key(_text(kind, id_)) and key in map(_key, _entry(kind, id_).get("aliases", ())):
             return id_
-    raise UnknownName(kind.removesuffix("s"), name, _files(kind))
+    aliases = {_key(alias): id_ for id_ in _files(kind) for alias in _entry(kind, id_).get("aliases", ())}
+    raise UnknownName(kind.removesuffix("s"), name, _files(kind), aliases)
 
 
 @cache
