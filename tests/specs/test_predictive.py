@@ -80,6 +80,15 @@ def test_the_spread_of_a_group_with_few_runs_is_drawn_towards_that_of_all() -> N
     assert dense < spread(cells) < unseen < experts < 0.3
 
 
+def test_single_runs_add_no_degrees_of_freedom() -> None:
+    """They say nothing of a spread: two sources with several runs, and two for the parent, less one."""
+    cells = [cell("p"), cell("q"), cell("p", runtime="b")]
+    alone = [cell(name, spread=0.0).replace(runs=1) for name in "rst"]
+    for known in (cells, cells + alone):
+        assert of_a_new_source(asked(), Residuals(cells=tuple(known), between=SIZES)).degrees == 3
+    assert of_a_new_source(asked(group="new"), Residuals(cells=tuple(cells), between=SIZES)).degrees == 1
+
+
 def test_sources_of_a_family_whose_runs_spread_less_differ_less() -> None:
     """But what an accelerator does is no matter of the family."""
     tight, wild = (cell(name, name, spread=width).replace(family=name) for name, width in (("p", 0.02), ("q", 0.2)))

@@ -164,5 +164,8 @@ def own_covariance(cells: Sequence[Cell]) -> FloatColumn:
 
 
 def _degrees(like: Likeness, known: Residuals) -> int:
-    """One less than the sources of the group, and what its parent counts for."""
-    return known.sources(group=like.group) + PARENT - 1
+    """One less than the sources of the group whose runs spread, and what its parent counts for: a single run says
+    nothing of a spread.
+    """
+    spreading = {cell.source for cell in known.cells if cell.group == like.group and cell.runs > 1}
+    return len(spreading) + PARENT - 1
