@@ -24,6 +24,7 @@ from meshwright.specs.residuals import OrderError, Residuals
 from meshwright.validation.fit.curves import Curve, curves_of
 from meshwright.validation.fit.fitting import fit_constants, leave_one_source_out, leave_one_source_out_coverage
 from meshwright.validation.fit.residuals import memory_residuals, residuals_of, step_time_residuals
+from meshwright.validation.fit.unproven import unproven_coverage
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import Outcome, outcomes_of
@@ -54,6 +55,11 @@ def main() -> None:
     print("\n".join(worth), f"before: {before}", sep="\n")
     without = leave_one_source_out(outcomes, outcomes)
     known = {"step_time": step_time_residuals(without), "memory": memory_residuals(outcomes)}
+    unproven = unproven_coverage(without)
+    print(
+        f"of {unproven.n} runs of {unproven.sources} sources whose kind of plan no other source has, "
+        f"{unproven.mean_of_sources:.0%} are inside the interval of an unproven plan (mean over sources)"
+    )
     text = "\n".join(as_toml(quantity, residuals_of(runs)) for quantity, runs in known.items())
     (CATALOG / "residuals.toml").write_text(HEAD + text + order_toml(order_error_of(without, recipe_errors())), "utf-8")
     (CATALOG / "published_plans.json").write_text(published_json(outcomes), "utf-8")

@@ -120,27 +120,27 @@ def published_plans() -> PublishedPlans:
 
 def published_plans_of(runs: Iterable[PublishedRun]) -> PublishedPlans:
     """What the plans of published runs are like."""
-    generations, jobs = dict[int, Extent](), defaultdict[_Job, list[PublishedRun]](list)
+    runs, jobs = tuple(runs), defaultdict[_Job, list[PublishedRun]](list)
     for run in runs:
-        plan, inputs, _ = run
-        own = Extent(
-            degrees={name: getattr(plan, name) for name in DEGREES},
-            accelerators={
-                name: plan.num_gpus * is_of.item() for name, is_of in kinds(Plans.of([plan]), inputs).items()
-            },
-        )
-        number = generation(inputs)
-        generations[number] = generations.get(number, own).joined(own)
-        jobs[_question_key(inputs), inputs.job.sequence_length, inputs.job.global_batch].append(run)
+        job = run.inputs.job
+        jobs[_question_key(run.inputs), job.sequence_length, job.global_batch].append(run)
     layouts = {
         (*key, tuple(int(getattr(run.plan, name)) for name in LAYOUT))
         for (key, *_), of_job in jobs.items()
         for run in _fastest(of_job)
     }
     known = [dict(zip(Layout.model_fields, layout, strict=True)) for layout in sorted(layouts, key=str)]
-    return PublishedPlans(
-        generations=dict(sorted(generations.items())), layouts=tuple(Layout(**each) for each in known)
-    )
+    return PublishedPlans(generations=extents_of(runs), layouts=tuple(Layout(**each) for each in known))
+
+
+def extents_of(runs: Iterable[PublishedRun]) -> dict[int, Extent]:
+    """How far the plans of runs go, by generation of accelerators."""
+    extents: dict[int, Extent] = {}
+    for plan, inputs, _ in runs:
+        of_kinds = {name: plan.num_gpus * is_of.item() for name, is_of in kinds(Plans.of([plan]), inputs).items()}
+        own = Extent(degrees={name: getattr(plan, name) for name in DEGREES}, accelerators=of_kinds)
+        extents[generation(inputs)] = extents.get(generation(inputs), own).joined(own)
+    return dict(sorted(extents.items()))
 
 
 def generation(inputs: Inputs) -> int:
@@ -153,14 +153,17 @@ def generation(inputs: Inputs) -> int:
 
 @cache
 def extent(number: int) -> Extent:
-    """How far published runs go that speak for accelerators of a generation: of it, of older ones and of the next.
+    """How far published runs go that speak for accelerators of a generation; number: as `generation` gives it."""
+    return extent_for(number, published_plans().generations)
 
-    number: as `generation` gives it. A kind of plan or framework that other runs have alone is in it, with 0
-    accelerators.
+
+def extent_for(number: int, extents: Mapping[int, Extent]) -> Extent:
+    """How far runs go that speak for accelerators of a generation: of it, of older ones and of the next.
+
+    extents: of the runs, by generation. A kind of plan that other runs have alone is in it, with 0 accelerators.
     """
-    known = published_plans().generations
-    near = [each for of, each in known.items() if of <= number + NEWER]
-    names = {name for each in known.values() for name in each.accelerators}
+    near = [each for of, each in extents.items() if of <= number + NEWER]
+    names = {name for each in extents.values() for name in each.accelerators}
     none = Extent(degrees=dict.fromkeys(DEGREES, 1), accelerators=dict.fromkeys(sorted(names), 0))
     return reduce(Extent.joined, near, none)
 
@@ -210,11 +213,16 @@ class Unpublished(NamedTuple):
 
 def is_published(plans: Plans, inputs: Inputs) -> BoolColumn:
     """Whether published runs go as far as each plan in every kind and degree, shape (n,)."""
-    known = extent(generation(inputs))
+    return ~goes_beyond(plans, inputs, extent(generation(inputs)))
+
+
+def goes_beyond(plans: Plans, inputs: Inputs, known: Extent) -> BoolColumn:
+    """Whether each plan goes further than some runs in any kind or degree, shape (n,); known: how far these go."""
     beyond = [getattr(plans, name) > largest for name, largest in known.degrees.items()]
-    beyond += [is_of & _too_many(plans, known.accelerators[name]) for name, is_of in _judged(plans, inputs).items()]
-    known_kind: BoolColumn = ~np.any(beyond, axis=0)
-    return known_kind
+    judged = _judged(plans, inputs, known)
+    beyond += [is_of & _too_many(plans, known.accelerators[name]) for name, is_of in judged.items()]
+    further: BoolColumn = np.any(beyond, axis=0)
+    return further
 
 
 def unpublished(plan: Plan, inputs: Inputs) -> list[Unpublished]:
@@ -230,7 +238,7 @@ def unpublished(plan: Plan, inputs: Inputs) -> list[Unpublished]:
             _named(f"{name} on {plan.num_gpus} accelerators", "", not _too_many(plans, anywhere.accelerators[name])),
             str(known.accelerators[name] or "none"),
         )
-        for name, is_of in _judged(plans, inputs).items()
+        for name, is_of in _judged(plans, inputs, known).items()
         if (is_of & _too_many(plans, known.accelerators[name])).item()
     ]
     return degrees + of_kinds
@@ -241,10 +249,9 @@ def _named(what: str, on: str, elsewhere: bool) -> str:
     return f"{what}{on} of this generation or the next" if elsewhere else what
 
 
-def _judged(plans: Plans, inputs: Inputs) -> dict[str, BoolColumn]:
+def _judged(plans: Plans, inputs: Inputs, known: Extent) -> dict[str, BoolColumn]:
     """The kinds of which published runs tell something; of a framework without any they tell nothing."""
-    known = extent(NEWEST).accelerators
-    return {name: is_of for name, is_of in kinds(plans, inputs).items() if name in known}
+    return {name: is_of for name, is_of in kinds(plans, inputs).items() if name in known.accelerators}
 
 
 def _too_many(plans: Plans, most: int) -> BoolColumn:

@@ -128,10 +128,11 @@ def coverage(runs: Sequence[Residual], known: Callable[[str], Residuals]) -> dic
         for run in (run for run in runs if run.source == source):
             low, high = intervals[run.like]
             inside[run.judged][source].append(low <= np.exp(run.log_ratio) <= high)
-    return {name: _counted(each) for name, each in sorted(inside.items())}
+    return {name: counted(each) for name, each in sorted(inside.items())}
 
 
-def _counted(sources: Mapping[str, Sequence[bool]]) -> Coverage:
+def counted(sources: Mapping[str, Sequence[bool]]) -> Coverage:
+    """Of whether each run of each source lies inside."""
     every, shares = [held for each in sources.values() for held in each], [*map(np.mean, sources.values())]
     return Coverage(
         n=len(every),
