@@ -21,12 +21,17 @@ class Cell(NamedTuple):
     words: str
 
 
-def cells_picture(rows: Mapping[str, Sequence[Cell | None]], columns: Sequence[str], title: str) -> str:
-    """A row for each name with its cells under the columns; a cell that is None stays empty."""
+def cells_picture(
+    rows: Mapping[str, Sequence[Cell | None]], columns: Sequence[str], title: str, known: Sequence[str] = ()
+) -> str:
+    """A row for each name with its cells under the columns; a cell that is None stays empty.
+
+    known: kinds that have the first colours, so that pictures that share them look alike.
+    """
     label = min(max(CHARACTER * len(name) for name in rows) + 8, MOST_LABEL)
     width = (WIDTH - 2 * MARGIN - label) / len(columns)
     kinds = dict.fromkeys(cell.kind for cells in rows.values() for cell in cells if cell and cell.kind)
-    colours = dict(zip(kinds, cycle(COLOURS), strict=False))
+    colours = dict(zip(dict.fromkeys([*known, *kinds]), cycle(COLOURS), strict=False))
     drawing, y = Drawing(), float(MARGIN + LINE)
     for index, name in enumerate(columns):
         drawing.text(MARGIN + label + (index + 0.5) * width, MARGIN + 10, _cut(name, width), "middle", QUIET)
@@ -38,7 +43,7 @@ def cells_picture(rows: Mapping[str, Sequence[Cell | None]], columns: Sequence[s
                 drawing.box(x, y, width - GAP, BAR, colours.get(cell.kind, PALE))
                 drawing.text(x + (width - GAP) / 2, y + 14, _cut(cell.words, width), "middle", halo=bool(cell.kind))
         y += BAR + GAP
-    height = drawing.legend(y + LINE, colours.items())
+    height = drawing.legend(y + LINE, [(kind, colours[kind]) for kind in kinds])
     listed = "; ".join(
         f"{name} on {column}: {cell.kind or cell.words}"
         for name, cells in rows.items()

@@ -100,6 +100,7 @@ def _memories(rows: Sequence[Row]) -> Iterator[Figure]:
 
 def _limits(rows: Sequence[Row]) -> Iterator[Figure]:
     """Of every model what takes most of a step beyond the ideal compute, on every cluster."""
+    kinds = [*dict.fromkeys(limiting_words(row) for row in rows if row.get("plan"))]
     for place, each in enumerate(groups(rows, ("model",)).values(), 1):
         clusters = [*dict.fromkeys(row["cluster"] for row in sorted(each, key=lambda row: row["gpus"]))]
         names = [name for name in differing(each) if name != "cluster"]
@@ -110,7 +111,7 @@ def _limits(rows: Sequence[Row]) -> Iterator[Figure]:
         shown = dict([*cells.items()][:MOST_ROWS])
         rest = f"; {len(cells) - MOST_ROWS} more rows stand in the table" if len(cells) > MOST_ROWS else ""
         model = each[0]["model"]
-        picture = cells_picture(shown, clusters, f"What limits {model}")
+        picture = cells_picture(shown, clusters, f"What limits {model}", kinds)
         caption = f"{model}: the largest loss of a step beside kernels below peak, and its share{rest}"
         yield Figure(f"limits-{place}", picture, caption)
 
@@ -129,19 +130,27 @@ def limiting_words(row: Row) -> str:
 def _series(
     rows: Sequence[Row], names: Sequence[str], point: Point, among: Callable[[float, float], float]
 ) -> dict[str, Points]:
-    """Points by the name of their series, each from left to right; among: which of several at one place stands."""
-    series: dict[str, Points] = {}
+    """Points by the name of their series, each from left to right, those that lie on each other as one; among: which of
+    several at one place stands.
+    """
+    alike: dict[tuple[tuple[float, float], ...], list[Row]] = {}
     labels = differing(rows, names)
     for each in groups(rows, labels).values():
         points: dict[float, float] = {}
         for x, y in map(point, each):
             points[x] = among(points.get(x, y), y)
-        series[words_of(each[0], labels) or each[0]["model"]] = sorted(points.items())
-    return series
+        alike.setdefault(tuple(sorted(points.items())), []).append(each[0])
+    return {_name_of(each, labels): [*points] for points, each in alike.items()}
+
+
+def _name_of(rows: Sequence[Row], labels: Sequence[str]) -> str:
+    """What rows say under some labels, several words under one label as `bf16/fp8`."""
+    words = ("/".join(dict.fromkeys(words_of(row, [label]) for row in rows)) for label in labels)
+    return ", ".join(filter(None, words)) or rows[0]["model"]
 
 
 def _drawn(series: dict[str, Points]) -> tuple[dict[str, Points], str]:
     """As many series as there are colours, and what a caption says of the others."""
     left = len(series) - len(COLOURS)
-    words = f"; {left} more are in the table" if left > 0 else ""
+    words = f"; {left} more {'is' if left == 1 else 'are'} in the table" if left > 0 else ""
     return dict([*series.items()][: len(COLOURS)]), words
