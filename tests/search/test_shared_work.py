@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from commands import asked
+from meshwright.answers import progress
 from meshwright.errors import INTERRUPTED
 
 JOB = ("--seq-len", "4096", "--global-batch", "8")
@@ -29,6 +33,21 @@ def test_two_processes_answer_as_one_does(name: str) -> None:
 def _timeless(text: str) -> str:
     """Without the time that it took."""
     return re.sub(r"took [\d.]+ m?s", "", " ".join(text.split()))
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_bar_advances_to_the_end(name: str, workers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+
+    @contextmanager
+    def bar(_what: str, patience_s: float) -> Iterator[Any]:
+        assert patience_s <= 1
+        yield lambda done, total: told.append((done, total)), print
+
+    monkeypatch.setattr(progress, "_bar", bar)
+    assert asked(*QUESTIONS[name], "--workers", workers).code == 0
+    assert told[-1][0] == told[-1][1] > 0
 
 
 @pytest.mark.parametrize("name", ["runtimes", "limits"])

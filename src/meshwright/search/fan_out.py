@@ -50,6 +50,7 @@ def answers(
 
     for place, answer in results(partial(_of_worker, function), arguments, executor, look=look):
         known[place] = answer  # noqa: PERF403  (`look` counts them)
+    look()
     return [known[place] for place in range(len(arguments))]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from meshwright.cost.estimate import Estimate
@@ -19,6 +20,7 @@ from meshwright.errors import InvalidInput, Stopped
 from meshwright.layout.legality import check
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import Plan
+from meshwright.layout.plans import Plans
 from meshwright.search import fan_out
 from meshwright.search.constraint_costs import ConstraintCost, constraint_costs
 from meshwright.search.find import Progress, SearchResult, chunks, find
@@ -166,11 +168,7 @@ def largest_micro_batch(inputs: Inputs, progress: Progress | None = None) -> Lim
     progress: told as by `find`.
     """
     largest: list[Plan] = []
-    done, total = 0, size(inputs)
-    for chunk in chunks(inputs):
-        if not goes_on(progress, done, total):
-            raise Stopped("the search is not complete")
-        done += len(chunk)
+    for chunk in _told(inputs, progress):
         most = max((plan.micro_batch for plan in largest), default=1)
         plans = chunk.take(chunk.micro_batch >= most)
         legal = plans.take(check(plans, inputs).legal)
@@ -184,6 +182,17 @@ def largest_micro_batch(inputs: Inputs, progress: Progress | None = None) -> Lim
     priced = estimate_each(largest, inputs) if largest else ()
     best = max(priced, key=lambda estimate: (estimate.plan.micro_batch, -estimate.step_time_s), default=None)
     return Limit(inputs, best) if best else None
+
+
+def _told(inputs: Inputs, progress: Progress | None) -> Iterator[Plans]:
+    """The plans of a question, in tables; raises `Stopped` where progress ends it."""
+    done, total = 0, size(inputs)
+    for chunk in chain([Plans.of([])], chunks(inputs)):
+        done += len(chunk)
+        if len(chunk):
+            yield chunk
+        if not goes_on(progress, done, total):
+            raise Stopped("the search is not complete")
 
 
 def _at_length(inputs: Inputs, length: int, progress: Progress | None) -> Limit | None:
