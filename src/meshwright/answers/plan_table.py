@@ -161,10 +161,13 @@ def _marks(estimate: Estimate, inputs: Inputs) -> str:
 
 def search_lines(result: SearchResult) -> Lines:
     """How many plans were considered, refused, too large and fitting."""
-    refused = ", ".join(f"{rule} {count}" for rule, count in result.refused.items() if count)
-    return Lines(
-        (search_counts(result), *([f"Refused, by rule (a plan may break several): {refused}"] if refused else []))
-    )
+    lines, refused = [search_counts(result)], ", ".join(f"{rule} {n}" for rule, n in result.refused.items() if n)
+    if result.unpriced:
+        states = "weights, gradients and optimizer states alone are more than memory"
+        lines.append(f"Not priced: {result.unpriced} of the legal plans, whose {states}")
+    if refused:
+        lines.append(f"Refused, by rule (a plan may break several): {refused}")
+    return Lines(tuple(lines))
 
 
 def search_counts(result: SearchResult) -> str:

@@ -120,14 +120,14 @@ class Footprints:
     def take(self, chosen: BoolColumn) -> Footprints:
         """Those of the chosen plans, by mask."""
         index = np.flatnonzero(chosen)
-        stages, of_stage = self.pipelines.stages.spread(self.pipelines.of_plan[index])
+        pipelines, stages = self.pipelines.of_plans(index)
         *_, rows = self.stages.rows_of(index)
         (shapes,), of_plan = distinct_rows(self.shapes.of_plan[index])
         return Footprints(
             inputs=self.inputs,
             plans=self.plans.take(index),
             stages=stages,
-            pipelines=self.pipelines._replace(of_plan=self.pipelines.of_plan[index], of_stage=of_stage),
+            pipelines=pipelines,
             shapes=Shapes(self.shapes.plans.take(shapes), of_plan),
             held=self.held.take(rows),
             worst=stages.start + (self.worst - self.stages.start)[index],

@@ -118,6 +118,12 @@ class Pipelines(NamedTuple):
     weights: Weights
     """Of their stages."""
 
+    def of_plans(self, index: IntColumn) -> tuple[Pipelines, Stages]:
+        """Those of the chosen plans, and all their stages."""
+        of_plan = self.of_plan[index]
+        stages, of_stage = self.stages.spread(of_plan)
+        return self._replace(of_plan=of_plan, of_stage=of_stage), stages
+
     @property
     def of_weights(self) -> IntColumn:
         """For every stage of every plan its like among `weights`, shape (r,)."""

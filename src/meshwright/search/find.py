@@ -14,11 +14,13 @@ from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.footprint import Footprints, footprints_of
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.shape_times import ShapeTimes
+from meshwright.cost.shapes import Pipelines, pipelines_of
 from meshwright.cost.step import estimate_each, estimate_plans, estimates_of
 from meshwright.distinct import distinct_rows, distinct_values
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans, regrouped
+from meshwright.search.bounds import least_memory
 from meshwright.search.rank import LEAST_GAIN, order, preference, rank_time_s
 from meshwright.search.resolve import resolved
 from meshwright.search.resolve.stages import named_by_ends
@@ -52,10 +54,20 @@ class _Tally:
     considered: int = 0
     legal: int = 0
     fitting: int = 0
+    unpriced: int = 0
     refused: dict[str, int] = field(default_factory=dict)
     leanest: list[Plans] = field(default_factory=list)
+    least_bytes: float = np.inf
+    """Of the worst stage of the leanest plan so far."""
     near: list[Ranks] = field(default_factory=list)
     """Of every chunk, what the plans near its fastest are ranked by."""
+
+    def add_leanest(self, memory: Footprints) -> None:
+        """Of these plans, the one with the least memory on its worst stage."""
+        device = memory.worst_memory.device
+        first = int(np.argmin(device))
+        self.leanest.append(memory.plans.take(slice(first, first + 1)))
+        self.least_bytes = min(self.least_bytes, float(device[first]))
 
 
 def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> SearchResult:
@@ -89,6 +101,7 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Sear
         considered=tally.considered,
         legal=tally.legal,
         fitting=tally.fitting,
+        unpriced=tally.unpriced,
         refused=tally.refused,
         best=tuple(finalists[row] for row in rows.best),
         other_splits=tuple(finalists[row] for row in rows.other_splits),
@@ -186,13 +199,30 @@ def _legal(inputs: Inputs, tally: _Tally, progress: Progress | None) -> Iterator
 
 
 def _fitting(legal: Plans, inputs: Inputs, tally: _Tally) -> Footprints:
-    """The memory of those that fit; the others are counted."""
-    memory = footprints_of(legal, inputs)
+    """The memory of those that fit; the others are counted.
+
+    Plans whose states alone do not fit are not priced, unless one of them may be the leanest.
+    """
+    pipelines, _ = pipelines_of(legal, inputs, keep_all_stages=False)
+    least = least_memory(legal, pipelines, inputs)
+    unfit = least.unfit.copy()
+    unfit[np.argmin(least.device)] &= not unfit.all()
+    memory = _footprints(legal, pipelines, ~unfit, inputs)
+    tally.add_leanest(memory)
+    leaner = unfit & (least.device <= tally.least_bytes)
+    if leaner.any():
+        tally.add_leanest(_footprints(legal, pipelines, leaner, inputs))
     fits = memory.verdict < Verdict.OUT_OF_MEMORY
     tally.legal += len(legal)
     tally.fitting += int(fits.sum())
-    tally.leanest.append(legal.take(np.argmin(memory.worst_memory.device, keepdims=True)))
+    tally.unpriced += int((unfit & ~leaner).sum())
     return memory.take(fits)
+
+
+def _footprints(plans: Plans, pipelines: Pipelines, chosen: BoolColumn, inputs: Inputs) -> Footprints:
+    """The memory of the chosen plans, by mask."""
+    rows = np.flatnonzero(chosen)
+    return Footprints.of(plans.take(rows), *pipelines.of_plans(rows), inputs)
 
 
 def _candidates(memory: Footprints, top: int, tally: _Tally, times: ShapeTimes) -> Plans:

@@ -22,6 +22,9 @@ class SearchResult:
     """Of these, plans that the runtime accepts."""
     fitting: int
     """Of these, plans whose verdict is not out-of-memory."""
+    unpriced: int
+    """Of those that do not fit, plans that were not priced, since their weights, gradients and optimizer states alone
+    are more than memory."""
     refused: dict[str, int]
     """Per rule of the runtime, how many considered plans break it."""
     best: tuple[Estimate, ...]
