@@ -1,4 +1,5 @@
-"""How fast the planner is: full estimates a second, searches as they grow, and commands from a cold start.
+"""How fast the planner is: full estimates a second, legal plans that a search decides, searches as they grow, commands
+from a cold start, and what the machine can do.
 
 Processor time, not wall time, so that a busy machine tells the same; the least of some rounds, and their spread.
 """
@@ -14,6 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import estimate_each, estimate_plans
@@ -63,6 +66,7 @@ GROWTH = {
     **QUESTIONS,
     "Llama 3.1 405B on 16,384": Question("llama-3.1-405b", "2048x8:h100", 8192, 2048),
     "Llama 3.1 405B on 100,800": Question("llama-3.1-405b", "12600x8:h100", 8192, 25200),
+    "DeepSeek-V3 on 100,800": Question("deepseek-v3", "12600x8:h800", 4096, 201600),
     "Llama 3.1 405B on 131,072": Question("llama-3.1-405b", "16384x8:h100", 8192, 16384),
     "Kimi K2 (1T) on 16,384": Question("kimi-k2", "2048x8:h100", 4096, 16384),
     "Kimi K2 (1T) on 131,072": Question("kimi-k2", "16384x8:h100", 4096, 131072),
@@ -82,7 +86,36 @@ def main() -> None:
     # Processes first: one that is started by a large process counts that one's memory as its own.
     commands()
     growth()
+    limit()
     estimates()
+
+
+def limit() -> None:
+    """Nanoseconds of one element of the operations that formulas are made of, in columns of a table's size and less."""
+    print("One element of a column of 8-byte numbers:")
+    random = np.random.default_rng(0)
+    for rows in (1 << 12, 1 << 14, 1 << 17):
+        # As many columns as a formula has at hand, so that the larger ones leave the nearest cache.
+        columns, small, index = random.random((40, rows)), random.random(4096), random.integers(0, 4096, rows)
+        operations: dict[str, Callable[[int], Any]] = {
+            "sum": partial(_of_two, np.add, columns),
+            "larger": partial(_of_two, np.maximum, columns),
+            "gather": lambda _, small=small, index=index: small[index],
+        }
+        cells = []
+        for name, operation in operations.items():
+            seconds = cpu_seconds(partial(_often, operation, range(400)))[0]
+            cells.append(f"{name} {1e9 * seconds / rows / 400:.2f}")
+        print(f"  {rows:7,} rows: {', '.join(cells)} ns")
+
+
+def _often(operation: Callable[[int], Any], turns: range) -> None:
+    for turn in turns:
+        operation(turn)
+
+
+def _of_two(operation: Callable[[Any, Any], Any], columns: Any, turn: int) -> Any:
+    return operation(columns[turn % 40], columns[(turn + 1) % 40])
 
 
 def estimates() -> None:
@@ -95,6 +128,9 @@ def estimates() -> None:
         rounds = cpu_seconds(partial(priced, tables, inputs))
         slowest = f"slowest round {count / rounds[-1]:,.0f}"
         print(f"  {name:26} {count / rounds[0]:9,.0f} plans/s ({slowest}; {count:,} plans)")
+        found, seconds = find(inputs), cpu_seconds(partial(find, inputs))[0]
+        unpriced = f"{found.unpriced:,} unfit by their states alone"
+        print(f"{'':29}{found.legal / seconds:9,.0f} legal plans/s of a whole search ({found.legal:,}, {unpriced})")
     inputs = SMALL.inputs()
     few = [distinct_plans(inputs)[0][row] for row in range(20)]
     one = cpu_seconds(lambda: [estimate_each([plan], inputs) for plan in few])[0] / len(few)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from meshwright.answers.plan_table import search_lines
 from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.fit import Verdict, bounds
 from meshwright.cost.shapes import pipelines_of
@@ -61,3 +62,10 @@ def test_an_answer_is_the_same_where_every_plan_is_priced(name: str, monkeypatch
     whole = find(inputs)
     assert whole.unpriced == 0 < bounded.unpriced
     assert bounded == replace(whole, unpriced=bounded.unpriced, elapsed_s=bounded.elapsed_s)
+
+
+def test_the_answer_counts_what_was_not_priced() -> None:
+    found = find(TIGHT)
+    (line,) = [line for line in search_lines(found).lines if line.startswith("Not priced")]
+    assert str(found.unpriced) in line
+    assert found.fitting + found.unpriced <= found.legal
