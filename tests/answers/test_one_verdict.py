@@ -18,8 +18,8 @@ from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.errors import MeshwrightError
 from meshwright.search.best_of import best_of
+from meshwright.search.fewest_nodes import fewest_nodes
 from meshwright.search.find import SearchResult, find
-from meshwright.search.limits import fewest_nodes
 from meshwright.search.remedies import remedies
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs

@@ -12,8 +12,9 @@ from meshwright.errors import InvalidInput
 from meshwright.layout.legality import check
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plans import Plans
+from meshwright.search.fewest_nodes import MOST_TIMES_THE_NODES, Limit, fewest_nodes
 from meshwright.search.find import Progress, chunks, find
-from meshwright.search.limits import GRAIN, MOST_TIMES_THE_NODES, Limit, Limits, fewest_nodes, limits, longest_sequence
+from meshwright.search.limits import GRAIN, Limits, limits, longest_sequence
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_nodes
 from strategies import dense_model, gpt_like, llama_8b, llama_70b, mixture, question

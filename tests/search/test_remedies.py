@@ -12,9 +12,9 @@ from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.search.constrained import satisfies
+from meshwright.search.fewest_nodes import fewest_nodes
 from meshwright.search.find import SearchResult, find
 from meshwright.search.least_states import least_nodes
-from meshwright.search.limits import fewest_nodes
 from meshwright.search.published import unpublished
 from meshwright.search.remedies import Kind, Remedy, remedies
 from meshwright.specs.behaviours import narrower_states

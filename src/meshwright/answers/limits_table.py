@@ -11,7 +11,8 @@ from meshwright.answers.plan_file import nodes_entry, plan_entry
 from meshwright.answers.records import document_of
 from meshwright.answers.screen import SPEED_COLUMNS, assumption_list, headline, speed_cells
 from meshwright.answers.ties import unpublished_lines
-from meshwright.search.limits import GRAIN, MOST_TIMES_THE_NODES, Limits
+from meshwright.search.fewest_nodes import MOST_TIMES_THE_NODES
+from meshwright.search.limits import GRAIN, Limits
 from meshwright.units import format_count, format_seconds
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
@@ -11,8 +10,6 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from meshwright.cost.estimate import Estimate
-from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.footprint import footprints_of
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimates_of
@@ -23,30 +20,17 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search import fan_out
 from meshwright.search.constraint_costs import ConstraintCost, constraint_costs
+from meshwright.search.fewest_nodes import Limit, fewest_nodes, safe_limit, whole_answer
 from meshwright.search.find import Progress, SearchResult, chunks, find
-from meshwright.search.least_states import least_nodes
 from meshwright.search.rank import order
 from meshwright.search.space import size
 from meshwright.search.stop import goes_on
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.scale import with_nodes
 
 GRAIN = 1024
 """Lengths are looked at in multiples of this, tokens."""
 MOST_TIMES_THE_TOKENS = 2
 """A batch of more tokens, over those asked for, is tried only where none of fewer is legal."""
-MOST_TIMES_THE_NODES = 32
-EVERY_ONE = 8
-"""Between two numbers of nodes that are no further apart, every one is tried: which are legal follows no order."""
-
-
-@dataclass(frozen=True)
-class Limit:
-    """The fastest plan that fits safely at a limit."""
-
-    inputs: Inputs
-    """The question at the limit: as asked, but for its length and batch or its nodes."""
-    estimate: Estimate
 
 
 @dataclass(frozen=True)
@@ -114,14 +98,6 @@ def _asked(inputs: Inputs, progress: Progress | None) -> Iterator[tuple[SearchRe
     yield answer, ()
     if answer.complete and answer.best:
         yield answer, constraint_costs(answer, progress)
-
-
-def _found(inputs: Inputs, progress: Progress | None) -> SearchResult:
-    """The answer of a whole search; raises `Stopped` where it is stopped."""
-    answer = find(inputs, top=1, progress=progress)
-    if not answer.complete:
-        raise Stopped("the search is not complete")
-    return answer
 
 
 def longest_sequence(inputs: Inputs, progress: Progress | None = None) -> Limit | None:
@@ -206,82 +182,13 @@ def _at_length(inputs: Inputs, length: int, progress: Progress | None) -> Limit 
             break
         try:
             job = inputs.job.replace(sequence_length=length, global_batch=batch)
-            answer = _found(inputs.replace(job=job), progress)
+            answer = whole_answer(inputs.replace(job=job), progress)
         except InvalidInput:
             continue
         legal = True
-        if limit := _safe(answer):
+        if limit := safe_limit(answer):
             return limit
     return None
-
-
-def _safe(answer: SearchResult) -> Limit | None:
-    """The fastest plan of an answer if it is safe."""
-    safe = answer.best[:1] and answer.best[0].verdict == Verdict.SAFE
-    return Limit(answer.inputs, answer.best[0]) if safe else None
-
-
-def fewest_nodes(
-    inputs: Inputs,
-    within_s: float = math.inf,
-    first: int = 1,
-    progress: Progress | None = None,
-) -> Limit | None:
-    """The fewest nodes, from `first` on, whose best plan is safe and makes a step in time.
-
-    Numbers on which not even the states fit, or on which the dense peak itself is too slow, are passed over; then
-    doublings, bisection, at last one by one, among them the numbers of which the ranks share most with the global
-    batch, which stays: data parallelism takes no others. Which numbers are legal follows no order, so that fewer
-    between two that were tried may now and then do as well; one node fewer does not.
-    within_s: seconds that a step may take; progress: told as by `find`. Returns None where 32 times the asked nodes are
-    too few, and all that was tried before.
-    """
-
-    def priced(nodes: int) -> Limit | None:
-        try:
-            there = inputs.replace(cluster=with_nodes(inputs.cluster, nodes)) if nodes != asked else inputs
-            limit = _safe(_found(there, progress)) if _least_step_s(there) <= within_s else None
-        except InvalidInput:
-            return None
-        return limit if limit and limit.estimate.step_time_s <= within_s else None
-
-    asked = inputs.cluster.num_nodes
-    enough = least_nodes(inputs, MOST_TIMES_THE_NODES * asked)
-    if enough is None:
-        return None
-    first = max(first, enough)
-    low, high, fewest = first - 1, first, priced(first)
-    for nodes in _more(inputs, first):
-        if fewest is None:
-            low, high, fewest = high, nodes, priced(nodes)
-    while fewest and high - low > EVERY_ONE:
-        middle, quarter = (low + high) // 2, (high - low) // 4
-        middle = _roundest(inputs, range(low + quarter, high - quarter), middle)
-        limit = priced(middle)
-        low, high, fewest = (low, middle, limit) if limit else (middle, high, fewest)
-    return next(filter(None, map(priced, range(low + 1, high))), fewest) if fewest else None
-
-
-def _least_step_s(inputs: Inputs) -> float:
-    """Seconds of a step at the dense peak, which no plan undercuts; 0 where experts leave out tokens."""
-    if inputs.expert_capacity is not None:
-        return 0.0
-    return model_flops_per_step(inputs) / (inputs.peak_flops * inputs.cluster.num_gpus)
-
-
-def _more(inputs: Inputs, first: int) -> Iterator[int]:
-    """More nodes, up to 32 times as many as asked: every doubling, and before it the roundest number below."""
-    nodes, most = first, MOST_TIMES_THE_NODES * inputs.cluster.num_nodes
-    while nodes < most:
-        end = min(2 * nodes, most)
-        yield from sorted({_roundest(inputs, range(nodes + 1, end + 1), end), end})
-        nodes = end
-
-
-def _roundest(inputs: Inputs, numbers: range, aim: int) -> int:
-    """Of some numbers of nodes, that whose ranks share most with the global batch, of equals the nearest to an aim."""
-    ranks, batch = inputs.cluster.gpus_per_node, inputs.job.global_batch
-    return max(numbers, key=lambda nodes: (math.gcd(nodes * ranks, batch), -abs(nodes - aim)))
 
 
 PARTS: dict[str, Callable[[Inputs, Progress | None], Iterator[Any]]] = {

@@ -13,9 +13,9 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput
 from meshwright.layout.legality.rule import divisors
+from meshwright.search.fewest_nodes import fewest_nodes
 from meshwright.search.find import SearchResult, find
 from meshwright.search.least_states import states_fit
-from meshwright.search.limits import fewest_nodes
 from meshwright.search.published import unpublished
 from meshwright.specs.behaviours import narrower_states, with_behaviours
 from meshwright.specs.cluster import Cluster

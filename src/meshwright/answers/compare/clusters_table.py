@@ -17,7 +17,7 @@ from meshwright.answers.routing import routing_lines
 from meshwright.answers.screen import assumption_list, headline, links, model_words, verdict_cell, without_plan
 from meshwright.answers.step_parts import ALL_NAMES
 from meshwright.answers.ties import unpublished_lines
-from meshwright.search.limits import MOST_TIMES_THE_NODES
+from meshwright.search.fewest_nodes import MOST_TIMES_THE_NODES
 from meshwright.units import GIB, format_count, format_seconds
 
 SCHEMA = "meshwright.compared-clusters/1"

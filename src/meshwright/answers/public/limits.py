@@ -10,8 +10,9 @@ from meshwright.answers.limits_table import limits_document, limits_screen
 from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.answers.public.answer import Answer
 from meshwright.reprs import list_of
+from meshwright.search.fewest_nodes import Limit
 from meshwright.search.find import Progress
-from meshwright.search.limits import Limit, Limits
+from meshwright.search.limits import Limits
 from meshwright.search.limits import limits as limits_of
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.job import Job
