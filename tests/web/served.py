@@ -24,6 +24,7 @@ LARGE = {"model": "deepseek-v3", "cluster": "256x8:h100", "seq_len": "4096", "gl
 """Takes seconds."""
 UNFIT = {"model": "llama-3.1-70b", "cluster": "1x8:h100", "seq_len": "8192", "global_batch": "64"}
 PATIENCE_S = 300
+PATIENT = ("--time-limit", f"{PATIENCE_S}")
 
 
 def link(question: dict[str, str]) -> str:
@@ -90,11 +91,11 @@ def until(condition: object, what: str) -> None:
 
 @contextmanager
 def server(*options: str) -> Iterator[Served]:
-    """A server on a free port until the block ends."""
+    """A server on a free port until the block ends, which waits long for a search where the options say nothing."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    whole = [sys.executable, "-m", "meshwright.cli", "serve", "--port", f"{port}", *options]
+    whole = [sys.executable, "-m", "meshwright.cli", "serve", "--port", f"{port}", *PATIENT, *options]
     process = subprocess.Popen(whole, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
     try:
         assert process.stdout is not None
