@@ -114,7 +114,7 @@ def job(*says: str, code: int = 2, **options: str | None) -> Case:
 MODELS = [
     model("@/nope.json", "nope.json does not exist", "config.json or a folder"),
     model("@/malformed.json", "is not JSON", "line 1, column 24"),
-    model("@/binary.json", "binary.json' is not UTF-8 text (byte 0)"),
+    model("@/binary.json", "binary.json' is not UTF-8 text (line 1, byte 0)"),
     model("@/empty.json", "empty.json is empty"),
     model("@/blank.json", "blank.json is empty"),
     model("@/array.json", "array.json holds a JSON list", "{...}"),
@@ -186,7 +186,7 @@ CLUSTERS = [
     cluster("@/loop.toml", "cannot read the cluster file", "symbolic links"),
     cluster("x" * 300 + ".toml", "cannot read the cluster file"),
     cluster("a\0b/c", "cannot read the cluster file", "null byte"),
-    cluster("@/site/binary.toml", "is not UTF-8 text (byte 0)"),
+    cluster("@/site/binary.toml", "is not UTF-8 text (line 1, byte 0)"),
     cluster("@/site/empty.toml", "empty.toml", "accelerator"),
     cluster("@/site/twice.toml", "twice.toml", "is not a TOML file", "line 2"),
     cluster("@/site/digits.toml", "digits.toml' is not a TOML file", "5000 digits"),

@@ -132,7 +132,7 @@ TEXTS: list[tuple[str, Callable[[str], bytes], list[str]]] = [
     ("empty", lambda _: b"", ["is not a plan file"]),
     ("not JSON", lambda _: b"tp: 8", ["is not a plan file", "line 1 column 1"]),
     ("truncated", lambda text: text[: len(text) // 2].encode(), ["is not a plan file", "line"]),
-    ("binary", lambda _: bytes(range(128, 256)), ["is not UTF-8 text (byte 0)"]),
+    ("binary", lambda _: bytes(range(128, 256)), ["is not UTF-8 text (line 1, byte 0)"]),
     ("an array", lambda _: b"[]", ["not a plan file of schema 'meshwright.plan/1'", "None"]),
     ("a model's config", lambda _: b'{"model_type": "llama"}', ["not a plan file of schema", "None"]),
     ("deep", lambda _: b"[" * 200_000, ["is not a plan file"]),

@@ -58,4 +58,6 @@ def decoded(data: bytes, subject: str, most: int = MOST_BYTES) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{subject} is not UTF-8 text (byte {error.start}): is it the right file?") from None
+        line = data.count(b"\n", 0, error.start) + 1
+        place = f"line {line}, byte {error.start}"
+        raise InvalidInput(f"{subject} is not UTF-8 text ({place}): is it the right file?") from None

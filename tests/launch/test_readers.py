@@ -71,7 +71,7 @@ def test_python_is_parsed_and_never_run(tmp_path: Path) -> None:
         ("a.py", "a = 1\nb = (2\n", "line 2"),
         ("a.py", "x = " + "(" * 500 + "1" + ")" * 500, "line 1"),
         ("a.json", '{"a":' * 300 + "1" + "}" * 300, "levels"),
-        ("a.yaml", "a: \0", "it is no text"),
+        ("a.yaml", "a: 1\nb: \0", "line 2: it holds what is no text"),
         ("a.sh", "x" * 1_000_001, "larger than"),
     ],
 )

@@ -138,8 +138,8 @@ def test_a_folder_without_a_config(tmp_path: Path) -> None:
     [
         (b"", "is empty"),
         (b" \n\t ", "is empty"),
-        (b"\x80\x03}q\x00", "is not UTF-8 text (byte 0)"),
-        ('{"a": 1'.encode("utf-16"), "is not UTF-8 text (byte 0)"),
+        (b"\x80\x03}q\x00", "is not UTF-8 text (line 1, byte 0)"),
+        ('{"a": 1'.encode("utf-16"), "is not UTF-8 text (line 1, byte 0)"),
     ],
 )
 def test_a_file_without_text(tmp_path: Path, name: str, content: bytes, what: str) -> None:

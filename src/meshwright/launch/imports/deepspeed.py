@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from meshwright.errors import InvalidInput
-from meshwright.launch.readers.limits import text_of
+from meshwright.launch.readers.limits import line_of, text_of
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.readers.traced import Unreadable
 from meshwright.launch.readers.trees import read_tree
@@ -18,19 +18,23 @@ _STAGE = "zero_optimization.stage"
 
 
 def deepspeed_json(read: LaunchSettings) -> Settings:
-    """The settings of the DeepSpeed file that is named: written by the script itself, or beside it."""
+    """The settings of the DeepSpeed file that is named: written by the script itself, or beside it.
+
+    Raises `InvalidInput` with the line where that file is malformed.
+    """
     named = [each.value for each in read.settings if each.key in _CONFIGURATIONS]
     name = next((value for value in named if isinstance(value, str)), "")
     if not name:
         return {}
     text = read.documents.get(name)
     beside = Path(read.path).parent / name.rpartition("/")[2]
+    if text is None and beside.is_file() and not beside.is_symlink():
+        text = text_of(beside)
     try:
-        if text is None and beside.is_file() and not beside.is_symlink():
-            text = text_of(beside)
         tree = read_tree(name, text, "json") if text else None
-    except (InvalidInput, Unreadable, OSError):
-        return {}
+    except Unreadable as error:
+        where = f"line {line_of(text or '', error.origin)}: {error.what}"
+        raise InvalidInput(f"{read.path!r} names DeepSpeed's {name!r}, which is malformed, {where}") from None
     settings = tree.settings if tree else ()
     return {each.key: each.value for each in settings if each.value is not None and each.value != "auto"}
 

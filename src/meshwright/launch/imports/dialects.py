@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from meshwright.errors import InvalidInput, UnknownName
@@ -133,10 +133,12 @@ def dialect_of(settings: LaunchSettings, framework: str | None = None) -> Dialec
         listed = " or ".join(dialect.framework for dialect in fitting)
         why = f"may be of {listed}; say which: --framework {' or '.join(each.name for each in fitting)}"
     else:
-        why = f"is of no framework that is recognised ({_seen(sorted(keys))}); known: {', '.join(names)}"
+        why = f"is of no framework that is recognised ({_seen(settings)}); known: {', '.join(names)}"
     raise InvalidInput(f"the launch file {settings.path!r} {why}")
 
 
-def _seen(keys: Iterable[str]) -> str:
-    first = [key for key in keys if key][:4]
-    return f"its settings: {', '.join(first)} …" if first else "it has no settings"
+def _seen(settings: LaunchSettings) -> str:
+    """The first settings of a file, with their lines."""
+    first = [each for each in settings.settings if each.key][:4]
+    listed = ", ".join(f"{each.key} in line {each.line}" if each.line else each.key for each in first)
+    return f"its settings: {listed} …" if first else "it has no settings"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
-from meshwright.errors import InvalidInput, UnknownName
+from meshwright.errors import IllegalPlan, InvalidInput, InvalidSpec, UnknownName
 from meshwright.launch.fields import question_of
 from meshwright.launch.forms import Fields, read_value
 from meshwright.launch.imports.behaviours import left_out, runtime_as_set
@@ -17,6 +17,7 @@ from meshwright.launch.imports.dialects import Dialect, dialect_of
 from meshwright.launch.imports.folder import launch_file_in, with_configuration, with_folder, with_script
 from meshwright.launch.imports.functions import one_function, without_objects
 from meshwright.launch.imports.gaps import NEEDED, OF_THE_MODEL, gaps_of, settled
+from meshwright.launch.imports.lines import with_lines
 from meshwright.launch.imports.machines import Machines, cluster_for, counted, machines_of
 from meshwright.launch.imports.nemo import with_classes
 from meshwright.launch.imports.recipe import with_objects
@@ -134,6 +135,9 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
             0, f"the accelerator: --cluster {machines.nodes or 'NODES'}x{machines.gpus_per_node or 8}:h100, or yours"
         )
     if gaps:
+        gaps = [
+            line for gap in gaps for line in (with_lines([gap], read, table) if gap.startswith("the model ") else [gap])
+        ]
         raise InvalidInput(_incomplete(read, dialect, gaps))
     if cluster is None:
         raise InvalidInput(
@@ -145,8 +149,12 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     usual = read_runtime(given.runtime) if given.runtime else _runtime_of(fields, table, notes)
     runtime = runtime_as_set(usual, dialect.name, spelled, precision)
     fields["cluster.gpus"] = cluster.num_gpus
-    plan, inputs = question_of(_batched(fields, cluster.num_gpus), cluster, runtime, model=model, name=path.stem)
-    require_counts(plan)
+    try:
+        plan, inputs = question_of(_batched(fields, cluster.num_gpus), cluster, runtime, model=model, name=path.stem)
+        require_counts(plan)
+    except (InvalidSpec, IllegalPlan) as error:
+        faults = with_lines([str(fault) for fault in error.faults], read, table)
+        raise InvalidInput(f"{read.path!r} ({dialect.framework}) is not valid:{_listed(faults)}") from None
     if machines.ranks and machines.ranks != cluster.num_gpus:
         notes.append(f"the file starts {machines}; asked about: {cluster.num_gpus} GPUs")
     if understood.fields.get("plan.recompute") is None:
@@ -255,7 +263,6 @@ def _batched(fields: Fields, ranks: int) -> Fields:
 
 def _wrong(read: LaunchSettings, understood: Understood, table: LaunchTable, *, named: bool) -> list[str]:
     """What is wrong with settings, with their lines; of the model only where none is named."""
-    lines = {each.key: each.line for each in read.settings}
     choices = [choice for choice in table.choices if _about_the_model(choice)] if named else []
     of_the_model = tuple(f"{choice.about}:" for choice in choices)
     faults = [fault for fault in understood.wrong if not fault.startswith(of_the_model)]
@@ -264,7 +271,7 @@ def _wrong(read: LaunchSettings, understood: Understood, table: LaunchTable, *, 
         for key, value in understood.unknown.items()
         if _DEGREE.search(key.replace("-", "_")) and str(value).isdecimal() and int(str(value)) > 1
     ]
-    return [f"line {line}: {fault}" if (line := lines.get(fault.split()[0], 0)) else fault for fault in faults]
+    return with_lines(faults, read, table)
 
 
 def _about_the_model(choice: Choice) -> bool:
@@ -272,7 +279,10 @@ def _about_the_model(choice: Choice) -> bool:
 
 
 def _incomplete(read: LaunchSettings, dialect: Dialect, gaps: list[str]) -> str:
-    listed = "".join(f"\n  - {gap}" for gap in gaps)
     lines = ", ".join(map(str, sorted(read.undecided)[:10]))
     more = f"\n  conditions of lines {lines} were not decided and neither side of them was read" if lines else ""
-    return f"{read.path!r} ({dialect.framework}) leaves open what the answer rests on:{listed}{more}"
+    return f"{read.path!r} ({dialect.framework}) leaves open what the answer rests on:{_listed(gaps)}{more}"
+
+
+def _listed(lines: list[str]) -> str:
+    return "".join(f"\n  - {line}" for line in lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from meshwright.errors import InvalidInput
@@ -17,8 +18,9 @@ MAX_SETTINGS = 10_000
 def text_of(path: Path) -> str:
     """The text of a file; raises `InvalidInput` where it is none, or too large."""
     text = read_text(path, "launch file", most=MAX_BYTES)
-    if "\0" in text or "\ue000" in text or "\ue001" in text:
-        raise InvalidInput(f"cannot read the launch file {str(path)!r}: it is no text")
+    if other := re.search("[\0\ue000\ue001]", text):
+        where = f"line {line_of(text, other.start())}"
+        raise InvalidInput(f"cannot read the launch file {str(path)!r}, {where}: it holds what is no text")
     return text
 
 

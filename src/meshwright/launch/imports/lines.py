@@ -1,0 +1,41 @@
+"""Lines: where in a launch file stands what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+
+from meshwright.launch.readers.settings import LaunchSettings
+from meshwright.launch.table import LaunchTable
+
+_WORD, _QUOTED = re.compile(r"[\w.-]+"), re.compile("'([^']+)'")
+
+
+def with_lines(faults: list[str], read: LaunchSettings, table: LaunchTable) -> list[str]:
+    """Faults, each behind the line of the setting that it names, by its key, by its field or by its value, where the
+    file has one.
+    """
+    found = []
+    for fault in faults:
+        line = _line(fault, read, table)
+        found.append(f"line {line}: {fault}" if line else fault)
+    return found
+
+
+def _line(fault: str, read: LaunchSettings, table: LaunchTable) -> int:
+    """Settings of a file that was translated are known by the last part of their keys, or by what they say."""
+    settings = [each for each in reversed(read.settings) if each.line and each.key]
+    exact = {each.key: each.line for each in settings}
+    last = {_plain(each.key): each.line for each in settings}
+    said = {str(each.value): each.line for each in settings if isinstance(each.value, str)}
+    fields = {name.rpartition(".")[2]: (row.key, *row.aliases) for name, row in table.rows.items()}
+    words = [word.rstrip(".") for word in _WORD.findall(fault.partition(": a file without")[0])]
+    named = [word for index, word in enumerate(words) if index < 2 or set("-_.") & set(word)]
+    named += ["model.name"] if fault.startswith("the model ") else []
+    names = [key for word in named for key in (word, *fields.get(word.rpartition(".")[2], ()))]
+    places = [exact.get(fault.split()[0], 0), *(last.get(_plain(name), 0) for name in names)]
+    return next(filter(None, places), 0) or next((said[each] for each in _QUOTED.findall(fault) if each in said), 0)
+
+
+def _plain(key: str) -> str:
+    """A key by its last part, with one sign between its words."""
+    return key.rpartition(".")[2].lstrip("-").replace("-", "_")
