@@ -114,6 +114,21 @@ def test_defaults_of_frameworks_are_theirs(tmp_path: Path) -> None:
     assert imported(tmp_path, "n.yaml", text).inputs.model.layer_kinds[0].feed_forward.ffn_size == 16384
 
 
+def test_what_public_files_say_is_not_taken_for_something_else(tmp_path: Path) -> None:
+    """NeMo counts experts as num_moe_experts (NeMo-Framework-Launcher conf/training/mixtral), nanotron's replicas are its
+    own whatever the cluster (smollm config_smollm1_360M.yaml), and scripts that quantise or generate train nothing.
+    """
+    experts = NEMO.replace("activation: fast", "num_moe_experts: 8\n  moe_router_topk: 2\n  activation: fast")
+    assert imported(tmp_path, "n.yaml", experts).inputs.model.mixtures[0].count == 8
+    other = NEMO.replace("activation: fast", "num_local_experts: 8\n  activation: fast")
+    with pytest.raises(InvalidInput, match=r"line \d+: --num-local-experts 8: experts under a name that is not known"):
+        imported(tmp_path, "n.yaml", other)
+    question = imported(tmp_path, "n.yaml", NANOTRON.replace("dp: 4", "dp: 2"))
+    assert (question.plan.dp, question.inputs.job.global_batch) == (2, 2 * 2 * 8)
+    with pytest.raises(InvalidInput, match=r"starts text_generation_ptq\.py, which trains nothing"):
+        imported(tmp_path, "a.sh", f"torchrun text_generation_ptq.py {MODEL} {BATCH}")
+
+
 def test_embeddings_that_count_as_layers_and_ulysses_are_read_of_megatron_deepspeed(tmp_path: Path) -> None:
     """As BigScience's 176B: 70 layers and two embeddings over 12 stages of 6."""
     split = " --pipeline-model-parallel-size 2 --pp-partition-method 'type:transformer|embedding'"

@@ -43,6 +43,16 @@ def test_batches_of_the_json_are_those_of_the_command_line(tmp_path: Path) -> No
         read(tmp_path, train_batch_size=128)
 
 
+def test_a_json_that_is_malformed_or_of_no_name_is_told(tmp_path: Path) -> None:
+    read(tmp_path)
+    (tmp_path / "ds.json").write_text('{"zero_optimization":\n {"stage" 1}}')
+    with pytest.raises(InvalidInput, match=r"names DeepSpeed's '.*ds\.json', which is malformed, line 2"):
+        question_of_file(tmp_path / "run.sh", Given(cluster="1x8:h100"))
+    (tmp_path / "run.sh").write_text(SCRIPT.replace("ds.json", "d" * 300))
+    with pytest.raises(InvalidInput, match=r"plan\.zero is not in the file"):
+        question_of_file(tmp_path / "run.sh", Given(cluster="1x8:h100"))
+
+
 def test_experts_stand_in_every_second_layer_unless_told(tmp_path: Path) -> None:
     """Source: deepspeedai/Megatron-DeepSpeed@4efb479d5317 megatron/model/transformer.py L1657."""
     flags = "--num-experts 8 --topk 2 --moe-expert-parallel-size 4 --disable-moe-token-dropping"

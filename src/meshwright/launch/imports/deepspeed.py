@@ -28,13 +28,15 @@ def deepspeed_json(read: LaunchSettings) -> Settings:
         return {}
     text = read.documents.get(name)
     beside = Path(read.path).parent / name.rpartition("/")[2]
-    if text is None and beside.is_file() and not beside.is_symlink():
-        text = text_of(beside)
     try:
+        if text is None and beside.is_file() and not beside.is_symlink():
+            text = text_of(beside)
         tree = read_tree(name, text, "json") if text else None
     except Unreadable as error:
         where = f"line {line_of(text or '', error.origin)}: {error.what}"
         raise InvalidInput(f"{read.path!r} names DeepSpeed's {name!r}, which is malformed, {where}") from None
+    except OSError:  # no name that a file may have
+        return {}
     settings = tree.settings if tree else ()
     return {each.key: each.value for each in settings if each.value is not None and each.value != "auto"}
 

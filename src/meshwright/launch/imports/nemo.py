@@ -15,6 +15,9 @@ _RENAMED = {"seq_length": "encoder_seq_length"}
 _ARGUMENTS = {
     "encoder_seq_length": "--seq-length",
     "fp8_hybrid": "",
+    "num_moe_experts": "--num-experts",
+    "num_layers_in_first_pipeline_stage": "--decoder-first-pipeline-num-layers",
+    "num_layers_in_last_pipeline_stage": "--decoder-last-pipeline-num-layers",
     "activations_checkpoint_granularity": "--recompute-granularity",
     "activations_checkpoint_method": "--recompute-method",
     "activations_checkpoint_num_layers": "--recompute-num-layers",
@@ -97,6 +100,8 @@ def nemo_arguments(known: Settings) -> Settings:
         settings |= {"--use-distributed-optimizer": True, "--overlap-grad-reduce": True, "--overlap-param-gather": True}
     if str(model.get("trainer.precision", "")).startswith("bf16"):
         settings["--bf16"] = True
+    if str(model.get("trainer.precision", "")).startswith(("16", "fp16")):
+        settings["--fp16"] = True
     if model.get("optim.grad_sync_dtype") == "bf16":
         settings["--grad-reduce-in-bf16"] = True
     if model.get("fp8"):

@@ -39,6 +39,8 @@ _DEGREE = re.compile(
     r"(tensor|pipeline|context|expert|sequence|data)\w*parallel\w*_(size|degree)|parallel_degree|(^|[._])[tpcsed]p_(size|degree)$"
 )
 """Keys, with underscores, that say how ranks share the work; one that is not known must not be passed over."""
+_EXPERTS = re.compile(r"num[\w-]*experts$")
+"""Keys that say a model has experts; under a name that is not known, it must not be taken for a dense one."""
 TABLES = resources.files("meshwright.launch.imports") / "tables"
 
 
@@ -251,7 +253,7 @@ def _batched(fields: Fields, ranks: int) -> Fields:
     if fields.get("plan.local_batch") is not None:
         return fields
     degrees = [fields.get(f"plan.{name}") or 1 for name in ("tp", "cp", "pp")]
-    dp = max(ranks // max(degrees[0] * degrees[1] * degrees[2], 1), 1)
+    dp = fields.get("plan.dp") or max(ranks // max(degrees[0] * degrees[1] * degrees[2], 1), 1)
     if fields.get("job.global_batch") is None:
         counts = fields["plan.micro_batch"] * (fields.get("plan.num_microbatches") or 1)
         return fields | {"job.global_batch": counts * dp}
@@ -270,6 +272,11 @@ def _wrong(read: LaunchSettings, understood: Understood, table: LaunchTable, *, 
         f"{key} {value} is a degree of parallelism that is not known here: --framework names whose file it is"
         for key, value in understood.unknown.items()
         if _DEGREE.search(key.replace("-", "_")) and str(value).isdecimal() and int(str(value)) > 1
+    ]
+    faults += [
+        f"{key} {value}: experts under a name that is not known here; --framework names whose file it is"
+        for key, value in understood.unknown.items()
+        if _EXPERTS.search(key) and str(value).isdecimal() and int(str(value)) > 1 and not named
     ]
     return with_lines(faults, read, table)
 

@@ -20,6 +20,10 @@ from meshwright.launch.spelling import Settings
 
 _OTHER_MODELS = re.compile(r"pretrain_(bert|t5|ict|retro|vision|vlm|mamba|hybrid|mimo|biencoder)\w*\.py$")
 """Programs of Megatron-LM that train models of other kinds with the same arguments."""
+_NO_TRAINING = re.compile(
+    r"[^/]*(ptq|quantiz|inference|generation|generate|server|convert|evaluate|preprocess)\w*\.py$"
+)
+"""Programs that take the same arguments and train nothing."""
 
 
 def translated(
@@ -28,8 +32,10 @@ def translated(
     """The settings as the table of the dialect spells them.
 
     ranks: of the cluster that was asked about; notes: what was taken to mean something is added. Raises `InvalidInput`
-    for a program that trains models of another kind.
+    for a program that trains models of another kind, or none.
     """
+    if match := _NO_TRAINING.search(read.program if read.form == "shell" else ""):
+        raise InvalidInput(f"{read.path!r} starts {match[0]}, which trains nothing")
     if match := _OTHER_MODELS.search(read.program if read.form == "shell" else ""):
         raise InvalidInput(f"{read.path!r} starts {match[0]}: its models are not modelled, decoders alone are")
     if dialect.name == "megatron-deepspeed":
