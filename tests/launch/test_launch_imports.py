@@ -115,8 +115,8 @@ def test_defaults_of_frameworks_are_theirs(tmp_path: Path) -> None:
 
 
 def test_what_public_files_say_is_not_taken_for_something_else(tmp_path: Path) -> None:
-    """NeMo counts experts as num_moe_experts (NeMo-Framework-Launcher conf/training/mixtral), nanotron's replicas are its
-    own whatever the cluster (smollm config_smollm1_360M.yaml), and scripts that quantise or generate train nothing.
+    """NeMo counts experts as num_moe_experts (NeMo-Framework-Launcher conf/training/mixtral), nanotron's replicas are
+    its own whatever the cluster (smollm config_smollm1_360M.yaml), and scripts that quantise train nothing.
     """
     experts = NEMO.replace("activation: fast", "num_moe_experts: 8\n  moe_router_topk: 2\n  activation: fast")
     assert imported(tmp_path, "n.yaml", experts).inputs.model.mixtures[0].count == 8

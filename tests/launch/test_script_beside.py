@@ -42,6 +42,16 @@ def test_the_script_says_what_the_configuration_cannot_hold(tmp_path: Path, fram
         read(folder)
 
 
+def test_the_start_script_of_a_folder_says_its_environment(tmp_path: Path) -> None:
+    plan = Plan(tp=2, sp=True, pp=2, dp=2, zero=1, num_microbatches=32)
+    inputs = question(llama_8b(), "1x8:h100", "nanotron", global_batch=64, precision="bf16")
+    for name, text in launch_files(plan, inputs, "nanotron").files.items():
+        (tmp_path / name).write_text(text)
+    missing = "CUDA_DEVICE_MAX_CONNECTIONS"
+    assert not any(missing in note for note in read(tmp_path).notes)
+    assert any(missing in note for note in read(tmp_path / "nanotron.yaml").notes)
+
+
 def test_a_start_script_alone_names_the_folder(tmp_path: Path) -> None:
     folder = written(tmp_path, "deepspeed")
     with pytest.raises(InvalidInput) as raised:

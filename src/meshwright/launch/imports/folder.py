@@ -33,6 +33,14 @@ def launch_file_in(folder: Path) -> Path:
     raise InvalidInput(f"the folder {str(folder)!r} holds no file that `launch` writes ({names}); name the file itself")
 
 
+def environment_in(folder: Path) -> dict[str, str]:
+    """The variables that the start script of a folder exports; none where there is no such script."""
+    try:
+        return dict(read_launch_file(folder / START).environment) if _is_own(folder / START) else {}
+    except InvalidInput:
+        return {}
+
+
 def with_folder(error: InvalidInput, path: Path) -> InvalidInput:
     """The error, with the folder to name where a start script was given and what holds its plan lies beside it."""
     held = [name for name in CONFIGURATIONS if _is_own(path.parent / name)]

@@ -5,9 +5,38 @@ from __future__ import annotations
 import re
 
 from meshwright.launch.readers.settings import LaunchSettings
-from meshwright.launch.table import LaunchTable
+from meshwright.launch.spelling import Understood
+from meshwright.launch.table import Choice, LaunchTable
 
+_DEGREE = re.compile(
+    r"(tensor|pipeline|context|expert|sequence|data)\w*parallel\w*_(size|degree)|parallel_degree|(^|[._])[tpcsed]p_(size|degree)$"
+)
+"""Keys, with underscores, that say how ranks share the work; one that is not known must not be passed over."""
+_EXPERTS = re.compile(r"num[\w-]*experts$")
+"""Keys that say a model has experts; under a name that is not known, it must not be taken for a dense one."""
 _WORD, _QUOTED = re.compile(r"[\w.-]+"), re.compile("'([^']+)'")
+
+
+def faults_of(read: LaunchSettings, understood: Understood, table: LaunchTable, *, named: bool) -> list[str]:
+    """What is wrong with settings, with their lines; of the model only where none is named."""
+    choices = [choice for choice in table.choices if _about_the_model(choice)] if named else []
+    of_the_model = tuple(f"{choice.about}:" for choice in choices)
+    faults = [fault for fault in understood.wrong if not fault.startswith(of_the_model)]
+    faults += [
+        f"{key} {value} is a degree of parallelism that is not known here: --framework names whose file it is"
+        for key, value in understood.unknown.items()
+        if _DEGREE.search(key.replace("-", "_")) and str(value).isdecimal() and int(str(value)) > 1
+    ]
+    faults += [
+        f"{key} {value}: experts under a name that is not known here; --framework names whose file it is"
+        for key, value in understood.unknown.items()
+        if _EXPERTS.search(key) and str(value).isdecimal() and int(str(value)) > 1 and not named
+    ]
+    return with_lines(faults, read, table)
+
+
+def _about_the_model(choice: Choice) -> bool:
+    return all(name.startswith("model.") for case in choice.cases for name in case.fields)
 
 
 def with_lines(faults: list[str], read: LaunchSettings, table: LaunchTable) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,10 +13,16 @@ from meshwright.launch.fields import question_of
 from meshwright.launch.forms import Fields, read_value
 from meshwright.launch.imports.behaviours import left_out, runtime_as_set
 from meshwright.launch.imports.dialects import Dialect, dialect_of
-from meshwright.launch.imports.folder import launch_file_in, with_configuration, with_folder, with_script
+from meshwright.launch.imports.folder import (
+    environment_in,
+    launch_file_in,
+    with_configuration,
+    with_folder,
+    with_script,
+)
 from meshwright.launch.imports.functions import one_function, without_objects
 from meshwright.launch.imports.gaps import NEEDED, OF_THE_MODEL, gaps_of, settled
-from meshwright.launch.imports.lines import with_lines
+from meshwright.launch.imports.lines import faults_of, with_lines
 from meshwright.launch.imports.machines import Machines, cluster_for, counted, machines_of
 from meshwright.launch.imports.nemo import with_classes
 from meshwright.launch.imports.recipe import with_objects
@@ -26,7 +31,7 @@ from meshwright.launch.imports.vocabulary import spellings_of
 from meshwright.launch.readers.read import read_launch_file
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
 from meshwright.launch.spelling import Settings, Understood, understand
-from meshwright.launch.table import Choice, LaunchTable, Row, launch_table
+from meshwright.launch.table import LaunchTable, Row, launch_table
 from meshwright.layout.legality import require_counts
 from meshwright.layout.plan import Plan
 from meshwright.specs import catalog
@@ -35,12 +40,6 @@ from meshwright.specs.model import Model
 from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import Runtime, read_runtime
 
-_DEGREE = re.compile(
-    r"(tensor|pipeline|context|expert|sequence|data)\w*parallel\w*_(size|degree)|parallel_degree|(^|[._])[tpcsed]p_(size|degree)$"
-)
-"""Keys, with underscores, that say how ranks share the work; one that is not known must not be passed over."""
-_EXPERTS = re.compile(r"num[\w-]*experts$")
-"""Keys that say a model has experts; under a name that is not known, it must not be taken for a dense one."""
 TABLES = resources.files("meshwright.launch.imports") / "tables"
 
 
@@ -99,6 +98,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     Raises `InvalidInput` where it cannot be read, is of no known framework, or leaves open what is needed: all of it
     at once, each with what says it.
     """
+    started = environment_in(path) if path.is_dir() else {}
     path = launch_file_in(path) if path.is_dir() else path
     keyed = {name: value for name, value in given.values.items() if name.startswith("--") or "." in name}
     try:
@@ -130,7 +130,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     model = read_model(given.model) if given.model else named_model(fields, table)
     gaps = [
         *gaps_of(read, fields, table, keyed, model),
-        *_wrong(read, understood, table, named=bool(model or fields.get("model.name"))),
+        *faults_of(read, understood, table, named=bool(model or fields.get("model.name"))),
     ]
     if given.cluster is None:
         gaps.insert(
@@ -147,7 +147,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
             f"--cluster {given.cluster}"
         )
     precision = str(fields.get("job.precision") or "bf16")
-    spelled |= read.environment
+    spelled |= started | read.environment
     usual = read_runtime(given.runtime) if given.runtime else _runtime_of(fields, table, notes)
     runtime = runtime_as_set(usual, dialect.name, spelled, precision)
     fields["cluster.gpus"] = cluster.num_gpus
@@ -261,28 +261,6 @@ def _batched(fields: Fields, ranks: int) -> Fields:
         per_rank = fields["job.global_batch"] // (dp * (fields.get("plan.num_microbatches") or 1))
         return fields | {"plan.micro_batch": max(per_rank, 1)}
     return fields
-
-
-def _wrong(read: LaunchSettings, understood: Understood, table: LaunchTable, *, named: bool) -> list[str]:
-    """What is wrong with settings, with their lines; of the model only where none is named."""
-    choices = [choice for choice in table.choices if _about_the_model(choice)] if named else []
-    of_the_model = tuple(f"{choice.about}:" for choice in choices)
-    faults = [fault for fault in understood.wrong if not fault.startswith(of_the_model)]
-    faults += [
-        f"{key} {value} is a degree of parallelism that is not known here: --framework names whose file it is"
-        for key, value in understood.unknown.items()
-        if _DEGREE.search(key.replace("-", "_")) and str(value).isdecimal() and int(str(value)) > 1
-    ]
-    faults += [
-        f"{key} {value}: experts under a name that is not known here; --framework names whose file it is"
-        for key, value in understood.unknown.items()
-        if _EXPERTS.search(key) and str(value).isdecimal() and int(str(value)) > 1 and not named
-    ]
-    return with_lines(faults, read, table)
-
-
-def _about_the_model(choice: Choice) -> bool:
-    return all(name.startswith("model.") for case in choice.cases for name in case.fields)
 
 
 def _incomplete(read: LaunchSettings, dialect: Dialect, gaps: list[str]) -> str:
