@@ -29,6 +29,9 @@ def test_the_command_prints_a_row_for_each_word() -> None:
     answer = asked("legend", "tp4 sp cp2 all-gather pp4 vpp5 chunks(4*17,5*2,2) dp2 zero1 mbs1 m128")
     assert len(answer.out.splitlines()) >= 11
     assert "chunks of a stage: virtual stages" in answer.out
+    broken = " ".join(asked("legend", "tp8 sp recompute-selective(layernorm, moe_act,\n mlp)").out.split())
+    for meaning in ("over tp as well", "recompute-selective(layernorm,", "of the parts that are named"):
+        assert meaning in broken
     assert asked("legend", "tp8", "pp2", "--json").document == {"tp8": "tensor parallel", "pp2": "pipeline stages"}
 
 

@@ -56,4 +56,4 @@ def show_legend(
     from meshwright.answers.plan_legend import legend
 
     rows = legend(" ".join(words))
-    show(dict(rows) if as_json else (Table(("word", "meaning"), tuple(rows), "lw"),), as_json)
+    show(dict(rows) if as_json else (Table(("word", "meaning"), tuple(rows), "ll"),), as_json)
