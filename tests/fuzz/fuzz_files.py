@@ -21,6 +21,31 @@ HOSTILE = (
     *("a\x1b[2Jb", "\x9b31m", "\x07\r\x00", "\u202eabc\u2066", "\ud7ff", "[/bold]", "[red]", "<script>x</script>", "`"),
     *("=1+1", "@SUM(A1)", "../../etc/passwd", "/dev/null", "~", "x" * 300, "\u00b2", "\u0663", "null", "true", "[]"),
     *("$(touch MARK)", "`touch MARK`", "__import__('os').system('touch MARK')", "!!python/object/apply:os.system"),
+    *(
+        "e\u0301\u0302\u0303" * 9,
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+        "\u05d0\u0628",
+        "\ufeffx",
+        "\xad",
+        "\U000e0041",
+        "\ufffe",
+    ),
+    *(
+        "\x85",
+        "\u2028",
+        "\u3000",
+        "\u4e2d\u6587" * 60,
+        "con",
+        "a\\b",
+        "a/b",
+        "-",
+        "--",
+        "-x",
+        "%s%n",
+        "{0}",
+        "\u0130",
+        "\ufb01",
+    ),
     *("{}", "[[1, [2]], 3]", "100%", "8k", "1T", "80GB", "400Gb/s", "5us", "1,2,4", "4-1", "llama", "**x**", "|", "\t"),
 )
 """Words that no file should hold, and some that belong elsewhere."""
@@ -169,8 +194,24 @@ def seeds() -> dict[str, bytes]:
     return {name: text.encode() for name, text in texts.items()}
 
 
+WHOLE: tuple[Callable[[bytes], bytes], ...] = (
+    lambda data: b"\xef\xbb\xbf" + data,
+    lambda data: data.replace(b"\n", b"\r\n"),
+    lambda data: data.replace(b"\n", b"\r"),
+    lambda data: data.decode("utf-8", "replace").encode("utf-16"),
+    lambda data: data + data,
+    lambda data: data[: len(data) // 2],
+    lambda data: data + b"\0",
+    lambda _: b"",
+    lambda _: b"\n",
+)
+"""A file as other systems and interrupted copies leave it."""
+
+
 def mutated(name: str, data: bytes, chance: random.Random) -> bytes:
-    """A file with one to six things of it changed: values and keys of its structure, or its bytes."""
+    """A file with one to six things of it changed: values and keys of its structure, its bytes, or all of it."""
+    if chance.random() < 0.05:
+        return chance.choice(WHOLE)(data)
     of_structure = {".json": _json, ".csv": _csv, ".toml": _lines}.get(name[name.rfind(".") :], _lines)
     for _ in range(chance.choice((1, 1, 1, 2, 3, 6))):
         change = of_structure if chance.random() < 0.75 else chance.choice((_bytes, _words, _lines))

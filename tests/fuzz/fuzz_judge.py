@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 from fuzz_questions import Question
@@ -20,7 +20,7 @@ from typer.main import get_command
 from commands import Answer, Hang, asked
 from meshwright import cli
 
-CODES = {0, 1, 2, 3}
+CODES: dict[object, str] = {0: "answered", 1: "not written or not as predicted", 2: "refused", 3: "nothing fits"}
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 ABSURD = re.compile(r"(?<![\w./'-])-?(?:nan|inf)(?![\w./'-])")
 AMOUNT = re.compile(r"(^|_)(s|bytes|flops|mfu|usage)$")
@@ -42,18 +42,26 @@ def _asked_in(folder: Path, question: Question) -> Iterator[None]:
         yield
 
 
-def faults_of(question: Question, folder: Path) -> list[str]:
-    """What is wrong with the answer to a question that is asked in a folder of its own."""
+class Judged(NamedTuple):
+    """How a question was answered, and what is wrong with that."""
+
+    kind: str
+    faults: list[str]
+
+
+def judged(question: Question, folder: Path) -> Judged:
+    """The judgement on the answer to a question that is asked in a folder of its own."""
     for name, data in question.files.items():
         (folder / name).write_bytes(data)
     with _asked_in(folder, question):
         try:
             answer = asked(*question.words)
         except Hang as hang:
-            return [str(hang)]
+            return Judged("hangs", [str(hang)])
         except MemoryError as error:
-            return [f"memory: {error}"]
-    return [*_faults(answer, question), *_left_over(folder)]
+            return Judged("out of memory", [f"memory: {error}"])
+    kind = CODES.get(answer.code, f"exit code {answer.code}")
+    return Judged(kind, [*_faults(answer, question), *_left_over(folder)])
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ JOB = {"--seq-len": "4096", "--global-batch": "64"}
 SMALL = {"--model": "config.json", "--cluster": "1x8:h100", **JOB}
 FEW = SMALL | {"--cluster": "1x2:h100", "--global-batch": "6"}
 """A question that is searched in a few hundredths of a second."""
+FROM = {"": "megatron.log", "--from": "slurm.sh", "--cluster": "2x8:h100"}
 BASES: dict[str, tuple[dict[str, str], ...]] = {
     "plan": (
         FEW,
@@ -31,14 +32,18 @@ BASES: dict[str, tuple[dict[str, str], ...]] = {
     "limits": (FEW,),
     "memo": (FEW,),
     "launch": ({"": "plan.json", "--out": "made"}, SMALL | {"--tp": "2", "--out": "made"}),
-    "compare": (SMALL | {"--plan": "tp=2"}, {"--plan-file": "plan.json", "--plan": "tp=2"}, FEW),
+    "compare": (
+        SMALL | {"--plan": "tp=2", " --plan": "tp=4"},
+        {"--plan-file": "plan.json", "--plan": "tp=2"},
+        FEW | {" --cluster": "1x2:a100"},
+    ),
     "sweep": ({"": "sweep.toml", "--out": "swept", "--workers": "1"},),
     "validate": ({"--runs": "runs.csv"},),
-    "runs": ({"": "megatron.log"}, {"": "megatron.log", "--from": "slurm.sh", "--cluster": "2x8:h100"}),
+    "runs": ({"": "megatron.log"}, {"": "megatron.log"}, {"": "trace.json"}, FROM),
     "model": ({"": "config.json"}, {"": "mixture.json"}, {"": "native.toml"}),
     "legend": ({"": "tp4 sp cp2 ring pp2 vpp2 dp32 zero1 mbs1 m64 recompute-full"}, {"": "tp8 x=1"}),
     "catalog": ({"": "models"}, {"": "clusters"}, {"": "accelerators"}, {"": "runtimes"}),
-    "textbook analyze": ({"": "analysis.json"}, {"--model": "config.json", "--num-gpus": "8"}),
+    "textbook analyze": ({"": "analysis.json"}, {"": "analysis.json", "--model": "config.json"}),
     "textbook allreduce": ({"--hidden-size": "4096", "--seq-len": "2048", "--num-gpus": "8", "--num-layers": "32"},),
     "textbook memory": ({"--model": "config.json", "--seq-len": "4096"},),
     "textbook search": (
@@ -49,9 +54,9 @@ SHARES = {
     "plan": 6,
     "explain": 8,
     "check": 16,
-    "verify": 6,
-    "limits": 1,
-    "memo": 1,
+    "verify": 4,
+    "limits": 2,
+    "memo": 2,
     "launch": 10,
     "compare": 4,
     "sweep": 6,
@@ -106,7 +111,7 @@ POOL: dict[str, tuple[str, ...]] = {
 }
 NEVER = {"--dask", "--left-out", "--real", "--full", "--help", "--top", "--deadline-days"}
 """They start processes or take minutes; `--deadline-days` searches many sizes of clusters."""
-INTEGERS = ("1", "2", "3", "4", "8", "16", "0", "-1", "1000000000000")
+INTEGERS = ("1", "1", "1", "2", "2", "2", "3", "4", "4", "8", "16", "0", "-1", "1000000000000")
 
 
 @dataclass
@@ -139,13 +144,13 @@ def question(chance: random.Random, only: str | None = None) -> Question:
     given: dict[str, str | None] = dict(chance.choice(BASES[name]))
     if chance.random() < 0.2 and name in ("explain", "check", "plan", "launch", "verify"):
         given = _of_launch_file(name, chance)
-    if name == "runs" and chance.random() < 0.7:
+    if name == "runs" and given[""] != "trace.json" and chance.random() < 0.7:
         given[""] = f"{chance.choice([*PRINTED])}.log"
     options = _options(name)
-    for _ in range(chance.choice((0, 0, 1, 1, 2, 4))):
+    for _ in range(chance.choice((0, 0, 0, 1, 1, 2, 4))):
         option = chance.choice([*options])
         given[option] = None if options[option][0] else _value(option, chance)
-    if chance.random() < 0.15 and name != "validate":
+    if chance.random() < 0.08 and name != "validate":
         given.pop(chance.choice([*given]))
     if chance.random() < 0.5 and "--json" in options:
         given["--json"] = None
@@ -153,7 +158,7 @@ def question(chance: random.Random, only: str | None = None) -> Question:
         given[" "] = chance.choice(("llama-3.1-8b", "h100", "selene", "torchtitan", _value("", chance)))
     words = name.split()
     for option, value in given.items():
-        words += ([option] if option.strip() else []) + ([value] if value is not None else [])
+        words += ([option.strip()] if option.strip() else []) + ([value] if value is not None else [])
     if chance.random() < 0.01:
         words.insert(chance.randrange(len(words)), chance.choice(HOSTILE))
     words = [word.replace("\0", "") if chance.random() < 0.9 else word for word in words]
@@ -177,7 +182,7 @@ def _of_launch_file(name: str, chance: random.Random) -> dict[str, str | None]:
 
 
 def _value(option: str, chance: random.Random) -> str:
-    if chance.random() < 0.2:
+    if chance.random() < 0.15:
         return chance.choice(HOSTILE)
     if option in POOL:
         return chance.choice(POOL[option])
@@ -188,7 +193,7 @@ def _files(words: list[str], chance: random.Random) -> dict[str, bytes]:
     """The files that words name; most often one of them mutated."""
     named = {word.partition(":")[0] for word in words} & {*seeds()}
     files = {name: seeds()[name] for name in sorted(named)}
-    if files and chance.random() < 0.8:
+    if files and chance.random() < 0.6:
         name = chance.choice([*files])
         files[name] = mutated(name, files[name], chance)
     return files

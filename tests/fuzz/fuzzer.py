@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import collections
+import hashlib
+import os
 import random
 import shlex
+import shutil
 import sys
 import tempfile
 import time
@@ -13,59 +15,111 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fuzz_judge import faults_of, same_again
+import ledger
+from fuzz_judge import judged, same_again
 from fuzz_laws import broken_laws
-from fuzz_questions import question
+from fuzz_questions import Question, question
 
-PLANS = "plans held to the laws"
+import meshwright
+
+OF_LAWS, ASKED_TWICE = 0.02, 0.05
+"""Shares of seeds that hold plans to the laws, and of questions that are asked a second time."""
+LEDGER = "ledger.jsonl"
 
 
 def main() -> int:
     """Exit with 1 where anything was found; every finding is kept with its files, and its seed asks it again."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--minutes", type=float, default=10.0)
+    options.add_argument("--inputs", type=int, default=sys.maxsize, help="end after so many")
     options.add_argument("--seed", type=int, default=None)
     options.add_argument("--only", help="questions of this command alone")
     options.add_argument("--one", action="store_true", help="the question of this seed alone")
-    options.add_argument("--keep", type=Path, default=Path("fuzzed"), help="where findings are written")
+    options.add_argument("--keep", type=Path, default=Path("fuzzed"), help="where findings and counts are written")
+    options.add_argument("--sum", type=Path, nargs="+", help="add up the counts of these files, and ask nothing")
     given = options.parse_args()
+    if given.sum:
+        return _told(ledger.total(ledger.read(given.sum)))
     seed = given.seed if given.seed is not None else random.SystemRandom().randrange(2**40)
-    ends, asked, found = time.monotonic() + 60 * given.minutes, collections.Counter[str](), 0
+    run = Run(seed, given.only, given.keep)
     print(f"seeds from {seed} on")
-    while time.monotonic() < ends:
-        found += _one(seed, given.only, given.keep, asked)
-        seed += 1
-        if given.one:
-            break
-    counts = ", ".join(f"{name} {count:,}" for name, count in sorted(asked.items()))
-    print(f"{asked.total() - asked[PLANS]:,} inputs: {counts}; {found} findings")
-    return int(found > 0)
-
-
-def _one(seed: int, only: str | None, keep: Path, asked: collections.Counter[str]) -> int:
-    chance = random.Random(seed)
-    if only is None and chance.random() < 0.02:
-        held, broken = broken_laws(chance)
-        asked[PLANS] += held
-        return _told(seed, ["plan", "of a random question"], broken)
-    each = question(chance, only)
-    asked[each.command] += 1
+    ends = time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory() as folder:
-        faults = faults_of(each, Path(folder))
-        if not faults and chance.random() < 0.02 and not same_again(each, Path(folder)):
-            faults = ["the same question is answered in other words"]
-    if faults:
-        where = keep / str(seed)
-        where.mkdir(parents=True, exist_ok=True)
-        for name, data in each.files.items():
+        while time.monotonic() < ends and run.counts.inputs < given.inputs:
+            run.ask(Path(folder))
+            if given.one:
+                break
+    if not given.one:
+        given.keep.mkdir(exist_ok=True)
+        ledger.write(run.counts, given.keep / LEDGER)
+    return _told(run.counts)
+
+
+class Run:
+    """Questions of the seeds from one on, and what was counted and found."""
+
+    def __init__(self, seed: int, only: str | None, keep: Path) -> None:
+        self.counts = ledger.Ledger(seed, seed, _tree())
+        self._only, self._keep, self._asked = only, keep, set[bytes]()
+
+    def ask(self, folder: Path) -> None:
+        """Ask the question of the next seed, in a folder that is empty but for its files."""
+        seed = self.counts.end
+        self.counts.end += 1
+        chance = random.Random(seed)
+        if self._only is None and chance.random() < OF_LAWS:
+            held, broken = broken_laws(chance)
+            self.counts.plans += held
+            self._found(seed, Question("plan", ["plan", "of a random question"]), broken)
+            return
+        each = question(chance, self._only)
+        if (key := _key(each)) in self._asked:
+            self.counts.repeats += 1
+            return
+        self._asked.add(key)
+        kind, faults = judged(each, folder)
+        self.counts.enter(each, kind)
+        if not faults and chance.random() < ASKED_TWICE:
+            self.counts.same_again += 1
+            faults = [] if same_again(each, folder) else ["the same question is answered with other bytes"]
+        self._found(seed, each, faults)
+        _empty(folder)
+
+    def _found(self, seed: int, each: Question, faults: list[str]) -> None:
+        self.counts.findings += len(faults)
+        where = self._keep / str(seed)
+        if faults and each.files:
+            where.mkdir(parents=True, exist_ok=True)
+        for name, data in each.files.items() if faults else ():
             (where / name).write_bytes(data)
-    return _told(seed, each.words, faults)
+        for fault in faults:
+            print(f"seed {seed}: meshwright {shlex.join(each.words)!a}\n  {fault}", flush=True)
 
 
-def _told(seed: int, words: list[str], faults: list[str]) -> int:
-    for fault in faults:
-        print(f"seed {seed}: meshwright {shlex.join(words)!a}\n  {fault}", flush=True)
-    return len(faults)
+def _key(each: Question) -> bytes:
+    return hashlib.sha256(repr((each.words, sorted(each.files.items()))).encode("utf-8", "surrogatepass")).digest()
+
+
+def _tree() -> str:
+    """The package that is asked: a hash of its files."""
+    whole = hashlib.sha256()
+    for file in sorted(Path(meshwright.__file__).parent.rglob("*")):
+        if file.suffix in (".py", ".toml", ".json", ".txt", ".csv", ".html"):
+            whole.update(file.read_bytes())
+    return whole.hexdigest()[:12]
+
+
+def _empty(folder: Path) -> None:
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            Path(entry.path).unlink()
+
+
+def _told(counts: ledger.Ledger) -> int:
+    print("\n".join(counts.lines()))
+    return int(counts.findings > 0)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fuzz_files import CONFIG, seeds
-from fuzz_judge import ABSURD, AMOUNT, CONTROLS, faults_of
+from fuzz_judge import ABSURD, AMOUNT, CONTROLS, judged
 from fuzz_laws import broken_laws
 from fuzz_questions import SHARES, all_commands
 from fuzz_questions import question as random_question
@@ -32,7 +32,7 @@ def test_random_questions_are_answered_or_refused(part: int, tmp_path: Path) -> 
         each = random_question(random.Random(seed))
         folder = tmp_path / str(seed)
         folder.mkdir()
-        wrong += [(seed, each.words, fault) for fault in faults_of(each, folder)]
+        wrong += [(seed, each.words, fault) for fault in judged(each, folder).faults]
     assert not wrong
 
 
