@@ -21,6 +21,8 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 LOCAL = "local"
 """In place of the address of a Dask scheduler: one with workers on this machine."""
+MOST_WORKERS = 1024
+"""Processes; no machine has a use for more."""
 CONNECT_S = 30
 """Seconds in which a Dask scheduler must answer."""
 
@@ -56,8 +58,8 @@ def executor_of(workers: int | None = None, dask: str | None = None) -> Iterator
     a Dask scheduler, or `local` for one on this machine with as many workers. Raises `InvalidInput` where Dask is not
     installed or no scheduler answers.
     """
-    if workers is not None and workers < 1:
-        raise InvalidInput(f"workers is {workers}; it must be 1 or more")
+    if workers is not None and not 1 <= workers <= MOST_WORKERS:
+        raise InvalidInput(f"workers is {quoted(str(workers))}; it must be from 1 to {MOST_WORKERS}")
     count = workers or cores()
     if dask is not None:
         with _dask_executor(dask, count) as executor:

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 
 from meshwright.specs.base import Spec
 
-MAX_LAYERS = 10_000
-"""More are refused: no model has them, and a mistyped file would fill the memory."""
+MAX_LAYERS = 2_000
+"""More are refused: no model has a tenth of them, and a mistyped file would take minutes and fill the memory."""
 MAX_SIZE = 2**31 - 1
 """More heads, widths, experts or rows than any model has; products of two still fit in 64 bits."""
 PositiveInt = Annotated[int, Field(gt=0, le=MAX_SIZE, strict=True)]
