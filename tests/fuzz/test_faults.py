@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
@@ -15,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from commands import HANG_S, LLAMA, asked, question, refused
-from meshwright.answers import files
 
 pytestmark = pytest.mark.slow
 
@@ -23,6 +23,8 @@ PLAN = ("explain", *LLAMA, "--tp", "4")
 FEW = ("--model", "gpt2", "--cluster", "1x1:h100", "--seq-len", "1024", "--global-batch", "2")
 MOST_MEMORY = 1024 * 2**20
 """Address space of a question with a hostile file, bytes: numpy and the planner take a third of it."""
+PR_CAPBSET_DROP, CAPABILITIES = 24, (1, 2)
+"""With which root writes where it may not (capabilities(7): DAC_OVERRIDE, DAC_READ_SEARCH)."""
 SMALL = {
     "model_type": "llama",
     "hidden_size": 64,
@@ -41,15 +43,18 @@ def ran(
     stdin: int = subprocess.DEVNULL,
     environment: dict[str, str] | None = None,
     folder: Path | None = None,
+    rights: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, with so much address space at most."""
+    """The command in a process of its own, with so much address space at most; rights: those of root, if this is it."""
 
     def limit() -> None:
+        for capability in () if rights else CAPABILITIES:
+            ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
         if memory is not None:
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
     return subprocess.run(
-        [sys.executable, "-c", "from meshwright.cli.guard import run; run()", *arguments],
+        [sys.executable, "-c", "from meshwright.__main__ import run; run()", *arguments],
         stdin=stdin,
         capture_output=True,
         encoding="utf-8",
@@ -57,7 +62,7 @@ def ran(
         timeout=HANG_S,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **(environment or {})},
         cwd=folder,
-        preexec_fn=limit if memory else None,
+        preexec_fn=limit if memory or not rights else None,
     )
 
 
@@ -192,7 +197,7 @@ def test_a_closed_pipe_and_a_full_disk_end_without_a_traceback() -> None:
     os.close(read)
     with Path("/dev/full").open("w") as full:
         for closed, words in ((write, ""), (full.fileno(), "cannot write the answer: No space left on device")):
-            command = [sys.executable, "-c", "from meshwright.cli.guard import run; run()", "catalog", "models"]
+            command = [sys.executable, "-c", "from meshwright.__main__ import run; run()", "catalog", "models"]
             done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, timeout=HANG_S)
             assert done.returncode == 1
             assert words in done.stderr
@@ -208,10 +213,24 @@ def test_too_little_memory_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) 
     assert "more memory than there is here" in refused(asked("plan", *LLAMA), code=1)
 
 
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files.os, "access", lambda *_: False)
-    assert "not writable" in refused(asked("memo", *LLAMA, "--out", str(tmp_path / "memo.md")))
-    assert "not writable" in refused(asked(*PLAN, "--trace", str(tmp_path / "t.json")))
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    """Nor does anything need to write to the folder that it is asked in."""
+    tmp_path.chmod(0o555)
+    outs = (
+        ("memo", *FEW, "--out", "memo.md"),
+        ("memo", *FEW, "--out", "memo.html"),
+        (*PLAN, "--trace", "t.json"),
+        ("launch", *PLAN[1:], "--out", "made"),
+        ("validate", "--where", "dataset == 'none'", "--rows", "o.csv"),
+        ("validate", "--where", "dataset == 'none'", "--plot", "o.svg"),
+        PLAN,
+    )
+    *answers, asked_only = all_ran([lambda words=words: ran(words, folder=tmp_path, rights=False) for words in outs])
+    for done in answers:
+        assert done.returncode == 2, done.stderr
+        assert "not writable" in done.stderr or "Permission denied" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert asked_only.returncode == 0
     assert not [*tmp_path.iterdir()]
 
 

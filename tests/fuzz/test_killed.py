@@ -6,11 +6,14 @@ import json
 import multiprocessing
 import os
 import random
+import resource
+import shutil
 import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,17 +31,29 @@ PLAN = ("explain", *LLAMA, "--tp", "4")
 OUTPUTS: dict[str, tuple[str, ...]] = {
     "memo.md": ("memo", *FEW, "--out", "memo.md"),
     "memo.html": ("memo", *FEW, "--out", "memo.html"),
+    "memo.pdf": ("memo", *FEW, "--out", "memo.pdf"),
     "trace.json": (*PLAN, "--trace", "trace.json"),
     "rows.csv": ("validate", "--runs", "runs.in.csv", "--rows", "rows.csv"),
     "plot.svg": ("validate", "--runs", "runs.in.csv", "--plot", "plot.svg"),
     "runs.csv": ("runs", "megatron.log", "--out", "runs.csv"),
     "launched": ("launch", *PLAN[1:], "--out", "launched", "--overwrite"),
+    "of the best": ("plan", *FEW, "--launch", "of the best", "--overwrite"),
     "best.json": (
         *("textbook", "search", "--cluster-metadata", "machines.json", "--model-metadata", "layers.json"),
         *("--output", "best.json"),
     ),
 }
-"""Commands that write, by the name of what they write; sweeps are killed in tests/answers/test_sweep.py."""
+"""Commands that write, by the name of what they write."""
+SWEEP = """\
+models = ["gpt2"]
+clusters = ["1x1:h100", "1x2:h100"]
+
+[jobs]
+seq_len = "{}"
+global_batch = 2
+"""
+STEPS = 25
+"""On the disk, of what writes most; other outputs are whole before that."""
 OLD = b"as it was before"
 
 
@@ -51,10 +66,10 @@ def in_child(work: Callable[[], object]) -> multiprocessing.process.BaseProcess:
     return child
 
 
-def written(path: Path) -> dict[str, bytes]:
-    """The bytes of a file, or of every file of a folder."""
-    found = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
-    return {each.name: each.read_bytes() for each in found}
+def files_of(folder: Path) -> dict[Path, bytes]:
+    """The bytes of every file that is no temporary one, by its path."""
+    found = sorted(each for each in folder.rglob("*") if each.is_file() and not each.name.startswith("."))
+    return {each: each.read_bytes() for each in found if not each.parent.name.startswith(".")}
 
 
 def steps_until(last: int) -> None:
@@ -77,46 +92,117 @@ def steps_until(last: int) -> None:
 
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_what_is_written_is_the_old_or_the_new(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name.endswith(".pdf"):
+        pytest.importorskip("typst")
     monkeypatch.chdir(tmp_path)
     for file in ("config.json", "machines.json", "layers.json", "megatron.log", "runs.csv"):
         (tmp_path / file.replace("runs.csv", "runs.in.csv")).write_bytes(seeds()[file])
-    out, chance = tmp_path / name, random.Random(26)
-    answer = asked(*OUTPUTS[name])
-    assert answer.code in (0, None), answer.err
-    new = written(out)
-    folder = out.is_dir()
-    duration = _time_of(lambda: asked(*OUTPUTS[name]))
-    seen = set[str]()
-    for turn in range(KILLS):
-        old = dict.fromkeys(new, OLD)
-        for each in new:
-            (out / each if folder else out).write_bytes(OLD)
-        if turn % 2:
-            child = in_child(lambda turn=turn: (steps_until(turn // 2 % 12), asked(*OUTPUTS[name])))
-        else:
-            child = in_child(lambda: asked(*OUTPUTS[name]))
-            time.sleep(chance.uniform(0, 1.2) * duration)
-            if child.pid is not None and child.is_alive():
-                os.kill(child.pid, signal.SIGKILL)
-        child.join()
-        after = written(out)
+    given = {*files_of(tmp_path)}
+
+    def ask() -> None:
+        answer = asked(*OUTPUTS[name])
+        assert answer.code in (0, None), answer.err
+
+    _time_of(ask)
+    new = {path: data for path, data in files_of(tmp_path).items() if path not in given}
+    assert new
+    duration = _time_of(ask)
+    assert {path: files_of(tmp_path)[path] for path in new} == new, "the same question writes the same bytes"
+    seen = set[bytes]()
+    for ending in killed(ask, duration):
+        for path in new:
+            path.write_bytes(OLD)
+        ending()
+        after = {path: data for path, data in files_of(tmp_path).items() if path not in given}
         assert {*after} == {*new}
-        for each, data in after.items():
-            assert data == old[each] or whole(each, data, new[each])
-            seen.add("old" if data == old[each] else "new")
-    assert "old" in seen
+        for path, data in after.items():
+            assert data in (OLD, new[path])
+            seen.add(data)
+    assert OLD in seen
 
 
-def whole(name: str, data: bytes, new: bytes) -> bool:
-    """Whether these are the bytes of a whole new file; a page or a memo tells the time that it took."""
-    if name.endswith(".json"):
-        return bool(json.loads(data))
-    return len(data) >= 0.99 * len(new) and data[-20:] == new[-20:]
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_a_full_disk_leaves_the_old_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file may become larger than 64 bytes, which is how a process can meet a full disk."""
+    monkeypatch.chdir(tmp_path)
+    for file in ("config.json", "machines.json", "layers.json", "megatron.log", "runs.csv"):
+        (tmp_path / file.replace("runs.csv", "runs.in.csv")).write_bytes(seeds()[file])
+    out = tmp_path / name
+    if "--overwrite" in OUTPUTS[name]:
+        out.mkdir()
+        out /= "job.slurm"
+    out.write_bytes(OLD)
+    before = files_of(tmp_path)
+
+    def ask() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+        assert "cannot be written: File too large" in asked(*OUTPUTS[name]).err
+
+    _time_of(ask)
+    assert files_of(tmp_path) == before
+    assert not [*tmp_path.glob(".*")]
+
+
+def killed(work: Callable[[], object], duration: float) -> Iterator[Callable[[], None]]:
+    """As often as `KILLS` says, what does some work and is killed: by turns at any moment of its duration, seconds, and
+    before any of its steps on the disk.
+    """
+    chance = random.Random(26)
+
+    def at_any_moment() -> None:
+        child = in_child(work)
+        time.sleep(chance.uniform(0, 1.2) * duration)
+        if child.pid is not None and child.is_alive():
+            os.kill(child.pid, signal.SIGKILL)
+        child.join()
+
+    def before_step(step: int) -> None:
+        in_child(lambda: (steps_until(step), work())).join()
+
+    for turn in range(KILLS):
+        yield at_any_moment if turn % 2 else partial(before_step, turn // 2 % STEPS)
+
+
+@pytest.mark.parametrize("options", [(), ("--all-plans",)], ids=["best", "all plans"])
+def test_a_sweep_leaves_the_old_or_the_new_table_and_page(
+    options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old ones are those of another sweep. What was answered when it was killed is whole, too."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.chdir(tmp_path)
+    for name, length in (("old", "512"), ("new", "1k")):
+        (tmp_path / f"{name}.toml").write_text(SWEEP.format(length), "utf-8")
+        _time_of(partial(asked, "sweep", f"{name}.toml", "--out", name, "--workers", "1", *options))
+    out, seen = tmp_path / "swept", set[bytes]()
+    old, new = ({path.name: data for path, data in files_of(tmp_path / name).items()} for name in ("old", "new"))
+
+    def ask() -> None:
+        assert asked("sweep", "new.toml", "--out", "swept", "--workers", "1", *options).code in (0, None)
+
+    duration = _time_of(ask)
+    for ending in killed(ask, duration):
+        shutil.rmtree(out)
+        shutil.copytree(tmp_path / "old", out)
+        ending()
+        for path, data in files_of(out).items():
+            if path.suffix == ".json":
+                assert json.loads(data)
+            else:
+                assert data in (old.get(path.name), new.get(path.name))
+                assert path.suffix != ".parquet" or parquet.read_table(path).num_rows
+            seen.add(data)
+    assert {*seen} & {*old.values()}
+    _time_of(ask)
+    assert {path.name: data for path, data in files_of(out).items()} == new
 
 
 def _time_of(work: Callable[[], object]) -> float:
+    """Seconds of the work in a child; what it imports may have threads, which no later child would have."""
     started = time.perf_counter()
-    work()
+    child = in_child(work)
+    child.join()
+    assert child.exitcode == 0
     return time.perf_counter() - started
 
 
