@@ -6,7 +6,7 @@ PARALLEL := --numprocesses auto --dist loadfile
 MINUTES := 10
 EXAMPLE := --model examples/llama-3.1-70b/config.json --cluster 8x8:h100 --seq-len 8192 --global-batch 256
 
-.PHONY: plan test test-clients fuzz lint types check bench truth baseline lock fit verified readme notebooks memos recipes docs clean
+.PHONY: plan test test-clients fuzz lint types check bench truth baseline audit lock fit verified readme notebooks memos recipes docs clean
 
 plan: $(VENV)/core ## build the environment and plan Llama-3.1 70B on 64 H100
 	$(BIN)/meshwright plan $(EXAMPLE)
@@ -17,9 +17,9 @@ test: $(VENV)/dev ## run every test that needs no other package
 test-clients: $(VENV)/clients $(VENV)/megatron $(VENV)/llm-foundry $(VENV)/axe ## compare with PyTorch and its frameworks, and sweep with pyarrow and Dask
 	$(BIN)/python -m pytest -m clients $(PARALLEL)
 
-fuzz: $(VENV)/dev ## random questions and files to every command, and 200 kills of each kind of output
+fuzz: $(VENV)/dev $(VENV)/sweep ## random questions and files to every command, 200 kills of each kind of output, 200 interrupts
 	$(BIN)/python tests/fuzz/fuzzer.py --minutes $(MINUTES)
-	KILLS=200 $(BIN)/python -m pytest tests/fuzz/test_killed.py $(PARALLEL)
+	KILLS=200 $(BIN)/python -m pytest tests/fuzz/test_killed.py tests/search/test_stop.py $(PARALLEL)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
@@ -40,6 +40,9 @@ truth: $(VENV)/core ## predicted against measured runs
 
 baseline: $(VENV)/core ## write the score that tests hold later changes against
 	$(BIN)/python benchmarks/baseline.py
+
+audit: $(VENV)/dev ## hold what is installed against requirements-dev.txt, without a network
+	$(BIN)/python benchmarks/audit.py
 
 lock: $(VENV)/core ## pin what the tests run with, by hash
 	$(BIN)/python benchmarks/lock.py
@@ -75,7 +78,7 @@ $(VENV)/core: pyproject.toml
 	$(PIP) --editable .
 	@touch $@
 
-$(VENV)/dev $(VENV)/clients $(VENV)/torchtitan $(VENV)/docs: $(VENV)/core
+$(VENV)/dev $(VENV)/sweep $(VENV)/clients $(VENV)/torchtitan $(VENV)/docs: $(VENV)/core
 	$(PIP) --editable '.[dev$(if $(filter-out dev,$(@F)),$(comma)$(@F))]'
 	@touch $@
 

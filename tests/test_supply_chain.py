@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ast
-import re
-import tomllib
-from importlib.metadata import version
+import importlib.util
+from importlib.metadata import distributions
 from pathlib import Path
+from types import ModuleType
 
 import pytest
-from packaging.requirements import Requirement
 
 import meshwright
 
 ROOT = Path(meshwright.__file__).parents[2]
 PROJECT = ROOT / "pyproject.toml"
 PACKAGE = Path(meshwright.__file__).parent
-PIN = re.compile(r"([a-z0-9-]+)==(\S+) --hash=sha256:[0-9a-f]{64}")
 EXECUTING = {"eval", "exec", "__import__", "compile"}
 STARTING = {"pickle", "marshal", "shelve", "subprocess", "socket", "ctypes", "http", "ftplib", "smtplib", "runpy"}
 STARTS = {"pytorch", "web"}
@@ -25,40 +23,51 @@ STARTS = {"pytorch", "web"}
 pytestmark = pytest.mark.skipif(not PROJECT.exists(), reason="needs the project's own files")
 
 
-def _requirements(*extras: str) -> list[Requirement]:
-    project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
-    optional = project["optional-dependencies"]
-    lines = [*project["dependencies"], *(line for extra in extras or optional for line in optional[extra])]
-    return [each for each in map(Requirement, lines) if each.name != "meshwright"]
+@pytest.fixture(scope="module")
+def audit() -> ModuleType:
+    """`make audit`."""
+    spec = importlib.util.spec_from_file_location("audit", ROOT / "benchmarks" / "audit.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def _pins() -> dict[str, str]:
-    lines = (ROOT / "requirements-dev.txt").read_text("utf-8").splitlines()
-    found = {line: PIN.fullmatch(line) for line in lines if not line.startswith("#")}
-    assert all(found.values())
-    return {match[1]: match[2] for match in found.values() if match}
-
-
-def test_every_dependency_has_a_lower_and_an_upper_bound() -> None:
-    for each in _requirements():
+def test_every_dependency_has_a_lower_and_an_upper_bound(audit: ModuleType) -> None:
+    for each in audit.bounds():
         kinds = {clause.operator for clause in each.specifier}
         assert kinds == {"=="} or kinds >= {">=", "<"}, each
 
 
-def test_what_the_tests_run_with_is_pinned_by_hash_within_the_bounds() -> None:
-    pins = _pins()
-    for each in _requirements("dev"):
+def test_what_the_tests_run_with_is_pinned_by_hash_within_the_bounds(audit: ModuleType) -> None:
+    pins = audit.pins()
+    for each in audit.bounds("dev"):
         assert each.specifier.contains(pins[each.name.lower()]), f"make lock: {each}"
 
 
-def test_what_runs_here_is_within_the_bounds() -> None:
-    for each in _requirements():
-        try:
-            installed = version(each.name)
-        except ImportError:
-            continue
-        if each.name in _pins():
-            assert each.specifier.contains(installed), each
+def test_a_pin_without_a_hash_is_named(audit: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "requirements-dev.txt").write_text("numpy==2.4.0\n", "utf-8")
+    monkeypatch.setattr(audit, "ROOT", tmp_path)
+    with pytest.raises(ValueError, match=r"no pin with a hash: numpy==2\.4\.0"):
+        audit.pins()
+
+
+def test_what_is_installed_is_within_its_bounds_and_as_its_wheel_said(audit: ModuleType) -> None:
+    assert [*audit.faults()] == []
+
+
+def test_a_file_that_is_not_the_one_of_its_wheel_is_named(audit: ModuleType, tmp_path: Path) -> None:
+    info = tmp_path / "a-1.dist-info"
+    info.mkdir()
+    (tmp_path / "a.py").write_text("", "utf-8")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: a\nVersion: 1\n", "utf-8")
+    empty = "47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU"
+    (info / "RECORD").write_text(f"a.py,sha256={empty},0\na-1.dist-info/RECORD,,\n", "utf-8")
+    (package,) = distributions(name="a", path=[str(tmp_path)])
+    assert [*audit.changed_files(package)] == []
+    (tmp_path / "a.py").write_text("import os\n", "utf-8")
+    assert [*audit.changed_files(package)] == ["a.py"]
 
 
 @pytest.mark.parametrize("file", [*PACKAGE.rglob("*.py")], ids=lambda file: str(file.relative_to(PACKAGE)))
