@@ -133,7 +133,7 @@ def excerpt() -> str:
     document = json.loads(printed)
     for part, names in SHOWN.items():
         document["inputs"][part] = {name: document["inputs"][part][name] for name in names}
-    document |= {"elapsed_s": 0.05, "other_splits": [], "assumptions": document["assumptions"][:2]}
+    document |= {"other_splits": [], "assumptions": document["assumptions"][:2]}
     return json.dumps(shortened(document), indent=2)
 
 

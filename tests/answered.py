@@ -37,7 +37,7 @@ def found(name: str) -> SearchResult:
 def written(name: str, kind: str = "plan") -> str:
     """The text of a plan file: of the search (`plan`), or of its last plan alone (`explain`)."""
     answer = found(name)
-    explained = explain_document(answer.best[-1], asked(name), 0.1)
+    explained = explain_document(answer.best[-1], asked(name))
     return json.dumps(plan_document(answer) if kind == "plan" else explained, allow_nan=False)
 
 

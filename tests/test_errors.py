@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
 
 from meshwright import errors
@@ -31,24 +29,6 @@ def test_every_fault_is_listed_with_its_path(kind: type[InvalidSpec] | type[Ille
     assert "cluster 'mine'" in str(error)
     assert "levels[1].size: must be 16" in str(error)
     assert "\n  - has no nodes" in str(error)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        InvalidSpec("cluster 'mine'", [Fault("levels[1].size", "must be 16")]),
-        IllegalPlan("plan", [Fault("tp", "must be 8")]),
-        UnknownName("accelerator", "H10O", ["h100"]),
-        NothingFits("none fits", {"a": 1}),
-        InvalidInput("wrong"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_an_error_comes_whole_out_of_another_process(error: MeshwrightError) -> None:
-    """Else the pool of processes breaks, and nobody reads why."""
-    again = pickle.loads(pickle.dumps(error))
-    assert type(again) is type(error)
-    assert (str(again), vars(again)) == (str(error), vars(error))
 
 
 def test_an_unknown_name_tells_the_nearest() -> None:

@@ -61,7 +61,7 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
         assert f"{name}/licenses/LICENSE" in archive.namelist()
     assert "License-Expression: Apache-2.0" in metadata
     assert "Typing :: Typed" in metadata
-    assert "meshwright = meshwright.cli.guard:run" in scripts
+    assert "meshwright = meshwright.__main__:run" in scripts
     assert metadata.rstrip().endswith((ROOT / "README.md").read_text("utf-8").rstrip())
 
 

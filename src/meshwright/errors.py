@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-INTERRUPTED = 130
 NO_ANSWER = "interrupted: this question is not complete, and has no answer yet"
+INTERRUPTED = 130
 """The exit code of what was stopped, as shells count a process that SIGINT ended."""
 LONGEST = 60
 """Characters of a value that a message repeats; the rest is dots."""
@@ -41,17 +41,7 @@ def quoted(value: object) -> str:
 
 
 class MeshwrightError(Exception):
-    """Root of every error that Meshwright raises for its users; it comes whole out of another process."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), self.args, vars(self))
-
-
-def _restored(kind: type[MeshwrightError], arguments: tuple[Any, ...], fields: Mapping[str, Any]) -> MeshwrightError:
-    """An error without what its class computes from its arguments, which are those of the message."""
-    error = kind.__new__(kind, *arguments)
-    vars(error).update(fields)
-    return error
+    """Root of every error that Meshwright raises for its users."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As it is, so that it comes back from another process with its message and all that it holds."""

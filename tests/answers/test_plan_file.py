@@ -90,7 +90,7 @@ def test_the_file_alone_gives_the_same_numbers_again(name: str, tmp_path: Path) 
     path.write_text(written(name), "utf-8")
     inputs, plans = read_plan_file(path)
     assert inputs == asked(name)
-    again = [json.loads(json.dumps(explain_document(each, inputs, 0))) for each in estimate_each(plans, inputs)]
+    again = [json.loads(json.dumps(explain_document(each, inputs))) for each in estimate_each(plans, inputs)]
     shown = [*document(name)["plans"], *document(name)["other_splits"]]
     for entry, explained in zip(shown, again, strict=True):
         repeated = explained["plans"][0]
@@ -145,7 +145,7 @@ def test_everything_that_is_counted_or_measured_is_a_number(name: str) -> None:
 def test_an_explained_plan_lists_every_stage() -> None:
     inputs = asked("llama 70b")
     plan = plan_of(inputs, tp=4, pp=8, vpp=2)
-    answer = explain_document(estimate_each([plan], inputs)[0], inputs, 0.1)
+    answer = explain_document(estimate_each([plan], inputs)[0], inputs)
     (entry,) = answer["plans"]
     assert [stage["stage"] for stage in entry["stages"]] == list(range(8))
     assert sum(stage["layers"] for stage in entry["stages"]) == 80
@@ -158,6 +158,6 @@ def test_an_explained_plan_lists_every_stage() -> None:
 
 def test_a_plan_that_does_not_fit_is_explained_and_counted_as_not_fitting() -> None:
     inputs = question(llama_70b(), "1x8:h100", global_batch=8, sequence_length=8192)
-    answer = explain_document(estimate_each([plan_of(inputs, tp=8)], inputs)[0], inputs, 0.1)
+    answer = explain_document(estimate_each([plan_of(inputs, tp=8)], inputs)[0], inputs)
     assert (answer["considered"], answer["legal"], answer["fitting"]) == (1, 1, 0)
     assert answer["plans"][0]["memory"]["verdict"] == "out-of-memory"

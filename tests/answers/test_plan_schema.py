@@ -60,9 +60,9 @@ def test_what_is_written_is_valid(name: str, kind: str) -> None:
 def test_what_is_written_when_more_is_asked_for_is_valid() -> None:
     answer, inputs = found("llama on h100"), asked("llama on h100")
     cited = {"citations": json_of(citations([answer.best[0].plan], inputs))}
-    explained = explain_document(answer.best[-1], inputs, 0.1, answer)
+    explained = explain_document(answer.best[-1], inputs, answer)
     assert explained["plans"][0]["neighbours"]
-    unsafe = explain_document(estimate_each([plan_of(inputs, zero=0)], inputs)[0], inputs, 0.1, answer)
+    unsafe = explain_document(estimate_each([plan_of(inputs, zero=0)], inputs)[0], inputs, answer)
     assert unsafe["plans"][0]["what_would_fit"]
     for written in (plan_document(answer, pareto(answer)) | cited, explained | cited, unsafe):
         assert list(validator().iter_errors(json.loads(json.dumps(written)))) == []

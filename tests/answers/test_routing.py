@@ -62,7 +62,7 @@ def test_an_imbalance_that_the_job_gives_is_told_as_its_own() -> None:
 def test_the_plan_file_has_both_cases() -> None:
     inputs = _asked()
     estimate, even = _priced(inputs), _priced(inputs.with_even_routing())
-    document = json.loads(json.dumps(explain_document(estimate, inputs, 0.1), allow_nan=False))
+    document = json.loads(json.dumps(explain_document(estimate, inputs), allow_nan=False))
     jsonschema.validate(document, json_schema())
     entry = document["plans"][0]
     assert entry["routing"]["even"]["step_time_s"] == even.step_time_s < entry["step_time_s"]
@@ -84,4 +84,4 @@ def test_a_model_without_experts_has_no_entry() -> None:
     inputs = question(llama_8b(), "2x8:h100", global_batch=64)
     estimate = _priced(inputs, Plan(dp=16, zero=1, num_microbatches=4))
     assert rank_imbalance(estimate, inputs) is None
-    assert "routing" not in explain_document(estimate, inputs, 0.1)["plans"][0]
+    assert "routing" not in explain_document(estimate, inputs)["plans"][0]

@@ -168,7 +168,7 @@ LAYERS = {
     "tp_comm_sum_MB": 768,
     "tp_comm": 32,
 }
-PLANNED = ("--model", "llama-3.1-8b", "--cluster", "1x8:h100", "--seq-len", "4096", "--global-batch", "64", "--tp", "4")
+PLANNED = ("--model", "llama-3.1-8b", "--cluster", "1x4:h100", "--seq-len", "4096", "--global-batch", "8", "--tp", "4")
 
 
 @cache

@@ -26,7 +26,7 @@ BASES: dict[str, tuple[dict[str, str], ...]] = {
         FEW | {"--model": "native.toml"},
         FEW | {"--tp": "1,2"},
     ),
-    "explain": (SMALL, FEW | {"--model": "mixture.json"}, {"": "plan.json"}, {"": "plan.json"}),
+    "explain": (FEW, FEW | {"--model": "mixture.json"}, {"": "plan.json"}, {"": "plan.json"}),
     "check": (SMALL, SMALL | {"--model": "mixture.json"}, {"": "plan.json"}, {"": "plan.json"}),
     "verify": ({"": "plan.json", "--tp": "3"}, SMALL | {"--tp": "3"}),
     "limits": (FEW,),
@@ -52,11 +52,11 @@ BASES: dict[str, tuple[dict[str, str], ...]] = {
 }
 SHARES = {
     "plan": 6,
-    "explain": 8,
+    "explain": 5,
     "check": 16,
     "verify": 4,
-    "limits": 2,
-    "memo": 2,
+    "limits": 1,
+    "memo": 1,
     "launch": 10,
     "compare": 4,
     "sweep": 6,

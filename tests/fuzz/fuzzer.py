@@ -22,7 +22,7 @@ from fuzz_questions import Question, question
 
 import meshwright
 
-OF_LAWS, ASKED_TWICE = 0.02, 0.05
+OF_LAWS, ASKED_TWICE = 0.005, 0.03
 """Shares of seeds that hold plans to the laws, and of questions that are asked a second time."""
 LEDGER = "ledger.jsonl"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import Counter
 from pathlib import Path
@@ -134,6 +135,27 @@ def test_a_step_time_that_nothing_takes_leaves_the_score_finite(seconds: str, tm
 )
 def test_a_name_longer_than_a_name_can_be_is_refused(words: tuple[str, ...]) -> None:
     refused(asked(*words, "x" * 300))
+
+
+def test_plans_that_are_compared_on_no_cluster_are_refused() -> None:
+    words = ("compare", "--model", "gpt2", "--plan", "tp=2", "--plan", "tp=4")
+    assert "none is given: add --cluster" in refused(asked(*words))
+
+
+def test_what_a_worker_refuses_is_read(tmp_path: Path) -> None:
+    for name in ("machines.json", "layers.json"):
+        _file(tmp_path, name)
+    (tmp_path / "layers.json").write_bytes(seeds()["layers.json"].replace(b"1.5,", b"1e308,"))
+    options = ("--cluster-metadata", "machines.json", "--model-metadata", "layers.json", "--output", "o.json")
+    with contextlib.chdir(tmp_path):
+        assert "is inf; it must be a finite number" in refused(asked("textbook", "search", *options))
+
+
+@pytest.mark.parametrize("workers", ["0", "1000000000000", LONG])
+def test_more_workers_than_a_machine_has_are_refused(workers: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    sweep = ("sweep", str(_file(tmp_path, "sweep.toml")), "--out", str(tmp_path / "o"), "--workers")
+    assert "1 to 1024" in refused(asked(*sweep, workers)) or workers == "0"
 
 
 @pytest.mark.parametrize("name", ["nan", "inf", "None", "true", "-"])

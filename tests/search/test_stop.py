@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import signal
 import subprocess
 import sys
@@ -13,10 +15,11 @@ from unittest import mock
 import pytest
 from jsonschema import validate
 
+import launch_examples
 from commands import LLAMA, Answer, asked
 from meshwright.answers import progress
 from meshwright.answers.plan_file import json_schema
-from meshwright.answers.progress import Stoppable
+from meshwright.answers.progress import Stoppable, stoppable_progress
 from meshwright.errors import INTERRUPTED, Stopped
 from meshwright.search import find as searches
 from meshwright.search.find import find
@@ -24,6 +27,8 @@ from meshwright.search.limits import limits, longest_sequence
 from meshwright.search.stop import StopSearch
 from strategies import llama_8b, llama_70b, question
 
+INTERRUPTS = int(os.environ.get("KILLS", "4"))
+"""At random moments; 200 with `make fuzz`."""
 INPUTS = question(llama_8b(), "1x8:h100")
 
 
@@ -97,12 +102,87 @@ def test_an_interrupted_plan_is_the_best_so_far_and_not_complete() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-@pytest.mark.parametrize("command", ["plan", "limits"])
-def test_a_limit_of_time_does_the_same(command: str) -> None:
-    answer = asked(command, *LLAMA, "--time-limit", "1ms", "--json")
-    assert (answer.code, answer.document["complete"]) == (INTERRUPTED, False)
-    assert asked(command, *LLAMA, "--time-limit", "0s").code == 2
-    assert "not complete" in answer.message
+LONG: dict[str, tuple[str, ...]] = {
+    "plan": ("plan", *LLAMA),
+    "limits": ("limits", *LLAMA),
+    "memo": ("memo", *LLAMA),
+    "explain": ("explain", *LLAMA, "--tp", "4"),
+    "explain a launch file": ("explain", "--from", "run.sh", "--cluster", "2x8:h100"),
+    "compare clusters": ("compare", *LLAMA, "--cluster", "1x8:h200"),
+    "compare with a search": ("compare", "--from", "run.sh", "--cluster", "2x8:h100"),
+    "validate": ("validate",),
+    "what would fit": ("plan", "--model", "llama-3.1-70b", *LLAMA[2:]),
+}
+"""Questions that may take more than a second, of every command that asks such; sweeps have tests of their own."""
+
+
+@pytest.fixture
+def launch_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run.sh").write_text(launch_examples.FILES["slurm.sh"], "utf-8")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("launch_file")
+@pytest.mark.parametrize("name", LONG)
+def test_a_limit_of_time_does_the_same(name: str) -> None:
+    for options in ((), ("--json",)):
+        answer = asked(*LONG[name], "--time-limit", "1ms", *options)
+        assert answer.code == INTERRUPTED, answer.err
+        assert "not complete" in answer.message
+    assert answer.document["complete"] is False
+    assert asked(*LONG[name], "--time-limit", "0s").code == 2
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_work_that_tells_no_progress_is_stopped_where_it_stands() -> None:
+    """By Ctrl-C, which counts before the work begins too, and by the limit of time."""
+    with stoppable_progress() as stoppable:
+        assert stoppable.at_once(lambda: 1) == 1
+        assert stoppable.at_once(lambda: signal.raise_signal(signal.SIGINT) or 1) is None
+        assert stoppable.stopped
+    with stoppable_progress() as stoppable:
+        signal.raise_signal(signal.SIGINT)
+        assert stoppable.at_once(lambda: 1) is None
+    with stoppable_progress(0.01) as stoppable:
+        assert stoppable.at_once(lambda: time.sleep(60) or 1) is None
+        assert stoppable.stopped
+
+
+def test_a_memo_that_is_stopped_writes_no_file_and_prints_the_best_plans(tmp_path: Path) -> None:
+    answer = asked("memo", *LLAMA, "--out", str(tmp_path / "memo.md"), "--time-limit", "1ms")
+    assert "no memo is written" in answer.message
+    assert "plans considered" in answer.out
+    assert not [*tmp_path.iterdir()]
+
+
+def test_clusters_that_were_not_reached_are_named() -> None:
+    words = (*LONG["compare clusters"], "--workers", "1")
+    document = asked(*words, "--time-limit", "1ms", "--json").document
+    first, second = document["clusters"]
+    assert first["best"]
+    assert "the first 0 were looked at" in second["refused"]
+
+
+def test_runs_that_were_not_reached_are_named() -> None:
+    answer = asked("validate", "--time-limit", "1ms")
+    assert "it was stopped before" in " ".join(answer.out.split())
+
+
+def test_ctrl_c_leaves_no_traceback_at_any_moment() -> None:
+    """From when the command itself runs: what Python says while it starts is its own."""
+    chance, words = random.Random(26), ["explain", *LLAMA, "--tp", "4"]
+    code = "import sys; sys.stdout.write('x'); sys.stdout.flush(); from meshwright.__main__ import run; run()"
+    for _ in range(INTERRUPTS):
+        command = [sys.executable, "-c", code, *words]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert child.stdout
+        assert child.stdout.read(1) == "x"
+        time.sleep(chance.uniform(0, 1.5))
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate()
+        assert "Traceback" not in err
+        assert child.returncode in (0, INTERRUPTED, -signal.SIGINT), err
+        assert child.returncode != INTERRUPTED or "not complete" in out + err
 
 
 def test_a_limit_that_suffices_changes_nothing() -> None:
@@ -143,7 +223,7 @@ def test_ctrl_c_reaches_a_process(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib, meshwright.search.find as f; c = f.check; f.CHUNK = 128\n"
         f"f.check = lambda *a: (pathlib.Path({str(began)!r}).touch(), c(*a))[1]\n"
-        "from meshwright.cli.guard import run; run()"
+        "from meshwright.__main__ import run; run()"
     )
     words = [
         "plan",

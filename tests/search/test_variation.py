@@ -102,7 +102,7 @@ def test_a_count_below_one_and_an_unknown_field_are_refused() -> None:
 
 def test_the_entry_adds_up_and_keeps_the_schema() -> None:
     variation = varied_by_names(PLAN, INPUTS, tp=8, precision="fp8")
-    document = json.loads(json.dumps(explain_document(variation.estimate, variation.inputs, 0.1, variation=variation)))
+    document = json.loads(json.dumps(explain_document(variation.estimate, variation.inputs, variation=variation)))
     assert list(jsonschema.Draft202012Validator(json_schema()).iter_errors(document)) == []
     differences = document["variation"]["differences"]
     more = document["plans"][0]["step_time_s"] - document["variation"]["saved"]["step_time_s"]

@@ -11,8 +11,8 @@ from meshwright.answers.rescue import rescue, rescue_entry, rescue_section
 from meshwright.answers.screen import verdict_cell
 from meshwright.answers.step_parts import why_lost
 from meshwright.cost.estimate import Estimate
-from meshwright.errors import IllegalPlan
-from meshwright.search.find import SearchResult, find
+from meshwright.errors import IllegalPlan, Stopped
+from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.sensitivity import PricedChange, Sensitivity, sensitivity
 from meshwright.search.space import size
 from meshwright.specs.inputs import Inputs
@@ -23,13 +23,15 @@ MOST_PLANS = 1 << 16
 SHOWN = 5
 
 
-def cheap_search(inputs: Inputs) -> SearchResult | None:
-    """The best plans of a question; None where its space is large, or holds no legal plan."""
+def cheap_search(inputs: Inputs, progress: Progress | None = None) -> SearchResult | None:
+    """The best plans of a question; None where its space is large, holds no legal plan, or progress stops the search
+    before one fits.
+    """
     if size(inputs) > MOST_PLANS:
         return None
     try:
-        return find(inputs, top=SHOWN)
-    except IllegalPlan:
+        return find(inputs, top=SHOWN, progress=progress)
+    except (IllegalPlan, Stopped):
         return None
 
 

@@ -72,3 +72,8 @@ def _explain_brief(
             )
         ),
     )
+
+
+def explain_stopped(estimate: Estimate, inputs: Inputs) -> Blocks:
+    """The same without other plans and changes, which were not looked at."""
+    return asked_lines(inputs), explain_lines(estimate, inputs), Lines(part_lines(estimate))

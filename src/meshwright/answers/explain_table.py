@@ -39,13 +39,15 @@ from meshwright.specs.inputs import Inputs
 def explain_document(
     estimate: Estimate,
     inputs: Inputs,
-    elapsed_s: float,
     near: SearchResult | None = None,
     variation: Variation | None = None,
+    *,
+    complete: bool = True,
 ) -> dict[str, Any]:
     """One explained plan as a plan file, with all that its screen shows.
 
-    near: the answer of a search, for the best other plans; variation: of a saved plan, which this one is.
+    near: the answer of a search, for the best other plans; variation: of a saved plan, which this one is; complete:
+    else without other plans and changes.
     """
     parts = {
         "stages": [{**vars(stage), "memory": memory_entry(stage.memory)} for stage in estimate.stages],
@@ -53,7 +55,7 @@ def explain_document(
         "from_peak": from_peak(estimate, inputs),
         "placement": axes(estimate, inputs),
         "messages": messages_entry(estimate, inputs),
-        **alternatives_entry(estimate, inputs, near),
+        **(alternatives_entry(estimate, inputs, near) if complete else {}),
     }
     if experts := expert_report(estimate, inputs):
         parts["experts"] = experts
@@ -65,10 +67,10 @@ def explain_document(
     return document_of(
         schema=SCHEMA,
         inputs=inputs,
+        **({} if complete else {"complete": False}),
         considered=1,
         legal=1,
         fitting=int(estimate.verdict.fits),
-        elapsed_s=elapsed_s,
         plans=[plan_entry(estimate, inputs) | parts],
         **({"unaligned": unaligned} if unaligned else {}),
         **({"variation": variation_entry(estimate, variation)} if variation else {}),

@@ -13,7 +13,7 @@ from meshwright.answers.screen import SPEED_COLUMNS, assumption_list, headline, 
 from meshwright.answers.ties import unpublished_lines
 from meshwright.search.fewest_nodes import MOST_TIMES_THE_NODES
 from meshwright.search.limits import GRAIN, Limits
-from meshwright.units import format_count, format_seconds
+from meshwright.units import format_count
 
 
 def limits_document(limits: Limits) -> dict[str, Any]:
@@ -35,7 +35,6 @@ def limits_document(limits: Limits) -> dict[str, Any]:
         and {"micro_batch": micro_batch.estimate.plan.micro_batch, **plan_entry(micro_batch.estimate, inputs)},
         **constraints_entry(limits.asked, limits.constraint_costs),
         **({} if limits.complete else {"complete": False}),
-        elapsed_s=limits.elapsed_s,
         assumptions=assumptions(inputs),
     )
 
@@ -43,7 +42,7 @@ def limits_document(limits: Limits) -> dict[str, Any]:
 def limits_screen(limits: Limits) -> tuple[Block, ...]:
     """The question, one line for each limit, the plan that reaches it, and the assumptions."""
     inputs = limits.asked.inputs
-    note = f"Every plan here is safe; each step time is of its own question; took {format_seconds(limits.elapsed_s)}"
+    note = "Every plan here is safe; each step time is of its own question"
     plans = [("as asked", estimate) for estimate in limits.asked.best[:1]]
     lines = []
     for name, limit, words in (

@@ -6,8 +6,9 @@ from typing import Any
 
 from meshwright.answers.host_memory import host_bytes
 from meshwright.answers.plan_file import plan_entry
+from meshwright.answers.progress import Stoppable
 from meshwright.answers.records import document_of, priced_plan
-from meshwright.errors import MeshwrightError, NothingFits
+from meshwright.errors import MeshwrightError, NothingFits, Stopped
 from meshwright.search.find import SearchResult
 from meshwright.search.published import unpublished
 from meshwright.search.remedies import Kind, Remedy, remedies
@@ -35,6 +36,12 @@ def nothing_fits(result: SearchResult, most: int | None = None) -> NothingFits:
             what_would_fit=map(remedy_entry, ways),
         ),
     )
+
+
+def nothing_fits_or_stopped(result: SearchResult, progress: Stoppable) -> MeshwrightError:
+    """The same, where it is not stopped before; else that no plan fits, and that this is not complete."""
+    stopped = Stopped(f"{shortfall_words(result)} It was stopped: this answer is not complete.")
+    return progress.at_once(lambda: nothing_fits(result)) or stopped
 
 
 def shortfall_words(result: SearchResult) -> str:

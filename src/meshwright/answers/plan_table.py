@@ -30,7 +30,6 @@ from meshwright.search.constraint_costs import ConstraintCost
 from meshwright.search.find import SearchResult
 from meshwright.search.published import unpublished
 from meshwright.specs.inputs import Inputs
-from meshwright.units import format_seconds
 
 LEANER = 0.05
 """How much less memory, as a share, a plan needs to stand below another one on the front."""
@@ -60,7 +59,6 @@ def plan_document(
         considered=result.considered,
         legal=result.legal,
         fitting=result.fitting,
-        elapsed_s=result.elapsed_s,
         ties=ties_entry(result),
         plans=entries(result.best),
         other_splits=entries(result.other_splits),
@@ -171,9 +169,8 @@ def search_lines(result: SearchResult) -> Lines:
 
 
 def search_counts(result: SearchResult) -> str:
-    """How many plans were considered, legal and fitting, and how long that took."""
-    elapsed = format_seconds(result.elapsed_s)
-    return f"{result.considered} plans considered, {result.legal} legal, {result.fitting} fit, in {elapsed}"
+    """How many plans were considered, legal and fitting."""
+    return f"{result.considered} plans considered, {result.legal} legal, {result.fitting} fit"
 
 
 def other_splits_section(result: SearchResult) -> list[Block]:

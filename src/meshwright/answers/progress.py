@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from meshwright.search.stop import Progress, StopSearch
 from meshwright.units import format_bytes, format_seconds
 
+Result = TypeVar("Result")
 PATIENCE_S = 1.0
 EVERY_S = 0.1
 """From one picture of the bar to the next."""
@@ -62,20 +63,64 @@ class Stoppable:
         if self.stopped:
             raise StopSearch
 
+    def show(self, done: int, total: int) -> None:
+        """Show the progress of what is not stopped by it."""
+        self._advance(done, total)
+
     def interrupt(self, *_: Any) -> None:
         """Ask the search to stop after its chunk; asked again, interrupt whatever runs."""
         if self._asked_to_stop:
             raise KeyboardInterrupt
         self._asked_to_stop = True
 
+    def at_once(self, work: Callable[[], Result]) -> Result | None:
+        """What some work returns; None where the first Ctrl-C or the limit of time ends it, wherever it stands: for
+        work that tells no progress.
+        """
+        left = None if self._limit_s is None else self._limit_s - (time.perf_counter() - self._started)
+        try:
+            if self._asked_to_stop or (left is not None and left <= 0):
+                raise StopSearch
+            with _stops(left):
+                return work()
+        except StopSearch:
+            self.stopped = True
+            return None
+
 
 @contextmanager
-def stoppable_progress(limit_s: float | None = None) -> Iterator[Stoppable]:
+def _stops(after_s: float | None) -> Iterator[None]:
+    """A block in which Ctrl-C raises `StopSearch`, and so does an alarm after some seconds, where systems have one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    alarm = after_s is not None and hasattr(signal, "setitimer")
+    signals = [signal.SIGINT, signal.SIGALRM] if alarm else [signal.SIGINT]
+
+    def stop(*_: Any) -> None:
+        for number in signals:
+            signal.signal(number, signal.SIG_IGN)
+        raise StopSearch
+
+    before = {number: signal.signal(number, stop) for number in signals}
+    try:
+        if alarm:
+            signal.setitimer(signal.ITIMER_REAL, after_s or 0)
+        yield
+    finally:
+        if alarm:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def stoppable_progress(limit_s: float | None = None, what: str = "Pricing plans") -> Iterator[Stoppable]:
     """The same bar, of searches that end after a limit of time, or at the first Ctrl-C, with the best plans so far.
 
-    limit_s: seconds; None: as long as it takes.
+    limit_s: seconds; None: as long as it takes; what: is done, as it stands before the bar.
     """
-    with _bar("Pricing plans", PATIENCE_S) as (advance, say):
+    with _bar(what, PATIENCE_S) as (advance, say):
         progress = Stoppable(advance, say, limit_s)
         in_main = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGINT, progress.interrupt) if in_main else None

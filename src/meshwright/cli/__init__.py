@@ -113,7 +113,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="plain")
     try:
-        app(prog_name="meshwright")
+        _run()
     except errors.InvalidInput as error:
         _fail(error, 2)
     except errors.NothingFits as error:
@@ -132,6 +132,16 @@ def main() -> None:
         if error.errno not in REFUSED_BY_STANDARD_OUTPUT or error.filename is not None:
             raise
         _fail(f"cannot write the answer: {error.strerror}", 1)
+
+
+def _run() -> None:
+    """Run the command as typer does, which makes a silent exit of an interrupt."""
+    try:
+        app(prog_name="meshwright")
+    except SystemExit as end:
+        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):
+            raise errors.Stopped(errors.NO_ANSWER) from None
+        raise
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:

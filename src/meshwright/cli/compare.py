@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -21,8 +21,8 @@ from meshwright.cli.groups import (
     refuse_given,
 )
 from meshwright.cli.launch_file import ABOUT_A_FILE, BESIDE_A_FILE, OF_A_FILE
-from meshwright.cli.options import AsJson, ModelIfAny, TextOnly, Workers, ratio
-from meshwright.cli.show import show
+from meshwright.cli.options import AsJson, ModelIfAny, TextOnly, TimeLimit, Workers, ratio
+from meshwright.cli.show import end_where, show
 from meshwright.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -36,6 +36,13 @@ OF_CLUSTERS = ("price", "deadline_days", "one_plan")
 """Options that say nothing about plans on one cluster."""
 IN_A_PLAN_FILE = ("words", "model", "cluster", *option_names(JobOptions), *option_names(RuntimeOptions), "text_only")
 """Options that a plan file answers."""
+
+
+class Shown(NamedTuple):
+    """How an answer is shown, and seconds after which it is shown whatever is missing."""
+
+    as_json: bool
+    time_limit: float | None
 
 
 @grouped
@@ -84,11 +91,12 @@ def compare(
     framework: RuntimeOptions,
     allowed: ConstraintOptions,
     text_only: TextOnly = False,
+    time_limit: TimeLimit = None,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Set clusters side by side, each with its best plan, or plans on one cluster, with every difference."""
-    named = bool(plan or plan_file or launch.from_files)
+    named, shown = bool(plan or plan_file or launch.from_files), Shown(as_json, time_limit)
     model, clusters = _by_words(words or [], model, cluster or [])
     if named:
         why = "{} compares clusters, not plans; leave it out, or --plan, --plan-file and --from"
@@ -98,13 +106,13 @@ def compare(
     if launch.from_files:
         refuse_given(context, ("words",), BESIDE_A_FILE)
         launched = launched_plans(context, launch, model, clusters, framework.runtime)
-        _show_plans(None, plan or [], plan_file or [], as_json, launched, allowed)
+        _show_plans(None, plan or [], plan_file or [], shown, launched, allowed)
         return
     refuse_given(context, OF_A_FILE, ABOUT_A_FILE)
     if plan_file:
         why = "{} cannot be combined with a plan file, which holds the whole question; leave it out"
         refuse_given(context, IN_A_PLAN_FILE, why)
-        _show_plans(None, plan or [], plan_file, as_json)
+        _show_plans(None, plan or [], plan_file, shown)
         return
     _require_clusters(named, model, clusters)
     if model is None:
@@ -118,18 +126,18 @@ def compare(
         return inputs_of(subject, job, framework, allowed=allowed)
 
     if named:
-        _show_plans(asked(clusters[0]), plan or [], [], as_json)
+        _show_plans(asked(clusters[0]), plan or [], [], shown)
         return
     by_text = _different(clusters)
     wishes = _wishes(price or [], deadline_days, one_plan, job.tokens, by_text)
-    _show_clusters([(each, _question(asked, text)) for text, each in by_text.items()], wishes, workers, as_json)
+    _show_clusters([(each, _question(asked, text)) for text, each in by_text.items()], wishes, workers, shown)
 
 
 def _show_plans(
     inputs: Inputs | None,
     lines: list[str],
     files: list[str],
-    as_json: bool,
+    shown: Shown,
     launched: Sequence[FilePlan] = (),
     allowed: ConstraintOptions | None = None,
 ) -> None:
@@ -139,32 +147,37 @@ def _show_plans(
     from meshwright.answers.compare.named import named_plans, of_one_question, plan_of_file
     from meshwright.answers.compare.plans import compare_plans
     from meshwright.answers.compare.plans_table import plans_document, plans_screen
-    from meshwright.answers.progress import shown_progress
+    from meshwright.answers.progress import stoppable_progress
 
     plans: list[FilePlan] = []
     if inputs is None:
         inputs, plans = of_one_question([*launched, *map(plan_of_file, files)])
-    if allowed is not None and len(plans) + len(lines) == 1:
-        plans.append(with_the_best(inputs, allowed))
-    with shown_progress() as progress:
+    with stoppable_progress(shown.time_limit) as progress:
+        if allowed is not None and len(plans) + len(lines) == 1:
+            plans.append(with_the_best(inputs, allowed, progress))
         comparison = compare_plans(named_plans(lines, inputs, plans), inputs, progress)
-    show(plans_document(comparison) if as_json else plans_screen(comparison), as_json)
+    _show(plans_document(comparison) if shown.as_json else plans_screen(comparison), shown, progress.stopped)
 
 
 def _show_clusters(
-    questions: list[tuple[Cluster, Inputs | InvalidInput]], wishes: Wishes, workers: int | None, as_json: bool
+    questions: list[tuple[Cluster, Inputs | InvalidInput]], wishes: Wishes, workers: int | None, shown: Shown
 ) -> None:
     from meshwright.answers.compare.clusters import compare_clusters
     from meshwright.answers.compare.clusters_table import clusters_document, clusters_screen
-    from meshwright.answers.progress import shown_progress
+    from meshwright.answers.progress import stoppable_progress
     from meshwright.search.executors import executor_of
 
     refusals = [question for _, question in questions if isinstance(question, InvalidInput)]
     if len(refusals) == len(questions):
         raise refusals[0]
-    with shown_progress() as progress, executor_of(workers) as executor:
+    with stoppable_progress(shown.time_limit) as progress, executor_of(workers) as executor:
         comparison = compare_clusters(questions, wishes, progress, executor)
-    show(clusters_document(comparison) if as_json else clusters_screen(comparison), as_json)
+    _show(clusters_document(comparison) if shown.as_json else clusters_screen(comparison), shown, progress.stopped)
+
+
+def _show(answer: Any, shown: Shown, stopped: bool) -> None:
+    show(answer | {"complete": False} if stopped and shown.as_json else answer, shown.as_json)
+    end_where(stopped)
 
 
 def _question(asked: Callable[[str], Inputs], cluster: str) -> Inputs | InvalidInput:
@@ -182,6 +195,8 @@ def _require_clusters(named: bool, model: str | None, clusters: list[str]) -> No
             f"plans are compared on one cluster, and {len(clusters)} are given: keep one, or leave out "
             "--plan; --one-plan then finds the layout that serves all of them"
         )
+    if named and not clusters:
+        raise InvalidInput("plans are compared on a cluster, and none is given: add --cluster, as --cluster 8x8:h100")
     if not named and len(clusters) < 2:
         given = f"one cluster is given, {clusters[0]}" if clusters else "no cluster is given"
         example = f"meshwright compare {model or 'llama-3.1-70b'} {clusters[0] if clusters else '8x8:h100'}"

@@ -23,6 +23,7 @@ from meshwright.errors import InvalidInput
 if TYPE_CHECKING:
     from meshwright.answers.compare.named import FilePlan
     from meshwright.layout.plan import Plan
+    from meshwright.search.stop import Progress
     from meshwright.specs.inputs import Inputs
 
 IN_THE_FILE = ({*option_names(JobOptions), *option_names(RuntimeOptions)} - {"runtime"}) | {"text_only"}
@@ -62,14 +63,12 @@ def launched_plans(
     return read
 
 
-def with_the_best(inputs: Inputs, allowed: ConstraintOptions) -> tuple[str, Inputs, Plan]:
+def with_the_best(inputs: Inputs, allowed: ConstraintOptions, progress: Progress) -> tuple[str, Inputs, Plan]:
     """The best plan of the same question, as `compare` takes plans of files; raises `NothingFits` without one."""
     from meshwright.answers.nothing_fits import nothing_fits
-    from meshwright.answers.progress import shown_progress
     from meshwright.search.find import find
 
-    with shown_progress() as progress:
-        result = find(inputs.replace(constraints=constraints_of(allowed)), top=1, progress=progress)
-        if not result.best:
-            raise nothing_fits(result)
+    result = find(inputs.replace(constraints=constraints_of(allowed)), top=1, progress=progress)
+    if not result.best:
+        raise nothing_fits(result)
     return "the best plan of a search", inputs, result.best[0].plan

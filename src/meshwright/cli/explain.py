@@ -9,8 +9,8 @@ import typer
 
 from meshwright.cli.groups import grouped
 from meshwright.cli.one_plan import OnePlanOptions, one_plan
-from meshwright.cli.options import AsJson, Cite, More
-from meshwright.cli.show import show, show_cited
+from meshwright.cli.options import AsJson, Cite, More, TimeLimit
+from meshwright.cli.show import end_where, show, show_cited
 
 
 @grouped
@@ -23,48 +23,51 @@ def explain(
     ] = None,
     more: More = False,
     cite: Cite = False,
+    time_limit: TimeLimit = None,
 ) -> None:
     """Price one plan: whether it fits, where its memory and time go, and what every single change would do."""
-    import time
-
     from meshwright.answers.alternatives import cheap_search
     from meshwright.answers.brief import on_one_screen
-    from meshwright.answers.explain_brief import explain_briefs
+    from meshwright.answers.explain_brief import explain_briefs, explain_stopped
     from meshwright.answers.explain_table import explain_document, explain_screen
     from meshwright.answers.files import writable
     from meshwright.answers.launch_file import launch_file_entry, launch_file_screen
     from meshwright.answers.launch_patch import launch_patch, launch_patch_entry, launch_patch_section
+    from meshwright.answers.progress import stoppable_progress
     from meshwright.answers.trace import write_trace
     from meshwright.cost.step import estimate_each
     from meshwright.layout.legality import require_legal
 
     inputs, plan, variation, launch = one_plan(context, asked)
-    started = time.perf_counter()
     if not variation:
         require_legal(plan, inputs)
     estimate = variation.estimate if variation else estimate_each([plan], inputs)[0]
     traced = writable(trace, "--trace") if trace is not None else None
-    near = cheap_search(inputs)
     if traced:
         write_trace(traced, estimate, inputs)
-    elapsed = time.perf_counter() - started
-    change = launch_patch(launch, estimate, near, variation)
-    if as_json:
-        document: Any = explain_document(estimate, inputs, elapsed, near, variation)
-        document |= launch_file_entry(launch) | launch_patch_entry(change)
-    else:
+
+    def whole() -> Any:
+        change = launch_patch(launch, estimate, near, variation)
+        if as_json:
+            explained: Any = explain_document(estimate, inputs, near, variation)
+            return explained | launch_file_entry(launch) | launch_patch_entry(change)
         beside = launch_file_screen(launch), launch_patch_section(launch, change)
-        whole = more or cite
-        answers = (
-            [explain_screen(estimate, inputs, near, variation)]
-            if whole
-            else explain_briefs(estimate, inputs, near, variation)
-        )
-        document = on_one_screen(answers, *beside)
+        if more or cite:
+            return on_one_screen([explain_screen(estimate, inputs, near, variation)], *beside)
+        return on_one_screen(explain_briefs(estimate, inputs, near, variation), *beside)
+
+    with stoppable_progress(time_limit) as progress:
+        near = cheap_search(inputs, progress)
+        document = progress.at_once(whole)
+    if document is None and as_json:
+        document = explain_document(estimate, inputs, variation=variation, complete=False) | launch_file_entry(launch)
+    elif document is None:
+        document = *launch_file_screen(launch), *explain_stopped(estimate, inputs)
     if cite:
         show_cited(document, [plan], inputs, as_json)
     else:
         show(document, as_json)
+    end_where(progress.stopped)
 
 
 @grouped

@@ -9,20 +9,15 @@ from pathlib import Path
 
 import meshwright
 from meshwright.cli import main
-from meshwright.errors import INTERRUPTED
 
 UNFORESEEN = 70
 """EX_SOFTWARE of sysexits.h."""
 
 
 def run() -> None:
-    """Run the command; it exits as `main`, with 130 where it is interrupted, and with 70 where it meets an error that
-    it should have foreseen.
-    """
+    """Run the command; it exits as `main`, and with 70 where it meets an error that it should have foreseen."""
     try:
         main()
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
     except Exception as error:
         print(_report(error), file=sys.stderr)
         sys.exit(UNFORESEEN)

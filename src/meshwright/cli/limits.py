@@ -40,8 +40,8 @@ def limits(
     with stoppable_progress(time_limit) as progress, executor_of(workers) as executor:
         result = limits_of(inputs, progress, executor)
         if result.complete and not (result.asked.best or result.sequence or result.nodes):
-            from meshwright.answers.nothing_fits import nothing_fits
+            from meshwright.answers.nothing_fits import nothing_fits_or_stopped
 
-            raise nothing_fits(result.asked)
+            raise nothing_fits_or_stopped(result.asked, progress)
     show(limits_document(result) if as_json else limits_screen(result), as_json)
     end_where(progress.stopped)

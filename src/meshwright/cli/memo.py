@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from meshwright.cli.groups import grouped
-from meshwright.cli.options import AsJson, Price, positive
+from meshwright.cli.options import AsJson, Price, TimeLimit, positive
 from meshwright.cli.searched import SearchOptions, searched
-from meshwright.cli.show import show
+from meshwright.cli.show import end_where, show
 from meshwright.errors import InvalidInput
 
 if TYPE_CHECKING:
     from meshwright.answers.baseline import Baseline
     from meshwright.answers.document.blocks import Document
+    from meshwright.search.find import SearchResult
 
 
 @grouped
@@ -31,12 +33,13 @@ def memo(
         list[Path] | None,
         typer.Option("--out", metavar="FILE", help=".md, .html or .pdf; repeatable; else Markdown is printed"),
     ] = None,
+    time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the recommendation memo: which plan, why, and what could go wrong; exit code 3 if nothing fits."""
     from meshwright.answers.compare.training import prices_of
     from meshwright.answers.memo.write import memo_files, write_memo
-    from meshwright.answers.progress import shown_progress
+    from meshwright.answers.progress import stoppable_progress
     from meshwright.answers.public.memo import LOOKED_AT, memo_of
     from meshwright.search.find import find
 
@@ -45,10 +48,18 @@ def memo(
     paths = memo_files(out or [])
     inputs, existing = searched(context, asked)
     prices = prices_of(price or [], {asked.subject.cluster or inputs.cluster.name: inputs.cluster})
-    with shown_progress() as progress:
+    written = None
+    with stoppable_progress(time_limit) as progress:
         result = find(inputs, top=LOOKED_AT, progress=progress)
-        price_of_one = next(iter(prices.values()), None)
-        written = memo_of(result, _defaults(context, existing), price_of_one, baseline_gpus, existing)
+        price_of_one, unsaid = next(iter(prices.values()), None), _defaults(context, existing)
+        if result.complete:
+            written = progress.at_once(
+                lambda: memo_of(result, unsaid, price_of_one, baseline_gpus, existing, progress.show)
+            )
+    if written is None:
+        _show_unwritten(result, as_json)
+        end_where(stopped=True)
+        return
     write_memo(written.page, paths)
     if as_json:
         show(written.to_dict(), as_json)
@@ -56,6 +67,18 @@ def memo(
         _print(written.page)
     if not written.fits:
         raise typer.Exit(3)
+
+
+def _show_unwritten(result: SearchResult, as_json: bool) -> None:
+    """The best plans so far, in place of a memo that was stopped: nobody signs half of one, and no file is written."""
+    from meshwright.answers.brief import on_one_screen, plan_briefs
+    from meshwright.answers.plan_table import plan_document
+
+    if result.best:
+        show(plan_document(result) | {"complete": False} if as_json else on_one_screen(plan_briefs(result)), as_json)
+    elif as_json:
+        show({"complete": False}, as_json)
+    print("meshwright: no memo is written", file=sys.stderr)
 
 
 def _defaults(context: typer.Context, existing: Baseline | None) -> tuple[str, ...]:

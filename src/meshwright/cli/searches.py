@@ -74,9 +74,9 @@ def plan(
     with stoppable_progress(time_limit) as progress:
         result = find(inputs, top=top or SEARCHED, progress=progress)
         if not result.best:
-            from meshwright.answers.nothing_fits import nothing_fits
+            from meshwright.answers.nothing_fits import nothing_fits_or_stopped
 
-            raise nothing_fits(result)
+            raise nothing_fits_or_stopped(result, progress)
         front, costs = _beyond(result, pareto, progress)
     beside = _beside(result, baseline, price or [], asked.subject.cluster)
     if as_json:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshwright.cli.options import AsJson, Workers
-from meshwright.cli.show import show
+from meshwright.cli.options import AsJson, TimeLimit, Workers
+from meshwright.cli.show import end_where, show
 
 if TYPE_CHECKING:
     from meshwright.answers.sweep.run import SweepSize
@@ -24,15 +24,17 @@ def sweep(
     dask: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="of a Dask scheduler, as tcp://host:8786; or local")
     ] = None,
+    time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the best plan of every question of a file, and go on where an earlier run ended."""
-    from meshwright.answers.progress import shown_progress
+    from meshwright.answers.progress import stoppable_progress
     from meshwright.answers.sweep.run import sweep as run
 
-    with shown_progress() as progress:
+    with stoppable_progress(time_limit) as progress:
         result = run(file, out, all_plans=all_plans, workers=workers, dask=dask, progress=progress, started=_say_size)
     show(result.to_dict() if as_json else result.blocks(), as_json)
+    end_where(progress.stopped)
 
 
 def _say_size(size: SweepSize) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from meshwright.cli.options import AsJson, Workers
-from meshwright.cli.show import show
-from meshwright.errors import InvalidInput
+from meshwright.cli.options import AsJson, TimeLimit, Workers
+from meshwright.cli.show import end_where, show
+from meshwright.errors import NO_ANSWER, InvalidInput, Stopped
 
 
 def validate(
@@ -25,12 +26,13 @@ def validate(
     without: Annotated[
         bool, typer.Option("--left-out", help="predict each source with constants fitted to all others (takes minutes)")
     ] = False,
+    time_limit: TimeLimit = None,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict training runs that others measured, and print how far off that is."""
     from meshwright.answers.files import writable, write_whole
-    from meshwright.answers.progress import shown_progress
+    from meshwright.answers.progress import stoppable_progress
     from meshwright.search.executors import executor_of
     from meshwright.validation.score.configurations_csv import configurations_csv
     from meshwright.validation.score.picture import score_picture
@@ -38,8 +40,14 @@ def validate(
 
     table, picture = (writable(path, f"--{name}") if path else None for name, path in (("rows", rows), ("plot", plot)))
     _require_different({"--runs": runs.resolve() if runs else None, "--rows": table, "--plot": picture})
-    with shown_progress("Predicting runs") as progress, executor_of(workers) as executor:
-        answer = scored(runs, where=where, left_out=without, progress=progress, executor=executor)
+    with stoppable_progress(time_limit, "Predicting runs") as progress, executor_of(workers) as executor:
+        score = partial(scored, runs, where=where, left_out=without, progress=progress, executor=executor)
+        answer = progress.at_once(score) if without else score()
+    if answer is None:
+        raise Stopped(NO_ANSWER)
+    if progress.stopped:
+        show(answer.to_dict() | {"complete": False} if as_json else answer.blocks(), as_json)
+        end_where(stopped=True)
     if table:
         write_whole(table, configurations_csv(answer.outcomes))
     if picture:

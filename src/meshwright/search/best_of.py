@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_plans
+from meshwright.errors import Stopped
 from meshwright.layout.plans import Plans
 from meshwright.search.find import Progress, find
 from meshwright.search.rank import rank_key
@@ -40,7 +41,16 @@ def best_of(priced: Sequence[Estimate], questions: Sequence[Inputs], progress: P
     if len(close) == 1:
         return BestOf(first)
     tied = tied_rows(ranks, inputs)
-    recommended = find(inputs, top=1, progress=progress).best[0]
-    best = next((row for row in close if priced[row].plan == recommended.plan), int(tied[0]))
+    recommended = _recommended(inputs, progress)
+    best = next((row for row in close if recommended and priced[row].plan == recommended.plan), int(tied[0]))
     alike = [row for row in close if row != best and (row in tied or ranks.time_s[row] < ranks.time_s[best])]
     return BestOf(best, tuple(alike), recommended)
+
+
+def _recommended(inputs: Inputs, progress: Progress | None) -> Estimate | None:
+    """What a search recommends; None where it is stopped."""
+    try:
+        answer = find(inputs, top=1, progress=progress)
+    except Stopped:
+        return None
+    return answer.best[0] if answer.complete else None

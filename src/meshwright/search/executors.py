@@ -59,7 +59,7 @@ def executor_of(workers: int | None = None, dask: str | None = None) -> Iterator
     installed or no scheduler answers.
     """
     if workers is not None and not 1 <= workers <= MOST_WORKERS:
-        raise InvalidInput(f"workers is {quoted(str(workers))}; it must be from 1 to {MOST_WORKERS}")
+        raise InvalidInput(f"workers is {quoted(workers)}; it must be from 1 to {MOST_WORKERS}")
     count = workers or cores()
     if dask is not None:
         with _dask_executor(dask, count) as executor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -76,7 +75,6 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Sear
     top: how many of the best to keep. Raises `NotModelled` for a model that is not planned yet, `IllegalPlan` when the
     runtime refuses every plan, `Stopped` where progress stops it before a plan fits.
     """
-    started = time.perf_counter()
     tally, times = _Tally(), ShapeTimes(inputs)
     legal = regrouped(_legal(inputs, tally, progress), CHUNK)
     candidates = [_candidates(_fitting(plans, inputs, tally), top, tally, times) for plans in legal if len(plans)]
@@ -109,7 +107,6 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Sear
         equal=_equal(tally.near, inputs),
         at_risk=next((finalists[row] for row in _fastest_at_risk(finalists, ranked)), None),
         leanest=finalists[first_lean + int(np.argmin(lean))],
-        elapsed_s=time.perf_counter() - started,
         complete=complete,
         size=tally.size,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -47,7 +46,6 @@ class Limits:
     """The largest micro-batch."""
     constraint_costs: tuple[ConstraintCost, ...]
     """Of the question as it was asked."""
-    elapsed_s: float
     complete: bool = True
     """Whether no search was stopped: else limits may be further out, or were not looked for."""
 
@@ -58,7 +56,6 @@ def limits(inputs: Inputs, progress: Progress | None = None, executor: Executor 
     progress, executor: as in `fan_out.answers`; stopped, the limits found so far are the answer. Raises as `find` does
     for the question as asked.
     """
-    started = time.perf_counter()
     parts = fan_out.answers(partial(_part, inputs), [*PARTS], executor, progress)
     (asked, costs), sequence, nodes, micro_batch = (part.value for part in parts)
     return Limits(
@@ -67,7 +64,6 @@ def limits(inputs: Inputs, progress: Progress | None = None, executor: Executor 
         nodes=nodes,
         micro_batch=micro_batch,
         constraint_costs=costs,
-        elapsed_s=time.perf_counter() - started,
         complete=asked.complete and all(part.complete for part in parts),
     )
 

@@ -40,7 +40,6 @@ class SearchResult:
     """The fastest plan at risk of running out of memory, where there is one."""
     leanest: Estimate
     """The legal plan with the least memory on its worst stage."""
-    elapsed_s: float
     complete: bool
     """Whether every plan was considered: the search was not stopped."""
     size: int

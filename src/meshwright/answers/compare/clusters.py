@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -13,11 +14,12 @@ from meshwright.answers.compare.training import Deadline, Training, deadline_of,
 from meshwright.answers.nothing_fits import error_document, nothing_fits
 from meshwright.answers.step_parts import from_peak
 from meshwright.cost.estimate import Estimate
-from meshwright.errors import InvalidInput, MeshwrightError, NothingFits
+from meshwright.errors import InvalidInput, MeshwrightError, NothingFits, Stopped
 from meshwright.search import fan_out
 from meshwright.search.constraint_costs import ConstraintCost, constraint_costs
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.min_max import Exclusion, OnePlan, one_plan
+from meshwright.search.stop import StopSearch
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 
@@ -114,12 +116,18 @@ def compare_clusters(
         refusals = [row.refusal for row in rows]
         reasons = ((row.cluster.name, str(row.refused).replace("\n", "\n  ")) for row in rows)
         message = "no cluster has a plan:" + "".join(f"\n  - {name}: {reason}" for name, reason in reasons)
+        if any(isinstance(refusal, Stopped) for refusal in refusals):
+            raise Stopped(message)
         if not any(isinstance(refusal, NothingFits) for refusal in refusals):
             raise InvalidInput(message)
         raise NothingFits(message, {"clusters": {row.cluster.name: error_document(row.refusal) for row in rows}})
     answers = [row.result for row in rows if row.result]
     searched = wishes.one_plan and len(answers) == len(rows)
-    return ClusterComparison(rows, wishes, one_plan(answers, progress) if searched else None)
+    layout = None
+    if searched:
+        with suppress(StopSearch):
+            layout = one_plan(answers, progress)
+    return ClusterComparison(rows, wishes, layout)
 
 
 def _row(wishes: Wishes, asked: tuple[Cluster, Inputs | InvalidInput], progress: Progress | None) -> ClusterRow:
@@ -128,9 +136,15 @@ def _row(wishes: Wishes, asked: tuple[Cluster, Inputs | InvalidInput], progress:
         return ClusterRow(cluster, None, refusal=question)
     try:
         result = find(question, top=1, progress=progress)
-    except InvalidInput as refusal:
+    except (InvalidInput, Stopped) as refusal:
         return ClusterRow(cluster, question, refusal=refusal)
     best, price, days = result.best[0] if result.best else None, wishes.prices.get(cluster.name), wishes.deadline_days
+    costs: tuple[ConstraintCost, ...] = ()
+    deadline = None
+    if best:
+        with suppress(Stopped):
+            costs = constraint_costs(result, progress)
+            deadline = deadline_of(best, question, days, price, progress) if days else None
     return ClusterRow(
         cluster=cluster,
         inputs=question,
@@ -138,9 +152,9 @@ def _row(wishes: Wishes, asked: tuple[Cluster, Inputs | InvalidInput], progress:
         refusal=None if best else nothing_fits(result, most=1),
         contradiction=None if best else cluster_premise(question),
         limiting=limiting_part(best, question) if best else None,
-        constraint_costs=constraint_costs(result, progress) if best else (),
+        constraint_costs=costs,
         training=training_of(best, question, price) if best else None,
-        deadline=deadline_of(best, question, days, price, progress) if days else None,
+        deadline=deadline,
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from meshwright.answers.baseline import Baseline
 from meshwright.answers.memo.bottleneck import Bottleneck, bottleneck, most_saved
@@ -16,13 +18,16 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import IllegalPlan, InvalidInput
 from meshwright.search.constraint_costs import ConstraintCost, constraint_costs
-from meshwright.search.find import SearchResult, best_where, find
+from meshwright.search.find import Progress, SearchResult, best_where, find
 from meshwright.search.least_states import whole_states
 from meshwright.search.rank import rank_key
 from meshwright.search.sensitivity import Sensitivity, sensitivity
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_gpus
 
+Figure = TypeVar("Figure")
+FIGURES = 7
+"""Those that take time."""
 BEYOND = 1.01
 """Times as many accelerators, by which a speed-up is more than they explain."""
 
@@ -90,22 +95,24 @@ def memo(
     assumed: tuple[str, ...] = (),
     price: float | None = None,
     existing: Baseline | None = None,
+    progress: Progress | None = None,
 ) -> Memo:
     """The figures of a recommendation for a search that found plans.
 
     baseline: accelerators from which scaling starts; assumed: options left to their defaults; price: of one accelerator
-    for one hour, in any currency; existing: the plan of a launch file, the one to beat. Raises `InvalidInput` for a
-    baseline that the cluster cannot have.
+    for one hour, in any currency; existing: the plan of a launch file, the one to beat; progress: told (figures
+    known, figures in all). Raises `InvalidInput` for a baseline that the cluster cannot have.
     """
+    told = _counted(progress)
     best, inputs = search.best[0], search.inputs
-    scaled = scaling(best, inputs, baseline)
-    smaller, pipelined = fewest_safe(inputs, baseline), best_pipelined(search)
-    limiting, changes = bottleneck(best, inputs, scaled, smaller), sensitivity(best, inputs)
+    scaled = told(scaling(best, inputs, baseline))
+    smaller, pipelined = told(fewest_safe(inputs, baseline)), told(best_pipelined(search))
+    limiting, changes = bottleneck(best, inputs, scaled, smaller), told(sensitivity(best, inputs))
     return Memo(
         search=search,
         best=best,
         assumed=assumed,
-        constraint_costs=constraint_costs(search),
+        constraint_costs=told(constraint_costs(search)),
         budgets=budgets(best, inputs),
         exchanges=exchanges(best, inputs),
         scaling=scaled,
@@ -114,11 +121,25 @@ def memo(
         micro_batching=micro_batching(pipelined, inputs) if pipelined else None,
         sensitivity=changes,
         bottleneck=limiting,
-        mitigations=mitigations(best, inputs, limiting, changes),
-        other_questions=other_questions(best, inputs),
+        mitigations=told(mitigations(best, inputs, limiting, changes)),
+        other_questions=told(other_questions(best, inputs)),
         price=price,
         existing=existing,
     )
+
+
+def _counted(progress: Progress | None) -> Callable[[Figure], Figure]:
+    """Passes figures on, and tells how many are known."""
+    known = 0
+
+    def told(figure: Figure) -> Figure:
+        nonlocal known
+        known += 1
+        if progress:
+            progress(known, FIGURES)
+        return figure
+
+    return told
 
 
 def best_pipelined(search: SearchResult) -> Estimate | None:

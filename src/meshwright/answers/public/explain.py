@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,7 +29,6 @@ class ExplainAnswer(Answer):
 
     inputs: Inputs
     estimate: Estimate
-    elapsed_s: float
 
     def __repr__(self) -> str:
         return lines_of(f"<ExplainAnswer {self.estimate.brief}>")
@@ -42,7 +40,7 @@ class ExplainAnswer(Answer):
 
     def to_dict(self) -> dict[str, Any]:
         """What `meshwright explain --json` prints, which is a plan file too."""
-        return explain_document(self.estimate, self.inputs, self.elapsed_s, self.near)
+        return explain_document(self.estimate, self.inputs, self.near)
 
     def blocks(self) -> tuple[Block, ...]:
         """The screen of `meshwright explain` behind pictures of memory and time."""
@@ -72,8 +70,7 @@ def explain(
     >>> str(explained.estimate.verdict)
     'safe'
     """
-    started = time.perf_counter()
     inputs = read_inputs(model, cluster, job, runtime)
     require_legal(plan, inputs)
     (estimate,) = estimate_each([plan], inputs)
-    return ExplainAnswer(inputs, estimate, time.perf_counter() - started)
+    return ExplainAnswer(inputs, estimate)

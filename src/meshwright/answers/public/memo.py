@@ -97,10 +97,12 @@ def memo_of(
     price: float | None = None,
     baseline_gpus: int | None = None,
     existing: Baseline | None = None,
+    progress: Progress | None = None,
 ) -> MemoAnswer:
     """The memo of a search.
 
-    assumed: options that were left to their defaults; existing: the plan of a launch file, the one to beat.
+    assumed: options that were left to their defaults; existing: the plan of a launch file, the one to beat;
+    progress: told (figures known, figures in all), some of which are searches.
     """
     if not search.best:
         missing = unfit(search, price)
@@ -109,5 +111,5 @@ def memo_of(
     if baseline_gpus is None:
         baseline_gpus, one = usual_baseline(inputs), "node" if inputs.cluster.num_nodes > 1 else "accelerator"
         unsaid.append(f"scaling starts from one {one}: the default")
-    figures = figures_of(search, baseline_gpus, tuple(unsaid), price, existing)
+    figures = figures_of(search, baseline_gpus, tuple(unsaid), price, existing, progress)
     return MemoAnswer(search, memo_document(figures), memo_entry(figures))

@@ -23,6 +23,7 @@ from meshwright.reprs import lines_of
 from meshwright.search.executors import executor_of, lost_worker
 from meshwright.search.fan_out import results
 from meshwright.search.find import Progress
+from meshwright.search.stop import StopSearch
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.sweep.read_sweep import read_sweep
 from meshwright.specs.sweep.sweep import Sweep, SweepQuestion
@@ -66,6 +67,9 @@ class SweepResult(Answer):
     """The folder with a Parquet table of all plans of each question, where they were asked for."""
     page: Path
     """The page with tables and pictures."""
+    unanswered: int = 0
+    """Questions that were not reached, where it was stopped: then neither table nor page is written, and the same sweep
+    goes on from here."""
 
     def __repr__(self) -> str:
         return lines_of(f"<SweepResult of {counts_words(self.table)}; {self.best}>")
@@ -73,15 +77,15 @@ class SweepResult(Answer):
     @property
     def files(self) -> list[Path]:
         """What was written."""
-        return [self.best, *([self.plans] if self.plans else []), self.page]
+        return [] if self.unanswered else [self.best, *([self.plans] if self.plans else []), self.page]
 
     def to_dict(self) -> dict[str, Any]:
         """What `meshwright sweep --json` prints."""
-        return sweep_document(self.table, self.files)
+        return sweep_document(self.table, self.files, self.unanswered)
 
     def blocks(self) -> tuple[Block, ...]:
         """The screen of `meshwright sweep`."""
-        return sweep_screen(self.table, self.files)
+        return sweep_screen(self.table, self.files, self.unanswered)
 
     def rows(self) -> list[Row]:
         """The best plan of every question, or why it has none, with the columns of the Parquet table."""
@@ -105,7 +109,7 @@ def sweep(
     the same as a table; out: the directory; all_plans: write all legal plans of each question too; workers: processes,
     a count, one for each core where none is given, 1: this process; dask: the address of a Dask scheduler, or `local`,
     whose workers do the work in their place; executor: any other that does; progress: told (plans priced, plans in
-    all); started: told the size before the work starts.
+    all), and where it stops, what was answered is the answer; started: told the size before the work starts.
     Raises `InvalidSpec` with every mistake of the file before anything is done, and `InvalidInput` where pyarrow is
     missing, the directory cannot be written to, or a worker is lost; what was answered is kept.
     """
@@ -126,9 +130,12 @@ def sweep(
                 if started:
                     started(_size([question for question, _ in questions], open_, sizes))
                 known |= _answers(open_, sizes, folder, all_plans, pool, progress)
-        rows = [_row(question, key, known, asked) for question, key in questions]
-        folder.finish(rows, page_of(rows), all_plans)
-    return SweepResult(tuple(rows), folder.best, folder.plans if all_plans else None, folder.page)
+        reached = [(question, key) for question, key in questions if key not in open_ or key in known]
+        rows = [_row(question, key, known, asked) for question, key in reached]
+        if len(rows) == len(questions):
+            folder.finish(rows, page_of(rows), all_plans)
+    plans, unanswered = folder.plans if all_plans else None, len(questions) - len(rows)
+    return SweepResult(tuple(rows), folder.best, plans, folder.page, unanswered)
 
 
 def _key(question: SweepQuestion) -> str:
@@ -189,6 +196,8 @@ def _answers(
             done += sum(sizes[key] for key in batches[place].questions)
             if progress:
                 progress(done, total)
+    except StopSearch:
+        return answers
     except Exception as error:
         if not lost_worker(error):
             raise

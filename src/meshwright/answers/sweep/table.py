@@ -30,17 +30,18 @@ def counts_words(rows: Sequence[Row]) -> str:
     return f"{len(rows)} questions: {listed}"
 
 
-def sweep_screen(rows: Sequence[Row], files: Sequence[Path]) -> tuple[Block, ...]:
-    """The first rows, why others have no plan, and where everything is written."""
-    return (
-        *summary(rows, MOST_ROWS),
-        Lines((counts_words(rows), f"Written: {', '.join(map(str, files))}")),
-    )
+def sweep_screen(rows: Sequence[Row], files: Sequence[Path], unanswered: int = 0) -> tuple[Block, ...]:
+    """The first rows, why others have no plan, and where everything is written; unanswered: questions not reached."""
+    written = f"Written: {', '.join(map(str, files))}"
+    if unanswered:
+        written = f"{unanswered:,} more are not answered yet; the same sweep, asked again, goes on from here"
+    return (*(summary(rows, MOST_ROWS) if rows else ()), Lines((counts_words(rows), written)))
 
 
-def sweep_document(rows: Sequence[Row], files: Sequence[Path]) -> dict[str, Any]:
-    """Every row, and the files that hold it."""
-    return document_of(schema=SCHEMA, rows=rows, files=[*map(str, files)])
+def sweep_document(rows: Sequence[Row], files: Sequence[Path], unanswered: int = 0) -> dict[str, Any]:
+    """Every row, and the files that hold it; unanswered: questions not reached."""
+    missing = {"complete": False, "unanswered": unanswered} if unanswered else {}
+    return document_of(schema=SCHEMA, **missing, rows=rows, files=[*map(str, files)])
 
 
 def summary(rows: Sequence[Row], most: int) -> tuple[Block, ...]:

@@ -15,7 +15,7 @@ from meshwright.errors import InvalidInput
 from meshwright.layout.plan import Plan
 from meshwright.search.executors import InProcess
 from meshwright.search.fan_out import results
-from meshwright.search.stop import Progress
+from meshwright.search.stop import Progress, goes_on
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
@@ -25,6 +25,7 @@ from meshwright.validation.rows.configurations import SOUND, Configuration
 from meshwright.validation.rows.reading import Case, read_case
 from meshwright.validation.rows.settings import judged_together, stand_ins
 
+NOT_REACHED = "it was stopped before"
 KINDS = {
     "allocated": lambda memory: memory.allocated,
     "reserved": lambda memory: memory.reserved,
@@ -94,7 +95,8 @@ def outcomes_of(
 ) -> list[Outcome]:
     """Read every configuration, price it and hold it against what was measured.
 
-    progress: told (questions priced, in all); executor: what prices them; None: this process.
+    progress: told (questions priced, in all), and where it stops, the others are not represented; executor: what prices
+    them; None: this process.
     """
     known = list(configurations)
     cases = [_case_of(configuration) for configuration in known]
@@ -105,8 +107,10 @@ def outcomes_of(
     for place, priced in results(_priced, asked, executor or InProcess()):
         for same, each in zip(pieces[place], priced, strict=True):
             estimates |= zip(map(id, same), each, strict=True)
-        if progress:
-            progress(len(estimates), len(known))
+        if not goes_on(progress, len(estimates), len(known)):
+            break
+    missing = InvalidInput(NOT_REACHED)
+    estimates |= {id(case): missing for case in chain(*questions) if id(case) not in estimates}
     return [_outcome(configuration, case, estimates) for configuration, case in zip(known, cases, strict=True)]
 
 
