@@ -11,7 +11,7 @@ from typing import Any
 
 from objects import print_answers
 
-os.environ.update(LEARNING_RATE="1e-4", HF_ASSETS_PATH="/tmp", DATASET="c4_test", STEPS="10")
+os.environ.update(LEARNING_RATE="1e-4", HF_ASSETS_PATH="/tmp", DATASET="c4_test", STEPS="10", CHECKPOINTS="/tmp/x")
 
 
 class Absent(types.ModuleType):

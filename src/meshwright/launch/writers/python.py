@@ -11,6 +11,7 @@ from meshwright.launch.writers.start import batch_file, torchrun
 
 MODULE = "meshwright_plan"
 IMPORTS = """\
+from torchtitan.components.checkpointer import CheckpointManager
 from torchtitan.components.loss import ChunkedLossWrapper, CrossEntropyLoss
 from torchtitan.components.optimizer import default_adamw
 from torchtitan.components.quantization import Float8LinearConverter
@@ -69,6 +70,9 @@ def _module(launch: Launch, notes: Sequence[str]) -> str:
     lines += [f"        activation_checkpoint={recompute}{'' if recompute == 'None' else '.Config()'},"]
     lines += ["        # FILL IN what the plan does not know: the launch stops at the first that is missing."]
     lines += ['        optimizer=default_adamw(lr=float(os.environ["LEARNING_RATE"])),']
+    lines += [
+        '        checkpoint=CheckpointManager.Config(enable=True, folder=os.environ["CHECKPOINTS"], interval=1000),'
+    ]
     lines += ['        hf_assets_path=os.environ["HF_ASSETS_PATH"],  # folder of the tokenizer']
     lines += ['        dataloader=HuggingFaceTextDataLoader.Config(dataset=os.environ["DATASET"]),', "    )", ""]
     return "\n".join(lines)
