@@ -142,6 +142,11 @@ def test_plans_that_are_compared_on_no_cluster_are_refused() -> None:
     assert "none is given: add --cluster" in refused(asked(*words))
 
 
+@pytest.mark.parametrize("command", ["explain", "memo"])
+def test_a_limit_of_time_may_be_as_long_as_one_likes(command: str) -> None:
+    assert asked(command, *LLAMA, "--time-limit", "1000000000000").code == 0
+
+
 def test_what_a_worker_refuses_is_read(tmp_path: Path) -> None:
     for name in ("machines.json", "layers.json"):
         _file(tmp_path, name)

@@ -15,6 +15,8 @@ from meshwright.units import format_bytes, format_seconds
 
 Result = TypeVar("Result")
 PATIENCE_S = 1.0
+LONGEST_ALARM_S = 1e6
+"""A limit beyond is none; systems count no alarm in more than some hundred million seconds."""
 EVERY_S = 0.1
 """From one picture of the bar to the next."""
 LONG_S = 10.0
@@ -94,7 +96,7 @@ def _stops(after_s: float | None) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    alarm = after_s is not None and hasattr(signal, "setitimer")
+    alarm = after_s is not None and after_s < LONGEST_ALARM_S and hasattr(signal, "setitimer")
     signals = [signal.SIGINT, signal.SIGALRM] if alarm else [signal.SIGINT]
 
     def stop(*_: Any) -> None:
