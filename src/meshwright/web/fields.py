@@ -61,7 +61,6 @@ QUESTION = (
         default="8x8:h100",
         names=_clusters,
     ),
-    Field("network", "Network", "what a node sends to others, as 10Gb/s or 8x400Gb/s; optional"),
     Field("seq_len", "Sequence length", "tokens; 8k is 8192", default="8192"),
     Field("global_batch", "Global batch", "sequences in one step", default="256"),
     Field(
@@ -73,6 +72,7 @@ QUESTION = (
         only_names=True,
     ),
     Field("runtime", "Framework", "that trains it", default="megatron-core", names=_runtimes, only_names=True),
+    Field("network", "Network", "what a node sends to others, as 10Gb/s or 8x400Gb/s; optional"),
     Field("tokens", "Tokens to train on", "in all, as 15T; optional"),
     Field("price", "Price", "of one accelerator for an hour; optional"),
     Field("risk", "Risk", "of running out of memory that you accept, as 5%; 10% if empty"),
