@@ -7,6 +7,7 @@ import pytest
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.linear import linear_time
 from meshwright.cost.compute.slowdown import slowdown
+from meshwright.cost.memory.activations import layer_memory
 from meshwright.layout.plan import Plan
 from strategies import llama_8b, mixture, of_torchtitan_0_1, question
 
@@ -48,3 +49,16 @@ def test_grouped_products_of_experts_run_again() -> None:
     inputs = question(mixture(), "1x8:h100", "torchtitan", sequence_length=4096, global_batch=8)
     layer = layer_time(PLAN, inputs, inputs.model.layer_kinds[0])
     assert 0.5 * layer.forward.gemm < layer.recompute.gemm < layer.forward.gemm
+
+
+def test_attention_runs_again_where_its_output_is_not_kept() -> None:
+    """torchtitan of May to November 2025 on Blackwell: cuDNN's attention was none of the operators that it kept."""
+    inputs = question(llama_8b(), "1x8:h100", "torchtitan", sequence_length=4096, global_batch=8)
+    changed = inputs.runtime.replace(selective_recompute="every_second_product_and_attention")
+    again = inputs.replace(runtime=changed)
+    kind = inputs.model.layer_kinds[0]
+    kept, repeated = (layer_time(PLAN, each, kind) for each in (inputs, again))
+    assert repeated.recompute.attention == kept.forward.attention
+    assert repeated.recompute.gemm == kept.recompute.gemm
+    saved = [float(layer_memory(PLAN, each, kind).saved) for each in (inputs, again)]
+    assert saved[0] - saved[1] == 4096 * (2 * 4096 + 4 * 32)

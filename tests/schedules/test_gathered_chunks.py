@@ -82,11 +82,11 @@ def test_no_more_chunks_are_unsharded_than_there_are(stages: int, chunks: int, g
 
 def test_the_first_stage_of_one_group_holds_a_second_chunk_once_the_last_is_reduced() -> None:
     """Qwen3-32B with pp2 vpp4, ZeRO 3 and two micro-batches: 5.35 GB at the second chunk's second backward (counted
-    with PyTorch 2.13), 4.41 without the first chunk, which is gathered ahead by then.
+    with PyTorch 2.13), 4.41 without the first chunk, which is gathered ahead by then, and 5.16 without its embedding.
     """
     first, last = unsharded_chunks(Schedule.INTERLEAVED, PipelineShape(2, 2, 4, 2))
-    assert (first.following, first.following_own, first.following_passed) == (2, 1, 3)
-    assert (last.following, last.following_own, last.following_passed) == (2, 1, 2)
+    assert (first.following, first.following_own, first.following_first, first.following_passed) == (2, 1, 1, 3)
+    assert (last.following, last.following_own, last.following_first, last.following_passed) == (2, 1, 1, 2)
 
 
 def _interleaved(chunks: int) -> Estimate:

@@ -97,8 +97,8 @@ def _reasons(plan: Plan, inputs: Inputs, version: str | None) -> Iterator[str]:
     """Why torchtitan's own model is not run."""
     model = inputs.model
     yield from _version_reasons(TORCHTITAN, version, SUPPORTED)
-    if plan.recompute == Recompute.SELECTIVE and inputs.runtime.activations.selective_recompute == "attention_core":
-        yield "torchtitan has no recomputation of the attention core alone"
+    if plan.recompute == Recompute.SELECTIVE and not inputs.runtime.activations.keeps_attention_output:
+        yield "torchtitan recomputes every second product, and keeps what attention puts out"
     if inputs.recipe.half != "bf16":
         yield f"torchtitan trains in bf16, not {inputs.recipe.half}"
     if model.head_bias or not all(_is_like(kind) for kind in model.layer_kinds):

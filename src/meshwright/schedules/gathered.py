@@ -53,9 +53,11 @@ class UnshardedChunks(NamedTuple, Generic[Count]):
     """Before the second backward after the last forward."""
     second_own: Count
     following: Count
-    """Before the second backward of the first chunk that begins to work backward later than that follows the last
-    forward."""
+    """Before the second backward of the chunk that works next, the first one that none had worked on before; with one
+    group of micro-batches a later one than that behind the last forward."""
     following_own: Count
+    following_first: Count
+    """1 where the rank's first chunk is one of these and does not work, with one group of micro-batches."""
     following_passed: Count
     """Backward passes between the last forward and that one."""
     fullest: Count
@@ -116,24 +118,30 @@ def unsharded_chunks(schedule: Schedule, pipeline: PipelineShape) -> list[Unshar
     first = (walk.unsharded & ~walk.own)[:, :, 0]
     columns = zip(walk.forward[:, :, 0], walk.own.argmax(axis=2), every, own, first, map(len, ranks), strict=True)
     return [
-        _of_rank(forward[:count], worked[:count], of_all[:count], of_own[:count], of_first[:count], chunks)
+        _of_rank(forward[:count], worked[:count], of_all[:count], of_own[:count], of_first[:count], pipeline)
         for forward, worked, of_all, of_own, of_first, count in columns
     ]
 
 
 ONE_CHUNK = UnshardedChunks(
     forward=0, forward_first=0, at_loss=0, first=0, first_own=0, after_backward=1, second=1, second_own=1, following=1,
-    following_own=1, following_passed=1, fullest=1, fullest_own=1, passed=1,
+    following_own=1, following_first=0, following_passed=1, fullest=1, fullest_own=1, passed=1,
 )  # fmt: skip
 """It is unsharded after its backward."""
 
 
 def _of_rank(
-    forward: BoolColumn, worked: IntColumn, every: IntColumn, own: IntColumn, first_chunk: BoolColumn, chunks: int
+    forward: BoolColumn,
+    worked: IntColumn,
+    every: IntColumn,
+    own: IntColumn,
+    first_chunk: BoolColumn,
+    pipeline: PipelineShape,
 ) -> UnshardedChunks[int]:
     """Of one rank, of each action: whether it is a forward, its chunk, what is unsharded before it, and whether the
     first chunk is and does not work; shape (t,).
     """
+    chunks, one_group = pipeline.chunks, pipeline.micro_batches <= pipeline.microbatch_group
     # Actions that are backward passes, and how many of them come before the last forward.
     backwards = np.flatnonzero(~forward)
     before = int(np.searchsorted(backwards, np.flatnonzero(forward)[-1]))
@@ -147,7 +155,7 @@ def _of_rank(
     # The moment with the most from when every chunk has worked backward.
     all_worked = min(max(before, *firsts) + 1, len(backwards) - 1)
     fullest = all_worked + int(every[backwards[all_worked:]].argmax())
-    following = min([first + 1 for first in firsts if first > before], default=all_worked)
+    following = min([first + 1 for first in firsts if first >= before + one_group], default=all_worked)
     following = min(following, all_worked)
     others = (every - own)[in_flight - 1]
     return UnshardedChunks(
@@ -161,6 +169,7 @@ def _of_rank(
         second_own=own[second],
         following=every[backwards[following]],
         following_own=own[backwards[following]],
+        following_first=int(one_group and first_chunk[backwards[following]]),
         following_passed=max(following - before, 1),
         fullest=every[backwards[fullest]],
         fullest_own=own[backwards[fullest]],

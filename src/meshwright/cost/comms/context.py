@@ -111,7 +111,7 @@ def _repetitions(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Ints, I
     made of these, but gathers again (torchtitan, activation_checkpoint.py, the operators that it saves).
     """
     full, selective = (np.equal(plan.recompute, each) for each in (Recompute.FULL, Recompute.SELECTIVE))
-    if inputs.runtime.activations.selective_recompute == "every_second_product":
+    if inputs.runtime.activations.recomputes_by_product:
         return np.where(full | selective, 1, 0), np.where(full, 1, 0)
     repeated: Ints = np.where(full, 1, repeated_parts(plan, kind).core)
     return repeated, repeated

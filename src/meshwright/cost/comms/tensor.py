@@ -84,7 +84,7 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     products = halves + gate + (0 if inputs.fuses_qkv(kind.attention) else 2)
     summed = halves if runtime.communication.sums_shared_input_once else products
     full, parts = np.equal(plan.recompute, Recompute.FULL), repeated_parts(plan, kind)
-    by_product = inputs.runtime.activations.selective_recompute == "every_second_product"
+    by_product = inputs.runtime.activations.recomputes_by_product
     entered = by_product & np.equal(plan.recompute, Recompute.SELECTIVE)
     forward = Collectives(np.where(sequence, halves, 0), halves + 0 * plan.tp)
     last = int(runtime.activations.checkpoint_stops_early and not kind.is_moe)

@@ -129,7 +129,7 @@ def _recomputed(
         whole = forward._replace(routed=routed)
     elif inputs.runtime.activations.checkpoint_stops_early:
         whole = _until_last_product(forward, products[1][-1], residual_sum_bytes(inputs, shard))
-    if inputs.runtime.activations.selective_recompute == "every_second_product":
+    if inputs.runtime.activations.recomputes_by_product:
         some = _every_second_product(inputs, kind, shard, products, forward._replace(routed=routed))
         chosen = np.equal(plan.recompute, Recompute.SELECTIVE)
         some = combined(lambda part: np.where(chosen, part, 0.0), some)
@@ -199,20 +199,21 @@ def _every_second_product(
 ) -> LayerParts[Kernels]:
     """What selective recomputation by products computes again: of the products in order (q, k, v, output, gate, up,
     down, as they are fused) every second one, routed experts, and everything element-wise but the last sum; of latent
-    attention half of the products.
+    attention half of the products; the attention core where the runtime does not keep what its kernel puts out.
 
     shard: sizes on the rank; products, forward: of the layer. Returns seconds and bytes. Source: torchtitan 0.3.0,
     distributed/activation_checkpoint.py L254-268; products of a compiled block counted with PyTorch 2.13 (two of five,
     or three of seven).
     """
     into, block, others = products
+    again = not inputs.runtime.activations.keeps_attention_output
     around: list[Floats] = [each.forward for each in (*into, others[0])]
     if kind.attention.latent is not None:
         around = [0.0, 0.5 * sum(each.forward for each in (*into, *others))]
     inside = [each.forward for each in block]
     moved = forward.attention.moved_bytes - residual_sum_bytes(inputs, shard)
     return LayerParts(
-        attention=Kernels(sum(around[1::2]), 0.0, moved),
+        attention=Kernels(sum(around[1::2]), again * forward.attention.attention, moved),
         feed_forward=forward.feed_forward._replace(gemm=sum(inside[1 - len(around) % 2 :: 2], 0.0)),
         routed=forward.routed,
     )

@@ -85,8 +85,8 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     everything = sum(saved) + tables + copied + table_copy_bytes(inputs, kind, shard)
     layer_input = 1.0 * inputs.residual_bytes * shard.residual_tokens * inputs.model.hidden_size
     left = everything - recomputed_bytes(plan, inputs, kind, shard, saved)
-    if inputs.runtime.activations.selective_recompute == "every_second_product":
-        left = _every_second_product(plan, inputs, kind, shard) + saved.core
+    if inputs.runtime.activations.recomputes_by_product:
+        left = _every_second_product(plan, inputs, kind, shard, saved.core)
     full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
     saved_bytes = np.where(full, layer_input, np.where(selective, left, everything))
     of_core = _context_bytes(plan, inputs, shard)
@@ -145,13 +145,13 @@ def _where(times: Ints, size: Floats) -> Floats:
     return np.where(np.greater(times, 0), size, 0.0)
 
 
-def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
+def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, core: Floats) -> Floats:
     """Saved bytes of one layer where every second matrix product is computed again, and everything element-wise.
 
     Kept: the layer's input; of the products in order (q, k, v, which may be one, output, gate, up, down) the first,
-    third and so on; the attention core's output; with sequence parallelism the outputs of its reduce-scatters. The down
-    product's output is whole on every rank; a compiler keeps it only where backward reads it, which a plain residual
-    does not.
+    third and so on; the attention core's output and what it keeps, unless the runtime attends again; with sequence
+    parallelism the outputs of its reduce-scatters. The down product's output is whole on every rank; a compiler keeps
+    it only where backward reads it, which a plain residual does not. core: what the attention core keeps, bytes.
     Source: torchtitan's per-operator selective checkpointing, counted with PyTorch 2.13 on fake tensors, and compiled
     (aot_eager and inductor) by its saved-tensor hooks.
     """
@@ -163,8 +163,9 @@ def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: 
         products += [rows * shard.ffn] * (2 if block.gated else 1) + [read * rows * hidden]
     regions = 1 + (block is not None)
     reduced = np.where(plan.sp, 1.0 * regions * shard.residual_tokens * hidden, 0.0)
-    saved = HALF_BYTES * (shard.residual_tokens * hidden + reduced + sum(products[::2]) + rows * shard.core)
-    return saved + _of_other_pieces(plan, inputs, shard) + _of_exchanges(plan, inputs, kind)
+    attended = inputs.runtime.activations.keeps_attention_output * (HALF_BYTES * rows * shard.core + core)
+    saved = HALF_BYTES * (shard.residual_tokens * hidden + reduced + sum(products[::2]))
+    return saved + attended + _of_other_pieces(plan, inputs, shard) + _of_exchanges(plan, inputs, kind)
 
 
 def _of_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:

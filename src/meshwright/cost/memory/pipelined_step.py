@@ -39,16 +39,17 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
     line.allocate("parameters", "other chunks", _other_chunks(step, chunks.first))
     _last_layer(line, step, saved.activations, chunks.first_own)
     _first_layer(line, step, next_gradients)
-    for later, unsharded, own in (
-        (1, chunks.second, chunks.second_own),
-        (next_one, chunks.following, chunks.following_own),
-        (every, chunks.fullest, chunks.fullest_own),
+    for later, unsharded, own, first in (
+        (1, chunks.second, chunks.second_own, 0 * chunks.second),
+        (next_one, chunks.following, chunks.following_own, chunks.following_first),
+        (every, chunks.fullest, chunks.fullest_own, 0 * chunks.fullest),
     ):
         left = saved.second_activations + (1 - _chunks_passed(step, later)) * saved.chunk
         left = np.where(saved.second_activations > 0, np.maximum(left, 0.0), 0.0)
         gradients, resharded = worked_chunks(step, step.backwards + later)
         line.allocate("gradients", "of chunks", gradients)
-        line.allocate("parameters", "gathered until backward", step.until_backward - resharded)
+        waiting = _waiting_embedding(step, first * (unsharded < step.plans.vpp))
+        line.allocate("parameters", "gathered until backward", step.until_backward - resharded + waiting)
         size = np.where(later > step.group - step.backwards, _chunk_sizes(step)[1], 1.0)
         line.allocate("parameters", "other chunks", _other_chunks(step, unsharded, size=size))
         line.allocate("activations", "saved for backward", left)
@@ -69,7 +70,7 @@ def _forward(line: MemoryTimeline, step: UnitStep) -> None:
     line.allocate("temporaries", "message buffers", saved.messages)
     line.allocate("parameters", "gathered until backward", step.until_backward)
     others = _other_chunks(step, step.unsharded.forward, size=_beside_forward(step))
-    line.allocate("parameters", "other chunks", others + _waiting_embedding(step))
+    line.allocate("parameters", "other chunks", others + _waiting_embedding(step, step.unsharded.forward_first))
     line.allocate("parameters", "two layers", step.prefetched(2))
     line.allocate("parameters", "experts put together", HALF_BYTES * step.whole.split_experts * step.resharded)
     activations = saved.activations + saved.further
@@ -239,11 +240,11 @@ def worked_chunks(
     return gradients, HALF_BYTES * resharded * ~step.resharded
 
 
-def _waiting_embedding(step: UnitStep) -> FloatColumn:
+def _waiting_embedding(step: UnitStep, first: IntColumn) -> FloatColumn:
     """ZeRO 3: 2-byte weights of an embedding that is gathered with its chunk, where that waits beside the one that
-    works.
+    works. first: 1 where it does, shape (r,).
     """
-    return HALF_BYTES * step.whole.embedding * (step.resharded & (step.unsharded.forward_first > 0) & step.ends_apart)
+    return HALF_BYTES * step.whole.embedding * (step.resharded & (first > 0) & step.ends_apart)
 
 
 def _other_chunks(step: UnitStep, chunks: IntColumn, last: Bools = False, size: Floats = 1.0) -> FloatColumn:

@@ -31,19 +31,22 @@ def recompute(decoder: Decoder, plan: Plan, runtime: Runtime) -> None:
     routers = [module for module in decoder.modules() if isinstance(module, Router)]
     gates = {torch.Size((router.gate.in_features, router.gate.out_features)) for router in routers}
     stops, selective = runtime.activations.checkpoint_stops_early, plan.recompute == Recompute.SELECTIVE
+    saved = SAVED if runtime.activations.keeps_attention_output else SAVED - {ATTEND}
     for index, layer in enumerate(decoder.layers):
-        if selective and runtime.activations.selective_recompute == "attention_core":
+        if selective and not runtime.activations.recomputes_by_product:
             layer.attention.core = checkpoint_wrapper(layer.attention.core, early_stop=stops)
         elif selective:
-            decoder.layers[index] = checkpoint_wrapper(layer, context_fn=lambda: _contexts(gates), early_stop=False)
+            decoder.layers[index] = checkpoint_wrapper(
+                layer, context_fn=lambda: _contexts(gates, saved), early_stop=False
+            )
         elif not plan.recompute_layers or index < plan.recompute_layers:
             decoder.layers[index] = checkpoint_wrapper(layer, early_stop=stops)
 
 
-def _contexts(gates: set[torch.Size]) -> Any:
+def _contexts(gates: set[torch.Size], saved: set[Any]) -> Any:
     """Of a policy that saves what is expensive, but no routers' products, and of others every second one of each pass.
 
-    gates: shapes of the routers' weights, as products take them.
+    gates: shapes of the routers' weights, as products take them; saved: operators whose outputs are.
     """
     products = {False: 0, True: 0}
 
@@ -53,6 +56,6 @@ def _contexts(gates: set[torch.Size]) -> Any:
         if function == PRODUCT:
             products[context.is_recompute] += 1
         second = function == PRODUCT and products[context.is_recompute] % 2 == 0
-        return CheckpointPolicy.MUST_SAVE if function in SAVED and not second else CheckpointPolicy.PREFER_RECOMPUTE
+        return CheckpointPolicy.MUST_SAVE if function in saved and not second else CheckpointPolicy.PREFER_RECOMPUTE
 
     return create_selective_checkpoint_contexts(policy)

@@ -160,8 +160,8 @@ class Activations(Spec):
     weighed_output_bytes: Literal[0, 2, 4]
     """Of an element of the experts' outputs as they are weighed and kept: 4: routing works in fp32 and weighs them in
     it; 2: they are kept as they came; 0: scores act inside of experts."""
-    selective_recompute: Literal["attention_core", "every_second_product"]
-    """What selective recomputation computes again."""
+    selective_recompute: Literal["attention_core", "every_second_product", "every_second_product_and_attention"]
+    """What selective recomputation computes again; by products, also everything element-wise."""
     keeps_unread_products: bool
     """Selective recomputation by products also keeps the last one, which backward does not read (no compiler)."""
     checkpoint_stops_early: bool
@@ -171,6 +171,16 @@ class Activations(Spec):
     offloaded_layers: Annotated[int, Field(ge=0, le=10_000)]
     """Layers of a stage whose saved activations wait in the host's memory; their way there and back is priced as
     hidden."""
+
+    @property
+    def recomputes_by_product(self) -> bool:
+        """Whether selective recomputation goes product by product."""
+        return self.selective_recompute != "attention_core"
+
+    @property
+    def keeps_attention_output(self) -> bool:
+        """Whether recomputation product by product keeps what the attention core puts out."""
+        return self.selective_recompute == "every_second_product"
 
     def has_wide_table(self, attention: Attention) -> bool:
         """Whether the rotary table of such attention is wide."""

@@ -161,8 +161,7 @@ def _recomputed(row: Row, inputs: Inputs) -> dict[str, Any]:
         return recompute
     if row["recompute"] != "selective":
         raise NotModelled(f"recompute_modules needs recompute selective; it is {row['recompute']}")
-    usual = inputs.runtime.activations.selective_recompute
-    if row["recompute_modules"] == PER_OPERATOR and usual == "every_second_product":
+    if row["recompute_modules"] == PER_OPERATOR and inputs.runtime.activations.recomputes_by_product:
         return recompute
     try:
         named = read_modules(row["recompute_modules"])
