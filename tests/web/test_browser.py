@@ -25,7 +25,7 @@ pytestmark = [
 KINDS = {
     "start": "/",
     "plan": link(TINY),
-    "changed": f"{link(TINY)}&was_seq_len=512&was_tp=2",
+    "changed": f"{link(TINY | {'with': 'overlap.expert=0.7', 'sp': 'with', 'risk': '5%'})}&was_seq_len=512&was_tp=2",
     "unfit": link(UNFIT),
     "wrong": link(SMALL | {"model": "lama", "tp": "x"}),
     "refused": link(SMALL | {"tp": "3"}),
