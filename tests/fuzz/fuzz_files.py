@@ -15,6 +15,7 @@ import launch_examples
 from commands import asked
 from printed import PRINTED, megatron
 from traced import steps, written
+from worked import ANALYZED, CLUSTER_METADATA, DEGREES, HARDWARE, MODEL_METADATA
 
 HOSTILE = (
     *("", " ", "0", "-1", "1e999", "-0.0", "1e-320", "nan", "inf", "9" * 5000, "18446744073709551616", "0x10", "1_0"),
@@ -137,36 +138,13 @@ model,cluster,seq_len,global_batch_size,micro_batch_size,tp,pp,dp,precision,runt
 llama-3.1-8b,1x8:h100,4096,64,1,2,1,4,bf16,megatron-core,5.1,60.0,allocated,yes
 llama-3.1-8b,1x8:h100,8192,64,1,4,1,2,bf16,megatron-core,10.5,70.0,reserved,yes
 """
-ANALYSIS = {
-    "model_config": {
-        "num_layers": 32,
-        "hidden_size": 4096,
-        "vocab_size": 32000,
-        "seq_len": 2048,
-        "micro_batch_size": 1,
-        "num_micro_batches": 8,
-    },
-    "parallel_config": {"dp": 2, "tp": 4, "pp": 2, "sp": 1},
-    "hardware_config": {"num_gpus": 16, "memory_per_gpu_gb": 80},
-}
-MACHINES = {
-    "n_node": 1,
-    "n_gpu_per_node": 4,
-    "gpu_gflops": 312000,
-    "gpu_memory": 81920,
-    "bw_gpu_to_gpu": 300,
-    "bw_cpu_to_gpu": 32,
-    "bw_cpu_to_cpu": 32,
-    "bw_inter_node": 25,
-}
-LAYERS = {
+ANALYSIS = {"model_config": ANALYZED, "parallel_config": DEGREES, "hardware_config": HARDWARE}
+MACHINES = CLUSTER_METADATA | {"n_gpu_per_node": 4}
+LAYERS = MODEL_METADATA | {
     "global_batch_size": 4,
     "num_layers": 4,
     "layer_tflops": [1.5] * 4,
     "layer_activation_MB": [16] * 4,
-    "dp_sum_gradient_MB": 2700,
-    "tp_comm_sum_MB": 768,
-    "tp_comm": 32,
 }
 PLANNED = ("--model", "llama-3.1-8b", "--cluster", "1x4:h100", "--seq-len", "4096", "--global-batch", "8", "--tp", "4")
 
