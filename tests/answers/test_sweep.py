@@ -25,8 +25,9 @@ from meshwright.answers.sweep import answer, run
 from meshwright.answers.sweep.columns import COLUMNS
 from meshwright.answers.sweep.parquet import read_rows
 from meshwright.answers.sweep.run import SweepResult, sweep
-from meshwright.errors import InvalidInput
+from meshwright.errors import INTERRUPTED, InvalidInput
 from meshwright.search.find import find
+from meshwright.search.stop import StopSearch
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients("pyarrow")]
 
@@ -42,6 +43,14 @@ SWEEP: dict[str, Any] = {
 """Two questions with a plan on H100 and one on A100, two that cannot be, three of which no plan fits."""
 SHORT = SWEEP | {"models": ["llama-3.1-8b"], "clusters": ["1x8:h100"], "limits": {"few": FEW | {"tp": 4, "zero": 1}}}
 """Two questions of a few plans."""
+SEVERAL = """\
+models = ["gpt2"]
+clusters = ["1x1:h100", "1x2:h100"]
+
+[jobs]
+seq_len = [256, 512]
+global_batch = 2
+"""
 KILLS = 10
 Outcome = dict[str, bytes]
 """Of every file of a sweep what is in it."""
@@ -144,6 +153,36 @@ def test_a_sweep_that_is_killed_again_and_again_never_does_work_twice(
         kept.append(len([*(tmp_path / "parts").glob("*.json")]))
     assert kept == [1, 2]
     assert outcome(tmp_path) == short
+
+
+def test_a_sweep_that_is_stopped_says_what_is_answered_and_goes_on(
+    tmp_path: Path, short: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "MOST_QUESTIONS", 1)
+
+    def stop(done: int, total: int) -> None:
+        if 0 < done < total:
+            raise StopSearch
+
+    stopped = sweep(SHORT, tmp_path, workers=1, all_plans=True, progress=stop)
+    assert (len(stopped.table), stopped.unanswered, stopped.files) == (1, 1, [])
+    assert stopped.to_dict()["complete"] is False
+    assert not (tmp_path / "best.parquet").exists()
+    again = sweep(SHORT, tmp_path, workers=1, all_plans=True)
+    assert again.unanswered == 0
+    assert outcome(tmp_path) == short
+
+
+def test_a_limit_of_time_stops_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "MOST_QUESTIONS", 1)
+    written = tmp_path / "sweep.toml"
+    written.write_text(SEVERAL, "utf-8")
+    words = ("sweep", str(written), "--out", str(tmp_path / "o"), "--workers", "1")
+    answer = asked(*words, "--time-limit", "1ms")
+    assert answer.code == INTERRUPTED
+    assert "not complete" in answer.message
+    assert "more are not answered yet" in " ".join(answer.out.split())
+    assert asked(*words).code == 0
 
 
 @pytest.mark.parametrize("workers", [2, None])
