@@ -24,6 +24,7 @@ from meshwright.errors import INTERRUPTED, Stopped
 from meshwright.search import find as searches
 from meshwright.search.find import find
 from meshwright.search.limits import limits, longest_sequence
+from meshwright.search.remedies import remedies
 from meshwright.search.stop import StopSearch
 from strategies import llama_8b, llama_70b, question
 
@@ -153,6 +154,13 @@ def test_a_memo_that_is_stopped_writes_no_file_and_prints_the_best_plans(tmp_pat
     assert "no memo is written" in answer.message
     assert "plans considered" in answer.out
     assert not [*tmp_path.iterdir()]
+
+
+def test_what_would_fit_says_how_far_it_is() -> None:
+    told: list[tuple[int, int]] = []
+    remedies(find(question(llama_70b(), "1x8:v100"), top=1), most=1, progress=lambda *each: told.append(each))
+    assert told
+    assert told[0] == (0, 4)
 
 
 def test_clusters_that_were_not_reached_are_named() -> None:

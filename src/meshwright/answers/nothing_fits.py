@@ -9,7 +9,7 @@ from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.progress import Stoppable
 from meshwright.answers.records import document_of, priced_plan
 from meshwright.errors import MeshwrightError, NothingFits, Stopped
-from meshwright.search.find import SearchResult
+from meshwright.search.find import Progress, SearchResult
 from meshwright.search.published import unpublished
 from meshwright.search.remedies import Kind, Remedy, remedies
 from meshwright.units import format_gib, format_seconds
@@ -17,13 +17,13 @@ from meshwright.units import format_gib, format_seconds
 HOPELESS = "No plan is safe with 32 times the nodes either, or with a sixteenth of the sequence length."
 
 
-def nothing_fits(result: SearchResult, most: int | None = None) -> NothingFits:
+def nothing_fits(result: SearchResult, most: int | None = None, progress: Progress | None = None) -> NothingFits:
     """The error for a search without a fitting plan: the leanest plan, what it lacks, and what would fit.
 
-    most: how many ways to look for; None: all.
+    most: how many ways to look for; None: all; progress: as in `remedies`.
     """
     inputs, leanest = result.inputs, result.leanest
-    ways = remedies(result, most)
+    ways = remedies(result, most, progress)
     words = [*map(remedy_words, ways)]
     listed = "".join([f" {each}" for each in words] if most == 1 else [f"\n  - {each}" for each in words])
     return NothingFits(
@@ -41,7 +41,7 @@ def nothing_fits(result: SearchResult, most: int | None = None) -> NothingFits:
 def nothing_fits_or_stopped(result: SearchResult, progress: Stoppable) -> MeshwrightError:
     """The same, where it is not stopped before; else that no plan fits, and that this is not complete."""
     stopped = Stopped(f"{shortfall_words(result)} It was stopped: this answer is not complete.")
-    return progress.at_once(lambda: nothing_fits(result)) or stopped
+    return progress.at_once(lambda: nothing_fits(result, progress=progress.show)) or stopped
 
 
 def shortfall_words(result: SearchResult) -> str:

@@ -14,7 +14,7 @@ from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput
 from meshwright.layout.legality.rule import divisors
 from meshwright.search.fewest_nodes import fewest_nodes
-from meshwright.search.find import SearchResult, find
+from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.least_states import states_fit
 from meshwright.search.published import unpublished
 from meshwright.specs.behaviours import narrower_states, with_behaviours
@@ -62,16 +62,23 @@ class Remedy:
     """What the command line says in addition; of fewer constraints, what it leaves out."""
 
 
-def remedies(result: SearchResult, most: int | None = None) -> list[Remedy]:
+def remedies(result: SearchResult, most: int | None = None, progress: Progress | None = None) -> list[Remedy]:
     """Of a search without a fitting plan, what would make one safe: constraints left out, then fewer bytes on the same
     accelerators, a shorter sequence, and more accelerators. None where neither 32 times the nodes nor a sixteenth of
     the sequence length would.
 
     Recomputation and ZeRO are no remedies of their own: a search tries all that the runtime has. most: how many to look
-    for; None: all.
+    for; None: all; progress: told (kinds looked for, kinds in all).
     """
+    return [*islice(_each(result.inputs, progress), most)]
+
+
+def _each(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
     ways = _fewer_constraints, _fewer_bytes, _shorter_sequence, _more_accelerators
-    return [*islice(chain.from_iterable(each(result.inputs) for each in ways), most)]
+    for done, way in enumerate(ways):
+        if progress:
+            progress(done, len(ways))
+        yield from way(inputs)
 
 
 def _fewer_constraints(inputs: Inputs) -> list[Remedy]:
