@@ -21,11 +21,12 @@ from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES, RecomputeModules
 from meshwright.search.constrained import satisfies
-from meshwright.search.constraint_costs import constraint_costs
+from meshwright.search.constraint_costs import constrained, constraint_costs
 from meshwright.search.find import SearchResult, find
 from meshwright.search.rank import LEAST_GAIN
 from meshwright.search.sensitivity import sensitivity
 from meshwright.search.space import size, space
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.constraints import KNOWN
 from meshwright.specs.inputs import Inputs
 from strategies import legal_plans, llama_8b, llama_70b, mixture, question
@@ -122,6 +123,27 @@ def test_the_sentence_is_the_difference_to_a_search_without_the_constraint() -> 
         assert cost.faster == pytest.approx(1 - alone.best[0].step_time_s / result.best[0].step_time_s)
     assert len({str(cost.estimate.plan) for cost in costs}) == len(costs)
     assert f"Without --tp 8: {costs[0].faster:.1%} faster" in constraint_lines(result, costs)[0]
+
+
+def with_all_gather(inputs: Inputs) -> Inputs:
+    return inputs.replace(runtime=with_behaviours(inputs.runtime, ["dispatcher=all_gather"]))
+
+
+def test_a_named_dispatcher_costs_what_the_usual_one_saves() -> None:
+    inputs = within(asked_of("experts"), ep=8)
+    gathers = find(with_all_gather(inputs))
+    assert constrained(inputs) == ("ep",)
+    assert constrained(gathers.inputs) == ("ep", "dispatcher")
+    costs = {cost.without: cost for cost in constraint_costs(gathers)}
+    usual = costs["--dispatcher all_gather",].estimate
+    assert usual.step_time_s == find(inputs).best[0].step_time_s < gathers.best[0].step_time_s
+    lines = constraint_lines(gathers, list(costs.values()))
+    assert any(line.startswith("Without --dispatcher all_gather: ") for line in lines)
+
+
+def test_a_dispatcher_that_the_best_plan_does_not_use_costs_nothing() -> None:
+    result = find(with_all_gather(within(asked_of("experts"), ep=1)))
+    assert not any("--dispatcher all_gather" in cost.without for cost in constraint_costs(result))
 
 
 def test_chunks_that_divide_nothing_are_tried_where_they_are_named() -> None:

@@ -8,13 +8,13 @@ from typing import Any
 from meshwright.answers.pace import pace
 from meshwright.answers.records import priced_plan
 from meshwright.cost.estimate import Estimate
-from meshwright.search.constraint_costs import ConstraintCost
+from meshwright.search.constraint_costs import ConstraintCost, constrained
 from meshwright.search.find import SearchResult
 
 
 def constraint_lines(result: SearchResult, costs: Sequence[ConstraintCost]) -> list[str]:
     """The best plan without each constraint of the question that costs something; nothing without constraints."""
-    if result.inputs.constraints.given and not costs:
+    if constrained(result.inputs) and not costs:
         return ["The constraints cost nothing: no plan without one of them, or all, is better"]
     return [_cost(each, result.best[0]) for each in costs]
 
@@ -28,7 +28,7 @@ def _cost(cost: ConstraintCost, best: Estimate) -> str:
 
 def constraints_entry(result: SearchResult, costs: Sequence[ConstraintCost]) -> dict[str, Any]:
     """The same for JSON; nothing where the question has no constraints."""
-    if not result.inputs.constraints.given:
+    if not constrained(result.inputs):
         return {}
     return {
         "constraint_costs": [

@@ -10,14 +10,17 @@ from meshwright.errors import IllegalPlan, Stopped
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.rank import rank_time_s
 from meshwright.search.ties import share_of_ties
+from meshwright.specs.behaviours import as_catalogued
+from meshwright.specs.inputs import Inputs
 
 LEAST_SHARE = 0.0005
 """Of the step, below which a constraint costs nothing."""
+DISPATCHER = "dispatcher"
 
 
 @dataclass(frozen=True)
 class ConstraintCost:
-    """The best plan without some of the constraints."""
+    """The best plan without some of what a question constrains."""
 
     without: tuple[str, ...]
     """They, as options."""
@@ -29,6 +32,14 @@ class ConstraintCost:
     """Predictions cannot tell the two apart, and both are as safe."""
 
 
+def constrained(inputs: Inputs) -> tuple[str, ...]:
+    """What a question constrains: the fields of its constraints, and the dispatcher where it names another than the
+    catalogue's.
+    """
+    named = as_catalogued(inputs.runtime, DISPATCHER) != inputs.runtime
+    return *inputs.constraints.given, *[DISPATCHER] * named
+
+
 def constraint_costs(result: SearchResult, progress: Progress | None = None) -> tuple[ConstraintCost, ...]:
     """What the constraints of a question cost: every one left out by itself, and all together where that finds another
     plan, where the best plan is then safer, or as safe and faster. Each is a search of its own.
@@ -37,28 +48,41 @@ def constraint_costs(result: SearchResult, progress: Progress | None = None) -> 
     where it stops one.
     """
     best, found, share = result.best[0], list[ConstraintCost](), share_of_ties(result.inputs)
-    for names in _left_out(result):
-        constraints = result.inputs.constraints
-        question = result.inputs.replace(constraints=constraints.without(*names))
+    for names in _left_out(result.inputs):
         try:
-            answer = find(question, top=1, progress=progress)
+            answer = find(_without(result.inputs, names), top=1, progress=progress)
         except IllegalPlan:
             continue
         if not answer.complete:
             raise Stopped("the search without a constraint is not complete")
         estimate = next(iter(answer.best), best)
-        if any(estimate.plan == each.estimate.plan for each in found if len(names) > 1):
+        if len(names) > 1 and any(_same(estimate, each.estimate) for each in found):
             continue
         gain = 1 - float(rank_time_s(estimate) / rank_time_s(best))
         if estimate.verdict < best.verdict or (estimate.verdict == best.verdict and gain >= LEAST_SHARE):
             faster = 1 - estimate.step_time_s / best.step_time_s
             tied = estimate.verdict == best.verdict and best.step_time_s <= estimate.step_time_s * (1 + share)
-            found.append(ConstraintCost(tuple(map(constraints.option, names)), estimate, faster, tied))
+            found.append(ConstraintCost(_options(result.inputs, names), estimate, faster, tied))
     return tuple(found)
 
 
-def _left_out(result: SearchResult) -> Iterator[tuple[str, ...]]:
-    given = tuple(result.inputs.constraints.given)
+def _left_out(inputs: Inputs) -> Iterator[tuple[str, ...]]:
+    given = constrained(inputs)
     yield from ((name,) for name in given)
     if len(given) > 1:
         yield given
+
+
+def _without(inputs: Inputs, names: tuple[str, ...]) -> Inputs:
+    runtime = as_catalogued(inputs.runtime, DISPATCHER) if DISPATCHER in names else inputs.runtime
+    return inputs.replace(constraints=inputs.constraints.without(*names), runtime=runtime)
+
+
+def _options(inputs: Inputs, names: tuple[str, ...]) -> tuple[str, ...]:
+    """As the command line has them."""
+    dispatcher = f"--{DISPATCHER} {inputs.runtime.communication.dispatcher}"
+    return tuple(dispatcher if name == DISPATCHER else inputs.constraints.option(name) for name in names)
+
+
+def _same(one: Estimate, other: Estimate) -> bool:
+    return one.plan == other.plan and one.step_time_s == other.step_time_s

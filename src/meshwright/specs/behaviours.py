@@ -9,7 +9,7 @@ from typing import Any
 
 from meshwright.errors import Fault, InvalidSpec, UnknownName, quoted
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.runtime import SECTION_OF, Runtime
+from meshwright.specs.runtime import SECTION_OF, Runtime, read_runtime
 
 IDENTITY = (
     *("id", "framework", "aliases", "family", "version", "checks", "rules", "launch", "assumed", "replaced", "sources"),
@@ -55,6 +55,25 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
     if faults:
         raise InvalidSpec(f"runtime {runtime.id} with --with", faults)
     return replaced
+
+
+def as_catalogued(runtime: Runtime, field: str) -> Runtime:
+    """The runtime with a replaced behaviour as the catalogue has it; the same where the question did not replace it, or
+    the catalogue has no such runtime.
+
+    >>> from meshwright.specs.runtime import read_runtime
+    >>> usual = read_runtime("megatron-core")
+    >>> as_catalogued(with_behaviours(usual, ["dispatcher=fused"]), "dispatcher") == usual
+    True
+    """
+    kept = tuple(note for note in runtime.replaced if _field(note.partition(" ")[0]) != field)
+    if kept == runtime.replaced:
+        return runtime
+    try:
+        usual = read_runtime(runtime.id)
+    except UnknownName:
+        return runtime
+    return runtime.replace(replaced=kept, **{field: getattr(getattr(usual, SECTION_OF[field]), field)})
 
 
 def position_of(runtime: Runtime, switch: str) -> str:
