@@ -57,13 +57,31 @@ STEPS = 25
 OLD = b"as it was before"
 
 
-def in_child(work: Callable[[], object]) -> multiprocessing.process.BaseProcess:
-    """Begin something in a forked process."""
+def in_child(work: Callable[[], object], method: str = "fork") -> multiprocessing.process.BaseProcess:
+    """Begin something in another process."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
-        child = multiprocessing.get_context("fork").Process(target=work)
+        child = multiprocessing.get_context(method).Process(target=work)  # type: ignore[attr-defined]
         child.start()
     return child
+
+
+def method_for(name: str) -> str:
+    """How a process that writes an output begins: a forked one waits for threads of its parent that have set a PDF."""
+    return "spawn" if name.endswith(".pdf") else "fork"
+
+
+def written(name: str) -> None:
+    """Write an output of the list, in the working directory."""
+    answer = asked(*OUTPUTS[name])
+    assert answer.code in (0, None), answer.err
+
+
+def not_written(name: str) -> None:
+    """Try the same where no file may become larger than 64 bytes, which is how a process can meet a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+    assert "cannot be written: File too large" in asked(*OUTPUTS[name]).err
 
 
 def files_of(folder: Path) -> dict[Path, bytes]:
@@ -99,17 +117,14 @@ def test_what_is_written_is_the_old_or_the_new(name: str, tmp_path: Path, monkey
         (tmp_path / file.replace("runs.csv", "runs.in.csv")).write_bytes(seeds()[file])
     given = {*files_of(tmp_path)}
 
-    def ask() -> None:
-        answer = asked(*OUTPUTS[name])
-        assert answer.code in (0, None), answer.err
-
-    _time_of(ask)
+    ask, method = partial(written, name), method_for(name)
+    _time_of(ask, method)
     new = {path: data for path, data in files_of(tmp_path).items() if path not in given}
     assert new
-    duration = _time_of(ask)
+    duration = _time_of(ask, method)
     assert {path: files_of(tmp_path)[path] for path in new} == new, "the same question writes the same bytes"
     seen = set[bytes]()
-    for ending in killed(ask, duration):
+    for ending in killed(ask, duration, method):
         for path in new:
             path.write_bytes(OLD)
         ending()
@@ -123,7 +138,6 @@ def test_what_is_written_is_the_old_or_the_new(name: str, tmp_path: Path, monkey
 
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_a_full_disk_leaves_the_old_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No file may become larger than 64 bytes, which is how a process can meet a full disk."""
     monkeypatch.chdir(tmp_path)
     for file in ("config.json", "machines.json", "layers.json", "megatron.log", "runs.csv"):
         (tmp_path / file.replace("runs.csv", "runs.in.csv")).write_bytes(seeds()[file])
@@ -133,32 +147,32 @@ def test_a_full_disk_leaves_the_old_file(name: str, tmp_path: Path, monkeypatch:
         out /= "job.slurm"
     out.write_bytes(OLD)
     before = files_of(tmp_path)
-
-    def ask() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
-        assert "cannot be written: File too large" in asked(*OUTPUTS[name]).err
-
-    _time_of(ask)
+    _time_of(partial(not_written, name), method_for(name))
     assert files_of(tmp_path) == before
     assert not [*tmp_path.glob(".*")]
 
 
-def killed(work: Callable[[], object], duration: float) -> Iterator[Callable[[], None]]:
+def work_until(last: int, work: Callable[[], object]) -> None:
+    """Work, and be killed before a step on the disk."""
+    steps_until(last)
+    work()
+
+
+def killed(work: Callable[[], object], duration: float, method: str = "fork") -> Iterator[Callable[[], None]]:
     """As often as `KILLS` says, what does some work and is killed: by turns at any moment of its duration, seconds, and
     before any of its steps on the disk.
     """
     chance = random.Random(26)
 
     def at_any_moment() -> None:
-        child = in_child(work)
+        child = in_child(work, method)
         time.sleep(chance.uniform(0, 1.2) * duration)
         if child.pid is not None and child.is_alive():
             os.kill(child.pid, signal.SIGKILL)
         child.join()
 
     def before_step(step: int) -> None:
-        in_child(lambda: (steps_until(step), work())).join()
+        in_child(partial(work_until, step, work), method).join()
 
     for turn in range(KILLS):
         yield at_any_moment if turn % 2 else partial(before_step, turn // 2 % STEPS)
@@ -197,10 +211,10 @@ def test_a_sweep_leaves_the_old_or_the_new_table_and_page(
     assert {path.name: data for path, data in files_of(out).items()} == new
 
 
-def _time_of(work: Callable[[], object]) -> float:
+def _time_of(work: Callable[[], object], method: str = "fork") -> float:
     """Seconds of the work in a child; what it imports may have threads, which no later child would have."""
     started = time.perf_counter()
-    child = in_child(work)
+    child = in_child(work, method)
     child.join()
     assert child.exitcode == 0
     return time.perf_counter() - started
