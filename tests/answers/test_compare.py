@@ -350,7 +350,7 @@ def test_parts_of_a_step_are_those_of_the_waterfall() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (LLAMA, "another --cluster"),
+        (LLAMA, "name two clusters"),
         (TWO, "no cluster is given"),
         ((*LLAMA, "--plan", "tp=2"), "another --plan"),
         ((*CLUSTERS, "--plan", "tp=2", "--plan", "tp=4"), "one cluster"),

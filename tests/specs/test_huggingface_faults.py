@@ -94,7 +94,7 @@ def test_the_message_lists_every_fault_and_the_class() -> None:
     ("config", "changes", "where", "what"),
     [
         (LLAMA, {"num_attention_heads": 6, "num_key_value_heads": 6}, "head_dim", "hidden_size 64 is no multiple"),
-        (LLAMA, {"num_hidden_layers": MAX_LAYERS + 1}, "num_hidden_layers", "less than or equal to 10000"),
+        (LLAMA, {"num_hidden_layers": MAX_LAYERS + 1}, "num_hidden_layers", f"less than or equal to {MAX_LAYERS}"),
         (LLAMA, {"hidden_act": "mish"}, "hidden_act", "is not an activation that is modelled: silu"),
         (MIXTRAL, {"num_experts_per_tok": 5}, "num_experts_per_tok", "cannot exceed num_local_experts 4"),
         (MIXTRAL, {"num_experts": 8}, "num_local_experts", "is 4, but num_experts is 8"),

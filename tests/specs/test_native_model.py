@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from meshwright.errors import InvalidSpec
-from meshwright.specs.model import Attention, Experts, LatentAttention, LayerKind, Mlp, Model
+from meshwright.specs.model import MAX_LAYERS, Attention, Experts, LatentAttention, LayerKind, Mlp, Model
 from meshwright.specs.native_model import model_of_native
 
 MIXED = """
@@ -113,7 +113,7 @@ def test_a_missing_field_is_named(key: str) -> None:
 @pytest.mark.parametrize(
     ("layers", "where", "what"),
     [
-        (0, "layers", "must be from 1 to 10000 (given: 0)"),
+        (0, "layers", f"must be from 1 to {MAX_LAYERS} (given: 0)"),
         (2_001, "layers", "must be from 1 to 2000 (given: 2001)"),
         (True, "layers", "not True"),
         ("3 dense", "layers", "not '3 dense'"),
