@@ -147,6 +147,14 @@ def test_a_limit_of_time_may_be_as_long_as_one_likes(command: str) -> None:
     assert asked(command, *LLAMA, "--time-limit", "1000000000000").code == 0
 
 
+@pytest.mark.parametrize(
+    "words", [("validate", "--runs"), ("model",), ("explain",), ("runs",), ("plan", *LLAMA, "--measured")]
+)
+def test_a_link_to_itself_is_refused(words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    refused(asked(*words, str(tmp_path / "loop")))
+
+
 def test_what_a_worker_refuses_is_read(tmp_path: Path) -> None:
     for name in ("machines.json", "layers.json"):
         _file(tmp_path, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -39,7 +40,7 @@ def validate(
     from meshwright.validation.score.validate import validate as scored
 
     table, picture = (writable(path, f"--{name}") if path else None for name, path in (("rows", rows), ("plot", plot)))
-    _require_different({"--runs": runs.resolve() if runs else None, "--rows": table, "--plot": picture})
+    _require_different({"--runs": Path(os.path.realpath(runs)) if runs else None, "--rows": table, "--plot": picture})
     with stoppable_progress(time_limit, "Predicting runs") as progress, executor_of(workers) as executor:
         score = partial(scored, runs, where=where, left_out=without, progress=progress, executor=executor)
         answer = progress.at_once(score) if without else score()
