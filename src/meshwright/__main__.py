@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import _thread
 import sys
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+LATER_S = 0.01
 
 
 def run() -> None:
     """Run the command; it exits as `cli.guard.run` does, and with 130 where it is interrupted while modules load."""
+    sys.unraisablehook = _interrupted_later
     try:
         from meshwright.cli.guard import run as guarded
 
@@ -16,6 +25,16 @@ def run() -> None:
 
         print(f"meshwright: {NO_ANSWER}", file=sys.stderr)
         sys.exit(INTERRUPTED)
+
+
+def _interrupted_later(unraisable: UnraisableHookArgs) -> None:
+    """An interrupt where Python can raise nothing, as in what frees an object, comes again a moment later."""
+    if unraisable.exc_type is KeyboardInterrupt:
+        again = threading.Timer(LATER_S, _thread.interrupt_main)
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 if __name__ == "__main__":

@@ -155,6 +155,12 @@ def test_a_link_to_itself_is_refused(words: tuple[str, ...], tmp_path: Path) -> 
     refused(asked(*words, str(tmp_path / "loop")))
 
 
+@pytest.mark.parametrize(("old", "new"), [("=4096", "=" + DIGITS[:4000]), ("8 / 3", "1e999"), ("8 / 3", "1e308")])
+def test_a_width_that_no_float_holds_is_refused(old: str, new: str, tmp_path: Path) -> None:
+    (tmp_path / "intern.py").write_text(seeds()["intern.py"].decode().replace(old, new), "utf-8")
+    assert asked("check", "--from", str(tmp_path / "intern.py"), "--cluster", "2x8:h100").code == 2
+
+
 def test_what_a_worker_refuses_is_read(tmp_path: Path) -> None:
     for name in ("machines.json", "layers.json"):
         _file(tmp_path, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from meshwright.errors import InvalidInput
+from meshwright.errors import InvalidInput, quoted
 from meshwright.launch.imports.arguments import USUAL_TOKENIZER, modern_arguments
 from meshwright.launch.imports.bridge import bridge_arguments
 from meshwright.launch.imports.deepspeed import deepspeed_arguments, deepspeed_json
@@ -17,6 +17,7 @@ from meshwright.launch.imports.vocabulary import vocabulary_of
 from meshwright.launch.imports.zero_bubble import with_schedule
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
+from meshwright.specs.model import MAX_SIZE
 
 _OTHER_MODELS = re.compile(r"pretrain_(bert|t5|ict|retro|vision|vlm|mamba|hybrid|mimo|biencoder)\w*\.py$")
 """Programs of Megatron-LM that train models of other kinds with the same arguments."""
@@ -101,6 +102,8 @@ def _internevo(known: Settings, ranks: int | None) -> Settings:
         settings |= {"zero": 3, "replicas": max((ranks or shared) // shared, 1)}
     hidden, ratio = settings.get("model.hidden_size"), settings.get("model.mlp_ratio")
     if isinstance(hidden, int) and isinstance(ratio, int | float):
+        if max(abs(hidden), abs(ratio)) > MAX_SIZE:
+            raise InvalidInput(f"hidden_size {quoted(hidden)} and mlp_ratio {quoted(ratio)} make no width of a layer")
         settings["ffn_size"] = 256 * -(-int(hidden * ratio) // 256)
     return settings
 
