@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worked import ANALYZED, DEGREES, HARDWARE
 
 from meshwright.errors import InvalidInput
 from meshwright.textbook import analyze_4d_parallelism, bubble_over_ideal, bubble_ratio, parameter_estimate
 from meshwright.textbook.analyzer_formulas import PER_STEP
+from worked import ANALYZED, DEGREES, HARDWARE
 
 WORKED = {
     "valid": True,

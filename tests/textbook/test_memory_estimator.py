@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worked import JOB, ONE, SEVEN
 
 from meshwright.errors import InvalidInput, NotModelled
 from meshwright.specs.read_model import read_model
 from meshwright.specs.weights import parameter_count
 from meshwright.textbook import estimate_4d_memory, llama_parameters, llama_sizes, memory_of_every_configuration
+from worked import JOB, ONE, SEVEN
 
 KNOWN = {
     "llama-2-7b": 6738415616,

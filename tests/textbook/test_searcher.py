@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worked import CLUSTER_METADATA, MODEL_METADATA
 
 from meshwright.answers import files as answer_files
 from meshwright.errors import InvalidInput
 from meshwright.textbook import Searcher
 from meshwright.textbook.pool import evaluate_all
 from meshwright.textbook.searcher_times import Configuration
+from worked import CLUSTER_METADATA, MODEL_METADATA
 
 WORKED = {(4, 2, 1): 311.1369, (8, 1, 1): 519.7765, (1, 8, 1): 578.5002, (1, 1, 8): 1649.0808}
 degrees = st.integers(min_value=1, max_value=4096)

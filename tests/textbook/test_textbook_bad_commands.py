@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from worked import ANALYZED, DEGREES, HARDWARE, flags
 
 from commands import asked, refused
+from worked import ANALYZED, DEGREES, HARDWARE, flags
 
 
 @pytest.mark.parametrize(

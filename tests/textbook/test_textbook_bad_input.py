@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worked import ANALYZED, CLUSTER_METADATA, DEGREES, HARDWARE, JOB, MODEL_METADATA, ONE, SEVEN
 
 from meshwright.errors import InvalidInput, InvalidSpec
 from meshwright.textbook import (
@@ -21,6 +20,7 @@ from meshwright.textbook import (
     parameter_estimate,
     tensor_parallel_allreduce_cost,
 )
+from worked import ANALYZED, CLUSTER_METADATA, DEGREES, HARDWARE, JOB, MODEL_METADATA, ONE, SEVEN
 
 WRONG = [
     (0, "is 0"),

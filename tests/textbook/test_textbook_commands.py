@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worked import ANALYZED, DEGREES, HARDWARE, JOB, ONE, SEVEN, flags
 
 from commands import asked
 from meshwright.textbook import analyze_4d_parallelism, estimate_4d_memory
+from worked import ANALYZED, DEGREES, HARDWARE, JOB, ONE, SEVEN, flags
 
 
 def told(*arguments: str) -> str:
