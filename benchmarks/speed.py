@@ -100,7 +100,7 @@ def limit() -> None:
         operations: dict[str, Callable[[int], Any]] = {
             "sum": partial(_of_two, np.add, columns),
             "larger": partial(_of_two, np.maximum, columns),
-            "gather": lambda _, small=small, index=index: small[index],
+            "gather": partial(_gathered, small, index),
         }
         cells = []
         for name, operation in operations.items():
@@ -112,6 +112,10 @@ def limit() -> None:
 def _often(operation: Callable[[int], Any], turns: range) -> None:
     for turn in turns:
         operation(turn)
+
+
+def _gathered(values: Any, rows: Any, _: int) -> Any:
+    return values[rows]
 
 
 def _of_two(operation: Callable[[Any, Any], Any], columns: Any, turn: int) -> Any:
