@@ -23,6 +23,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.ties import choices
 from meshwright.specs.job import PRECISIONS
+from meshwright.specs.runtime.replaced import ReplacedBehaviour
 
 pytestmark = pytest.mark.slow
 
@@ -237,9 +238,10 @@ def test_behaviours_are_replaced_for_the_question_and_told(command: str) -> None
     assert (runtime["communication"]["dispatcher"], runtime["overlap"]["expert"]) == ("fused", 0.7)
     assert runtime["id"] == "megatron-core"
     told = [line for line in document["assumptions"] if line.startswith("replaced for this question")]
-    assert [line.partition("above: ")[2] for line in told] == list(runtime["replaced"])
+    replaced = [ReplacedBehaviour(**each) for each in runtime["replaced"]]
+    assert [line.partition("above: ")[2] for line in told] == [str(each) for each in replaced]
     screen = " ".join(asked(command, *LLAMA, *WITH, "--more").out.split())
-    assert "megatron-core with 2 of its behaviours replaced" in screen
+    assert "megatron-core with dispatcher fused, overlap.expert 0.7" in screen
     assert all(line in screen for line in told)
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 LATER_S = 0.01
+"""Seconds after which an interrupt that nothing could raise comes again."""
 
 
 def run() -> None:

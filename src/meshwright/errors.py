@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 NO_ANSWER = "interrupted: this question is not complete, and has no answer yet"
+"""What an interrupt leaves where nothing was searched yet."""
 INTERRUPTED = 130
 """The exit code of what was stopped, as shells count a process that SIGINT ended."""
 LONGEST = 60

@@ -126,8 +126,8 @@ def runtimes_screen(answers: Answers, crossing: Crossover | None) -> tuple[Block
 
 def _replaced(inputs: Inputs) -> list[str]:
     """What the question replaced, which is the same in every runtime."""
-    changes = [change.partition(" in place of ")[0] for change in inputs.runtime.replaced]
-    return [f"Replaced in every runtime: {', '.join(changes)}"] if changes else []
+    changes = ", ".join(each.change for each in inputs.runtime.replaced)
+    return [f"Replaced in every runtime: {changes}"] if changes else []
 
 
 def _step_time(answer: SearchResult | MeshwrightError) -> float:

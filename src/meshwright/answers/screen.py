@@ -11,11 +11,14 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.runtime import Runtime
 from meshwright.specs.weights import active_parameter_count, parameter_count
 from meshwright.units import GIB, GIGA, format_bandwidth, format_count, format_gib, format_seconds
 
 TONES: dict[Verdict, Tone] = {Verdict.SAFE: "good", Verdict.AT_RISK: "warning", Verdict.OUT_OF_MEMORY: "bad"}
 DAYS_OF_A_YEAR = 365.25
+MOST_REPLACED = 2
+"""Replaced behaviours that a headline names; of more it says the number."""
 KIND_NAMES = {"gemm": "matrix products", "attention": "attention core", "elementwise": "element-wise and norms"}
 TOTALS = {"workspaces": "allocated", "fragmentation": "reserved", "communicators": "device"}
 """Sums of the components of memory, each after its last one."""
@@ -77,15 +80,23 @@ def job_words(inputs: Inputs) -> str:
 
 def headline(inputs: Inputs) -> Lines:
     """What was asked: model, cluster with its links, job and runtime."""
-    cluster, replaced = inputs.cluster, len(inputs.runtime.replaced)
-    runtime = inputs.runtime.id + (f" with {replaced} of its behaviours replaced" if replaced else "")
+    cluster = inputs.cluster
     return Lines(
         (
             f"{model_words(inputs)} on **{cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}**",
             f"Links per GPU, one direction: {_reached_links(cluster)}",
-            f"{job_words(inputs)}, {runtime}",
+            f"{job_words(inputs)}, {_runtime_words(inputs.runtime)}",
         )
     )
+
+
+def _runtime_words(runtime: Runtime) -> str:
+    """Its name, with what the question replaced of it."""
+    replaced = runtime.replaced
+    if not replaced:
+        return runtime.id
+    many = f"{len(replaced)} of its behaviours replaced"
+    return f"{runtime.id} with {many if len(replaced) > MOST_REPLACED else ', '.join(each.change for each in replaced)}"
 
 
 def verdict_lines(estimate: Estimate, inputs: Inputs) -> tuple[str, str]:

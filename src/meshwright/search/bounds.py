@@ -42,10 +42,8 @@ def least_memory(plans: Plans, pipelines: Pipelines, inputs: Inputs) -> LeastMem
     states, stages = stage_states(pipelines.weights.plans, pipelines.weights.stages, inputs), pipelines.stages
     stored = column(states.parameters + states.gradients + states.optimizer_states)[pipelines.weights.of_stage]
     allocated = np.maximum.reduceat(stored, stages.start) + memory.workspace_bytes
-    reserved, communicators = (
-        (1 + memory.fragmentation) * allocated,
-        column(communicator_bytes(pipelines.plans, inputs)),
-    )
+    reserved = (1 + memory.fragmentation) * allocated
+    communicators = column(communicator_bytes(pipelines.plans, inputs))
     least = column(bounds(allocated, reserved, communicators, inputs).least)
     routed = inputs.routes_as_usual & (pipelines.plans.ep > 1)
     unfit = (least > accelerator.visible_memory_bytes) & ~routed

@@ -135,12 +135,25 @@ def published_plans_of(runs: Iterable[PublishedRun]) -> PublishedPlans:
 
 def extents_of(runs: Iterable[PublishedRun]) -> dict[int, Extent]:
     """How far the plans of runs go, by generation of accelerators."""
-    extents: dict[int, Extent] = {}
-    for plan, inputs, _ in runs:
-        of_kinds = {name: plan.num_gpus * is_of.item() for name, is_of in kinds(Plans.of([plan]), inputs).items()}
-        own = Extent(degrees={name: getattr(plan, name) for name in DEGREES}, accelerators=of_kinds)
-        extents[generation(inputs)] = extents.get(generation(inputs), own).joined(own)
+    extents = joined_extents({generation(run.inputs): _extent_of(run)} for run in runs)
     return dict(sorted(extents.items()))
+
+
+def joined_extents(parts: Iterable[Mapping[int, Extent]]) -> dict[int, Extent]:
+    """How far the runs of all parts go, by generation of accelerators."""
+    extents: dict[int, Extent] = {}
+    for part in parts:
+        for number, own in part.items():
+            extents[number] = extents.get(number, own).joined(own)
+    return extents
+
+
+def _extent_of(run: PublishedRun) -> Extent:
+    of_kinds = kinds(Plans.of([run.plan]), run.inputs).items()
+    return Extent(
+        degrees={name: getattr(run.plan, name) for name in DEGREES},
+        accelerators={name: run.plan.num_gpus * is_of.item() for name, is_of in of_kinds},
+    )
 
 
 def generation(inputs: Inputs) -> int:

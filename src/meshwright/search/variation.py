@@ -121,18 +121,11 @@ def question_changes(before: Inputs, after: Inputs) -> list[FieldChange]:
     ]
     changes = [FieldChange(name.replace("_", " "), old, new) for name, old, new in parts if old != new]
     same = before.runtime.id == after.runtime.id
-    notes = [note for note in after.runtime.replaced if not same or note not in before.runtime.replaced]
-    return changes + [_replaced(note) for note in notes]
+    replaced = [each for each in after.runtime.replaced if not same or each not in before.runtime.replaced]
+    return changes + [FieldChange(each.behaviour, each.usual or "unset", each.value) for each in replaced]
 
 
 def _values(name: str, before: Inputs, after: Inputs) -> tuple[str, str]:
     """A field of two jobs, as people write it."""
     old, new = (getattr(each.job, name) for each in (before, after))
     return ("by default" if old is None else str(old)), ("by default" if new is None else str(new))
-
-
-def _replaced(note: str) -> FieldChange:
-    """A replaced behaviour, `overlap.expert 0.7 in place of 0.0`, as a change."""
-    key, _, values = note.partition(" ")
-    new, _, old = values.partition(" in place of ")
-    return FieldChange(key, old or "unset", new)

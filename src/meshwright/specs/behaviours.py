@@ -10,6 +10,7 @@ from typing import Any
 from meshwright.errors import Fault, InvalidSpec, UnknownName, quoted
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import SECTION_OF, Runtime, read_runtime
+from meshwright.specs.runtime.replaced import ReplacedBehaviour
 
 IDENTITY = (
     *("id", "framework", "aliases", "family", "version", "checks", "rules", "launch", "assumed", "replaced", "sources"),
@@ -27,10 +28,10 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
     form.
 
     >>> from meshwright.specs.runtime import read_runtime
-    >>> with_behaviours(read_runtime("megatron-core"), ["overlap.expert=0.7"]).replaced
-    ('overlap.expert 0.7 in place of 0.0',)
+    >>> print(*with_behaviours(read_runtime("megatron-core"), ["overlap.expert=0.7"]).replaced)
+    overlap.expert 0.7 in place of 0.0
     """
-    fields, notes = runtime.model_dump(), dict[str, str]()
+    fields, changed = runtime.model_dump(), dict[str, ReplacedBehaviour]()
     faults: list[Fault] = []
     for change in _without_switches(runtime, changes):
         key, _, text = change.partition("=")
@@ -42,14 +43,14 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
             faults += error.faults
             continue
         where = ".".join(path)
-        if where in notes:
+        if where in changed:
             faults.append(Fault(where, "is replaced twice"))
-        before = "" if table.get(path[-1]) is None else _written(table[path[-1]])
-        is_new = _written(value) != before
-        notes[where] = f"{key} {_written(value)}{f' in place of {before}' if before else ''}" if is_new else ""
+        usual = "" if table.get(path[-1]) is None else _written(table[path[-1]])
+        changed[where] = ReplacedBehaviour(behaviour=key, value=_written(value), usual=usual)
         table[path[-1]] = value
     try:
-        replaced = Runtime(**fields | {"replaced": (*runtime.replaced, *filter(None, notes.values()))})
+        new = [each for each in changed.values() if each.value != each.usual]
+        replaced = Runtime(**fields | {"replaced": (*runtime.replaced, *new)})
     except InvalidSpec as error:
         faults += error.faults
     if faults:
@@ -66,7 +67,7 @@ def as_catalogued(runtime: Runtime, field: str) -> Runtime:
     >>> as_catalogued(with_behaviours(usual, ["dispatcher=fused"]), "dispatcher") == usual
     True
     """
-    kept = tuple(note for note in runtime.replaced if _field(note.partition(" ")[0]) != field)
+    kept = tuple(each for each in runtime.replaced if each.field != field)
     if kept == runtime.replaced:
         return runtime
     try:

@@ -15,6 +15,7 @@ from meshwright.specs.fitted import fitted_constants
 from meshwright.specs.runtime.capabilities import Capabilities, Enforcement, RuleReference
 from meshwright.specs.runtime.communication import Communication, Overlap, PipelineEngine
 from meshwright.specs.runtime.device import CrossEntropy, DeviceMemory, ElementwiseKernels, Host, RuntimeKernels
+from meshwright.specs.runtime.replaced import ReplacedBehaviour
 from meshwright.specs.runtime.storage import Activations, LossScaling, Sharding, Storage
 
 __all__ = ["AXES", "SECTION_OF", "Runtime", "read_runtime"]
@@ -59,8 +60,8 @@ class Runtime(Spec):
     """Name of the settings of its launches, a file in `launch/frameworks/`; none: nothing is known of them."""
     assumed: Assumed = ()
     """Behaviours without a published number, for the user's eyes."""
-    replaced: tuple[str, ...] = ()
-    """Behaviours that a question replaced, for the user's eyes."""
+    replaced: tuple[ReplacedBehaviour, ...] = ()
+    """Behaviours that a question replaced."""
     sources: dict[str, str]
 
     @property

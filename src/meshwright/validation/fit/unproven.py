@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import reduce
 
 import numpy as np
 
 from meshwright.layout.plans import Plans
-from meshwright.search.published import Extent, PublishedRun, extent_for, extents_of, generation, goes_beyond
+from meshwright.search.published import (
+    Extent,
+    PublishedRun,
+    extent_for,
+    extents_of,
+    generation,
+    goes_beyond,
+    joined_extents,
+)
 from meshwright.specs.predictive import of_a_new_source, of_an_unproven_kind
 from meshwright.validation.fit.residuals import Coverage, counted, residuals_of, step_time_residuals
 from meshwright.validation.rows.reading import Case
@@ -27,8 +34,7 @@ def unproven_coverage(outcomes: Sequence[Outcome]) -> Coverage:
     extents = {name: _extents([case for run, case in runs if run.source == name]) for name in sources}
     inside: dict[str, list[bool]] = defaultdict(list)
     for source in sources:
-        none: dict[int, Extent] = {}
-        others = reduce(_joined, (each for name, each in extents.items() if name != source), none)
+        others = joined_extents(each for name, each in extents.items() if name != source)
         known = residuals_of([run for run, _ in runs if run.source != source])
         for run, case in runs:
             if run.source == source and _goes_beyond(case, others):
@@ -39,11 +45,6 @@ def unproven_coverage(outcomes: Sequence[Outcome]) -> Coverage:
 
 def _extents(cases: Sequence[Case]) -> dict[int, Extent]:
     return extents_of(PublishedRun(case.plan, case.inputs, None) for case in cases)
-
-
-def _joined(one: dict[int, Extent], other: dict[int, Extent]) -> dict[int, Extent]:
-    """How far the runs of both go, by generation."""
-    return {of: one[of].joined(other[of]) if of in one and of in other else (one | other)[of] for of in one | other}
 
 
 def _goes_beyond(case: Case, extents: dict[int, Extent]) -> bool:
