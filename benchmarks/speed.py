@@ -203,7 +203,7 @@ def commands() -> None:
 
 def cold(words: list[str]) -> tuple[float, float]:
     """Processor seconds and the most memory, in MiB, of a command in a process of its own."""
-    return process([sys.executable, "-m", "meshwright.cli", *words])
+    return process([sys.executable, "-m", "meshwright", *words])
 
 
 def process(command: list[str]) -> tuple[float, float]:

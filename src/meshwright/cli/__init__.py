@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import errno
-import gc
 import io
 import os
 import sys
@@ -25,8 +24,6 @@ REFUSED_PATHS = {errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.ENOTDIR}
 """What a path of a user can raise wherever it is first looked at."""
 REFUSED_BY_STANDARD_OUTPUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE, errno.EBADF}
 """What writing an answer can raise (write(2)); any other `OSError` has another cause."""
-OBJECTS_BETWEEN_COLLECTIONS = 500_000
-"""Python's default, 700, collects some 60 times while modules are imported, and frees nothing."""
 
 
 class Commands(TyperGroup):
@@ -107,7 +104,6 @@ for _name, _entry in COMMANDS.items():
 
 def main() -> None:
     """Run the command; it exits with 2 for a wrong question, 3 where no plan fits, 1 where no answer is written."""
-    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # else it reads the metadata of every installed package
     codecs.register_error("plain", _plain)
     if isinstance(sys.stdout, io.TextIOWrapper):
