@@ -357,6 +357,10 @@ def test_parts_of_a_step_are_those_of_the_waterfall() -> None:
         ((*LLAMA, "--cluster", "1x8:h100-sxm-80gb"), "same cluster"),
         ((*LLAMA, "--cluster", "1x8:h1000"), "h100"),
         ((*CLUSTERS, *TRAINED, "--price", "b200=4"), "is not compared"),
+        (
+            (*CLUSTERS, "--tokens", "10B", "--price", "4"),
+            "of which accelerator? Write a100-sxm-80gb=4 or h100-sxm-80gb=4",
+        ),
         ((*CLUSTERS, *TRAINED, "--price", "a100-sxm-80gb=4"), "has the price 2 already"),
         ((*CLUSTERS, "--tokens", "1T", "--price", "h100"), "write it as"),
         ((*CLUSTERS, "--tokens", "1T", "--price", "h100=-1"), "write it as"),

@@ -73,6 +73,7 @@ def test_a_price_tells_what_the_best_plan_costs() -> None:
     assert training["days"] == pytest.approx(steps * best["step_time_s"] / 86400)
     assert training["cost"] == pytest.approx(2.5 * 8 * 24 * training["days"])
     assert "tokens take" in asked("plan", *LLAMA, "--price", "h100=2.5").out
+    assert asked("plan", *LLAMA, "--price", "2.5").out == asked("plan", *LLAMA, "--price", "h100=2.5").out
     assert "is not compared" in refused(asked("plan", *LLAMA, "--price", "b200=2.5"))
 
 

@@ -69,7 +69,9 @@ def compare(
     job: JobOptions,
     price: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=PRICE", help="of an hour of one accelerator, by its name or its cluster; repeatable"),
+        typer.Option(
+            metavar="PRICE", help="of an hour of one accelerator, as h100=2.9, by its name or its cluster; repeatable"
+        ),
     ] = None,
     deadline_days: Annotated[
         float | None, typer.Option(parser=ratio, metavar="DAYS", help="in which all tokens should be trained on")

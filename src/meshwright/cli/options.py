@@ -154,7 +154,7 @@ TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal mod
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a screen")]
 More = Annotated[bool, typer.Option("--more", help="print the whole answer, not one screen of it")]
 Price = Annotated[
-    list[str] | None, typer.Option(metavar="KEY=PRICE", help="of an hour of one accelerator, as h100=2.9")
+    list[str] | None, typer.Option(metavar="PRICE", help="of an hour of one accelerator, as 2.9 or h100=2.9")
 ]
 Cite = Annotated[bool, typer.Option("--cite", help="add the papers and the data behind the answer")]
 AXES = {

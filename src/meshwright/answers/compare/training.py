@@ -104,9 +104,9 @@ def deadline_entry(deadline: Deadline) -> dict[str, Any]:
 def prices_of(texts: Sequence[str], clusters: Mapping[str, Cluster]) -> dict[str, float]:
     """The price of an accelerator-hour by the name of its cluster; clusters without a price are left out.
 
-    texts: `KEY=NUMBER`, the key an accelerator by id or alias, or a cluster, which goes before its accelerator;
-    clusters: by the text that asks for them. Raises `InvalidInput` for what is no price, names nothing that is
-    compared, or names the same twice.
+    texts: `KEY=NUMBER`, the key an accelerator by id or alias, or a cluster, which goes before its accelerator; a number
+    alone where all clusters have the same accelerator. clusters: by the text that asks for them. Raises `InvalidInput`
+    for what is no price, names nothing that is compared, or names the same twice.
     """
     by_accelerator: dict[str, float] = {}
     by_cluster: dict[str, float] = {}
@@ -129,14 +129,20 @@ def _read(text: str) -> tuple[str, float]:
         price = float(number)
     except ValueError:
         price = math.nan
-    if not key.strip() or not math.isfinite(price) or price < 0:
-        raise InvalidInput(f"--price {quoted(text)} is not a price of an accelerator-hour: write it as h100=2.9")
+    if text.startswith("=") or not math.isfinite(price) or price < 0:
+        raise InvalidInput(f"--price {quoted(text)} is not a price of an accelerator-hour: write it as 2.9 or h100=2.9")
     return key.strip(), price
 
 
 def _accelerator(key: str, text: str, clusters: Mapping[str, Cluster]) -> str:
-    """The accelerator of one of the clusters that a key names."""
+    """The accelerator of one of the clusters that a key names; the one that all have for an empty key."""
     ids = {cluster.accelerator.id for cluster in clusters.values()}
+    if not key:
+        if len(ids) == 1:
+            return ids.pop()
+        raise InvalidInput(
+            f"--price {text}: of which accelerator? Write {' or '.join(f'{i}={text}' for i in sorted(ids))}"
+        )
     try:
         wanted = catalog.resolve("accelerators", key)
     except UnknownName:
