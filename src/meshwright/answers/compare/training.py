@@ -104,9 +104,9 @@ def deadline_entry(deadline: Deadline) -> dict[str, Any]:
 def prices_of(texts: Sequence[str], clusters: Mapping[str, Cluster]) -> dict[str, float]:
     """The price of an accelerator-hour by the name of its cluster; clusters without a price are left out.
 
-    texts: `KEY=NUMBER`, the key an accelerator by id or alias, or a cluster, which goes before its accelerator; a number
-    alone where all clusters have the same accelerator. clusters: by the text that asks for them. Raises `InvalidInput`
-    for what is no price, names nothing that is compared, or names the same twice.
+    texts: `KEY=NUMBER`, the key an accelerator by id or alias, or a cluster, which goes before its accelerator; a
+    number alone where all clusters have the same accelerator. clusters: by the text that asks for them. Raises
+    `InvalidInput` for what is no price, names nothing that is compared, or names the same twice.
     """
     by_accelerator: dict[str, float] = {}
     by_cluster: dict[str, float] = {}
