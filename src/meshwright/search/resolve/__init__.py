@@ -8,8 +8,10 @@ from itertools import combinations
 
 import numpy as np
 
+from meshwright.arrays import IntColumn
 from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import estimate_plans
+from meshwright.distinct import distinct_values
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
@@ -30,51 +32,50 @@ def resolved(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None = N
     times: as of `estimate_plans`.
     """
     others = zip(plans, best_splits(plans, inputs, times), lighter_ends(plans, inputs, times), strict=True)
-    split = _best_of([[plan, stages, *chunks] for plan, stages, chunks in others], inputs, times)
-    less = recomputations(split, inputs)
-    return _best_of([[plan, *others] for plan, others in zip(split, less, strict=True)], inputs, times)
+    tried = [[plan, stages, *chunks] for plan, stages, chunks in others]
+    table, of = Plans.of(plan for row in tried for plan in row), np.repeat(np.arange(len(tried)), [*map(len, tried)])
+    return _best_of(*recomputations(_best_of(table, of, inputs, times), inputs), inputs, times)
 
 
-def _best_of(alternatives: Sequence[Sequence[Plan]], inputs: Inputs, times: ShapeTimes | None) -> list[Plan]:
-    """Of every row its best plan, the first of equals."""
-    estimates = estimate_plans(Plans.of(plan for row in alternatives for plan in row), inputs, times=times)
-    keys = preference(estimates)
-    ends = np.cumsum([len(row) for row in alternatives])
-    first = [
-        np.lexsort([key[end - len(row) : end] for key in keys])[0] for row, end in zip(alternatives, ends, strict=True)
-    ]
-    return [row[int(index)] for row, index in zip(alternatives, first, strict=True)]
+def _best_of(plans: Plans, of: IntColumn, inputs: Inputs, times: ShapeTimes | None) -> list[Plan]:
+    """For every number in `of` the best of its plans, the first of equals. of: 0 and up, shape (n,)."""
+    ranked = np.lexsort((*preference(estimate_plans(plans, inputs, times=times)), of))
+    return [plans[row] for row in ranked[distinct_values(of[ranked]).first]]
 
 
-def recomputations(plans: Sequence[Plan], inputs: Inputs) -> list[list[Plan]]:
-    """Of every plan the other ways in which its runtime recomputes a part of every layer, or a part of the layers.
+def recomputations(plans: Sequence[Plan], inputs: Inputs) -> tuple[Plans, IntColumn]:
+    """Every plan with the other ways in which its runtime recomputes a part of every layer, or a part of the layers.
 
     Of a plan that recomputes modules, every legal set of those that free something; of one that recomputes every layer,
-    every smaller number of layers of a chunk. Returns none where the plan recomputes nothing, names that number itself,
-    or has a runtime that knows only all of a kind.
+    every smaller number of layers of a chunk. None where the plan recomputes nothing, names that number itself, or has
+    a runtime that knows only all of a kind. Returns all of them, the plans themselves first, and which of them each is
+    of, shape (n,).
     """
-    legal = iter(_legal_module_sets([plan for plan in plans if plan.recompute == Recompute.SELECTIVE], inputs))
-    return [next(legal) if plan.recompute == Recompute.SELECTIVE else _fewer_layers(plan, inputs) for plan in plans]
+    table = Plans.of(plans)
+    fewer, modules = _fewer_layers(plans, table, inputs), _legal_module_sets(table, inputs)
+    own = np.arange(len(plans))
+    return Plans.join([table, fewer[0], modules[0]]), np.concatenate([own, fewer[1], modules[1]])
 
 
-def _fewer_layers(plan: Plan, inputs: Inputs) -> list[Plan]:
+def _fewer_layers(plans: Sequence[Plan], table: Plans, inputs: Inputs) -> tuple[Plans, IntColumn]:
     partial = inputs.runtime.plans.takes_recompute_layers
-    if plan.recompute != Recompute.FULL or plan.recompute_layers or not partial:
-        return []
-    most = int(layers_of_chunks(inputs, plan).max())
-    return [replace(plan, recompute_layers=count) for count in range(1, most)]
+    all_layers = [
+        (row, int(layers_of_chunks(inputs, plan).max()))
+        for row, plan in enumerate(plans)
+        if partial and plan.recompute == Recompute.FULL and not plan.recompute_layers
+    ]
+    of = np.array([row for row, most in all_layers for _ in range(1, most)], dtype=np.int64)
+    fewer = np.array([count for _, most in all_layers for count in range(1, most)], dtype=np.int64)
+    return replace(table.take(of), recompute_layers=fewer), of
 
 
-def _legal_module_sets(plans: Sequence[Plan], inputs: Inputs) -> list[list[Plan]]:
-    if not plans:
-        return []
+def _legal_module_sets(table: Plans, inputs: Inputs) -> tuple[Plans, IntColumn]:
+    selective = np.flatnonzero(table.recompute == Recompute.SELECTIVE)
+    if not len(selective):
+        return table.take(selective), selective
     names = names_of(usable_modules(inputs))
     sets = [modules_of(some) for count in range(1, len(names) + 1) for some in combinations(names, count)]
-    tried = Plans.of(plans).take(np.repeat(np.arange(len(plans)), len(sets)))
-    tried = replace(tried, recompute_modules=np.tile(np.array(sets, dtype=np.int64), len(plans)))
-    legal = check(tried, inputs).legal.reshape(len(plans), -1)
-    changed = [
-        [replace(plan, recompute_modules=sets[index]) for index in np.flatnonzero(accepted)]
-        for plan, accepted in zip(plans, legal, strict=True)
-    ]
-    return [[each for each in row if satisfies(each, inputs)] for row in changed]
+    of = np.repeat(selective, len(sets))
+    tried = replace(table.take(of), recompute_modules=np.tile(np.array(sets, dtype=np.int64), len(selective)))
+    chosen = check(tried, inputs).legal & satisfies(tried, inputs)
+    return tried.take(chosen), of[chosen]
