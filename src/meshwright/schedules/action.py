@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Literal, NamedTuple, Self
 
 from meshwright.arrays import IntColumn
@@ -88,13 +89,11 @@ class Timeline:
 class _Flat(NamedTuple):
     """The actions of one rank as lists of numbers."""
 
-    needs: list[int]
-    """The place of what each action waits for."""
-    gives: list[int]
-    """The place of what each action ends."""
+    needs: list[tuple[int, ...]]
+    """The places of what each action waits for, those of all that are joined to it included."""
+    gives: list[tuple[int, ...]]
+    """The places of what each action ends, those of all that it is the last one joined to included."""
     seconds: list[float]
-    after: list[int]
-    """Behind each action, the first that is not joined to it."""
 
 
 def play(order: Sequence[Sequence[Action]], times: ChunkTimes, blocks: IntColumn) -> Timeline:
@@ -114,31 +113,30 @@ def play(order: Sequence[Sequence[Action]], times: ChunkTimes, blocks: IntColumn
     """
     last, count = int(blocks.max()), 1 + max((action.micro_batch for actions in order for action in actions), default=0)
     flat = [_flat(actions, rank, times, (blocks[:, rank].tolist(), last, count)) for rank, actions in enumerate(order)]
-    # When each pass of each block and micro-batch has ended; in the last place, what nothing waits for.
-    ended: list[float | None] = [None] * (3 * (last + 1) * count) + [0.0]
+    # When each pass of each block and micro-batch has ended; in the last places, what nothing waits for.
+    ended = [inf] * (3 * (last + 1) * count) + [0.0] * count
     clock, position = [0.0] * len(order), [0] * len(order)
     starts: list[list[float]] = [[] for _ in order]
     ends: list[list[float]] = [[] for _ in order]
     progress = True
     while progress:
         progress = False
-        for rank, (needs, gives, seconds, after) in enumerate(flat):
+        for rank, (needs, gives, seconds) in enumerate(flat):
             now, first = clock[rank], position[rank]
-            while first < len(needs):
-                end = after[first]
-                ready = [at for each in needs[first:end] if (at := ended[each]) is not None]
-                if len(ready) < end - first:
+            for index in range(first, len(seconds)):
+                begin = now
+                for each in needs[index]:
+                    if ended[each] > begin:
+                        begin = ended[each]
+                if begin == inf:
                     break
-                now = max(now, *ready)
-                for index in range(first, end):
-                    starts[rank].append(now)
-                    now += seconds[index]
-                    ends[rank].append(now)
-                for each in gives[first:end]:
+                starts[rank].append(begin)
+                now = begin + seconds[index]
+                ends[rank].append(now)
+                for each in gives[index]:
                     ended[each] = now
-                first = end
-            progress = progress or first > position[rank]
-            clock[rank], position[rank] = now, first
+            clock[rank], position[rank] = now, len(ends[rank])
+            progress = progress or first < position[rank]
     if any(done < len(actions) for done, actions in zip(position, order, strict=True)):
         raise InvalidInput(f"the order of {len(order)} ranks deadlocks at positions {position}")
     span = max(end - (begun[0] if begun else -1.0) for end, begun in zip(clock, starts, strict=True))
@@ -152,28 +150,28 @@ def _flat(actions: Sequence[Action], rank: int, times: ChunkTimes, model: tuple[
     """
     blocks, last, count = model
     forward, gradient, nothing = (kind * (last + 1) * count for kind in (0, 1, 3))
-    seconds = {(action.kind, action.chunk): 0.0 for action in actions}
-    seconds = {(kind, chunk): times.of(Action(kind, chunk, 0), rank) for kind, chunk in seconds}
-    took = [seconds[action.kind, action.chunk] for action in actions]
-    flat = _Flat(needs=[], gives=[], seconds=took, after=[])
-    for action in actions:
-        block, micro_batch = blocks[action.chunk], action.micro_batch
-        here = block * count + micro_batch
-        if action.kind == "forward":
-            flat.needs.append(forward + here - count if block else nothing)
-            flat.gives.append(forward + here)
-        elif action.kind == "weight_gradient":
-            flat.needs.append(gradient + here)
-            flat.gives.append(2 * gradient + here)
+    places = {}
+    for kind, chunk in {(action.kind, action.chunk) for action in actions}:
+        here = blocks[chunk] * count
+        if kind == "forward":
+            needs, gives = forward + here - count if blocks[chunk] else nothing, forward + here
+        elif kind == "weight_gradient":
+            needs, gives = gradient + here, 2 * gradient + here
         else:
-            flat.needs.append(gradient + here + count if block < last else forward + here)
-            flat.gives.append(gradient + here)
-    joined = [action.joined for action in actions]
-    end = len(actions)
-    for index in reversed(range(len(actions))):
-        flat.after.append(end)
-        end = end if joined[index] else index
-    flat.after.reverse()
+            needs, gives = gradient + here + count if blocks[chunk] < last else forward + here, gradient + here
+        places[kind, chunk] = needs, gives, times.of(Action(kind, chunk, 0), rank)
+    flat, first = _Flat(needs=[], gives=[], seconds=[]), 0
+    for index, action in enumerate(actions):
+        needs, gives, seconds = places[action.kind, action.chunk]
+        flat.seconds.append(seconds)
+        flat.needs.append((needs + action.micro_batch,))
+        flat.gives.append((gives + action.micro_batch,))
+        if action.joined:
+            flat.needs[first] += flat.needs[index]
+            flat.gives[index] += flat.gives[index - 1]
+            flat.needs[index] = flat.gives[index - 1] = ()
+        else:
+            first = index
     return flat
 
 
