@@ -204,20 +204,47 @@ def _signature(
     """The stages of one pipeline; turns: its schedule, micro-batches, group of them and layers recomputed. A search
     asks for the same ones again and again.
     """
-    model, stages, chunks = given.model, pipeline.pp, pipeline.vpp
     schedule, micro_batches, group, recomputed = turns
+    shape = PipelineShape(stages=pipeline.pp, micro_batches=micro_batches, chunks=pipeline.vpp, microbatch_group=group)
+    stages, ends, block, in_flight = _worked(given, pipeline, schedule, shape)
+    before, sizes = layers_before(given.model), np.diff(ends, prepend=0)
+    of_block = before[ends] - before[ends - np.maximum(sizes - (recomputed or given.model.num_layers), 0)]
+    without = of_block[block]
+    table = stages | {
+        "layers_not_recomputed": without.sum(axis=0),
+        "in_flight_not_recomputed": (without * in_flight[:, :, None]).sum(axis=0),
+        "model_layers_not_recomputed": np.tile(of_block.sum(axis=0), (pipeline.pp, 1)),
+    }
+    if keep_all or given.keeps_messages or (given.defers_reduction and splits_backward(schedule)):
+        return table
+    chosen = _undominated(table)
+    return {name: column[chosen] for name, column in table.items()}
+
+
+class _Worked(NamedTuple):
+    """The stages of one pipeline, but for what is recomputed."""
+
+    stages: dict[str, IntColumn | BoolColumn]
+    ends: IntColumn
+    """Of every block, the layers up to its last one; shape (blocks,)."""
+    block: IntColumn
+    """Of every chunk of every stage, its block; shape (chunks held, p)."""
+    in_flight: IntColumn
+    """Micro-batches of each of these when the stage keeps the most; shape (chunks held, p)."""
+
+
+@lru_cache(maxsize=2048)
+def _worked(given: _Given, pipeline: PipelineSplit, schedule: int, shape: PipelineShape) -> _Worked:
+    model, stages, chunks = given.model, pipeline.pp, pipeline.vpp
     stage = np.arange(stages)
     before = layers_before(model)
     ends = np.cumsum(split_layers(model, given.stage_split, given.mtp_layers, pipeline))
-    starts = np.concatenate([[0], ends[:-1]])
-    first_not_recomputed = np.minimum(starts + recomputed, ends) if recomputed else ends
     block = blocks(schedule, stages, chunks)
-    per_chunk, without = ((before[ends] - before[begin])[block] for begin in (starts, first_not_recomputed))
+    per_chunk = np.diff(before[ends], axis=0, prepend=0)[block]
     with_head = block == stages * chunks - 1
     sizes = per_chunk.sum(axis=2)
     weights = sizes + with_head * sizes.max(axis=0)
     defers = given.defers_reduction
-    shape = PipelineShape(stages=stages, micro_batches=micro_batches, chunks=chunks, microbatch_group=group)
     in_flight, waiting = chunks_at_peak(schedule, stage, shape, weights, all_worked=defers)
     kept = (per_chunk * in_flight[:, :, None]).sum(axis=0)
     fullest = chunks_at_peak(schedule, stage, shape, sizes, all_worked=True).in_flight if defers else in_flight
@@ -228,9 +255,6 @@ def _signature(
         "first_chunk_layers": defers * per_chunk[0],
         "in_flight_layers": kept,
         "further_layers": (per_chunk * fullest[:, :, None]).sum(axis=0) - kept,
-        "layers_not_recomputed": without.sum(axis=0),
-        "in_flight_not_recomputed": (without * in_flight[:, :, None]).sum(axis=0),
-        "model_layers_not_recomputed": np.tile((before[ends] - before[first_not_recomputed]).sum(axis=0), (stages, 1)),
         "waiting_layers": (per_chunk * waiting[:, :, None]).sum(axis=0),
         "in_flight_micro_batches": in_flight.sum(axis=0) if copies(schedule) > 1 else in_flight.max(axis=0),
         "in_flight_chunks": in_flight.sum(axis=0),
@@ -240,10 +264,7 @@ def _signature(
         "head": with_head.any(axis=0),
         "copies": np.full(stages, copies(schedule)),
     }
-    if keep_all or given.keeps_messages or (defers and splits_backward(schedule)):
-        return table
-    chosen = _undominated(table)
-    return {name: column[chosen] for name, column in table.items()}
+    return _Worked(table, ends, block, in_flight)
 
 
 def _undominated(table: dict[str, IntColumn | BoolColumn]) -> IntColumn:
