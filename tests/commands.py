@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import re
 import signal
 import sys
@@ -45,12 +46,15 @@ class Answer:
 
 
 def asked(*arguments: str) -> Answer:
-    """Run `meshwright` with these arguments, 80 columns wide and without colour."""
+    """Run `meshwright` with these arguments, 80 columns wide and without colour; how long it will take, which slow
+    machines are told, is left out.
+    """
     out, err = io.StringIO(), io.StringIO()
     width = mock.patch.dict("os.environ", {"COLUMNS": "80", "NO_COLOR": "1"})
     typed = mock.patch.object(sys, "argv", ["meshwright", *arguments])
+    patient = mock.patch("meshwright.answers.progress.LONG_S", math.inf)
     streams = contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
-    with width, typed, hangs_after(HANG_S), streams[0], streams[1]:
+    with width, typed, patient, hangs_after(HANG_S), streams[0], streams[1]:
         code = _exit_code()
     return Answer(code, out.getvalue(), err.getvalue())
 
