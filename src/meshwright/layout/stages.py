@@ -264,7 +264,7 @@ def _worked(given: _Given, pipeline: PipelineSplit, schedule: int, shape: Pipeli
         "head": with_head.any(axis=0),
         "copies": np.full(stages, copies(schedule)),
     }
-    return _Worked(table, ends, block, in_flight)
+    return _Worked(stages=table, ends=ends, block=block, in_flight=in_flight)
 
 
 def _undominated(table: dict[str, IntColumn | BoolColumn]) -> IntColumn:
