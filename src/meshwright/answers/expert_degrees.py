@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.answers.document.blocks import Table
 from meshwright.answers.screen import verdict_cell
-from meshwright.cost.estimate import Estimate
+from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.messages import pass_messages
 from meshwright.cost.step import estimate_plans
@@ -61,17 +61,17 @@ def expert_degrees(estimate: Estimate, inputs: Inputs) -> tuple[ExpertDegrees, .
     plans = Plans.of(replace(plan, ep=ep, etp=etp) for ep, etp in pairs)
     own = np.equal(plans.ep, plan.ep) & np.equal(plans.etp, plan.etp)
     shown = check(plans, inputs).legal & (satisfies(plans, inputs) | own)
-    priced = [_priced(plans[int(row)], inputs) for row in shown.nonzero()[0]]
-    return tuple(sorted(priced, key=lambda each: (each.verdict, each.step_time_s)))
+    priced = estimate_plans(plans.take(shown), inputs, keep_all_stages=True)
+    rows = (_degrees(priced, row) for row in range(len(priced)))
+    return tuple(sorted(rows, key=lambda each: (each.verdict, each.step_time_s)))
 
 
-def _priced(plan: Plan, inputs: Inputs) -> ExpertDegrees:
-    priced = estimate_plans(Plans.of([plan]), inputs, keep_all_stages=True)
-    estimate = priced[0]
-    rows = pass_messages(priced, int(priced.slowest[0]))
+def _degrees(priced: Estimates, row: int) -> ExpertDegrees:
+    estimate = priced[row]
+    rows = pass_messages(priced, int(priced.slowest[row]))
     return ExpertDegrees(
-        ep=plan.ep,
-        etp=plan.etp,
+        ep=estimate.plan.ep,
+        etp=estimate.plan.etp,
         step_time_s=estimate.step_time_s,
         device_bytes=estimate.memory.device,
         verdict=estimate.verdict,

@@ -89,17 +89,22 @@ def step_messages(priced: Estimates) -> tuple[MessageRow, ...]:
 
 
 def pass_messages(priced: Estimates, stage: int) -> tuple[MessageRow, ...]:
-    """Those of the tensor, context and expert axes that one stage of the only plan exchanges in a step.
+    """Those of the tensor, context and expert axes that one stage exchanges in a step.
 
-    priced: with all stages; stage: 0 is first. Returns bytes, counts and seconds. Source: the exchanges of
-    `cost.comms`.
+    priced: with all stages; stage: its row among those of all plans. Returns bytes, counts and seconds. Source: the
+    exchanges of `cost.comms`.
     """
-    plan, inputs, stages = priced.plans[0], priced.inputs, priced.stages
+    inputs, stages = priced.inputs, priced.stages
+    plan = priced.plans[int(stages.plan[stage])]
     micro_batches, rows = plan.num_microbatches / int(stages.copies[stage]), list[MessageRow]()
     for index, kind in enumerate(inputs.model.layer_kinds):
-        not_recomputed = int(stages.layers_not_recomputed[stage, index])
-        rows += layer_messages(plan, inputs, kind, micro_batches * (int(stages.layers[stage, index]) - not_recomputed))
-        rows += layer_messages(replace(plan, recompute=Recompute.NONE), inputs, kind, micro_batches * not_recomputed)
+        layers, not_recomputed = int(stages.layers[stage, index]), int(stages.layers_not_recomputed[stage, index])
+        for of_them, count in (
+            (plan, layers - not_recomputed),
+            (replace(plan, recompute=Recompute.NONE), not_recomputed),
+        ):
+            if count:
+                rows += layer_messages(of_them, inputs, kind, micro_batches * count)
     head, predicted = bool(stages.head[stage]) * micro_batches, inputs.mtp_layers
     ends = (
         ("embedding", embedding_exchanges(plan, inputs), bool(stages.embedding[stage]) * micro_batches),
