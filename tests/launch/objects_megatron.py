@@ -32,6 +32,7 @@ def words_of(folder: Path) -> tuple[list[str], dict[str, str]]:
     (tools / "torchrun").chmod(0o755)
     filled = {"MEGATRON": "/megatron", "DATA_PATH": "x", "TOKENIZER_TYPE": "NullTokenizer", "TOKENIZER_MODEL": "x"}
     filled |= {"TRAIN_ITERS": "1000", "LR": "1e-4", "ROTARY_BASE": "10000", "NORM_EPSILON": "1e-5", "SAVE": "/tmp/x"}
+    filled |= {"ROPE_TYPE": "yarn", "ROTARY_SCALING_FACTOR": "40", "ROUTER": "--moe-router-pre-softmax"}
     environment = {"PATH": f"{tools}:{os.environ['PATH']}", **filled}
     command = ["bash", str(folder / "train.sh"), *LATER]
     told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split("\0")

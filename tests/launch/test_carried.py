@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ def test_llama_is_carried_to_megatron() -> None:
 
 def test_the_router_and_the_rotary_positions_of_deepseek_are_carried() -> None:
     assert carried("deepseek-v3", DEEPSEEK) == {
+        "--rope-type": "yarn",
         "--rotary-scaling-factor": 40,
         "--mscale": 1.0,
         "--mscale-all-dim": 1.0,
@@ -49,6 +51,22 @@ def test_the_router_and_the_rotary_positions_of_deepseek_are_carried() -> None:
         "--moe-router-topk-scaling-factor": 2.5,
         "--moe-router-enable-expert-bias": True,
     }
+
+
+@pytest.mark.parametrize(
+    ("config", "settings"),
+    [
+        ({"rope_theta": 5e4}, {"--rotary-base": 50000, "--rope-type": "rope", "--no-rope-fusion": True}),
+        ({"norm_topk_prob": False}, {"--moe-router-pre-softmax": True}),
+        ({"norm_topk_prob": True}, {}),
+        (
+            {"aux_loss_alpha": 1e-3, "seq_aux": True},
+            {"--moe-aux-loss-coeff": 1e-3, "--moe-router-load-balancing-type": "seq_aux_loss"},
+        ),
+    ],
+)
+def test_latent_attention_without_scaling_and_routers_are_carried(config: dict[str, Any], settings: Settings) -> None:
+    assert carried("deepseek-v2-lite", {"model_type": "deepseek_v3", **config}) == settings
 
 
 def test_every_value_that_a_table_carries_is_read() -> None:
@@ -80,6 +98,26 @@ def test_what_is_carried_is_not_to_be_filled_in_any_more() -> None:
     assert "ROTARY_BASE" not in script
     without = inputs.replace(model=read_model("llama-3.1-8b"))
     assert "ROTARY_BASE" in launch_files(plan, without, "megatron-lm").files["train.sh"]
+
+
+def places(script: str) -> set[str]:
+    return {*re.findall(r"\$\{(\w+):?\?", script)}
+
+
+def test_a_script_asks_for_what_its_model_has() -> None:
+    """Of no dense model for a router, of none with learned positions for a rotary base, of none that is read for either."""
+    dense, latent = places(script_of("llama-3.1-8b")), places(script_of("deepseek-v2-lite"))
+    assert latent - dense == {"ROPE_TYPE", "ROTARY_SCALING_FACTOR", "ROUTER"}
+    assert dense - places(script_of("gpt2-xl")) == {"ROTARY_BASE"}
+    assert not {"ROTARY_BASE", "ROPE_TYPE", "ROUTER"} & places(
+        script_of("deepseek-v2-lite", DEEPSEEK | {"rope_theta": 1e4})
+    )
+
+
+def script_of(name: str, config: dict[str, Any] | None = None) -> str:
+    model = with_values(name, config) if config else read_model(name)
+    inputs = question(model, "1x8:h100", global_batch=64, sequence_length=1024)
+    return launch_files(Plan(dp=8, zero=1, num_microbatches=8), inputs, "megatron-lm").files["train.sh"]
 
 
 def test_values_of_yaml_are_carried_too() -> None:

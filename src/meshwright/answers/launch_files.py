@@ -39,10 +39,6 @@ WRITERS: dict[str, Callable[[Launch, Sequence[str]], dict[str, str]]] = {
     "llm-foundry": filled_files,
 }
 """What writes the files of a launch table."""
-NOT_IN_A_PLAN = (
-    "Not in this plan, whose model was not read from a config.json, and to be taken from there: rotary base and "
-    "scaling, the epsilon of norms, the scores and losses of the router, initial weights."
-)
 
 
 @dataclass(frozen=True)
@@ -111,7 +107,19 @@ def _notes(launch: Launch, estimate: Estimate, replaced: tuple[str, ...], carrie
         f"Predicted: {format_seconds(estimate.step_time_s)} a step. {step_time_line(estimate, inputs)}",
         f"Memory: {fit_words(estimate).replace('**', '')}.",
         *(f"Replaced: {each}." for each in replaced),
-        f"From the model's config.json: {', '.join(carried)}." if carried else NOT_IN_A_PLAN,
+        *_of_the_config(launch, carried),
         "The prediction assumes:",
         *(f"  {each}" for each in assumptions(inputs)),
     ]
+
+
+def _of_the_config(launch: Launch, carried: Settings) -> list[str]:
+    """What comes from the model's config.json, or has to; nothing where the framework reads it itself."""
+    if carried:
+        return [f"From the model's config.json: {', '.join(carried)}."]
+    model = launch.inputs.model
+    missing = [] if model.learned_positions else ["rotary base and scaling"]
+    missing += ["the epsilon of norms", *(["the scores and losses of the router"] if model.is_moe else [])]
+    said = ", ".join([*missing, "initial weights"])
+    what = f"Not in this plan, whose model was not read from a config.json, and to be taken from there: {said}."
+    return [what] if launch.table.carried else []

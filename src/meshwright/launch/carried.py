@@ -15,9 +15,13 @@ def carried_settings(model: Model, table: LaunchTable) -> Settings:
     settings: Settings = {}
     for each in table.carried:
         counts = "{count}" not in each.settings.values() or isinstance(values.get(each.value), int | float)
-        if counts and each.value in values and all(values.get(key) == wanted for key, wanted in each.when.items()):
+        if counts and each.value in values and all(_is(values, key, wanted) for key, wanted in each.when.items()):
             settings |= {key: _spelled(form, values[each.value]) for key, form in each.settings.items()}
     return settings
+
+
+def _is(values: dict[str, Any], key: str, wanted: Value) -> bool:
+    return values.get(key, "") in (wanted if isinstance(wanted, list) else [wanted])
 
 
 def _spelled(form: Value, value: Any) -> Value:

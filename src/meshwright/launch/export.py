@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from meshwright.errors import Fault, InvalidInput, InvalidSpec
 from meshwright.launch.architecture import same_architecture
-from meshwright.launch.facts import Facts, facts_of
+from meshwright.launch.facts import Facts, facts_of, holds
 from meshwright.launch.fields import differences, fields_of, question_of
 from meshwright.launch.forms import Fields
 from meshwright.launch.spelling import Settings, settings_of, understand
@@ -19,6 +19,8 @@ from meshwright.specs.read_model import read_model
 
 FOLLOWING = ("plan.dp_shard", "plan.local_batch", "plan.num_microbatches", "plan.pipeline_micro_batch")
 """Fields that differ because others do."""
+LONGEST = 60
+"""Letters of a value that a refusal shows."""
 MOST_CHANGES = 5
 """Times that a plan is changed in search of one that a framework has settings for."""
 
@@ -38,6 +40,16 @@ class Launch:
     def table(self) -> LaunchTable:
         """The framework's settings."""
         return launch_table(self.name)
+
+    @property
+    def to_fill(self) -> dict[str, str]:
+        """What the user has to say, with what belongs there: what neither settings nor the model's config.json do."""
+        facts, asked_when = facts_of(self.plan, self.inputs), self.table.asked_when
+        return {
+            key: what
+            for key, what in self.table.to_fill.items()
+            if key not in self.settings and all(holds(each, facts) for each in asked_when.get(key, ()))
+        }
 
     @property
     def nodes(self) -> int:
@@ -64,7 +76,7 @@ def export(plan: Plan, inputs: Inputs, name: str) -> Launch:
         )
     launch, ran = _spelled(plan, inputs, table, name)
     if different := differences(plan, inputs, *ran):
-        faults = [Fault(*_named(difference)) for difference in _causes(different)]
+        faults = [Fault(*_named(difference, table)) for difference in _causes(different)]
         raise InvalidSpec(f"a launch of {table.framework} ({table.release}) with this plan", faults)
     return launch
 
@@ -126,10 +138,19 @@ def _causes(different: list[str]) -> list[str]:
     return [each for each in different if each.partition(":")[0] not in follow] or different
 
 
-def _named(difference: str) -> tuple[str, str]:
+def _named(difference: str, table: LaunchTable) -> tuple[str, str]:
     name, _, values = difference.partition(": ")
-    ran, _, wanted = values.partition(", not ")
-    return name, f"it has no setting for {wanted}, and would run {ran}"
+    ran, wanted = (_short(value) for value in values.split(", not ", 1))
+    cases = [case.fields.get(name) for choice in table.choices for case in choice.cases]
+    spelled = dict.fromkeys([*(table.rows[name].values if name in table.rows else ()), *cases])
+    known = [str(each) for each in spelled if isinstance(each, str) and each not in ("true", "false")]
+    others = f" (it has {', '.join(known)})" if len(known) > 1 else ""
+    return name, f"it has no setting for {wanted}, and would run {ran}{others}"
+
+
+def _short(value: str) -> str:
+    """A value, without the rest of a list of many layers."""
+    return value if len(value) <= LONGEST else f"{value[:LONGEST].rpartition(',')[0]}, ...)"
 
 
 def _registered(model: Model, table: LaunchTable) -> str | None:

@@ -42,10 +42,10 @@ def settings_of(fields: Fields, facts: Facts, table: LaunchTable) -> Settings:
             settings[row.key] = _written(row, fields[name], fields)
     for choice in table.choices:
         if case := _chosen(choice, fields, facts):
-            settings |= {key: _filled(value, fields | facts) for key, value in (case.settings | case.also).items()}
+            settings |= {key: filled(value, fields | facts) for key, value in (case.settings | case.also).items()}
     for constant in table.constants:
         if all(holds(condition, facts) for condition in constant.when):
-            settings |= {key: _filled(value, fields | facts) for key, value in constant.settings.items()}
+            settings |= {key: filled(value, fields | facts) for key, value in constant.settings.items()}
     return {key: value for key, value in settings.items() if value is not False or not key.startswith("--")}
 
 
@@ -124,7 +124,7 @@ def _told(choice: Choice, settings: Settings) -> Fields:
     raise InvalidInput(f"{choice.about}: {listed or f'a file without {known}'} is not modelled")
 
 
-def _filled(value: Value, fields: Fields) -> Value:
+def filled(value: Value, fields: Fields) -> Value:
     """A value with fields in braces filled in; one alone keeps its kind."""
     if not isinstance(value, str):
         return value

@@ -80,7 +80,7 @@ class Carried(Spec):
     value: str
     """Its key in `Model.config_values`."""
     when: dict[str, Value] = {}
-    """Values of other keys that go with it."""
+    """Values of other keys that go with it, one or a list of some; an empty text: that the key is not there."""
     settings: dict[str, Value]
     """`{value}`: the value itself; `{count}`: as a whole number."""
 
@@ -113,6 +113,8 @@ class LaunchTable(Spec):
     """Of a framework with a training script beside its configuration: the fields that constants of the script hold."""
     to_fill: dict[str, str] = {}
     """Settings that nobody but the user knows, with what belongs there."""
+    asked_when: dict[str, tuple[str, ...]] = {}
+    """Of those that not every plan asks for: the conditions, by their names in `facts`, under which it does."""
     unpriced: dict[str, str] = {}
     """Settings that change memory or time and are not priced, with what they change."""
     refused: dict[str, str] = {}

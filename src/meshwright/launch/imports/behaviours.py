@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 
 from meshwright.launch.facts import facts_of, holds
-from meshwright.launch.spelling import Settings
+from meshwright.launch.spelling import Settings, filled
 from meshwright.launch.table import LaunchTable
 from meshwright.layout.plan import Plan
 from meshwright.specs.base import Spec
@@ -60,9 +60,9 @@ def left_out(plan: Plan, inputs: Inputs, table: LaunchTable, settings: Settings)
         if not all(holds(condition, facts) for condition in constant.when):
             continue
         missing = [
-            key if value is True else f"{key}={value}"
+            key if value is True else f"{key}={filled(value, facts)}"
             for key, value in constant.settings.items()
-            if (value is True or key.isupper()) and not _is_set(settings, key)
+            if (value is True or key.isupper()) and not _is_set(settings, key) and table.recipe.get(key) != ()
         ]
         if missing:
             notes.append(f"priced as if {' and '.join(missing)} stood in it: {constant.why}")

@@ -10,7 +10,7 @@ from meshwright.launch.forms import Fields
 from meshwright.launch.readers.limits import text_of
 from meshwright.launch.readers.literals import read_literals
 from meshwright.launch.readers.read import read_launch_file
-from meshwright.launch.readers.script import CONFIGURED
+from meshwright.launch.readers.script import CONFIGURED, exported_by
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
 from meshwright.launch.readers.traced import Unreadable
 from meshwright.launch.table import LaunchTable
@@ -36,8 +36,8 @@ def launch_file_in(folder: Path) -> Path:
 def environment_in(folder: Path) -> dict[str, str]:
     """The variables that the start script of a folder exports; none where there is no such script."""
     try:
-        return dict(read_launch_file(folder / START).environment) if _is_own(folder / START) else {}
-    except InvalidInput:
+        return exported_by(str(folder / START), text_of(folder / START)) if _is_own(folder / START) else {}
+    except (InvalidInput, Unreadable):
         return {}
 
 

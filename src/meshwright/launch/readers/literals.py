@@ -170,7 +170,10 @@ class _Reader:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return -_number(self._literal(node.operand, depth + 1))
         if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-            first, second = (_number(self._literal(each, depth + 1)) for each in (node.left, node.right))
+            left, right = (self._literal(each, depth + 1) for each in (node.left, node.right))
+            if isinstance(left, list):
+                return _joined(left, node.op, right)
+            first, second = _number(left), _number(right)
             try:
                 result = _ARITHMETIC[type(node.op)](first, second)
             except (ArithmeticError, ValueError):
@@ -191,6 +194,15 @@ def _number(value: Value) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _Unknown("a word in arithmetic")
     return value
+
+
+def _joined(values: list[Scalar], operator: ast.operator, other: Value) -> Value:
+    """A list so many times, or followed by another one."""
+    if isinstance(operator, ast.Add) and isinstance(other, list):
+        return [*values, *other][:MAX_SETTINGS]
+    if isinstance(operator, ast.Mult) and isinstance(other, int) and len(values) * other <= MAX_SETTINGS:
+        return values * other
+    raise _Unknown("a list in arithmetic")
 
 
 def _pairs(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:

@@ -66,6 +66,13 @@ def read_script(path: str, text: str, given: dict[str, str], source: Traced | No
     )
 
 
+def exported_by(path: str, text: str) -> dict[str, str]:
+    """The variables that a script exports, whatever it starts; raises `Unreadable` where it is no script."""
+    walk = Walk(_slurm_variables([*_directives(text, text)]), lambda name: _beside(Path(path), name))
+    walk.script(Traced(text, range(len(text))))
+    return {name: value.text for name, value in walk.followed.exported.items()}
+
+
 def _why_not(undecided: Iterable[int], text: str) -> str:
     lines = sorted({line_of(text, place) for place in undecided if place < OTHER_FILE})
     if not lines:

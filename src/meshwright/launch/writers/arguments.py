@@ -13,6 +13,8 @@ from meshwright.launch.writers.trees import json_text
 
 PARTS = {"model": "MODEL", "plan": "PLAN", "job": "JOB"}
 """The array of a script that a field's settings stand in, by the first word of its name."""
+OTHERS = "RUNTIME"
+"""The array of what says no field: how the framework works, as it is priced."""
 PROGRAMS = {
     "megatron-lm": '"${MEGATRON:?folder of Megatron-LM}/pretrain_gpt.py"',
     "megatron-deepspeed": '"${MEGATRON_DEEPSPEED:?folder of Megatron-DeepSpeed}/pretrain_gpt.py"',
@@ -52,9 +54,9 @@ def _several(key: str, value: Value) -> list[str]:
 
 def _script(launch: Launch, notes: Sequence[str]) -> str:
     table, settings, homes = launch.table, launch.settings, _homes(launch.table)
-    arrays: dict[str, dict[str, Value]] = {name: {} for name in (*PARTS.values(), "KERNELS")}
+    arrays: dict[str, dict[str, Value]] = {name: {} for name in (*PARTS.values(), OTHERS)}
     for key, value in settings.items():
-        arrays[homes.get(key, "KERNELS")][key] = value
+        arrays[homes.get(key, OTHERS)][key] = value
     exports = [f"export {key}={shlex.quote(str(value))}" for key, value in settings.items() if key.isupper()]
     lines = ["#!/bin/bash", *commented(notes), "", "set -euo pipefail", *exports, ""]
     flag, name = BESIDE.get(launch.name, ("", ""))
@@ -64,9 +66,7 @@ def _script(launch: Launch, notes: Sequence[str]) -> str:
         lines += [f"    {' '.join(map(shlex.quote, words))}" for words in _lines(part)]
         lines += [")"]
     lines += ["", "# FILL IN what the plan does not know. The script stops at the first that is missing.", "FILL_IN=("]
-    lines += [
-        f'    {key} "${{{_variable(key)}:?{what}}}"' for key, what in table.to_fill.items() if key not in settings
-    ]
+    lines += [f"    {_place(key, what)}" for key, what in launch.to_fill.items()]
     lines += [")", f"# Anything else that {table.framework} takes can follow on the command line of this script.", ""]
     every = " ".join(f'"${{{array}[@]}}"' for array in (*arrays, "FILL_IN")) + (
         f' {flag} "$HERE/{name}"' if name else ""
@@ -77,16 +77,25 @@ def _script(launch: Launch, notes: Sequence[str]) -> str:
 
 def _homes(table: LaunchTable) -> dict[str, str]:
     """The array of every setting that says a field."""
-    homes = {row.key: PARTS.get(field.partition(".")[0], "KERNELS") for field, row in table.rows.items()}
+    homes = {row.key: PARTS.get(field.partition(".")[0], OTHERS) for field, row in table.rows.items()}
     homes |= {key: PARTS["model"] for each in table.carried for key in each.settings}
     for choice in table.choices:
-        part = PARTS.get(choice.part, "KERNELS")
+        part = PARTS.get(choice.part, OTHERS)
         homes |= {key: part for case in choice.cases for key in (*case.settings, *case.also) if key not in homes}
     return homes
 
 
 def _is_flag(key: str) -> bool:
     return key.startswith("--")
+
+
+def _place(key: str, what: str) -> str:
+    """A flag with the variable that fills its value, or a variable that holds flags, which may be empty.
+
+    >>> print(_place("--data-path", "your data"), _place("ROUTER", "its flags"))
+    --data-path "${DATA_PATH:?your data}" ${ROUTER?its flags}
+    """
+    return f'{key} "${{{_variable(key)}:?{what}}}"' if _is_flag(key) else f"${{{key}?{what}}}"
 
 
 def _variable(key: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 
@@ -19,6 +20,19 @@ def commented(lines: Iterable[str]) -> Iterator[str]:
         plain = " ".join(line.split())
         wrapped = textwrap.wrap(plain, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ") or [""]
         yield from (f"# {part}".rstrip() for part in wrapped)
+
+
+def used_imports(imports: str, body: str) -> Iterator[str]:
+    """Imports of a Python module, each with the names alone that its body uses.
+
+    >>> list(used_imports("import os\\nfrom a import B, C", "C()"))
+    ['from a import C']
+    """
+    for line in imports.splitlines():
+        head, names = line.split("import ")
+        used = [name for name in names.split(", ") if re.search(rf"\b{name}\b", body)]
+        if used:
+            yield f"{head}import {', '.join(used)}"
 
 
 def slug(text: str) -> str:

@@ -23,8 +23,8 @@ def filled_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
     name = f"{launch.name}.yaml"
     own = {key: value for key, value in launch.settings.items() if not key.isupper()}
     text = yaml_text(own, [*notes, f"FILL IN: train.sh replaces {MARK}NAME by the variable NAME of its environment."])
-    asked = {each: what for each, what in launch.table.to_fill.items() if f"${each}" in COMMANDS[launch.name]}
-    marks = {each: what for each, what in launch.table.to_fill.items() if MARK + each in text}
+    asked = {each: what for each, what in launch.to_fill.items() if f"${each}" in COMMANDS[launch.name]}
+    marks = {each: what for each, what in launch.to_fill.items() if MARK + each in text}
     numbers = [each for each in NUMBERS if each in marks]
     replaced = " ".join(f'-e "s|{MARK}{each}|${each}|g"' for each in marks)
     fill = f'for each in {" ".join(numbers)}; do LC_ALL=C printf -v "$each" \'%.12f\' "${{!each}}"; done\n'

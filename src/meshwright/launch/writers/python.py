@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from meshwright.launch.export import Launch
-from meshwright.launch.writers.comments import commented
+from meshwright.launch.writers.comments import commented, used_imports
 from meshwright.launch.writers.start import batch_file, torchrun
 
 MODULE = "meshwright_plan"
@@ -61,8 +61,7 @@ def _module(launch: Launch, notes: Sequence[str]) -> str:
     if exchange := settings.get("model_spec.moe_comm_backend"):
         options = f', moe_comm_backend="{exchange}"{options}'
     recompute = settings["activation_checkpoint"]
-    lines = [*commented(notes), "", "import os", "", IMPORTS.format(family=family), ""]
-    lines += ["def plan() -> Trainer.Config:", f'    model_spec = model_registry("{flavor}"{options})']
+    lines = ["def plan() -> Trainer.Config:", f'    model_spec = model_registry("{flavor}"{options})']
     lines += ["    return Trainer.Config(", "        model_spec=model_spec,"]
     lines += [f"        loss={LOSSES[str(settings['loss'])].format(vocabulary=VOCABULARY)},"]
     for section, kind in SECTIONS.items():
@@ -75,7 +74,9 @@ def _module(launch: Launch, notes: Sequence[str]) -> str:
     ]
     lines += ['        hf_assets_path=os.environ["HF_ASSETS_PATH"],  # folder of the tokenizer']
     lines += ['        dataloader=HuggingFaceTextDataLoader.Config(dataset=os.environ["DATASET"]),', "    )", ""]
-    return "\n".join(lines)
+    body = "\n".join(lines)
+    imports = used_imports(IMPORTS.format(family=family), body)
+    return "\n".join([*commented(notes), "", "import os", "", *imports, "", "", body])
 
 
 def _section(section: str, kind: str, settings: dict[str, Any]) -> list[str]:

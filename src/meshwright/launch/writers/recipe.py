@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from meshwright.errors import Fault, InvalidSpec
@@ -10,13 +11,12 @@ from meshwright.launch.export import Launch
 from meshwright.launch.forms import read_value
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import Value
-from meshwright.launch.writers.comments import commented
+from meshwright.launch.writers.comments import commented, used_imports
 from meshwright.launch.writers.start import batch_file, start_script, torchrun
 
 FILE = "meshwright_plan.py"
+STANDARD = "import json\nimport os"
 IMPORTS = """\
-import os
-
 import torch
 from megatron.bridge.models.gpt_provider import GPTModelProvider
 from megatron.bridge.models.mla_provider import MLAModelProvider
@@ -33,13 +33,22 @@ HEAD = """\
 def config():
     cfg = _pretrain_common()
     cfg.mixed_precision = get_mixed_precision_config("{half}_mixed")
-    cfg.comm_overlap = CommOverlapConfig(tp_comm_overlap=False)
-    cfg.ddp.use_distributed_optimizer = False
-    cfg.optimizer.use_distributed_optimizer = False
-    cfg.ddp.overlap_grad_reduce = False
-    cfg.ddp.overlap_param_gather = False
-    cfg.model = {provider}(
 """
+ON_UNLESS_SAID = (
+    "ddp.use_distributed_optimizer",
+    "optimizer.use_distributed_optimizer",
+    "ddp.overlap_grad_reduce",
+    "ddp.overlap_param_gather",
+)
+"""What `_pretrain_common` switches on."""
+PLACES = {
+    "ROTARY_BASE": 'rotary_base=float(os.environ["ROTARY_BASE"])',
+    "NORM_EPSILON": 'layernorm_epsilon=float(os.environ["NORM_EPSILON"])',
+    "ROPE_TYPE": 'rope_type=os.environ["ROPE_TYPE"]',
+    "ROTARY_SCALING_FACTOR": 'rotary_scaling_factor=float(os.environ["ROTARY_SCALING_FACTOR"])',
+    "ROUTER": '**json.loads(os.environ["ROUTER"])',
+}
+"""What the provider is given of what a plan does not know."""
 TAIL = """\
     # FILL IN what the plan does not know: train.sh stops at the first that is missing.
     cfg.tokenizer.tokenizer_model = os.environ["TOKENIZER"]
@@ -68,29 +77,48 @@ def recipe_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
     command = f'{torchrun(launch)}    "$HERE/{FILE}" "$@"'
     return {
         FILE: _recipe(launch, notes),
-        "train.sh": start_script(launch, notes, command, launch.table.to_fill),
+        "train.sh": start_script(launch, notes, command, launch.to_fill),
         "job.slurm": batch_file(launch, notes),
     }
 
 
 def _recipe(launch: Launch, notes: Sequence[str]) -> str:
-    settings, chunks = launch.settings, launch.plan.vpp
-    assigned = dict(_assigned(launch))
-    if chunks > 1:
-        assigned["model.virtual_pipeline_model_parallel_size"] = str(chunks)
-    if "--multi-latent-attention" in settings and "--q-lora-rank" not in settings:
-        assigned["model.q_lora_rank"] = "None"
-    assigned.setdefault("model.gradient_accumulation_fusion", "True")
-    assigned["model.bias_activation_fusion"] = str(_fuses_activation(settings))
+    settings, fields = launch.settings, _fields(launch)
     half = "fp16" if "--fp16" in settings else "bf16"
-    assigned["model.pipeline_dtype"] = "torch.half" if half == "fp16" else "torch.bfloat16"
-    model = {key.partition(".")[2]: value for key, value in assigned.items() if key.startswith("model.")}
     provider = "MLAModelProvider" if "--multi-latent-attention" in settings else "GPTModelProvider"
-    lines = [*commented(notes), "", IMPORTS, "", HEAD.format(half=half, provider=provider).rstrip()]
-    lines += [f"        {name}={value}," for name, value in model.items()]
-    lines += ["        should_pad_vocab=True,", "    )"]
-    lines += [f"    cfg.{key} = {value}" for key, value in assigned.items() if not key.startswith("model.")]
-    return "\n".join(lines) + "\n" + TAIL
+    lines = [HEAD.format(half=half).rstrip(), *_call("comm_overlap", "CommOverlapConfig", fields)]
+    lines += _call("model", provider, fields, [text for name, text in PLACES.items() if name in launch.to_fill])
+    others = {key: value for key, value in fields.items() if key.partition(".")[0] not in ("comm_overlap", "model")}
+    lines += [f"    cfg.{key} = {value}" for key, value in others.items()]
+    body = "\n".join(lines) + "\n" + TAIL
+    parts = [used_imports(each, body) for each in (STANDARD, IMPORTS)]
+    return "\n".join([*commented(notes), "", *parts[0], "", *parts[1], "", "", body])
+
+
+def _call(name: str, called: str, fields: Mapping[str, str], more: Sequence[str] = ()) -> list[str]:
+    """An object of the recipe, made with the fields that are its own."""
+    own = [f"{key.partition('.')[2]}={value}" for key, value in fields.items() if key.startswith(f"{name}.")]
+    return [f"    cfg.{name} = {called}(", *(f"        {each}," for each in (*own, *more)), "    )"]
+
+
+def _fields(launch: Launch) -> dict[str, str]:
+    """Every field that the recipe sets, with the Python of its value."""
+    settings, chunks = launch.settings, launch.plan.vpp
+    fields = {
+        "comm_overlap.tp_comm_overlap": "False",
+        **dict.fromkeys(ON_UNLESS_SAID, "False"),
+        **dict(_assigned(launch)),
+    }
+    if chunks > 1:
+        fields["model.virtual_pipeline_model_parallel_size"] = str(chunks)
+    if "--multi-latent-attention" in settings and "--q-lora-rank" not in settings:
+        fields["model.q_lora_rank"] = "None"
+    if "ROPE_TYPE" in launch.to_fill:
+        fields["model.apply_rope_fusion"] = 'os.environ["ROPE_TYPE"] == "yarn"'
+    fields.setdefault("model.gradient_accumulation_fusion", "True")
+    fields["model.bias_activation_fusion"] = str(_fuses_activation(settings))
+    fields["model.pipeline_dtype"] = "torch.half" if "--fp16" in settings else "torch.bfloat16"
+    return fields | {"model.should_pad_vocab": "True"}
 
 
 def _fuses_activation(settings: Settings) -> bool:
@@ -118,7 +146,8 @@ def _python(key: str, value: Value) -> str:
     """A value as Python: counts of a pair or a list as such, marks of layers as the list that they are."""
     text: Any = value
     if key in ("--moe-layer-freq", "--window-attn-skip-freq"):
-        return repr(list(read_value("layer_marks", key, value)))
+        runs = [(mark, len(list(same))) for mark, same in groupby(read_value("layer_marks", key, value))]
+        return " + ".join(f"[{mark}] * {count}" for mark, count in runs)
     if key == "--window-size":
         return f"({str(value).replace(',', ', ')})"
     if key == "--hierarchical-context-parallel-sizes":

@@ -30,7 +30,7 @@ def trained_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
     return {
         name: text(own, notes),
         "train.py": _script(launch, notes),
-        "train.sh": start_script(launch, notes, f'{command}    "$HERE/train.py" "$@"', launch.table.to_fill),
+        "train.sh": start_script(launch, notes, f'{command}    "$HERE/train.py" "$@"', launch.to_fill),
         "job.slurm": batch_file(launch, notes),
     }
 
