@@ -105,7 +105,7 @@ def places(script: str) -> set[str]:
 
 
 def test_a_script_asks_for_what_its_model_has() -> None:
-    """Of no dense model for a router, of none with learned positions for a rotary base, of none that is read for either."""
+    """For the router of experts, for the rotary base of models that have one, for neither of a model that was read."""
     dense, latent = places(script_of("llama-3.1-8b")), places(script_of("deepseek-v2-lite"))
     assert latent - dense == {"ROPE_TYPE", "ROTARY_SCALING_FACTOR", "ROUTER"}
     assert dense - places(script_of("gpt2-xl")) == {"ROTARY_BASE"}
