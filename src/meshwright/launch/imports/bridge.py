@@ -7,13 +7,25 @@ from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table
 
+_TENSORWISE: Settings = {"--bf16": True, "--fp8-format": "hybrid", "--fp8-recipe": "tensorwise"}
+_BLOCKWISE: Settings = {"--bf16": True, "--fp8-format": "hybrid", "--fp8-recipe": "blockwise"}
+_DELAYED: Settings = {"--bf16": True, "--fp8-format": "hybrid", "--fp8-recipe": "delayed"}
+_MXFP8: Settings = {"--bf16": True, "--fp8-format": "e4m3", "--fp8-recipe": "mxfp8"}
 _PRECISIONS: dict[str, Settings] = {
-    "fp8_cs": {"--bf16": True, "--fp8-format": "hybrid", "--fp8-recipe": "tensorwise"},
-    "fp8_sc": {"--bf16": True, "--fp8-format": "hybrid", "--fp8-recipe": "blockwise"},
-    "fp8_mx": {"--bf16": True, "--fp8-format": "e4m3", "--fp8-recipe": "mxfp8"},
+    "fp8_cs": _TENSORWISE,
+    "fp8_current": _TENSORWISE,
+    "fp8_sc": _BLOCKWISE,
+    "fp8_subchannel": _BLOCKWISE,
+    "fp8_ds": _DELAYED,
+    "fp8_delayed": _DELAYED,
+    "with_fp8_mixed": _DELAYED,
+    "fp8_mx": _MXFP8,
+    "mxfp8": _MXFP8,
     "nvfp4": {"--bf16": True, "--fp4-format": "e2m1"},
     "fp16_mixed": {"--fp16": True},
 }
+_DEGREES = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
+"""Fields of a model that decide the plan."""
 _SECTIONS = ("model", "train", "dataset", "ddp")
 _ON = ("use_distributed_optimizer", "overlap_grad_reduce", "overlap_param_gather")
 """Fields of `ddp` that are on unless a recipe says otherwise."""
@@ -28,13 +40,18 @@ def bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) ->
     and its overlaps are on) and perf_recipes/environment.py (names of precisions).
     """
     named, fields = _named(read, known), _fields(known)
-    precision = next((str(each.value) for each in read.settings if each.key == "mixed_precision"), "")
+    precision = next((str(each.value) for each in reversed(read.settings) if each.key == "mixed_precision"), "")
     recipe = next((flags for name, flags in _PRECISIONS.items() if name in precision), {"--bf16": True})
     if "ddp.use_distributed_optimizer" not in known:
         notes.append("the recipe starts from others, which are not read; the distributed optimizer is taken to be on")
     on: Settings = {f"--{name.replace('_', '-')}": True for name in _ON if known.get(f"ddp.{name}") is not False}
     gradients: Settings = {} if "--accumulate-allreduce-grads-in-fp32" in named else {"--grad-reduce-in-bf16": True}
     settings = nemo_arguments(fields) | on | recipe | gradients | named
+    if "--expert-model-parallel-size" in settings and "--expert-tensor-parallel-size" not in settings:
+        settings["--expert-tensor-parallel-size"] = 1
+        notes.append("expert_tensor_parallel_size, which is not in the file, is 1 in every recipe of Megatron-Bridge")
+    if left := [name for name in _DEGREES if f"model.{name}" not in known]:
+        notes.append(f"taken as 1, as the file does not say them: {', '.join(left)}")
     if settings.get("--position-embedding-type") == "learned_absolute" and "--seq-length" in settings:
         settings["--max-position-embeddings"] = settings["--seq-length"]
     return settings

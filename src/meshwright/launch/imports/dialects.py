@@ -71,16 +71,36 @@ def _hydra(settings: LaunchSettings, keys: set[str]) -> bool:
     return (own and settings.form in ("yaml", "shell")) or is_recipe(settings)
 
 
+_OF_A_TRAINER = ("model_name_or_path", "per_device_train_batch_size")
+
+
 def _deepspeed(settings: LaunchSettings, keys: set[str]) -> bool:
     own = ("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization")
     found = sum(any(_is(key, name) for key in keys) for name in own)
-    return settings.form in ("json", "yaml") and found > 0 and "num_layers" not in keys
+    return settings.form in ("json", "yaml") and found > 0 and not {"num_layers", "num-layers"} & keys
 
 
 def _swift(settings: LaunchSettings, keys: set[str]) -> bool:
     """Megatron's arguments with underscores, and a model that is named."""
     own = {"--tensor_model_parallel_size", "--expert_model_parallel_size", "--micro_batch_size", "--global_batch_size"}
     return settings.form == "shell" and "--model" in keys and bool(own & keys)
+
+
+def _neox(settings: LaunchSettings, keys: set[str]) -> bool:
+    """GPT-NeoX takes keys with either sign between their words."""
+    return _has("num_layers", "pipe_parallel_size")(settings, {key.replace("-", "_") for key in keys})
+
+
+_OF_LLAMA_FACTORY = {"stage", "finetuning_type", "cutoff_len", "template", "dataset_dir"}
+
+
+def _llama_factory(settings: LaunchSettings, keys: set[str]) -> bool:
+    return _has(*_OF_A_TRAINER)(settings, keys) and bool(_OF_LLAMA_FACTORY & keys)
+
+
+def _trl(settings: LaunchSettings, keys: set[str]) -> bool:
+    """Configurations of the Trainer's arguments alone, as TRL's scripts and those of its kin take them."""
+    return _has(*_OF_A_TRAINER)(settings, keys) and not _OF_LLAMA_FACTORY & keys
 
 
 def _foundry(settings: LaunchSettings, keys: set[str]) -> bool:
@@ -98,14 +118,15 @@ DIALECTS = (
     Dialect("nemo", "NeMo", _hydra),
     Dialect("torchtitan", "torchtitan", _torchtitan_module),
     Dialect("torchtitan-toml", "torchtitan to 0.2", _torchtitan_toml),
-    Dialect("gpt-neox", "GPT-NeoX", _has("num_layers", "pipe_parallel_size")),
+    Dialect("gpt-neox", "GPT-NeoX", _neox),
     Dialect("deepspeed", "DeepSpeed", _deepspeed),
     Dialect("accelerate", "accelerate", _has("distributed_type")),
     Dialect("nanotron", "nanotron", _has("parallelism.dp", "tokens.micro_batch_size")),
     Dialect("llm-foundry", "llm-foundry", _foundry),
     Dialect("internevo", "InternEvo", _has("parallel.tensor", "data.micro_bsz")),
     Dialect("axolotl", "axolotl", _has("base_model", "micro_batch_size")),
-    Dialect("llama-factory", "LLaMA-Factory", _has("model_name_or_path", "per_device_train_batch_size")),
+    Dialect("llama-factory", "LLaMA-Factory", _llama_factory),
+    Dialect("trl", "TRL", _trl),
 )
 
 

@@ -36,7 +36,7 @@ def faults_of(read: LaunchSettings, understood: Understood, table: LaunchTable, 
 
 
 def _about_the_model(choice: Choice) -> bool:
-    return all(name.startswith("model.") for case in choice.cases for name in case.fields)
+    return choice.part == "model" and all(name.startswith("model.") for case in choice.cases for name in case.fields)
 
 
 def with_lines(faults: list[str], read: LaunchSettings, table: LaunchTable) -> list[str]:

@@ -12,6 +12,16 @@ from meshwright.launch.spelling import Settings
 _SECTIONS = ("strategy", "data", "conf", "config", "ddp")
 """Objects whose arguments NeMo 1 has under `model`."""
 _RENAMED = {"seq_length": "encoder_seq_length"}
+_DEGREES = {
+    "tensor_parallelism": "tensor_model_parallel_size",
+    "pipeline_parallelism": "pipeline_model_parallel_size",
+    "virtual_pipeline_parallelism": "virtual_pipeline_model_parallel_size",
+    "context_parallelism": "context_parallel_size",
+    "expert_parallelism": "expert_model_parallel_size",
+    "expert_tensor_parallelism": "expert_tensor_parallel_size",
+    "sequence_parallelism": "sequence_parallel",
+}
+"""Parameters of the functions that make a trainer, which often stand in another file."""
 _ARGUMENTS = {
     "encoder_seq_length": "--seq-length",
     "fp8_hybrid": "",
@@ -44,6 +54,10 @@ def with_classes(read: LaunchSettings) -> LaunchSettings:
         section, _, name = each.key.rpartition(".")
         if name == OBJECT:
             settings += _of_object(each, section)
+        elif section and name in _DEGREES:
+            settings.append(replace(each, key=f"model.{_DEGREES[name]}"))
+        elif name == "precision" and section.rpartition(".")[2] in ("plugins", "trainer"):
+            settings.append(replace(each, key="model.trainer.precision"))
         elif section.rpartition(".")[2] in _SECTIONS:
             settings.append(replace(each, key=f"model.{_RENAMED.get(name, name)}"))
             if name == "grad_reduce_in_fp32":

@@ -40,6 +40,8 @@ from meshwright.specs.model import Model
 from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import Runtime, read_runtime
 
+STAGE = "zero_optimization.stage"
+"""Of DeepSpeed's JSON."""
 TABLES = resources.files("meshwright.launch.imports") / "tables"
 
 
@@ -148,7 +150,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
         )
     precision = str(fields.get("job.precision") or "bf16")
     spelled |= started | read.environment
-    usual = read_runtime(given.runtime) if given.runtime else _runtime_of(fields, table, notes)
+    usual = read_runtime(given.runtime) if given.runtime else _runtime_of(fields, table, spelled, notes)
     runtime = runtime_as_set(usual, dialect.name, spelled, precision)
     fields["cluster.gpus"] = cluster.num_gpus
     try:
@@ -207,12 +209,13 @@ def named_model(fields: Fields, table: LaunchTable) -> Model | None:
     return None
 
 
-def _runtime_of(fields: Fields, table: LaunchTable, notes: list[str]) -> Runtime:
+def _runtime_of(fields: Fields, table: LaunchTable, spelled: Settings, notes: list[str]) -> Runtime:
     """The first runtime of the table that has the stage of ZeRO and the context parallelism of a file; else the first.
 
-    notes: what another one is taken for is added.
+    DeepSpeed's, where the file has its settings. notes: what another one is taken for is added.
     """
-    runtimes = [read_runtime(name) for name in table.runtimes]
+    names = [name for name in table.runtimes if name == "deepspeed" and STAGE in spelled] or table.runtimes
+    runtimes = [read_runtime(name) for name in names]
     exchanged = (fields.get("plan.cp") or 1) > 1
     for each in runtimes:
         shards = fields.get("plan.zero") in (None, *each.plans.zero_stages)

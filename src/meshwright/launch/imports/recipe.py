@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from meshwright.launch.readers.settings import OBJECT, FileSetting, LaunchSettings
 from meshwright.launch.spelling import Settings
+from meshwright.launch.table import launch_table
 
 _NAMED = ("model_spec", "activation_checkpoint", "loss")
 """Settings that a table has by the name of their object."""
@@ -41,7 +42,9 @@ def _family(read: LaunchSettings, made: FileSetting) -> str:
     """The package of a model: what the file imports from, else what its function is named after."""
     packages = [name.split(".")[2] for name in read.program.split() if name.startswith("torchtitan.models.")]
     of_models = [each for each in packages if each != "common"]
-    return of_models[0] if of_models else re.split(r"_(?=[\d.]+[bBmM])", made.function)[0]
+    known = {name.split()[0] for name in launch_table("torchtitan").models.values()}
+    named = [each for each in known if each in made.function]
+    return (of_models or named or [re.split(r"_(?=[\d.]+[bBmM])", made.function)[0]])[0]
 
 
 def _converters(kept: list[FileSetting], made: dict[str, FileSetting]) -> Iterator[FileSetting]:

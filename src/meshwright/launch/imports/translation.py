@@ -64,9 +64,38 @@ def translated(
         return _neox(known, notes)
     if dialect.name == "axolotl":
         return _axolotl(deepspeed_json(read) | known, notes)
-    if dialect.name in ("llama-factory", "accelerate"):
+    if dialect.name == "accelerate":
+        return _accelerate(deepspeed_json(read) | known)
+    if dialect.name == "trl":
+        return _trl(known, notes)
+    if dialect.name == "llama-factory":
         return deepspeed_json(read) | known
     return known
+
+
+def _accelerate(known: Settings) -> Settings:
+    """The settings with what accelerate's own section says of DeepSpeed, in DeepSpeed's words.
+
+    Source: accelerate 1.15.0 utils/dataclasses.py, DeepSpeedPlugin.__post_init__ (stage 2 unless it is said) and
+    FullyShardedDataParallelPlugin.__post_init__ (FSDP 2 reshards unless it is said).
+    """
+    settings = dict(known)
+    if known.get("fsdp_config.fsdp_version") == 2 and "fsdp_config.fsdp_sharding_strategy" not in known:
+        settings.setdefault("fsdp_config.fsdp_reshard_after_forward", True)
+    if known.get("distributed_type") != "DEEPSPEED" or "zero_optimization.stage" in known:
+        return settings
+    settings["zero_optimization.stage"] = known.get("deepspeed_config.zero_stage", 2)
+    for what in ("optimizer", "param"):
+        device = known.get(f"deepspeed_config.offload_{what}_device", "none")
+        settings |= {} if device == "none" else {f"zero_optimization.offload_{what}.device": device}
+    return settings
+
+
+def _trl(known: Settings, notes: list[str]) -> Settings:
+    """The settings without switches that are off."""
+    if not {"bf16", "fp16"} & known.keys():
+        notes.append("neither bf16 nor fp16 stands in it: priced in bf16")
+    return {key: value for key, value in known.items() if value is not False or key == "gradient_checkpointing"}
 
 
 def _axolotl(known: Settings, notes: list[str]) -> Settings:
@@ -78,11 +107,16 @@ def _axolotl(known: Settings, notes: list[str]) -> Settings:
             f"deepspeed names {known['deepspeed']}, which is not beside the file: put it there, or say its stage with "
             "--set zero_optimization.stage=..."
         )
+    known = {key.replace("fsdp_config.fsdp_", "fsdp_config."): value for key, value in known.items()}
+    if "fsdp_config.version" in known:
+        known = {"fsdp_version": known["fsdp_config.version"]} | known
+    if known.get("fsdp_version") == 2:
+        known = {"fsdp_config.reshard_after_forward": True} | known
     sharded = "fsdp" in known or any(key.startswith("fsdp_config.") for key in known)
     if not sharded or "fsdp_version" in known:
         return known
     notes.append("FSDP without fsdp_version is FSDP 1, priced as FSDP 2")
-    partly = str(known.get("fsdp_config.fsdp_sharding_strategy", known.get("fsdp"))).upper()
+    partly = str(known.get("fsdp_config.sharding_strategy", known.get("fsdp"))).upper()
     reshards = "SHARD_GRAD_OP" not in partly
     return known | {"fsdp_version": 2, "fsdp_config.reshard_after_forward": reshards}
 

@@ -64,6 +64,7 @@ class _Reader:
         self.values: dict[str, Value] = {}
         self.modules: list[str] = []
         self.objects: dict[str, str] = {}
+        self.nodes: dict[str, ast.Call] = {}
         self.calls: dict[str, list[str]] = {}
         self.function = ""
 
@@ -87,7 +88,7 @@ class _Reader:
     def _defined(self, statement: ast.FunctionDef | ast.ClassDef, depth: int) -> None:
         """The body of a function, in which its parameters have their defaults."""
         outer, self.function = self.function, self.function or statement.name
-        names = dict(self.values), dict(self.objects)
+        names = dict(self.values), dict(self.objects), dict(self.nodes)
         if isinstance(statement, ast.FunctionDef):
             self.calls.setdefault(self.function, [])
             arguments, optional = statement.args, statement.args.defaults
@@ -96,17 +97,19 @@ class _Reader:
             for argument, default in defaults:
                 self._named(argument.arg, default)
         self.statements(statement.body, depth + 1)
-        self.function, (self.values, self.objects) = outer, names
+        self.function, (self.values, self.objects, self.nodes) = outer, names
 
     def _named(self, name: str, value: ast.expr) -> None:
         """A name for a literal, or for the object that a call makes."""
         self.values.pop(name, None)
         self.objects.pop(name, None)
+        self.nodes.pop(name, None)
         try:
             self.values[name] = self._literal(value, 0)
         except _Unknown:
             if isinstance(value, ast.Call) and (made := self._made(value)):
                 self.objects[name] = made
+                self.nodes[name] = value
 
     def _made(self, call: ast.Call) -> str:
         """What a call calls, with its first argument where that is a literal."""
@@ -138,6 +141,9 @@ class _Reader:
             made = self.objects.get(node.id, "")
         if made and path:
             self._add(FileSetting(f"{path}.{OBJECT}", made, node.lineno))
+        if isinstance(node, ast.Name) and node.id in self.nodes and path not in ("", node.id):
+            self._inlined(node.id)
+            node = self.nodes[node.id]
         pairs = list(_pairs(node))
         for key, value in pairs:
             self._tree(f"{path}.{key}" if path else key, value, depth + 1)
@@ -147,6 +153,13 @@ class _Reader:
             self._add(FileSetting(path, self._literal(node, 0), node.lineno, self._span(node)))
         except _Unknown as unknown:
             self._add(FileSetting(path, ast.unparse(node)[:60], node.lineno, None, (str(unknown)[:60],)))
+
+    def _inlined(self, name: str) -> None:
+        """Forget the settings of an object under its own name: it is given to another one."""
+        own = f"{name}."
+        self.settings = [
+            each for each in self.settings if not (each.key.startswith(own) and each.function == self.function)
+        ]
 
     def _span(self, node: ast.expr) -> tuple[int, int] | None:
         """Where a literal stands in the file; None for one that is computed, or on lines with more than ASCII."""
