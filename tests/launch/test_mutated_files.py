@@ -35,18 +35,8 @@ VALUES = (
     *("$(touch MARK)", "`touch MARK`", "${X:?}", "$((1 / 0))", "$((9**9**9))", "'; touch MARK; '", "../../etc/passwd"),
     *("__import__('os').system('touch MARK')", "!!python/object/apply:os.system ['touch MARK']", "Et*0|", "t" * 300),
 )
-ABSENT = (
-    *(
-        "is not in the file",
-        "of the model:",
-        ": a file without",
-        "it has no settings",
-        "starts no program",
-        "has no function",
-    ),
-    *("is not valid:", "does not say how many GPUs"),
-)
-"""What refusals without a line tell: of what is not there, or what follows of several lines together."""
+ABSENT = ("which has no key for it", "does not say how many GPUs")
+"""What refusals without a line tell: of what no line of such a file could say."""
 PIECES = (
     b'"',
     b"'",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from meshwright.errors import InvalidInput, UnknownName
 from meshwright.launch.imports.nemo import is_recipe
+from meshwright.launch.readers.limits import line_of
 from meshwright.launch.readers.settings import LaunchSettings
 
 
@@ -162,4 +163,8 @@ def _seen(settings: LaunchSettings) -> str:
     """The first settings of a file, with their lines."""
     first = [each for each in settings.settings if each.key][:4]
     listed = ", ".join(f"{each.key} in line {each.line}" if each.line else each.key for each in first)
-    return f"its settings: {listed} …" if first else "it has no settings"
+    return f"its settings: {listed} …" if first else f"it has no settings up to its end, line {_last_line(settings)}"
+
+
+def _last_line(settings: LaunchSettings) -> int:
+    return line_of(settings.text, len(settings.text))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from meshwright.errors import InvalidInput
+from meshwright.launch.readers.limits import line_of
 from meshwright.launch.readers.settings import OBJECT, LaunchSettings
 
 SHOWN = 12
@@ -19,8 +20,10 @@ def one_function(read: LaunchSettings, name: str | None) -> LaunchSettings:
     """
     functions = list(dict.fromkeys(each.function for each in read.settings if each.function))
     if name is not None and name not in functions:
+        lines = {each.function: each.line for each in reversed(read.settings)}
+        listed = ", ".join(f"{each} around line {lines[each]}" for each in functions[:SHOWN])
         raise InvalidInput(
-            f"{read.path!r} has no function {name!r} with settings; it has {', '.join(functions[:SHOWN])}"
+            f"{read.path!r} has no function {name!r} with settings; it has {listed or f'none up to {_end(read)}'}"
         )
     keys = [
         {each.key for each in read.settings if each.function == function and not each.key.endswith(OBJECT)}
@@ -39,6 +42,10 @@ def one_function(read: LaunchSettings, name: str | None) -> LaunchSettings:
         return read
     order = ["", *_with_called(name, read.calls, set())]
     return replace(read, settings=tuple(each for one in order for each in read.settings if each.function == one))
+
+
+def _end(read: LaunchSettings) -> str:
+    return f"its end, line {line_of(read.text, len(read.text))}"
 
 
 def _with_called(name: str, calls: dict[str, tuple[str, ...]], seen: set[str]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from meshwright.launch.forms import Fields
+from meshwright.launch.imports.places import place_of
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
 from meshwright.launch.readers.shell.expansion import UNKNOWN
 from meshwright.launch.table import LaunchTable
@@ -57,9 +58,9 @@ def gaps_of(
     needed = [name for name in NEEDED if fields.get(name) is None and not (counted and name != "job.sequence_length")]
     if fields.get("plan.zero") is None:
         needed.append("plan.zero")
-    gaps += [_absent(table, name, open_keys) for name in needed]
+    gaps += [_absent(read, table, name, open_keys) for name in needed]
     if model is None:
-        gaps += _of_the_model(fields, table, open_keys)
+        gaps += _of_the_model(read, fields, table, open_keys)
     return [gap for gap in dict.fromkeys(gaps) if gap]
 
 
@@ -86,14 +87,15 @@ def _open(setting: FileSetting) -> str:
     return f"{where}{what}: {says}"
 
 
-def _absent(table: LaunchTable, name: str, open_keys: set[str]) -> str:
+def _absent(read: LaunchSettings, table: LaunchTable, name: str, open_keys: set[str]) -> str:
     key = table.rows[name].key if name in table.rows else name
     if key in open_keys:
         return ""
-    return f"{key} is not in the file: --set {key if _settable(key) else name}=..."
+    where = ", which has no key for it" if key == name else place_of(key, read, table)
+    return f"{key} is not in the file{where}: --set {key if _settable(key) else name}=..."
 
 
-def _of_the_model(fields: Fields, table: LaunchTable, open_keys: set[str]) -> list[str]:
+def _of_the_model(read: LaunchSettings, fields: Fields, table: LaunchTable, open_keys: set[str]) -> list[str]:
     if fields.get("model.name") is not None:
         return [f"the model {fields['model.name']!r} is not in the catalogue: --model and its config.json"]
     absent = [name for name in OF_THE_MODEL if fields.get(name) is None]
@@ -103,7 +105,9 @@ def _of_the_model(fields: Fields, table: LaunchTable, open_keys: set[str]) -> li
         return []
     settable = unsaid[0] if _settable(unsaid[0]) else absent[keys.index(unsaid[0])]
     says = f" (or --set {settable}=...)" if len(unsaid) == 1 else ""
-    return [f"of the model: {', '.join(unsaid)}; name it: --model config.json, or a catalogue name{says}"]
+    spelled = [name for name in (*OF_THE_MODEL, "model.name") if name in table.rows]
+    where = place_of(unsaid[0] if len(spelled) > 1 else spelled[0], read, table) if spelled else ""
+    return [f"of the model: {', '.join(unsaid)}{where}; name it: --model config.json, or a catalogue name{says}"]
 
 
 def _settable(key: str) -> bool:

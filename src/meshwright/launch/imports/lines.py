@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+from meshwright.launch.imports.places import place_of, plain_key
+from meshwright.launch.readers.limits import line_of
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Understood
-from meshwright.launch.table import Choice, LaunchTable
+from meshwright.launch.table import Choice, LaunchTable, Row
 
 _DEGREE = re.compile(
     r"(tensor|pipeline|context|expert|sequence|data)\w*parallel\w*_(size|degree)|parallel_degree|(^|[._])[tpcsed]p_(size|degree)$"
@@ -14,6 +16,8 @@ _DEGREE = re.compile(
 """Keys, with underscores, that say how ranks share the work; one that is not known must not be passed over."""
 _EXPERTS = re.compile(r"num[\w-]*experts$")
 """Keys that say a model has experts; under a name that is not known, it must not be taken for a dense one."""
+_ABSENT = re.compile(r": a file without ([^ ]+)")
+_FIELD = re.compile(r"\{([\w.]+)\}")
 _WORD, _QUOTED = re.compile(r"[\w.-]+"), re.compile("'([^']+)'")
 
 
@@ -45,8 +49,9 @@ def with_lines(faults: list[str], read: LaunchSettings, table: LaunchTable) -> l
     """
     found = []
     for fault in faults:
-        line = _line(fault, read, table)
-        found.append(f"line {line}: {fault}" if line else fault)
+        line, absent = _line(fault, read, table), _ABSENT.search(fault)
+        said = f"line {line}: {fault}" if line else fault
+        found.append(said if line or not absent else f"{said}{place_of(absent[1], read, table)}")
     return found
 
 
@@ -54,17 +59,31 @@ def _line(fault: str, read: LaunchSettings, table: LaunchTable) -> int:
     """Settings of a file that was translated are known by the last part of their keys, or by what they say."""
     settings = [each for each in reversed(read.settings) if each.line and each.key]
     exact = {each.key: each.line for each in settings}
-    last = {_plain(each.key): each.line for each in settings}
+    last = {plain_key(each.key): each.line for each in settings}
     said = {str(each.value): each.line for each in settings if isinstance(each.value, str)}
-    fields = {name.rpartition(".")[2]: (row.key, *row.aliases) for name, row in table.rows.items()}
+    fields = {name.rpartition(".")[2]: _keys_of(row, table) for name, row in table.rows.items()}
     words = [word.rstrip(".") for word in _WORD.findall(fault.partition(": a file without")[0])]
     named = [word for index, word in enumerate(words) if index < 2 or set("-_.") & set(word)]
     named += ["model.name"] if fault.startswith("the model ") else []
     names = [key for word in named for key in (word, *fields.get(word.rpartition(".")[2], ()))]
-    places = [exact.get(fault.split()[0], 0), *(last.get(_plain(name), 0) for name in names)]
-    return next(filter(None, places), 0) or next((said[each] for each in _QUOTED.findall(fault) if each in said), 0)
+    places = [exact.get(fault.split()[0], 0), *(last.get(plain_key(name), 0) for name in names)]
+    places += [said[each] for each in _QUOTED.findall(fault) if each in said]
+    return next(filter(None, places), 0) or _of_a_word(words, read)
 
 
-def _plain(key: str) -> str:
-    """A key by its last part, with one sign between its words."""
-    return key.rpartition(".")[2].lstrip("-").replace("-", "_")
+def _keys_of(row: Row, table: LaunchTable) -> tuple[str, ...]:
+    """The keys of a field, behind them those of the fields that it follows from."""
+    others = [table.rows[name].key for name in _FIELD.findall(str(row.default)) if name in table.rows]
+    return (row.key, *row.aliases, *others)
+
+
+def _of_a_word(words: list[str], read: LaunchSettings) -> int:
+    """The line of a setting that stands in the file where no setting of its own is read: in a document inside of it, or
+    with a key that was cut.
+    """
+    for word in words:
+        name = re.escape(plain_key(word)).replace("_", "[-_]")
+        found = [*re.finditer(rf"(?<![\w-])(--)?{name}(?![\w-])", read.text)] if set("-_.") & set(word) else []
+        if len(found) == 1:
+            return line_of(read.text, found[0].start())
+    return 0

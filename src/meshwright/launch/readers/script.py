@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from meshwright.errors import InvalidInput
+from meshwright.errors import InvalidInput, quoted
 from meshwright.launch.readers.limits import line_of, text_of
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
 from meshwright.launch.readers.shell.expansion import UNKNOWN, names_of_unknown
@@ -42,6 +42,7 @@ def read_script(path: str, text: str, given: dict[str, str], source: Traced | No
     if not _options_of_program(started):
         raise InvalidInput(
             f"{path!r} starts no program with options (torchrun, deepspeed, srun or python with --flag value)"
+            + _last_of([words for words in followed.commands if words], text)
             + _why_not(followed.undecided, text)
         )
     at = _program(started)
@@ -71,6 +72,14 @@ def exported_by(path: str, text: str) -> dict[str, str]:
     walk = Walk(_slurm_variables([*_directives(text, text)]), lambda name: _beside(Path(path), name))
     walk.script(Traced(text, range(len(text))))
     return {name: value.text for name, value in walk.followed.exported.items()}
+
+
+def _last_of(commands: list[list[Traced]], text: str) -> str:
+    """The last command that a script has instead, or its end."""
+    own = [words[0] for words in commands if words[0].text and words[0].origin(0) < OTHER_FILE]
+    if not own:
+        return f"; up to its end, line {line_of(text, len(text))}, it has no command"
+    return f"; the last command that it has is {quoted(own[-1].text)} in line {line_of(text, own[-1].origin(0))}"
 
 
 def _why_not(undecided: Iterable[int], text: str) -> str:

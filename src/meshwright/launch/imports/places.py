@@ -1,0 +1,32 @@
+"""Places: where in a launch file a setting would stand that is not there."""
+
+from __future__ import annotations
+
+from meshwright.launch.readers.limits import line_of
+from meshwright.launch.readers.settings import OBJECT, LaunchSettings
+from meshwright.launch.table import LaunchTable
+
+
+def place_of(key: str, read: LaunchSettings, table: LaunchTable) -> str:
+    """Beside which setting of the file, in which line, another one would stand: one of its own section, else the one
+    that is nearest to it in the table.
+
+    key: as the table spells it, or the name of a field.
+    """
+    there = [each for each in read.settings if each.line and each.key and not each.key.endswith(OBJECT)]
+    by_name = {plain_key(each.key): each for each in there}
+    order = [name for field, row in table.rows.items() for name in (field, row.key)]
+    at = order.index(key) if key in order else 0
+    nearest = sorted(range(len(order)), key=lambda index: abs(index - at))
+    section = key.rpartition(".")[0]
+    own = [each for each in there if section and each.key.rpartition(".")[0] == section]
+    others = [by_name[plain_key(order[index])] for index in nearest if plain_key(order[index]) in by_name]
+    nearest_setting = next(iter([*own, *others, *there]), None)
+    if nearest_setting is None:
+        return f" (the file has no settings up to its end, line {line_of(read.text, len(read.text))})"
+    return f" (it would stand beside {nearest_setting.key} in line {nearest_setting.line})"
+
+
+def plain_key(key: str) -> str:
+    """A key by its last part, with one sign between its words."""
+    return key.rpartition(".")[2].lstrip("-").replace("-", "_")
