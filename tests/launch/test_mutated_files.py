@@ -35,8 +35,8 @@ VALUES = (
     *("$(touch MARK)", "`touch MARK`", "${X:?}", "$((1 / 0))", "$((9**9**9))", "'; touch MARK; '", "../../etc/passwd"),
     *("__import__('os').system('touch MARK')", "!!python/object/apply:os.system ['touch MARK']", "Et*0|", "t" * 300),
 )
-ABSENT = ("which has no key for it", "does not say how many GPUs")
-"""What refusals without a line tell: of what no line of such a file could say."""
+ABSENT = ("which has no key for it", "nor in one that it names", "does not say how many GPUs", "global_batch: must be")
+"""What refusals without a line tell: of what no line of such a file could say, or what follows of several."""
 PIECES = (
     b'"',
     b"'",

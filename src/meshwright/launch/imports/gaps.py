@@ -91,7 +91,11 @@ def _absent(read: LaunchSettings, table: LaunchTable, name: str, open_keys: set[
     key = table.rows[name].key if name in table.rows else name
     if key in open_keys:
         return ""
-    where = ", which has no key for it" if key == name else place_of(key, read, table)
+    cases = [case for choice in table.choices for case in choice.cases]
+    if any(name in (*case.fields, *(str(value).strip("{}") for value in case.settings.values())) for case in cases):
+        where = ", nor in one that it names" if read.form == "shell" else place_of(key, read, table)
+    else:
+        where = ", which has no key for it" if key == name else place_of(key, read, table)
     return f"{key} is not in the file{where}: --set {key if _settable(key) else name}=..."
 
 
