@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import shlex
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -31,6 +32,22 @@ PLANS = (
     Plan(cp=4, context_exchange="all_to_all", dp=16, zero=3, num_microbatches=16),
     Plan(dp=64, zero=2, num_microbatches=4, recompute="full", recompute_layers=3),
 )
+
+
+@pytest.mark.parametrize(("runtime", "name"), [("megatron-core", "megatron-lm"), ("megatron-bridge", "megatron-bridge")])
+@pytest.mark.parametrize(("degrees", "copies"), [({"ep": 2, "etp": 1}, True), ({"ep": 8, "etp": 1}, False)])
+def test_experts_keep_their_zero_where_nothing_else_has_copies(
+    runtime: str, name: str, degrees: dict[str, int], copies: bool
+) -> None:
+    """Without data parallelism, tp 8 and etp 1 still leave copies of the experts, whose states ZeRO 1 divides."""
+    inputs = question(read_model("mixtral-8x7b"), "2x8:h100", runtime, global_batch=64, precision="bf16")
+    usual = Plan(tp=8, sp=True, pp=2, num_microbatches=64, **degrees)
+    for zero in (0, 1):
+        plan = replace(usual, zero=zero)
+        assert not faults(plan, inputs)
+        settings = export(plan, inputs, name).settings
+        divided = bool(zero) and copies
+        assert ("--overlap-param-gather" in settings) is divided
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=str)

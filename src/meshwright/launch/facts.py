@@ -6,7 +6,7 @@ from dataclasses import fields
 
 from meshwright.cost.batch_overlap import overlaps_micro_batches
 from meshwright.cost.memory.optimizer_states import optimizer_bytes
-from meshwright.layout.groups import context_split
+from meshwright.layout.groups import context_split, expert_data_ranks
 from meshwright.layout.layout_string import layout_string
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.layout.recompute_modules import RecomputeModules, names_of
@@ -27,7 +27,7 @@ def facts_of(plan: Plan, inputs: Inputs) -> Facts:
     layers = {**_pipeline(plan), **_layers(plan, inputs)}
     return {
         **named,
-        **_degrees(plan),
+        **_degrees(plan, inputs),
         **layers,
         **_recomputation(plan),
         **_model(plan, inputs),
@@ -45,12 +45,17 @@ def holds(condition: str, facts: Facts) -> bool:
     return bool(facts[name]) == (name == condition)
 
 
-def _degrees(plan: Plan) -> Facts:
+def shares_states(plan: Plan, inputs: Inputs) -> bool:
+    """Whether several ranks hold the same weights, of experts or of the rest, so that ZeRO can divide their states."""
+    return plan.dp * plan.cp > 1 or (inputs.model.is_moe and int(expert_data_ranks(plan)) > 1)
+
+
+def _degrees(plan: Plan, inputs: Inputs) -> Facts:
     return {
         "context_exchange": CONTEXT_EXCHANGE_NAMES[plan.context_exchange],
         "context_parallel": plan.cp > 1,
-        "data_parallel": plan.dp * plan.cp > 1,
-        "distributed_optimizer": plan.zero > 0 or plan.dp * plan.cp == 1,
+        "data_parallel": shares_states(plan, inputs),
+        "distributed_optimizer": plan.zero > 0 or not shares_states(plan, inputs),
         "expert_degree_differs": plan.etp != plan.tp,
         "expert_parallel": plan.ep > 1,
         "fully_sharded": plan.zero > 1,

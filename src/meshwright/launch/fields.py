@@ -7,6 +7,7 @@ from typing import Any
 
 from meshwright.errors import Fault, InvalidSpec
 from meshwright.launch.architecture import model_fields, model_of
+from meshwright.launch.facts import shares_states
 from meshwright.launch.forms import Fields
 from meshwright.layout.plan import USUAL, Plan
 from meshwright.layout.splits import layers_of_chunks
@@ -67,7 +68,7 @@ def normal_plan(plan: Plan, inputs: Inputs) -> Plan:
     loose: dict[str, Any] = {}
     if plan.tp == 1:
         loose["sp"] = False
-    if plan.dp * plan.cp == 1 and 0 in inputs.runtime.plans.zero_stages:
+    if not shares_states(plan, inputs) and 0 in inputs.runtime.plans.zero_stages:
         loose["zero"] = 0
     if plan.cp == 1:
         loose["context_exchange"] = defaults.context_exchange
