@@ -34,7 +34,7 @@ PLANS = (
 )
 
 
-@pytest.mark.parametrize(("runtime", "name"), [("megatron-core", "megatron-lm"), ("megatron-bridge", "megatron-bridge")])
+@pytest.mark.parametrize(("runtime", "name"), [("megatron-core", "megatron-lm"), ("megatron-bridge",) * 2])
 @pytest.mark.parametrize(("degrees", "copies"), [({"ep": 2, "etp": 1}, True), ({"ep": 8, "etp": 1}, False)])
 def test_experts_keep_their_zero_where_nothing_else_has_copies(
     runtime: str, name: str, degrees: dict[str, int], copies: bool

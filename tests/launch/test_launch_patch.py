@@ -67,6 +67,7 @@ def test_the_patched_file_is_the_plan(
     wished = replace(question.plan, **changes)
     diff = patch_of(question, wished, question.inputs).diff
     assert all(line in diff for line in lines)
+    assert diff.endswith("\n")
 
 
 def test_settings_that_cannot_be_placed_are_named(tmp_path: Path) -> None:

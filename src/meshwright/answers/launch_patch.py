@@ -85,7 +85,7 @@ def launch_patch_section(question: LaunchQuestion | None, change: LaunchPatch | 
     base, wish, patch = change
     words = [f"{wish.why}: **{wish.estimate.plan}**", *_gains(base, wish.estimate), str(wish.estimate.verdict)]
     gain = ", ".join(words)
-    lines = patch.diff.split("\n") if patch.diff else [*_by_hand(patch)]
+    lines = patch.diff.splitlines() if patch.diff else [*_by_hand(patch)]
     return Heading(f"As a change of {question.path.name}", 3), Paragraph(gain), Lines(tuple(lines))
 
 

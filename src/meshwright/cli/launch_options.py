@@ -95,6 +95,8 @@ def written_lines(plan: Plan, inputs: Inputs, out: Path, files: LaunchOptions, o
     """What was written, line by line."""
     from meshwright.answers.launch_files import framework_of, launch_files
     from meshwright.answers.launch_folder import write_folder
+    from meshwright.answers.screen import fit_words
+    from meshwright.units import format_seconds
 
     framework = files.framework or framework_of(inputs.runtime.id)
     written = launch_files(plan, inputs, framework, nearest=files.nearest)
@@ -102,4 +104,5 @@ def written_lines(plan: Plan, inputs: Inputs, out: Path, files: LaunchOptions, o
     table = written.launch.table
     replaced = [f"replaced: {each}" for each in written.replaced]
     named = f"{table.framework} ({table.release}), {written.launch.plan}"
-    return [named, *replaced, *(str(folder / name) for name in written.files)]
+    seconds, fits = format_seconds(written.estimate.step_time_s), fit_words(written.estimate).replace("**", "")
+    return [named, *replaced, f"predicted: {seconds} a step; {fits}", *(str(folder / name) for name in written.files)]

@@ -89,4 +89,4 @@ def _is_plan(question: LaunchQuestion, text: str, plan: Plan, inputs: Inputs) ->
 def _diff(question: LaunchQuestion, text: str) -> str:
     name = question.path.name
     lines = (question.settings.text.splitlines(), text.splitlines())
-    return "\n".join(difflib.unified_diff(*lines, f"a/{name}", f"b/{name}", n=1, lineterm=""))
+    return "".join(f"{line}\n" for line in difflib.unified_diff(*lines, f"a/{name}", f"b/{name}", n=1, lineterm=""))
