@@ -54,13 +54,16 @@ def main() -> None:
     worth.append(f"{'none left out':24} {'':6} {left_out_error(curves):17.1%}")
     print("\n".join(worth), f"before: {before}", sep="\n")
     without = leave_one_source_out(outcomes, outcomes)
-    known = {"step_time": step_time_residuals(without), "memory": memory_residuals(outcomes)}
+    known = {
+        "step_time": residuals_of(step_time_residuals(without), off_zero=True),
+        "memory": residuals_of(memory_residuals(outcomes)),
+    }
     unproven = unproven_coverage(without)
     print(
         f"of {unproven.n} runs of {unproven.sources} sources whose kind of plan no other source has, "
         f"{unproven.mean_of_sources:.0%} are inside the interval of an unproven plan (mean over sources)"
     )
-    text = "\n".join(as_toml(quantity, residuals_of(runs)) for quantity, runs in known.items())
+    text = "\n".join(as_toml(quantity, each) for quantity, each in known.items())
     (CATALOG / "residuals.toml").write_text(HEAD + text + order_toml(order_error_of(without, recipe_errors())), "utf-8")
     (CATALOG / "published_plans.json").write_text(published_json(outcomes), "utf-8")
     page = DOCS / "accuracy.md"
@@ -99,6 +102,7 @@ def with_values(text: str, constants: dict[str, float]) -> str:
 def as_toml(quantity: str, known: Residuals) -> str:
     """One quantity's part of the file."""
     lines = [f"[{quantity}.between]", *(f"{name} = {value}" for name, value in known.between)]
+    lines += ["", f"[{quantity}.unseen]", *(f"{name} = {value}" for name, value in known.unseen)]
     lines += ["", f"[{quantity}]", "cells = ["]
     for cell in known.cells:
         fields = ((name, f'"{value}"' if isinstance(value, str) else f"{value}") for name, value in cell)

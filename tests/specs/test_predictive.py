@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from meshwright.specs import predictive
 from meshwright.specs.predictive import STUDENT, Predictive, of_a_measured_source, of_a_new_source, spread
-from meshwright.specs.residuals import Between, Cell, Likeness, OrderError, Residuals
+from meshwright.specs.residuals import Between, Cell, Likeness, OrderError, Residuals, Unseen
 
 SIZES = Between(kind=0.3, runtime=0.8, accelerator=0.5, source=0.5)
+ALIKE = Between(kind=0, runtime=0, accelerator=0, source=0.5)
 
 
 def cell(source: str, runtime: str = "a", mean: float = 0.0, group: str = "dense", spread: float = 0.1) -> Cell:
@@ -26,6 +28,12 @@ def cell(source: str, runtime: str = "a", mean: float = 0.0, group: str = "dense
         mean=mean,
         spread=spread,
     )
+
+
+def known_of(cells: Sequence[Cell], between: Between = SIZES, runtime: float = 0, accelerator: float = 0) -> Residuals:
+    """Runtimes and accelerators without a cell differ as others do, or by more."""
+    sizes = (max(between.runtime, runtime), max(between.accelerator, accelerator))
+    return Residuals(cells=tuple(cells), between=between, unseen=Unseen(runtime=sizes[0], accelerator=sizes[1]))
 
 
 def asked(runtime: str = "a", accelerator: str = "x", group: str = "dense") -> Likeness:
@@ -46,7 +54,7 @@ def test_the_widths_are_students() -> None:
 def test_one_cell_and_one_effect_are_the_textbook_shrinkage() -> None:
     """A cell of n runs of another source with the runtime alone in common: bias = t y / (t + s + w / n)."""
     sizes = Between(kind=0, runtime=1, accelerator=0, source=1)
-    known = Residuals(cells=(cell("one", mean=0.2),), between=sizes)
+    known = known_of([cell("one", mean=0.2)], sizes)
     found = of_a_new_source(asked(), known)
     variance = 0.01
     assert found.bias == pytest.approx(0.2 * variance / (2 * variance + variance / 10))
@@ -55,7 +63,7 @@ def test_one_cell_and_one_effect_are_the_textbook_shrinkage() -> None:
 
 
 def test_what_no_source_has_is_wider() -> None:
-    known = Residuals(cells=tuple(cell(name, mean=0.1) for name in "pqrs"), between=SIZES)
+    known = known_of([cell(name, mean=0.1) for name in "pqrs"])
     seen, runtime, both = (
         of_a_new_source(each, known) for each in (asked(), asked(runtime="b"), asked(runtime="b", accelerator="y"))
     )
@@ -63,8 +71,18 @@ def test_what_no_source_has_is_wider() -> None:
     assert seen.bias > runtime.bias > both.bias > 0
 
 
+def test_what_no_source_has_is_wider_even_where_those_of_others_do_not_differ() -> None:
+    """By 0.3 and 0.4 of a spread of 10 %."""
+    alike = known_of([cell("p"), cell("q")], ALIKE)
+    wider = known_of(alike.cells, ALIKE, accelerator=0.3, runtime=0.4)
+    assert of_a_new_source(asked(), wider) == of_a_new_source(asked(), alike)
+    for labels, more in ((asked(accelerator="y"), 0.03), (asked(runtime="b"), 0.04), (asked("b", "y"), 0.05)):
+        before, after = (of_a_new_source(labels, each).spread for each in (alike, wider))
+        assert after == pytest.approx(math.hypot(before, more))
+
+
 def test_a_measured_source_is_narrower_and_the_more_so_the_more_runs_it_has() -> None:
-    known = Residuals(cells=tuple(cell(name) for name in "pqrs"), between=SIZES)
+    known = known_of([cell(name) for name in "pqrs"])
     widths = [of_a_measured_source(asked(), known, runs).spread for runs in (1, 2, 100)]
     assert widths[1] > widths[2]
     assert of_a_new_source(asked(), known).spread > widths[2]
@@ -85,19 +103,19 @@ def test_single_runs_add_no_degrees_of_freedom() -> None:
     cells = [cell("p"), cell("q"), cell("p", runtime="b")]
     alone = [cell(name, spread=0.0).replace(runs=1) for name in "rst"]
     for known in (cells, cells + alone):
-        assert of_a_new_source(asked(), Residuals(cells=tuple(known), between=SIZES)).degrees == 3
-    assert of_a_new_source(asked(group="new"), Residuals(cells=tuple(cells), between=SIZES)).degrees == 1
+        assert of_a_new_source(asked(), known_of(known)).degrees == 3
+    assert of_a_new_source(asked(group="new"), known_of(cells)).degrees == 1
 
 
 def test_sources_of_a_family_whose_runs_spread_less_differ_less() -> None:
     """But what an accelerator does is no matter of the family."""
     tight, wild = (cell(name, name, spread=width).replace(family=name) for name, width in (("p", 0.02), ("q", 0.2)))
-    known = Residuals(cells=(tight, wild), between=SIZES.replace(kind=0, accelerator=0))
+    known = known_of([tight, wild], SIZES.replace(kind=0, accelerator=0))
     narrow, usual, wide = (
         of_a_new_source(asked(runtime="new")._replace(family=family), known).spread for family in ("p", "new", "q")
     )
     assert narrow < usual < wide
-    alike = Residuals(cells=(tight, wild), between=Between(kind=0, runtime=0, accelerator=1, source=0))
+    alike = known_of([tight, wild], Between(kind=0, runtime=0, accelerator=1, source=0))
     same = {of_a_new_source(asked(runtime="new")._replace(family=family), alike).spread for family in "pq"}
     assert len(same) == 1
 

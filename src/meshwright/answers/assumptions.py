@@ -9,6 +9,7 @@ from meshwright.cost.compute.slowdown import slowest_of_cluster, sustained_slowd
 from meshwright.specs.assumed import Assumed
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.precision import FP32_BYTES
+from meshwright.specs.residuals import without_source
 from meshwright.specs.routing import expert_spread, measured_spreads
 from meshwright.units import format_bandwidth, format_count, format_gib
 
@@ -35,6 +36,7 @@ def assumptions(inputs: Inputs) -> list[str]:
         *applicable(library.assumed, inputs),
         *applicable(_token_exchange(inputs), inputs),
         *_kernel_speed(inputs),
+        *_sources(inputs),
         f"runtime {runtime.id} as of {runtime.version}",
         *applicable(runtime.assumed, inputs),
         *(f"replaced for this question, overriding what is said above: {behaviour}" for behaviour in runtime.replaced),
@@ -87,6 +89,12 @@ def _kernel_speed(inputs: Inputs) -> list[str]:
         f"{speed} (site_derate {inputs.cluster.site_derate:g})",
         *([slowest] if accelerators > 1 else []),
     ]
+
+
+def _sources(inputs: Inputs) -> list[str]:
+    """What no published run was on, unless the site's own were measured."""
+    none = [] if inputs.cluster.measured_runs else without_source(inputs)
+    return [f"no published run {' or '.join(none)} stands behind the step time: its range is wider"] if none else []
 
 
 def _clock(inputs: Inputs) -> list[str]:

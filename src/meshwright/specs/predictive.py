@@ -97,16 +97,27 @@ def layout_share(like: Likeness) -> float:
 def of_a_new_source(like: Likeness, known: Residuals) -> Predictive:
     """Where the runs of a further source lie.
 
-    bias = k' V^-1 y and spread^2 = c + w^2 - k' V^-1 k, with y the means of the cells, V their covariance, k that of
-    the question with them, c the variance of what the question has in common with others, w the spread of its runs.
-    Source: best linear unbiased prediction, Henderson 1975.
+    bias = k' V^-1 y and spread^2 = c + u + w^2 - k' V^-1 k, with y the means of the cells, V their covariance, k that
+    of the question with them, c the variance of what the question has in common with others, u what is added where
+    none has its runtime or accelerator (`Residuals.unseen`), w the spread of its runs. Source: best linear unbiased
+    prediction, Henderson 1975.
     """
     cells = known.cells
     shared = common_covariance([*cells, like], known)
     weights = np.linalg.solve(shared[:-1, :-1] + own_covariance(cells), shared[:-1, -1])
     bias = float(weights @ np.array([cell.mean for cell in cells]))
-    variance = float(shared[-1, -1] - weights @ shared[:-1, -1]) + spread(cells, like) ** 2
-    return Predictive(bias, math.sqrt(variance), _degrees(like, known))
+    common = float(shared[-1, -1] - weights @ shared[:-1, -1]) + _unseen_variance(like, known)
+    return Predictive(bias, math.sqrt(common + spread(cells, like) ** 2), _degrees(like, known))
+
+
+def _unseen_variance(like: Likeness, known: Residuals) -> float:
+    """By how much more the effects of labels vary that no cell has."""
+    unseen = [(name, size) for name, size in known.unseen if not known.sources(**{name: getattr(like, name)})]
+    more: list[float] = [
+        (size**2 - getattr(known.between, name) ** 2) * spread(known.cells, like, COMMON[name]) ** 2
+        for name, size in unseen
+    ]
+    return sum(more)
 
 
 def of_a_measured_source(like: Likeness, known: Residuals, runs: int) -> Predictive:

@@ -59,10 +59,18 @@ class Between(Spec):
     """Of the runs of one kind of one source."""
 
 
+class Unseen(Spec):
+    """The same of runtimes and accelerators that no cell has: as `between`, or more."""
+
+    runtime: NonNegative
+    accelerator: NonNegative
+
+
 class Residuals(Spec):
     """Of one quantity."""
 
     between: Between
+    unseen: Unseen
     cells: Annotated[tuple[Cell, ...], Field(min_length=1)]
 
     def sources(self, **like: str) -> int:
@@ -100,6 +108,13 @@ def like(inputs: Inputs) -> Likeness:
     """What a question has in common with published runs, for its step time."""
     group = "experts" if inputs.model.is_moe else "dense"
     return _likeness(inputs, group, f"{group}, {BITS[inputs.recipe.number_format]}-bit products")
+
+
+def without_source(inputs: Inputs) -> list[str]:
+    """The runtime and the accelerator of a question, each if no published step time is of it."""
+    labels, known = like(inputs), residuals("step_time")
+    words = {"runtime": f"with {labels.runtime}", "accelerator": f"on {labels.accelerator}"}
+    return [text for name, text in words.items() if not known.sources(**{name: getattr(labels, name)})]
 
 
 def like_memory(inputs: Inputs, measured: str) -> Likeness:

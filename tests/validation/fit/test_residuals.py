@@ -53,6 +53,14 @@ def test_intervals_hold_about_eight_of_ten_runs_of_a_source_that_is_left_out(bet
     assert np.mean(held) == pytest.approx(0.8, abs=0.05)
 
 
+def test_runtimes_that_none_has_differ_even_where_those_that_some_have_are_not_seen_to() -> None:
+    found = [residuals_of(drawn(0.05, seed), off_zero=True) for seed in range(4)]
+    assert min(each.between.runtime for each in found) < 0.01
+    assert all(0.1 < each.unseen.runtime > each.between.runtime for each in found)
+    same = residuals_of(drawn(0.05, 0))
+    assert same.unseen.runtime == same.between.runtime
+
+
 def test_a_source_counts_once_in_the_mean_however_many_runs_it_has() -> None:
     inside, outside = [run("few", 0.0)] * 2, [run("many", 9.0)] * 8
     known = residuals_of(drawn(0.1, 0))

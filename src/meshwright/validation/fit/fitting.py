@@ -79,6 +79,6 @@ def _repriced(outcome: Outcome, constants: Constants) -> Outcome:
 def leave_one_source_out_coverage(outcomes: Sequence[Outcome], published: Sequence[Outcome]) -> dict[str, Coverage]:
     """How many runs lie where those of other sources put them; both as `leave_one_source_out` returns them."""
     return {
-        **coverage_by_others(step_time_residuals(outcomes), step_time_residuals(published)),
+        **coverage_by_others(step_time_residuals(outcomes), step_time_residuals(published), off_zero=True),
         **coverage_by_others(memory_residuals(outcomes), memory_residuals(published)),
     }

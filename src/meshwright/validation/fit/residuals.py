@@ -9,15 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.specs.predictive import common_effects, of_a_new_source, own_covariance
-from meshwright.specs.residuals import EFFECTS, Between, Cell, Likeness, Residuals, like, like_memory
+from meshwright.specs.residuals import EFFECTS, Between, Cell, Likeness, Residuals, Unseen, like, like_memory
 from meshwright.validation.rows.settings import stand_ins
 from meshwright.validation.score.outcomes import Outcome, Pair
 
 ROUNDS = 300
 FIRST = 0.5
 """Where the search for standard deviations begins, over the spread of runs."""
-SMALLEST = 1e-9
-"""Of a sum of squares, so that no variance is 0 for good."""
+SMALLEST, LARGEST = 1e-9, 9.0
+"""Of a variance over that of runs: none is 0 for good, nor grows without end where all cells have one label."""
 
 
 class Residual(NamedTuple):
@@ -76,10 +76,14 @@ def _of_its_framework(labels: Likeness, framework: str) -> Likeness:
     return labels._replace(family=framework, runtime=framework) if framework in stand_ins() else labels
 
 
-def residuals_of(runs: Sequence[Residual]) -> Residuals:
-    """The cells of runs, and how much what they have in common varies."""
+def residuals_of(runs: Sequence[Residual], off_zero: bool = False) -> Residuals:
+    """The cells of runs, and how much what they have in common varies; off_zero: whether runtimes and accelerators that
+    none has vary even where those that some have are not seen to, as `between` has it.
+    """
     cells = cells_of(runs)
-    return Residuals(cells=cells, between=between(cells))
+    likeliest, wider = between(cells), between(cells, off_zero)
+    unseen = {name: max(getattr(likeliest, name), getattr(wider, name)) for name in Unseen.model_fields}
+    return Residuals(cells=cells, between=likeliest, unseen=Unseen(**unseen))
 
 
 def cells_of(runs: Iterable[Residual]) -> tuple[Cell, ...]:
@@ -99,21 +103,22 @@ def cells_of(runs: Iterable[Residual]) -> tuple[Cell, ...]:
     )
 
 
-def between(cells: Sequence[Cell]) -> Between:
+def between(cells: Sequence[Cell], off_zero: bool = False) -> Between:
     """The standard deviations under which the cells' means are likeliest, over the spread of runs.
 
-    Each round multiplies every variance by sqrt(y' V^-1 K V^-1 y / tr(V^-1 K)), with y the means, V their covariance
-    and K the effect's part of it; the likelihood never falls. Source: Zhou, Hu, Zhou and Lange, arXiv:1509.07426.
+    Each round takes of every variance v the positive root of a v'^2 - p v' - b = 0, with a = tr(V^-1 K), b = v^2 y'
+    V^-1 K V^-1 y, y the means, V their covariance and K the effect's part of it; the likelihood never falls (Zhou, Hu,
+    Zhou and Lange, arXiv:1509.07426). p is 0, and 1 with off_zero: a prior in proportion to the standard deviation,
+    under which none is 0 (Chung et al. 2013, doi:10.1007/s11336-013-9328-2).
     """
     parts, own = common_effects(cells, cells), own_covariance(cells)
-    means = np.array([cell.mean for cell in cells])
+    means, prior = np.array([cell.mean for cell in cells]), float(off_zero)
     variances = np.full(len(EFFECTS), FIRST**2)
     for _ in range(ROUNDS):
         inverse = np.linalg.inv(np.tensordot(variances, parts, axes=1) + own)
         weighted = inverse @ means
-        # Of every effect: the square of the means that it explains, and what that is expected to be, shape (4,).
-        explained = np.maximum(parts @ weighted @ weighted, SMALLEST)
-        variances = variances * np.sqrt(explained / np.sum(parts * inverse, axis=(1, 2)))
+        a, b = np.sum(parts * inverse, axis=(1, 2)), variances**2 * (parts @ weighted @ weighted)
+        variances = np.clip((prior + np.sqrt(prior + 4 * a * b)) / (2 * a), SMALLEST, LARGEST)
     return Between(**{name: round(float(each) ** 0.5, 3) for name, each in zip(EFFECTS, variances, strict=True)})
 
 
@@ -143,6 +148,8 @@ def counted(sources: Mapping[str, Sequence[bool]]) -> Coverage:
     )
 
 
-def coverage_by_others(runs: Sequence[Residual], published: Sequence[Residual]) -> dict[str, Coverage]:
-    """The same, each source against the published runs of all others."""
-    return coverage(runs, lambda source: residuals_of([run for run in published if run.source != source]))
+def coverage_by_others(
+    runs: Sequence[Residual], published: Sequence[Residual], off_zero: bool = False
+) -> dict[str, Coverage]:
+    """The same, each source against the published runs of all others; off_zero: as `residuals_of` takes it."""
+    return coverage(runs, lambda source: residuals_of([run for run in published if run.source != source], off_zero))

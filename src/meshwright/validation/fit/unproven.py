@@ -35,7 +35,7 @@ def unproven_coverage(outcomes: Sequence[Outcome]) -> Coverage:
     inside: dict[str, list[bool]] = defaultdict(list)
     for source in sources:
         others = joined_extents(each for name, each in extents.items() if name != source)
-        known = residuals_of([run for run, _ in runs if run.source != source])
+        known = residuals_of([run for run, _ in runs if run.source != source], off_zero=True)
         for run, case in runs:
             if run.source == source and _goes_beyond(case, others):
                 low, high = of_an_unproven_kind(of_a_new_source(run.like, known)).eight_of_ten

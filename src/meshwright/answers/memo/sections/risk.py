@@ -11,7 +11,7 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import MOST_CERTAIN
 from meshwright.search.constrained import satisfies
 from meshwright.search.published import unpublished
-from meshwright.specs.residuals import like
+from meshwright.specs.residuals import without_source
 from meshwright.units import format_gib, format_seconds
 
 SAVING = ("recompute", "recompute_layers", "zero", "micro_batch")
@@ -70,9 +70,7 @@ def _unproven(memo: Memo) -> Words | None:
 
 
 def _pace(memo: Memo) -> Words:
-    interval, labels = step_time_interval(memo.best, memo.inputs), like(memo.inputs)
-    named = {f"with `{labels.runtime}`": "runtime", f"on `{labels.accelerator}`": "accelerator"}
-    unseen = [words for words, name in named.items() if not interval.sources[name]]
+    unseen = without_source(memo.inputs)
     text = f" No published run {' or '.join(unseen)} stands behind it." if unseen else ""
     return "the step time", _range(memo) + text
 
