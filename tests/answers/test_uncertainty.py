@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.answers import uncertainty
+from meshwright.answers.assumptions import assumptions
 from meshwright.answers.uncertainty import margin_line, step_time_interval, step_time_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict, bounds, fit_probability, safe_bytes, verdict
@@ -41,7 +42,12 @@ def test_a_runtime_or_an_accelerator_without_a_source_makes_it_wider_and_is_name
         widths.append(interval.p90 / interval.p10)
         assert all(words in line for words in missing)
         assert ("wider" in line) == bool(missing)
+        named = [each.removeprefix("none ") for each in missing]
+        said = f"no published run {' or '.join(named)} stands behind the step time: its range is wider"
+        assert [each for each in assumptions(inputs) if "stands behind" in each] == ([said] if missing else [])
         assert list(interval.sources.values()).count(0) == len(missing)
+        own = inputs.replace(cluster=inputs.cluster.replace(measured_runs=1))
+        assert not [each for each in assumptions(own) if "stands behind" in each]
     assert widths == sorted(widths)
     assert widths[0] < widths[-1]
 
