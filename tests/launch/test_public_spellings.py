@@ -130,6 +130,29 @@ def test_degrees_that_a_recipe_of_nemo_passes_on_are_read(tmp_path: Path) -> Non
     assert (question.plan.tp, question.plan.pp, question.inputs.job.precision) == (8, 4, "bf16")
 
 
+def test_degrees_of_a_trainer_of_the_file_and_a_precision_that_is_said_are_read(tmp_path: Path) -> None:
+    """A recipe for longer sequences, which takes the rest from another file."""
+    text = """
+from nemo.collections.llm.recipes import llama3_8b
+def trainer(num_nodes: int = 4):
+    return llama3_8b.trainer(tensor_parallelism=4, pipeline_parallelism=2, num_nodes=num_nodes)
+def pretrain_recipe(num_nodes: int = 4):
+    recipe = llama3_8b.pretrain_recipe(num_nodes=num_nodes)
+    recipe.trainer = trainer(num_nodes=num_nodes)
+    recipe.data = run.Config(MockDataModule, seq_length=65536, global_batch_size=512, micro_batch_size=1)
+    return recipe
+"""
+    said = {"function": "pretrain_recipe", "--bf16": "true"}
+    question = read(tmp_path, "llama3_8b_64k.py", text, "llama-3.1-8b", **said)
+    assert (question.plan.tp, question.plan.pp, question.inputs.job.precision) == (4, 2, "bf16")
+
+
+def test_a_recipe_that_trains_adapters_is_refused(tmp_path: Path) -> None:
+    text = MIXTURE.replace("    return cfg\ndef", "    cfg.peft.dim = 16\n    return cfg\ndef").replace("{precision}", "bf16")
+    with pytest.raises(InvalidInput, match=r"line 11: peft.dim is of the training of adapters"):
+        read(tmp_path, "a.py", text, "mixtral-8x7b", function="later")
+
+
 @pytest.mark.parametrize(
     ("word", "precision"),
     [

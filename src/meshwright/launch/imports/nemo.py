@@ -54,7 +54,7 @@ def with_classes(read: LaunchSettings) -> LaunchSettings:
         section, _, name = each.key.rpartition(".")
         if name == OBJECT:
             settings += _of_object(each, section)
-        elif section and name in _DEGREES:
+        elif name in _DEGREES:
             settings.append(replace(each, key=f"model.{_DEGREES[name]}"))
         elif name == "precision" and section.rpartition(".")[2] in ("plugins", "trainer"):
             settings.append(replace(each, key="model.trainer.precision"))
@@ -84,7 +84,7 @@ def _of_object(made: FileSetting, section: str) -> list[FileSetting]:
 
 def nemo_arguments(known: Settings) -> Settings:
     """Keys of `model` as Megatron's arguments."""
-    settings: Settings = {}
+    settings: Settings = {key: value for key, value in known.items() if key.startswith("--")}
     for key, value in known.items():
         path = key.removeprefix("training.")
         name = path.removeprefix("model.")

@@ -47,6 +47,8 @@ def translated(
         return modern_arguments(with_schedule(known, notes), notes)
     if dialect.name == "ms-swift":
         return modern_arguments(swift_arguments(known), notes)
+    if dialect.name in ("nemo", "megatron-bridge"):
+        _require_whole(read)
     if dialect.name == "nemo":
         return modern_arguments(nemo_arguments(known), notes)
     if dialect.name == "megatron-bridge":
@@ -71,6 +73,14 @@ def translated(
     if dialect.name == "llama-factory":
         return deepspeed_json(read) | known
     return known
+
+
+def _require_whole(read: LaunchSettings) -> None:
+    """Raises `InvalidInput` where a recipe trains adapters."""
+    for each in read.settings:
+        adapters = "peft" in each.key.split(".")[:-1] or each.key.rpartition(".")[2] in ("peft", "peft_scheme")
+        if adapters and each.value not in (None, "None", "none", ""):
+            raise InvalidInput(f"{read.path!r}, line {each.line}: {each.key} is of the training of adapters, not modelled")
 
 
 def _accelerate(known: Settings) -> Settings:
