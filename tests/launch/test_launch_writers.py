@@ -247,3 +247,13 @@ def test_legal_plans_are_written_as_they_are_or_refused(name: str) -> None:
             assert export(plan, inputs, name).plan == plan
             written += 1
     assert written > 10
+
+
+@pytest.mark.parametrize(("model", "experts"), [("llama-3.1-8b", False), ("qwen3-30b-a3b", True)])
+def test_torchtitan_quantises_experts_by_a_converter_of_their_own(model: str, experts: bool) -> None:
+    """torchtitan 0.3.0 components/quantization/mx.py: products of experts are no linear layers."""
+    inputs = question(read_model(model), "1x8:b200", "torchtitan", global_batch=64, precision="mxfp8")
+    module = launch_files(Plan(dp=8, zero=3, num_microbatches=8), inputs, "torchtitan").files["meshwright_plan.py"]
+    assert "MXFP8LinearConverter.Config(" in module
+    assert ("MXFP8GroupedExpertsConverter.Config(" in module) is experts
+    assert "Float8LinearConverter" not in module

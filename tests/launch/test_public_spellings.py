@@ -148,7 +148,9 @@ def pretrain_recipe(num_nodes: int = 4):
 
 
 def test_a_recipe_that_trains_adapters_is_refused(tmp_path: Path) -> None:
-    text = MIXTURE.replace("    return cfg\ndef", "    cfg.peft.dim = 16\n    return cfg\ndef").replace("{precision}", "bf16")
+    text = MIXTURE.replace("    return cfg\ndef", "    cfg.peft.dim = 16\n    return cfg\ndef").replace(
+        "{precision}", "bf16"
+    )
     with pytest.raises(InvalidInput, match=r"line 11: peft.dim is of the training of adapters"):
         read(tmp_path, "a.py", text, "mixtral-8x7b", function="later")
 

@@ -80,7 +80,9 @@ def _require_whole(read: LaunchSettings) -> None:
     for each in read.settings:
         adapters = "peft" in each.key.split(".")[:-1] or each.key.rpartition(".")[2] in ("peft", "peft_scheme")
         if adapters and each.value not in (None, "None", "none", ""):
-            raise InvalidInput(f"{read.path!r}, line {each.line}: {each.key} is of the training of adapters, not modelled")
+            raise InvalidInput(
+                f"{read.path!r}, line {each.line}: {each.key} is of the training of adapters, not modelled"
+            )
 
 
 def _accelerate(known: Settings) -> Settings:

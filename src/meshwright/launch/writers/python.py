@@ -14,7 +14,7 @@ IMPORTS = """\
 from torchtitan.components.checkpointer import CheckpointManager
 from torchtitan.components.loss import ChunkedLossWrapper, CrossEntropyLoss
 from torchtitan.components.optimizer import default_adamw
-from torchtitan.components.quantization import Float8LinearConverter
+from torchtitan.components.quantization import Float8LinearConverter, MXFP8GroupedExpertsConverter, MXFP8LinearConverter
 from torchtitan.config import CompileConfig, ParallelismConfig, TrainingConfig
 from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC
 from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader
@@ -31,7 +31,11 @@ CONVERTERS = {
     "none": "",
     "float8 rowwise": ", converters=[Float8LinearConverter.Config(filter_fqns=['lm_head'], "
     "model_compile_enabled={compiled})]",
+    "mxfp8": ", converters=[MXFP8LinearConverter.Config(fqns=['attention', 'feed_forward', 'shared_experts'], "
+    "model_compile_enabled={compiled}){experts}]",
 }
+EXPERTS = ", MXFP8GroupedExpertsConverter.Config(model_compile_enabled={compiled})"
+"""What quantises the products of experts, which are no linear layers."""
 SECTIONS = {"parallelism": "ParallelismConfig", "training": "TrainingConfig", "compile": "CompileConfig"}
 
 
@@ -57,7 +61,9 @@ def python_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
 def _module(launch: Launch, notes: Sequence[str]) -> str:
     settings = launch.settings
     family, flavor = str(settings["model_spec"]).split()
-    options = CONVERTERS[str(settings["model_spec.converters"])].format(compiled="compile.enable" in settings)
+    compiled = "compile.enable" in settings
+    experts = EXPERTS.format(compiled=compiled) if launch.inputs.model.is_moe else ""
+    options = CONVERTERS[str(settings["model_spec.converters"])].format(compiled=compiled, experts=experts)
     if exchange := settings.get("model_spec.moe_comm_backend"):
         options = f', moe_comm_backend="{exchange}"{options}'
     recompute = settings["activation_checkpoint"]
