@@ -125,6 +125,11 @@ def test_axolotl_reshards_unless_it_is_told(tmp_path: Path, section: str, zero: 
     assert not any("FSDP 1" in note for note in question.notes)
 
 
+def test_axolotl_quantises_where_it_says_so(tmp_path: Path) -> None:
+    text = AXOLOTL.replace("bf16: auto", "fp8: true") + "fsdp_version: 2\nfsdp_config: {offload_params: false}\n"
+    assert read(tmp_path, "a.yaml", text).inputs.job.precision == "fp8"
+
+
 def test_degrees_that_a_recipe_of_nemo_passes_on_are_read(tmp_path: Path) -> None:
     question = read(tmp_path, "qwen25_72b.py", NEMO, "qwen2.5-72b")
     assert (question.plan.tp, question.plan.pp, question.inputs.job.precision) == (8, 4, "bf16")
@@ -169,6 +174,9 @@ def test_the_last_precision_of_a_recipe_counts(tmp_path: Path, word: str, precis
     assert question.inputs.job.precision == precision
     assert (question.plan.tp, question.plan.ep, question.plan.etp) == (2, 8, 1)
     assert any("pipeline_model_parallel_size" in note for note in question.notes)
+    said = {"function": "later", "--seq-length": "8192"}
+    again = read(tmp_path, "a.py", MIXTURE.replace("{precision}", word), "mixtral-8x7b", **said)
+    assert again.inputs.job.sequence_length == 8192
 
 
 def test_an_object_that_is_given_by_its_name_is_read_where_it_is_given(tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ def bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) ->
         notes.append("the recipe starts from others, which are not read; the distributed optimizer is taken to be on")
     on: Settings = {f"--{name.replace('_', '-')}": True for name in _ON if known.get(f"ddp.{name}") is not False}
     gradients: Settings = {} if "--accumulate-allreduce-grads-in-fp32" in named else {"--grad-reduce-in-bf16": True}
-    settings = nemo_arguments(fields) | on | recipe | gradients | named
+    said: Settings = {key: value for key, value in known.items() if key.startswith("--")}
+    settings = nemo_arguments(fields) | on | recipe | gradients | named | said
     if "--expert-model-parallel-size" in settings and "--expert-tensor-parallel-size" not in settings:
         settings["--expert-tensor-parallel-size"] = 1
         notes.append("expert_tensor_parallel_size, which is not in the file, is 1 in every recipe of Megatron-Bridge")
