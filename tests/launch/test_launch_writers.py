@@ -21,6 +21,7 @@ from meshwright.errors import InvalidSpec
 from meshwright.launch.export import export
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
 from strategies import legal_plans, question
@@ -137,11 +138,12 @@ def test_a_recipe_assigns_the_fields_of_megatron_bridge() -> None:
     assert assigned["cfg.mixed_precision.grad_reduce_in_fp32"] == "False"
 
 
-def _recipe_of(model: str, plan: Plan) -> dict[str, str]:
+def _recipe_of(model: str, plan: Plan, *behaviours: str) -> dict[str, str]:
     """What a recipe of Megatron-Bridge passes to the model's provider and assigns, as Python."""
     inputs = question(
         read_model(model), "1x8:h100", "megatron-bridge", sequence_length=1024, global_batch=64, precision="bf16"
     )
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, behaviours))
     module = ast.parse(launch_files(plan, inputs, "megatron-bridge").files["meshwright_plan.py"])
     passed = {str(each.arg): ast.unparse(each.value) for each in ast.walk(module) if isinstance(each, ast.keyword)}
     return passed | {
@@ -169,12 +171,12 @@ def test_a_recipe_fuses_biases_and_activation_where_megatron_core_can(model: str
 def test_the_precision_aware_optimizer_comes_with_the_distributed_one() -> None:
     """Megatron-core 0.19.2, optimizer_config.py: it is 'only supported with distributed optimizer'."""
     aware, distributed = "cfg.optimizer.use_precision_aware_optimizer", "cfg.optimizer.use_distributed_optimizer"
-    for plan, both in (
-        (Plan(dp=8, zero=0, num_microbatches=8), False),
-        (Plan(dp=8, zero=1, num_microbatches=8), True),
-        (Plan(tp=8, sp=True, zero=0, num_microbatches=64), True),
+    for plan, moments, both in (
+        (Plan(dp=8, zero=0, num_microbatches=8), "fp32", False),
+        (Plan(dp=8, zero=1, num_microbatches=8), "bf16", True),
+        (Plan(tp=8, sp=True, zero=0, num_microbatches=64), "bf16", True),
     ):
-        recipe = _recipe_of("llama-3.1-8b", plan)
+        recipe = _recipe_of("llama-3.1-8b", plan, f"optimizer_states={moments}")
         assert (recipe.get(aware) == "True", recipe[distributed] == "True") == (both, both), plan
 
 

@@ -89,6 +89,17 @@ def test_the_first_stage_of_one_group_holds_a_second_chunk_once_the_last_is_redu
     assert (last.following, last.following_own, last.following_first, last.following_passed) == (2, 1, 1, 2)
 
 
+def test_a_rank_alone_puts_nothing_together_ahead() -> None:
+    """Mixtral with pp2 vpp4 and ZeRO 3 on one rank: 409.8 GiB at the last forward, beside which one other chunk is
+    unsharded (counted with PyTorch 2.13), 423.3 with one that would have been gathered ahead.
+    """
+    pipeline = PipelineShape(stages=2, micro_batches=4, chunks=4, microbatch_group=2)
+    assert [unsharded_chunks(Schedule.INTERLEAVED, pipeline, alone=alone)[0].forward for alone in (False, True)] == [
+        2,
+        1,
+    ]
+
+
 def _interleaved(chunks: int) -> Estimate:
     inputs = question(llama_8b(), "2x8:h100", "torchtitan", global_batch=32)
     inputs = inputs.replace(runtime=inputs.runtime.replace(cross_entropy="compiled"))

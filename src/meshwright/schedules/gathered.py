@@ -101,10 +101,12 @@ def _gathers(schedule: Schedule, pipeline: PipelineShape, resharded: bool) -> Ch
 
 
 @lru_cache(maxsize=4096)
-def unsharded_chunks(schedule: Schedule, pipeline: PipelineShape) -> list[UnshardedChunks[int]]:
+def unsharded_chunks(schedule: Schedule, pipeline: PipelineShape, *, alone: bool = False) -> list[UnshardedChunks[int]]:
     """Chunks of every rank that are unsharded at the moments with the most activations.
 
-    schedule: of any number of chunks a rank; pipeline: its counts. Source: `chunk_gathers`. Returns counts by rank.
+    schedule: of any number of chunks a rank; pipeline: its counts; alone: no other rank has a part of the weights, so
+    that nothing is sent ahead, and a chunk is put together when it works. Source: `chunk_gathers`; torch 2.13,
+    fsdp/_fully_shard/_fsdp_param_group.py (unshard and wait_for_unshard of a world of one). Returns counts by rank.
 
     >>> unsharded_chunks(Schedule.ONE_F_ONE_B, PipelineShape(stages=2, micro_batches=4)) == [ONE_CHUNK] * 2
     True
@@ -114,8 +116,9 @@ def unsharded_chunks(schedule: Schedule, pipeline: PipelineShape) -> list[Unshar
         return [ONE_CHUNK] * pipeline.stages
     ranks = schedule.record.actions(pipeline)
     walk = _walk(ranks, chunks, resharded=True)
-    own, every = (walk.own & walk.unsharded).sum(axis=2), walk.unsharded.sum(axis=2)
-    first = (walk.unsharded & ~walk.own)[:, :, 0]
+    unsharded = walk.unsharded & (walk.own | walk.left) if alone else walk.unsharded
+    own, every = (walk.own & unsharded).sum(axis=2), unsharded.sum(axis=2)
+    first = (unsharded & ~walk.own)[:, :, 0]
     columns = zip(walk.forward[:, :, 0], walk.own.argmax(axis=2), every, own, first, map(len, ranks), strict=True)
     return [
         _of_rank(forward[:count], worked[:count], of_all[:count], of_own[:count], of_first[:count], pipeline)
@@ -188,6 +191,8 @@ class _Walk(NamedTuple):
     """Which ones are among those that work next, shape (ranks, t, chunks)."""
     unsharded: BoolColumn
     """Which ones are unsharded before it, shape (ranks, t, chunks)."""
+    left: BoolColumn
+    """Which ones their last action left unsharded and wanted, shape (ranks, t, chunks)."""
 
 
 def _walk(ranks: Sequence[Sequence[Action]], chunks: int, resharded: bool) -> _Walk:
@@ -211,4 +216,10 @@ def _walk(ranks: Sequence[Sequence[Action]], chunks: int, resharded: bool) -> _W
     # Whether that action left it unsharded (a backward does), or it was out of the window right after it.
     left = ~np.take_along_axis(forward, last, axis=1) if resharded else np.ones_like(own)
     unwanted = ~np.take_along_axis(window, np.minimum(last + 1, never - 1), axis=1)
-    return _Walk(forward=forward, own=own, window=window, unsharded=window & ((last < 0) | left | unwanted))
+    return _Walk(
+        forward=forward,
+        own=own,
+        window=window,
+        unsharded=window & ((last < 0) | left | unwanted),
+        left=(last >= 0) & left & ~unwanted,
+    )

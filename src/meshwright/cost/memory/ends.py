@@ -34,6 +34,8 @@ class HeadMemory(NamedTuple):
     """2-byte logits of one piece of the sequence, where the loss goes piece by piece; else 0."""
     pieces: Floats
     """Beside those, while a piece works: the gradients of all pieces' inputs, and copies of the inputs."""
+    put_out: Floats
+    """Of what is saved, the head's input, where the loss goes piece by piece and is given that; else 0."""
 
 
 def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
@@ -77,6 +79,7 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
         output=(not in_pieces) * 1.0 * HALF_BYTES * logits,
         piece_output=in_pieces * 1.0 * HALF_BYTES * piece,
         pieces=collected + in_pieces * whole / entropy.sequence_pieces,
+        put_out=in_pieces * whole,
     )
 
 

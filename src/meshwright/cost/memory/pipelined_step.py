@@ -34,8 +34,9 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
     )
     line.allocate("gradients", "of chunks", gradients)
     _forward(line, step)
-    line.allocate("parameters", "other chunks", _other_chunks(step, chunks.at_loss))
+    line.allocate("parameters", "other chunks", _other_chunks(step, chunks.at_loss, size=_other_sizes(step)))
     _loss(line, step, saved.activations, saved.logits)
+    line.allocate("logits", "logits", saved.others_logits)
     line.allocate("parameters", "other chunks", _other_chunks(step, chunks.first))
     _last_layer(line, step, saved.activations, chunks.first_own)
     _first_layer(line, step, next_gradients)
@@ -55,9 +56,11 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
         line.allocate("activations", "saved for backward", left)
         if not step.loss_in_pieces:
             _loss(line, step, left, saved.second_logits)
+        line.allocate("logits", "logits", saved.second_others_logits)
         _last_layer(line, step, left, own)
         line.allocate("parameters", "other chunks", _other_chunks(step, np.minimum(unsharded + 1, step.plans.vpp)))
-        _first_layer_gathered(line, step, left - saved.head - saved.chunk + saved.layer, (own == 0) & (left > 0))
+        left = left - (saved.head - saved.put_out) - saved.chunk + saved.layer
+        _first_layer_gathered(line, step, left, (own == 0) & (left > 0))
     _reduction(line, step)
     return line
 
@@ -105,13 +108,14 @@ def _loss(line: MemoryTimeline, step: UnitStep, activations: FloatColumn, logits
 def _last_layer(line: MemoryTimeline, step: UnitStep, activations: FloatColumn, own: IntColumn) -> None:
     """Backward of the last layer, gathered unless its own chunk is; then its gradients are about to be added."""
     saved = step.in_flight
-    line.allocate("activations", "saved for backward", np.maximum(activations - saved.head, 0.0))
+    activations = np.maximum(activations - (saved.head - saved.put_out), 0.0)
+    line.allocate("activations", "saved for backward", activations)
     line.allocate("parameters", "two layers", step.prefetched(2) * (own == 0))
     line.allocate("parameters", "head, gathered again", step.head_again * (own == 0))
     line.allocate("temporaries", "gradients of the head", step.root_head)
     line.allocate("temporaries", "working set", saved.working)
     line.at(Moment.LAST_LAYER_BACKWARD, activations > 0)
-    line.allocate("activations", "saved for backward", np.maximum(activations - saved.head - saved.layer, 0.0))
+    line.allocate("activations", "saved for backward", np.maximum(activations - saved.layer, 0.0))
     line.allocate("temporaries", "working set", saved.residual)
     line.allocate("temporaries", "gradients of a layer", HALF_BYTES * step.whole.layer)
     line.at(Moment.LAST_LAYER_GRADIENTS, activations > 0)
@@ -124,7 +128,7 @@ def _first_layer(line: MemoryTimeline, step: UnitStep, gradients: FloatColumn) -
     with_embedding = step.backwards >= (chunks - 1) * group
     appear = (step.backwards % group == 0) & (step.backwards < group * chunks)
     own = step.inputs.gradient_bytes * (whole.layer + whole.embedding * with_embedding) * appear
-    passed = np.maximum(saved.activations - saved.head, 0.0)
+    passed = np.maximum(saved.activations - (saved.head - saved.put_out), 0.0)
     left = np.maximum(passed - _first_chunk(step) * saved.chunk, 0.0)
     line.allocate("gradients", "of chunks", gradients - own)
     unsharded = _other_chunks(step, step.unsharded.after_backward, _begins_with_last(step))
@@ -234,7 +238,7 @@ def worked_chunks(
     alive = alive + whole.embedding * ((worked >= chunks) & (reduced < chunks))
     shards = stored.of_chunks(reduced, chunks) + stored.head * head
     if step.loss_in_pieces:
-        shards = shards + (step.loss_unit[1] + step.reduced_twice) * has_head - stored.head * head
+        shards = shards + (step.loss_unit[1] + step.reduced_twice + step.summed_last) * has_head - stored.head * head
     gradients = step.inputs.gradient_bytes * alive + FP32_BYTES * shards
     resharded = layers + whole.head * head - step.gathered_next(reduced)
     return gradients, HALF_BYTES * resharded * ~step.resharded
@@ -267,18 +271,23 @@ def _chunk_sizes(step: UnitStep) -> tuple[FloatColumn, FloatColumn]:
     """Layers of the chunk that works backward first, and of the others, over those of an average one. Several groups
     of micro-batches mix the others with it.
     """
-    chunks = step.plans.vpp
-    last = chunks * step.whole.last_chunk / np.maximum(step.layers, 1)
-    return last, np.where(step.one_group, (chunks - last) / np.maximum(chunks - 1, 1), 1.0)
+    last = step.plans.vpp * step.whole.last_chunk / np.maximum(step.layers, 1)
+    return last, np.where(step.one_group, _other_sizes(step), 1.0)
+
+
+def _other_sizes(step: UnitStep) -> FloatColumn:
+    """Layers of the chunks beside the one that works backward first, over those of an average one."""
+    chunks, last = step.plans.vpp, step.plans.vpp * step.whole.last_chunk / np.maximum(step.layers, 1)
+    others: FloatColumn = (chunks - last) / np.maximum(chunks - 1, 1)
+    return others
 
 
 def _beside_forward(step: UnitStep) -> FloatColumn:
     """Layers of the chunks beside the one that works forward, over those of an average one: where the fullest forward
     is not that of the last chunk, it is one of them.
     """
-    others = np.maximum(step.plans.vpp - 1, 1)
-    working = (step.plans.vpp - step.plans.vpp * step.whole.last_chunk / np.maximum(step.layers, 1)) / others
-    size: FloatColumn = np.where(step.in_flight.further > 0, (step.plans.vpp - working) / others, 1.0)
+    others = (step.plans.vpp - _other_sizes(step)) / np.maximum(step.plans.vpp - 1, 1)
+    size: FloatColumn = np.where(step.in_flight.further > 0, others, 1.0)
     return size
 
 

@@ -91,8 +91,8 @@ class _Ranks(NamedTuple):
     logits_waiting: FloatColumn
     layer_output: FloatColumn
     working: FloatColumn
-    behind_loss: FloatColumn
-    """Working set of the last layer with the gradients behind it."""
+    input_working: FloatColumn
+    head_gradients: FloatColumn
     first_layer: FloatColumn
     """Working set of the first layer with what it saved."""
     embedding_gradients: FloatColumn
@@ -202,7 +202,8 @@ def _ranks(step: UnitStep) -> _Ranks:
         logits_waiting=saved.logits_waiting,
         layer_output=saved.layer_output,
         working=saved.working,
-        behind_loss=saved.working + saved.head_gradients,
+        input_working=saved.input_working,
+        head_gradients=saved.head_gradients,
         first_layer=saved.working + saved.layer,
         embedding_gradients=HALF_BYTES * whole.embedding,
     )
@@ -242,8 +243,12 @@ def _candidates(walk: SplitWalk, ranks: _Ranks) -> Iterator[tuple[Moment, IntCol
     of_loss, of_layers = np.flatnonzero(begins & walk.head), np.flatnonzero(begins & ~walk.head)
     yield Moment.LAST_LAYER_FORWARD, np.flatnonzero(kind == FORWARD) + after, {WORKING: ranks.layer_output}
     yield Moment.LOSS_BACKWARD, of_loss, {LOGITS: ranks.loss_working}
-    yield Moment.LAST_LAYER_BACKWARD, of_loss, {LOGITS: -ranks.logits_waiting, WORKING: ranks.behind_loss}
-    yield Moment.MIDDLE_LAYER_BACKWARD, of_layers, {WORKING: ranks.working}
+    behind_loss, working = (
+        np.where(split[index, None], ranks.input_working, ranks.working) for index in (of_loss, of_layers)
+    )
+    behind_loss = behind_loss + ranks.head_gradients
+    yield Moment.LAST_LAYER_BACKWARD, of_loss, {LOGITS: -ranks.logits_waiting, WORKING: behind_loss}
+    yield Moment.MIDDLE_LAYER_BACKWARD, of_layers, {WORKING: working}
     index = np.flatnonzero(split)
     chunk, half = walk.chunk[index], walk.half[index, None]
     last_product = half * ranks.last_product[chunk] + ranks.residual

@@ -10,7 +10,7 @@ from meshwright.arrays import FloatColumn, Floats, IntColumn, column
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import projections
-from meshwright.cost.memory.activations import layer_memory
+from meshwright.cost.memory.activations import context_bytes, layer_memory
 from meshwright.cost.memory.ends import head_memory
 from meshwright.cost.memory.in_flight import in_flight_bytes, loss_waiting
 from meshwright.cost.memory.rotary import table_bytes
@@ -77,6 +77,15 @@ class UnitInFlight(NamedTuple):
     weight_inputs: FloatColumn
     """Inputs of linear layers and norms that one chunk and micro-batch saves, where autograd splits its backward
     pass."""
+    input_working: FloatColumn
+    """As `working`, where the backward of one layer leaves out the gradients of weights."""
+    put_out: FloatColumn
+    """Of `head`, the input of a head that works within the loss: a pipeline keeps it until its stage has worked
+    backward."""
+    others_logits: FloatColumn
+    """Of the losses of micro-batches that are in flight beside the one that works backward."""
+    second_others_logits: FloatColumn
+    """The same in the second of several backward passes in a row."""
 
 
 def unit_in_flight_bytes(
@@ -96,7 +105,7 @@ def unit_in_flight_bytes(
     end, activations = gathered(ends, shape), in_flight.activations
     head = stages.head * end.saved
     further, layer, chunk, layer_output, standing = np.zeros((5, len(shape)))
-    output_gradients, weight_inputs = np.zeros((2, len(shape)))
+    output_gradients, weight_inputs, input_working = np.zeros((3, len(shape)))
     splits = bool(np.any(splits_backward(pipelines.plans.schedule)))
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
         memory, layers = gathered(layer_memory(shapes.plans, inputs, layer_kind), shape), stages.layers[:, kind]
@@ -110,10 +119,13 @@ def unit_in_flight_bytes(
             inputs_saved = column(weight_input_bytes(shapes.plans, inputs, layer_kind))[shape]
             output_gradients = output_gradients + of_chunk * gradients
             weight_inputs = weight_inputs + of_chunk * inputs_saved
+            alive = column(input_backward_bytes(shapes.plans, inputs, layer_kind))[shape]
+            input_working = np.maximum(input_working, (layers > 0) * alive)
         layer_output = np.maximum(layer_output, (layers > 0) * memory.ending)
     residual = column(message_bytes(shapes.plans, inputs))[shape]
     waiting, _ = loss_waiting(pipelines, ends, shape, inputs)
     several = stages.in_flight_at_head > 1
+    second_others_logits = np.maximum(stages.in_flight_at_head - 2, 0) * waiting
     return UnitInFlight(
         **in_flight._asdict(),
         further=further,
@@ -123,7 +135,7 @@ def unit_in_flight_bytes(
         head=head,
         layer_output=layer_output,
         logits_forward=stages.head * (end.output + 2 * end.waiting),
-        second_logits=several * (end.working + np.maximum(stages.in_flight_at_head - 2, 0) * waiting),
+        second_logits=several * (end.working + second_others_logits),
         residual=residual,
         received=1.0 * stages.receives * num_microbatches[stages.plan] * residual,
         standing=standing,
@@ -134,6 +146,10 @@ def unit_in_flight_bytes(
         piece_output=stages.head * end.piece_output,
         entropy_working=stages.head * (end.working - end.pieces - 2 * end.piece_output),
         weight_inputs=weight_inputs,
+        input_working=input_working,
+        put_out=stages.head * end.put_out,
+        others_logits=np.maximum(stages.in_flight_at_head - 1, 0) * waiting,
+        second_others_logits=second_others_logits,
     )
 
 
@@ -159,6 +175,25 @@ def output_gradient_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floa
         experts = expert_shard(plan, inputs, kind)
         elements = elements + experts.rows * (experts.width + inputs.model.hidden_size)
     return 1.0 * HALF_BYTES * elements
+
+
+def input_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
+    """Bytes alive in a layer's backward that leaves out the gradients of weights, beyond what is saved, which stays:
+    the gradients of its linear layers' and norms' outputs, of its own output, and of what tensor parallelism gathers
+    or context parallelism exchanges.
+
+    plan: scalar or array (n,). Returns bytes. Source: `output_gradient_bytes`; counted on a fake process group.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> kind = LLAMA.model.layer_kinds[0]
+    >>> float(input_backward_bytes(Plan(), LLAMA, kind)) / (8192 * 4096)  # those of outputs, and three residuals
+    31.0
+    """
+    shard, hidden = layer_shard(plan, inputs, kind), inputs.model.hidden_size
+    whole = 2.0 * HALF_BYTES * shard.tokens * hidden
+    exchanged = np.maximum(whole, context_bytes(plan, inputs, shard))
+    return output_gradient_bytes(plan, inputs, kind) + HALF_BYTES * shard.residual_tokens * hidden + exchanged
 
 
 def weight_input_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:

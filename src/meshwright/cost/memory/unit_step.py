@@ -15,6 +15,7 @@ from meshwright.cost.memory.unit_in_flight import UnitInFlight
 from meshwright.cost.memory.unsharded import stage_chunks
 from meshwright.cost.shapes import Pipelines
 from meshwright.distinct import gathered
+from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.microbatches import microbatch_group
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
@@ -147,6 +148,15 @@ class UnitStep:
         return self.loss_unit[1] * np.where(self.deferred, self.backwards > 0, self.tied)
 
     @cached_property
+    def summed_last(self) -> FloatColumn:
+        """Parameters of which the gradients that replicas summed last stand until they sum again, a count: from the
+        first loss in pieces on whose sum neither makes the gradients nor what `reduced_twice` keeps.
+        """
+        losses = 3 + 1 * (self.backwards > 0)
+        lingers = self.deferred & (self.plans.dp_replicate > 1) & (self.plans.num_microbatches >= losses)
+        return self.loss_unit[1] * lingers
+
+    @cached_property
     def keeps_ends_gathered(self) -> BoolColumn:
         """ZeRO 3: whether final norm and head are not resharded between forward and backward."""
         sharding = self.inputs.runtime.sharding
@@ -200,8 +210,11 @@ class UnitStep:
         return come_next
 
     def prefetched(self, layers: int) -> FloatColumn:
-        """ZeRO 3: bytes of the layer that works and of those gathered ahead of it, beside one that stays gathered."""
-        resharded_layers = layers - self.keeps_last_layer_gathered
+        """ZeRO 3: bytes of the layer that works and of those gathered ahead of it, beside one that stays gathered; one
+        rank alone puts together what it uses, and nothing ahead.
+        """
+        at_once = np.where(sharding_ranks(self.plans) > 1, layers, 1)
+        resharded_layers = at_once - self.keeps_last_layer_gathered
         size: FloatColumn = HALF_BYTES * np.minimum(resharded_layers * self.whole.layer, np.maximum(self.layers, 0.0))
         return size * self.resharded
 
