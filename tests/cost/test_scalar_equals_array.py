@@ -74,7 +74,7 @@ TABLES = {
     "stage_parameters.parted_embedding",
     "stage_parameters.largest_layer",
     "unsharded.stage_chunks",
-    "unit_step.stored_states",
+    "unit_states.stored_states",
     "sharded_step.sharded_step",
     "sharded_step.replicated_step",
     "pipelined_step.pipelined_step",
@@ -85,8 +85,8 @@ TABLES = {
     "timeline.highest_bytes",
     "timeline.peak_logits",
     "timeline.peaks",
-    "unit_step.pooled_bytes",
-    "unit_step.reduced_unit",
+    "unit_states.pooled_bytes",
+    "unit_states.reduced_unit",
     "states.dummy_gradient_bytes",
 }
 """They take a table of plans; held to "many rows equal each row alone" below."""

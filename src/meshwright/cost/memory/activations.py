@@ -89,7 +89,7 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
         left = _every_second_product(plan, inputs, kind, shard, saved.core)
     full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
     saved_bytes = np.where(full, layer_input, np.where(selective, left, everything))
-    of_core = context_bytes(plan, inputs, shard)
+    of_core = context_transit_bytes(plan, inputs, shard)
     if inputs.runtime.storage.weights == "half":
         working = _backward_bytes(plan, inputs, kind, shard) + of_core
     else:
@@ -188,7 +188,7 @@ def _of_other_pieces(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
     return (plan.cp - 1.0) * shard.tokens * width
 
 
-def context_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
+def context_transit_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
     """Keys, values and their gradients in transit: gathered whole, or in a ring the piece in use and the next.
 
     shard: sizes on the rank; plan: scalar or array (n,). Returns bytes. Source: torch 2.13, distributed/tensor/
@@ -197,7 +197,7 @@ def context_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
     >>> from meshwright.cost.shard import layer_shard
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
-    >>> float(context_bytes(Plan(), LLAMA, layer_shard(Plan(), LLAMA, LLAMA.model.layer_kinds[0])))
+    >>> float(context_transit_bytes(Plan(), LLAMA, layer_shard(Plan(), LLAMA, LLAMA.model.layer_kinds[0])))
     0.0
     """
     local = HALF_BYTES * shard.tokens * shard.attended

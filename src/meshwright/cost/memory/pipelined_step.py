@@ -6,7 +6,8 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, Bools, FloatColumn, Floats, IntColumn, Numbers
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
-from meshwright.cost.memory.unit_step import UnitStep, reduced_unit
+from meshwright.cost.memory.unit_states import reduced_unit
+from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 
@@ -34,7 +35,7 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
     )
     line.allocate("gradients", "of chunks", gradients)
     _forward(line, step)
-    line.allocate("parameters", "other chunks", _other_chunks(step, chunks.at_loss, size=_other_sizes(step)))
+    line.allocate("parameters", "other chunks", _other_chunks(step, chunks.at_loss, size=step.other_chunk_size))
     _loss(line, step, saved.activations, saved.logits)
     line.allocate("logits", "logits", saved.others_logits)
     line.allocate("parameters", "other chunks", _other_chunks(step, chunks.first))
@@ -271,22 +272,14 @@ def _chunk_sizes(step: UnitStep) -> tuple[FloatColumn, FloatColumn]:
     """Layers of the chunk that works backward first, and of the others, over those of an average one. Several groups
     of micro-batches mix the others with it.
     """
-    last = step.plans.vpp * step.whole.last_chunk / np.maximum(step.layers, 1)
-    return last, np.where(step.one_group, _other_sizes(step), 1.0)
-
-
-def _other_sizes(step: UnitStep) -> FloatColumn:
-    """Layers of the chunks beside the one that works backward first, over those of an average one."""
-    chunks, last = step.plans.vpp, step.plans.vpp * step.whole.last_chunk / np.maximum(step.layers, 1)
-    others: FloatColumn = (chunks - last) / np.maximum(chunks - 1, 1)
-    return others
+    return step.last_chunk_size, np.where(step.one_group, step.other_chunk_size, 1.0)
 
 
 def _beside_forward(step: UnitStep) -> FloatColumn:
     """Layers of the chunks beside the one that works forward, over those of an average one: where the fullest forward
     is not that of the last chunk, it is one of them.
     """
-    others = (step.plans.vpp - _other_sizes(step)) / np.maximum(step.plans.vpp - 1, 1)
+    others = (step.plans.vpp - step.other_chunk_size) / np.maximum(step.plans.vpp - 1, 1)
     size: FloatColumn = np.where(step.in_flight.further > 0, others, 1.0)
     return size
 

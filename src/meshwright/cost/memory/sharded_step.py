@@ -6,7 +6,8 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
-from meshwright.cost.memory.unit_step import UnitStep, reduced_unit
+from meshwright.cost.memory.unit_states import reduced_unit
+from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.layout.plan import Recompute
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 

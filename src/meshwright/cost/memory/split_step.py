@@ -10,7 +10,8 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, IntColumn, column
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
-from meshwright.cost.memory.unit_step import UnitStep, reduced_unit
+from meshwright.cost.memory.unit_states import reduced_unit
+from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.distinct import distinct_rows
 from meshwright.layout.splits import PipelineSplit, layers_of_chunks
 from meshwright.schedules.pipeline import PipelineShape

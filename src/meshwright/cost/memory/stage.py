@@ -18,7 +18,8 @@ from meshwright.cost.memory.split_step import split_step
 from meshwright.cost.memory.states import States, dummy_gradient_bytes, half_weights_step, stage_states
 from meshwright.cost.memory.timeline import MemoryEvent, Peak, StagesTimeline, highest_bytes, peak_logits, peaks
 from meshwright.cost.memory.unit_in_flight import unit_in_flight_bytes
-from meshwright.cost.memory.unit_step import UnitStep, pooled_bytes, stored_states
+from meshwright.cost.memory.unit_states import pooled_bytes, stored_states
+from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.cost.shapes import Pipelines, Shapes
 from meshwright.distinct import combined, distinct_rows, gathered, rows_of
 from meshwright.layout.plans import Plans

@@ -10,7 +10,7 @@ from meshwright.arrays import FloatColumn, Floats, IntColumn, column
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import projections
-from meshwright.cost.memory.activations import context_bytes, layer_memory
+from meshwright.cost.memory.activations import context_transit_bytes, layer_memory
 from meshwright.cost.memory.ends import head_memory
 from meshwright.cost.memory.in_flight import in_flight_bytes, loss_waiting
 from meshwright.cost.memory.rotary import table_bytes
@@ -192,7 +192,7 @@ def input_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Float
     """
     shard, hidden = layer_shard(plan, inputs, kind), inputs.model.hidden_size
     whole = 2.0 * HALF_BYTES * shard.tokens * hidden
-    exchanged = np.maximum(whole, context_bytes(plan, inputs, shard))
+    exchanged = np.maximum(whole, context_transit_bytes(plan, inputs, shard))
     return output_gradient_bytes(plan, inputs, kind) + HALF_BYTES * shard.residual_tokens * hidden + exchanged
 
 

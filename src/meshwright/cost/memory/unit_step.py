@@ -10,7 +10,6 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, column
 from meshwright.cost.memory.stage_parameters import Units, parted_embedding, stage_units
-from meshwright.cost.memory.states import States
 from meshwright.cost.memory.unit_in_flight import UnitInFlight
 from meshwright.cost.memory.unsharded import stage_chunks
 from meshwright.cost.shapes import Pipelines
@@ -199,6 +198,19 @@ class UnitStep:
         waiting: IntColumn = np.maximum(self.plans.vpp - AHEAD, 0) * (self.plans.num_microbatches <= self.group)
         return waiting
 
+    @cached_property
+    def last_chunk_size(self) -> FloatColumn:
+        """Layers of the chunk that works backward first, over those of an average one."""
+        size: FloatColumn = self.plans.vpp * self.whole.last_chunk / np.maximum(self.layers, 1)
+        return size
+
+    @cached_property
+    def other_chunk_size(self) -> FloatColumn:
+        """The same of the others."""
+        chunks = self.plans.vpp
+        size: FloatColumn = (chunks - self.last_chunk_size) / np.maximum(chunks - 1, 1)
+        return size
+
     def gathered_next(self, done: FloatColumn) -> FloatColumn:
         """ZeRO 2: parameters of the waiting chunks that have been gathered in the place of so many that are done, the
         embedding with the last of them, counts.
@@ -247,64 +259,3 @@ class UnitStep:
         sent = self.inputs.gradient_bytes
         summed = (self.plans.dp_replicate > 1) & (self.several | (sent < FP32_BYTES))
         return 1.0 * FP32_BYTES * ~self.several + sent * summed
-
-
-def stored_states(step: UnitStep) -> States:
-    """fp32 weights and the two moments of Adam, of the parameters that a rank stores.
-
-    step: of every stage, shape (r,). Returns bytes, shape (r,). Source: `moments_bytes` of the runtime.
-    """
-    stored, moments = step.stored.all - step.stored_once, step.inputs.runtime.storage.moments_bytes
-    nothing = 0.0 * stored
-    return States(
-        parameters=FP32_BYTES * stored,
-        gradients=nothing,
-        optimizer_states=moments * stored,
-        whole_gradients=nothing,
-        updating=nothing,
-        joined=nothing,
-    )
-
-
-def pooled_bytes(step: UnitStep) -> FloatColumn:
-    """Not alive at the peak, yet kept for the streams of the exchanges alone: the ends and one layer as they were
-    gathered, the shard of the ends that was sent, and 4 P / n of reduced gradients that do not last.
-
-    step: of every stage, shape (r,). Returns bytes, shape (r,). Source: torch.distributed.fsdp 2.13,
-    _fully_shard/_fsdp_collectives.py L336-365, L611-635 and _fsdp_param_group.py L475-489.
-    """
-    whole, stored, sharding = step.whole, step.stored, step.inputs.runtime.sharding
-    if not sharding.exchange_pools:
-        return np.zeros(len(whole.all))
-    ends, of_shard = whole.ends, stored.ends
-    if step.ends_apart:
-        ends, of_shard = np.maximum(whole.embedding, whole.head), np.maximum(stored.embedding, stored.head)
-    exchanged = np.where(stored.all < whole.all, HALF_BYTES * (ends + whole.layer + of_shard), 0.0)
-    lasting = step.several & ~step.deferred
-    return np.where(step.plans.zero > 1, exchanged + FP32_BYTES * stored.all * ~lasting, 0.0)
-
-
-def reduced_unit(
-    step: UnitStep,
-    whole: FloatColumn,
-    stored: FloatColumn,
-    gradient_bytes: int = HALF_BYTES,
-    last: FloatColumn | None = None,
-) -> FloatColumn:
-    """While the gradients of a unit are reduced: joined in the format of the sum, and beside it what is put out.
-
-    The gradients stand beside what is joined. They go before the output comes, but for the unit's last one, which a
-    loop of foreach_reduce still names: the head's, or that of an embedding alone. On one rank all go, and the output is
-    copied from a quotient where the runtime sets a divisor.
-    step: of every stage; whole, stored: parameters of the unit, counts, shape (r,); gradient_bytes: of each gradient
-    before; last: parameters of the one that is named, if not that. Returns bytes, shape (r,). Source: torch 2.13,
-    distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce (L580, L597-631, L696).
-    """
-    sent = step.inputs.gradient_bytes
-    if last is None:
-        last = np.where(step.whole.head > 0, np.minimum(step.whole.head, whole), whole)
-    cast = FP32_BYTES * (sent < FP32_BYTES)
-    quotient = sent * step.inputs.runtime.sharding.divides_gradients
-    one, several = (sent + max(quotient, cast)) * whole, gradient_bytes * last + (sent + cast) * stored
-    put_out = np.where(step.stored.all < step.whole.all, several, one)
-    return sent * whole + np.maximum(gradient_bytes * whole, put_out)

@@ -1,0 +1,71 @@
+"""Unit states: what steps with fp32 weights keep from step to step, in pools, and while a unit is reduced."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.arrays import FloatColumn
+from meshwright.cost.memory.states import States
+from meshwright.cost.memory.unit_step import UnitStep
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
+
+
+def stored_states(step: UnitStep) -> States:
+    """fp32 weights and the two moments of Adam, of the parameters that a rank stores.
+
+    step: of every stage, shape (r,). Returns bytes, shape (r,). Source: `moments_bytes` of the runtime.
+    """
+    stored, moments = step.stored.all - step.stored_once, step.inputs.runtime.storage.moments_bytes
+    nothing = 0.0 * stored
+    return States(
+        parameters=FP32_BYTES * stored,
+        gradients=nothing,
+        optimizer_states=moments * stored,
+        whole_gradients=nothing,
+        updating=nothing,
+        joined=nothing,
+    )
+
+
+def pooled_bytes(step: UnitStep) -> FloatColumn:
+    """Not alive at the peak, yet kept for the streams of the exchanges alone: the ends and one layer as they were
+    gathered, the shard of the ends that was sent, and 4 P / n of reduced gradients that do not last.
+
+    step: of every stage, shape (r,). Returns bytes, shape (r,). Source: torch.distributed.fsdp 2.13,
+    _fully_shard/_fsdp_collectives.py L336-365, L611-635 and _fsdp_param_group.py L475-489.
+    """
+    whole, stored, sharding = step.whole, step.stored, step.inputs.runtime.sharding
+    if not sharding.exchange_pools:
+        return np.zeros(len(whole.all))
+    ends, of_shard = whole.ends, stored.ends
+    if step.ends_apart:
+        ends, of_shard = np.maximum(whole.embedding, whole.head), np.maximum(stored.embedding, stored.head)
+    exchanged = np.where(stored.all < whole.all, HALF_BYTES * (ends + whole.layer + of_shard), 0.0)
+    lasting = step.several & ~step.deferred
+    return np.where(step.plans.zero > 1, exchanged + FP32_BYTES * stored.all * ~lasting, 0.0)
+
+
+def reduced_unit(
+    step: UnitStep,
+    whole: FloatColumn,
+    stored: FloatColumn,
+    gradient_bytes: int = HALF_BYTES,
+    last: FloatColumn | None = None,
+) -> FloatColumn:
+    """While the gradients of a unit are reduced: joined in the format of the sum, and beside it what is put out.
+
+    The gradients stand beside what is joined. They go before the output comes, but for the unit's last one, which a
+    loop of foreach_reduce still names: the head's, or that of an embedding alone. On one rank all go, and the output is
+    copied from a quotient where the runtime sets a divisor.
+    step: of every stage; whole, stored: parameters of the unit, counts, shape (r,); gradient_bytes: of each gradient
+    before; last: parameters of the one that is named, if not that. Returns bytes, shape (r,). Source: torch 2.13,
+    distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce (L580, L597-631, L696).
+    """
+    sent = step.inputs.gradient_bytes
+    if last is None:
+        last = np.where(step.whole.head > 0, np.minimum(step.whole.head, whole), whole)
+    cast = FP32_BYTES * (sent < FP32_BYTES)
+    quotient = sent * step.inputs.runtime.sharding.divides_gradients
+    one, several = (sent + max(quotient, cast)) * whole, gradient_bytes * last + (sent + cast) * stored
+    put_out = np.where(step.stored.all < step.whole.all, several, one)
+    return sent * whole + np.maximum(gradient_bytes * whole, put_out)
