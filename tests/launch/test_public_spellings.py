@@ -73,7 +73,16 @@ def summary(question: LaunchQuestion) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (f"{LLAMA_FACTORY}finetuning_type: lora\n", "line 6: what is trained: finetuning_type lora is not modelled"),
+        (
+            f"{LLAMA_FACTORY}finetuning_type: lora\n",
+            "line 6: what is trained: finetuning_type lora stage sft is not modelled",
+        ),
+        (
+            f"{LLAMA_FACTORY}finetuning_type: full\n".replace("stage: sft", "stage: rm"),
+            "finetuning_type full stage rm is not",
+        ),
+        (f"{AXOLOTL}rl: dpo\n", "line 5: rl is of training by preferences or rewards"),
+        (f"{AXOLOTL}diffusion: {{eps: 1e-3}}\n", "line 5: diffusion.eps is of models of diffusion"),
         (f"{TRL}use_peft: true\n", "line 6: use_peft is of the training of adapters"),
         (f"{TRL}load_in_4bit: true\n", "line 6: load_in_4bit is of quantised weights"),
         (f"{TRL}beta: 0.1\n", "line 6: beta is of training by preferences"),

@@ -91,7 +91,9 @@ def _moved(plan: Plan, inputs: Inputs, name: str) -> tuple[Plan, Inputs, tuple[s
         raise IllegalPlan(f"plan {plan} with {moved.runtime.id}", faults(plan, moved))
     chosen = nearest_spelled(legal, moved, name) or legal
     before, after = plan.to_dict(), chosen.to_dict()
-    changes = [f"{field} {before[field]} becomes {after[field]}" for field in before if before[field] != after[field]]
+    idle = {"context_exchange"} if plan.cp == chosen.cp == 1 else set[str]()
+    changed = [field for field in before if before[field] != after[field] and field not in idle]
+    changes = [f"{field} {before[field]} becomes {after[field]}" for field in changed]
     runtime = [f"runtime {inputs.runtime.id} becomes {moved.runtime.id}"] if moved is not inputs else []
     return chosen, moved, (*runtime, *changes)
 
