@@ -26,12 +26,13 @@ def read(folder: Path, flags: str = "", **settings: object) -> LaunchQuestion:
 
 
 def test_the_stage_stands_in_the_json_and_decides_the_runtime(tmp_path: Path) -> None:
-    assert read(tmp_path).plan.zero == 1
+    usual = read(tmp_path)
+    assert (usual.plan.zero, usual.inputs.runtime.id) == (1, "megatron-deepspeed")
     fully = read(tmp_path, zero_optimization={"stage": 3})
     assert (fully.plan.zero, fully.inputs.runtime.id) == (3, "deepspeed")
     assert read(tmp_path, zero_optimization={"stage": 0}).plan.zero == 1  # BF16_Optimizer shards
     (tmp_path / "ds.json").unlink()
-    with pytest.raises(InvalidInput, match=r"plan\.zero is not in the file: --set plan\.zero"):
+    with pytest.raises(InvalidInput, match=r"plan\.zero is not in the file, nor in one that it names: --set"):
         question_of_file(tmp_path / "run.sh", Given(cluster="1x8:h100"))
 
 

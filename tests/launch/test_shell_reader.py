@@ -44,6 +44,8 @@ def values(settings: LaunchSettings) -> dict[str, object]:
         ("python t.py trainer.num_nodes=4 ++model.x=2", {"trainer.num_nodes": "4", "model.x": "2"}),
         ("[ -f x ] || { echo no; exit 1; }\npython t.py --tp 2", {"--tp": "2"}),
         ('A=(--tp 2 --pp 4)\nsrun bash -c "python t.py ${A[*]} --cp 8"', {"--tp": "2", "--pp": "4", "--cp": "8"}),
+        ('python t.py --x "${X:-it\'s}" --tp "${TP:-2}"', {"--x": "it's", "--tp": "2"}),
+        ("python t.py --x ${X:-'a}b'} --tp 2", {"--x": "a}b", "--tp": "2"}),
         ("X=abc.sh\npython t.py --x ${X%.sh} --y ${X,,}", {"--x": "abc", "--y": "abc.sh"}),
     ],
 )

@@ -40,8 +40,6 @@ from meshwright.specs.model import Model
 from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import Runtime, read_runtime
 
-STAGE = "zero_optimization.stage"
-"""Of DeepSpeed's JSON."""
 TABLES = resources.files("meshwright.launch.imports") / "tables"
 
 
@@ -150,7 +148,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
         )
     precision = str(fields.get("job.precision") or "bf16")
     spelled |= started | read.environment
-    usual = read_runtime(given.runtime) if given.runtime else _runtime_of(fields, table, spelled, notes)
+    usual = read_runtime(given.runtime) if given.runtime else _runtime_of(fields, table, notes)
     runtime = runtime_as_set(usual, dialect.name, spelled, precision)
     fields["cluster.gpus"] = cluster.num_gpus
     try:
@@ -209,13 +207,14 @@ def named_model(fields: Fields, table: LaunchTable) -> Model | None:
     return None
 
 
-def _runtime_of(fields: Fields, table: LaunchTable, spelled: Settings, notes: list[str]) -> Runtime:
+def _runtime_of(fields: Fields, table: LaunchTable, notes: list[str]) -> Runtime:
     """The first runtime of the table that has the stage of ZeRO and the context parallelism of a file; else the first.
 
-    DeepSpeed's, where the file has its settings. notes: what another one is taken for is added.
+    The one that the file itself names goes before both. notes: what another one is taken for is added.
     """
-    names = [name for name in table.runtimes if name == "deepspeed" and STAGE in spelled] or table.runtimes
-    runtimes = [read_runtime(name) for name in names]
+    if named := fields.pop("runtime.id", None):
+        return read_runtime(str(named))
+    runtimes = [read_runtime(name) for name in table.runtimes]
     exchanged = (fields.get("plan.cp") or 1) > 1
     for each in runtimes:
         shards = fields.get("plan.zero") in (None, *each.plans.zero_stages)

@@ -65,9 +65,9 @@ def translated(
     if dialect.name == "gpt-neox":
         return _neox(known, notes)
     if dialect.name == "axolotl":
-        return _axolotl(deepspeed_json(read) | known, notes)
+        return _with_engine(_axolotl(deepspeed_json(read) | known, notes))
     if dialect.name == "accelerate":
-        return _accelerate(deepspeed_json(read) | known)
+        return _with_engine(_accelerate(deepspeed_json(read) | known))
     if dialect.name == "trl":
         return _trl(known, notes)
     if dialect.name == "llama-factory":
@@ -101,6 +101,11 @@ def _accelerate(known: Settings) -> Settings:
         device = known.get(f"deepspeed_config.offload_{what}_device", "none")
         settings |= {} if device == "none" else {f"zero_optimization.offload_{what}.device": device}
     return settings
+
+
+def _with_engine(settings: Settings) -> Settings:
+    """The settings with the runtime of DeepSpeed, where they have its stage of ZeRO."""
+    return settings | {"runtime.id": "deepspeed"} if "zero_optimization.stage" in settings else settings
 
 
 def _trl(known: Settings, notes: list[str]) -> Settings:

@@ -108,7 +108,7 @@ def _expansion(source: Traced, at: int, parts: list[Part], quoted: bool) -> int:
             parts.append(Part("arithmetic", source.part(at + 3, stop - 1), quoted))
             return stop + 1
     if text.startswith(("$(", "${"), at):
-        stop = closing(source, at + 1)
+        stop = closing(source, at + 1, quoted=quoted)
         parts.append(Part("command" if text[at + 1] == "(" else "variable", source.part(at + 2, stop), quoted))
         return stop + 1
     name = _NAME.match(text, at + 1)
@@ -119,8 +119,11 @@ def _expansion(source: Traced, at: int, parts: list[Part], quoted: bool) -> int:
     return name.end()
 
 
-def closing(source: Traced, start: int) -> int:
-    """Where the bracket that opens at start is closed, with quotes and brackets inside skipped."""
+def closing(source: Traced, start: int, quoted: bool = False) -> int:
+    """Where the bracket that opens at start is closed, with quotes and brackets inside skipped.
+
+    quoted: it stands in double quotes, where a single one in `${...}` is a character.
+    """
     text, stack, at = source.text, [_CLOSING[source.text[start]]], start + 1
     quote = ""
     while at < len(text):
@@ -130,7 +133,7 @@ def closing(source: Traced, start: int) -> int:
             continue
         if here == quote:
             quote = ""
-        elif not quote and here in "'\"":
+        elif not quote and (here == '"' or (here == "'" and not (quoted and stack[-1] == "}"))):
             quote = here
         elif quote != "'" and here in _CLOSING and (text[at - 1] == "$" or stack[-1] == _CLOSING[here]):
             stack.append(_CLOSING[here])
