@@ -101,12 +101,15 @@ def _gathers(schedule: Schedule, pipeline: PipelineShape, resharded: bool) -> Ch
 
 
 @lru_cache(maxsize=4096)
-def unsharded_chunks(schedule: Schedule, pipeline: PipelineShape, *, alone: bool = False) -> list[UnshardedChunks[int]]:
+def unsharded_chunks(
+    schedule: Schedule, pipeline: PipelineShape, *, resharded: bool = True, alone: bool = False
+) -> list[UnshardedChunks[int]]:
     """Chunks of every rank that are unsharded at the moments with the most activations.
 
-    schedule: of any number of chunks a rank; pipeline: its counts; alone: no other rank has a part of the weights, so
-    that nothing is sent ahead, and a chunk is put together when it works. Source: `chunk_gathers`; torch 2.13,
-    fsdp/_fully_shard/_fsdp_param_group.py (unshard and wait_for_unshard of a world of one). Returns counts by rank.
+    schedule: of any number of chunks a rank; pipeline: its counts; resharded: after forward; alone: no other rank has a
+    part of the weights, so that nothing is sent ahead, and a chunk is put together when it works. Returns counts by
+    rank. Source: `chunk_gathers`; torch 2.13, fsdp/_fully_shard/_fsdp_param_group.py (unshard and wait_for_unshard of a
+    world of one).
 
     >>> unsharded_chunks(Schedule.ONE_F_ONE_B, PipelineShape(stages=2, micro_batches=4)) == [ONE_CHUNK] * 2
     True
@@ -115,7 +118,7 @@ def unsharded_chunks(schedule: Schedule, pipeline: PipelineShape, *, alone: bool
     if chunks == 1:
         return [ONE_CHUNK] * pipeline.stages
     ranks = schedule.record.actions(pipeline)
-    walk = _walk(ranks, chunks, resharded=True)
+    walk = _walk(ranks, chunks, resharded)
     unsharded = walk.unsharded & (walk.own | walk.left) if alone else walk.unsharded
     own, every = (walk.own & unsharded).sum(axis=2), unsharded.sum(axis=2)
     first = (unsharded & ~walk.own)[:, :, 0]

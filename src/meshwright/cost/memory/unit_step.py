@@ -181,9 +181,13 @@ class UnitStep:
         """2-byte weights that stay gathered from forward to backward, bytes.
 
         ZeRO 3: the ends and the last layer where the runtime says so. ZeRO 2: everything, of more chunks than are
-        gathered ahead those alone. With one group of micro-batches the first of these chunks waits for its turn.
+        gathered ahead those alone. With one group of micro-batches the first of these chunks waits for its turn. A rank
+        alone has those of them that have worked.
         """
-        whole, ahead = self.whole, np.minimum(AHEAD / self.plans.vpp, 1.0)
+        whole, unsharded = self.whole, self.unsharded
+        some = (sharding_ranks(self.plans) == 1) & (self.plans.num_microbatches > self.group) & ~self.split
+        worked = unsharded.first - unsharded.first_own + 1
+        ahead = np.minimum(np.where(some, np.minimum(worked, AHEAD), AHEAD) / self.plans.vpp, 1.0)
         embedding = whole.embedding * (self.waiting_chunks == 0)
         ends = (whole.head + embedding * (not self.ends_apart)) * self.keeps_ends_gathered
         resharded = ends + whole.layer * self.keeps_last_layer_gathered

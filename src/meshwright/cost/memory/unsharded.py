@@ -20,13 +20,16 @@ def stage_chunks(plans: Plans, stages: Stages) -> UnshardedChunks[IntColumn]:
 
     plans: pipelines, shape (p,); stages: theirs. Returns counts. Source: `unsharded_chunks`.
     """
-    alone = 1 * (sharding_ranks(plans) == 1)
-    columns = alone, plans.schedule, plans.pp, plans.num_microbatches, plans.vpp, microbatch_group(plans)
-    # Pipelines with several chunks that reshard them; all others share the answer of one chunk.
-    several = (plans.vpp > 1) & (plans.zero == 3)
+    resharded, alone = plans.zero == 3, sharding_ranks(plans) == 1
+    shapes = plans.schedule, plans.pp, plans.num_microbatches, plans.vpp, microbatch_group(plans)
+    columns = 1 * resharded, 1 * alone, *shapes
+    # Pipelines with several chunks that reshard them, or put them together when they work; all others share the answer
+    # of one chunk.
+    several = (plans.vpp > 1) & (resharded | alone)
     distinct, index = distinct_rows(*(np.where(several, column, 1)[stages.plan] for column in columns), stages.stage)
     rows = []
-    for one, schedule, pp, micro_batches, vpp, group, rank in (map(int, row) for row in zip(*distinct, strict=True)):
-        pipeline = PipelineShape(stages=pp, micro_batches=micro_batches, chunks=vpp, microbatch_group=group)
-        rows.append(unsharded_chunks(Schedule(schedule), pipeline, alone=bool(one))[rank if vpp > 1 else 0])
+    for again, one, schedule, pp, count, vpp, group, rank in (map(int, row) for row in zip(*distinct, strict=True)):
+        pipeline = PipelineShape(stages=pp, micro_batches=count, chunks=vpp, microbatch_group=group)
+        ranks = unsharded_chunks(Schedule(schedule), pipeline, resharded=bool(again), alone=bool(one))
+        rows.append(ranks[rank if vpp > 1 else 0])
     return gathered(UnshardedChunks(*np.array(rows, dtype=np.int64).reshape(-1, len(UnshardedChunks._fields)).T), index)
