@@ -80,7 +80,7 @@ def test_plans_resolved_together_are_those_resolved_alone() -> None:
     stages = [Plan(tp=2, pp=pp, dp=8 // pp, zero=1, num_microbatches=8 * pp, recompute="full") for pp in (2, 4, 8)]
     chunks = [replace(stages[1], vpp=vpp, schedule=Schedule.INTERLEAVED, recompute="selective") for vpp in (2, 4)]
     plans = [stages[0], *chunks, *stages[1:]]
-    assert resolved(plans, inputs) == [plan for each in plans for plan in resolved([each], inputs)]
+    assert resolved(plans, inputs).plans == [plan for each in plans for plan in resolved([each], inputs).plans]
 
 
 @settings(max_examples=60)
@@ -182,7 +182,7 @@ def test_a_heavy_head_takes_the_place_of_its_chunks_layers() -> None:
     """Llama 3.1 8B, 32 layers in 16 chunks, the head as dear as one: 16 % faster than 2 layers in every chunk."""
     inputs = question(llama_8b(), "2x8:h100", sequence_length=8192, global_batch=256, precision="bf16")
     plan = Plan(pp=4, vpp=4, dp=4, zero=1, num_microbatches=64, schedule=Schedule.INTERLEAVED)
-    (chosen,) = resolved([plan], inputs)
+    (chosen,) = resolved([plan], inputs).plans
     assert chosen.chunk_layers[-1] == 0
     assert _played(plan, np.array(chosen.chunk_layers), inputs)[0] < 0.9 * _played(plan, np.full(16, 2), inputs)[0]
 
@@ -192,7 +192,7 @@ def test_the_modules_recomputed_are_the_fastest_set_that_is_as_safe(length: int)
     """Against every set of the runtime's modules, one by one."""
     inputs = question(latent(), "1x8:h100", sequence_length=length, global_batch=64, precision="bf16")
     plan = Plan(ep=8, dp=8, zero=1, num_microbatches=8, recompute="selective", recompute_modules=modules_of(["mlp"]))
-    (chosen,) = resolved([plan], inputs)
+    (chosen,) = resolved([plan], inputs).plans
     names = inputs.runtime.plans.recompute_modules
     sets = [modules_of(some) for count in range(1, 8) for some in itertools.combinations(names, count)]
     legal = [each for each in (replace(plan, recompute_modules=some) for some in sets) if not faults(each, inputs)]
@@ -227,7 +227,7 @@ def test_every_recomputed_layer_more_takes_time_and_saves_memory() -> None:
 @pytest.mark.parametrize("length", [8192, 16384, 32768])
 def test_the_fewest_layers_that_make_a_plan_fit_are_recomputed(length: int) -> None:
     inputs = LONG.replace(job=LONG.job.replace(sequence_length=length))
-    (chosen,) = resolved([PIPED], inputs)
+    (chosen,) = resolved([PIPED], inputs).plans
     plans, verdicts, _, _ = _each_number(replace(PIPED, chunk_layers=chosen.chunk_layers), inputs)
     fewest = [plan for plan, judged in zip(plans[1:8], verdicts[1:8], strict=True) if judged <= verdicts[0]]
     fits = verdicts[0] < Verdict.OUT_OF_MEMORY

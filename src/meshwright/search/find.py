@@ -256,12 +256,12 @@ def _gaining(candidates: Plans, inputs: Inputs, known: ShapeTimes) -> Plans:
     times = rank_time_s(estimates)
     first = np.lexsort((times, estimates.verdict))
     rows = distinct_values(np.concatenate(_resolvable(candidates, first))).values
-    plans = [named_by_ends(plan, inputs) for plan in resolved([candidates[row] for row in rows], inputs, known)]
-    after = estimate_plans(Plans.of(plans), inputs, times=known)
-    faster = rank_time_s(after) < (1 - LEAST_GAIN) * times[rows]
+    after = resolved([candidates[row] for row in rows], inputs, known)
+    faster = after.time_s < (1 - LEAST_GAIN) * times[rows]
     safer = after.verdict < estimates.verdict[rows]
     gains = safer | (faster & (after.verdict == estimates.verdict[rows]))
-    return Plans.of(dict.fromkeys(plan for plan, gained in zip(plans, gains, strict=True) if gained))
+    gained = (after.plans[row] for row in np.flatnonzero(gains))
+    return Plans.of(dict.fromkeys(named_by_ends(plan, inputs) for plan in gained))
 
 
 def _fastest_at_risk(estimates: Estimates, ranked: IntColumn) -> IntColumn:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import IntColumn
+from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.step import estimate_plans
 from meshwright.distinct import distinct_values
@@ -19,13 +20,23 @@ from meshwright.layout.recompute_modules import modules_of, names_of
 from meshwright.layout.splits import layers_of_chunks
 from meshwright.search.constrained import satisfies
 from meshwright.search.modules import usable_modules
-from meshwright.search.rank import preference
+from meshwright.search.rank import preference, rank_time_s
 from meshwright.search.resolve.chunks import lighter_ends
 from meshwright.search.resolve.stages import best_splits
 from meshwright.specs.inputs import Inputs
 
 
-def resolved(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None = None) -> list[Plan]:
+class Resolved(NamedTuple):
+    """Plans with what their cost decides."""
+
+    plans: list[Plan]
+    time_s: FloatColumn
+    """As of `rank_time_s`, seconds."""
+    verdict: IntColumn
+    """Codes of `Verdict`."""
+
+
+def resolved(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None = None) -> Resolved:
     """Every plan with the layers of its stages, then with what it recomputes, chosen by cost: as safe as can be, then
     the fastest, then the leanest; the leanest alone where nothing fits; itself where nothing is better.
 
@@ -34,13 +45,16 @@ def resolved(plans: Sequence[Plan], inputs: Inputs, times: ShapeTimes | None = N
     others = zip(plans, best_splits(plans, inputs, times), lighter_ends(plans, inputs, times), strict=True)
     tried = [[plan, stages, *chunks] for plan, stages, chunks in others]
     table, of = Plans.of(plan for row in tried for plan in row), np.repeat(np.arange(len(tried)), [*map(len, tried)])
-    return _best_of(*recomputations(_best_of(table, of, inputs, times), inputs), inputs, times)
+    split = _best_of(table, of, inputs, times).plans
+    return _best_of(*recomputations(split, inputs), inputs, times)
 
 
-def _best_of(plans: Plans, of: IntColumn, inputs: Inputs, times: ShapeTimes | None) -> list[Plan]:
+def _best_of(plans: Plans, of: IntColumn, inputs: Inputs, times: ShapeTimes | None) -> Resolved:
     """For every number in `of` the best of its plans, the first of equals. of: 0 and up, shape (n,)."""
-    ranked = np.lexsort((*preference(estimate_plans(plans, inputs, times=times)), of))
-    return [plans[row] for row in ranked[distinct_values(of[ranked]).first]]
+    estimates = estimate_plans(plans, inputs, times=times)
+    ranked = np.lexsort((*preference(estimates), of))
+    first = ranked[distinct_values(of[ranked]).first]
+    return Resolved([plans[row] for row in first], rank_time_s(estimates)[first], estimates.verdict[first])
 
 
 def recomputations(plans: Sequence[Plan], inputs: Inputs) -> tuple[Plans, IntColumn]:
