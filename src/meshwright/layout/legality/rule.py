@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache
 from typing import Literal, TypeAlias, cast
 
 import numpy as np
@@ -47,11 +47,7 @@ class Rule:
     @property
     def known_parameters(self) -> frozenset[str]:
         """What a runtime's file may give it."""
-        return frozenset(self._asks) - {"inputs", *PARTS}
-
-    @cached_property
-    def _asks(self) -> tuple[str, ...]:
-        return tuple(inspect.signature(self.function).parameters)[1:]
+        return frozenset(_asks(self.function)) - {"inputs", *PARTS}
 
     def legal(self, plan: Layout, inputs: Inputs) -> Bools:
         """Whether a plan keeps it; scalar or array (n,)."""
@@ -64,11 +60,17 @@ class Rule:
         return cast(str, next(ruling))
 
     def _ruling(self, plan: Layout, inputs: Inputs) -> Ruling:
-        parts = {name: inputs if name == "inputs" else getattr(inputs, name) for name in self._asks if name in _NAMES}
+        parts = {name: inputs if name == "inputs" else getattr(inputs, name) for name in _asks(self.function) if name in _NAMES}
         return self.function(plan, **parts, **self.parameters)
 
 
 _NAMES = ("inputs", *PARTS)
+
+
+@cache
+def _asks(function: Callable[..., Ruling]) -> tuple[str, ...]:
+    """The names of what a rule asks for beside the plan."""
+    return tuple(inspect.signature(function).parameters)[1:]
 
 
 def invariant(function: Callable[..., Ruling]) -> Rule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import cache
 from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
@@ -166,6 +167,7 @@ SECTION_OF = _sections()
 """The section of a field that may be named alone, by the name of the field."""
 
 
+@cache
 def read_runtime(name: str) -> Runtime:
     """The catalogue's runtime of that id or alias, as of today or of a release, as `megatron-core@nemo-24.07`; raises
     `UnknownName` with the nearest ones.
