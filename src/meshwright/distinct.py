@@ -31,12 +31,21 @@ def on_distinct(function: Callable[..., Answer], *columns: IntColumn) -> Answer:
 def distinct_rows(*columns: IntColumn) -> tuple[list[IntColumn], IntColumn]:
     """The distinct rows of some columns in order, and for each row the position of its like among them.
 
-    columns: whole numbers, each of shape (n,). Returns columns of shape (k,) and an index of shape (n,). The key is a
+    columns: whole numbers, each of shape (n,). Returns columns of shape (k,) and an index of shape (n,).
+    """
+    first, index = first_rows(*columns)
+    return [column[first] for column in columns], index
+
+
+def first_rows(*columns: IntColumn) -> tuple[IntColumn, IntColumn]:
+    """A row of each that differs in some columns, in their order, and for each row the position of its like among them.
+
+    columns: whole numbers, each of shape (n,). Returns rows of shape (k,) and an index of shape (n,). The key is a
     mixed-radix code of the columns.
     """
     count = len(columns[0])
     if count <= 1:
-        return [*columns], np.zeros(count, dtype=np.int64)
+        return np.arange(count), np.zeros(count, dtype=np.int64)
     code: IntColumn = np.zeros(count, dtype=np.int64)
     radix = 1
     for column in columns:
@@ -54,8 +63,7 @@ def distinct_rows(*columns: IntColumn) -> tuple[list[IntColumn], IntColumn]:
         if low:
             code -= low
         radix *= width
-    first, index = _places(code, radix) if radix > 1 else (np.zeros(1, dtype=np.int64), code)
-    return [column[first] for column in columns], index
+    return _places(code, radix) if radix > 1 else (np.zeros(1, dtype=np.int64), code)
 
 
 def _places(code: IntColumn, radix: int) -> tuple[IntColumn, IntColumn]:

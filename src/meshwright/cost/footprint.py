@@ -14,6 +14,7 @@ from meshwright.cost.memory.fit import Bounds, bounds, fit_probability, verdict_
 from meshwright.cost.memory.stage import StageMemory, stage_memory, stage_steps
 from meshwright.cost.memory.stage_parameters import StageParameters, stage_parameters
 from meshwright.cost.memory.timeline import MemoryEvent
+from meshwright.cost.runs import Runs
 from meshwright.cost.shapes import Pipelines, Shapes, pipelines_of
 from meshwright.cost.unit import micro_batch_shapes
 from meshwright.distinct import distinct_rows, gathered
@@ -35,6 +36,7 @@ class Footprints:
     pipelines: Pipelines
     shapes: Shapes
     """Of one micro-batch."""
+    runs: Runs
     held: StageMemory
     """What each stage holds, shape (r,)."""
     worst: IntColumn
@@ -46,13 +48,15 @@ class Footprints:
     def of(cls, plans: Plans, pipelines: Pipelines, stages: Stages, inputs: Inputs) -> Self:
         """What plans hold whose stages are given, with the layers of multi-token prediction among them."""
         shapes = micro_batch_shapes(plans, inputs)
-        held = stage_memory(stages, pipelines, shapes, plans, inputs)
+        runs = Runs.of(plans, stages, pipelines, shapes)
+        held = stage_memory(stages, pipelines, runs, plans, inputs)
         return cls(
             inputs=inputs,
             plans=plans,
             stages=stages,
             pipelines=pipelines,
             shapes=shapes,
+            runs=runs,
             held=held,
             worst=first_largest(held.device, stages),
         )
@@ -87,7 +91,7 @@ class Footprints:
             return more
         rows, unequal = stages[dealt], self.inputs.with_expert_spread(expert_spread().most)
         pipelines = self.pipelines._replace(of_stage=self.pipelines.of_stage[rows])
-        held = stage_memory(self.stages.some(rows), pipelines, self.shapes, self.plans, unequal)
+        held = stage_memory(self.stages.some(rows), pipelines, self.runs.some(rows), self.plans, unequal)
         more[dealt] = held.reserved - self.held.reserved[rows]
         return more
 
@@ -122,20 +126,22 @@ class Footprints:
         index = np.flatnonzero(chosen)
         pipelines, stages = self.pipelines.of_plans(index)
         *_, rows = self.stages.rows_of(index)
-        (shapes,), of_plan = distinct_rows(self.shapes.of_plan[index])
+        plans, ((own,), of_plan) = self.plans.some(index), distinct_rows(self.shapes.of_plan[index])
+        shapes = Shapes(self.shapes.plans.some(own), of_plan)
         return Footprints(
             inputs=self.inputs,
-            plans=self.plans.take(index),
+            plans=plans,
             stages=stages,
             pipelines=pipelines,
-            shapes=Shapes(self.shapes.plans.take(shapes), of_plan),
+            shapes=shapes,
+            runs=Runs.of(plans, stages, pipelines, shapes),
             held=self.held.take(rows),
             worst=stages.start + (self.worst - self.stages.start)[index],
             known_routing=self.worst_routing[index],
         )
 
     def __len__(self) -> int:
-        return len(self.plans)
+        return len(self.worst)
 
 
 def footprints_of(plans: Plans, inputs: Inputs, *, keep_all_stages: bool = False) -> Footprints:
@@ -167,7 +173,8 @@ def step_events(plan: Plan, inputs: Inputs, stage: int = 0) -> list[MemoryEvent]
     """
     plans = Plans.of([plan])
     pipelines, stages = pipelines_of(plans, inputs, keep_all_stages=True)
-    return stage_steps(stages, pipelines, micro_batch_shapes(plans, inputs), plans, inputs).events(stage)
+    runs = Runs.of(plans, stages, pipelines, micro_batch_shapes(plans, inputs))
+    return stage_steps(stages, pipelines, runs, plans, inputs).events(stage)
 
 
 def first_largest(values: FloatColumn, stages: Stages) -> IntColumn:

@@ -40,7 +40,7 @@ class ShapeTimes:
         places = self._places.setdefault(some_not_recomputed, {})
         missing = [row for row, key in enumerate(keys) if key not in places]
         if missing:
-            self._add(shapes.take(np.array(missing)), some_not_recomputed)
+            self._add(shapes.some(np.array(missing)), some_not_recomputed)
             places |= {keys[row]: place for place, row in enumerate(missing, start=len(places))}
         return gathered(self._times[some_not_recomputed], np.array([places[key] for key in keys], dtype=np.int64))
 

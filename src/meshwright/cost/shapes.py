@@ -98,7 +98,7 @@ class Weights(NamedTuple):
         distinct, index = distinct_rows(*degrees, *held)
         row = np.zeros(len(distinct[0]), dtype=np.int64)
         row[index] = np.arange(len(index))
-        return cls(plans.take(stages.plan[row]), stages.apart(row), index)
+        return cls(plans.some(stages.plan[row]), stages.apart(row), index)
 
 
 class Pipelines(NamedTuple):

@@ -19,6 +19,7 @@ from meshwright.cost.compute.optimizer import optimizer_time
 from meshwright.cost.estimate import Estimate, Estimates, Waterfall
 from meshwright.cost.footprint import Footprints, first_largest, footprints_of
 from meshwright.cost.memory.in_flight import waiting_share
+from meshwright.cost.runs import Runs
 from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.shapes import Pipelines, Weights
 from meshwright.cost.unit import UnitTime, UnitTimes, unit_times
@@ -39,7 +40,7 @@ class _Works(NamedTuple):
     each: UnitTime
     """Of every pair of a micro-batch's shape and a stage's layers and ends that there is, shape (w,)."""
     row: IntColumn
-    """The pair of every stage, shape (r,)."""
+    """The pair of every stage of the runs, shape (s,)."""
 
 
 class _Slowest(NamedTuple):
@@ -94,14 +95,15 @@ def estimates_of(footprints: Footprints, times: ShapeTimes | None = None) -> Est
     True
     """
     units = _units(footprints, times)
-    works = _works(footprints, units)
-    slowest = first_largest(column(works.each.total)[works.row], footprints.stages)
+    works, runs = _works(footprints, units), footprints.runs
+    slowest = first_largest(column(works.each.total)[works.row], runs.stages)
+    work = works.row[runs.of_stage]
     return Estimates(
         **{field.name: getattr(footprints, field.name) for field in fields(Footprints)},
-        time=_waterfall(footprints, units, works, gathered(_Slowest.of(works.each), works.row[slowest])),
-        slowest=slowest,
+        time=_waterfall(footprints, units, works, slowest, work),
+        slowest=footprints.stages.start + (slowest - runs.stages.start)[runs.of_plan],
         works=works.each,
-        work=works.row,
+        work=work,
     )
 
 
@@ -138,7 +140,7 @@ def stage_costs(
     )
     footprints = Footprints.of(plans, pipelines, stages, inputs)
     works = _works(footprints, _units(footprints, times))
-    return column(works.each.total)[works.row], footprints
+    return column(works.each.total)[works.row[footprints.runs.of_stage]], footprints
 
 
 def _units(footprints: Footprints, times: ShapeTimes | None) -> UnitTimes:
@@ -154,10 +156,9 @@ def _works(footprints: Footprints, units: UnitTimes) -> _Works:
     again = stages.layers - stages.layers_not_recomputed
     ends = stages.embedding * 1, stages.head * 1, stages.copies
     (*counts, embedding, head, copies), kind = distinct_rows(*again.T, *stages.layers_not_recomputed.T, *ends)
-    # Distinct pairs of them with the shape of a micro-batch, (w,), and the pair of every stage, (r,).
-    (shape, kind), row = distinct_rows(
-        footprints.shapes.of_plan[footprints.stages.plan], kind[footprints.pipelines.of_stage]
-    )
+    # Distinct pairs of them with the shape of a micro-batch, (w,), and the pair of every stage of the runs, (s,).
+    runs = footprints.runs
+    (shape, kind), row = distinct_rows(runs.shapes.of_plan[runs.stages.plan], kind[runs.pipelines.of_stage])
     # Seconds of each pair: its embedding, head and layers, (w,).
     time = units.embedding.rows(shape).scaled(embedding[kind])
     time = time.plus(units.head.rows(shape).scaled(head[kind]))
@@ -167,8 +168,8 @@ def _works(footprints: Footprints, units: UnitTimes) -> _Works:
 
 
 def _pipeline(footprints: Footprints, units: UnitTimes, slowest: PassTimes) -> PipelineTimes:
-    """What the idle time of every plan's schedule depends on."""
-    inputs, plans, shape = footprints.inputs, footprints.plans, footprints.shapes.of_plan
+    """What the idle time of every run's schedule depends on."""
+    inputs, plans, shape = footprints.inputs, footprints.runs.plans, footprints.runs.shapes.of_plan
     whole = units.embedding.plus(units.head).passes
     for layers, layer in zip(inputs.layers_per_kind, units.layers, strict=True):
         whole = combined(lambda part, more, count=layers: part + count * more, whole, layer.passes)
@@ -176,7 +177,7 @@ def _pipeline(footprints: Footprints, units: UnitTimes, slowest: PassTimes) -> P
     waiting = column(waiting_share(footprints.shapes.plans, inputs))[shape] if limited else 1.0
     return PipelineTimes(
         slowest=slowest,
-        whole=_less_not_recomputed(combined(lambda part: part[shape], whole), footprints, units),
+        whole=_less_not_recomputed(combined(lambda part: part[shape], whole), footprints.runs, units),
         stages=plans.pp,
         chunks=plans.vpp,
         micro_batches=plans.num_microbatches,
@@ -185,9 +186,9 @@ def _pipeline(footprints: Footprints, units: UnitTimes, slowest: PassTimes) -> P
     )
 
 
-def _less_not_recomputed(whole: PassTimes, footprints: Footprints, units: UnitTimes) -> PassTimes:
+def _less_not_recomputed(whole: PassTimes, runs: Runs, units: UnitTimes) -> PassTimes:
     """The passes of the whole model, less what the layers that full recomputation leaves out save."""
-    shape, counts = footprints.shapes.of_plan, footprints.stages.model_layers_not_recomputed[footprints.stages.start]
+    shape, counts = runs.shapes.of_plan, runs.stages.model_layers_not_recomputed[runs.stages.start]
     for kind, (layer, plain) in enumerate(zip(units.layers, units.layers_not_recomputed, strict=False)):
         whole = combined(
             lambda part, more, less, count=counts[:, kind]: part - count * (more - less)[shape],
@@ -198,21 +199,36 @@ def _less_not_recomputed(whole: PassTimes, footprints: Footprints, units: UnitTi
     return whole
 
 
-def _waterfall(footprints: Footprints, units: UnitTimes, works: _Works, work: _Slowest) -> Waterfall[FloatColumn]:
-    """Step time seen from the slowest stage: m micro-batches of its work, what the others add, and what comes once."""
-    inputs, plans, pipeline = footprints.inputs, footprints.plans, footprints.pipelines.of_plan
-    count, tied = plans.num_microbatches, tied_embedding_exchange(footprints.pipelines.plans, inputs).exposed(inputs)
-    idle = bubble_time(plans.schedule, _pipeline(footprints, units, work.passes))
-    exposed = np.maximum.reduceat(_exposed_weights(footprints, units, works), footprints.stages.start)
+def _waterfall(
+    footprints: Footprints, units: UnitTimes, works: _Works, slowest: IntColumn, work: IntColumn
+) -> Waterfall[FloatColumn]:
+    """Step time seen from the slowest stage: m micro-batches of its work, what the others add, and what comes once.
+
+    slowest: rows of the runs' stages, shape (k,); work: the row of every stage of the plans among `works`, shape (r,).
+    """
+    inputs, pipelines, pipeline = footprints.inputs, footprints.pipelines.plans, footprints.pipelines.of_plan
+    of_runs = _micro_batches(footprints, units, gathered(_Slowest.of(works.each), works.row[slowest]))
+    exposed = np.maximum.reduceat(_exposed_weights(footprints, units, works.each, work), footprints.stages.start)
+    whole = gathered(of_runs, footprints.runs.of_plan)._replace(
+        exposed_dp_s=exposed + column(tied_embedding_exchange(pipelines, inputs).exposed(inputs))[pipeline],
+        optimizer_s=_optimizer_time(footprints)[pipeline],
+    )
+    return Waterfall(*map(column, whole))
+
+
+def _micro_batches(footprints: Footprints, units: UnitTimes, work: _Slowest) -> Waterfall[Floats]:
+    """What of a step every run has, shape (k,): all but what data parallelism exchanges and the optimizer."""
+    inputs, plans = footprints.inputs, footprints.runs.plans
+    count, idle = plans.num_microbatches, bubble_time(plans.schedule, _pipeline(footprints, units, work.passes))
     return Waterfall(
         compute_s=count * work.compute,
         exposed_tp_s=count * work.tensor,
         exposed_cp_s=count * work.context,
         exposed_ep_s=count * work.expert,
-        exposed_pp_s=column(exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs)),
-        exposed_dp_s=exposed + column(tied)[pipeline],
+        exposed_pp_s=exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs),
+        exposed_dp_s=0.0,
         bubble_s=np.where(plans.pp > 1, idle, 0.0),
-        optimizer_s=_optimizer_time(footprints)[pipeline],
+        optimizer_s=0.0,
         host_s=count * work.host + inputs.runtime.host.host_s_per_step,
     )
 
@@ -224,16 +240,16 @@ def _optimizer_time(footprints: Footprints) -> FloatColumn:
     return np.maximum.reduceat(seconds, footprints.pipelines.stages.start)
 
 
-def _exposed_weights(footprints: Footprints, units: UnitTimes, works: _Works) -> FloatColumn:
+def _exposed_weights(footprints: Footprints, units: UnitTimes, works: UnitTime, work: IntColumn) -> FloatColumn:
     """Exposed seconds per step of what data parallelism exchanges, of every stage, shape (r,)."""
     sharded = column(gathers_weights(footprints.plans, footprints.inputs))
     joins, plan = methodcaller("joined"), footprints.stages.plan
     if not sharded.any():
-        return _weights_exposed(once_a_step(footprints, works.each, works.row, slice(None), joins), footprints.inputs)
+        return _weights_exposed(once_a_step(footprints, works, work, slice(None), joins), footprints.inputs)
     exposed: FloatColumn = np.zeros(len(plan))
     whole, divided = np.flatnonzero(~sharded[plan]), np.flatnonzero(sharded[plan])
     for rows, weights in (
-        (whole, once_a_step(footprints, works.each, works.row, whole, joins)),
+        (whole, once_a_step(footprints, works, work, whole, joins)),
         (divided, layer_by_layer(footprints, units, divided, joins)),
     ):
         if len(rows):

@@ -78,7 +78,7 @@ def layer_by_layer(
     `sharded_exchanges`, `end_exchanges`.
     """
     inputs, stages, plan = footprints.inputs, footprints.stages, footprints.stages.plan[chosen]
-    rows, in_flight, stage = footprints.plans.take(plan), stages.in_flight_micro_batches[chosen], stages.stage[chosen]
+    rows, in_flight, stage = footprints.plans.some(plan), stages.in_flight_micro_batches[chosen], stages.stage[chosen]
     times = gathers_per_step(rows, inputs, in_flight, stage)
     of_ends = times, end_gathers(rows, inputs, in_flight, stage)
     yield from _ends(footprints, units, chosen, of_ends, packing)
@@ -103,7 +103,7 @@ def _ends(
     def exchanged(ends: FloatColumn) -> tuple[ShardMessages, FloatColumn]:
         messages = on_distinct(
             lambda some: packing(
-                shard_messages(pipelines.take(stages.plan[some]), inputs, ends[some], ends=ends[some])
+                shard_messages(pipelines.some(stages.plan[some]), inputs, ends[some], ends=ends[some])
             ),
             stage,
         )
@@ -137,8 +137,8 @@ def _layer(
     dense, experts = map(column, gathered_layer_parameters(pipelines, inputs, kind))
     pipeline = footprints.pipelines.of_plan[plan]
     messages = on_distinct(
-        lambda some: packing(shard_messages(pipelines.take(some), inputs, dense[some], experts[some])), pipeline
+        lambda some: packing(shard_messages(pipelines.some(some), inputs, dense[some], experts[some])), pipeline
     )
     forward, backward = _passes(unit, shape)
-    unsharded, weights = unsharded_share(footprints.plans.take(plan), inputs), (dense + experts)[pipeline]
+    unsharded, weights = unsharded_share(footprints.plans.some(plan), inputs), (dense + experts)[pipeline]
     return sharded_exchanges(inputs, messages, weights, forward, backward, unsharded, times)

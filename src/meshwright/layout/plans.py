@@ -85,9 +85,29 @@ class Plans:
         """The chosen rows, by index, mask or slice."""
         return Plans(**{name: getattr(self, name)[rows] for name in COLUMNS}, chunkings=self.chunkings)
 
+    def some(self, rows: IntColumn) -> Plans:
+        """The same by index, for as long as these plans are at hand: a column is taken when it is first asked for."""
+        plans = object.__new__(_Rows)
+        for name, value in {"_whole": self, "_rows": rows, "chunkings": self.chunkings}.items():
+            object.__setattr__(plans, name, value)
+        return plans
+
     def chunks(self, size: int) -> Iterator[Plans]:
         """The rows in pieces of at most `size`."""
         return (self.take(slice(start, start + size)) for start in range(0, len(self), size))
+
+
+class _Rows(Plans):
+    """Plans that are rows of others."""
+
+    __slots__ = ("_rows", "_whole")
+
+    def __getattr__(self, name: str) -> IntColumn:
+        if name not in KINDS:
+            raise AttributeError(name)
+        column: IntColumn = getattr(self._whole, name).take(self._rows)
+        object.__setattr__(self, name, column)
+        return column
 
 
 def without_recompute(plans: Plans) -> Plans:

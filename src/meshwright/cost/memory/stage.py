@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,13 +19,12 @@ from meshwright.cost.memory.timeline import MemoryEvent, Peak, StagesTimeline, h
 from meshwright.cost.memory.unit_in_flight import unit_in_flight_bytes
 from meshwright.cost.memory.unit_states import pooled_bytes, stored_states
 from meshwright.cost.memory.unit_step import UnitStep
-from meshwright.cost.shapes import Pipelines, Shapes
-from meshwright.distinct import combined, distinct_rows, gathered, rows_of
+from meshwright.cost.runs import Runs
+from meshwright.cost.shapes import Pipelines
+from meshwright.distinct import combined, gathered, rows_of
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
-
-Sizes = TypeVar("Sizes", bound=tuple[Any, ...])
 
 
 class StageSteps(NamedTuple):
@@ -48,14 +46,15 @@ class StageSteps(NamedTuple):
         return next(step.events(int(np.searchsorted(rows, row))) for rows, step in self.timelines if row in rows)
 
 
-def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Plans, inputs: Inputs) -> StageSteps:
+def stage_steps(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plans, inputs: Inputs) -> StageSteps:
     """What every stage holds from step to step, and its step as allocations and releases.
 
-    stages: of plans, shape (r,); pipelines, shapes: theirs; plans: themselves, shape (n,). Returns bytes, shape (r,).
+    stages: of plans, shape (r,); pipelines, runs: theirs; plans: themselves, shape (n,). Returns bytes, shape (r,).
     Source: `in_flight_bytes`, `stage_states`, `stored_states`.
     """
+    kept = (runs.stages, runs.pipelines, runs.shapes, runs.plans.num_microbatches, inputs)
     if inputs.runtime.storage.weights == "half":
-        in_flight, row = _once(in_flight_bytes, stages, pipelines, shapes, plans, inputs)
+        in_flight, row = in_flight_bytes(*kept), runs.of_stage
         weights, held = pipelines.weights, pipelines.of_weights
         states = stage_states(weights.plans, weights.stages, inputs)
         dummy_gradients = dummy_gradient_bytes(weights.plans, weights.stages, inputs)
@@ -66,13 +65,7 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
             pools=np.minimum(rows_of(states.joined, held), in_flight.activations[row]),
             unjoined=in_flight.unjoined[row],
         )
-    units = UnitStep.of(
-        stages,
-        pipelines,
-        plans,
-        gathered(*_once(unit_in_flight_bytes, stages, pipelines, shapes, plans, inputs)),
-        inputs,
-    )
+    units = UnitStep.of(stages, pipelines, plans, gathered(unit_in_flight_bytes(*kept), runs.of_stage), inputs)
     return StageSteps(
         stored=stored_states(units),
         held=np.arange(len(stages.plan)),
@@ -80,24 +73,6 @@ def stage_steps(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Pla
         pools=pooled_bytes(units),
         unjoined=units.in_flight.unjoined,
     )
-
-
-def _once(
-    in_flight: Callable[..., Sizes], stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Plans, inputs: Inputs
-) -> tuple[Sizes, IntColumn]:
-    """`in_flight` once for all stages that are alike in what they hold, in the shape of a micro-batch and, where
-    buffers depend on it, in the number of micro-batches; and for every stage its row there, shape (r,).
-    """
-    runtime, plan, count = inputs.runtime.pipeline, stages.plan, plans.num_microbatches
-    keys = [pipelines.alike[pipelines.of_stage], shapes.of_plan[plan]]
-    keys += [count[plan]] if runtime.receives_ahead or runtime.keeps_messages else []
-    distinct, row = distinct_rows(*keys)
-    # One stage of each, (k,), as if it were all of a plan of its own.
-    first = np.empty(len(distinct[0]), dtype=np.int64)
-    first[row] = np.arange(len(row))
-    own = plan[first]
-    alone = pipelines._replace(of_plan=pipelines.of_plan[own], of_stage=pipelines.of_stage[first])
-    return in_flight(stages.apart(first), alone, Shapes(shapes.plans, distinct[1]), count[own], inputs), row
 
 
 def _timelines(step: UnitStep) -> list[StagesTimeline]:
@@ -167,15 +142,15 @@ class StageMemory:
         return peaks(self.steps.timelines, self.rows)
 
 
-def stage_memory(stages: Stages, pipelines: Pipelines, shapes: Shapes, plans: Plans, inputs: Inputs) -> StageMemory:
+def stage_memory(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plans, inputs: Inputs) -> StageMemory:
     """Bytes of every stage at the highest moment of its step; of those that are asked for also by component.
 
     States stay from step to step; what else is allocated is played: `half_weights_step` where weights are 2-byte ones,
     `sharded_step`, `pipelined_step`, `split_step` or `replicated_step` where they are fp32 ones that are cast for use.
-    stages: of plans, shape (r,); pipelines, shapes: theirs; plans: themselves, shape (n,). Returns bytes, shape (r,).
+    stages: of plans, shape (r,); pipelines, runs: theirs; plans: themselves, shape (n,). Returns bytes, shape (r,).
     Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
     """
-    steps, memory, rows = stage_steps(stages, pipelines, shapes, plans, inputs), inputs.runtime.memory, len(stages.plan)
+    steps, memory, rows = stage_steps(stages, pipelines, runs, plans, inputs), inputs.runtime.memory, len(stages.plan)
     # Communicators once for each pipeline, and states once for each distinct stage; then of every stage, (r,).
     communicators = column(communicator_bytes(pipelines.plans, inputs))[pipelines.stages.plan][pipelines.of_stage]
     stored = column(steps.stored.parameters + steps.stored.gradients + steps.stored.optimizer_states)[steps.held]

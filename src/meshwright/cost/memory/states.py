@@ -134,7 +134,7 @@ def stage_states(plans: Plans, stages: Stages, inputs: Inputs) -> States:
     """States of every stage, shape (r,), bytes: of dense weights and of routed experts, which ZeRO divides over
     different groups. stages: of the plans. Returns bytes. Source: `state_bytes`, `bucket_bytes`.
     """
-    plan, rows, kinds = stages.plan, plans.take(stages.plan), inputs.model.layer_kinds
+    plan, rows, kinds = stages.plan, plans.some(stages.plan), inputs.model.layer_kinds
     parameters = stage_parameters(plans, stages, inputs)
     largest = largest_layer(stages, [layer_parameters(plans, inputs, kind) for kind in kinds])
     embedding, head = (
@@ -198,7 +198,7 @@ def dummy_gradient_bytes(plans: Plans, stages: Stages, inputs: Inputs) -> FloatC
     TransformerEngine, module/base.py (get_dummy_wgrad). Against torch's max_memory_allocated of 8 B200 (SimuMax): 0.5 %
     on average for dense models, 2.2 % without.
     """
-    rows = plans.take(stages.plan)
+    rows = plans.some(stages.plan)
     elements: FloatColumn = np.zeros(len(stages.plan))
     if not inputs.runtime.storage.dummy_gradients:
         return elements

@@ -47,7 +47,7 @@ class UnitStep:
     @classmethod
     def of(cls, stages: Stages, pipelines: Pipelines, plans: Plans, in_flight: UnitInFlight, inputs: Inputs) -> Self:
         """The steps of stages: units and unsharded chunks once for every distinct pipeline, then of every stage."""
-        rows = plans.take(stages.plan)
+        rows = plans.some(stages.plan)
         units = stage_units(pipelines.plans, pipelines.stages, inputs)
         parted = parted_embedding(pipelines.plans, pipelines.stages, inputs)
         whole, stored = (
@@ -70,7 +70,7 @@ class UnitStep:
         names = ("whole", "stored", "in_flight", "unsharded")
         columns = {name: gathered(getattr(self, name), index) for name in names}
         columns |= {name: getattr(self, name)[index] for name in ("stored_once", "stage", "backwards")}
-        return replace(self, plans=self.plans.take(index), **columns)
+        return replace(self, plans=self.plans.some(index), **columns)
 
     @cached_property
     def group(self) -> IntColumn:
