@@ -247,13 +247,12 @@ def _exposed_weights(footprints: Footprints, units: UnitTimes, works: UnitTime, 
     if not sharded.any():
         return _weights_exposed(once_a_step(footprints, works, work, slice(None), joins), footprints.inputs)
     exposed: FloatColumn = np.zeros(len(plan))
-    whole, divided = np.flatnonzero(~sharded[plan]), np.flatnonzero(sharded[plan])
-    for rows, weights in (
-        (whole, once_a_step(footprints, works, work, whole, joins)),
-        (divided, layer_by_layer(footprints, units, divided, joins)),
-    ):
-        if len(rows):
-            exposed[rows] = _weights_exposed(weights, footprints.inputs)
+    divided = np.flatnonzero(sharded[plan])
+    # Where those are few, all stages cost less than to choose the others.
+    whole = slice(None) if 2 * len(divided) < len(plan) else np.flatnonzero(~sharded[plan])
+    if len(divided) < len(plan):
+        exposed[whole] = _weights_exposed(once_a_step(footprints, works, work, whole, joins), footprints.inputs)
+    exposed[divided] = _weights_exposed(layer_by_layer(footprints, units, divided, joins), footprints.inputs)
     return exposed
 
 

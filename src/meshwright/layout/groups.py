@@ -130,11 +130,17 @@ def placement(degree: Ints, stride: Ints, block: int, world: int) -> Placement:
     >>> placement(3, 1, 8, 24)
     Placement(members_per_block=1, blocks=2)
     """
+    return placements(degree, stride, (block,), world)[0]
+
+
+def placements(degree: Ints, stride: Ints, blocks: Sequence[int], world: int) -> tuple[Placement, ...]:
+    """The same for blocks of several sizes. blocks: ranks in each."""
     if np.ndim(degree) == np.ndim(stride) == 0:
-        members, blocks = _placement(int(degree), int(stride), block, world)
-        return Placement(members_per_block=members, blocks=blocks)
-    columns = np.broadcast_arrays(degree, stride)
-    return on_distinct(lambda degrees, strides: _placements(degrees, strides, block, world), *columns)
+        return tuple(Placement(*_placement(int(degree), int(stride), block, world)) for block in blocks)
+    return on_distinct(
+        lambda degrees, strides: tuple(_placements(degrees, strides, block, world) for block in blocks),
+        *np.broadcast_arrays(degree, stride),
+    )
 
 
 def _placements(degrees: IntColumn, strides: IntColumn, block: int, world: int) -> Placement:

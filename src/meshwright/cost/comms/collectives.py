@@ -217,7 +217,7 @@ def _domain_bandwidth(operation: Operation, ranks: Ints, cluster: Cluster) -> Fl
     table = cluster.accelerator.kernels.collectives.get(operation)
     if not table:
         return cluster.library.link_efficiency * link_bandwidth(ranks, cluster)
-    return _of_size(table, [row.bandwidth for row in table], ranks)
+    return np.array([row.bandwidth for row in table])[_measured(table, ranks)]
 
 
 def link_bandwidth(ranks: Ints, cluster: Cluster) -> Floats:
@@ -244,8 +244,7 @@ def _domain_latency(operation: Operation, sent: Numbers, ranks: Ints, cluster: C
         passes = 2 if operation == "all_reduce" else 1
         return cluster.library.base_latency_s + passes * (ranks - 1) * cluster.levels[0].latency_s
     # Constants of the smallest measured group that is as large; beyond the largest one they grow with the ranks.
-    fixed = _of_size(table, [row.latency_s for row in table], ranks)
-    root = _of_size(table, [row.root_s for row in table], ranks)
+    fixed, root = np.array([(row.latency_s, row.root_s) for row in table]).T.take(_measured(table, ranks), axis=1)
     beyond: IntColumn = np.maximum(np.asarray(ranks) - table[-1].ranks, 0)
     per_rank = 0.0
     if len(table) > 1:
@@ -253,10 +252,9 @@ def _domain_latency(operation: Operation, sent: Numbers, ranks: Ints, cluster: C
     return fixed + beyond * max(per_rank, 0.0) + root * np.sqrt(sent / SMALL_MESSAGE_BYTES)
 
 
-def _of_size(table: tuple[CollectiveConstants, ...], values: list[float], ranks: Ints) -> FloatColumn:
-    """The value of the smallest measured group that holds `ranks`, or of the largest."""
-    sizes = [row.ranks for row in table]
-    return np.array(values)[np.minimum(np.searchsorted(sizes, ranks), len(sizes) - 1)]
+def _measured(table: tuple[CollectiveConstants, ...], ranks: Ints) -> IntColumn:
+    """The row of the smallest measured group that holds `ranks`, or of the largest."""
+    return np.array([row.ranks for row in table[:-1]]).searchsorted(ranks)
 
 
 def _network_bandwidth(operation: Operation, group: Group, cluster: Cluster) -> Floats:

@@ -21,7 +21,7 @@ from meshwright.cost.memory.unit_states import pooled_bytes, stored_states
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.cost.runs import Runs
 from meshwright.cost.shapes import Pipelines
-from meshwright.distinct import combined, gathered, rows_of
+from meshwright.distinct import gathered, rows_of
 from meshwright.layout.plans import Plans
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
@@ -116,11 +116,11 @@ class StageMemory:
     def components(self) -> Components[FloatColumn]:
         """The same bytes by what they are for."""
         memory, steps, rows = self.inputs.runtime.memory, self.steps, self.rows
-        stored, peak = combined(lambda part: part[steps.held[rows]], steps.stored), self._peak
+        stored, held, peak = steps.stored, steps.held[rows], self._peak
         components = Components(
-            parameters=stored.parameters + peak.parameters,
-            gradients=stored.gradients + peak.gradients,
-            optimizer_states=column(stored.optimizer_states),
+            parameters=column(stored.parameters)[held] + peak.parameters,
+            gradients=column(stored.gradients)[held] + peak.gradients,
+            optimizer_states=column(stored.optimizer_states)[held],
             activations=peak.activations,
             logits=peak.logits,
             temporaries=peak.temporaries,
