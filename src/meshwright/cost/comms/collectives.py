@@ -249,7 +249,8 @@ def _domain_latency(operation: Operation, sent: Numbers, ranks: Ints, cluster: C
     per_rank = 0.0
     if len(table) > 1:
         per_rank = (table[-1].latency_s - table[-2].latency_s) / (table[-1].ranks - table[-2].ranks)
-    return fixed + beyond * max(per_rank, 0.0) + root * np.sqrt(sent / SMALL_MESSAGE_BYTES)
+    latency: Floats = fixed + beyond * max(per_rank, 0.0) + root * np.sqrt(sent / SMALL_MESSAGE_BYTES)
+    return latency
 
 
 def _measured(table: tuple[CollectiveConstants, ...], ranks: Ints) -> IntColumn:

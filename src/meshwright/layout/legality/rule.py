@@ -60,7 +60,8 @@ class Rule:
         return cast(str, next(ruling))
 
     def _ruling(self, plan: Layout, inputs: Inputs) -> Ruling:
-        parts = {name: inputs if name == "inputs" else getattr(inputs, name) for name in _asks(self.function) if name in _NAMES}
+        asked = (name for name in _asks(self.function) if name in _NAMES)
+        parts = {name: inputs if name == "inputs" else getattr(inputs, name) for name in asked}
         return self.function(plan, **parts, **self.parameters)
 
 
