@@ -134,6 +134,20 @@ def test_axolotl_reshards_unless_it_is_told(tmp_path: Path, section: str, zero: 
     assert not any("FSDP 1" in note for note in question.notes)
 
 
+def test_what_names_neither_engine_is_data_parallel(tmp_path: Path) -> None:
+    files = (ACCELERATE + "distributed_type: MULTI_GPU\n", "llama-3.1-8b", SCRIPT), (AXOLOTL, None, {})
+    assert {read(tmp_path, "a.yaml", text, model, **said).inputs.runtime.id for text, model, said in files} == {
+        "pytorch-ddp"
+    }
+
+
+def test_one_replica_is_sharded_by_no_engine(tmp_path: Path) -> None:
+    sizes = ", ".join(f"parallelism_config_{axis}_size: {size}" for axis, size in (("tp", 8), ("dp_shard", 1)))
+    split = f"distributed_type: MULTI_GPU\nparallelism_config: {{{sizes}, parallelism_config_dp_replicate_size: 1}}\n"
+    question = read(tmp_path, "a.yaml", ACCELERATE + split, "llama-3.1-8b", **SCRIPT)
+    assert summary(question) == ("accelerate", "tp8 pp1 dp1 zero0 mbs1 m64")
+
+
 def test_axolotl_quantises_where_it_says_so(tmp_path: Path) -> None:
     text = AXOLOTL.replace("bf16: auto", "fp8: true") + "fsdp_version: 2\nfsdp_config: {offload_params: false}\n"
     assert read(tmp_path, "a.yaml", text).inputs.job.precision == "fp8"

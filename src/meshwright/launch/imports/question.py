@@ -210,14 +210,15 @@ def named_model(fields: Fields, table: LaunchTable) -> Model | None:
 def _runtime_of(fields: Fields, table: LaunchTable, notes: list[str]) -> Runtime:
     """The first runtime of the table that has the stage of ZeRO and the context parallelism of a file; else the first.
 
-    The one that the file itself names goes before both. notes: what another one is taken for is added.
+    The one that the file itself names goes before both; where no rank has a replica, any stage will do. notes: what another one is taken for is added.
     """
     if named := fields.pop("runtime.id", None):
         return read_runtime(str(named))
     runtimes = [read_runtime(name) for name in table.runtimes]
     exchanged = (fields.get("plan.cp") or 1) > 1
+    alone = fields.get("plan.dp_shard") == fields.get("plan.dp_replicate") == 1
     for each in runtimes:
-        shards = fields.get("plan.zero") in (None, *each.plans.zero_stages)
+        shards = alone or fields.get("plan.zero") in (None, *each.plans.zero_stages)
         if shards and (each.plans.context_exchanges or not exchanged):
             if each is not runtimes[0]:
                 what = f"ZeRO {fields.get('plan.zero')}" + (f" with cp {fields.get('plan.cp')}" if exchanged else "")
