@@ -57,6 +57,14 @@ def test_screens_show_markup_as_it_stands(named: str, command: tuple[str, ...]) 
     assert "bold" in answer.out
 
 
+def test_where_files_were_written_is_shown_escaped(tmp_path: Path) -> None:
+    question = "--model", "llama-3.2-1b", *FEW, "--out", str(tmp_path / "a\u202eb\u200d")
+    answer = asked("launch", *question)
+    assert answer.code in (0, None), answer.err
+    assert "a\\u202eb\\u200d" in answer.out
+    assert not CONTROLS.search(answer.out + answer.err)
+
+
 FIELDS = ("=1+1", "+A1", "-A1", "@SUM(A1)", "-0.5", "+1e-3", "-", "=", "a=b", "'x", "\t=1")
 
 

@@ -92,7 +92,8 @@ def write_ranked(result: SearchResult, asked: RankedLaunchOptions) -> None:
 
 
 def written_lines(plan: Plan, inputs: Inputs, out: Path, files: LaunchOptions, option: str = "--out") -> Sequence[str]:
-    """What was written, line by line."""
+    """What was written, line by line, as a terminal shows it."""
+    from meshwright.answers.document.inline import visible
     from meshwright.answers.launch_files import framework_of, launch_files
     from meshwright.answers.launch_folder import write_folder
     from meshwright.answers.screen import fit_words
@@ -105,4 +106,5 @@ def written_lines(plan: Plan, inputs: Inputs, out: Path, files: LaunchOptions, o
     replaced = [f"replaced: {each}" for each in written.replaced]
     named = f"{table.framework} ({table.release}), {written.launch.plan}"
     seconds, fits = format_seconds(written.estimate.step_time_s), fit_words(written.estimate).replace("**", "")
-    return [named, *replaced, f"predicted: {seconds} a step; {fits}", *(str(folder / name) for name in written.files)]
+    paths = (visible(str(folder / name)) for name in written.files)
+    return [named, *replaced, f"predicted: {seconds} a step; {fits}", *paths]

@@ -210,7 +210,8 @@ def named_model(fields: Fields, table: LaunchTable) -> Model | None:
 def _runtime_of(fields: Fields, table: LaunchTable, notes: list[str]) -> Runtime:
     """The first runtime of the table that has the stage of ZeRO and the context parallelism of a file; else the first.
 
-    The one that the file itself names goes before both; where no rank has a replica, any stage will do. notes: what another one is taken for is added.
+    The one that the file itself names goes before both; where there is one replica, any stage will do. notes: what
+    another one is taken for is added.
     """
     if named := fields.pop("runtime.id", None):
         return read_runtime(str(named))
