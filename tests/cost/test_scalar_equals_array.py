@@ -51,6 +51,7 @@ from strategies import questions, some_legal_plans
 ROWS = 30
 QUESTIONS = tuple(questions())
 TABLES = {
+    "groups.placements",
     "step.stage_costs",
     "step.estimate_plans",
     "step.estimate_each",

@@ -19,6 +19,8 @@ def run() -> None:
     try:
         main()
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # while a class was made, which Python wraps
+            raise error.__cause__ from None
         print(_report(error), file=sys.stderr)
         sys.exit(UNFORESEEN)
 
