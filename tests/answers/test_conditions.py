@@ -17,7 +17,7 @@ from meshwright.specs.read_model import read_model
 from strategies import llama_8b, question
 
 FP8 = "Products in fp8: held back by the power limit"
-EXPERTS = "the host issues layers of experts"
+EXPERTS = "the host needs 1.7 to 2.1 times as long for a layer of experts"
 BLOCKWISE = "Products of blockwise fp8 take 1.1 times as long"
 BESIDE = "communication that runs beside compute"
 

@@ -76,7 +76,7 @@ def estimate(
 
     >>> layout = Plan(tp=8, sp=True, num_microbatches=64)
     >>> round(estimate("llama-3.1-8b", "1x8:h100", Job(sequence_length=8192, global_batch=64), layout).mfu, 2)
-    0.35
+    0.32
     """
     inputs = read_inputs(model, cluster, job, runtime)
     plans = [plan] if isinstance(plan, Plan) else [*plan]

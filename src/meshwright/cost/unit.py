@@ -269,14 +269,15 @@ def _host_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime, 
     """Seconds of each pass in which the device waits for the host.
 
     Forward, the host learns in every layer of experts how many tokens each has, so that it is not ahead of their
-    products; otherwise it is. It issues both passes together where they run beside each other.
+    products; while these run it issues what follows, up to the next layer's experts, so that the longer of both waits
+    counts. It issues both passes together where they run beside each other.
     """
     issue, products = issue_time(plan, inputs, kind), layer.forward_parts.routed.experts.work.total
-    early = issue.forward - issue.experts - (time.forward_total - products)
+    forward = np.maximum(issue.forward - time.forward_total, issue.experts - products)
     backward = issue.backward - time.backward_total
     together = np.maximum(issue.forward - time.forward_total + backward, 0.0) / 2
     beside = overlaps_micro_batches(plan, inputs, kind)
     return HostTime(
-        np.where(beside, together, np.maximum(issue.experts - products, 0.0) + np.maximum(early, 0.0)),
+        np.where(beside, together, np.maximum(forward, 0.0)),
         np.where(beside, together, np.maximum(backward, 0.0)),
     )

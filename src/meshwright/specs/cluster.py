@@ -62,6 +62,8 @@ class Accelerator(Spec):
     """Accelerators under one operating system in the usual machine."""
     nic_bandwidth: Bandwidth
     """Its share of the node's network, one direction, bytes/s."""
+    host_slowdown: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    """Seconds in which the processor of its usual machine issues work, over those beside an H100."""
     kernels: Kernels
     power: Power | None = None
     """None: what a power limit costs is not known."""

@@ -12,6 +12,7 @@ from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Experts, LayerKind
+from meshwright.specs.runtime.device import PassSeconds
 
 EXPERT_PRODUCTS = 2, 4
 """Of each expert forward and backward. Source: two products of an expert (three with a gate of its own, which
@@ -34,39 +35,44 @@ def issue_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> IssueTime:
     are cut in pieces that run beside another micro-batch's. Recomputing the layer issues its forward pass once more.
     CUDA graphs issue parts of it, or all.
 
-    plan: scalar or array (n,). Returns seconds. Source: the runtime's section [host].
+    plan: scalar or array (n,). Returns seconds. Source: the runtime's section [host]; the accelerator's host_slowdown.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import MIXTRAL
     >>> kind = MIXTRAL.model.layer_kinds[0]
     >>> [round(float(seconds) * 1e3, 2) for seconds in issue_time(Plan(dp=8, ep=4), MIXTRAL, kind)]  # 2 experts, bf16
-    [2.1, 3.07, 0.04]
+    [4.14, 2.51, 0.04]
     """
     host = inputs.runtime.host
     if host.graphs == "iteration":
         return IssueTime(0.0, 0.0, 0.0)
-    layer, block = host.host_s_per_layer, kind.feed_forward
-    forward: Floats = layer.forward
-    backward: Floats = layer.backward
-    experts = IssueTime(0.0, 0.0, 0.0)
-    if isinstance(block, Experts):
-        forward, backward = _around_experts(plan, inputs, kind)
-        experts = _experts(plan, inputs, block)
+    forward, backward = _around_products(plan, inputs, kind)
+    block = kind.feed_forward
+    experts = _experts(plan, inputs, block) if isinstance(block, Experts) else IssueTime(0.0, 0.0, 0.0)
     again = np.equal(plan.recompute, Recompute.FULL) * (forward + experts.forward)
-    return IssueTime(forward + experts.forward, backward + experts.backward + again, experts.experts)
-
-
-def _around_experts(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Floats, Floats]:
-    """Seconds of both passes of a layer of experts without what each expert of the rank adds."""
-    host = inputs.runtime.host
-    layer, router, pieces = host.host_s_per_expert_layer, host.host_s_per_router, host.host_s_per_overlapped_layer
-    if host.graphs == "parts":
-        layer = host.host_s_per_layer
-    captured, cut = host.graphs == "router", overlaps_micro_batches(plan, inputs, kind)
-    return (
-        layer.forward - captured * router.forward + cut * pieces.forward,
-        layer.backward - captured * router.backward + cut * pieces.backward,
+    slowdown = inputs.cluster.accelerator.host_slowdown
+    return IssueTime(
+        slowdown * (forward + experts.forward),
+        slowdown * (backward + experts.backward + again),
+        slowdown * experts.experts,
     )
+
+
+def _around_products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Floats, Floats]:
+    """Seconds of both passes of a layer without what each expert of the rank adds."""
+    host, communication = inputs.runtime.host, inputs.runtime.communication
+    parts: list[tuple[Floats, PassSeconds]] = [(-(host.graphs == "parts"), host.host_s_per_attention)]
+    if isinstance(kind.feed_forward, Experts):
+        fused = (communication.dispatcher, communication.fused_kernels) == ("fused", "hybrid_ep")
+        parts += [
+            (1, host.host_s_per_expert_layer),
+            (-(host.graphs in ("router", "parts")), host.host_s_per_router),
+            (-fused, host.host_s_per_all_to_all),
+            (1.0 * overlaps_micro_batches(plan, inputs, kind), host.host_s_per_overlapped_layer),
+        ]
+    else:
+        parts.append((1, host.host_s_per_layer))
+    return sum(count * part.forward for count, part in parts), sum(count * part.backward for count, part in parts)
 
 
 def _experts(plan: Layout, inputs: Inputs, block: Experts) -> IssueTime:

@@ -160,13 +160,17 @@ class Host(Spec):
     """The same of a layer of experts, without what each expert of the rank adds."""
     host_s_per_kernel: NonNegative
     """For each kernel of each expert of the rank, where its products are kernels of their own."""
+    host_s_per_all_to_all: PassSeconds
+    """Of a layer of experts, what HybridEP does not issue of permuting and exchanging."""
     host_s_per_router: PassSeconds
     """Of a layer of experts, what chooses experts and prepares the dispatch."""
+    host_s_per_attention: PassSeconds
+    """Of any layer, attention, norms and residual sums."""
     host_s_per_overlapped_layer: PassSeconds
     """On top, of a layer of experts whose exchanges run beside another micro-batch, as its passes are cut in pieces."""
     graphs: Literal["none", "router", "parts", "iteration"]
     """CUDA graphs that issue work instead: none; those of the router and of what prepares the dispatch; these and
-    attention, which leaves of a layer of experts what a dense layer takes; or one for the whole step."""
+    attention; or one for the whole step."""
     host_s_per_exchange: NonNegative
     """Seconds beyond the wire that every stage-to-stage exchange takes where the runtime waits for it."""
     host_s_per_step: NonNegative
