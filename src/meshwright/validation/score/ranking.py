@@ -78,12 +78,13 @@ def order_error_of(outcomes: Iterable[Outcome], recipes: Iterable[LogError] = ()
 
 
 def _median_errors(pairs: Iterable[tuple[str, LogError, LogError]]) -> tuple[list[float], int]:
-    """Of each source's pairs whose plans differ, and how many pairs there are."""
+    """Of each source's pairs whose plans differ, and how many pairs there are; a source with a single one has none."""
     errors: dict[str, list[float]] = defaultdict(list)
     for source, one, two in pairs:
         if one.plan != two.plan:
             errors[source].append(abs(one.error - two.error))
-    return [median(each) for each in errors.values()], sum(map(len, errors.values()))
+    several = [each for each in errors.values() if len(each) > 1]
+    return [median(each) for each in several], sum(map(len, several))
 
 
 def _errors(job: Iterable[Outcome]) -> list[LogError]:
