@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 
 from meshwright.answers.step_parts import why_lost
-from meshwright.answers.ties import tie_lines, tied_share
+from meshwright.answers.ties import proven_lines, tie_lines, tied_share
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.find import find
@@ -24,7 +24,7 @@ from meshwright.search.published import (
     published_plans_of,
     unpublished,
 )
-from meshwright.search.rank import rank_time_s
+from meshwright.search.rank import rank_key, rank_time_s
 from meshwright.search.ties import Ranks, choices, complexity, share_of_layouts, share_of_ties, tied_rows
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
@@ -195,3 +195,23 @@ def test_a_reason_never_sets_a_probability_against_itself() -> None:
     lines = tie_lines(find(inputs))
     assert lines
     assert all(one != other for one, other in re.findall(r"\((\d+%) for (\d+%)\)", " ".join(lines)))
+
+
+def test_the_best_plan_that_was_published_stands_beside_another_one() -> None:
+    job = Job(sequence_length=8192, global_batch=256, precision="fp8")
+    result = find(read_inputs("llama-3.1-70b", "8x8:h100", job, runtime="megatron-bridge@26.04"), top=50)
+    proven, best = result.proven, result.best[0]
+    assert proven is not None
+    published, recommended = has_published_layout(Plans.of([proven.plan, best.plan]), result.inputs)
+    assert (published, recommended) == (True, False)
+    (line,) = proven_lines(result)
+    assert line.startswith(f"Proven: {proven.plan}, split as the fastest published run")
+    alike = [each for each in result.best if has_published_layout(Plans.of([each.plan]), result.inputs).item()]
+    assert min(map(rank_key, [proven, *alike])) == rank_key(proven)
+
+
+def test_a_recommended_plan_that_was_published_stands_alone() -> None:
+    job = Job(sequence_length=8192, global_batch=1024)
+    result = find(read_inputs("llama-3.1-8b", "8x8:h100", job, runtime="megatron-core@nemo-24.11"))
+    assert has_published_layout(Plans.of([result.best[0].plan]), result.inputs).item()
+    assert not proven_lines(result)

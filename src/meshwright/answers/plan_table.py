@@ -21,7 +21,7 @@ from meshwright.answers.screen import (
     verdict_lines,
 )
 from meshwright.answers.step_parts import why_lost
-from meshwright.answers.ties import tie_lines, ties_entry, unpublished_lines
+from meshwright.answers.ties import proven_lines, tie_lines, ties_entry, unpublished_lines
 from meshwright.answers.unaligned import unaligned_entry, unaligned_lines, unaligned_sizes
 from meshwright.answers.uncertainty import step_time_line
 from meshwright.cost.estimate import Estimate
@@ -105,6 +105,7 @@ def best_lines(result: SearchResult, costs: Sequence[ConstraintCost] = ()) -> Li
         *routing_lines(best, inputs),
         step_time_line(best, inputs),
         *tie_lines(result),
+        *proven_lines(result),
         *warnings(result),
         *constraint_lines(result, costs),
     )

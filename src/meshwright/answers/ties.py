@@ -18,9 +18,12 @@ from meshwright.units import format_gib
 
 
 def ties_entry(result: SearchResult) -> dict[str, Any]:
-    """How many plans cannot be told from the fastest, up to which share of its step, and which one is the fastest."""
+    """How many plans cannot be told from the fastest, up to which share of its step, which one is the fastest, and the
+    best that is split as a published run.
+    """
     fastest = result.fastest or result.best[0]
-    return {"share": tied_share(result), "plans": result.equal, "fastest": priced_plan(fastest)}
+    proven = {"proven": priced_plan(result.proven)} if result.proven else {}
+    return {"share": tied_share(result), "plans": result.equal, "fastest": priced_plan(fastest), **proven}
 
 
 def tie_lines(result: SearchResult) -> list[str]:
@@ -34,6 +37,21 @@ def tie_lines(result: SearchResult) -> list[str]:
     text = f"{within}: this one {reasons(best, fastest, result.inputs)}."
     slower = best.step_time_s > fastest.step_time_s
     return [text, f"The fastest on paper: {fastest.plan}, {pace(fastest, best)}."] if slower else [text]
+
+
+def proven_lines(result: SearchResult) -> list[str]:
+    """The best plan that is split as the fastest published run of the model, where the recommended one is not."""
+    words = proven_words(result).replace("`", "")
+    return [f"Proven: {words}."] if words else []
+
+
+def proven_words(result: SearchResult) -> str:
+    """The same as a clause, with the plan as code; nothing where the recommended one is split so."""
+    best, proven = result.best[0], result.proven
+    if proven is None or has_published_layout(Plans.of([best.plan]), result.inputs).item():
+        return ""
+    split = f"`{proven.plan}`, split as the fastest published run of this model, is {pace(proven, best)} on paper"
+    return f"{split} with the settings asked, and no published run shows that the recommended plan is faster"
 
 
 def tied_share(result: SearchResult) -> float:

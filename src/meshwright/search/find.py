@@ -92,8 +92,9 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Sear
     lean = finalists.worst_memory.device[first_lean:]
     ranked = order(finalists)
     ranked = ranked[ranked < first_lean]
-    tally.near.append(ranks_of(finalists).take(ranked[ranked >= first_gaining]))
-    rows = _chosen(finalists, ranked, top)
+    ranks = ranks_of(finalists)
+    tally.near.append(ranks.take(ranked[ranked >= first_gaining]))
+    rows = _chosen(finalists, ranks, ranked, top)
     return SearchResult(
         inputs=inputs,
         considered=tally.considered,
@@ -105,6 +106,7 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Sear
         other_splits=tuple(finalists[row] for row in rows.other_splits),
         fastest=next((finalists[row] for row in ranked), None),
         equal=_equal(tally.near, inputs),
+        proven=next((finalists[row] for row in ranked if ranks.known_layout[row]), None),
         at_risk=next((finalists[row] for row in _fastest_at_risk(finalists, ranked)), None),
         leanest=finalists[first_lean + int(np.argmin(lean))],
         complete=complete,
@@ -119,12 +121,12 @@ class _Chosen(NamedTuple):
     other_splits: IntColumn
 
 
-def _chosen(estimates: Estimates, fitting: IntColumn, top: int) -> _Chosen:
-    """The recommended plan and its alternatives; fitting: rows of the plans that fit."""
+def _chosen(estimates: Estimates, ranks: Ranks, fitting: IntColumn, top: int) -> _Chosen:
+    """The recommended plan and its alternatives; ranks: of all; fitting: rows of the plans that fit."""
     if not len(fitting):
         return _Chosen(fitting, fitting)
     inputs, plans = estimates.inputs, estimates.plans.take(fitting)
-    ranks, choice, split = ranks_of(estimates).take(fitting), choices(plans), _splits_of(plans)
+    ranks, choice, split = ranks.take(fitting), choices(plans), _splits_of(plans)
     first = tied_rows(ranks, inputs)[0]
     others = best_of_groups(ranks, choice, inputs)
     best = np.concatenate([[first], others[choice[others] != choice[first]]])[:top]
@@ -232,7 +234,15 @@ def _candidates(memory: Footprints, top: int, tally: _Tally, times: ShapeTimes) 
     chosen = np.zeros(len(fitting), dtype=bool)
     best = contenders(ranks, choices(fitting), top + 1, inputs)
     splits = contenders(ranks, _splits_of(fitting), 2 * top, inputs)
-    for rows in (best, splits, ranked[:1], _fastest_at_risk(estimates, ranked), *_resolvable(fitting, ranked)):
+    known = ranked[ranks.known_layout[ranked]]
+    for rows in (
+        best,
+        splits,
+        ranked[:1],
+        known[:1],
+        _fastest_at_risk(estimates, ranked),
+        *_resolvable(fitting, ranked),
+    ):
         chosen[rows] = True
     tally.near.append(ranks.take(contenders_of_all(ranks, inputs)))
     return fitting.take(chosen)

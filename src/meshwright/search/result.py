@@ -36,6 +36,8 @@ class SearchResult:
     """The fastest plan of the recommended one's verdict, at risk by its `rank_time_s`."""
     equal: int
     """Plans of the recommended one's verdict that predictions cannot tell from the fastest, the two among them."""
+    proven: Estimate | None
+    """The best plan that is split as the fastest published run of a job of the model, where one fits."""
     at_risk: Estimate | None
     """The fastest plan at risk of running out of memory, where there is one."""
     leanest: Estimate

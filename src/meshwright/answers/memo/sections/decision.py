@@ -14,7 +14,7 @@ from meshwright.answers.memo.sections.risk import risk_words
 from meshwright.answers.memo.words import SIGNATURE, TRILLION, accelerators, in_words, percent, plural, times
 from meshwright.answers.pace import pace
 from meshwright.answers.screen import TONES
-from meshwright.answers.ties import reasons, tied_share
+from meshwright.answers.ties import proven_words, reasons, tied_share
 from meshwright.answers.uncertainty import step_time_interval
 from meshwright.cost.estimate import Estimate
 from meshwright.units import format_count, format_gib, format_seconds
@@ -125,16 +125,21 @@ def _speed_up(memo: Memo) -> tuple[str, str]:
 
 
 def _equal(memo: Memo) -> tuple[str, str] | None:
-    """How many plans predictions cannot tell from the recommended one, and why it is this one."""
+    """How many plans predictions cannot tell from the recommended one, why it is this one, and which was published."""
     search, best, fastest = memo.search, memo.best, memo.search.fastest
+    proven = [words] if (words := proven_words(search)) else []
     if fastest is None or search.equal == 1:
-        return None
+        return ("no other plan", proven[0]) if proven else None
     count = plural(search.equal - 1, "other plan")
-    as_fast = f"too close to tell apart (within {tied_share(search):.1%})"
+    told = [f"too close to tell apart (within {tied_share(search):.1%})"]
     if fastest.plan == best.plan:
-        return count, f"{as_fast}; this one is the fastest of them"
-    why, on_paper = reasons(best, fastest, memo.inputs), f"`{fastest.plan}` is {pace(fastest, best)} on paper"
-    return count, f"{as_fast}; this one {why}; {on_paper}"
+        told.append("this one is the fastest of them")
+    else:
+        told += [
+            f"this one {reasons(best, fastest, memo.inputs)}",
+            f"`{fastest.plan}` is {pace(fastest, best)} on paper",
+        ]
+    return count, "; ".join([*told, *proven])
 
 
 def _asked(memo: Memo) -> str:
