@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.errors import InvalidInput
+from meshwright.errors import InvalidInput, InvalidSpec
 from meshwright.specs import catalog
 from meshwright.specs.cluster import MAX_GPUS
 from meshwright.specs.read_cluster import read_cluster
@@ -143,3 +143,12 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_every_catalogued_accelerator_makes_a_cluster() -> None:
     for name in catalog.names("accelerators"):
         assert read_cluster(f"3x4:{name}").num_gpus == 12
+
+
+def test_a_cluster_file_names_another_library_of_collectives() -> None:
+    usual, other = (read_cluster({"accelerator": "h100", "nodes": 2, **more}) for more in ({}, {"library": "nccl-efa"}))
+    assert (usual.library.id, other.library.id) == ("nccl", "nccl-efa")
+    assert other.accelerator.id == usual.accelerator.id
+    assert read_cluster("2xaws-p5").library == other.library
+    with pytest.raises(InvalidSpec, match="library: unknown library 'nccl-ef'; nearest: nccl-efa"):
+        read_cluster({"accelerator": "h100", "library": "nccl-ef"})

@@ -11,7 +11,7 @@ from meshwright.errors import Fault, InvalidInput, InvalidSpec
 from meshwright.specs.base import Spec
 from meshwright.specs.cluster import MAX_GPUS, Accelerator, Cluster, Level, nesting_faults, reach_faults
 from meshwright.specs.quantities import Bandwidth, Bytes, Seconds
-from meshwright.specs.read_accelerator import read_accelerator
+from meshwright.specs.read_accelerator import read_accelerator, read_library
 from meshwright.specs.topology import (
     fabric,
     hop_latency,
@@ -65,6 +65,8 @@ class ClusterEntry(Spec):
     """Innermost first; none: the scale-up domain and a network over everything."""
     visible_memory: Bytes | None = None
     """What the driver of this site reports, bytes."""
+    library: str | None = None
+    """Of collectives, by its name in the catalogue; None: the accelerator's usual one."""
     site_derate: Annotated[float, Field(ge=0.5, le=1000, allow_inf_nan=False)] = 1.0
     power_limit_w: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     aliases: tuple[str, ...] = ()
@@ -103,11 +105,22 @@ def _accelerator(table: dict[str, Any]) -> tuple[Accelerator | None, list[Fault]
     if "accelerator" not in table:
         return None, []
     try:
-        return read_accelerator(table["accelerator"]), []
+        accelerator = read_accelerator(table["accelerator"])
     except InvalidSpec as error:
         return None, [Fault(f"accelerator.{fault.where}".rstrip("."), fault.what) for fault in error.faults]
     except InvalidInput as error:
         return None, [Fault("accelerator", str(error))]
+    try:
+        return _with_library(accelerator, table.get("library")), []
+    except InvalidInput as error:
+        return accelerator, [Fault("library", str(error))]
+
+
+def _with_library(accelerator: Accelerator, name: Any) -> Accelerator:
+    """The accelerator with another library of collectives; name: as read, which has its own fault if it is no text."""
+    if not isinstance(name, str):
+        return accelerator
+    return accelerator.replace(kernels=accelerator.kernels.replace(library=read_library(name)))
 
 
 def _cluster(entry: ClusterEntry, accelerator: Accelerator) -> Cluster:

@@ -135,8 +135,8 @@ class ExpertExchangeConstants(Spec):
 class AllToAllConstants(Spec):
     """What an all-to-all between domains takes beyond any collective."""
 
-    rank_s: Seconds
-    """For each rank of other domains, seconds."""
+    root_s: Seconds
+    """For each rank of other domains, seconds per square root of kB sent to it: the ramp of its message."""
     assumed: Assumed = ()
     """What in here is an assumption rather than a fit, for users of models with experts."""
 

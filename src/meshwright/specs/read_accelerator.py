@@ -27,7 +27,16 @@ def _kernels(table: dict[str, Any]) -> dict[str, Any]:
     library = table.get("library")
     if not isinstance(library, str):
         return table
-    return table | {"library": CollectiveLibrary(**catalog.load_named("library", library))}
+    return table | {"library": read_library(library)}
+
+
+def read_library(name: str) -> CollectiveLibrary:
+    """The library of collectives of that name; raises `UnknownName` with the nearest.
+
+    >>> read_library("nccl-efa").network_efficiency
+    0.9
+    """
+    return CollectiveLibrary(**catalog.load_named("library", name))
 
 
 def _over_like(table: dict[str, Any]) -> dict[str, Any]:

@@ -44,6 +44,7 @@ def read_cluster(source: str | Path | Mapping[str, Any], network: str | None = N
         gpus_per_node = 8               # default: the accelerator's usual machine
         nics_per_node = 4               # the network in short: adapters of a node and the speed of one
         nic_bandwidth = "400Gb/s"
+        library = "nccl-efa"            # of collectives, where it is not the accelerator's usual one
         site_derate = 1.1               # kernels run this much slower than on published sites; default 1
         power_limit_w = 500             # of one accelerator; default: what it is rated for
         visible_memory = "79.1GiB"      # default: what the catalogue says

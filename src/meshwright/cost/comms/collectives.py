@@ -88,13 +88,14 @@ def all_to_all_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
     """Seconds of one all-to-all over a group, wherever its ranks stand.
 
     Inside one scale-up domain the measured form of `collective_time`. Across domains the part that stays inside goes
-    beside the part that leaves, and the longer counts: for every level crossed T = t0 + gamma sqrt(w / 1 kB) +
-    w / (0.973 B), w the bytes that leave the block and B the level's bandwidth per rank, as all ranks of a node send at
-    once over the adapters that they share; t0 grows with the ranks of other domains.
+    beside the part that leaves, and the longer counts: for every level crossed T = t0 + p gamma sqrt(s / 1 kB) +
+    p s / (e B), s the bytes for each of p ranks beyond the block and B the level's bandwidth per rank, as all ranks of
+    a node send at once over the adapters that they share. Every rank gets a message of its own, with its own ramp.
 
     buffer: bytes that one rank sends to all and itself, scalar or array (n,). Returns seconds.
-    Source: RCCL all-to-all over 2 nodes of 8 MI355X with 50 GB/s each: 48.5 GB/s leave a rank; within 10 % from 4 MB
-    to 17 GB. Four nodes of another site reach 39 GB/s.
+    Source: nccl-tests and rccl-tests, alltoall, with their mean error: 2 to 32 nodes of 8 H100 over EFA, 32 MB to 2 GB
+    (crazyguitar/aws-gpu-communication-benchmark@a77f70db), 17 %, 5 % with the library `nccl-efa`; 2 nodes of 8 MI355X,
+    1 MB to 17 GB, 5 %; 8 nodes of 8 H800, 8 MB (NVIDIA/nccl issue 1531), 9 %.
 
     >>> from meshwright.cost.comms.group import group
     >>> from meshwright.specs.examples import TWO_NODES
@@ -107,9 +108,10 @@ def all_to_all_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
     # Every level that the group crosses, beside what stays inside: the longest counts.
     for inner, level in enumerate(cluster.levels[1:]):
         leaving = all_to_all_traffic(buffer, group).across[inner]
-        latency = library.base_latency_s + level.latency_s + library.all_to_all.rank_s * (group.ranks - members[0])
-        ramp = library.network_root_s * np.sqrt(leaving / SMALL_MESSAGE_BYTES)
-        crossing = latency + ramp + leaving / (library.network_efficiency * level.effective_bandwidth)
+        root = np.sqrt(buffer / group.ranks / SMALL_MESSAGE_BYTES)
+        ramp = library.all_to_all.root_s * (group.ranks - members[inner]) * root
+        sending = leaving / (library.network_efficiency * level.effective_bandwidth)
+        crossing = library.base_latency_s + level.latency_s + ramp + sending
         time = np.where(np.greater(blocks[inner], 1) & np.greater(leaving, 0), np.maximum(time, crossing), time)
     return time
 
