@@ -21,7 +21,9 @@ RULE = 4
 
 
 def pipeline_section(memo: Memo) -> Iterator[Block]:
-    """The bubble for several m, a timeline, activations in flight and balance: of the plan, or of the best pipeline."""
+    """The bubble for several m and a timeline, of the plan or the best pipeline; of the plan, what is in flight and
+    balance.
+    """
     yield Heading("Appendix D. Micro-batching: how busy the accelerators are", 2)
     pipeline, best = memo.micro_batching, memo.pipelined
     if memo.best.plan.pp == 1:
@@ -39,8 +41,9 @@ def pipeline_section(memo: Memo) -> Iterator[Block]:
     yield _bubbles(pipeline, best)
     yield Paragraph(_rule(pipeline, best))
     yield timeline_figure(pipeline, best)
-    yield Paragraph(_in_flight(memo, best))
-    yield Paragraph(_balance(best))
+    if best is memo.best:
+        yield Paragraph(_in_flight(memo, best))
+        yield Paragraph(_balance(best))
 
 
 def _without(memo: Memo) -> str:
@@ -108,7 +111,7 @@ def timeline_figure(pipeline: MicroBatching, best: Estimate) -> Figure:
 
 def _in_flight(memo: Memo, best: Estimate) -> str:
     first, last = best.stages[0], best.stages[-1]
-    messages = [each for each in memo.exchanges if each.axis == "pp"] if best is memo.best else []
+    messages = [each for each in memo.exchanges if each.axis == "pp"]
     size = f", {format_bytes(messages[0].sent_bytes)} each" if messages else ""
     count = best.plan.num_microbatches
     return (
