@@ -19,7 +19,6 @@ from meshwright.answers.document.pdf import source
 from meshwright.answers.memo.bottleneck import LOCAL
 from meshwright.answers.memo.exchanges import NAMES as EXCHANGED
 from meshwright.answers.memo.memo import Memo, memo
-from meshwright.answers.memo.mitigation import SWITCHES, WORTH, library_of, set_by
 from meshwright.answers.memo.output import memo_document
 from meshwright.answers.memo.scaling import scaling
 from meshwright.answers.memo.sections.plan import reason_lost
@@ -28,6 +27,7 @@ from meshwright.answers.memo.sections.scaling import _other_axes
 from meshwright.answers.memo.unfit import unfit, unfit_document
 from meshwright.answers.nothing_fits import change_words
 from meshwright.answers.step_parts import ALL_NAMES, from_peak
+from meshwright.answers.switches import WORTH, library_of, newly_set
 from meshwright.answers.ties import tied_share
 from meshwright.cost.memory.fit import MOST_CERTAIN, Verdict
 from meshwright.cost.step import estimate_each
@@ -203,20 +203,20 @@ def test_one_accelerator_shares_with_none_and_divides_nothing() -> None:
 @pytest.mark.parametrize("name", FITTING)
 def test_the_first_mitigation_is_free_and_shortens_the_part_that_it_names(name: str) -> None:
     target = recommended(name)
-    first, text = target.mitigations.first, words(signed(name))
-    if first is None:
-        assert all(each.gain < WORTH for each in target.mitigations.gaining)
+    mitigation, text = target.mitigation, words(signed(name))
+    if mitigation is None:
+        assert all(each.gain < WORTH for each in target.switches.gaining)
         assert "First mitigation: nothing is worth changing" in text
         assert f"reaches {target.best.mfu:.1%} of the ideal" in text
         return
-    assert first.knob in SWITCHES or first.knob.startswith("overlap.")
+    first = mitigation.switch
     alone = estimate_each([first.estimate.plan], first.inputs)[0]
     assert first.inputs.job == target.inputs.job
     assert first.inputs.cluster == target.inputs.cluster
     assert first.gain == pytest.approx(1 - alone.step_time_s / target.best.step_time_s, rel=1e-9)
     assert first.gain >= WORTH
-    assert from_peak(alone, first.inputs)[first.part] == pytest.approx(first.part_after_s)
-    assert first.part_before_s - first.part_after_s >= first.gain * target.best.step_time_s / 4
+    assert from_peak(alone, first.inputs)[mitigation.part] == pytest.approx(mitigation.part_after_s)
+    assert mitigation.part_before_s - mitigation.part_after_s >= first.gain * target.best.step_time_s / 4
     assert alone.verdict <= target.best.verdict
     assert first.option in text
 
@@ -238,7 +238,7 @@ def test_a_mitigation_keeps_the_constraints() -> None:
     inputs = question(mixture(), "2x8:h100", global_batch=32, sequence_length=8192).replace(constraints=asked_for)
     target = memo(find(inputs, top=20), 8)
     assert target.best.plan.ep == 8
-    for each in target.mitigations.gaining:
+    for each in target.switches.gaining:
         assert satisfies(each.estimate.plan, inputs)
 
 
@@ -345,7 +345,7 @@ def test_days_and_price_are_those_of_the_tokens() -> None:
 @pytest.mark.parametrize("name", FITTING)
 def test_the_first_mitigation_is_one_that_the_launch_sets(name: str) -> None:
     target = recommended(name)
-    for each in target.mitigations.gaining:
+    for each in target.switches.gaining:
         assert each.flag or not target.inputs.runtime.launch, each.change
 
 
@@ -354,9 +354,9 @@ def test_a_fused_dispatcher_says_whose_kernels_it_needs() -> None:
     estimate = estimate_each([plan_of(inputs, ep=8)], inputs)[0]
     changes = sensitivity(estimate, inputs).changes
     fused = next(each for each in changes if each.change.startswith("dispatcher") and each.change.endswith("fused"))
-    assert library_of(fused) == "DeepEP"
-    assert "--moe-token-dispatcher-type flex" in set_by(fused, inputs)
-    assert not any(library_of(each) for each in changes if each.knob != "dispatcher")
+    assert library_of(estimate.plan, fused.inputs) == "DeepEP"
+    assert "--moe-token-dispatcher-type flex" in newly_set(estimate.plan, fused.inputs, inputs)
+    assert not any(library_of(estimate.plan, each.inputs) for each in changes if each.knob != "dispatcher")
 
 
 @pytest.mark.parametrize("name", FITTING)

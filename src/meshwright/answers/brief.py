@@ -73,25 +73,25 @@ def plan_briefs(
     front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost; top:
     how many plans are shown at any length.
     """
-    return (_plan_brief(result, front, costs, top or each.ranked, each) for each in PLAN_LENGTHS)
+    told = sorted(costs, key=lambda each: -each.faster)[:MOST_COSTS] if len(costs) > MOST_COSTS else costs
+    first = asked_lines(result.inputs), best_lines(result, told)
+    untold = len(costs) > len(told)
+    return ((*first, *_plan_brief(result, front, untold, top or each.ranked, each)) for each in PLAN_LENGTHS)
 
 
 def _plan_brief(
     result: SearchResult,
     front: Sequence[Estimate],
-    costs: Sequence[ConstraintCost],
+    untold_costs: bool,
     ranked: int,
     length: PlanLength,
 ) -> Blocks:
     best, inputs = result.best[0], result.inputs
     rest = len(result.best[ranked or 1 :]) + len(result.other_splits)
     untold = ["memory and time in full", *([f"{rest} more plan{'s' * (rest > 1)}"] if rest else [])]
-    untold += ["what every constraint costs"] if len(costs) > MOST_COSTS else []
-    told = sorted(costs, key=lambda each: -each.faster)[:MOST_COSTS] if len(costs) > MOST_COSTS else costs
+    untold += ["what every constraint costs"] if untold_costs else []
     more = listed([*untold, f"all {len(assumptions(inputs))} assumptions"])
     return (
-        asked_lines(inputs),
-        best_lines(result, told),
         *([ranking_table(result.best[:ranked], best, inputs, most=1)] if ranked else []),
         *front_section(front, length.front),
         Lines(

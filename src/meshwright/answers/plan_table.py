@@ -21,6 +21,7 @@ from meshwright.answers.screen import (
     verdict_lines,
 )
 from meshwright.answers.step_parts import why_lost
+from meshwright.answers.switches import switch_entry, switch_lines
 from meshwright.answers.ties import proven_lines, tie_lines, ties_entry, unpublished_lines
 from meshwright.answers.unaligned import unaligned_entry, unaligned_lines, unaligned_sizes
 from meshwright.answers.uncertainty import step_time_line
@@ -65,6 +66,7 @@ def plan_document(
         **({"pareto": entries(front)} if front else {}),
         **({"unaligned": unaligned} if unaligned else {}),
         **constraints_entry(result, costs),
+        **switch_entry(best, inputs),
         assumptions=assumptions(inputs),
     )
 
@@ -108,6 +110,7 @@ def best_lines(result: SearchResult, costs: Sequence[ConstraintCost] = ()) -> Li
         *proven_lines(result),
         *warnings(result),
         *constraint_lines(result, costs),
+        *switch_lines(best, inputs),
     )
     return Lines(lines)
 

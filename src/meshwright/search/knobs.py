@@ -13,7 +13,7 @@ from meshwright.layout.splits import RUNTIME_SPLIT
 from meshwright.schedules.records import Schedule, usual_schedule
 from meshwright.search.changed_plans import changed_plans
 from meshwright.search.modules import module_sets
-from meshwright.search.question_knobs import FieldChange, question_knobs
+from meshwright.search.question_knobs import FieldChange, QuestionChange, question_knobs
 from meshwright.search.resolve.stages import best_splits
 from meshwright.specs.inputs import Inputs
 
@@ -42,7 +42,12 @@ class Knob:
 def knobs(plan: Plan, inputs: Inputs) -> Iterator[Knob]:
     """Every single change of a plan, as `plan_knobs` makes it, or of what it is for, as `question_knobs` does."""
     yield from plan_knobs(plan, inputs)
-    for name, changes in question_knobs(plan, inputs):
+    yield from question_changes(plan, question_knobs(plan, inputs))
+
+
+def question_changes(plan: Plan, changed: Iterable[tuple[str, list[QuestionChange]]]) -> Iterator[Knob]:
+    """A plan under changes of its question, by the name of each."""
+    for name, changes in changed:
         plans_of = ((change, changed_plans(plan, change.inputs, change.plan_fields)) for change in changes)
         yield Knob(
             name, tuple(Variant(each, change.inputs, change.change) for change, some in plans_of for each in some)

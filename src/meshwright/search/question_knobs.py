@@ -57,7 +57,7 @@ def question_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[Quest
         switch, _, position = option.partition("=")
         field = FieldChange(switch, position_of(inputs.runtime, switch), position)
         yield switch, [QuestionChange(after, field, {})]
-    yield from _switches(inputs)
+    yield from switches(inputs)
     yield "nodes", list(_more_nodes(plan, inputs))
     if network_levels(inputs.cluster):
         faster = inputs.replace(cluster=with_network(inputs.cluster, NETWORK_FACTOR))
@@ -69,7 +69,8 @@ def _of_job(inputs: Inputs, field: str, before: str, after: str) -> tuple[str, l
     return field, _valid(lambda: inputs.replace(job=inputs.job.replace(**{field: after})), change)
 
 
-def _switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
+def switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
+    """Switches of the runtime, as `question_knobs` has them."""
     runtime = inputs.runtime
     shares = {name: getattr(runtime.overlap, name) for name in Overlap.model_fields}
     best = max(shares.values())

@@ -67,11 +67,11 @@ class Sensitivity:
     """Changes of the plan that the constraints of its question exclude."""
 
 
-def sensitivity(estimate: Estimate, inputs: Inputs) -> Sensitivity:
+def sensitivity(estimate: Estimate, inputs: Inputs, changes: Iterable[Knob] | None = None) -> Sensitivity:
     """Every single legal change of a priced plan within the constraints of its question, priced as the changed plan and
-    question are by themselves.
+    question are by themselves; changes: only these.
     """
-    plan, every = estimate.plan, list(knobs(estimate.plan, inputs))
+    plan, every = estimate.plan, list(knobs(estimate.plan, inputs) if changes is None else changes)
     tried = list(filter(None, map(_within, every)))
     chosen = _first_legal(tried)
     unique: dict[tuple[Plan, FieldChange | None], tuple[Knob, Variant]] = {}

@@ -11,9 +11,10 @@ from meshwright.answers.memo.bottleneck import Bottleneck, bottleneck, most_save
 from meshwright.answers.memo.budget import Budgets, budgets
 from meshwright.answers.memo.exchanges import ExchangeLine, exchanges
 from meshwright.answers.memo.micro_batching import MicroBatching, micro_batching
-from meshwright.answers.memo.mitigation import Mitigations, mitigations
+from meshwright.answers.memo.mitigation import Mitigation, mitigation
 from meshwright.answers.memo.other_questions import OtherQuestion, other_questions
 from meshwright.answers.memo.scaling import Point, Scaling, doublings, scaling
+from meshwright.answers.switches import Switches, switches_of
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import IllegalPlan, InvalidInput
@@ -55,7 +56,9 @@ class Memo:
     """Of that plan."""
     sensitivity: Sensitivity
     bottleneck: Bottleneck
-    mitigations: Mitigations
+    switches: Switches
+    mitigation: Mitigation | None
+    """None where no switch is worth a run."""
     other_questions: tuple[OtherQuestion, ...]
     price: float | None
     """Of one accelerator for one hour; None where none is given."""
@@ -108,6 +111,7 @@ def memo(
     scaled = told(scaling(best, inputs, baseline))
     smaller, pipelined = told(fewest_safe(inputs, baseline)), told(best_pipelined(search))
     limiting, changes = bottleneck(best, inputs, scaled, smaller), told(sensitivity(best, inputs))
+    switched = told(switches_of(best, inputs))
     return Memo(
         search=search,
         best=best,
@@ -121,7 +125,8 @@ def memo(
         micro_batching=micro_batching(pipelined, inputs) if pipelined else None,
         sensitivity=changes,
         bottleneck=limiting,
-        mitigations=told(mitigations(best, inputs, limiting, changes)),
+        switches=switched,
+        mitigation=mitigation(switched, best, inputs, limiting),
         other_questions=told(other_questions(best, inputs)),
         price=price,
         existing=existing,

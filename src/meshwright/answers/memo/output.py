@@ -92,7 +92,7 @@ def memo_entry(memo: Memo) -> dict[str, Any]:
             "reference_gpus": bottleneck.reference.gpus if bottleneck.reference else None,
             "overheads": [fields_of(each, "part", "share_before", "share_after") for each in bottleneck.overheads],
         },
-        mitigation=_mitigation(memo.mitigations.first) if memo.mitigations.first else None,
+        mitigation=_mitigation(memo.mitigation) if memo.mitigation else None,
         training=cost_of(memo),
         other_questions=[_question(each) for each in memo.other_questions],
         assumptions=(*memo.assumed, *assumptions(inputs)),
@@ -105,9 +105,10 @@ def budgets_entry(budgets: Budgets, inputs: Inputs) -> dict[str, Any]:
     return {name: plan_entry(each, inputs) if each else None for name, each in vars(budgets).items()}
 
 
-def _mitigation(first: Mitigation) -> dict[str, Any]:
-    columns = ("knob", "change", "option", "flag", "gain", "part", "part_before_s", "part_after_s")
-    return fields_of(first, *columns) | fields_of(first.estimate, "plan", "step_time_s")
+def _mitigation(each: Mitigation) -> dict[str, Any]:
+    switch = fields_of(each.switch, "knob", "change", "option", "flag", "gain")
+    part = fields_of(each, "part", "part_before_s", "part_after_s")
+    return switch | part | fields_of(each.switch.estimate, "plan", "step_time_s")
 
 
 def _question(each: OtherQuestion) -> dict[str, Any]:

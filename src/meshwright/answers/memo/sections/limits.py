@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from meshwright.answers.document.blocks import Block, Callout, Figure, Heading, Paragraph, Table
 from meshwright.answers.memo.bottleneck import GROWS, LOCAL, Bottleneck
 from meshwright.answers.memo.memo import Memo
-from meshwright.answers.memo.mitigation import WORTH
 from meshwright.answers.memo.scaling import Point
 from meshwright.answers.memo.words import accelerators, listed, percent
 from meshwright.answers.pace import longer, pace
 from meshwright.answers.pictures.waterfall import waterfall_picture
 from meshwright.answers.step_parts import ALL_NAMES, from_peak
+from meshwright.answers.switches import WORTH
 from meshwright.answers.ties import reasons
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
@@ -103,7 +103,7 @@ def _answer(change: str, best: Estimate | None, same: Estimate | None, inputs: I
 
 
 def _dearer(memo: Memo) -> str:
-    """Changes with a price that would make the step shorter by as much as a mitigation must."""
+    """Changes with a price that would make the step shorter by as much as a switch must."""
     step = memo.best.step_time_s
     best: dict[str, PricedChange] = {}
     for each in sorted(memo.sensitivity.changes, key=lambda each: each.estimate.step_time_s):

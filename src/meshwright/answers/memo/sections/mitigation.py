@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from meshwright.answers.memo.memo import Memo
-from meshwright.answers.memo.mitigation import WORTH
 from meshwright.answers.memo.words import percent
+from meshwright.answers.switches import WORTH
 from meshwright.cost.memory.fit import Verdict
 from meshwright.units import format_count, format_seconds
 
 
 def mitigation_words(memo: Memo) -> tuple[str, str]:
     """A title and a text."""
-    first, step = memo.mitigations.first, memo.best.step_time_s
-    if first is None:
+    if memo.mitigation is None:
         return "First mitigation: nothing is worth changing", _nothing(memo)
+    part, first, step = memo.mitigation, memo.mitigation.switch, memo.best.step_time_s
     after, tokens = first.estimate.step_time_s, memo.inputs.job.tokens_per_step
     risk = "" if first.estimate.verdict == Verdict.SAFE else f" Memory: {first.estimate.verdict}."
     flag = f", `{first.flag}`," if first.flag else ","
-    needs = f" It needs {first.library}, built for every node." if first.library else ""
     return (
         f"First mitigation: {first.change}",
         f"A switch of the launch{flag} free but for a run to confirm it; it is not part of the plan above (ask with "
-        f"`{first.option}`). It cuts {first.part_name} from {format_seconds(first.part_before_s)} to "
-        f"{format_seconds(first.part_after_s)} and the step from {format_seconds(step)} to {format_seconds(after)}, "
-        f"{percent(first.gain)} less.{risk}{needs} To confirm, compare tokens a second: {format_count(tokens / step)} "
-        f"before, {format_count(tokens / after)} after.",
+        f"`{first.option}`). It cuts {part.part_name} from {format_seconds(part.part_before_s)} to "
+        f"{format_seconds(part.part_after_s)} and the step from {format_seconds(step)} to {format_seconds(after)}, "
+        f"{percent(first.gain)} less.{risk}{first.needs} To confirm, compare tokens a second: "
+        f"{format_count(tokens / step)} before, {format_count(tokens / after)} after.",
     )
 
 
 def _nothing(memo: Memo) -> str:
-    tried, gaining = memo.mitigations.tried, memo.mitigations.gaining
+    tried, gaining = memo.switches.tried, memo.switches.gaining
     saved = f"{gaining[0].change}, saves {percent(gaining[0].gain)}" if gaining else ""
     best = f"the best of them, {saved}" if saved else "none of them makes the step shorter"
     switches = f"{tried} switches of the launch could be set another way: {best}. " if tried else ""

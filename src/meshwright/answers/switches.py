@@ -1,0 +1,148 @@
+"""Switches: what a launch can switch without another plan, number format, batch or cluster, and what that gains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from meshwright.answers.pace import pace
+from meshwright.answers.records import fields_of, priced_plan
+from meshwright.cost.estimate import Estimate
+from meshwright.launch.facts import facts_of
+from meshwright.launch.settings import launch_file, launch_settings
+from meshwright.layout.plan import Plan
+from meshwright.search.knobs import question_changes
+from meshwright.search.question_knobs import switches
+from meshwright.search.sensitivity import PricedChange, sensitivity
+from meshwright.specs.inputs import Inputs
+
+WORTH = 0.02
+"""Of the step: predictions of two plans for one job are not told apart by less (`tie_share`)."""
+OFF = "0"
+"""Share of an exchange that is hidden where its overlap is off, which makes no step shorter."""
+LIBRARIES = {"deepep": "DeepEP", "hybridep": "HybridEP (of DeepEP)"}
+"""By the backend that a launch sets."""
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One switch of the runtime that the question leaves as it is, set another way."""
+
+    knob: str
+    change: str
+    """As `overlap.expert 0 -> 0.9`."""
+    option: str
+    """With which the question asks for it."""
+    flag: str
+    """With which the launch sets it; empty where nothing is known of the runtime's launches."""
+    library: str
+    """What it needs beside the framework; empty where nothing."""
+    inputs: Inputs
+    estimate: Estimate
+    gain: float
+    """Share of the step that it saves."""
+
+    @property
+    def needs(self) -> str:
+        """A sentence on what it needs; empty where that is nothing."""
+        return f" It needs {self.library}, built for every node." if self.library else ""
+
+
+@dataclass(frozen=True)
+class Switches:
+    """Every switch that makes the step shorter, the one to try first at the head."""
+
+    tried: int
+    """Switches that can be set another way for this plan."""
+    gaining: tuple[Switch, ...]
+
+    @property
+    def first(self) -> Switch | None:
+        """The one that gains most, where that is worth a run."""
+        return self.gaining[0] if self.gaining and self.gaining[0].gain >= WORTH else None
+
+
+def switches_of(estimate: Estimate, inputs: Inputs) -> Switches:
+    """What a launch can switch for a plan, each alone, and what that gains.
+
+    Other plans are no switches: the search has priced them, and recommends the best. A switch counts where the launch
+    files of the runtime can set it for the plan, the plan stays within the constraints and fits as safely.
+    """
+    plan = estimate.plan
+    settable = (
+        (knob, [each for each in changes if each.change.after != OFF and _settable(knob, plan, each.inputs, inputs)])
+        for knob, changes in switches(inputs)
+    )
+    priced = sensitivity(estimate, inputs, question_changes(plan, settable)).changes
+    possible = [each for each in priced if each.estimate.verdict <= estimate.verdict]
+    gaining = (_switch(each, estimate, inputs) for each in possible)
+    faster = (each for each in gaining if each.gain > 0)
+    return Switches(len(possible), tuple(sorted(faster, key=lambda each: -each.gain)))
+
+
+def switch_lines(estimate: Estimate, inputs: Inputs) -> list[str]:
+    """The switch to try first, with what it gains and needs; nothing where none is worth a run."""
+    first = switches_of(estimate, inputs).first
+    if first is None:
+        return []
+    flag = f" ({first.flag})" if first.flag else ""
+    faster = f"this plan is {pace(first.estimate, estimate)}, and another may gain more"
+    return [f"To try: {first.option}{flag}; {faster}.{first.needs}"]
+
+
+def switch_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
+    """The same for JSON; nothing where none is worth a run."""
+    first = switches_of(estimate, inputs).first
+    if first is None:
+        return {}
+    told = fields_of(first, "knob", "change", "option", "flag", "library", "gain")
+    return {"switch": told | priced_plan(first.estimate)}
+
+
+def _flag(knob: str, plan: Plan, after: Inputs, before: Inputs) -> str | None:
+    """With which the launch of a plan sets a switch; empty where nothing is known of the runtime's launches, None where
+    the launch cannot set it.
+    """
+    launch = before.runtime.launch
+    if not launch:
+        return None if knob.startswith("overlap.") else ""
+    if not knob.startswith("overlap."):
+        return newly_set(plan, after, before) or None
+    flag = launch_file(launch).overlaps.get(knob.removeprefix("overlap."))
+    return flag if flag and all(flag not in each.unset for each in launch_settings(plan, after)) else None
+
+
+def _settable(knob: str, plan: Plan, after: Inputs, before: Inputs) -> bool:
+    return _flag(knob, plan, after, before) is not None
+
+
+def newly_set(plan: Plan, after: Inputs, before: Inputs) -> str:
+    """What the launch of a plan sets for a switch alone, as `--flag value`."""
+    old, new = (_all_set(plan, inputs) for inputs in (before, after))
+    changed = {key: value for key, value in new.items() if old.get(key) != value}
+    return " ".join(key if value is True else f"{key} {value}" for key, value in changed.items())
+
+
+def _all_set(plan: Plan, inputs: Inputs) -> dict[str, str | bool]:
+    return {key: value for setting in launch_settings(plan, inputs) for key, value in setting.set.items()}
+
+
+def library_of(plan: Plan, inputs: Inputs) -> str:
+    """Whose kernels a fused dispatcher runs."""
+    if inputs.runtime.communication.dispatcher != "fused":
+        return ""
+    return LIBRARIES[str(facts_of(plan, inputs)["flex_backend"])]
+
+
+def _switch(each: PricedChange, before: Estimate, inputs: Inputs) -> Switch:
+    field = each.fields[0]
+    return Switch(
+        knob=each.knob,
+        change=each.change,
+        option=f"--with {field.name}={field.after}",
+        flag=_flag(each.knob, before.plan, each.inputs, inputs) or "",
+        library=library_of(before.plan, each.inputs) if each.knob == "dispatcher" else "",
+        inputs=each.inputs,
+        estimate=each.estimate,
+        gain=1 - each.estimate.step_time_s / before.step_time_s,
+    )
