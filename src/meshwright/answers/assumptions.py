@@ -111,7 +111,8 @@ def _prediction(inputs: Inputs) -> list[str]:
     trained, known = inputs.mtp_layers, inputs.model.mtp_layers
     if trained:
         which = "as the model has" if inputs.job.mtp_layers is None else "as the job asks for"
-        return [f"multi-token prediction is trained, {which}: {trained} more layers on the stage of the head"]
+        more = f"{trained} more layer{'s' * (trained > 1)}"
+        return [f"multi-token prediction is trained, {which}: {more} on the stage of the head"]
     why = "as the job asks for" if inputs.job.mtp_layers == 0 else f"as {inputs.runtime.id} trains none"
     return [f"multi-token prediction ({known} layers) is not counted anywhere, {why}"] if known else []
 
