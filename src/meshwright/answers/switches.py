@@ -11,6 +11,7 @@ from meshwright.cost.estimate import Estimate
 from meshwright.launch.facts import facts_of
 from meshwright.launch.settings import launch_file, launch_settings
 from meshwright.layout.plan import Plan
+from meshwright.search.constraint_costs import constrained
 from meshwright.search.knobs import question_changes
 from meshwright.search.question_knobs import switches
 from meshwright.search.sensitivity import PricedChange, sensitivity
@@ -66,12 +67,13 @@ def switches_of(estimate: Estimate, inputs: Inputs) -> Switches:
     """What a launch can switch for a plan, each alone, and what that gains.
 
     Other plans are no switches: the search has priced them, and recommends the best. A switch counts where the launch
-    files of the runtime can set it for the plan, the plan stays within the constraints and fits as safely.
+    files of the runtime can set it for the plan, the question does not constrain it, and the plan fits as safely.
     """
     plan = estimate.plan
     settable = (
         (knob, [each for each in changes if each.change.after != OFF and _settable(knob, plan, each.inputs, inputs)])
         for knob, changes in switches(inputs)
+        if knob not in constrained(inputs)
     )
     priced = sensitivity(estimate, inputs, question_changes(plan, settable)).changes
     possible = [each for each in priced if each.estimate.verdict <= estimate.verdict]

@@ -55,6 +55,7 @@ def kinds(plans: Plans, inputs: Inputs) -> dict[str, BoolColumn]:
         "ZeRO 2 in a pipeline": split & (plans.zero == 2),
         "ZeRO 3 in a pipeline": split & sharded,
         "ZeRO 3 under tensor parallelism": (plans.tp > 1) & sharded,
+        f"ZeRO 3 under context parallelism in {family}": (plans.cp > 1) & sharded,
         "replicas of a sharding group": plans.dp_replicate > 1,
         "some layers of a chunk recomputed": plans.recompute_layers > 0,
         **{f"{SCHEDULE_NAMES[each]} schedule": plans.schedule == each for each in Schedule if each not in USUAL},

@@ -37,6 +37,10 @@ MEDIAN = NormalDist().inv_cdf(0.75)
 """What half of the draws of a normal distribution stay within, in standard deviations."""
 
 
+NINE_OF_TEN = NormalDist().inv_cdf(0.9) / MEDIAN
+"""By how many medians of their error two times must differ for nine of ten such pairs to be in that order."""
+
+
 class Predictive(NamedTuple):
     """ln(measured / predicted) of a new source's runs."""
 
@@ -73,15 +77,16 @@ def of_an_unproven_kind(error: Predictive) -> Predictive:
 
 @cache
 def tie_share(like: Likeness, published: bool = True) -> float:
-    """The share by which the step times of two plans of one job must differ for three of four such pairs to run in that
-    order: the median error of their ratio.
+    """The share by which the step times of two plans of one job must differ to be told apart.
 
-    published: whether runs of both kinds of plans were; else the errors of two kinds differ as well, by d, the median
-    over sources that `make fit` computes: median' = sqrt(median^2 + d^2), where the median of a model with experts is
-    that of plans with experts. Source: `order_error`.
+    published: whether runs of both kinds of plans were. Then it is m, the median error of their ratio, at which three
+    of four such pairs run in that order. Else the errors of two kinds differ as well, by d, the median over sources
+    that `make fit` computes, and nine of ten pairs must: 1.90 sqrt(m^2 + d^2), with 1.90 the ratio of the quantiles of
+    a normal distribution, and m of a model with experts that of plans with experts. Nine of ten is a judgement: who
+    runs a plan that nobody has run takes a risk. Source: `order_error`.
     """
     order = order_error()
-    return order.median if published else math.hypot(layout_share(like), order.plan_kinds)
+    return order.median if published else NINE_OF_TEN * math.hypot(layout_share(like), order.plan_kinds)
 
 
 @cache
