@@ -28,6 +28,7 @@ class Peak(NamedTuple):
     allocated: float
     """GiB."""
     moment: Moment
+    repeats_keys: bool = False
 
 
 QWEN = Plan(
@@ -50,6 +51,11 @@ GROUP = Plan(
     cp=2, pp=2, vpp=4, dp=16, zero=2, dp_replicate=2, num_microbatches=2, schedule=Schedule.INTERLEAVED,
     recompute=Recompute.FULL,
 )  # fmt: skip
+RING = Plan(
+    cp=4, pp=2, vpp=4, dp=16, zero=3, micro_batch=2, num_microbatches=2, schedule=Schedule.INTERLEAVED,
+    embedding_as_layer=True, head_as_layer=True,
+)  # fmt: skip
+THREE = replace(RING, vpp=3, dp=8, ep=4, recompute=Recompute.FULL)
 PEAKS = [
     # Two micro-batches: a chunk adds up its gradients while it keeps what both saved.
     Peak("qwen3-32b", QWEN, 4096, 0, 29.479, Moment.SECOND_LAYER_BACKWARD),
@@ -69,6 +75,10 @@ PEAKS = [
     Peak("llama-3.1-8b", replace(ONE_FULL, zero=3), 2048, 1, 15.185, Moment.EMBEDDING_GRADIENTS),
     # Four chunks: the first one is gathered, with the embedding, once the last one has been resharded.
     Peak("llama-3.1-8b", GROUP, 4096, 0, 13.276, Moment.LAST_LAYER_BACKWARD),
+    # Chunks without the head, which was resharded and reduced with its own.
+    Peak("mixtral-8x7b", THREE, 4096, 1, 24.551, Moment.LAST_LAYER_BACKWARD),
+    # Layers stay gathered as backward goes through a chunk.
+    Peak("llama-3.1-70b", RING, 8192, 1, 153.072, Moment.SECOND_LAYER_BACKWARD, repeats_keys=True),
 ]
 
 
@@ -77,7 +87,8 @@ def test_a_stage_peaks_where_pytorch_does(peak: Peak) -> None:
     plan, batch = peak.plan, peak.plan.dp * peak.plan.micro_batch * peak.plan.num_microbatches
     cluster = f"{plan.num_gpus // 8}x8:h100"
     inputs = question(read_model(peak.model), cluster, "torchtitan", sequence_length=peak.length, global_batch=batch)
-    (estimate,) = estimate_each([plan], of_torchtitan_0_1(inputs, elementwise="eager"))
+    runtime = {"elementwise": "eager", "repeats_keys": peak.repeats_keys}
+    (estimate,) = estimate_each([plan], of_torchtitan_0_1(inputs, **runtime))
     stage = estimate.stages[peak.stage]
     assert (stage.memory.allocated - stage.memory.workspaces) / GIB == pytest.approx(peak.allocated, rel=0.003)
     assert stage.peak_moment == peak.moment

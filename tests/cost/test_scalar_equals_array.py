@@ -80,7 +80,7 @@ TABLES = {
     "sharded_step.replicated_step",
     "pipelined_step.pipelined_step",
     "split_step.split_step",
-    "pipelined_step.worked_chunks",
+    "unit_states.worked_chunks",
     "states.half_weights_step",
     "stage.stage_steps",
     "timeline.highest_bytes",

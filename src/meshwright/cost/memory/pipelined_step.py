@@ -6,8 +6,9 @@ import numpy as np
 
 from meshwright.arrays import BoolColumn, Bools, FloatColumn, Floats, IntColumn, Numbers
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
-from meshwright.cost.memory.unit_states import reduced_unit
+from meshwright.cost.memory.unit_states import reduced_unit, worked_chunks
 from meshwright.cost.memory.unit_step import UnitStep
+from meshwright.layout.groups import sharding_ranks
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 
 
@@ -39,7 +40,7 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
     _loss(line, step, saved.activations, saved.logits)
     line.allocate("logits", "logits", saved.others_logits)
     line.allocate("parameters", "other chunks", _other_chunks(step, chunks.first))
-    _last_layer(line, step, saved.activations, chunks.first_own)
+    _last_layer(line, step, saved.activations, chunks.first_own, _of_last_chunk(step, 0))
     _first_layer(line, step, next_gradients)
     for later, unsharded, own, first in (
         (1, chunks.second, chunks.second_own, 0 * chunks.second),
@@ -58,7 +59,7 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
         if not step.loss_in_pieces:
             _loss(line, step, left, saved.second_logits)
         line.allocate("logits", "logits", saved.second_others_logits)
-        _last_layer(line, step, left, own)
+        _last_layer(line, step, left, own, _of_last_chunk(step, later))
         line.allocate("parameters", "other chunks", _other_chunks(step, np.minimum(unsharded + 1, step.plans.vpp)))
         left = left - (saved.head - saved.put_out) - saved.chunk + saved.layer
         _first_layer_gathered(line, step, left, (own == 0) & (left > 0))
@@ -106,14 +107,18 @@ def _loss(line: MemoryTimeline, step: UnitStep, activations: FloatColumn, logits
     line.free("logits", "gradients of the head", "head, gathered again")
 
 
-def _last_layer(line: MemoryTimeline, step: UnitStep, activations: FloatColumn, own: IntColumn) -> None:
-    """Backward of the last layer, gathered unless its own chunk is; then its gradients are about to be added."""
+def _last_layer(
+    line: MemoryTimeline, step: UnitStep, activations: FloatColumn, own: IntColumn, of_last: BoolColumn
+) -> None:
+    """Backward of the last layer, gathered unless its own chunk is; then its gradients are about to be added. of_last:
+    whether it is of the chunk with the head.
+    """
     saved = step.in_flight
     activations = np.maximum(activations - (saved.head - saved.put_out), 0.0)
     line.allocate("activations", "saved for backward", activations)
     line.allocate("parameters", "two layers", step.prefetched(2) * (own == 0))
     line.allocate("parameters", "head, gathered again", step.head_again * (own == 0))
-    line.allocate("temporaries", "gradients of the head", step.root_head)
+    line.allocate("temporaries", "gradients of the head", step.root_head * of_last)
     line.allocate("temporaries", "working set", saved.working)
     line.at(Moment.LAST_LAYER_BACKWARD, activations > 0)
     line.allocate("activations", "saved for backward", np.maximum(activations - saved.layer, 0.0))
@@ -124,20 +129,28 @@ def _last_layer(line: MemoryTimeline, step: UnitStep, activations: FloatColumn, 
 
 
 def _first_layer(line: MemoryTimeline, step: UnitStep, gradients: FloatColumn) -> None:
-    """Backward of a chunk's first layer and of the embedding, after which all others have stayed gathered."""
+    """Backward of a chunk's first layer and of the embedding, after which all others have stayed gathered; before them
+    that of its second one, beside which ZeRO 3 gathers the first one ahead.
+    """
     saved, whole, group, chunks = step.in_flight, step.whole, step.group, step.plans.vpp
     with_embedding = step.backwards >= (chunks - 1) * group
     appear = (step.backwards % group == 0) & (step.backwards < group * chunks)
-    own = step.inputs.gradient_bytes * (whole.layer + whole.embedding * with_embedding) * appear
+    layer = step.inputs.gradient_bytes * whole.layer * appear
+    own = layer + step.inputs.gradient_bytes * whole.embedding * with_embedding * appear
     passed = np.maximum(saved.activations - (saved.head - saved.put_out), 0.0)
     left = np.maximum(passed - _first_chunk(step) * saved.chunk, 0.0)
     line.allocate("gradients", "of chunks", gradients - own)
-    unsharded = _other_chunks(step, step.unsharded.after_backward, _begins_with_last(step))
+    begins = _of_last_chunk(step, 0)
+    unsharded = _other_chunks(step, step.unsharded.after_backward, begins)
     line.allocate("parameters", "other chunks", unsharded)
-    line.allocate("temporaries", "gradients of the head", step.root_head)
+    line.allocate("temporaries", "gradients of the head", step.root_head * begins)
     _first_layer_gathered(line, step, np.minimum(left + saved.layer, passed))
-    line.allocate("activations", "saved for backward", np.minimum(left + saved.layer, passed))
+    line.allocate("gradients", "of chunks", np.maximum(gradients - own - layer, 0.0))
+    line.allocate("activations", "saved for backward", np.minimum(left + 2 * saved.layer, passed))
     line.allocate("temporaries", "working set", saved.working)
+    line.at(Moment.SECOND_LAYER_BACKWARD, step.resharded & (sharding_ranks(step.plans) > 1))
+    line.allocate("gradients", "of chunks", gradients - own)
+    line.allocate("activations", "saved for backward", np.minimum(left + saved.layer, passed))
     line.at(Moment.FIRST_LAYER_BACKWARD)
     line.free("working set")
     line.allocate("gradients", "of chunks", gradients)
@@ -215,36 +228,6 @@ def _reduced_units(
     line.at(Moment.GRADIENT_REDUCTION, only)
 
 
-def worked_chunks(
-    step: UnitStep, backwards: IntColumn, *, last_reduced: bool = True
-) -> tuple[FloatColumn, FloatColumn]:
-    """Gradients after some backward passes of chunks, and the weights that ZeRO 2 has resharded by then, less those
-    that it has gathered in their place.
-
-    Whole gradients of the chunks that have worked backward. A chunk reduces its own after its last micro-batch: with
-    one group of micro-batches, and so one chunk after the other, fp32 shards are left of those that are done.
-    step: of every stage; backwards: a count, shape (r,); last_reduced: also the chunk that the last of these completes.
-    Returns bytes, shape (r,). Source: torch 2.13, distributed/pipelining/stage.py, backward_maybe_with_nosync.
-    """
-    chunks, whole, stored = step.plans.vpp, step.whole, step.stored
-    # Chunks that have worked backward, and those of them that have reduced their gradients, (r,).
-    worked = np.minimum(np.ceil(backwards / step.group), chunks)
-    done = backwards // step.group if last_reduced else worked - 1
-    reduced = np.clip(done, 0, chunks) * step.one_group
-    layers, head = whole.of_chunks(reduced, chunks), reduced > 0
-    # Whole gradients of the chunks between, with the ends, and shards of those that are reduced.
-    # Where the loss goes in pieces, what it sent of the head stands until anything else is reduced.
-    has_head = (worked > 0) | (step.several & step.loss_in_pieces)
-    alive = whole.of_chunks(worked, chunks) - layers + whole.head * (has_head & ~head)
-    alive = alive + whole.embedding * ((worked >= chunks) & (reduced < chunks))
-    shards = stored.of_chunks(reduced, chunks) + stored.head * head
-    if step.loss_in_pieces:
-        shards = shards + (step.loss_unit[1] + step.reduced_twice + step.summed_last) * has_head - stored.head * head
-    gradients = step.inputs.gradient_bytes * alive + FP32_BYTES * shards
-    resharded = layers + whole.head * head - step.gathered_next(reduced)
-    return gradients, HALF_BYTES * resharded * ~step.resharded
-
-
 def _waiting_embedding(step: UnitStep, first: IntColumn) -> FloatColumn:
     """ZeRO 3: 2-byte weights of an embedding that is gathered with its chunk, where that waits beside the one that
     works. first: 1 where it does, shape (r,).
@@ -262,10 +245,12 @@ def _other_chunks(step: UnitStep, chunks: IntColumn, last: Bools = False, size: 
     return np.where(chunks == step.plans.vpp, every, layers) * step.resharded
 
 
-def _begins_with_last(step: UnitStep) -> BoolColumn:
-    """Whether the backward that follows the last forward is one of the chunk that works backward first."""
-    begins: BoolColumn = step.backwards % (step.group * step.plans.vpp) < step.group
-    return begins
+def _of_last_chunk(step: UnitStep, later: Numbers) -> BoolColumn:
+    """Whether a backward is of the chunk that works backward first. later: how many come between it and the last
+    forward.
+    """
+    of_last: BoolColumn = (step.backwards + later) % (step.group * step.plans.vpp) < step.group
+    return of_last
 
 
 def _chunk_sizes(step: UnitStep) -> tuple[FloatColumn, FloatColumn]:
@@ -286,11 +271,11 @@ def _beside_forward(step: UnitStep) -> FloatColumn:
 
 def _first_chunk(step: UnitStep) -> FloatColumn:
     """Layers of the chunk that works backward behind the last forward over those of an average one."""
-    return np.where(_begins_with_last(step), _chunk_sizes(step)[0], 1.0)
+    return np.where(_of_last_chunk(step, 0), _chunk_sizes(step)[0], 1.0)
 
 
 def _chunks_passed(step: UnitStep, backwards: Numbers) -> FloatColumn:
     """Layers that so many backward passes behind the last forward go through, over those of an average chunk."""
     last, other = _chunk_sizes(step)
-    of_last = np.where(step.one_group, np.clip(step.group - step.backwards, 0, backwards), 1 * _begins_with_last(step))
+    of_last = np.where(step.one_group, np.clip(step.group - step.backwards, 0, backwards), 1 * _of_last_chunk(step, 0))
     return of_last * last + (backwards - of_last) * other

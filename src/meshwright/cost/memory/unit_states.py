@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn
+from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.memory.states import States
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
@@ -69,3 +69,34 @@ def reduced_unit(
     one, several = (sent + max(quotient, cast)) * whole, gradient_bytes * last + (sent + cast) * stored
     put_out = np.where(step.stored.all < step.whole.all, several, one)
     return sent * whole + np.maximum(gradient_bytes * whole, put_out)
+
+
+def worked_chunks(
+    step: UnitStep, backwards: IntColumn, *, last_reduced: bool = True
+) -> tuple[FloatColumn, FloatColumn]:
+    """Gradients after some backward passes of chunks, and the weights that have been resharded by then: ZeRO 2 less
+    those that were gathered in their place, ZeRO 3 a head that was kept.
+
+    Whole gradients of the chunks that have worked backward. A chunk reduces its own after its last micro-batch: with
+    one group of micro-batches, and so one chunk after the other, fp32 shards are left of those that are done.
+    step: of every stage; backwards: a count, shape (r,); last_reduced: also the chunk that the last of these completes.
+    Returns bytes, shape (r,). Source: torch 2.13, distributed/pipelining/stage.py, backward_maybe_with_nosync.
+    """
+    chunks, whole, stored = step.plans.vpp, step.whole, step.stored
+    # Chunks that have worked backward, and those of them that have reduced their gradients, (r,).
+    worked = np.minimum(np.ceil(backwards / step.group), chunks)
+    done = backwards // step.group if last_reduced else worked - 1
+    reduced = np.clip(done, 0, chunks) * step.one_group
+    layers, head = whole.of_chunks(reduced, chunks), reduced > 0
+    # Whole gradients of the chunks between, with the ends, and shards of those that are reduced.
+    # Where the loss goes in pieces, what it sent of the head stands until anything else is reduced.
+    has_head = (worked > 0) | (step.several & step.loss_in_pieces)
+    alive = whole.of_chunks(worked, chunks) - layers + whole.head * (has_head & ~head)
+    alive = alive + whole.embedding * ((worked >= chunks) & (reduced < chunks))
+    shards = stored.of_chunks(reduced, chunks) + stored.head * head
+    if step.loss_in_pieces:
+        shards = shards + (step.loss_unit[1] + step.reduced_twice + step.summed_last) * has_head - stored.head * head
+    gradients = step.inputs.gradient_bytes * alive + FP32_BYTES * shards
+    kept = whole.head * head
+    resharded = np.where(step.resharded, kept * step.keeps_ends_gathered, layers + kept - step.gathered_next(reduced))
+    return gradients, HALF_BYTES * resharded
