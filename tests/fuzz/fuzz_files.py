@@ -115,19 +115,19 @@ id = "h100-capped"
 memory_bandwidth = "3000GB/s"
 """
 SWEEP = """\
-models = ["llama-3.1-8b"]
-clusters = ["1x8:h100"]
+models = ["gpt2"]
+clusters = ["1x2:h100"]
 
 [jobs]
-seq_len = ["8k", 4096]
-global_batch = 64
+seq_len = ["1k", 512]
+global_batch = 4
 tokens = "1T"
 
 [knobs]
-precision = ["bf16", "fp8"]
+precision = ["bf16"]
 
 [limits.few]
-tp = "4"
+tp = "1"
 cp = "1"
 
 [prices]

@@ -18,6 +18,8 @@ JOB = {"--seq-len": "4096", "--global-batch": "64"}
 SMALL = {"--model": "config.json", "--cluster": "1x8:h100", **JOB}
 FEW = SMALL | {"--cluster": "1x2:h100", "--global-batch": "6"}
 """A question that is searched in a few hundredths of a second."""
+HERE = {"--workers": "1"}
+"""In this process: to fork one takes longer than most questions."""
 FROM = {"": "megatron.log", "--from": "slurm.sh", "--cluster": "2x8:h100"}
 BASES: dict[str, tuple[dict[str, str], ...]] = {
     "plan": (
@@ -29,16 +31,16 @@ BASES: dict[str, tuple[dict[str, str], ...]] = {
     "explain": (FEW, FEW | {"--model": "mixture.json"}, {"": "plan.json"}, {"": "plan.json"}),
     "check": (SMALL, SMALL | {"--model": "mixture.json"}, {"": "plan.json"}, {"": "plan.json"}),
     "verify": ({"": "plan.json", "--tp": "3"}, SMALL | {"--tp": "3"}),
-    "limits": (FEW,),
+    "limits": (FEW | HERE,),
     "memo": (FEW,),
     "launch": ({"": "plan.json", "--out": "made"}, SMALL | {"--tp": "2", "--out": "made"}),
     "compare": (
         SMALL | {"--plan": "tp=2", " --plan": "tp=4"},
         {"--plan-file": "plan.json", "--plan": "tp=2"},
-        FEW | {" --cluster": "1x2:a100"},
+        FEW | HERE | {" --cluster": "1x2:a100"},
     ),
-    "sweep": ({"": "sweep.toml", "--out": "swept", "--workers": "1"},),
-    "validate": ({"--runs": "runs.csv"},),
+    "sweep": ({"": "sweep.toml", "--out": "swept", **HERE},),
+    "validate": ({"--runs": "runs.csv", **HERE},),
     "runs": ({"": "megatron.log"}, {"": "megatron.log"}, {"": "trace.json"}, FROM),
     "model": ({"": "config.json"}, {"": "mixture.json"}, {"": "native.toml"}),
     "legend": ({"": "tp4 sp cp2 ring pp2 vpp2 dp32 zero1 mbs1 m64 recompute-full"}, {"": "tp8 x=1"}),
@@ -51,26 +53,26 @@ BASES: dict[str, tuple[dict[str, str], ...]] = {
     ),
 }
 SHARES = {
-    "plan": 6,
-    "explain": 5,
-    "check": 16,
-    "verify": 4,
+    "plan": 2,
+    "explain": 2,
+    "check": 18,
+    "verify": 6,
     "limits": 1,
-    "memo": 1,
-    "launch": 10,
-    "compare": 4,
-    "sweep": 6,
+    "memo": 0.5,
+    "launch": 14,
+    "compare": 3,
+    "sweep": 1.5,
     "validate": 8,
-    "runs": 10,
-    "model": 16,
-    "legend": 2,
-    "catalog": 4,
-    "textbook analyze": 8,
-    "textbook allreduce": 4,
-    "textbook memory": 8,
-    "textbook search": 3,
+    "runs": 14,
+    "model": 20,
+    "legend": 4,
+    "catalog": 5,
+    "textbook analyze": 12,
+    "textbook allreduce": 6,
+    "textbook memory": 12,
+    "textbook search": 4,
 }
-"""Of so many questions, those of each command."""
+"""Of the questions, those of each command, in proportion: fewer of those that search, which take twenty times as long."""
 POOL: dict[str, tuple[str, ...]] = {
     "--model": ("config.json", "mixture.json", "native.toml", "llama-3.1-8b", "qwen3-30b-a3b", "gpt2", "."),
     "--cluster": ("1x8:h100", "2x8:h100", "1x1:a100", "2x4:gb200", "1x8:l40s", "cluster.toml", "adapters.toml"),

@@ -8,6 +8,7 @@ import os
 import random
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -42,10 +43,11 @@ def main() -> int:
         return _told(ledger.total(ledger.read(given.sum)))
     seed = given.seed if given.seed is not None else random.SystemRandom().randrange(2**40)
     run = Run(seed, given.only, given.keep)
+    signal.signal(signal.SIGTERM, run.end)
     print(f"seeds from {seed} on")
     ends = time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory() as folder:
-        while time.monotonic() < ends and run.counts.inputs < given.inputs:
+        while time.monotonic() < ends and run.counts.inputs < given.inputs and not run.ended:
             run.ask(Path(folder))
             if given.one:
                 break
@@ -60,7 +62,12 @@ class Run:
 
     def __init__(self, seed: int, only: str | None, keep: Path) -> None:
         self.counts = ledger.Ledger(seed, seed, _tree())
+        self.ended = False
         self._only, self._keep, self._asked = only, keep, set[bytes]()
+
+    def end(self, *_: object) -> None:
+        """Ask no further question: what was counted is kept where the process is told to end."""
+        self.ended = True
 
     def ask(self, folder: Path) -> None:
         """Ask the question of the next seed, in a folder that is empty but for its files."""
