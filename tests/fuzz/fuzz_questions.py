@@ -30,7 +30,7 @@ BASES: dict[str, tuple[dict[str, str], ...]] = {
     ),
     "explain": (FEW, FEW | {"--model": "mixture.json"}, {"": "plan.json"}, {"": "plan.json"}),
     "check": (SMALL, SMALL | {"--model": "mixture.json"}, {"": "plan.json"}, {"": "plan.json"}),
-    "verify": ({"": "plan.json", "--tp": "3"}, SMALL | {"--tp": "3"}),
+    "verify": ({"": "plan.json"}, SMALL | {"--tp": "2"}),
     "limits": (FEW | HERE,),
     "memo": (FEW,),
     "launch": ({"": "plan.json", "--out": "made"}, SMALL | {"--tp": "2", "--out": "made"}),
@@ -53,15 +53,15 @@ BASES: dict[str, tuple[dict[str, str], ...]] = {
     ),
 }
 SHARES = {
-    "plan": 2,
-    "explain": 2,
+    "plan": 1,
+    "explain": 1,
     "check": 18,
     "verify": 6,
-    "limits": 1,
-    "memo": 0.5,
-    "launch": 14,
+    "limits": 0.6,
+    "memo": 0.4,
+    "launch": 12,
     "compare": 3,
-    "sweep": 1.5,
+    "sweep": 0.8,
     "validate": 8,
     "runs": 14,
     "model": 20,
@@ -72,7 +72,7 @@ SHARES = {
     "textbook memory": 12,
     "textbook search": 4,
 }
-"""Of the questions, those of each command, in proportion: fewer of those that search, which take twenty times as long."""
+"""In proportion, the questions of each command: fewer of those that search, which take twenty times as long."""
 POOL: dict[str, tuple[str, ...]] = {
     "--model": ("config.json", "mixture.json", "native.toml", "llama-3.1-8b", "qwen3-30b-a3b", "gpt2", "."),
     "--cluster": ("1x8:h100", "2x8:h100", "1x1:a100", "2x4:gb200", "1x8:l40s", "cluster.toml", "adapters.toml"),
@@ -148,6 +148,8 @@ def question(chance: random.Random, only: str | None = None) -> Question:
         given = _of_launch_file(name, chance)
     if name == "runs" and given[""] != "trace.json" and chance.random() < 0.7:
         given[""] = f"{chance.choice([*PRINTED])}.log"
+    if name == "legend":
+        given[""] = mutated("legend.txt", (given[""] or "").encode(), chance).decode("utf-8", "surrogateescape")
     options = _options(name)
     for _ in range(chance.choice((0, 0, 0, 1, 1, 2, 4))):
         option = chance.choice([*options])
@@ -178,8 +180,6 @@ def _of_launch_file(name: str, chance: random.Random) -> dict[str, str | None]:
         given["--cluster"] = "1x2:h100"
     if name == "launch":
         given["--out"] = "made"
-    if name == "verify":
-        given["--tp"] = "3"
     return given
 
 
@@ -195,7 +195,7 @@ def _files(words: list[str], chance: random.Random) -> dict[str, bytes]:
     """The files that words name; most often one of them mutated."""
     named = {word.partition(":")[0] for word in words} & {*seeds()}
     files = {name: seeds()[name] for name in sorted(named)}
-    if files and chance.random() < 0.6:
+    if files and chance.random() < 0.8:
         name = chance.choice([*files])
         files[name] = mutated(name, files[name], chance)
     return files
