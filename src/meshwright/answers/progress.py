@@ -23,18 +23,6 @@ LONG_S = 10.0
 """A search that will take longer says so first."""
 
 
-@contextmanager
-def shown_progress(what: str = "Pricing plans", patience_s: float = PATIENCE_S) -> Iterator[Progress]:
-    """A callback that shows a bar on standard error, where that is a terminal, once some seconds have passed.
-
-    The bar has no thread of its own, so that processes can be forked beside it.
-
-    what: is done, as it stands before the bar; patience_s: the seconds.
-    """
-    with _bar(what, patience_s) as (advance, _):
-        yield advance
-
-
 class Stoppable:
     """The progress of searches that Ctrl-C or a limit of time ends, with the best plans so far."""
 
@@ -117,12 +105,18 @@ def _stops(after_s: float | None) -> Iterator[None]:
 
 
 @contextmanager
-def stoppable_progress(limit_s: float | None = None, what: str = "Pricing plans") -> Iterator[Stoppable]:
-    """The same bar, of searches that end after a limit of time, or at the first Ctrl-C, with the best plans so far.
+def stoppable_progress(
+    limit_s: float | None = None, what: str = "Pricing plans", patience_s: float = PATIENCE_S
+) -> Iterator[Stoppable]:
+    """A callback that shows a bar on standard error, where that is a terminal, once some seconds have passed; of
+    searches that end after a limit of time, or at the first Ctrl-C, with the best plans so far.
 
-    limit_s: seconds; None: as long as it takes; what: is done, as it stands before the bar.
+    The bar has no thread of its own, so that processes can be forked beside it.
+
+    limit_s: seconds; None: as long as it takes; what: is done, as it stands before the bar; patience_s: the seconds
+    before it is shown.
     """
-    with _bar(what, PATIENCE_S) as (advance, say):
+    with _bar(what, patience_s) as (advance, say):
         progress = Stoppable(advance, say, limit_s)
         in_main = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGINT, progress.interrupt) if in_main else None

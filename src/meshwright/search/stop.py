@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from meshwright.errors import Stopped
+from meshwright.errors import NO_ANSWER, Stopped
 
 Progress = Callable[[int, int], None]
 """Told at the start and after every chunk: (plans considered so far, plans in the space). Where it raises `StopSearch`,
 the search ends with the best of them."""
 
 
-class StopSearch(Exception):
+class StopSearch(Stopped):
     """Raised by the progress of a search where it should end: its answer is of the plans considered so far."""
+
+    def __init__(self) -> None:
+        super().__init__(NO_ANSWER)
 
 
 def goes_on(progress: Progress | None, done: int, total: int) -> bool:

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -19,7 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from meshwright.errors import CannotVerify
+from meshwright.errors import NO_ANSWER, CannotVerify, Stopped
 from meshwright.pytorch.processes.records import Observed, Request
 
 TORCH = "2.13"
@@ -47,35 +48,43 @@ def observe_ranks(
     """What each rank was seen to do; every entry holds the requests of one rank, which one process answers.
 
     As many processes as there are cores run at once. progress: called at the start and after each rank with how many
-    are done, and how many there are. Raises `CannotVerify` with the reason that a process left.
+    are done, and how many there are. Raises `CannotVerify` with the reason that a process left; whatever is raised,
+    by progress too, the other processes are killed.
     """
     require_torch()
+    end = threading.Event()
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as threads:
-        running = [threads.submit(_observe, each) for each in requests]
-        if progress:
-            progress(0, len(running))
-            for done, _ in enumerate(as_completed(running), start=1):
-                progress(done, len(running))
-        return [each.result() for each in running]
+        running = [threads.submit(_observe, each, end) for each in requests]
+        try:
+            if progress:
+                progress(0, len(running))
+                for done, _ in enumerate(as_completed(running), start=1):
+                    progress(done, len(running))
+            return [each.result() for each in running]
+        finally:
+            end.set()
+            threads.shutdown(cancel_futures=True)
 
 
-def _observe(requests: Sequence[Request]) -> list[Observed]:
+def _observe(requests: Sequence[Request], end: threading.Event) -> list[Observed]:
     with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
-        observed: list[Observed] = answers_of([requests], Path(folder))[0]
+        observed: list[Observed] = answers_of([requests], Path(folder), end=end)[0]
     return observed
 
 
-def answers_of(questions: Sequence[object], folder: Path, timeout_s: float = math.inf) -> list[Any]:
+def answers_of(
+    questions: Sequence[object], folder: Path, timeout_s: float = math.inf, end: threading.Event | None = None
+) -> list[Any]:
     """What as many processes of the trainer answer, all running at once.
 
     questions: what `trainer/__main__.py` takes; folder: an empty one, for what they read and write; timeout_s: seconds
-    after which all are killed. Raises `CannotVerify` with the reason of the first one that fails, when the others are
-    killed, or that they hang.
+    after which all are killed; end: where it is set, they are killed before. Raises `CannotVerify` with the reason of
+    the first one that fails, when the others are killed, or that they hang, `Stopped` where they should end.
     """
     with ExitStack() as stack:
         running = [_started(question, folder / str(index), stack) for index, question in enumerate(questions)]
         try:
-            _wait(running, folder, timeout_s)
+            _wait(running, folder, timeout_s, end or threading.Event())
         finally:
             for process in running:
                 process.kill()
@@ -104,8 +113,8 @@ def _loopback() -> dict[str, str]:
     return {"GLOO_SOCKET_IFNAME": present[0]} if present else {}
 
 
-def _wait(running: Sequence[subprocess.Popen[bytes]], folder: Path, timeout_s: float) -> None:
-    """Until all have ended well; raises `CannotVerify` for the first that has not, or when the time is over."""
+def _wait(running: Sequence[subprocess.Popen[bytes]], folder: Path, timeout_s: float, end: threading.Event) -> None:
+    """Until all have ended well; raises as `answers_of` does."""
     ends = time.monotonic() + timeout_s
     while True:
         codes = [process.poll() for process in running]
@@ -120,7 +129,8 @@ def _wait(running: Sequence[subprocess.Popen[bytes]], folder: Path, timeout_s: f
                 f"{late} of {len(running)} processes that train did not end within {timeout_s:g} s, and were killed; "
                 "they wait for each other, or the machine is busy"
             )
-        time.sleep(PAUSE_S)
+        if end.wait(PAUSE_S):
+            raise Stopped(NO_ANSWER)
 
 
 def _reason(code: int, errors: str) -> str:
