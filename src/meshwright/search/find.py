@@ -41,6 +41,9 @@ from meshwright.search.unmet import nothing_legal
 from meshwright.specs.inputs import Inputs
 
 CHUNK = 1 << 16
+DEEP = 128
+"""Layers beyond which tables have fewer rows, by the square of their number: as a search ends between two tables, no
+table may take long, and more stages of more layers do."""
 RESOLVED = 8
 """Of the best plans, those whose stages, or layers to recompute, are chosen by cost."""
 
@@ -76,7 +79,7 @@ def find(inputs: Inputs, top: int = 5, progress: Progress | None = None) -> Sear
     runtime refuses every plan, `Stopped` where progress stops it before a plan fits.
     """
     tally, times = _Tally(), ShapeTimes(inputs)
-    legal = regrouped(_legal(inputs, tally, progress), CHUNK)
+    legal = regrouped(_legal(inputs, tally, progress), _rows(inputs))
     candidates = [_candidates(_fitting(plans, inputs, tally), top, tally, times) for plans in legal if len(plans)]
     complete = tally.considered == tally.size
     if not complete and not tally.fitting:
@@ -141,8 +144,13 @@ def _equal(tables: list[Ranks], inputs: Inputs) -> int:
 
 
 def chunks(inputs: Inputs) -> Iterator[Plans]:
-    """Every plan of the space, legal or not, in tables of `CHUNK` rows."""
-    return regrouped(space(inputs), CHUNK)
+    """Every plan of the space, legal or not, in tables of `CHUNK` rows at most."""
+    return regrouped(space(inputs), _rows(inputs))
+
+
+def _rows(inputs: Inputs) -> int:
+    """Rows of a table."""
+    return CHUNK * DEEP**2 // max(DEEP, inputs.model.num_layers) ** 2 or 1
 
 
 def legal_footprints(
@@ -187,7 +195,7 @@ def _legal(inputs: Inputs, tally: _Tally, progress: Progress | None) -> Iterator
     tally.size = sum(part.size for part in known)
     if not goes_on(progress, 0, tally.size):
         return
-    for chunk in regrouped(tables_of(known, inputs), CHUNK):
+    for chunk in regrouped(tables_of(known, inputs), _rows(inputs)):
         legality = check(chunk, inputs)
         tally.considered += len(chunk)
         for rule, count in legality.refused.items():
