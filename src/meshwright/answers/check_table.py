@@ -15,6 +15,7 @@ from meshwright.cost.step import estimate_each
 from meshwright.launch.settings import LaunchSetting, launch_settings
 from meshwright.layout.legality import faults, rules_of
 from meshwright.layout.plan import Plan
+from meshwright.search.stop import Progress
 from meshwright.search.variation import Variation
 from meshwright.specs.inputs import Inputs
 
@@ -72,30 +73,35 @@ def check_of(plan: Plan, inputs: Inputs) -> PlanCheck:
     return PlanCheck(inputs.runtime.id, inputs.runtime.version, plan, not broken, tuple(rules), launch, unaligned)
 
 
-def check_document(check: PlanCheck, variation: Variation | None = None) -> dict[str, Any]:
+def check_document(
+    check: PlanCheck, variation: Variation | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
     """The check as JSON, each setting of the launch also as people write it.
 
-    variation: of a saved plan, which this one is, with the nearest plan that works where it is illegal.
+    variation: of a saved plan, which this one is, with the nearest plan that works where it is illegal; progress: of
+    the search for that one.
     """
     settings = [{**json_of(setting), "text": str(setting)} for setting in check.launch]
     parts = {**vars(check), "name": str(check.plan), "launch": settings}
     parts["unaligned"] = unaligned_entry(check.unaligned)
     if variation:
         changes = {"changed": variation.named, "follows": variation.follows, "saved": variation.saved}
-        parts["variation"] = changes | {"nearest": None if check.legal else variation.nearest}
+        parts["variation"] = changes | {"nearest": None if check.legal else variation.nearest_plan(progress)}
     return document_of(**parts)
 
 
-def check_screen(check: PlanCheck, inputs: Inputs, variation: Variation | None = None) -> tuple[Block, ...]:
+def check_screen(
+    check: PlanCheck, inputs: Inputs, variation: Variation | None = None, progress: Progress | None = None
+) -> tuple[Block, ...]:
     """Every rule, green or red, with the values, the nearest legal change, where and when the framework enforces it.
 
-    variation: of a saved plan, which this one is.
+    variation: of a saved plan, which this one is; progress: of the search for the nearest plan that works.
     """
     count, broken = len(check.rules), sum(not rule.kept for rule in check.rules)
     verdict = f"refuses it: {broken} of {count} rules broken" if broken else f"accepts it: all {count} rules kept"
     answer = f"Plan: **{check.plan}**", f"{check.runtime} ({check.version}) {verdict}"
     changes = variation_lines(variation) if variation else ()
-    nearest = [f"To make it legal: {variation.nearest_words}"] if variation and broken else []
+    nearest = [f"To make it legal: {variation.nearest_words(progress)}"] if variation and broken else []
     lines = Lines((*answer, *changes, *nearest, *unaligned_lines(check.unaligned)))
     settings = Bullets(tuple(map(str, check.launch)))
     launch = (Heading("The launch must set", 3), settings) if check.launch else ()

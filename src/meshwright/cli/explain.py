@@ -12,6 +12,8 @@ from meshwright.cli.one_plan import OnePlanOptions, one_plan
 from meshwright.cli.options import AsJson, Cite, More, TimeLimit
 from meshwright.cli.show import end_where, show, show_cited
 
+NEAREST = "Looking for the nearest plan that works"
+
 
 @grouped
 def explain(
@@ -41,7 +43,8 @@ def explain(
     inputs, plan, variation, launch = one_plan(context, asked)
     if not variation:
         require_legal(plan, inputs)
-    estimate = variation.estimate if variation else estimate_each([plan], inputs)[0]
+    with stoppable_progress(what=NEAREST) as progress:
+        estimate = variation.priced(progress) if variation else estimate_each([plan], inputs)[0]
     traced = writable(trace, "--trace") if trace is not None else None
     if traced:
         write_trace(traced, estimate, inputs)
@@ -75,12 +78,16 @@ def check(context: typer.Context, asked: OnePlanOptions, as_json: AsJson = False
     """Check one plan against every rule of its runtime; exit code 2 if one is broken."""
     from meshwright.answers.check_table import check_document, check_of, check_screen
     from meshwright.answers.launch_file import launch_file_entry, launch_file_screen
+    from meshwright.answers.progress import stoppable_progress
 
     inputs, plan, variation, launch = one_plan(context, asked)
     checked = check_of(plan, inputs)
-    if as_json:
-        show(check_document(checked, variation) | launch_file_entry(launch), as_json)
-    else:
-        show((*launch_file_screen(launch), *check_screen(checked, inputs, variation)), as_json)
+    with stoppable_progress(what=NEAREST) as progress:
+        answer: Any = (
+            check_document(checked, variation, progress) | launch_file_entry(launch)
+            if as_json
+            else (*launch_file_screen(launch), *check_screen(checked, inputs, variation, progress))
+        )
+    show(answer, as_json)
     if not checked.legal:
         raise typer.Exit(2)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
 from meshwright.arrays import FloatColumn
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan, Recompute
-from meshwright.layout.plans import COLUMNS, Plans
+from meshwright.layout.plans import COLUMNS, Plans, regrouped
 from meshwright.search.constrained import CODES
 from meshwright.search.knobs import plan_knobs
-from meshwright.search.space import space
+from meshwright.search.space import parts, tables_of
+from meshwright.search.stop import Progress
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 
@@ -20,35 +21,44 @@ NAMED = 100.0
 """Weight of a field that was asked for; others have 1."""
 ORDERED = ("tp", "cp", "pp", "vpp", "ep", "etp", "zero", "micro_batch")
 """Of two other values, the nearer one in ratio counts less."""
+TABLE = 1 << 14
+"""Plans that are held against the rules at once."""
 FOLLOWING = ("num_microbatches", "microbatch_group")
 """Fields that differ because others do."""
 
 
-def nearest_legal(plan: Plan, inputs: Inputs, named: Collection[str] = ()) -> Plan | None:
+def nearest_legal(
+    plan: Plan, inputs: Inputs, named: Collection[str] = (), progress: Progress | None = None
+) -> Plan | None:
     """Of all legal plans of a question the one that shares most fields with a plan.
 
-    The plans of its space are looked at, and every single change of the plan.
-    named: fields that keep their value where any legal plan has it. Returns None where no plan is legal.
+    Every single change of the plan is looked at, and the space within what is named, or all of it where that is empty.
+    named: fields that keep their value where any legal plan has it; progress: told as by `find`, anew for each space,
+    and what it raises is raised. Returns None where no plan is legal.
     """
-    best: list[tuple[float, Plan]] = []
-    for plans in _candidates(plan, inputs, named):
-        legal = plans.take(check(plans, inputs).legal)
-        if len(legal):
-            distance = _distance(legal, plan, named)
-            row = int(distance.argmin())
-            best.append((float(distance[row]), legal[row]))
-    return min(best, key=lambda each: each[0])[1] if best else None
 
+    def nearest(tables: Iterable[Plans], total: int) -> Iterator[tuple[float, Plan]]:
+        done = 0
+        for plans in regrouped(tables, TABLE):
+            if progress:
+                progress(done, total)
+            done += len(plans)
+            legal = plans.take(check(plans, inputs).legal)
+            if len(legal):
+                distance = _distance(legal, plan, named)
+                row = int(distance.argmin())
+                yield float(distance[row]), legal[row]
 
-def _candidates(plan: Plan, inputs: Inputs, named: Collection[str]) -> Iterator[Plans]:
-    """Every single change of the plan; the space within what is named, or the whole one where that is empty."""
+    def of_space(question: Inputs) -> list[tuple[float, Plan]]:
+        known = parts(question)
+        return [*nearest(tables_of(known, question), sum(part.size for part in known))]
+
     changed = [variant.plan for knob in plan_knobs(plan, inputs) for variant in knob.variants]
-    if changed:
-        yield Plans.of(changed)
     axes = [name for name in named if name in Constraints.model_fields]
     within = inputs.replace(constraints=Constraints(**{name: _value(name, plan) for name in axes}))
-    tables = [table for table in space(within) if check(table, inputs).legal.any()]
-    yield from tables or space(inputs)
+    one_change = nearest([Plans.of(changed)], len(changed)) if changed else ()
+    known = [*one_change, *(of_space(within) or of_space(inputs))]
+    return min(known, key=lambda each: each[0])[1] if known else None
 
 
 def _value(name: str, plan: Plan) -> int | str:

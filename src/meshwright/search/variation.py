@@ -18,6 +18,7 @@ from meshwright.search.knobs import Variant
 from meshwright.search.nearest import nearest_legal
 from meshwright.search.question_knobs import FieldChange
 from meshwright.search.sensitivity import SHORT, field_changes
+from meshwright.search.stop import Progress
 from meshwright.specs.inputs import Inputs
 
 DIVIDED = ("tp", "cp", "pp")
@@ -46,9 +47,13 @@ class Variation:
     @property
     def estimate(self) -> Estimate:
         """What the changed plan costs; raises `IllegalPlan`, with the nearest plan that works, where it is illegal."""
+        return self.priced()
+
+    def priced(self, progress: Progress | None = None) -> Estimate:
+        """The same; progress: of the search for the nearest plan."""
         broken = faults(self.plan, self.inputs)
         if broken:
-            raise IllegalPlan(f"plan {self.plan}", [*broken, Fault("", self.nearest_words)])
+            raise IllegalPlan(f"plan {self.plan}", [*broken, Fault("", self.nearest_words(progress))])
         return estimate_each([self.plan], self.inputs)[0]
 
     @property
@@ -59,12 +64,15 @@ class Variation:
     @property
     def nearest(self) -> Plan | None:
         """The legal plan that differs least from the changed one, with what was asked for where any has it."""
-        return nearest_legal(self.plan, self.inputs, self.fields)
+        return self.nearest_plan()
 
-    @property
-    def nearest_words(self) -> str:
+    def nearest_plan(self, progress: Progress | None = None) -> Plan | None:
+        """The same; progress: as `nearest_legal` tells it."""
+        return nearest_legal(self.plan, self.inputs, self.fields, progress)
+
+    def nearest_words(self, progress: Progress | None = None) -> str:
         """The same with what is changed for it."""
-        nearest = self.nearest
+        nearest = self.nearest_plan(progress)
         if nearest is None:
             return f"no plan of {self.inputs.runtime.id} for this question is legal"
         changes = field_changes(self.plan, Variant(nearest, self.inputs))
