@@ -10,6 +10,7 @@ import random
 import resource
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from meshwright.answers.sweep.columns import COLUMNS
 from meshwright.answers.sweep.parquet import read_rows
 from meshwright.answers.sweep.run import SweepResult, sweep
 from meshwright.errors import INTERRUPTED, InvalidInput
+from meshwright.search import find as find_module
 from meshwright.search.find import find
 from meshwright.search.stop import StopSearch
 
@@ -171,6 +173,31 @@ def test_a_sweep_that_is_stopped_says_what_is_answered_and_goes_on(
     again = sweep(SHORT, tmp_path, workers=1, all_plans=True)
     assert again.unanswered == 0
     assert outcome(tmp_path) == short
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_sweep_is_stopped_in_the_middle_of_a_question(
+    tmp_path: Path, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which only the first table is looked at, and no answer is kept."""
+    monkeypatch.setattr(find_module, "CHUNK", 8)
+    check, folder = find_module.check, tmp_path / "tables"
+    folder.mkdir()
+
+    def checked(*given: Any) -> Any:
+        (folder / str(len([*folder.iterdir()]))).touch()
+        time.sleep(0.3)
+        return check(*given)
+
+    def stop(_done: int, _total: int) -> None:
+        if [*folder.iterdir()]:
+            raise StopSearch
+
+    monkeypatch.setattr(find_module, "check", checked)
+    one = {name: SHORT[name] for name in ("models", "clusters", "jobs")}
+    stopped = sweep(one, tmp_path / "o", workers=workers, progress=stop)
+    assert (len(stopped.table), stopped.unanswered) == (0, 1)
+    assert len([*folder.iterdir()]) <= 3
 
 
 def test_a_limit_of_time_stops_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -18,15 +19,23 @@ from jsonschema import validate
 
 import launch_examples
 from commands import LLAMA, Answer, asked
+from meshwright.answers import nothing_fits as shortfall
 from meshwright.answers import progress
 from meshwright.answers.plan_file import json_schema
 from meshwright.answers.progress import Stoppable, stoppable_progress
+from meshwright.answers.vary import varied_by_names
 from meshwright.errors import INTERRUPTED, Stopped
+from meshwright.layout.plan import Plan
+from meshwright.pytorch.processes import process
 from meshwright.search import find as searches
 from meshwright.search.find import find
 from meshwright.search.limits import limits, longest_sequence
 from meshwright.search.remedies import remedies
 from meshwright.search.stop import StopSearch
+from meshwright.validation.fit.fitting import leave_one_source_out
+from meshwright.validation.rows.configurations import configurations
+from meshwright.validation.rows.table import read_rows
+from meshwright.validation.score.outcomes import NOT_REACHED, outcomes_of
 from strategies import llama_8b, llama_70b, question
 
 INTERRUPTS = int(os.environ.get("KILLS", "4"))
@@ -123,7 +132,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "validate": ("validate",),
     "what would fit": ("plan", "--model", "llama-3.1-70b", *LLAMA[2:]),
 }
-"""Questions that may take more than a second, of every command that asks such; sweeps have tests of their own."""
+"""Questions that may take more than a second, of every command with a best so far; sweeps have tests of their own."""
 
 
 @pytest.fixture
@@ -142,6 +151,13 @@ def test_a_limit_of_time_does_the_same(name: str) -> None:
     assert answer.document["complete"] is False
     assert asked(*LONG[name], "--time-limit", "0s").code == 2
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("options", [(), ("--real", "2")])
+def test_verify_is_stopped_without_an_answer(options: tuple[str, ...]) -> None:
+    answer = asked("verify", *LLAMA, "--tp", "4", *options, "--time-limit", "1ms", "--json")
+    assert answer.code == INTERRUPTED
+    assert answer.document["complete"] is False
 
 
 def test_work_that_tells_no_progress_is_stopped_where_it_stands() -> None:
@@ -165,11 +181,48 @@ def test_a_memo_that_is_stopped_writes_no_file_and_prints_the_best_plans(tmp_pat
     assert not [*tmp_path.iterdir()]
 
 
-def test_what_would_fit_says_how_far_it_is() -> None:
+def test_what_would_fit_says_how_far_it_is_and_can_be_stopped() -> None:
+    """Each of its searches tells its own plans."""
+    result = find(question(llama_70b(), "1x8:v100"), top=1)
     told: list[tuple[int, int]] = []
-    remedies(find(question(llama_70b(), "1x8:v100"), top=1), most=1, progress=lambda *each: told.append(each))
-    assert told
-    assert told[0] == (0, 4)
+    found = remedies(result, most=1, progress=lambda *each: told.append(each))
+    assert len([done for done, _ in told if done == 0]) > 1
+    assert found
+    with pytest.raises(Stopped):
+        remedies(result, most=1, progress=_after(len(told) // 2))
+
+
+@pytest.mark.parametrize("words", [("plan", "--runtime", "all"), ("compare", "--cluster", "1x8:a100")])
+def test_no_search_for_what_would_fit_goes_on_once_it_is_stopped(words: tuple[str, ...]) -> None:
+    """Of each runtime, and on each cluster."""
+    looked_for, check, stopped, after = shortfall.remedies, searches.check, list[bool](), list[bool]()
+
+    def interrupted(*given: Any) -> Any:
+        stopped.append(True)
+        signal.raise_signal(signal.SIGINT)
+        return looked_for(*given)
+
+    def checked(*given: Any) -> Any:
+        after.extend(stopped)
+        return check(*given)
+
+    command, *options = words
+    with mock.patch.object(shortfall, "remedies", interrupted), mock.patch.object(searches, "check", checked):
+        answer = asked(command, "--model", "llama-3.1-70b", *LLAMA[2:], *options, "--workers", "1")
+    assert answer.code == INTERRUPTED, answer.err
+    assert len(stopped) == 1
+    assert not after
+
+
+def test_tables_of_models_with_many_layers_are_small_and_change_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, told = find(INPUTS), list[int]()
+    monkeypatch.setattr(searches, "DEEP", INPUTS.model.num_layers // 4)
+    pieces = find(INPUTS, progress=lambda done, _: told.append(done))
+    assert [after - before for before, after in itertools.pairwise(told)][:-1] == [searches.CHUNK // 16] * (
+        len(told) - 2
+    )
+    assert [each.plan for each in pieces.best] == [each.plan for each in whole.best]
+    assert (pieces.legal, pieces.fitting, pieces.refused) == (whole.legal, whole.fitting, whole.refused)
 
 
 def test_clusters_that_were_not_reached_are_named() -> None:
@@ -180,9 +233,55 @@ def test_clusters_that_were_not_reached_are_named() -> None:
     assert "the first 0 were looked at" in second["refused"]
 
 
-def test_runs_that_were_not_reached_are_named() -> None:
-    answer = asked("validate", "--time-limit", "1ms")
+@pytest.mark.parametrize("options", [(), ("--left-out",)])
+def test_runs_that_were_not_reached_are_named(options: tuple[str, ...]) -> None:
+    answer = asked("validate", *options, "--time-limit", "1ms")
+    assert answer.code == INTERRUPTED
     assert "it was stopped before" in " ".join(answer.out.split())
+
+
+def test_sources_that_were_fitted_are_kept_where_others_are_not_reached() -> None:
+    def stop(done: int, total: int) -> None:
+        if (done, total) == (1, 2):
+            raise StopSearch
+
+    table = read_rows()
+    names = [*dict.fromkeys(row["dataset"] for row in table)]
+    outcomes = outcomes_of(configurations([row for row in table if row["dataset"] in names[:2]]))
+    judged = leave_one_source_out(outcomes, outcomes, stop)
+    reached = {each.configuration.dataset for each in judged if each.refusal != NOT_REACHED}
+    assert reached == {names[0]}
+
+
+def test_the_search_for_the_nearest_plan_can_be_stopped() -> None:
+    variation = varied_by_names(Plan(tp=4, sp=True, dp=2, zero=1, num_microbatches=32), INPUTS, pp=7)
+    told: list[tuple[int, int]] = []
+    assert variation.nearest_plan(lambda *each: told.append(each))
+    assert all(0 <= done < total for done, total in told)
+    with pytest.raises(Stopped):
+        variation.priced(_after(0))
+
+
+def test_processes_of_ranks_end_with_what_waits_for_them(tmp_path: Path) -> None:
+    """Each writes that it has begun, and sleeps."""
+    script = f"import pathlib, os, time; (pathlib.Path({str(tmp_path)!r}) / str(os.getpid())).touch(); time.sleep(60)"
+    began = time.monotonic()
+
+    def stop(_done: int, _total: int) -> None:
+        while not [*tmp_path.iterdir()]:
+            time.sleep(0.01)
+        raise StopSearch
+
+    with (
+        mock.patch.object(process, "command", return_value=[sys.executable, "-c", script]),
+        mock.patch.object(process, "require_torch"),
+        pytest.raises(StopSearch),
+    ):
+        process.observe_ranks([()] * 8, stop)
+    assert time.monotonic() - began < 30
+    for each in tmp_path.iterdir():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(each.name), 0)
 
 
 def test_ctrl_c_leaves_no_traceback_at_any_moment() -> None:

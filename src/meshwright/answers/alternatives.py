@@ -27,10 +27,8 @@ def cheap_search(inputs: Inputs, progress: Progress | None = None) -> SearchResu
     """The best plans of a question; None where its space is large, holds no legal plan, or progress stops the search
     before one fits.
     """
-    if size(inputs) > MOST_PLANS:
-        return None
     try:
-        return find(inputs, top=SHOWN, progress=progress)
+        return find(inputs, top=SHOWN, progress=progress) if size(inputs) <= MOST_PLANS else None
     except (IllegalPlan, Stopped):
         return None
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from meshwright.answers.host_memory import host_bytes
 from meshwright.answers.plan_file import plan_entry
-from meshwright.answers.progress import Stoppable
 from meshwright.answers.records import document_of, priced_plan
 from meshwright.errors import MeshwrightError, NothingFits, Stopped
 from meshwright.search.find import Progress, SearchResult
@@ -38,10 +37,14 @@ def nothing_fits(result: SearchResult, most: int | None = None, progress: Progre
     )
 
 
-def nothing_fits_or_stopped(result: SearchResult, progress: Stoppable) -> MeshwrightError:
+def nothing_fits_or_stopped(
+    result: SearchResult, progress: Progress | None, most: int | None = None
+) -> MeshwrightError:
     """The same, where it is not stopped before; else that no plan fits, and that this is not complete."""
-    stopped = Stopped(f"{shortfall_words(result)} It was stopped: this answer is not complete.")
-    return progress.at_once(lambda: nothing_fits(result, progress=progress.show)) or stopped
+    try:
+        return nothing_fits(result, most, progress)
+    except Stopped:
+        return Stopped(f"{shortfall_words(result)} It was stopped: this answer is not complete.")
 
 
 def shortfall_words(result: SearchResult) -> str:

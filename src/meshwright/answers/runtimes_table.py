@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
-from meshwright.answers.nothing_fits import error_document, nothing_fits
+from meshwright.answers.nothing_fits import error_document, nothing_fits_or_stopped
 from meshwright.answers.plan_table import plan_document
 from meshwright.answers.records import document_of, fields_of
 from meshwright.answers.screen import SPEED_COLUMNS, headline, job_words, speed_cells, without_plan
@@ -82,7 +82,7 @@ def _answer(top: int, inputs: Inputs, progress: Progress | None) -> SearchResult
     """The answer of one runtime, or why it has none."""
     try:
         result = find(inputs, top=top, progress=progress)
-        return result if result.best else nothing_fits(result, most=1)
+        return result if result.best else nothing_fits_or_stopped(result, progress, most=1)
     except MeshwrightError as refusal:
         return refusal
 

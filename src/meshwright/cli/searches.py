@@ -98,13 +98,12 @@ def _beyond(
 ) -> tuple[Sequence[Estimate], Sequence[ConstraintCost]]:
     """The front of time and memory if asked for, and what constraints cost; nothing where a search was stopped."""
     from meshwright.search.constraint_costs import constraint_costs
-    from meshwright.search.stop import StopSearch
 
     if not result.complete:
         return (), ()
     try:
         return _front(result, progress) if pareto else (), constraint_costs(result, progress)
-    except (StopSearch, Stopped):
+    except Stopped:
         return (), ()
 
 
@@ -186,11 +185,10 @@ def _show_each(
     from meshwright.answers.progress import stoppable_progress
     from meshwright.answers.runtimes_table import answers_of_each, crossover_of, runtimes_document, runtimes_screen
     from meshwright.search.executors import executor_of
-    from meshwright.search.stop import StopSearch
 
     with stoppable_progress(time_limit) as progress, executor_of(workers) as executor:
         answers, crossing = answers_of_each(inputs, top, behaviours, progress, allowed, executor), None
-        with contextlib.suppress(StopSearch):
+        with contextlib.suppress(Stopped):
             crossing = None if progress.stopped else crossover_of(answers, progress, executor)
     show(runtimes_document(answers, crossing) if as_json else runtimes_screen(answers, crossing), as_json)
     end_where(progress.stopped)

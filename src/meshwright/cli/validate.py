@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +11,7 @@ import typer
 
 from meshwright.cli.options import AsJson, TimeLimit, Workers
 from meshwright.cli.show import end_where, show
-from meshwright.errors import NO_ANSWER, InvalidInput, Stopped
+from meshwright.errors import InvalidInput
 
 
 def validate(
@@ -42,10 +41,7 @@ def validate(
     table, picture = (writable(path, f"--{name}") if path else None for name, path in (("rows", rows), ("plot", plot)))
     _require_different({"--runs": Path(os.path.realpath(runs)) if runs else None, "--rows": table, "--plot": picture})
     with stoppable_progress(time_limit, "Predicting runs") as progress, executor_of(workers) as executor:
-        score = partial(scored, runs, where=where, left_out=without, progress=progress, executor=executor)
-        answer = progress.at_once(score) if without else score()
-    if answer is None:
-        raise Stopped(NO_ANSWER)
+        answer = scored(runs, where=where, left_out=without, progress=progress, executor=executor)
     if progress.stopped:
         show(answer.to_dict() | {"complete": False} if as_json else answer.blocks(), as_json)
         end_where(stopped=True)

@@ -13,8 +13,8 @@ from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput
 from meshwright.layout.legality.rule import divisors
-from meshwright.search.fewest_nodes import fewest_nodes
-from meshwright.search.find import Progress, SearchResult, find
+from meshwright.search.fewest_nodes import fewest_nodes, whole_answer
+from meshwright.search.find import Progress, SearchResult
 from meshwright.search.least_states import states_fit
 from meshwright.search.published import unpublished
 from meshwright.specs.behaviours import narrower_states, with_behaviours
@@ -68,20 +68,13 @@ def remedies(result: SearchResult, most: int | None = None, progress: Progress |
     the sequence length would.
 
     Recomputation and ZeRO are no remedies of their own: a search tries all that the runtime has. most: how many to look
-    for; None: all; progress: told (kinds looked for, kinds in all).
+    for; None: all; progress: told as by `find`, anew for each search. Raises `Stopped` where it stops one.
     """
-    return [*islice(_each(result.inputs, progress), most)]
-
-
-def _each(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
     ways = _fewer_constraints, _fewer_bytes, _shorter_sequence, _more_accelerators
-    for done, way in enumerate(ways):
-        if progress:
-            progress(done, len(ways))
-        yield from way(inputs)
+    return [*islice(chain.from_iterable(way(result.inputs, progress) for way in ways), most)]
 
 
-def _fewer_constraints(inputs: Inputs) -> list[Remedy]:
+def _fewer_constraints(inputs: Inputs, progress: Progress | None) -> list[Remedy]:
     """Every constraint left out by itself where that makes a plan safe, else all of them where that does."""
     given = inputs.constraints.given
 
@@ -89,15 +82,16 @@ def _fewer_constraints(inputs: Inputs) -> list[Remedy]:
         options = tuple(map(inputs.constraints.option, names))
         return options, inputs.replace(constraints=inputs.constraints.without(*names))
 
-    alone = [*_answers(Kind.FEWER_CONSTRAINTS, map(without, given))]
-    return alone or [*_answers(Kind.FEWER_CONSTRAINTS, [without(*given)] if len(given) > 1 else [])]
+    alone = [*_answers(Kind.FEWER_CONSTRAINTS, map(without, given), progress)]
+    return alone or [*_answers(Kind.FEWER_CONSTRAINTS, [without(*given)] if len(given) > 1 else [], progress)]
 
 
-def _fewer_bytes(inputs: Inputs) -> Iterator[Remedy]:
+def _fewer_bytes(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
     """Other forms of logits, gradients, optimizer states and matrix products, each by itself; then slices that a search
     passes over.
     """
-    return islice(_answers(Kind.FEWER_BYTES, chain(_other_forms(inputs), _shorter_slices(inputs))), MOST_CHANGES)
+    questions = chain(_other_forms(inputs), _shorter_slices(inputs))
+    return islice(_answers(Kind.FEWER_BYTES, questions, progress), MOST_CHANGES)
 
 
 def _other_forms(inputs: Inputs) -> Iterator[Question]:
@@ -132,34 +126,35 @@ def _shorter_slices(inputs: Inputs) -> Iterator[Question]:
             yield (f"--cp {degree}",), inputs.replace(constraints=constraints)
 
 
-def _shorter_sequence(inputs: Inputs) -> Iterator[Remedy]:
+def _shorter_sequence(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
     lengths = (inputs.job.sequence_length // divisor for divisor in SEQUENCE_DIVISORS)
     questions = (each for length in lengths for each in _question(inputs, sequence_length=length))
-    return islice(_answers(Kind.SHORTER_SEQUENCE, questions), 1)
+    return islice(_answers(Kind.SHORTER_SEQUENCE, questions, progress), 1)
 
 
-def _more_accelerators(inputs: Inputs) -> Iterator[Remedy]:
+def _more_accelerators(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
     """Of accelerators of one node up to the usual machine, else of whole nodes: the fewest on which a plan is safe,
     then of the next numbers those that are faster than all before, until published runs are like one of these plans.
     """
     full = with_full_node(inputs.cluster)
-    found = [*islice(_enough(_within_a_node(inputs, full)), 1 + MORE_STEPS)] if full else []
-    yield from found or _enough(_whole_nodes(inputs.replace(cluster=full) if full else inputs))
+    found = [*islice(_enough(_within_a_node(inputs, full, progress)), 1 + MORE_STEPS)] if full else []
+    yield from found or _enough(_whole_nodes(inputs.replace(cluster=full) if full else inputs, progress))
 
 
-def _within_a_node(inputs: Inputs, full: Cluster) -> Iterator[Remedy]:
+def _within_a_node(inputs: Inputs, full: Cluster, progress: Progress | None) -> Iterator[Remedy]:
     counts = range(inputs.cluster.gpus_per_node + 1, full.gpus_per_node + 1)
     clusters = (with_gpus(full, count) if count < full.gpus_per_node else full for count in counts)
-    return _answers(Kind.MORE_ACCELERATORS, (((), inputs.replace(cluster=cluster)) for cluster in clusters))
+    return _answers(Kind.MORE_ACCELERATORS, (((), inputs.replace(cluster=cluster)) for cluster in clusters), progress)
 
 
-def _whole_nodes(inputs: Inputs) -> Iterator[Remedy]:
+def _whole_nodes(inputs: Inputs, progress: Progress | None) -> Iterator[Remedy]:
     """The fewest nodes, as `limits` finds them, and the next numbers one by one."""
-    if fewest := fewest_nodes(inputs):
+    if fewest := fewest_nodes(inputs, progress=progress):
         yield Remedy(Kind.MORE_ACCELERATORS, fewest.inputs, fewest.estimate)
         first = fewest.inputs.cluster.num_nodes + 1
         clusters = (with_nodes(inputs.cluster, nodes) for nodes in range(first, first + MOST_STEPS))
-        yield from _answers(Kind.MORE_ACCELERATORS, (((), inputs.replace(cluster=cluster)) for cluster in clusters))
+        questions = (((), inputs.replace(cluster=cluster)) for cluster in clusters)
+        yield from _answers(Kind.MORE_ACCELERATORS, questions, progress)
 
 
 def _enough(found: Iterable[Remedy]) -> Iterator[Remedy]:
@@ -179,13 +174,13 @@ def _enough(found: Iterable[Remedy]) -> Iterator[Remedy]:
             return
 
 
-def _answers(kind: Kind, questions: Iterable[Question]) -> Iterator[Remedy]:
+def _answers(kind: Kind, questions: Iterable[Question], progress: Progress | None) -> Iterator[Remedy]:
     """Of questions with their options, those for which a search recommends a plan that is safe."""
     for options, inputs in questions:
         if not states_fit(inputs):
             continue
         try:
-            best = find(inputs).best
+            best = whole_answer(inputs, progress).best
         except InvalidInput:
             continue
         if best and best[0].verdict == Verdict.SAFE:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from meshwright.answers.compare.premises import Contradiction, cluster_premise
 from meshwright.answers.compare.training import Deadline, Training, deadline_of, training_of
-from meshwright.answers.nothing_fits import error_document, nothing_fits
+from meshwright.answers.nothing_fits import error_document, nothing_fits_or_stopped
 from meshwright.answers.step_parts import from_peak
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import InvalidInput, MeshwrightError, NothingFits, Stopped
@@ -19,7 +19,6 @@ from meshwright.search import fan_out
 from meshwright.search.constraint_costs import ConstraintCost, constraint_costs
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.min_max import Exclusion, OnePlan, one_plan
-from meshwright.search.stop import StopSearch
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 
@@ -125,7 +124,7 @@ def compare_clusters(
     searched = wishes.one_plan and len(answers) == len(rows)
     layout = None
     if searched:
-        with suppress(StopSearch):
+        with suppress(Stopped):
             layout = one_plan(answers, progress)
     return ClusterComparison(rows, wishes, layout)
 
@@ -149,7 +148,7 @@ def _row(wishes: Wishes, asked: tuple[Cluster, Inputs | InvalidInput], progress:
         cluster=cluster,
         inputs=question,
         result=result,
-        refusal=None if best else nothing_fits(result, most=1),
+        refusal=None if best else nothing_fits_or_stopped(result, progress, most=1),
         contradiction=None if best else cluster_premise(question),
         limiting=limiting_part(best, question) if best else None,
         constraint_costs=costs,

@@ -18,8 +18,10 @@ from meshwright.answers.sweep.columns import REFUSED, UNFIT, Row, Status, plan_c
 from meshwright.answers.uncertainty import step_time_interval
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import InvalidInput
-from meshwright.search.find import find
+from meshwright.search.executors import stopped_by_parent
+from meshwright.search.fewest_nodes import whole_answer
 from meshwright.search.space import size
+from meshwright.search.stop import Progress
 from meshwright.specs.inputs import Inputs
 
 KERNELS = ("kernels_s",)
@@ -38,16 +40,17 @@ class Batch:
     """The folder to write all plans of each question into, if they are asked for."""
 
 
-def answers_of(batch: Batch) -> dict[str, Row]:
+def answers_of(batch: Batch, progress: Progress = stopped_by_parent) -> dict[str, Row]:
     """The answer of every question of a batch by its key.
 
-    Raises `InvalidInput` where the worker runs another planner than the process that asks, or cannot write.
+    progress: told by every search. Raises `InvalidInput` where the worker runs another planner than the process that
+    asks, or cannot write, `Stopped` where progress stops a search.
     """
     if batch.planner != planner_hash():
         raise InvalidInput("a worker runs another Meshwright than this process: install the same one everywhere")
     answers = {}
     for key, inputs in batch.questions.items():
-        answers[key] = answer(inputs)
+        answers[key] = answer(inputs, progress)
         if batch.plans is not None and answers[key]["status"] != REFUSED:
             write_all_plans(inputs, key, batch.plans)
     return answers
@@ -58,10 +61,10 @@ def sizes_of(questions: Mapping[str, Inputs]) -> dict[str, int]:
     return {key: size(inputs) for key, inputs in questions.items()}
 
 
-def answer(inputs: Inputs) -> Row:
-    """What a sweep says of one question: its best plan, or why it has none."""
+def answer(inputs: Inputs, progress: Progress | None = None) -> Row:
+    """What a sweep says of one question: its best plan, or why it has none; raises `Stopped` where it is stopped."""
     try:
-        result = find(inputs, top=1)
+        result = whole_answer(inputs, progress)
     except InvalidInput as refusal:
         return {"status": REFUSED, "reason": str(refusal)}
     status: Status = "planned" if result.best else UNFIT

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,11 @@ from meshwright.answers.sweep.folder import SweepFolder, opened
 from meshwright.answers.sweep.page import page_of
 from meshwright.answers.sweep.parquet import require_parquet
 from meshwright.answers.sweep.table import counts_words, sweep_document, sweep_screen
-from meshwright.errors import InvalidInput
+from meshwright.errors import InvalidInput, Stopped
 from meshwright.reprs import lines_of
-from meshwright.search.executors import executor_of, lost_worker
+from meshwright.search.executors import InProcess, Processes, executor_of, lost_worker
 from meshwright.search.fan_out import results
 from meshwright.search.find import Progress
-from meshwright.search.stop import StopSearch
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.sweep.read_sweep import read_sweep
 from meshwright.specs.sweep.sweep import Sweep, SweepQuestion
@@ -188,15 +188,21 @@ def _answers(
     plans = folder.plans if all_plans else None
     batches = [Batch(questions, planner_hash(), plans) for questions in _batches(open_, sizes)]
     answers: dict[str, Row] = {}
-    done, total = 0, sum(sizes.values())
+    total = sum(sizes.values())
+
+    def look(done: int = 0, _: int = 0) -> None:
+        if progress:
+            progress(sum(sizes[key] for key in answers) + done, total)
+
+    work = partial(answers_of, progress=look) if isinstance(executor, InProcess) else answers_of
     try:
-        for place, batch in results(answers_of, batches, executor):
+        for _, batch in results(work, batches, executor, look=look):
             folder.keep(batch)
             answers |= batch
-            done += sum(sizes[key] for key in batches[place].questions)
-            if progress:
-                progress(done, total)
-    except StopSearch:
+        look()
+    except Stopped:
+        if isinstance(executor, Processes):
+            executor.stop.set()
         return answers
     except Exception as error:
         if not lost_worker(error):

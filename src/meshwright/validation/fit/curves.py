@@ -12,6 +12,7 @@ import numpy as np
 from meshwright.arrays import FloatColumn
 from meshwright.cost.compute.slowdown import constants_of
 from meshwright.cost.step import estimate_each
+from meshwright.search.stop import Progress
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.inputs import Inputs
@@ -69,13 +70,21 @@ class Curve:
         return np.array([[math.prod(constants[name] for name in group)] for group in self.follows]).reshape(-1, 1)
 
 
-def curves_of(outcomes: Iterable[Outcome]) -> list[Curve]:
+def curves_of(outcomes: Iterable[Outcome], progress: Progress | None = None) -> list[Curve]:
     """Of every run that constants may rest on: its source does not doubt it, the catalogue has its framework, it has
     several accelerators, as runs on one alone are kept to judge by, and they draw what they are rated for, as the watts
     of others are assumed.
+
+    progress: told (runs priced, in all); what it raises is raised.
     """
     sound = (each for each in outcomes if each.step_time and each.sound and each.framework not in stand_ins())
-    return [_curve(each, each.case) for each in sound if each.case and _may_bear_constants(each.case.inputs.cluster)]
+    runs = [(each, each.case) for each in sound if each.case and _may_bear_constants(each.case.inputs.cluster)]
+    curves: list[Curve] = []
+    for outcome, case in runs:
+        if progress:
+            progress(len(curves), len(runs))
+        curves.append(_curve(outcome, case))
+    return curves
 
 
 def _may_bear_constants(cluster: Cluster) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
 from meshwright.arrays import FloatColumn
+from meshwright.errors import Stopped
+from meshwright.search.stop import Progress
 from meshwright.specs.fitted import fitted_values
 from meshwright.validation.fit.curves import Constants, Curve, curves_of, step_time_under
 from meshwright.validation.fit.residuals import (
@@ -17,7 +20,7 @@ from meshwright.validation.fit.residuals import (
     memory_residuals,
     step_time_residuals,
 )
-from meshwright.validation.score.outcomes import Outcome
+from meshwright.validation.score.outcomes import NOT_REACHED, Outcome
 
 STEPS = np.arange(0.9, 2.0, 0.01)
 """Values that every constant is tried at."""
@@ -59,14 +62,27 @@ def _best(name: str, constants: Constants, curves: Sequence[Curve], weights: Flo
     return round(float(STEPS[int(total.argmin())]), 2)
 
 
-def leave_one_source_out(outcomes: Sequence[Outcome], published: Sequence[Outcome]) -> list[Outcome]:
-    """The same outcomes, each step time under constants that are fitted to the published runs of other sources."""
-    curves = curves_of(published)
-    constants = {
-        source: fit_constants([curve for curve in curves if curve.source != source])
-        for source in {outcome.configuration.dataset for outcome in outcomes}
-    }
-    return [_repriced(outcome, constants[outcome.configuration.dataset]) for outcome in outcomes]
+def leave_one_source_out(
+    outcomes: Sequence[Outcome], published: Sequence[Outcome], progress: Progress | None = None
+) -> list[Outcome]:
+    """The same outcomes, each step time under constants that are fitted to the published runs of other sources.
+
+    progress: told (runs priced, in all), then (sources left out, in all), and where it stops, outcomes of the other
+    sources are not represented.
+    """
+    sources, constants = dict.fromkeys(outcome.configuration.dataset for outcome in outcomes), dict[str, Constants]()
+    with suppress(Stopped):
+        curves = curves_of(published, progress)
+        for done, source in enumerate(sources):
+            if progress:
+                progress(done, len(sources))
+            constants[source] = fit_constants([curve for curve in curves if curve.source != source])
+    return [
+        _repriced(outcome, constants[outcome.configuration.dataset])
+        if outcome.configuration.dataset in constants
+        else Outcome(outcome.configuration, refusal=NOT_REACHED)
+        for outcome in outcomes
+    ]
 
 
 def _repriced(outcome: Outcome, constants: Constants) -> Outcome:

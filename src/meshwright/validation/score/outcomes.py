@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
 from meshwright.cost.step import estimate_each
-from meshwright.errors import InvalidInput
+from meshwright.errors import InvalidInput, Stopped
 from meshwright.layout.plan import Plan
 from meshwright.search.executors import InProcess
 from meshwright.search.fan_out import results
-from meshwright.search.stop import Progress, goes_on
+from meshwright.search.stop import Progress
 from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
@@ -104,11 +105,15 @@ def outcomes_of(
     pieces = [questions[start : start + PIECE] for start in range(0, len(questions), PIECE)]
     asked = [[(same[0].inputs, [case.plan for case in same]) for same in piece] for piece in pieces]
     estimates: dict[int, Estimate | InvalidInput] = {}
-    for place, priced in results(_priced, asked, executor or InProcess()):
-        for same, each in zip(pieces[place], priced, strict=True):
-            estimates |= zip(map(id, same), each, strict=True)
-        if not goes_on(progress, len(estimates), len(known)):
-            break
+
+    def look() -> None:
+        if progress:
+            progress(len(estimates), len(known))
+
+    with suppress(Stopped):
+        for place, priced in results(_priced, asked, executor or InProcess(), look=look):
+            for same, each in zip(pieces[place], priced, strict=True):
+                estimates |= zip(map(id, same), each, strict=True)
     missing = InvalidInput(NOT_REACHED)
     estimates |= {id(case): missing for case in chain(*questions) if id(case) not in estimates}
     return [_outcome(configuration, case, estimates) for configuration, case in zip(known, cases, strict=True)]

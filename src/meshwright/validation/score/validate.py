@@ -63,7 +63,8 @@ def validate(
 
     runs: a table of measured runs, as `meshwright.runs` writes it, else the published ones; where: a condition on its
     rows, as `dataset == 'llmfoundry'`; left_out: predict each source with constants fitted to all others, which takes
-    minutes; progress: told (runs priced, in all); executor: what prices them; None: this process.
+    minutes; progress: told (runs priced, in all), then of those that are left out; executor: what prices them; None:
+    this process.
     Raises `InvalidInput` for a table or a condition that cannot be read.
     """
     wanted = row_filter(where) if where is not None else lambda _: True
@@ -73,8 +74,8 @@ def validate(
     if not left_out:
         return ValidateAnswer(score_of(outcomes), tuple(outcomes))
     published = outcomes if runs is None and where is None else priced(configurations(read_rows()))
-    judged = leave_one_source_out(published, published)
-    outcomes = judged if outcomes is published else leave_one_source_out(outcomes, published)
+    judged = leave_one_source_out(published, published, progress)
+    outcomes = judged if outcomes is published else leave_one_source_out(outcomes, published, progress)
     return ValidateAnswer(score_of(outcomes, leave_one_source_out_coverage(outcomes, judged)), tuple(outcomes))
 
 
