@@ -102,6 +102,14 @@ def test_every_file_is_read_as_it_is(name: str, tmp_path: Path) -> None:
     assert tried(name, FILES[name].encode(), tmp_path) == ""
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_numbers_that_python_does_not_convert_are_refused_wherever_they_stand(name: str, tmp_path: Path) -> None:
+    """Written by themselves, and by settings that others are held against."""
+    data = FILES[name].encode()
+    for number in re.finditer(rb"(?<![\w.])\d+(?![\w.])", data):
+        tried(name, data[: number.start()] + b"9" * 5000 + data[number.end() :], tmp_path)
+
+
 def test_mutated_files_are_read_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     chance, names = random.Random(23), [*FILES]

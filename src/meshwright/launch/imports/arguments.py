@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from meshwright.launch.imports.numbers import whole_number
 from meshwright.launch.imports.vocabulary import vocabulary_of
 from meshwright.launch.spelling import Settings
 
@@ -27,7 +26,7 @@ def modern_arguments(settings: Settings, notes: list[str]) -> Settings:
     _recomputation(modern, notes)
     _chunks(modern)
     _model(modern, notes)
-    if "--sequence-parallel" in modern and _count(modern.get("--tensor-model-parallel-size", 1)) == 1:
+    if "--sequence-parallel" in modern and whole_number(modern.get("--tensor-model-parallel-size", 1)) == 1:
         del modern["--sequence-parallel"]
         notes.append("--sequence-parallel without tensor parallelism: Megatron-LM switches it off without a word")
     schedule = modern.get("--step-batch-size-schedule")
@@ -54,7 +53,7 @@ def _recomputation(modern: Settings, notes: list[str]) -> None:
         modern.pop(name, None)
     if modern.get("--recompute-granularity") != "full":
         return
-    per_chunk, number = _layers_per_chunk(modern), _count(modern.get("--recompute-num-layers", 1))
+    per_chunk, number = _layers_per_chunk(modern), whole_number(modern.get("--recompute-num-layers", 1))
     if modern.get("--recompute-method", "uniform") == "uniform" or (per_chunk and number and number >= per_chunk):
         if number and number > 1 and modern.get("--recompute-method") == "uniform":
             notes.append(f"--recompute-method uniform keeps the input of every {number} layers; priced: of every layer")
@@ -63,22 +62,22 @@ def _recomputation(modern: Settings, notes: list[str]) -> None:
 
 def _layers_per_chunk(modern: Settings) -> int | None:
     names = ("--num-layers", "--pipeline-model-parallel-size", "--num-virtual-stages-per-pipeline-rank")
-    layers, stages, chunks = (_count(modern.get(name, 1)) for name in names)
-    given = _count(modern.get("--num-layers-per-virtual-pipeline-stage"))
+    layers, stages, chunks = (whole_number(modern.get(name, 1)) for name in names)
+    given = whole_number(modern.get("--num-layers-per-virtual-pipeline-stage"))
     return given or (layers // (stages * chunks) if layers and stages and chunks else None)
 
 
 def _chunks(modern: Settings) -> None:
     """--num-layers-per-virtual-pipeline-stage as the number of chunks of a rank."""
-    per_chunk = _count(modern.get("--num-layers-per-virtual-pipeline-stage"))
-    layers, stages = (_count(modern.get(name, 1)) for name in ("--num-layers", "--pipeline-model-parallel-size"))
+    per_chunk = whole_number(modern.get("--num-layers-per-virtual-pipeline-stage"))
+    layers, stages = (whole_number(modern.get(name, 1)) for name in ("--num-layers", "--pipeline-model-parallel-size"))
     if per_chunk and layers and stages:
         modern.setdefault("--num-virtual-stages-per-pipeline-rank", max(layers // stages // per_chunk, 1))
         modern.pop("--num-layers-per-virtual-pipeline-stage")
 
 
 def _model(modern: Settings, notes: list[str]) -> None:
-    hidden = _count(modern.get("--hidden-size"))
+    hidden = whole_number(modern.get("--hidden-size"))
     if hidden:
         width = 4 * hidden * 2 // 3 // 64 * 64 if "--swiglu" in modern else 4 * hidden
         modern.setdefault("--ffn-hidden-size", width)
@@ -102,10 +101,4 @@ def _model(modern: Settings, notes: list[str]) -> None:
 
 def _batch_of(steps: list[str]) -> int | None:
     """The batch of the last step of a schedule, `0:384 200B:768`."""
-    return _count(steps[-1].rpartition(":")[2]) if steps else None
-
-
-def _count(value: Any) -> int | None:
-    """A whole number; None where the value is none."""
-    text = str(value).replace("_", "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 15 else None
+    return whole_number(steps[-1].rpartition(":")[2]) if steps else None

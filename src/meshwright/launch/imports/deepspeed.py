@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from meshwright.errors import InvalidInput
+from meshwright.launch.imports.numbers import whole_number
 from meshwright.launch.readers.limits import line_of, text_of
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.readers.traced import Unreadable
@@ -47,8 +48,8 @@ def deepspeed_arguments(known: Settings, configuration: Settings, notes: list[st
     Raises `InvalidInput` where the JSON counts other batches than the command line.
     """
     for key, flag in _BATCHES.items():
-        one, other = str(configuration.get(key, "")), str(known.get(flag, ""))
-        if one.isdecimal() and other.isdecimal() and int(one) != int(other):
+        one, other = whole_number(configuration.get(key)), whole_number(known.get(flag))
+        if None not in (one, other) and one != other:
             raise InvalidInput(
                 f"DeepSpeed's JSON says {key} {one}, and the command line {flag} {other}: the engine takes the first "
                 f"and the schedule of the learning rate the second; --set {flag}={one} where the JSON is right"
@@ -84,6 +85,6 @@ def _model(settings: Settings) -> None:
             settings.pop(name, None)
         return
     settings["--num-experts"] = count
-    distance, layers = str(settings.get("--expert-interval", 2)), str(settings.get("--num-layers"))
-    if distance.isdecimal() and int(distance) > 1 and layers.isdecimal() and int(layers) % int(distance) == 0:
-        settings["--moe-layer-freq"] = f"([0]*{int(distance) - 1}+[1])*{int(layers) // int(distance)}"
+    distance, layers = whole_number(settings.get("--expert-interval", 2)), whole_number(settings.get("--num-layers"))
+    if distance and distance > 1 and layers is not None and layers % distance == 0:
+        settings["--moe-layer-freq"] = f"([0]*{distance - 1}+[1])*{layers // distance}"

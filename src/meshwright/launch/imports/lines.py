@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from meshwright.launch.imports.places import place_of, plain_key
 from meshwright.launch.readers.limits import line_of
@@ -29,14 +30,20 @@ def faults_of(read: LaunchSettings, understood: Understood, table: LaunchTable, 
     faults += [
         f"{key} {value} is a degree of parallelism that is not known here: --framework names whose file it is"
         for key, value in understood.unknown.items()
-        if _DEGREE.search(key.replace("-", "_")) and str(value).isdecimal() and int(str(value)) > 1
+        if _DEGREE.search(key.replace("-", "_")) and _several(value)
     ]
     faults += [
         f"{key} {value}: experts under a name that is not known here; --framework names whose file it is"
         for key, value in understood.unknown.items()
-        if _EXPERTS.search(key) and str(value).isdecimal() and int(str(value)) > 1 and not named
+        if _EXPERTS.search(key) and _several(value) and not named
     ]
     return with_lines(faults, read, table)
+
+
+def _several(value: Any) -> bool:
+    """Whether a value is a whole number beyond 1, of any number of digits."""
+    text = str(value).lstrip("0")
+    return text.isdecimal() and text != "1"
 
 
 def _about_the_model(choice: Choice) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from meshwright.errors import InvalidInput, UnknownName
 from meshwright.launch.forms import Fields
+from meshwright.launch.imports.numbers import whole_number
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.read_accelerator import read_accelerator
@@ -39,7 +40,8 @@ def machines_of(settings: LaunchSettings) -> Machines:
         text = str(each.value)
         if each.key == "--gres" and "gpu:" in text:
             text = text.rpartition(":")[2]
-            found.setdefault("--gpus-per-node", int(text)) if text.isdecimal() else None
+            if (count := whole_number(text)) is not None:
+                found.setdefault("--gpus-per-node", count)
         if text.isascii() and text.isdecimal() and 0 < len(text) < 8 and int(text):
             found[each.key] = int(text)
     nodes = next((found[name] for name in _NODES if name in found), None)

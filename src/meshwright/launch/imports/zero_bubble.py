@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meshwright.errors import InvalidInput
+from meshwright.launch.imports.numbers import whole_number
 from meshwright.launch.spelling import Settings
 
 _BY_MEMORY = {"zb": "zb-v", "half": "v-half", "min": "v-min"}
@@ -25,9 +26,9 @@ def with_schedule(settings: Settings, notes: list[str]) -> Settings:
         return named | {"--enable-zero-bubble": _BY_MEMORY[memory]}
     if "--enable-zero-bubble" not in settings:
         return named
-    pending = str(settings.get("--zero-bubble-max-pending-backward", "auto"))
-    stages = str(settings.get("--pipeline-model-parallel-size", 1))
-    if not pending.isdecimal():
+    pending = whole_number(settings.get("--zero-bubble-max-pending-backward", "auto"))
+    stages = whole_number(settings.get("--pipeline-model-parallel-size", 1))
+    if pending is None:
         notes.append("--zero-bubble-max-pending-backward auto fills the memory that is there; priced as ZB-2p")
-    bounded = pending.isdecimal() and stages.isdecimal() and int(pending) < 2 * int(stages)
+    bounded = pending is not None and stages is not None and pending < 2 * stages
     return named | {"--enable-zero-bubble": "zb-1p" if bounded else "zb-2p"}
