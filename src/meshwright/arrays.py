@@ -46,6 +46,11 @@ def total(parts: Iterable[Amount]) -> Amount:
     return reduce(operator.add, parts)
 
 
+def some(values: Numbers | Bools) -> bool:
+    """Whether any of them is not 0."""
+    return bool(values.any() if isinstance(values, np.ndarray) else values)
+
+
 @cache
 def keep_freed_memory() -> None:
     """Let the C library keep what large columns leave, for the next ones.

@@ -143,7 +143,9 @@ def combined(function: Callable[..., Any], first: Answer, *others: Answer) -> An
     """
     parts = zip(first, *others, strict=True)
     make: Any = getattr(first, "_make", tuple)
-    whole: Answer = make(combined(function, *part) if isinstance(part[0], tuple) else function(*part) for part in parts)
+    whole: Answer = make(
+        [combined(function, *part) if isinstance(part[0], tuple) else function(*part) for part in parts]
+    )
     return whole
 
 

@@ -12,7 +12,7 @@ import pytest
 from exchange_times import pass_times
 from meshwright.answers.assumptions import assumptions
 from meshwright.cost.comms.data import tied_embedding_exchange
-from meshwright.cost.comms.tensor import prediction_exchanges
+from meshwright.cost.comms.tensor import prediction_exchanges, tensor_region
 from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.memory.activations import layer_memory
@@ -194,8 +194,11 @@ def test_a_search_leaves_room_for_it() -> None:
 
 def test_without_tensor_parallelism_it_sends_nothing() -> None:
     inputs = _asked(1)
-    assert pass_times(prediction_exchanges(Plan(dp=16), inputs), inputs) == (0, 0)
-    forward, backward = pass_times(prediction_exchanges(Plan(tp=8, sp=True, dp=2), inputs), inputs)
+    (nothing, (forward, backward)) = (
+        pass_times(prediction_exchanges(tensor_region(plan, inputs), plan, inputs), inputs)
+        for plan in (Plan(dp=16), Plan(tp=8, sp=True, dp=2))
+    )
+    assert nothing == (0, 0)
     assert backward > forward > 0
 
 

@@ -24,10 +24,11 @@ from meshwright.cost.comms.data import data_exchange, shard_messages
 from meshwright.cost.comms.exchange import exposed_seconds
 from meshwright.cost.comms.group import AXES, all_to_all_traffic, axis_group
 from meshwright.cost.comms.sharded import Windows, gathers_per_step
-from meshwright.cost.comms.tensor import layer_tensor_exchanges
+from meshwright.cost.comms.tensor import layer_tensor_exchanges, tensor_region
+from meshwright.cost.compute.alignment import UnalignedSlowdown
 from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.layer import layer_time
-from meshwright.cost.compute.linear import projections
+from meshwright.cost.compute.linear import Linear, projections
 from meshwright.cost.compute.slowdown import sustained_slowdown
 from meshwright.cost.estimate import Estimates
 from meshwright.cost.memory.saved import Saved
@@ -181,6 +182,10 @@ GIVEN: dict[str, Callable[[Case], Any]] = {
     "layer": lambda case: layer_time(case.plan, case.inputs, _kind(case)),
     "shard": lambda case: layer_shard(case.plan, case.inputs, _kind(case)),
     "linears": lambda case: projections(case.inputs, _kind(case), GIVEN["shard"](case)),
+    "linear": lambda case: Linear(*(case.columns[name] for name in ("rows", "outputs", "features"))),
+    "slowdowns": lambda case: UnalignedSlowdown(*(1 + case.columns[name] for name in SECONDS[:3])),
+    "region": lambda case: tensor_region(case.plan, case.inputs),
+    "fused": lambda _: False,
     "repeated": lambda case: repeated_parts(case.plan, _kind(case)),
     "saved": lambda case: Saved(*(case.columns[name] for name in SIZES[:5])),
     "half": lambda _: False,
@@ -231,7 +236,7 @@ SPECIAL |= {f"sharded.{name}exchanges.messages": "shard_messages" for name in ("
 SPECIAL |= {"exchange.repeated.times": "stage", "exchange.resized.factor": "forward"}
 SPECIAL |= {f"{name}.experts": "ends" for name in ("data.shard_messages", "optimizer.optimizer_time")}
 SPECIAL |= {f"sharded.{name}.stage": "last_stage" for name in ("gathers_per_step", "end_gathers")}
-SPECIAL |= {"gemm.gemm_time.unaligned": "time"}
+SPECIAL |= {"gemm.gemm_time.unaligned": "time", "linear.products_time.unaligned": "slowdowns"}
 SPECIAL |= {"gemm.gemm_time.groups": "ranks", "linear.grouped_time.groups": "ranks"}
 """Arguments that mean something else in one function: the column or entry to take there."""
 EXPERT_FUNCTIONS = (

@@ -52,7 +52,7 @@ def test_the_ranks_of_a_plan_are_the_product_of_its_degrees(plan: Plan) -> None:
 
 
 def test_columns_that_are_not_given_stand_at_the_plans_defaults() -> None:
-    plans = Plans.filled(tp=np.array([2, 4]))
+    plans = Plans.filled({"tp": np.array([2, 4])})
     assert [plans[0], plans[1]] == [Plan(tp=2), Plan(tp=4)]
 
 

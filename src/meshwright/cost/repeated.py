@@ -48,20 +48,20 @@ def repeated_parts(plan: Layout, kind: LayerKind) -> Repeated:
     """
     moe, latent = kind.is_moe, kind.attention.latent is not None
     shared = isinstance(kind.feed_forward, Experts) and kind.feed_forward.shared_ffn_size > 0
-    norm, mixture = _chosen(plan, RecomputeModules.LAYER_NORM), _chosen(plan, RecomputeModules.EXPERTS)
-    inside = mixture + _chosen(plan, RecomputeModules.SHARED_EXPERTS)
+    modules: Ints = np.where(np.equal(plan.recompute, Recompute.SELECTIVE), plan.recompute_modules, 0)
+    norm, mixture = _chosen(modules, RecomputeModules.LAYER_NORM), _chosen(modules, RecomputeModules.EXPERTS)
+    inside = mixture + _chosen(modules, RecomputeModules.SHARED_EXPERTS)
     return Repeated(
-        core=_chosen(plan, RecomputeModules.CORE_ATTENTION),
-        expansion=latent * _chosen(plan, RecomputeModules.LATENT_UP_PROJECTION),
+        core=_chosen(modules, RecomputeModules.CORE_ATTENTION),
+        expansion=latent * _chosen(modules, RecomputeModules.LATENT_UP_PROJECTION),
         attention_norm=latent * norm,
         block_norm=moe * norm,
-        activation=moe * _chosen(plan, RecomputeModules.EXPERT_ACTIVATION),
-        block=shared * inside if moe else _chosen(plan, RecomputeModules.MLP),
+        activation=moe * _chosen(modules, RecomputeModules.EXPERT_ACTIVATION),
+        block=shared * inside if moe else _chosen(modules, RecomputeModules.MLP),
         experts=moe * mixture,
     )
 
 
-def _chosen(plan: Layout, module: RecomputeModules) -> Ints:
-    """1 where a plan recomputes a module, else 0."""
-    among = np.not_equal(np.bitwise_and(plan.recompute_modules, int(module)), 0)
-    return np.where(np.equal(plan.recompute, Recompute.SELECTIVE) & among, 1, 0)
+def _chosen(modules: Ints, module: RecomputeModules) -> Ints:
+    """1 where a module is among those of a plan, else 0."""
+    return modules // int(module) & 1

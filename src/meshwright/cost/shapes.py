@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -40,8 +40,7 @@ def distinct_shapes(plans: Plans, fields: Iterable[str]) -> Shapes:
     """
     names = tuple(fields)
     columns, index = distinct_rows(*(getattr(plans, name) for name in names))
-    distinct = Plans.filled(**dict(zip(names, columns, strict=True)))
-    return Shapes(replace(distinct, chunkings=plans.chunkings), index)
+    return Shapes(Plans.filled(dict(zip(names, columns, strict=True)), plans.chunkings), index)
 
 
 def on_shapes(function: Callable[[Layout], Answer], plan: Layout, *fields: str) -> Answer:

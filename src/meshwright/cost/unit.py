@@ -18,6 +18,7 @@ from meshwright.cost.comms.tensor import (
     head_exchanges,
     layer_tensor_exchanges,
     prediction_exchanges,
+    tensor_region,
 )
 from meshwright.cost.compute.ends import EndTime, embedding_time, head_time, prediction_time
 from meshwright.cost.compute.host import issue_time
@@ -174,12 +175,12 @@ def _end_fields(inputs: Inputs) -> tuple[str, ...]:
 
 def _ends(shapes: Layout, inputs: Inputs) -> tuple[UnitTime, UnitTime]:
     """The embedding; and the head, with multi-token prediction."""
-    embedding, head = embedding_time(shapes, inputs), head_time(shapes, inputs)
-    ending = _end(head, head_exchanges(shapes, inputs, head), inputs)
+    embedding, head, region = embedding_time(shapes, inputs), head_time(shapes, inputs), tensor_region(shapes, inputs)
+    ending = _end(head, head_exchanges(region, shapes, inputs, head), inputs)
     if inputs.mtp_layers:
-        ahead = _end(prediction_time(shapes, inputs), prediction_exchanges(shapes, inputs), inputs)
+        ahead = _end(prediction_time(shapes, inputs), prediction_exchanges(region, shapes, inputs), inputs)
         ending = ending.plus(ahead.plus(ending).scaled(inputs.mtp_layers))
-    return _end(embedding, embedding_exchanges(shapes, inputs), inputs), ending
+    return _end(embedding, embedding_exchanges(region), inputs), ending
 
 
 def _layers(shapes: Plans, inputs: Inputs) -> tuple[UnitTime, ...]:

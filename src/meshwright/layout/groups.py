@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import IntColumn, Ints
-from meshwright.distinct import on_distinct
+from meshwright.arrays import Ints
+from meshwright.distinct import distinct_rows
 from meshwright.layout.plan import ContextExchange
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -78,11 +78,10 @@ def context_split(plan: Layout, inputs: Inputs) -> ContextSplit:
     distance = stride(plan, "cp", inputs.runtime.plans.rank_order)
     inside = placement(plan.cp, distance, inputs.cluster.levels[0].size, inputs.cluster.num_gpus).members_per_block
     inside = np.gcd(inside, plan.cp)
-    heads = np.select(
-        [np.equal(plan.context_exchange, kind) for kind in (ContextExchange.ALL_TO_ALL, ContextExchange.HIERARCHICAL)],
-        [plan.cp, inside],
-        1,
+    swaps, swaps_inside = (
+        np.equal(plan.context_exchange, kind) for kind in (ContextExchange.ALL_TO_ALL, ContextExchange.HIERARCHICAL)
     )
+    heads: Ints = np.where(swaps, plan.cp, np.where(swaps_inside, inside, 1))
     return ContextSplit(heads, plan.cp // heads)
 
 
@@ -137,16 +136,11 @@ def placements(degree: Ints, stride: Ints, blocks: Sequence[int], world: int) ->
     """The same for blocks of several sizes. blocks: ranks in each."""
     if np.ndim(degree) == np.ndim(stride) == 0:
         return tuple(Placement(*_placement(int(degree), int(stride), block, world)) for block in blocks)
-    return on_distinct(
-        lambda degrees, strides: tuple(_placements(degrees, strides, block, world) for block in blocks),
-        *np.broadcast_arrays(degree, stride),
-    )
-
-
-def _placements(degrees: IntColumn, strides: IntColumn, block: int, world: int) -> Placement:
-    pairs = zip(map(int, degrees), map(int, strides), strict=True)
-    rows = [_placement(degree, distance, block, world) for degree, distance in pairs]
-    return Placement(*(np.array([row[part] for row in rows], dtype=np.int64) for part in range(2)))
+    (degrees, strides), index = distinct_rows(*np.broadcast_arrays(degree, stride))
+    pairs = list(zip(degrees.tolist(), strides.tolist(), strict=True))
+    # Of every block and its two numbers, and every distinct pair: shape (blocks, 2, k).
+    placed = np.array([[_placement(*pair, block, world) for pair in pairs] for block in blocks], dtype=np.int64)
+    return tuple(Placement(*each) for each in placed.reshape(len(blocks), len(pairs), 2).swapaxes(1, 2)[:, :, index])
 
 
 @lru_cache(maxsize=4096)

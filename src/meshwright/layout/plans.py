@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Self, TypeAlias
 
@@ -55,12 +55,14 @@ class Plans:
         )
 
     @classmethod
-    def filled(cls, **columns: IntColumn) -> Self:
-        """The given columns, every other field at its default."""
+    def filled(cls, columns: Mapping[str, IntColumn], chunkings: tuple[tuple[int, ...], ...] = ((),)) -> Self:
+        """The given columns, every other field at its default; chunkings: which layers of chunks the plans may have."""
         rows = len(next(iter(columns.values())))
         defaults = {field.name: field.default for field in fields(Plan)} | {"chunk_layers": 0}
-        missing = {name: np.full(rows, defaults[name], dtype=np.int64) for name in COLUMNS if name not in columns}
-        return cls(**columns, **missing)  # type: ignore[arg-type]
+        # Columns of one value are one column.
+        alike = {value: np.full(rows, value, dtype=np.int64) for value in set(defaults.values())}
+        missing = {name: alike[defaults[name]] for name in COLUMNS if name not in columns}
+        return cls(**columns, **missing, chunkings=chunkings)
 
     @classmethod
     def join(cls, parts: Iterable[Plans]) -> Self:

@@ -142,20 +142,22 @@ def _around(split: _Split, choices: list[Sequence[int] | Sequence[tuple[int, int
     (vpp, schedule), micro_batch, (zero, dp_replicate), exchange, (kind, modules), sp, (ep, etp) = columns
     num_microbatches = np.maximum(inputs.job.global_batch // (split.dp * micro_batch), 1)
     return Plans.filled(
-        **{name: np.full(rows.shape[1], value) for name, value in split._asdict().items()},
-        sp=sp,
-        context_exchange=exchange,
-        vpp=vpp,
-        ep=ep,
-        etp=etp,
-        zero=zero,
-        dp_replicate=dp_replicate,
-        micro_batch=micro_batch,
-        num_microbatches=num_microbatches,
-        microbatch_group=_microbatch_groups(split.pp, num_microbatches, inputs) * grouped(schedule),
-        recompute=kind,
-        recompute_modules=modules,
-        schedule=schedule,
+        {
+            **{name: np.full(rows.shape[1], value) for name, value in split._asdict().items()},
+            "sp": sp,
+            "context_exchange": exchange,
+            "vpp": vpp,
+            "ep": ep,
+            "etp": etp,
+            "zero": zero,
+            "dp_replicate": dp_replicate,
+            "micro_batch": micro_batch,
+            "num_microbatches": num_microbatches,
+            "microbatch_group": _microbatch_groups(split.pp, num_microbatches, inputs) * grouped(schedule),
+            "recompute": kind,
+            "recompute_modules": modules,
+            "schedule": schedule,
+        }
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from functools import cached_property
+from typing import Annotated, Literal, NamedTuple, Self
 
+import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
+from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs.assumed import Assumed
 from meshwright.specs.base import Spec
@@ -111,6 +114,27 @@ class CollectiveConstants(Spec):
     """gamma, seconds per square root of kB."""
     bandwidth: Bandwidth
     """B, bytes/s sent by one rank."""
+
+
+class MeasuredCollectives(NamedTuple):
+    """The constants of one operation as columns, by growing group size."""
+
+    ranks: IntColumn
+    """Of each measured group, shape (k,)."""
+    constants: FloatColumn
+    """Latency, root and bandwidth of each, shape (3, k)."""
+    rank_s: float
+    """Latency that each rank beyond the largest group adds, seconds."""
+
+    @classmethod
+    def of(cls, rows: tuple[CollectiveConstants, ...]) -> Self:
+        """Those of a table."""
+        ranks = np.array([row.ranks for row in rows])
+        constants = np.array([(row.latency_s, row.root_s, row.bandwidth) for row in rows]).T
+        if len(rows) == 1:
+            return cls(ranks, constants, 0.0)
+        last, largest = rows[-2:]
+        return cls(ranks, constants, max((largest.latency_s - last.latency_s) / (largest.ranks - last.ranks), 0.0))
 
 
 class ExpertExchangeConstants(Spec):
@@ -228,6 +252,11 @@ class Kernels(Spec):
             what = f"{quoted(self.slowdown)} is not among {', '.join(known)}"
             raise InvalidSpec("Kernels", [Fault("slowdown", what)])
         return self
+
+    @cached_property
+    def measured_collectives(self) -> dict[Operation, MeasuredCollectives]:
+        """`collectives` as columns."""
+        return {operation: MeasuredCollectives.of(rows) for operation, rows in self.collectives.items()}
 
     def products(self, number_format: NumberFormat) -> GemmConstants:
         """The constants of products whose operands have that format; `low_precision` must hold it."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers
+from meshwright.arrays import FloatColumn, Floats, Ints, Numbers
 from meshwright.cost.comms.group import Group, Priced, all_to_all_traffic, sent_bytes
 from meshwright.specs.cluster import Cluster
-from meshwright.specs.kernels import CollectiveConstants, Operation
+from meshwright.specs.kernels import Operation
 
 SMALL_MESSAGE_BYTES = 1e3
 LARGE_MESSAGE_BYTES = 1e9
@@ -54,16 +56,10 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
     >>> float(collective_time("all_reduce", 1e9, group(1, 1, TWO_NODES), TWO_NODES))
     0.0
     """
-    # w, bytes that one rank sends.
     sent = sent_bytes(operation, buffer, group.ranks)
-    inside = _domain_latency(operation, sent, group.ranks, cluster) + sent / _domain_bandwidth(
-        operation, group.ranks, cluster
-    )
-    # Across domains: hops, the ramp to full bandwidth, and the slowest level.
-    ramp = cluster.library.network_root_s * np.sqrt(sent / SMALL_MESSAGE_BYTES)
-    across = _network_latency(operation, group, cluster) + ramp + sent / _network_bandwidth(operation, group, cluster)
-    time = np.where(np.equal(group.blocks[0], 1), inside, across)
-    return np.where(np.greater(group.ranks, 1) & np.greater(sent, 0), time, 0.0)
+    latency, root, bandwidth = _curve(operation, group, cluster)
+    time = latency + root * np.sqrt(sent / SMALL_MESSAGE_BYTES) + sent / bandwidth
+    return np.where(np.greater(sent, 0), time, 0.0)
 
 
 def reached_bandwidths(cluster: Cluster) -> tuple[float, ...]:
@@ -138,8 +134,8 @@ def broadcast_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
     for inner, level in enumerate(cluster.levels[1:]):
         hop = np.where(np.greater(group.blocks[inner], 1), np.maximum(hop, level.latency_s), hop)
     ramp = cluster.library.network_root_s * np.sqrt(buffer / SMALL_MESSAGE_BYTES)
-    sent = buffer / _network_bandwidth("all_gather", group, cluster)
-    across = cluster.library.base_latency_s + group.ranks * hop + ramp + sent
+    bandwidth = _curve("all_gather", group, cluster).bandwidth
+    across = cluster.library.base_latency_s + group.ranks * hop + ramp + buffer / bandwidth
     return np.where(np.greater(group.blocks[0], 1) & np.greater(buffer, 0), across, inside)
 
 
@@ -215,13 +211,6 @@ def line_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
     return np.where(np.greater(group.ranks, 1) & np.greater(size, 0), time, 0.0)
 
 
-def _domain_bandwidth(operation: Operation, ranks: Ints, cluster: Cluster) -> Floats:
-    table = cluster.accelerator.kernels.collectives.get(operation)
-    if not table:
-        return cluster.library.link_efficiency * link_bandwidth(ranks, cluster)
-    return np.array([row.bandwidth for row in table])[_measured(table, ranks)]
-
-
 def link_bandwidth(ranks: Ints, cluster: Cluster) -> Floats:
     """Bandwidth of one rank towards `ranks - 1` others of its domain: all of it behind a switch, in a full mesh the
     links to those others alone.
@@ -240,34 +229,44 @@ def link_bandwidth(ranks: Ints, cluster: Cluster) -> Floats:
     return bandwidth * share
 
 
-def _domain_latency(operation: Operation, sent: Numbers, ranks: Ints, cluster: Cluster) -> Floats:
-    table = cluster.accelerator.kernels.collectives.get(operation)
-    if not table:
-        passes = 2 if operation == "all_reduce" else 1
-        return cluster.library.base_latency_s + passes * (ranks - 1) * cluster.levels[0].latency_s
+class _Curve(NamedTuple):
+    """T = latency + root sqrt(w / 1 kB) + w / bandwidth, of the w bytes that one rank sends; scalar or array (n,)."""
+
+    latency: Floats
+    root: Floats
+    bandwidth: Floats
+
+
+def _curve(operation: Operation, group: Group, cluster: Cluster) -> _Curve:
+    """Of one collective over groups, inside one scale-up domain or across several."""
+    inside, alone = _domain_curve(operation, group.members[0], cluster), np.equal(group.blocks[0], 1)
+    across = _Curve(
+        _network_latency(operation, group, cluster),
+        cluster.library.network_root_s,
+        _network_bandwidth(operation, inside.bandwidth, group, cluster),
+    )
+    return _Curve(*(np.where(alone, *pair) for pair in zip(inside, across, strict=True)))
+
+
+def _domain_curve(operation: Operation, ranks: Ints, cluster: Cluster) -> _Curve:
+    measured = cluster.accelerator.kernels.measured_collectives.get(operation)
+    if measured is None:
+        passes, library = 2 if operation == "all_reduce" else 1, cluster.library
+        latency = library.base_latency_s + passes * (ranks - 1) * cluster.levels[0].latency_s
+        return _Curve(latency, 0.0, library.link_efficiency * link_bandwidth(ranks, cluster))
     # Constants of the smallest measured group that is as large; beyond the largest one they grow with the ranks.
-    fixed, root = np.array([(row.latency_s, row.root_s) for row in table]).T.take(_measured(table, ranks), axis=1)
-    beyond: IntColumn = np.maximum(np.asarray(ranks) - table[-1].ranks, 0)
-    per_rank = 0.0
-    if len(table) > 1:
-        per_rank = (table[-1].latency_s - table[-2].latency_s) / (table[-1].ranks - table[-2].ranks)
-    latency: Floats = fixed + beyond * max(per_rank, 0.0) + root * np.sqrt(sent / SMALL_MESSAGE_BYTES)
-    return latency
+    latency, root, bandwidth = measured.constants.take(measured.ranks[:-1].searchsorted(ranks), axis=1)
+    return _Curve(latency + np.maximum(ranks - measured.ranks[-1], 0) * measured.rank_s, root, bandwidth)
 
 
-def _measured(table: tuple[CollectiveConstants, ...], ranks: Ints) -> IntColumn:
-    """The row of the smallest measured group that holds `ranks`, or of the largest."""
-    return np.array([row.ranks for row in table[:-1]]).searchsorted(ranks)
-
-
-def _network_bandwidth(operation: Operation, group: Group, cluster: Cluster) -> Floats:
-    inside = _domain_bandwidth(operation, group.members[0], cluster)
+def _network_bandwidth(operation: Operation, inside: Floats, group: Group, cluster: Cluster) -> Floats:
+    """The least of the domain's and of every level's that is crossed. inside: of the group's members in a domain."""
     bandwidth: Floats = np.where(np.greater(group.members[0], 1), inside, np.inf)
     # What all-reduces over two or three domains gain by reducing inside them first.
     gain: Floats = 1.0
     if operation == "all_reduce":
-        hierarchical = np.greater(group.members[0], 1)
-        gain = np.select([hierarchical & np.equal(group.blocks[0], n) for n in (2, 3)], [2.0, 4 / 3], 1.0)
+        domains = np.where(np.greater(group.members[0], 1), group.blocks[0], 1)
+        gain = np.where(np.equal(domains, 2), 2.0, np.where(np.equal(domains, 3), 4 / 3, 1.0))
     for inner, level in enumerate(cluster.levels[1:]):
         reached = cluster.library.network_efficiency * gain * level.effective_bandwidth
         shared = reached * group.members[inner]
@@ -278,11 +277,12 @@ def _network_bandwidth(operation: Operation, group: Group, cluster: Cluster) -> 
 def _network_latency(operation: Operation, group: Group, cluster: Cluster) -> Floats:
     """Hops of a ring; of a tree where that is shorter (all-reduce only)."""
     ring: Floats = (group.ranks - group.blocks[0]) * cluster.levels[0].latency_s
+    for inner, level in enumerate(cluster.levels[1:]):
+        ring = ring + np.maximum(group.blocks[inner] - group.blocks[inner + 1], 0) * level.latency_s
+    if operation != "all_reduce":
+        return cluster.library.base_latency_s + ring
     tree: Floats = 2 * (group.members[0] - 1) * cluster.levels[0].latency_s
     for inner, level in enumerate(cluster.levels[1:]):
-        outer = group.blocks[inner + 1]
-        ring = ring + np.maximum(group.blocks[inner] - outer, 0) * level.latency_s
-        tree = tree + 2 * np.log2(np.maximum(group.blocks[inner] / outer, 1.0)) * level.latency_s
-    if operation == "all_reduce":
-        return cluster.library.base_latency_s + np.minimum(2 * ring, tree)
-    return cluster.library.base_latency_s + ring
+        halvings = np.log2(np.maximum(group.blocks[inner] / group.blocks[inner + 1], 1.0))
+        tree = tree + 2 * halvings * level.latency_s
+    return cluster.library.base_latency_s + np.minimum(2 * ring, tree)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints, Numbers
+from meshwright.arrays import Floats, Ints, Numbers, some
 from meshwright.cost.comms.exchange import Exchange, Message, communicator, joined, repeated, total_seconds
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.layout.groups import sharding_ranks
@@ -90,7 +90,7 @@ def data_exchange(
     summed: tuple[Message, ...] = (
         ranks.message("all_reduce", GRADIENTS, _gradient_bytes(parameters / pieces, inputs)),
     )
-    if np.any(experts):
+    if some(experts):
         size = _gradient_bytes(experts / pieces, inputs)
         summed = (*summed, communicator("edp", plan, inputs).message("all_reduce", GRADIENTS, size))
     shards = shard_messages(plan, inputs, parameters / pieces, experts / pieces, ends / pieces)
@@ -195,7 +195,7 @@ def shard_messages(
     [('all_gather', 2000000000.0), ('reduce_scatter', 4000000000.0), ('all_reduce', 500000000.0)]
     """
     dense = _shard_messages("dp", plan, inputs, parameters, ends)
-    if not np.any(experts):
+    if not some(experts):
         return dense
     routed = _shard_messages("edp", plan, inputs, experts, 0)
     return ShardMessages(gather=dense.gather + routed.gather, scatter=dense.scatter + routed.scatter)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers, total
+from meshwright.arrays import Floats, Numbers, some, total
 from meshwright.cost.comms.collectives import operation_time
 from meshwright.cost.comms.group import Group, Priced, Traffic, axis_group, operation_traffic
 from meshwright.layout.plans import Layout
@@ -108,7 +108,7 @@ def exposed_time(time: Floats, window: Floats, share: Floats, first_chunk: Numbe
     >>> [round(float(exposed_time(1.0, 0.5, share, 0.1, LLAMA)), 4) for share in (0, 1)]
     [1.0, 0.5909]
     """
-    if not np.any(share):
+    if not some(share):
         return time
     exposed = np.minimum(time, np.maximum(first_chunk, time - share * window))
     accelerator = inputs.cluster.accelerator
@@ -195,5 +195,5 @@ def exposed_seconds(exchanges: Iterable[Exchange], inputs: Inputs) -> Floats:
     >>> exposed_seconds([Exchange("tp", "forward", (message,), times=2)], LLAMA)
     1.0
     """
-    going = [each for each in exchanges if np.max(each.times, initial=0) > 0]
+    going = [each for each in exchanges if some(each.times)]
     return total(each.exposed(inputs) for each in going) if going else 0.0

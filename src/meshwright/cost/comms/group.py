@@ -133,7 +133,8 @@ def sent_bytes(operation: Priced, buffer: Numbers, ranks: Ints) -> Floats:
     >>> float(sent_bytes("all_reduce", 8.0, 4))
     12.0
     """
-    return buffer * (ranks - 1) / ranks * (2.0 if operation == "all_reduce" else 1.0)
+    share = buffer * (ranks - 1) / ranks
+    return 2.0 * share if operation == "all_reduce" else share
 
 
 def operation_traffic(operation: Priced, size: Numbers, group: Group) -> Traffic:

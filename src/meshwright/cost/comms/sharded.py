@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Bools, Floats, Ints, Numbers
+from meshwright.arrays import Bools, Floats, Ints, Numbers, some
 from meshwright.cost.comms.data import ShardMessages
 from meshwright.cost.comms.exchange import Exchange, Message, repeated
 from meshwright.cost.compute.elementwise import elementwise_time
@@ -69,7 +69,7 @@ def gathers_per_step(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints)
     deferred = pipelined & inputs.runtime.sharding.defers_reduction
     forward: Numbers = np.where(resharded, np.where(deferred, in_flight, count), np.where(pipelined, 1, count))
     backward: Numbers = np.where(resharded, np.where(deferred, count - in_flight + 1, count), 0)
-    if np.any(deferred & np.greater(plan.vpp, 1)):
+    if some(deferred & np.greater(plan.vpp, 1)):
         forward, backward = _of_chunks(plan, stage, Gathers(forward, backward, 0))
     return Gathers(forward, backward, np.where(deferred, 1, count))
 

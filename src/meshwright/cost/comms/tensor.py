@@ -126,13 +126,14 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     """
     counts, overlap = layer_collectives(plan, inputs, kind), inputs.runtime.overlap
     fused = overlap.tensor_parallel > 0
-    region, unfused = _region(plan, inputs, fused), _region(plan, inputs)
+    unfused = tensor_region(plan, inputs)
+    region = tensor_region(plan, inputs, fused) if fused else unfused
     product, gradient, full = layer.forward.gemm / 4, layer.backward.gemm / 4, np.equal(plan.recompute, Recompute.FULL)
     # What regions gather: in full recomputation all of them again, in selective the feed-forward block alone.
     width, expanded = _entry_widths(inputs, kind)
-    operand, gradient_enter = (
-        _gathered(region.ranks, plan, inputs, size, fused) for size in inputs.sequence_gather_bytes
-    )
+    sizes = inputs.sequence_gather_bytes
+    by_size = {size: _gathered(region.ranks, plan, inputs, size, fused) for size in set(sizes)}
+    operand, gradient_enter = (by_size[size] for size in sizes)
     enter, gradient_enter = resized(operand, width), resized(gradient_enter, width)
     enter_again, expand = resized(operand, np.where(full, width, 1.0)), resized(region.enter, expanded)
     whole, sliced = _split_heads(region, plan, inputs, kind)
@@ -160,79 +161,17 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     return tuple(exchanges)
 
 
-def embedding_exchanges(plan: Layout, inputs: Inputs) -> tuple[Exchange, ...]:
-    """Exchanges at the vocabulary-parallel embedding: its output reduced forward, gathered backward.
+def tensor_region(plan: Layout, inputs: Inputs, fused: bool = False) -> Region:
+    """Entering and leaving a region with X = 2 s b h / c bytes.
 
-    plan: scalar or array (n,). Returns bytes and seconds for one micro-batch. Source: Megatron-LM,
-    tensor_parallel/layers.py, VocabParallelEmbedding.
-
-    >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> forward, _ = embedding_exchanges(Plan(tp=8, sp=True), LLAMA)
-    >>> [(each.operation, float(each.times)) for each in forward.messages]
-    [('reduce_scatter', 1.0), ('all_reduce', 0.0)]
-    """
-    region = _region(plan, inputs)
-    return Exchange("tp", "forward", region.leave), Exchange("tp", "backward", region.enter)
-
-
-def head_exchanges(plan: Layout, inputs: Inputs, head: EndTime) -> tuple[Exchange, ...]:
-    """Exchanges at the output head.
-
-    X gathered forward and again backward, its gradient reduced beside the weight gradient, and three all-reduces of 4
-    bytes per token for the vocabulary-parallel cross-entropy, of each piece of the sequence that it works on.
-    plan: scalar or array (n,); head: its compute, for the windows, seconds. Returns bytes and seconds for one
-    micro-batch. Source: Megatron-LM, tensor_parallel/cross_entropy.py (maximum, target logit, sum of exponentials).
-
-    >>> from meshwright.cost.compute.ends import head_time
-    >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> exchanges = head_exchanges(Plan(tp=8), LLAMA, head_time(Plan(tp=8), LLAMA))
-    >>> [float(message.bytes) for message in exchanges[1].messages]  # 4 bytes of 8192 tokens
-    [32768.0]
-    """
-    (ranks, enter, leave), share = _region(plan, inputs), inputs.runtime.overlap.tensor_parallel_backward
-    pieces = inputs.runtime.entropy.sequence_pieces
-    entropy = ranks.message("all_reduce", ENTROPY_SUMS, FP32_BYTES * tokens(plan, inputs) / pieces)
-    again = int(inputs.runtime.activations.regathers_inputs)
-    return (
-        Exchange("tp", "forward", enter),
-        Exchange("tp", "forward", (entropy,), times=ENTROPY_REDUCTIONS * pieces),
-        Exchange("tp", "backward", enter, times=again, window=head.input_gradient, share=share),
-        Exchange("tp", "backward", leave, window=head.weight_gradient, share=share),
-    )
-
-
-def prediction_exchanges(plan: Layout, inputs: Inputs) -> tuple[Exchange, ...]:
-    """Exchanges of a layer of multi-token prediction, ahead of its transformer layer: at the embedding and around the
-    projection from 2 h to h, which is column-parallel.
-
-    Its input of 2 X = 4 s b h / c bytes enters as any other, its output of X is gathered whole, and with sequence
-    parallelism the gradient of that is gathered once more; nothing hides them.
-    plan: scalar or array (n,). Returns bytes and seconds for one micro-batch.
-    Source: Megatron-LM, core/transformer/multi_token_prediction.py, _concat_embeddings.
+    plan: scalar or array (n,); fused: with products, on whose layout collectives then work; else copies may put the
+    sequence in order. Returns bytes and seconds. Source: Megatron-LM, tensor_parallel/mappings.py.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
-    >>> exchanges = prediction_exchanges(Plan(tp=8, sp=True), LLAMA)
-    >>> [float(each.times) for each in exchanges if each.phase == "forward"]
-    [1.0, 2.0, 1.0]
-    """
-    (_, enter, leave), again = _region(plan, inputs), int(inputs.runtime.activations.regathers_inputs)
-    whole = tuple(each._replace(times=1.0) for each in enter)
-    return (
-        *embedding_exchanges(plan, inputs),
-        Exchange("tp", "forward", enter, times=2),
-        Exchange("tp", "forward", whole),
-        Exchange("tp", "backward", enter, times=2 * again),
-        Exchange("tp", "backward", leave, times=2),
-        Exchange("tp", "backward", whole, times=np.where(plan.sp, 1, 0)),
-    )
-
-
-def _region(plan: Layout, inputs: Inputs, fused: bool = False) -> Region:
-    """Entering and leaving a region with X = 2 s b h / c bytes. fused: with products, on whose layout collectives then
-    work; else copies may put the sequence in order. Source: Megatron-LM, tensor_parallel/mappings.py.
+    >>> region = tensor_region(Plan(tp=8, sp=True), LLAMA)
+    >>> float(region.enter[0].bytes)  # 2 bytes of 8192 tokens of 4096 elements
+    67108864.0
     """
     size = 1.0 * HALF_BYTES * tokens(plan, inputs) * inputs.model.hidden_size
     ranks, sequence = communicator("tp", plan, inputs), np.where(plan.sp, 1, 0)
@@ -244,6 +183,78 @@ def _region(plan: Layout, inputs: Inputs, fused: bool = False) -> Region:
             _rearranged(ranks.message("reduce_scatter", ACTIVATIONS, size, sequence), copied, inputs),
             ranks.message("all_reduce", ACTIVATIONS, size, 1 - sequence),
         ),
+    )
+
+
+def embedding_exchanges(region: Region) -> tuple[Exchange, ...]:
+    """Exchanges at the vocabulary-parallel embedding: its output reduced forward, gathered backward.
+
+    region: of `tensor_region`. Returns bytes and seconds for one micro-batch. Source: Megatron-LM,
+    tensor_parallel/layers.py, VocabParallelEmbedding.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> forward, _ = embedding_exchanges(tensor_region(Plan(tp=8, sp=True), LLAMA))
+    >>> [(each.operation, float(each.times)) for each in forward.messages]
+    [('reduce_scatter', 1.0), ('all_reduce', 0.0)]
+    """
+    return Exchange("tp", "forward", region.leave), Exchange("tp", "backward", region.enter)
+
+
+def head_exchanges(region: Region, plan: Layout, inputs: Inputs, head: EndTime) -> tuple[Exchange, ...]:
+    """Exchanges at the output head.
+
+    X gathered forward and again backward, its gradient reduced beside the weight gradient, and three all-reduces of 4
+    bytes per token for the vocabulary-parallel cross-entropy, of each piece of the sequence that it works on.
+    region: of `tensor_region`; plan: scalar or array (n,); head: its compute, for the windows, seconds. Returns bytes
+    and seconds for one micro-batch. Source: Megatron-LM, tensor_parallel/cross_entropy.py (maximum, target logit, sum
+    of exponentials).
+
+    >>> from meshwright.cost.compute.ends import head_time
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> plan = Plan(tp=8)
+    >>> exchanges = head_exchanges(tensor_region(plan, LLAMA), plan, LLAMA, head_time(plan, LLAMA))
+    >>> [float(message.bytes) for message in exchanges[1].messages]  # 4 bytes of 8192 tokens
+    [32768.0]
+    """
+    (ranks, enter, leave), share = region, inputs.runtime.overlap.tensor_parallel_backward
+    pieces = inputs.runtime.entropy.sequence_pieces
+    entropy = ranks.message("all_reduce", ENTROPY_SUMS, FP32_BYTES * tokens(plan, inputs) / pieces)
+    again = int(inputs.runtime.activations.regathers_inputs)
+    return (
+        Exchange("tp", "forward", enter),
+        Exchange("tp", "forward", (entropy,), times=ENTROPY_REDUCTIONS * pieces),
+        Exchange("tp", "backward", enter, times=again, window=head.input_gradient, share=share),
+        Exchange("tp", "backward", leave, window=head.weight_gradient, share=share),
+    )
+
+
+def prediction_exchanges(region: Region, plan: Layout, inputs: Inputs) -> tuple[Exchange, ...]:
+    """Exchanges of a layer of multi-token prediction, ahead of its transformer layer: at the embedding and around the
+    projection from 2 h to h, which is column-parallel.
+
+    Its input of 2 X = 4 s b h / c bytes enters as any other, its output of X is gathered whole, and with sequence
+    parallelism the gradient of that is gathered once more; nothing hides them.
+    region: of `tensor_region`; plan: scalar or array (n,). Returns bytes and seconds for one micro-batch.
+    Source: Megatron-LM, core/transformer/multi_token_prediction.py, _concat_embeddings.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> plan = Plan(tp=8, sp=True)
+    >>> exchanges = prediction_exchanges(tensor_region(plan, LLAMA), plan, LLAMA)
+    >>> [float(each.times) for each in exchanges if each.phase == "forward"]
+    [1.0, 2.0, 1.0]
+    """
+    (_, enter, leave), again = region, int(inputs.runtime.activations.regathers_inputs)
+    whole = tuple(each._replace(times=1.0) for each in enter)
+    return (
+        *embedding_exchanges(region),
+        Exchange("tp", "forward", enter, times=2),
+        Exchange("tp", "forward", whole),
+        Exchange("tp", "backward", enter, times=2 * again),
+        Exchange("tp", "backward", leave, times=2),
+        Exchange("tp", "backward", whole, times=np.where(plan.sp, 1, 0)),
     )
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers
+from meshwright.arrays import Floats, Numbers, some
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import NumberFormat, ProductCosts
 
@@ -20,6 +20,10 @@ class UnalignedSlowdown(NamedTuple):
     forward: Floats
     input_gradient: Floats
     weight_gradient: Floats
+
+
+ALIGNED = UnalignedSlowdown(1.0, 1.0, 1.0)
+"""Of sizes of which no kernel is slower."""
 
 
 def unaligned_slowdown(
@@ -50,9 +54,11 @@ def unaligned_slowdown(
 
 def _slowdown(row_bytes: Numbers, tiers: list[tuple[int, ProductCosts]]) -> UnalignedSlowdown:
     """Of one of the two sizes: the costs of the fewest bytes of which its rows are no multiple."""
-    slowdown = UnalignedSlowdown(1.0, 1.0, 1.0)
+    slowdown = ALIGNED
     for multiple, costs in tiers:
         missed = np.mod(row_bytes, multiple) != 0
+        if not some(missed):
+            continue
         after = costs.forward, costs.input_gradient, costs.weight_gradient
         slowdown = UnalignedSlowdown(*(np.where(missed, *pair) for pair in zip(after, slowdown, strict=True)))
     return slowdown

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats, Ints
+from meshwright.cost.compute.alignment import ALIGNED
 from meshwright.cost.compute.elementwise import LayerTraffic
-from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.compute.grouped import grouped_time
-from meshwright.cost.compute.linear import Gemm, linear_time
+from meshwright.cost.compute.linear import Gemm, Linear, linear_time, products_time
 from meshwright.cost.compute.parts import NO_EXPERT_KERNELS, ExpertParts, Kernels
 from meshwright.cost.routing import routed_experts, routed_rows
 from meshwright.cost.shapes import on_shapes
@@ -203,8 +203,4 @@ def _router_time(rows: Floats, outputs: int, features: int, inputs: Inputs) -> G
     peak = inputs.cluster.accelerator.peak_flops.get("fp32")
     if inputs.runtime.kernels.router_format == "half" or peak is None:
         return linear_time(rows, outputs, features, inputs, half=True)
-
-    def product(m: Floats, n: Floats, k: Floats) -> Floats:
-        return gemm_time(m, n, k, inputs.cluster.accelerator, peak, FP32_BYTES)
-
-    return Gemm(product(rows, outputs, features), product(rows, features, outputs), product(outputs, features, rows))
+    return products_time(Linear(rows, outputs, features), ALIGNED, inputs.cluster.accelerator, peak, FP32_BYTES)

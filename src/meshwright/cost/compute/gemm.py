@@ -86,10 +86,10 @@ def _tile_time(
     # FLOP/s of one multiprocessor.
     per_unit = peak_flops / accelerator.multiprocessors * np.minimum(1.0, efficiency)
     # Tiles of each multiprocessor, and waves of them with a soft last one.
-    load = count * np.ceil(rows / bm) * np.ceil(columns / bn) * split / accelerator.multiprocessors
+    load = count * np.ceil(rows / bm) * np.ceil(columns / bn) / accelerator.multiprocessors * split
     waves = tile.wave_quantisation * np.ceil(load) + (1 - tile.wave_quantisation) * np.maximum(load, 1.0)
     # Seconds of all waves; k0 more of k stands for the prologue of each tile.
-    time = waves * 2 * bm * bn * (depth / split + tile.prologue_k) / per_unit
+    time = waves * (2 * bm * bn) * (depth / split + tile.prologue_k) / per_unit
     bandwidth = accelerator.memory_bandwidth * constants.memory_efficiency
     # Partial sums of split-K are written and read in fp32.
     reduction = np.where(split > 1, split * count * rows * columns * 8 / bandwidth, 0.0)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from meshwright.arrays import Floats, Ints, Numbers
+from meshwright.arrays import Ints, Numbers
 from meshwright.cost.compute.alignment import unaligned_slowdown
 from meshwright.cost.compute.elementwise import elementwise_time
-from meshwright.cost.compute.gemm import gemm_time
-from meshwright.cost.compute.linear import Gemm
+from meshwright.cost.compute.linear import Gemm, Linear, products_time
 from meshwright.cost.compute.slowdown import sustained_slowdown
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.kernels import ProductCosts
@@ -36,15 +35,8 @@ def grouped_time(rows: Numbers, outputs: Ints, features: Ints, groups: Ints, inp
     kernels, tiled = (groups, 1) if products == "each" else (1, groups)
     arguments = accelerator, inputs.peak_flops, element, number_format, tiled
 
-    def product(m: Numbers, n: Numbers, k: Numbers, unaligned: Floats) -> Floats:
-        time = gemm_time(m, n, k, *arguments, sustained=sustained, unaligned=unaligned)
-        return kernels * time * recipe.product_slowdown
-
-    time = Gemm(
-        product(each, outputs, features, unaligned.forward),
-        product(each, features, outputs, unaligned.input_gradient),
-        product(outputs, features, each, unaligned.weight_gradient),
-    )
+    one = products_time(Linear(each, outputs, features), unaligned, *arguments, sustained=sustained)
+    time = Gemm(*(kernels * seconds * recipe.product_slowdown for seconds in one))
     if products != "each":
         time = _over(time, accelerator.kernels.grouped)
         time = _over(time, accelerator.kernels.skewed, inputs.expert_spread / MEASURED_SPREAD)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from meshwright.arrays import Floats, Numbers
-from meshwright.cost.compute.alignment import unaligned_slowdown
+import numpy as np
+
+from meshwright.arrays import Floats, Ints, Numbers, column
+from meshwright.cost.compute.alignment import UnalignedSlowdown, unaligned_slowdown
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.compute.slowdown import sustained_slowdown
 from meshwright.cost.shard import Shard, dense_block
+from meshwright.specs.cluster import Accelerator
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.kernels import NumberFormat
 from meshwright.specs.model import LayerKind
@@ -61,16 +64,38 @@ def linear_time(rows: Numbers, outputs: Numbers, features: Numbers, inputs: Inpu
     sustained = sustained_slowdown(inputs, number_format)
     unaligned = unaligned_slowdown(outputs, features, accelerator, number_format)
 
-    def product(m: Numbers, n: Numbers, k: Numbers, unaligned: Floats) -> Floats:
-        time = gemm_time(m, n, k, accelerator, peak, element, number_format, sustained=sustained, unaligned=unaligned)
-        return time * slowdown
-
-    weight_gradient = product(outputs, features, rows, unaligned.weight_gradient)
-    return Gemm(
-        product(rows, outputs, features, unaligned.forward),
-        product(rows, features, outputs, unaligned.input_gradient),
-        weight_gradient * inputs.runtime.kernels.weight_gradient_slowdown,
+    time = products_time(
+        Linear(rows, outputs, features), unaligned, accelerator, peak, element, number_format, sustained=sustained
     )
+    gradient = time.weight_gradient * slowdown * inputs.runtime.kernels.weight_gradient_slowdown
+    return Gemm(time.forward * slowdown, time.input_gradient * slowdown, gradient)
+
+
+def products_time(
+    linear: Linear,
+    unaligned: UnalignedSlowdown,
+    accelerator: Accelerator,
+    peak_flops: float,
+    element_bytes: float,
+    number_format: NumberFormat = "half",
+    groups: Ints = 1,
+    sustained: float | None = None,
+) -> Gemm:
+    """The three products of a linear layer, asked of `gemm_time` at once.
+
+    linear: elements, scalar or array (n,); unaligned: of each product, shares; the others as of `gemm_time`. Returns
+    seconds. Source: `linear_time`.
+
+    >>> from meshwright.specs.examples import H100
+    >>> from meshwright.cost.compute.alignment import ALIGNED
+    >>> time = products_time(Linear(8192, 14336, 4096), ALIGNED, H100, H100.peak_flops["bf16"], element_bytes=2)
+    >>> bool(time.forward == gemm_time(8192, 14336, 4096, H100, H100.peak_flops["bf16"]))
+    True
+    """
+    rows, outputs, features, *slower = np.broadcast_arrays(*linear, *unaligned)
+    m, n, k = np.array([(rows, outputs, features), (rows, features, outputs), (outputs, features, rows)]).swapaxes(0, 1)
+    kernels = accelerator, peak_flops, element_bytes, number_format, groups
+    return Gemm(*column(gemm_time(m, n, k, *kernels, sustained=sustained, unaligned=np.array(slower))))
 
 
 class Projections(NamedTuple):
