@@ -225,7 +225,7 @@ def _micro_batches(footprints: Footprints, units: UnitTimes, work: _Slowest) -> 
         exposed_tp_s=count * work.tensor,
         exposed_cp_s=count * work.context,
         exposed_ep_s=count * work.expert,
-        exposed_pp_s=exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs),
+        exposed_pp_s=np.where(plans.pp > 1, exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs), 0.0),
         exposed_dp_s=0.0,
         bubble_s=np.where(plans.pp > 1, idle, 0.0),
         optimizer_s=0.0,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Ints
+from meshwright.arrays import Ints, some
 from meshwright.distinct import distinct_rows
 from meshwright.layout.plan import ContextExchange
 from meshwright.layout.plans import Layout
@@ -75,6 +75,8 @@ def context_split(plan: Layout, inputs: Inputs) -> ContextSplit:
     Ring and all-gather divide the sequence alone, an all-to-all the heads alone; hierarchical exchanges heads among the
     ranks that share a scale-up domain. plan: scalar or array (n,). Returns counts.
     """
+    if not some(np.greater(plan.cp, 1)):
+        return ContextSplit(plan.cp, plan.cp)
     distance = stride(plan, "cp", inputs.runtime.plans.rank_order)
     inside = placement(plan.cp, distance, inputs.cluster.levels[0].size, inputs.cluster.num_gpus).members_per_block
     inside = np.gcd(inside, plan.cp)
