@@ -16,7 +16,7 @@ from meshwright.cost.memory.components import Components
 from meshwright.cost.memory.fit import Fit, Verdict, fit_of
 from meshwright.cost.memory.timeline import Moment
 from meshwright.cost.unit import UnitTime
-from meshwright.distinct import combined
+from meshwright.distinct import combined, gathered
 from meshwright.layout.plan import Plan
 from meshwright.reprs import lines_of
 from meshwright.units import format_gib, format_seconds
@@ -125,12 +125,13 @@ class Estimates(Footprints):
         """Seconds of compute on the slowest stage by kind, shape (n,); they add up to `compute_s`."""
         # Of every kind of stage, (w,), then of the slowest stage of each plan, (n,).
         each, slowest = self.works.forward.plus(self.works.backward), self.work[self.slowest]
-        return combined(lambda part: column(part)[slowest] * self.plans.num_microbatches, each)
+        return combined(lambda part: part * self.plans.num_microbatches, gathered(each, slowest))
 
     @cached_property
     def stage_time(self) -> UnitTime:
         """Seconds of one micro-batch on each stage, shape (r,)."""
-        return self.works.rows(self.work)
+        rows = len(self.work)
+        return combined(lambda part: np.broadcast_to(part, rows), gathered(self.works, self.work))
 
     @cached_property
     def step_time_s(self) -> FloatColumn:
@@ -165,7 +166,7 @@ class Estimates(Footprints):
         )
 
     def _stage(self, index: int) -> StageEstimate:
-        stages, time = self.stages, self.works.rows(self.work[index])
+        stages, time = self.stages, gathered(self.works, self.work[index])
         predicted = self.inputs.mtp_layers * int(stages.head[index])
         return StageEstimate(
             stage=int(stages.stage[index]),

@@ -47,12 +47,14 @@ class ShapeTimes:
     def _add(self, shapes: Plans, some_not_recomputed: bool) -> None:
         """Price shapes that are new."""
         priced = unit_times(shapes, self.inputs, some_not_recomputed=some_not_recomputed)
-        new, known = (
-            combined(lambda part: np.broadcast_to(part, len(shapes)), priced),
-            self._times.get(some_not_recomputed),
+        known, rows = self._times.get(some_not_recomputed), (len(self._places[some_not_recomputed]), len(shapes))
+        self._times[some_not_recomputed] = (
+            priced if known is None else combined(lambda *parts: _joined(parts, rows), known, priced)
         )
-        self._times[some_not_recomputed] = new if known is None else combined(_joined, known, new)
 
 
-def _joined(some: Numbers, more: Numbers) -> Numbers:
-    return np.concatenate([np.atleast_1d(some), np.atleast_1d(more)])
+def _joined(parts: tuple[Numbers, ...], rows: tuple[int, ...]) -> Numbers:
+    """One column of all rows; a number stays one where all parts are that number."""
+    if not any(map(np.ndim, parts)) and len(set(parts)) == 1:
+        return parts[0]
+    return np.concatenate([np.broadcast_to(part, count) for part, count in zip(parts, rows, strict=True)])

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, IntColumn, column, total
+from meshwright.arrays import FloatColumn, Floats, IntColumn, column, some, total
 from meshwright.cost.comms.data import tied_embedding_exchange
 from meshwright.cost.comms.exchange import exposed_seconds
 from meshwright.cost.comms.pipeline import pipeline_exchanges
@@ -159,12 +159,15 @@ def _works(footprints: Footprints, units: UnitTimes) -> _Works:
     # Distinct pairs of them with the shape of a micro-batch, (w,), and the pair of every stage of the runs, (s,).
     runs = footprints.runs
     (shape, kind), row = distinct_rows(runs.shapes.of_plan[runs.stages.plan], kind[runs.pipelines.of_stage])
-    # Seconds of each pair: its embedding, head and layers, (w,).
-    time = units.embedding.rows(shape).scaled(embedding[kind])
-    time = time.plus(units.head.rows(shape).scaled(head[kind]))
-    for count, layer in zip(counts, (*units.layers, *units.layers_not_recomputed), strict=False):
-        time = time.plus(layer.rows(shape).scaled(count[kind]))
-    return _Works(time.scaled(1 / copies[kind]), row)
+    # How often each pair has every piece of the model, (w,), and the seconds of each pair.
+    pieces = units.embedding, units.head, *units.layers, *units.layers_not_recomputed
+    times, share = [count[kind] for count in (embedding, head, *counts)], 1 / copies[kind]
+
+    def seconds(*parts: Floats) -> Floats:
+        going = [column(part)[shape] * count for part, count in zip(parts, times, strict=False) if some(part)]
+        return total(going) * share if going else 0.0
+
+    return _Works(combined(seconds, *pieces), row)
 
 
 def _pipeline(footprints: Footprints, units: UnitTimes, slowest: PassTimes) -> PipelineTimes:
@@ -225,7 +228,9 @@ def _micro_batches(footprints: Footprints, units: UnitTimes, work: _Slowest) -> 
         exposed_tp_s=count * work.tensor,
         exposed_cp_s=count * work.context,
         exposed_ep_s=count * work.expert,
-        exposed_pp_s=np.where(plans.pp > 1, exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs), 0.0),
+        exposed_pp_s=np.where(
+            plans.pp > 1, exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs), 0.0
+        ),
         exposed_dp_s=0.0,
         bubble_s=np.where(plans.pp > 1, idle, 0.0),
         optimizer_s=0.0,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, IntColumn, Numbers
+from meshwright.arrays import Floats, Numbers
 from meshwright.cost.batch_overlap import overlap_share, overlaps_micro_batches
 from meshwright.cost.comms.context import context_exchanges
 from meshwright.cost.comms.exchange import Exchange, exposed_seconds
@@ -99,10 +99,6 @@ class UnitTime(NamedTuple):
     def plus(self, other: UnitTime) -> UnitTime:
         """The time of two pieces one after the other."""
         return combined(operator.add, self, other)
-
-    def rows(self, index: IntColumn) -> UnitTime:
-        """The chosen rows of every column; a scalar stands for all rows."""
-        return combined(lambda part: part[index] if np.ndim(part) else part, self)
 
 
 class HostTime(NamedTuple):
