@@ -49,7 +49,7 @@ def first_rows(*columns: IntColumn) -> tuple[IntColumn, IntColumn]:
     code: IntColumn = np.zeros(count, dtype=np.int64)
     radix = 1
     for column in columns:
-        low, high = int(column.min()), int(column.max())
+        low, high = int(np.minimum.reduce(column)), int(np.maximum.reduce(column))
         if low == high:
             continue
         width = high - low + 1

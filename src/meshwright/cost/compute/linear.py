@@ -92,10 +92,13 @@ def products_time(
     >>> bool(time.forward == gemm_time(8192, 14336, 4096, H100, H100.peak_flops["bf16"]))
     True
     """
-    rows, outputs, features, *slower = np.broadcast_arrays(*linear, *unaligned)
-    m, n, k = np.array([(rows, outputs, features), (rows, features, outputs), (outputs, features, rows)]).swapaxes(0, 1)
+    # Of the three sizes, and of the three products: shape (3, ...).
+    sizes, slower = np.empty((2, 3, *np.broadcast(*linear).shape))
+    for part in range(3):
+        sizes[part], slower[part] = linear[part], unaligned[part]
+    m, n, k = sizes[[0, 0, 1]], sizes[[1, 2, 2]], sizes[[2, 1, 0]]
     kernels = accelerator, peak_flops, element_bytes, number_format, groups
-    return Gemm(*column(gemm_time(m, n, k, *kernels, sustained=sustained, unaligned=np.array(slower))))
+    return Gemm(*column(gemm_time(m, n, k, *kernels, sustained=sustained, unaligned=slower)))
 
 
 class Projections(NamedTuple):
