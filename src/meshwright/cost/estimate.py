@@ -125,13 +125,12 @@ class Estimates(Footprints):
         """Seconds of compute on the slowest stage by kind, shape (n,); they add up to `compute_s`."""
         # Of every kind of stage, (w,), then of the slowest stage of each plan, (n,).
         each, slowest = self.works.forward.plus(self.works.backward), self.work[self.slowest]
-        return combined(lambda part: part * self.plans.num_microbatches, gathered(each, slowest))
+        return combined(lambda part: column(part)[slowest] * self.plans.num_microbatches, each)
 
     @cached_property
     def stage_time(self) -> UnitTime:
         """Seconds of one micro-batch on each stage, shape (r,)."""
-        rows = len(self.work)
-        return combined(lambda part: np.broadcast_to(part, rows), gathered(self.works, self.work))
+        return gathered(self.works, self.work)
 
     @cached_property
     def step_time_s(self) -> FloatColumn:

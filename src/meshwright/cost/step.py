@@ -165,7 +165,7 @@ def _works(footprints: Footprints, units: UnitTimes) -> _Works:
 
     def seconds(*parts: Floats) -> Floats:
         going = [column(part)[shape] * count for part, count in zip(parts, times, strict=False) if some(part)]
-        return total(going) * share if going else 0.0
+        return total(going) * share if going else 0.0 * share
 
     return _Works(combined(seconds, *pieces), row)
 

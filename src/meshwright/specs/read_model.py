@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ def _of_path(path: Path, text_only: bool) -> Model:
     return _of_table({"name": name_of(path), **table}, str(path), text_only)
 
 
+@cache
 def catalogued_model(name: str, *, text_only: bool = False) -> Model:
     """The model of the catalogue with that id or alias, whatever files there are; raises `UnknownName`."""
     id_ = model_id(name)
