@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 ACTIVATIONS = "activations"
 ENTROPY_SUMS = "sums of the cross-entropy"
 ENTROPY_REDUCTIONS = 3
+Messages: TypeAlias = tuple[Message, ...]
 
 
 class Collectives(NamedTuple):
@@ -50,9 +51,9 @@ class Region(NamedTuple):
     """The collectives at the ends of a tensor-parallel region, over X bytes."""
 
     ranks: Communicator
-    enter: tuple[Message, ...]
+    enter: Messages
     """All-gather of the sequence; none without sequence parallelism."""
-    leave: tuple[Message, ...]
+    leave: Messages
     """Reduce-scatter with sequence parallelism, all-reduce without."""
 
 
@@ -133,9 +134,8 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     product, gradient, full = layer.forward.gemm / 4, layer.backward.gemm / 4, np.equal(plan.recompute, Recompute.FULL)
     # What regions gather: in full recomputation all of them again, in selective the feed-forward block alone.
     width, expanded = _entry_widths(inputs, kind)
-    sizes = inputs.sequence_gather_bytes
-    by_size = {size: _gathered(region.ranks, plan, inputs, size, fused) for size in set(sizes)}
-    operand, gradient_enter = (by_size[size] for size in sizes)
+    gathers = {size: _gathered(region.ranks, plan, inputs, size, fused) for size in set(inputs.sequence_gather_bytes)}
+    operand, gradient_enter = (gathers[size] for size in inputs.sequence_gather_bytes)
     enter, gradient_enter = resized(operand, width), resized(gradient_enter, width)
     enter_again, expand = resized(operand, np.where(full, width, 1.0)), resized(region.enter, expanded)
     whole, sliced = _split_heads(region, plan, inputs, kind)
@@ -171,8 +171,7 @@ def tensor_region(plan: Layout, inputs: Inputs, fused: bool = False) -> Region:
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA
-    >>> region = tensor_region(Plan(tp=8, sp=True), LLAMA)
-    >>> float(region.enter[0].bytes)  # 2 bytes of 8192 tokens of 4096 elements
+    >>> float(tensor_region(Plan(tp=8, sp=True), LLAMA).enter[0].bytes)  # 2 bytes of 8192 tokens of 4096 elements
     67108864.0
     """
     size = 1.0 * HALF_BYTES * tokens(plan, inputs) * inputs.model.hidden_size
@@ -260,14 +259,11 @@ def prediction_exchanges(region: Region, plan: Layout, inputs: Inputs) -> tuple[
     )
 
 
-def _gathered(
-    ranks: Communicator, plan: Layout, inputs: Inputs, element_bytes: float, fused: bool
-) -> tuple[Message, ...]:
+def _gathered(ranks: Communicator, plan: Layout, inputs: Inputs, element_bytes: float, fused: bool) -> Messages:
     """The all-gather of s b h / c elements along the sequence; none without sequence parallelism."""
     size = 1.0 * element_bytes * tokens(plan, inputs) * inputs.model.hidden_size
     copies = inputs.runtime.communication.copies_sequences
-    copied = np.greater(plan.micro_batch, 1) & (copies == "batched") | (copies == "all")
-    copied = copied & (not fused)
+    copied = (np.greater(plan.micro_batch, 1) & (copies == "batched") | (copies == "all")) & (not fused)
     return (_rearranged(ranks.message("all_gather", ACTIVATIONS, size, np.where(plan.sp, 1, 0)), copied, inputs),)
 
 
@@ -291,9 +287,7 @@ def _entry_widths(inputs: Inputs, kind: LayerKind) -> tuple[float, float]:
     return ((expanded + latent.rope_head_dim) / hidden + halves - 1) / halves, expanded / hidden
 
 
-def _split_heads(
-    region: Region, plan: Layout, inputs: Inputs, kind: LayerKind
-) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
+def _split_heads(region: Region, plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Messages, Messages]:
     """The gather of a projection whose key and value heads are split over ranks, and the reduction of its gradient;
     nothing where t is no more than the heads.
     """

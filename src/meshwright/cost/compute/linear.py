@@ -83,8 +83,8 @@ def products_time(
 ) -> Gemm:
     """The three products of a linear layer, asked of `gemm_time` at once.
 
-    linear: elements, scalar or array (n,); unaligned: of each product, shares; the others as of `gemm_time`. Returns
-    seconds. Source: `linear_time`.
+    linear: elements, scalar or array (n,); unaligned: of each product, shares; accelerator, peak_flops, element_bytes,
+    number_format, groups, sustained: as of `gemm_time`. Returns seconds. Source: `linear_time`.
 
     >>> from meshwright.specs.examples import H100
     >>> from meshwright.cost.compute.alignment import ALIGNED
