@@ -136,7 +136,8 @@ def estimates() -> None:
         unpriced = f"{found.unpriced:,} unfit by their states alone"
         print(f"{'':29}{found.legal / seconds:9,.0f} legal plans/s of a whole search ({found.legal:,}, {unpriced})")
     inputs = SMALL.inputs()
-    few = [distinct_plans(inputs)[0][row] for row in range(20)]
+    table = distinct_plans(inputs)[0]
+    few = [table[row] for row in range(0, len(table), -(-len(table) // 20))]
     one = cpu_seconds(lambda: [estimate_each([plan], inputs) for plan in few])[0] / len(few)
     joined = cpu_seconds(lambda: estimate_each(few, inputs))[0] / len(few)
     print(f"  one plan at a time: {1e3 * one:.1f} ms; {len(few)} named plans in one call: {1e3 * joined:.2f} ms each")

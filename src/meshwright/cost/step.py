@@ -223,14 +223,13 @@ def _micro_batches(footprints: Footprints, units: UnitTimes, work: _Slowest) -> 
     """What of a step every run has, shape (k,): all but what data parallelism exchanges and the optimizer."""
     inputs, plans = footprints.inputs, footprints.runs.plans
     count, idle = plans.num_microbatches, bubble_time(plans.schedule, _pipeline(footprints, units, work.passes))
+    between = pipeline_exchanges(plans, inputs, work.total) if some(plans.pp > 1) else ()
     return Waterfall(
         compute_s=count * work.compute,
         exposed_tp_s=count * work.tensor,
         exposed_cp_s=count * work.context,
         exposed_ep_s=count * work.expert,
-        exposed_pp_s=np.where(
-            plans.pp > 1, exposed_seconds(pipeline_exchanges(plans, inputs, work.total), inputs), 0.0
-        ),
+        exposed_pp_s=np.where(plans.pp > 1, exposed_seconds(between, inputs), 0.0),
         exposed_dp_s=0.0,
         bubble_s=np.where(plans.pp > 1, idle, 0.0),
         optimizer_s=0.0,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers
+from meshwright.arrays import Floats, Numbers, some
 from meshwright.cost.batch_overlap import overlap_share, overlaps_micro_batches
 from meshwright.cost.comms.context import context_exchanges
 from meshwright.cost.comms.exchange import Exchange, exposed_seconds
@@ -195,11 +196,11 @@ def layer_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerT
     >>> len(layer_exchanges(Plan(tp=8), LLAMA, kind, layer_time(Plan(tp=8), LLAMA, kind))) > 0
     True
     """
-    return (
-        *layer_tensor_exchanges(plan, inputs, kind, layer),
-        *context_exchanges(plan, inputs, kind, layer),
-        *expert_exchanges(plan, inputs, kind, layer),
-    )
+    return tuple(chain.from_iterable(make(plan, inputs, kind, layer) for make in _EXCHANGES.values()))
+
+
+_EXCHANGES = {"tp": layer_tensor_exchanges, "cp": context_exchanges, "ep": expert_exchanges}
+"""By the axis that must have more than one rank; beside ep it may be etp."""
 
 
 def exposed(exchanges: Iterable[Exchange], inputs: Inputs) -> tuple[Exposed, Exposed]:
@@ -250,7 +251,10 @@ def layer_unit_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> UnitTime:
     True
     """
     layer = layer_time(plan, inputs, kind)
-    forward, backward = exposed(layer_exchanges(plan, inputs, kind, layer), inputs)
+    # Along an axis on which no plan has more than one rank nothing takes time.
+    going = [make for axis, make in _EXCHANGES.items() if axis == "ep" or some(np.greater(getattr(plan, axis), 1))]
+    exchanges = chain.from_iterable(make(plan, inputs, kind, layer) for make in going)
+    forward, backward = exposed(exchanges, inputs)
     time = UnitTime(
         forward=layer.forward,
         backward=layer.recompute.plus(layer.backward),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints, some
+from meshwright.arrays import Floats, Ints
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator
 from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.repeated import repeated_parts
@@ -63,7 +63,7 @@ def context_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> ContextBytes
 
 
 def context_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime) -> tuple[Exchange, ...]:
-    """Context-parallel exchanges of one layer and micro-batch; none where no plan has more than one rank.
+    """Context-parallel exchanges of one layer and micro-batch.
 
     Ring: messages beside the attention of the piece that has arrived, (r - 1) / r of it. All-gather: keys and values
     before attention, their gradients reduced after it, nothing hidden. All-to-all: queries, keys and values before
@@ -81,8 +81,6 @@ def context_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
     >>> [float(each.times) for each in exchanges if each.phase == "forward"]  # a ring, no all-gather or all-to-all
     [0.0, 1.0, 1.0]
     """
-    if not some(np.greater(plan.cp, 1)):
-        return ()
     sizes, ring = context_bytes(plan, inputs, kind), context_split(plan, inputs).ring
     whole, heads = communicator("cp", plan, inputs), communicator("cp_heads", plan, inputs)
     gathers = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 1, 0)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints, Numbers, some
+from meshwright.arrays import Floats, Ints, Numbers
 from meshwright.cost.comms.collectives import collective_time, line_time, message_time, opposite_message_time
 from meshwright.cost.comms.exchange import Exchange, Message
 from meshwright.cost.comms.group import axis_group
@@ -71,8 +71,7 @@ class _Seconds(NamedTuple):
 
 
 def pipeline_exchanges(plan: Layout, inputs: Inputs, work: Floats) -> tuple[Exchange, ...]:
-    """Stage-to-stage messages of the slowest stage in one step, and what its host waits for them; none where no plan
-    has more than one.
+    """Stage-to-stage messages of the slowest stage in one step, and what its host waits for them.
 
     For each micro-batch and chunk a stage exchanges an activation and a gradient with the stages on either side, both
     directions at once: m v messages to the one and to the other, of which two stages without chunks have but one.
@@ -93,8 +92,6 @@ def pipeline_exchanges(plan: Layout, inputs: Inputs, work: Floats) -> tuple[Exch
     >>> [float(message.times) for message in steady.messages], float(ends.times)  # to either side; fill and drain
     ([8.0, 8.0], 2.0)
     """
-    if not some(np.greater(plan.pp, 1)):
-        return ()
     size, parts, farther, nearer, line, gather = on_shapes(
         lambda shapes: _seconds(shapes, inputs), plan, *MESSAGE_SHAPE
     )

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from meshwright.arrays import Bools, Floats, Ints, some
+from meshwright.arrays import Bools, Floats, Ints
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator, repeated, resized
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.ends import EndTime
@@ -104,7 +104,7 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
 
 
 def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime) -> tuple[Exchange, ...]:
-    """Tensor-parallel exchanges of one layer and micro-batch; none where no plan has more than one rank.
+    """Tensor-parallel exchanges of one layer and micro-batch.
 
     X = 2 s b h / c bytes as often as `layer_collectives` says; what is gathered may be quantised before, to
     `Inputs.sequence_gather_bytes` an element. In backward the all-gathers that fetch saved, sharded
@@ -125,8 +125,6 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     >>> [message.operation for each in forward[1:] for message in each.messages if message.times]
     ['all_gather', 'reduce_scatter']
     """
-    if not some(np.greater(plan.tp, 1)):
-        return ()
     counts, overlap = layer_collectives(plan, inputs, kind), inputs.runtime.overlap
     fused = overlap.tensor_parallel > 0
     unfused = tensor_region(plan, inputs)
