@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 from collections import Counter
 from pathlib import Path
@@ -81,6 +82,26 @@ def test_a_number_of_more_digits_than_python_converts_is_refused(tmp_path: Path)
     (tmp_path / "m.json").write_text(f'{{"model_type": "llama", "hidden_size": {DIGITS}}}', "utf-8")
     assert "digits" in refused(asked("model", str(tmp_path / "m.json")))
     assert refused(asked("plan", *question(seq_len=DIGITS)))
+
+
+def test_a_measured_group_of_more_ranks_than_there_are_is_refused(tmp_path: Path) -> None:
+    document = json.loads(seeds()["plan.json"])
+    for rows in document["inputs"]["cluster"]["accelerator"]["kernels"]["collectives"].values():
+        rows[-1]["ranks"] = 10**400
+    (tmp_path / "plan.json").write_text(json.dumps(document), "utf-8")
+    assert "ranks" in refused(asked("check", str(tmp_path / "plan.json")))
+
+
+@pytest.mark.parametrize("layout", [DIGITS, f"4,{DIGITS}", LONG])
+def test_a_layout_of_more_layers_than_64_bits_hold_is_refused(layout: str) -> None:
+    assert "at most 18 digits" in refused(asked("check", *LLAMA, "--pipeline-layout", layout))
+
+
+def test_a_plan_file_whose_kernels_lack_a_source_is_checked(tmp_path: Path) -> None:
+    document = json.loads(seeds()["plan.json"])
+    document["inputs"]["cluster"]["accelerator"]["kernels"]["sources"].pop("unaligned")
+    (tmp_path / "plan.json").write_text(json.dumps(document), "utf-8")
+    assert asked("check", str(tmp_path / "plan.json")).code == 0
 
 
 @pytest.mark.parametrize("option", ["--tp", "--pp", "--dp", "--cp", "--ep", "--vpp", "--micro-batch", "--dp-replicate"])

@@ -60,7 +60,7 @@ class UnalignedSize:
 
 def unaligned_sizes(estimate: Estimate, inputs: Inputs) -> tuple[UnalignedSize, ...]:
     """The sizes that are not aligned on the ranks of a priced plan and that padding makes faster, the dearest first."""
-    source, sizes = inputs.cluster.accelerator.kernels.sources["unaligned"], []
+    source, sizes = inputs.cluster.accelerator.kernels.sources.get("unaligned", "not said"), []
     for each in paddings(estimate.plan, inputs):
         (after,) = estimate_each([estimate.plan], each.inputs)
         saved = estimate.step_time_s - after.step_time_s

@@ -11,6 +11,9 @@ from meshwright.layout.recompute_modules import RecomputeModules, read_modules
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule, usual_schedule
 from meshwright.specs.inputs import Inputs
 
+MOST_DIGITS = 18
+"""Of a number of layers: more do not go into 64 bits."""
+
 Code = TypeVar("Code")
 
 
@@ -119,6 +122,10 @@ def _chunk_layers(text: str | None) -> tuple[int, ...]:
         return ()
     numbers = text.split(",")
     if all(number.strip().isdecimal() for number in numbers):
+        if max(map(len, numbers)) > MOST_DIGITS:
+            raise InvalidInput(
+                f"pipeline_layout is {quoted(text)}; a number of layers has at most {MOST_DIGITS} digits"
+            )
         return tuple(int(number) for number in numbers)
     return read_layout_string(text)
 

@@ -106,7 +106,7 @@ class AttentionConstants(Spec):
 class CollectiveConstants(Spec):
     """T = latency + root * sqrt(w / 1 kB) + w / bandwidth for w bytes sent by one rank, inside one domain."""
 
-    ranks: PositiveInt
+    ranks: Annotated[int, Field(gt=0, le=10**9)]
     """Ranks in the measured group."""
     latency_s: Seconds
     """alpha, seconds."""
