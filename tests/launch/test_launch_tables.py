@@ -107,3 +107,9 @@ def test_unknown_tables_are_named() -> None:
     with pytest.raises(UnknownName, match="megatron-lm"):
         launch_table("megatron")
     assert {"deepspeed", "megatron-lm", "torchtitan"} <= {*launch_tables()}
+
+
+@pytest.mark.parametrize("name", launch_tables())
+def test_what_is_to_be_filled_in_can_stand_in_an_expansion_of_the_shell(name: str) -> None:
+    """Bash pairs quotes within "${NAME:?what}" too: between two apostrophes it took no option."""
+    assert [what for what in launch_table(name).to_fill.values() if set("'\"$`\\{}") & set(what)] == []

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import yaml
 
-from meshwright.answers.launch_files import launch_files
+from meshwright.answers.launch_files import framework_of, launch_files
 from meshwright.errors import InvalidSpec
 from meshwright.launch.export import export
 from meshwright.layout.legality import faults
@@ -217,6 +217,30 @@ def test_numbers_that_are_filled_in_are_numbers_of_yaml(name: str, tmp_path: Pat
         yaml.safe_load(each) for each in re.findall(r"(?:rope_theta|norm_eps|\blr|learning_rate): (\S+)", told.stdout)
     ]
     assert sorted(values) == [1e-5, 3e-4, 5e5]
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "gpt2-xl", "deepseek-v2-lite"])
+@pytest.mark.parametrize("name", ["megatron-core", "megatron-deepspeed"])
+def test_a_script_hands_on_everything_that_it_asks_for(name: str, model: str, tmp_path: Path) -> None:
+    inputs = question(read_model(model), "1x8:h100", name, global_batch=64, sequence_length=1024, precision="bf16")
+    try:
+        launch = launch_files(Plan(dp=8, zero=1, num_microbatches=8), inputs, framework_of(name))
+    except InvalidSpec:
+        pytest.skip(f"{name} has no settings for {model}")
+    script = launch.files["train.sh"]
+    (tmp_path / "train.sh").write_text(script)
+    (tmp_path / "torchrun").write_text("#!/bin/bash\nprintf '%s\\n' \"$@\"\n")
+    (tmp_path / "torchrun").chmod(0o755)
+    asked_for = {each: f"said_{each}" for each in re.findall(r"\$\{([A-Z_]+):?\?", script)}
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **asked_for}
+    command = ["bash", str(tmp_path / "train.sh")]
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+    assert {word.partition("/")[0] for word in told} >= set(asked_for.values())
+    assert {key for key in launch.launch.to_fill if key.startswith("--")} <= set(told)
+    for missing in asked_for:
+        less = {key: value for key, value in environment.items() if key != missing}
+        done = subprocess.run(command, env=less, capture_output=True, text=True, check=False)
+        assert (done.returncode != 0, missing in done.stderr) == (True, True)
 
 
 def test_training_on_a_pipeline_or_with_experts_apart_is_refused_of_deepspeed() -> None:
