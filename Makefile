@@ -6,7 +6,7 @@ PARALLEL := --numprocesses auto --dist loadfile
 MINUTES := 10
 EXAMPLE := --model examples/llama-3.1-70b/config.json --cluster 8x8:h100 --seq-len 8192 --global-batch 256
 
-.PHONY: plan test test-clients fuzz lint types check bench truth baseline audit lock fit verified readme notebooks memos recipes docs clean
+.PHONY: plan test test-clients fuzz launch-files lint types check bench truth baseline audit lock fit verified readme notebooks memos recipes docs clean
 
 plan: $(VENV)/core ## build the environment and plan Llama-3.1 70B on 64 H100
 	$(BIN)/meshwright plan $(EXAMPLE)
@@ -20,6 +20,9 @@ test-clients: $(VENV)/clients $(VENV)/megatron $(VENV)/llm-foundry $(VENV)/axe #
 fuzz: $(VENV)/dev $(VENV)/sweep ## random questions and files to every command, 200 kills of each kind of output, 200 interrupts
 	$(BIN)/python tests/fuzz/fuzzer.py --minutes $(MINUTES)
 	KILLS=200 $(BIN)/python -m pytest tests/fuzz/test_killed.py tests/search/test_stop.py $(PARALLEL)
+
+launch-files: $(VENV)/dev ## 500 plans of each framework written and read back, 10,000 mutated launch files
+	ROUND_TRIPS=500 FILES_TRIED=10000 $(BIN)/python -m pytest tests/launch/test_round_trip.py tests/launch/test_mutated_files.py $(PARALLEL)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

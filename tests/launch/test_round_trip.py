@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from meshwright.answers.launch_files import WRITERS
-from meshwright.errors import InvalidSpec
+from meshwright.answers.launch_files import WRITERS, launch_files
+from meshwright.answers.launch_folder import write_folder
+from meshwright.errors import InvalidSpec, MeshwrightError
 from meshwright.launch.export import export
 from meshwright.launch.fields import differences
 from meshwright.launch.imports.question import Given, question_of_file
+from meshwright.launch.table import launch_table
 from meshwright.layout.plan import Plan
+from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_model import read_model
+from meshwright.specs.runtime import read_runtime
 from strategies import legal_plans, question
 
 PLANS = 10
-"""Of every question; 500 of each framework were compared by hand."""
+"""Of every question."""
+ROUND_TRIPS = int(os.environ.get("ROUND_TRIPS", "10"))
+"""Plans of every framework, of questions at random; `make launch-files` reads 500."""
+CLUSTERS = ("1x4:h100", "1x8:a100-80gb", "2x8:h100", "4x8:a100-80gb", "4x8:b200", "8x8:h100", "16x8:h100")
 MAIN = {
     "megatron-lm": "train.sh",
     "megatron-deepspeed": "train.sh",
@@ -88,3 +98,58 @@ def _differences(plan: Plan, inputs: Inputs, framework: str, model: str, folder:
     read = question_of_file(folder / written, given)
     found = differences(plan, inputs, read.plan, read.inputs)
     return [each for each in found if framework != "deepspeed" or not each.startswith("plan.recompute")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", WRITERS)
+def test_plans_of_random_questions_are_read_from_their_folders(framework: str, tmp_path: Path) -> None:
+    chance, seen, differ = np.random.default_rng(23), set[str](), list[str]()
+    while len(seen) < ROUND_TRIPS:
+        inputs = _at_random(framework, chance)
+        for plan, files in _some_written(inputs, framework, chance) if inputs else ():
+            name = f"{inputs} {plan}"
+            if name in seen or len(seen) == ROUND_TRIPS:
+                continue
+            seen.add(name)
+            folder = write_folder(files, tmp_path / str(len(seen)))
+            different = _read_otherwise(plan, inputs, folder)
+            differ += [f"{inputs.model.name} on {inputs.cluster.name}, {plan}: {different}"] * bool(different)
+    assert differ == []
+
+
+def _at_random(framework: str, chance: np.random.Generator) -> Inputs | None:
+    """A question of a framework's runtime; None where it does not stand."""
+    runtime = str(chance.choice(launch_table(framework).runtimes))
+    try:
+        return question(
+            read_model(str(chance.choice(sorted(catalog.names("models"))))),
+            str(chance.choice(CLUSTERS)),
+            runtime,
+            global_batch=int(chance.choice([12, 64, 96, 128, 256])),
+            sequence_length=int(chance.choice([1024, 2048, 4096])),
+            precision=str(chance.choice(read_runtime(runtime).plans.precisions)),
+        )
+    except MeshwrightError:
+        return None
+
+
+def _some_written(inputs: Inputs, framework: str, chance: np.random.Generator) -> Iterator[tuple[Plan, dict[str, str]]]:
+    """A few legal plans of a question that the framework has settings for, with their files."""
+    plans, written = legal_plans(inputs), 0
+    for plan in plans.take(chance.permutation(len(plans))[: 40 * PLANS]):
+        try:
+            files = launch_files(plan, inputs, framework).files
+        except InvalidSpec:
+            continue
+        yield plan, files
+        written += 1
+        if written == PLANS:
+            return
+
+
+def _read_otherwise(plan: Plan, inputs: Inputs, folder: Path) -> list[str]:
+    """What differs in the plan and question that a folder is read as."""
+    given = Given(cluster=inputs.cluster.name, model=inputs.model.name, runtime=inputs.runtime.id)
+    read = question_of_file(folder, given)
+    routed = {name: getattr(inputs.job, name) for name in ("expert_imbalance", "expert_spread")}
+    return differences(plan, inputs, read.plan, read.inputs.replace(job=read.inputs.job.replace(**routed)))
