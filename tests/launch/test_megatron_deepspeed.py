@@ -32,7 +32,7 @@ def test_the_stage_stands_in_the_json_and_decides_the_runtime(tmp_path: Path) ->
     assert (fully.plan.zero, fully.inputs.runtime.id) == (3, "deepspeed")
     assert read(tmp_path, zero_optimization={"stage": 0}).plan.zero == 1  # BF16_Optimizer shards
     (tmp_path / "ds.json").unlink()
-    with pytest.raises(InvalidInput, match=r"plan\.zero is not in the file, nor in one that it names: --set"):
+    with pytest.raises(InvalidInput, match=r"plan\.zero is not in the file: line 5 names \./ds\.json, which is"):
         question_of_file(tmp_path / "run.sh", Given(cluster="1x8:h100"))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launch_examples import NEOX
+from launch_examples import MODEL, NEOX
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 from meshwright.launch.readers.literals import read_literals
@@ -223,3 +223,135 @@ def test_lists_of_a_recipe_are_repeated_and_joined() -> None:
     assert settings["a"].value == [0, 0, 1, 1, 1]
     assert settings["b"].open
     assert settings["c"].value == []
+
+
+SLURM = f"""#!/bin/bash
+#SBATCH --nodes=2
+if [ -z $SLURM_JOB_ID ]; then
+    sbatch "$0"
+    exit
+fi
+srun ./in_container.sh pretrain_gpt.py {MODEL} --seq-length 4096 --micro-batch-size 1 --bf16 \\
+  --global-batch-size $((SLURM_JOB_NUM_NODES * 32)) --tensor-model-parallel-size 4 --use-distributed-optimizer
+"""
+
+
+def test_a_script_that_hands_itself_to_slurm_is_read_as_the_job(tmp_path: Path) -> None:
+    question = read(tmp_path, "a.sh", SLURM)
+    assert (str(question.plan), question.inputs.job.global_batch) == ("tp4 pp1 dp4 zero1 mbs1 m16", 64)
+
+
+def test_a_program_of_tasks_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"starts tasks/main\.py, which evaluates a model or tunes it"):
+        read(tmp_path, "a.sh", SLURM.replace("pretrain_gpt.py", "./tasks/main.py --task LAMBADA"))
+
+
+@pytest.mark.parametrize(
+    ("file", "entries"),
+    [
+        ("/data/gpt2-vocab.json", 50257),
+        ("/data/bpe/vocab.json", 50257),
+        ("/x/nordic_tokenizer_131072/vocab.json", None),
+        ("/x/fin_256k/vocab.json", None),
+    ],
+)
+def test_a_vocabulary_of_another_tokenizer_is_not_that_of_gpt_2(tmp_path: Path, file: str, entries: int | None) -> None:
+    text = SLURM.replace("--vocab-size 32000", f"--tokenizer-type GPT2BPETokenizer --vocab-file {file}")
+    if entries is None:
+        with pytest.raises(InvalidInput, match="of the model: --vocab-size"):
+            read(tmp_path, "a.sh", text)
+        return
+    question = read(tmp_path, "a.sh", text)
+    assert question.inputs.model.vocab_size == entries
+    assert any("where /data/bpe/vocab.json holds others" in note for note in question.notes) == ("bpe" in file)
+
+
+TITAN_OF_2024 = """
+[model]
+name = "llama3"
+flavor = "8B"
+[optimizer]
+name = "AdamW"
+[training]
+batch_size = 4
+seq_len = 8192
+data_parallel_replicate_degree = 1
+data_parallel_shard_degree = 4
+tensor_parallel_degree = 2
+[experimental]
+pipeline_parallel_degree = 2
+pipeline_parallel_microbatches = 2
+[activation_checkpoint]
+mode = "none"
+[float8]
+enable_float8_linear = false
+"""
+
+
+def test_degrees_of_torchtitan_in_2024_stood_beside_the_batch(tmp_path: Path) -> None:
+    question = read(tmp_path, "a.toml", TITAN_OF_2024)
+    assert str(question.plan) == "tp2 sp pp2 ends-as-layers dp4 zero2 mbs2 m2"
+    assert (question.inputs.job.precision, question.understood.unknown) == ("bf16", {})
+    quantised = read(tmp_path, "a.toml", TITAN_OF_2024.replace("linear = false", "linear = true"))
+    assert quantised.inputs.job.precision == "fp8"
+    other = read(tmp_path, "a.toml", TITAN_OF_2024.replace('"AdamW"', '"Muon"\nearly_step_in_backward = true'))
+    assert {*other.understood.unpriced} >= {"optimizer.name", "optimizer.early_step_in_backward"}
+    assert "optimizer.name" not in question.understood.unpriced
+
+
+SFT = """torchrun --nnodes 2 --nproc_per_node=8 train.py --model_name_or_path ~/models/llama-2-7b --bf16 True \\
+  --per_device_train_batch_size 2 --gradient_accumulation_steps 4 --model_max_length 2048 --optim adamw_torch \\
+  --gradient_checkpointing True --use_lora False """
+
+
+@pytest.mark.parametrize(
+    ("engine", "runtime", "zero"),
+    [
+        ("--fsdp 'full_shard auto_wrap'", "accelerate", 3),
+        ("--fsdp shard_grad_op", "accelerate", 2),
+        ("--deepspeed configs/zero2.json", "deepspeed", 2),
+        ("", "deepspeed", 0),
+    ],
+)
+def test_scripts_of_a_trainer_are_read(tmp_path: Path, engine: str, runtime: str, zero: int) -> None:
+    (tmp_path / ".git").mkdir()
+    for folder in ("configs", "scripts"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "configs" / "zero2.json").write_text('{"zero_optimization": {"stage": 2}}')
+    question = read(tmp_path / "scripts", "a.sh", SFT + engine)
+    assert summary(question) == (runtime, f"tp1 pp1 dp16 zero{zero} mbs2 m4 recompute-full")
+    assert (question.inputs.job.sequence_length, question.understood.unpriced) == (2048, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{SFT}--use-lora True", "line 3: --use_lora is of the training of adapters"),
+        (f"{SFT}--vision_tower clip", "line 3: --vision_tower is of models that see pictures"),
+        (SFT.replace("train.py", "dpo_train.py"), "starts dpo_train.py: adapters, rewards and preferences are not"),
+        (f"{SFT}--fsdp 'full_shard offload'", "only full_shard and shard_grad_op, without offload, are modelled"),
+        (f"{SFT}--deepspeed /etc/zero2.json", "line 3 names /etc/zero2.json, which is neither beside it nor at the"),
+        (f"{SFT}--deepspeed ../configs/zero2.json", "line 3 names ../configs/zero2.json, which is neither beside"),
+        (SFT.replace("torchrun --nnodes 2 --nproc_per_node=8", "accelerate launch"), "--set zero_optimization.stage="),
+    ],
+)
+def test_scripts_of_a_trainer_that_train_otherwise_or_elsewhere_are_refused(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    (tmp_path / ".git").mkdir()
+    for folder in ("configs", "scripts"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "configs" / "zero2.json").write_text('{"zero_optimization": {"stage": 2}}')
+    with pytest.raises(InvalidInput) as raised:
+        read(tmp_path / "scripts", "a.sh", text)
+    assert message in str(raised.value)
+
+
+def test_a_script_of_accelerate_says_its_model_and_what_it_trains(tmp_path: Path) -> None:
+    (tmp_path / "fsdp.yaml").write_text(f"{ACCELERATE}distributed_type: FSDP\nfsdp_config: {{fsdp_version: 2}}\n")
+    text = SFT.replace("torchrun --nnodes 2 --nproc_per_node=8", "accelerate launch --config_file fsdp.yaml")
+    question = read(tmp_path, "a.sh", text, **{"job.global_batch": "128"})
+    assert summary(question) == ("accelerate", "tp1 pp1 dp16 zero3 mbs2 m4 recompute-full")
+    assert (question.inputs.model.name, question.inputs.job.sequence_length) == ("llama-2-7b", 2048)
+    with pytest.raises(InvalidInput, match="--lora_r is of the training of adapters"):
+        read(tmp_path, "a.sh", f"{text} --lora_r 8")

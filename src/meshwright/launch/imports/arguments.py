@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from meshwright.launch.imports.numbers import whole_number
 from meshwright.launch.imports.vocabulary import vocabulary_of
 from meshwright.launch.spelling import Settings
@@ -11,6 +13,9 @@ _OLDER = ("--checkpoint-activations", "--activations-checkpoint-method", "--deep
 _TOKENIZERS = ("--tokenizer-model", "--tokenizer-name-or-path", "--tokenizer-type", "--vocab-file")
 USUAL_TOKENIZER = "GPT2BPETokenizer"
 """Of pretrain_gpt.py, where the file names none."""
+_GPT_2 = re.compile(r"gpt-?2|50257", re.IGNORECASE)
+_OTHERS = re.compile(r"tokenizer|\d{2,3}k\b|(?<!\d)\d{5,6}(?!\d)", re.IGNORECASE)
+"""What paths of vocabularies say that are not GPT-2's."""
 _PADDED = ("--padded-vocab-size", "--pad-vocab-size-to")
 
 
@@ -90,10 +95,13 @@ def _model(modern: Settings, notes: list[str]) -> None:
         named = [str(modern[name]) for name in _TOKENIZERS if name in modern]
         usual = [USUAL_TOKENIZER] if "--merge-file" in modern and "--tokenizer-type" not in modern else []
         found = vocabulary_of([*named, *usual])
-        if found:
+        file = str(modern.get("--vocab-file", "gpt2"))
+        own = found is None or found[1] != USUAL_TOKENIZER or _GPT_2.search(file) is not None
+        if found and (own or not _OTHERS.search(file)):
             modern["--vocab-size"] = found[0]
             named_by = "the default of pretrain_gpt.py" if found[1] in usual else "which the file names"
-            notes.append(f"vocabulary: {found[0]} entries, of {found[1]}, {named_by}")
+            unless = "" if own else f"; --set --vocab-size=... where {file} holds others"
+            notes.append(f"vocabulary: {found[0]} entries, of {found[1]}, {named_by}{unless}")
     words = (modern.get("--tokenizer-type", ""), str(modern.get("--vocab-file", "")).rpartition("/")[2])
     if any(str(word).lower().startswith("bert") for word in words):
         modern.setdefault("--bert-no-binary-head", True)

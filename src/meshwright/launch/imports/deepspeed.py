@@ -6,32 +6,35 @@ from pathlib import Path
 
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.numbers import whole_number
-from meshwright.launch.readers.limits import line_of, text_of
+from meshwright.launch.readers.limits import line_of, named_file, text_of
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.readers.traced import Unreadable
 from meshwright.launch.readers.trees import read_tree
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table
 
-_CONFIGURATIONS = ("--deepspeed_config", "--deepspeed-config", "deepspeed", "deepspeed_config.deepspeed_config_file")
+CONFIGURATIONS = (
+    *("--deepspeed_config", "--deepspeed-config", "--deepspeed", "deepspeed"),
+    "deepspeed_config.deepspeed_config_file",
+)
 _BATCHES = {"train_batch_size": "--global-batch-size", "train_micro_batch_size_per_gpu": "--micro-batch-size"}
 _STAGE = "zero_optimization.stage"
 
 
 def deepspeed_json(read: LaunchSettings) -> Settings:
-    """The settings of the DeepSpeed file that is named: written by the script itself, or beside it.
+    """The settings of the DeepSpeed file that is named: written by the script itself, beside it, or where its name says
+    from the root of the repository that it lies in.
 
     Raises `InvalidInput` with the line where that file is malformed.
     """
-    named = [each.value for each in read.settings if each.key in _CONFIGURATIONS]
+    named = [each.value for each in read.settings if each.key in CONFIGURATIONS]
     name = next((value for value in named if isinstance(value, str)), "")
     if not name:
         return {}
     text = read.documents.get(name)
-    beside = Path(read.path).parent / name.rpartition("/")[2]
     try:
-        if text is None and beside.is_file() and not beside.is_symlink():
-            text = text_of(beside)
+        beside = named_file(Path(read.path), name) if text is None else None
+        text = text_of(beside) if beside else text
         tree = read_tree(name, text, "json") if text else None
     except Unreadable as error:
         where = f"line {line_of(text or '', error.origin)}: {error.what}"

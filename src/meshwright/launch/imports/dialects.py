@@ -104,6 +104,12 @@ def _trl(settings: LaunchSettings, keys: set[str]) -> bool:
     return _has(*_OF_A_TRAINER)(settings, keys) and not _OF_LLAMA_FACTORY & keys
 
 
+def _trainer(settings: LaunchSettings, keys: set[str]) -> bool:
+    """Scripts that give a Trainer's arguments, with either sign between their words."""
+    named = {key.lstrip("-").replace("-", "_") for key in keys if key.startswith("--")}
+    return settings.form == "shell" and named >= {*_OF_A_TRAINER}
+
+
 def _foundry(settings: LaunchSettings, keys: set[str]) -> bool:
     """Configurations of OLMo have the same keys but for the length of sequences."""
     own = _has("model.n_layers", "global_train_batch_size")(settings, keys)
@@ -128,6 +134,7 @@ DIALECTS = (
     Dialect("axolotl", "axolotl", _has("base_model", "micro_batch_size")),
     Dialect("llama-factory", "LLaMA-Factory", _llama_factory),
     Dialect("trl", "TRL", _trl),
+    Dialect("trainer", "the Trainer of transformers", _trainer),
 )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from meshwright.errors import InvalidInput
 from meshwright.launch.forms import Fields
-from meshwright.launch.readers.limits import text_of
+from meshwright.launch.readers.limits import named_file, text_of
 from meshwright.launch.readers.literals import read_literals
 from meshwright.launch.readers.read import read_launch_file
 from meshwright.launch.readers.script import CONFIGURED, exported_by
@@ -76,14 +76,15 @@ def with_script(read: LaunchSettings, table: LaunchTable, given: Fields, notes: 
 
 
 def with_configuration(read: LaunchSettings) -> LaunchSettings:
-    """The configuration that a script names for `accelerate launch`, where it lies beside the script, with the options
-    of the launcher and of the program, which go before it; any other file as it is.
+    """The configuration that a script names for `accelerate launch`, where it lies beside the script or where its name
+    says from the root of the repository, with the options of the launcher and of the program, which go before it; any
+    other file as it is.
     """
     name = (
         next((str(each.value) for each in read.launcher if each.key == CONFIGURED), "") if read.form == "shell" else ""
     )
-    beside = Path(read.path).parent / name.rpartition("/")[2]
-    if not name or not _is_own(beside):
+    beside = named_file(Path(read.path), name) if name else None
+    if beside is None:
         return read
     tree = read_launch_file(beside)
     own = {each.key for each in tree.settings} | {"mixed_precision"}
@@ -91,7 +92,7 @@ def with_configuration(read: LaunchSettings) -> LaunchSettings:
     options = [replace(each, line=0, span=None) for each in read.settings if each.key]
     changed = [each for each in said if each.key in own]
     settings = (*tree.settings, *changed, *options)
-    return replace(tree, settings=settings, launcher=read.launcher, environment=read.environment)
+    return replace(tree, settings=settings, program=read.program, launcher=read.launcher, environment=read.environment)
 
 
 def _constants(script: Path) -> dict[str, FileSetting]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from meshwright.launch.forms import Fields
+from meshwright.launch.imports.deepspeed import CONFIGURATIONS
 from meshwright.launch.imports.places import place_of
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
 from meshwright.launch.readers.shell.expansion import UNKNOWN
@@ -92,11 +93,19 @@ def _absent(read: LaunchSettings, table: LaunchTable, name: str, open_keys: set[
     if key in open_keys:
         return ""
     cases = [case for choice in table.choices for case in choice.cases]
-    if any(name in (*case.fields, *(str(value).strip("{}") for value in case.settings.values())) for case in cases):
+    if name == "plan.zero" and (file := _named_engine(read)):
+        where = f": line {file.line} names {file.value}, which is neither beside it nor at the root of its repository"
+    elif any(name in (*case.fields, *(str(value).strip("{}") for value in case.settings.values())) for case in cases):
         where = ", nor in one that it names" if read.form == "shell" else place_of(key, read, table)
     else:
         where = ", which has no key for it" if key == name else place_of(key, read, table)
     return f"{key} is not in the file{where}: --set {key if _settable(key) else name}=..."
+
+
+def _named_engine(read: LaunchSettings) -> FileSetting | None:
+    """What names a file of DeepSpeed."""
+    named = [each for each in read.settings if each.key in CONFIGURATIONS and isinstance(each.value, str)]
+    return next((each for each in named if each.value and not each.open), None)
 
 
 def _of_the_model(read: LaunchSettings, fields: Fields, table: LaunchTable, open_keys: set[str]) -> list[str]:

@@ -177,7 +177,10 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
 
 
 def import_table(name: str) -> LaunchTable:
-    """The table of a framework: one for reading alone, or the one that also writes its files."""
+    """The table of a framework: one for reading alone, or the one that also writes its files.
+
+    `like` names another that it changes, `program` the one of the arguments that stand beside it in a script.
+    """
     own = TABLES / f"{name}.toml"
     if not own.is_file():
         return launch_table(name)
@@ -186,7 +189,11 @@ def import_table(name: str) -> LaunchTable:
         return LaunchTable(**entry)
     like = launch_table(entry.pop("like"))
     rows = like.rows | {field: Row(**row) for field, row in entry.pop("rows", {}).items()}
-    return like.replace(**entry, rows=rows)
+    unpriced = like.unpriced | entry.pop("unpriced", {})
+    program = import_table(entry.pop("program")) if "program" in entry else like
+    ignored = (*entry.pop("ignored", like.ignored), *(program.ignored if program is not like else ()))
+    refused = like.refused | program.refused
+    return like.replace(**entry, rows=rows, unpriced=unpriced, refused=refused, ignored=ignored)
 
 
 def _says(setting: FileSetting) -> bool:

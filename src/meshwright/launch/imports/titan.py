@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from meshwright.launch.spelling import Settings
 
+_OLDER_SECTIONS = ("training", "experimental")
+"""Where degrees and schedules stood until 2025."""
+_PARTS = "parallelism.pipeline_parallel_microbatches"
+_SWITCHES = ("optimizer.early_step_in_backward", "parallelism.enable_async_tensor_parallel")
+"""Unpriced ones, which mean nothing where they are off."""
+_ADAM = ("Adam", "AdamW")
 _MODES = {"none": "None", "selective": "SelectiveAC", "full": "FullAC"}
 
 
 def modern_toml(settings: Settings, notes: list[str]) -> Settings:
     """The settings as torchtitan 0.3 has them; notes: what was taken to mean something is added.
 
-    Source: pytorch/torchtitan v0.1.0 and v0.2.2 torchtitan/config/job_config.py.
+    Source: pytorch/torchtitan v0.1.0 and v0.2.2 torchtitan/config/job_config.py; of December 2024,
+    d67f7f9fa torchtitan/config_manager.py.
     """
-    modern = dict(settings)
+    modern = _regrouped(settings)
     name, flavor = modern.pop("model.name", None), modern.pop("model.flavor", None)
     if name and flavor:
         modern["model_spec"] = f"{name} {flavor}"
     converters = modern.pop("model.converters", None)
     quantised = [str(each) for each in converters] if isinstance(converters, list) else []
     recipe = str(modern.get("float8.recipe_name", modern.get("quantize.linear.float8.recipe_name", "tensorwise")))
-    if any("float8" in each for each in quantised):
+    if any("float8" in each for each in quantised) or modern.pop("float8.enable_float8_linear", False) is True:
         modern["model_spec.converters"] = f"float8 {recipe}"
     elif any("mx" in each for each in quantised):
         modern["model_spec.converters"] = "mxfp8"
@@ -31,4 +38,23 @@ def modern_toml(settings: Settings, notes: list[str]) -> Settings:
         modern.setdefault("training.local_batch_size", modern.pop("training.batch_size"))
     if "training.compile" in modern:
         modern["compile.enable"] = modern.pop("training.compile")
+    batch, parts = (modern.get(name) for name in ("training.local_batch_size", _PARTS))
+    if isinstance(batch, int) and isinstance(parts, int) and parts > 0:
+        modern["parallelism.pipeline_parallel_microbatch_size"] = max(batch // parts, 1)
+        del modern[_PARTS]
+    if modern.get("optimizer.name") in _ADAM:
+        del modern["optimizer.name"]
+    return {key: value for key, value in modern.items() if key not in _SWITCHES or value is not False}
+
+
+def _regrouped(settings: Settings) -> Settings:
+    """The settings with degrees, schedule and quantisation in the sections that 0.1 gave them."""
+    modern = dict(settings)
+    for key in settings:
+        section, _, name = key.partition(".")
+        if section in _OLDER_SECTIONS and (name.endswith("_degree") or name.startswith("pipeline_parallel_")):
+            today = {"data_parallel_degree": "data_parallel_shard_degree"}.get(name, name)
+            modern.setdefault(f"parallelism.{today}", modern.pop(key))
+    if "training.enable_float8_linear" in modern:
+        modern.setdefault("float8.enable_float8_linear", modern.pop("training.enable_float8_linear"))
     return modern

@@ -13,6 +13,7 @@ from meshwright.launch.imports.nemo import nemo_arguments
 from meshwright.launch.imports.recipe import modern_recipe
 from meshwright.launch.imports.swift import swift_arguments
 from meshwright.launch.imports.titan import modern_toml
+from meshwright.launch.imports.trainer import plain_arguments, trainer_arguments
 from meshwright.launch.imports.vocabulary import vocabulary_of
 from meshwright.launch.imports.zero_bubble import with_schedule
 from meshwright.launch.readers.settings import LaunchSettings
@@ -25,6 +26,8 @@ _NO_TRAINING = re.compile(
     r"[^/]*(ptq|quantiz|inference|generation|generate|server|convert|evaluate|preprocess)\w*\.py$"
 )
 """Programs that take the same arguments and train nothing."""
+_TASKS = re.compile(r"(?:^|/)(tasks/(?:\w+/)*main\.py)$")
+"""Programs of Megatron-LM that evaluate a model, or tune it for a task."""
 
 
 def translated(
@@ -37,6 +40,8 @@ def translated(
     """
     if match := _NO_TRAINING.search(read.program if read.form == "shell" else ""):
         raise InvalidInput(f"{read.path!r} starts {match[0]}, which trains nothing")
+    if match := _TASKS.search(read.program if read.form == "shell" else ""):
+        raise InvalidInput(f"{read.path!r} starts {match[1]}, which evaluates a model or tunes it for a task")
     if match := _OTHER_MODELS.search(read.program if read.form == "shell" else ""):
         raise InvalidInput(f"{read.path!r} starts {match[0]}: its models are not modelled, decoders alone are")
     if dialect.name == "megatron-deepspeed":
@@ -67,7 +72,9 @@ def translated(
     if dialect.name == "axolotl":
         return _with_engine(_axolotl(deepspeed_json(read) | known, notes))
     if dialect.name == "accelerate":
-        return _with_engine(_accelerate(deepspeed_json(read) | known))
+        return _with_engine(_accelerate(deepspeed_json(read) | plain_arguments(read, known)))
+    if dialect.name == "trainer":
+        return trainer_arguments(read, known, deepspeed_json(read), notes)
     if dialect.name == "trl":
         return _trl(known, notes)
     if dialect.name == "llama-factory":
@@ -92,6 +99,8 @@ def _accelerate(known: Settings) -> Settings:
     FullyShardedDataParallelPlugin.__post_init__ (FSDP 2 reshards unless it is said).
     """
     settings = dict(known)
+    if settings.pop("--gradient_checkpointing", False) is not False:
+        settings["fsdp_config.fsdp_activation_checkpointing"] = True
     if known.get("fsdp_config.fsdp_version") == 2 and "fsdp_config.fsdp_sharding_strategy" not in known:
         settings.setdefault("fsdp_config.fsdp_reshard_after_forward", True)
     if known.get("distributed_type") != "DEEPSPEED" or "zero_optimization.stage" in known:
@@ -121,8 +130,8 @@ def _axolotl(known: Settings, notes: list[str]) -> Settings:
     """
     if known.get("deepspeed") and "zero_optimization.stage" not in known:
         raise InvalidInput(
-            f"deepspeed names {known['deepspeed']}, which is not beside the file: put it there, or say its stage with "
-            "--set zero_optimization.stage=..."
+            f"deepspeed names {known['deepspeed']}, which is neither beside the file nor at the root of its "
+            "repository: put it there, or say its stage with --set zero_optimization.stage=..."
         )
     known = {key.replace("fsdp_config.fsdp_", "fsdp_config."): value for key, value in known.items()}
     if "fsdp_config.version" in known:

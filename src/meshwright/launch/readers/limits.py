@@ -24,6 +24,20 @@ def text_of(path: Path) -> str:
     return text
 
 
+def named_file(path: Path, name: str) -> Path | None:
+    """The file that a launch file names: of that name in the same folder, or where its path leads from the root of the
+    repository that the launch file lies in, as programs are started there; no link, and nothing else. None: there is
+    none. Raises `OSError` for what is no name.
+    """
+    inside = Path(name.removeprefix("./"))
+    roots = [each for each in path.resolve().parents if (each / ".git").exists()]
+    below = [roots[0] / inside] if roots and not inside.is_absolute() and ".." not in inside.parts else []
+    for each in (path.parent / inside.name, *below):
+        if inside.name and each.is_file() and each.resolve() == each.absolute().parent.resolve() / each.name:
+            return each
+    return None
+
+
 def line_of(text: str, offset: int) -> int:
     """The line on which an offset stands, from 1."""
     return text.count("\n", 0, offset) + 1

@@ -108,10 +108,13 @@ def _directives(document: str, text: str) -> list[FileSetting]:
 
 
 def _slurm_variables(scheduler: list[FileSetting]) -> dict[str, str]:
-    """What Slurm would set, as far as the file's own directives say it."""
+    """What Slurm would set, as far as the file's own directives say it; a file that has some is read as the job, in
+    which it does not hand itself to Slurm.
+    """
     said = {each.key: str(each.value) for each in scheduler if str(each.value).isdecimal()}
     nodes = said.get("--nodes", said.get("-N"))
     named = {"SLURM_NNODES": nodes, "SLURM_JOB_NUM_NODES": nodes, "SLURM_NTASKS": said.get("--ntasks")}
+    named["SLURM_JOB_ID"] = named["SLURM_JOBID"] = "1" if scheduler else None
     named["SLURM_NTASKS_PER_NODE"] = said.get("--ntasks-per-node")
     named["SLURM_GPUS_PER_NODE"] = named["SLURM_GPUS_ON_NODE"] = said.get("--gpus-per-node")
     return {name: value for name, value in named.items() if value}

@@ -1,0 +1,63 @@
+"""Trainer: scripts that give the arguments of transformers' Trainer, with the DeepSpeed file that they name."""
+
+from __future__ import annotations
+
+import re
+
+from meshwright.errors import InvalidInput
+from meshwright.launch.readers.settings import LaunchSettings
+from meshwright.launch.spelling import Settings
+
+_OFF = ("false", "none", "null", "", '""', "''")
+_OF_ADAM = re.compile(r"adam(w)?(_(torch|hf)(_fused)?)?")
+_OTHERS = re.compile(r"(^|[_.])(dpo|ppo|grpo|kto|orpo|rloo|rlhf|rm|reward\w*|lora|qlora|mlm|glue|classif\w*)([_.]|$)")
+"""Programs that take the same arguments and train something else, or a part of it."""
+
+
+def trainer_arguments(read: LaunchSettings, known: Settings, configuration: Settings, notes: list[str]) -> Settings:
+    """The arguments with the file of DeepSpeed; notes: what was taken to mean something is added.
+
+    Raises `InvalidInput` as `plain_arguments` does, and for FSDP that is neither whole nor of gradients and optimizer
+    states.
+
+    Source: transformers 5.23.0 training_args.py (`fsdp`, `deepspeed`; neither: whole states on every rank).
+    """
+    settings = configuration | plain_arguments(read, known)
+    named, sharded = settings.pop("--deepspeed", False), settings.pop("--fsdp", False)
+    if "zero_optimization.stage" in settings:
+        return settings | {"runtime.id": "deepspeed"}
+    if sharded:
+        return settings | {"runtime.id": "accelerate", "zero_optimization.stage": _stage(str(sharded), notes)}
+    if not named and not re.search(r"\baccelerate\b", read.text):
+        notes.append("neither `--deepspeed` nor `--fsdp`: the Trainer keeps whole states on every rank, ZeRO 0")
+        settings["zero_optimization.stage"] = 0
+    return settings
+
+
+def plain_arguments(read: LaunchSettings, known: Settings) -> Settings:
+    """The arguments with underscores, without an optimizer that is Adam, and with switches that are off as false.
+
+    Raises `InvalidInput` for programs that train adapters or from preferences.
+    """
+    name = read.program.rpartition("/")[2]
+    if _OTHERS.search(name):
+        raise InvalidInput(f"{read.path!r} starts {name}: adapters, rewards and preferences are not modelled")
+    settings = {f"--{key[2:].replace('-', '_')}" if key.startswith("--") else key: each for key, each in known.items()}
+    if _OF_ADAM.fullmatch(str(settings.get("--optim", ""))):
+        del settings["--optim"]
+    if settings.get("--gradient_checkpointing") == "1":
+        settings["--gradient_checkpointing"] = True
+    return {
+        key: False if key.startswith("--") and str(each).lower() in _OFF else each for key, each in settings.items()
+    }
+
+
+def _stage(fsdp: str, notes: list[str]) -> int:
+    """The stage of ZeRO that FSDP's words mean."""
+    words = fsdp.replace(",", " ").split()
+    stages = {"full_shard": 3, "shard_grad_op": 2}
+    stage = next((stages[word] for word in words if word in stages), None)
+    if stage is None or "offload" in words:
+        raise InvalidInput(f"--fsdp {fsdp}: only full_shard and shard_grad_op, without offload, are modelled")
+    notes.append("FSDP of a Trainer is priced as FSDP 2")
+    return stage
