@@ -200,6 +200,14 @@ def test_every_mark_is_replaced_by_a_variable_that_the_script_asks_for(name: str
         assert f': "${{{mark}:?' in files["train.sh"]
 
 
+def test_torchtitan_is_not_started_before_all_is_filled_in() -> None:
+    inputs = question(LLAMA, "1x8:h100", "torchtitan", global_batch=64, precision="bf16")
+    files = launch_files(Plan(dp=8, zero=3, num_microbatches=8), inputs, "torchtitan").files
+    taken = set(re.findall(r'os\.environ\["(\w+)"\]', files["meshwright_plan.py"]))
+    assert taken == set(re.findall(r"\$\{([A-Z_]+):\?", files["train.sh"]))
+    assert len(taken) == 5
+
+
 @pytest.mark.parametrize("name", ["nanotron", "llm-foundry"])
 def test_numbers_that_are_filled_in_are_numbers_of_yaml(name: str, tmp_path: Path) -> None:
     """PyYAML takes 3e-4 for text, and nanotron refuses text for a number."""

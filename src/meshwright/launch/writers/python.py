@@ -7,7 +7,7 @@ from typing import Any
 
 from meshwright.launch.export import Launch
 from meshwright.launch.writers.comments import commented, used_imports
-from meshwright.launch.writers.start import batch_file, torchrun
+from meshwright.launch.writers.start import batch_file, start_script, torchrun
 
 MODULE = "meshwright_plan"
 IMPORTS = """\
@@ -36,24 +36,23 @@ CONVERTERS = {
 }
 EXPERTS = ", MXFP8GroupedExpertsConverter.Config(model_compile_enabled={compiled})"
 """What quantises the products of experts, which are no linear layers."""
+FILLED = {"hf_assets_path": "HF_ASSETS_PATH", "dataloader.dataset": "DATASET", "training.steps": "STEPS"}
+"""Variables of the environment that hold what a plan does not know."""
+OWN = {"LEARNING_RATE": "learning rate", "CHECKPOINTS": "folder of checkpoints"}
+ENVIRONMENT = """\
+export PYTHONPATH="$HERE:${PYTHONPATH:-}"
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+"""
 SECTIONS = {"parallelism": "ParallelismConfig", "training": "TrainingConfig", "compile": "CompileConfig"}
 
 
 def python_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
     """The configuration module, the start script and the Slurm batch file, by name. notes: what all say first."""
-    start = [
-        "#!/bin/bash",
-        *commented(notes),
-        "",
-        "set -euo pipefail",
-        'export PYTHONPATH="$(cd "$(dirname "$0")" && pwd):${PYTHONPATH:-}"',
-        "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-        torchrun(launch) + f'    -m torchtitan.train --module {MODULE} --config plan "$@"',
-        "",
-    ]
+    command = f'{ENVIRONMENT}{torchrun(launch)}    -m torchtitan.train --module {MODULE} --config plan "$@"'
+    asked = {name: launch.to_fill[key] for key, name in FILLED.items()} | OWN
     return {
         f"{MODULE}.py": _module(launch, notes),
-        "train.sh": "\n".join(start),
+        "train.sh": start_script(launch, notes, command, asked),
         "job.slurm": batch_file(launch, notes),
     }
 
@@ -73,7 +72,7 @@ def _module(launch: Launch, notes: Sequence[str]) -> str:
     for section, kind in SECTIONS.items():
         lines += _section(section, kind, settings)
     lines += [f"        activation_checkpoint={recompute}{'' if recompute == 'None' else '.Config()'},"]
-    lines += ["        # FILL IN what the plan does not know: the launch stops at the first that is missing."]
+    lines += ["        # FILL IN what the plan does not know: train.sh stops at the first that is missing."]
     lines += ['        optimizer=default_adamw(lr=float(os.environ["LEARNING_RATE"])),']
     lines += [
         '        checkpoint=CheckpointManager.Config(enable=True, folder=os.environ["CHECKPOINTS"], interval=1000),'

@@ -67,6 +67,7 @@ def batch_file(launch: Launch, notes: Sequence[str]) -> str:
         "numbers nodes in the order of SLURM_NODEID, and torchrun the ranks of a node one after the other: keep both.",
         f"Network between nodes ({fabric}): name your interfaces if NCCL does not find them by itself.",
         "  export NCCL_IB_HCA=mlx5_0,mlx5_1 NCCL_SOCKET_IFNAME=eth0 NCCL_DEBUG=WARN",
+        "Submit it from its own folder: sbatch job.slurm",
         "FILL IN: partition, account and time of your site, as #SBATCH lines below.",
     ]
     head = BATCH.format(name=slug(f"{launch.inputs.model.name}")[:40], nodes=launch.nodes, ranks=launch.ranks_per_node)
