@@ -73,6 +73,9 @@ def step_parts(spans: Spans, estimate: Estimate | None = None, inputs: Inputs | 
     else for the collective that runs, else for none. The parts add up to the step.
     """
     begin, end, steps, notes = _window(spans)
+    if spans.on_host:
+        notes.append("it ran on the host: its operators stand for kernels, and what an accelerator would take does not")
+        estimate = None
     exposed, busy = _exclusive(spans, begin, end)
     predicted, hidden = _predicted(estimate, inputs) if estimate and inputs else ({}, {})
     notes += _other_stage(spans.rank, estimate) if estimate else []
@@ -107,7 +110,7 @@ def _window(spans: Spans) -> tuple[float, float, int, list[str]]:
     """Begin, end and number of the steps, in microseconds, and what had to be taken for granted."""
     notes = ["the file breaks off; what it holds was read"] if spans.broken else []
     if spans.steps:
-        if not spans.on_device:
+        if not spans.on_device and not spans.on_host:
             notes.append("steps are those of the host, which runs ahead of the accelerator")
         begins, ends = zip(*spans.steps.values(), strict=True)
         begin, end = min(begins), max(ends)

@@ -13,6 +13,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from meshwright.arrays import Ints
 from meshwright.errors import InvalidInput
 from meshwright.layout.groups import expert_data_ranks, expert_stride, stride
@@ -29,6 +31,12 @@ MOST_NAMES = 100_000
 _ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset"}
 _EXCHANGE = re.compile(r"deep_ep|intranode|internode|hybrid_ep|all_?to_?all", re.IGNORECASE)
 _STEP, _OPTIMIZER = "ProfilerStep#", "Optimizer.step"
+_OF_THE_HOST = (
+    ("products", re.compile(r"aten::(addmm|baddbmm|bmm|mm|addmv|mv|dot)$")),
+    ("attention", re.compile(r"aten::_scaled_dot_product")),
+)
+"""Operators of PyTorch 2.13 that a host runs by itself (aten/src/ATen/native/native_functions.yaml)."""
+_HOST_EVENTS = {("cpu_op", "aten"), ("user_annotation", "gloo")}
 
 
 @dataclass
@@ -46,6 +54,8 @@ class Spans:
     """The steps are those of the device."""
     optimizer_steps: int = 0
     broken: bool = False
+    on_host: bool = False
+    """No accelerator ran: intervals are those of operators and of what gloo exchanged."""
     groups: dict[str, str] = field(default_factory=dict)
     """The axis that the groups of collectives were taken for, by their names."""
 
@@ -79,6 +89,7 @@ def read_spans(path: Path, plan: Plan | None = None, inputs: Inputs | None = Non
     """
     trace, spans, seen = Trace(path), Spans(), dict[str, int]()
     host: dict[str, tuple[float, float]] = {}
+    optimizers: list[tuple[float, float]] = []
     axes = _axes(plan, inputs) if plan and inputs else {}
     for event in trace.events():
         category = event.get("cat")
@@ -89,18 +100,16 @@ def read_spans(path: Path, plan: Plan | None = None, inputs: Inputs | None = Non
             seen[category] = seen.get(category, 0) + 1
         name = str(event.get("name", ""))[:300]
         if category in _ON_DEVICE:
-            part = _part(name, event, axes, spans) if category == "kernel" else "elementwise"
-            starts, ends = spans.kernels[part]
-            starts.append(span[0])
-            ends.append(span[1])
-            if spans.count > MOST_KERNELS:
-                raise InvalidInput(f"{str(path)!r} holds more than {MOST_KERNELS} kernels; profile one step or two")
+            _add(spans, path, _part(name, event, axes, spans) if category == "kernel" else "elementwise", span)
         elif category == "gpu_user_annotation" and name.startswith(_STEP):
             _widen(spans.steps, name, span)
         elif category == "user_annotation" and name.startswith(_STEP):
             _widen(host, name, span)
         elif category == "user_annotation" and name.startswith(_OPTIMIZER):
             spans.optimizer_steps += 1
+            optimizers += [span] if len(optimizers) < MOST_NAMES else []
+    if not spans.count:
+        _add_operators(Trace(path), spans, optimizers, axes)
     if not spans.count:
         held = ", ".join(f"{count} {name}" for name, count in sorted(seen.items())[:8]) or "nothing"
         raise InvalidInput(
@@ -110,6 +119,38 @@ def read_spans(path: Path, plan: Plan | None = None, inputs: Inputs | None = Non
     spans.rank, spans.broken, spans.on_device = trace.rank, trace.broken, bool(spans.steps)
     spans.steps = spans.steps or host
     return spans
+
+
+def _add(spans: Spans, path: Path, part: str, span: tuple[float, float]) -> None:
+    starts, ends = spans.kernels[part]
+    starts.append(span[0])
+    ends.append(span[1])
+    if spans.count > MOST_KERNELS:
+        raise InvalidInput(f"{str(path)!r} holds more than {MOST_KERNELS} kernels; profile one step or two")
+
+
+def _add_operators(
+    trace: Trace, spans: Spans, optimizers: list[tuple[float, float]], axes: dict[tuple[int, int], str]
+) -> None:
+    """What a host ran by itself, where a trace says what gloo exchanged: operators, and collectives of gloo's threads.
+
+    Source: PyTorch 2.13, torch/csrc/distributed/c10d/ProcessGroupGloo.cpp ("gloo:all_gather", "gloo:all_reduce").
+    """
+    begins = np.array([begin for begin, _ in optimizers])
+    ends = np.array([end for _, end in optimizers])
+    found = Spans()
+    for event in trace.events():
+        category, name, span = event.get("cat"), str(event.get("name", ""))[:300], _span(event)
+        if span is None or (category, name.partition(":")[0]) not in _HOST_EVENTS:
+            continue
+        if category == "user_annotation":
+            _add(found, trace.path, _axis(name, {}, axes), span)
+            continue
+        part = next((part for part, pattern in _OF_THE_HOST if pattern.match(name)), "elementwise")
+        inside = part == "elementwise" and bool(((begins <= span[0]) & (span[1] <= ends)).any())
+        _add(found, trace.path, "optimizer" if inside else part, span)
+    if any(len(found.kernels[axis][0]) for axis in AXES):
+        spans.kernels, spans.on_host = found.kernels, True
 
 
 def _span(event: dict[str, Any]) -> tuple[float, float] | None:
