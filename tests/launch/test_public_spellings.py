@@ -10,6 +10,7 @@ from launch_examples import MODEL, NEOX
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 from meshwright.launch.readers.literals import read_literals
+from meshwright.specs.model import Experts
 
 TRAINER = "model_name_or_path: meta-llama/Llama-3.1-8B\nper_device_train_batch_size: 2\nbf16: true\n"
 LLAMA_FACTORY = f"{TRAINER}stage: sft\ncutoff_len: 4096\n"
@@ -355,3 +356,54 @@ def test_a_script_of_accelerate_says_its_model_and_what_it_trains(tmp_path: Path
     assert (question.inputs.model.name, question.inputs.job.sequence_length) == ("llama-2-7b", 2048)
     with pytest.raises(InvalidInput, match="--lora_r is of the training of adapters"):
         read(tmp_path, "a.sh", f"{text} --lora_r 8")
+
+
+MINDSPEED = f"""torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py {MODEL} --bf16 --seq-length 4096 \\
+  --micro-batch-size 1 --global-batch-size 16 --pipeline-model-parallel-size 4 --use-distributed-optimizer """
+EXPERTS = "--num-experts 16 --moe-router-topk 2 --moe-ffn-hidden-size 512 --moe-token-dispatcher-type alltoall "
+
+
+@pytest.mark.parametrize(
+    ("flags", "plan"),
+    [
+        ("--num-layer-list 6,8,9,9", "tp1 pp4 chunks(6,8,9*2) dp4 zero1 mbs1 m4"),
+        ("--noop-layers 30,31", "tp1 pp4 chunks(8*3,6) dp4 zero1 mbs1 m4"),
+        (
+            "--noop-layers 30,31 --num-layers-per-virtual-pipeline-stage 4",
+            "tp1 pp4 vpp2 chunks(4*7,2) dp4 zero1 mbs1 m4",
+        ),
+        (
+            "--context-parallel-size 2 --context-parallel-algo ulysses_cp_algo",
+            "tp1 cp2 all-to-all pp4 dp2 zero1 mbs1 m8",
+        ),
+        ("--context-parallel-algo hybrid_cp_algo", "tp1 pp4 dp4 zero1 mbs1 m4"),
+    ],
+)
+def test_arguments_of_mindspeed_that_decide_the_plan_are_read(tmp_path: Path, flags: str, plan: str) -> None:
+    question = read(tmp_path, "a.sh", MINDSPEED + flags)
+    assert str(question.plan) == plan
+    assert question.inputs.model.num_layers == (30 if "noop" in flags else 32)
+
+
+def test_experts_of_mindspeed_have_their_shared_one_and_dense_layers_before_them(tmp_path: Path) -> None:
+    model = read(
+        tmp_path, "a.sh", f"{MINDSPEED}{EXPERTS}--moe-layer-freq 1 --first-k-dense-replace 3 --n-shared-experts 2"
+    ).inputs.model
+    blocks = [model.layer_kinds[kind].feed_forward for kind in model.layer_pattern]
+    assert [isinstance(block, Experts) for block in blocks] == [False] * 3 + [True] * 29
+    assert isinstance(blocks[-1], Experts)
+    assert blocks[-1].shared_ffn_size == 1024
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--schedules-method dualpipev",
+        "--post-norm",
+        "--enable-dsa-indexer",
+        "--context-parallel-size 2 --context-parallel-algo hybrid_cp_algo",
+    ],
+)
+def test_arguments_of_mindspeed_that_megatron_has_not_are_refused(tmp_path: Path, flags: str) -> None:
+    with pytest.raises(InvalidInput, match=f"line 2: {flags.split()[-2 if ' ' in flags else 0]} is of "):
+        read(tmp_path, "a.sh", MINDSPEED + flags)

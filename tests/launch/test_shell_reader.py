@@ -46,6 +46,10 @@ def values(settings: LaunchSettings) -> dict[str, object]:
         ('A=(--tp 2 --pp 4)\nsrun bash -c "python t.py ${A[*]} --cp 8"', {"--tp": "2", "--pp": "4", "--cp": "8"}),
         ('python t.py --x "${X:-it\'s}" --tp "${TP:-2}"', {"--x": "it's", "--tp": "2"}),
         ("python t.py --x ${X:-'a}b'} --tp 2", {"--x": "a}b", "--tp": "2"}),
+        (
+            "A=(\n  --tp 2\n  # the model's (own\n  --pp 4 --x a#b\n)\npython t.py ${A[@]}",
+            {"--tp": "2", "--pp": "4", "--x": "a#b"},
+        ),
         ("X=abc.sh\npython t.py --x ${X%.sh} --y ${X,,}", {"--x": "abc", "--y": "abc.sh"}),
     ],
 )

@@ -9,6 +9,7 @@ from meshwright.launch.imports.arguments import USUAL_TOKENIZER, modern_argument
 from meshwright.launch.imports.bridge import bridge_arguments
 from meshwright.launch.imports.deepspeed import deepspeed_arguments, deepspeed_json
 from meshwright.launch.imports.dialects import Dialect
+from meshwright.launch.imports.mindspeed import megatron_arguments
 from meshwright.launch.imports.nemo import nemo_arguments
 from meshwright.launch.imports.recipe import modern_recipe
 from meshwright.launch.imports.swift import swift_arguments
@@ -47,7 +48,7 @@ def translated(
     if dialect.name == "megatron-deepspeed":
         return modern_arguments(deepspeed_arguments(known, deepspeed_json(read), notes), notes)
     if dialect.name == "megatron-lm":
-        return modern_arguments(known, notes)
+        return modern_arguments(megatron_arguments(known), notes)
     if dialect.name == "zero-bubble":
         return modern_arguments(with_schedule(known, notes), notes)
     if dialect.name == "ms-swift":

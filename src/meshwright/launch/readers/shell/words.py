@@ -120,7 +120,7 @@ def _expansion(source: Traced, at: int, parts: list[Part], quoted: bool) -> int:
 
 
 def closing(source: Traced, start: int, quoted: bool = False) -> int:
-    """Where the bracket that opens at start is closed, with quotes and brackets inside skipped.
+    """Where the bracket that opens at start is closed, with quotes, brackets and comments inside skipped.
 
     quoted: it stands in double quotes, where a single one in `${...}` is a character.
     """
@@ -130,6 +130,10 @@ def closing(source: Traced, start: int, quoted: bool = False) -> int:
         here = text[at]
         if here == "\\" and quote != "'":
             at += 2
+            continue
+        if here == "#" and not quote and stack[-1] == ")" and text[at - 1].isspace():
+            stop = text.find("\n", at)
+            at = len(text) if stop < 0 else stop
             continue
         if here == quote:
             quote = ""
