@@ -8,6 +8,7 @@ import pytest
 
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
+from meshwright.layout.legality import faults
 
 YAML = """ENV_VARS:
   CUDA_DEVICE_MAX_CONNECTIONS: 1
@@ -83,3 +84,9 @@ def test_models_that_are_not_modelled_are_refused_by_the_flag(tmp_path: Path, li
     with pytest.raises(InvalidInput) as raised:
         imported(tmp_path, YAML.replace("  <<: *common", f"  {line}\n  --bf16: true"))
     assert message in str(raised.value)
+
+
+def test_a_layout_of_one_chunk_beside_two_stages_breaks_a_rule(tmp_path: Path) -> None:
+    one = '  --pipeline-model-parallel-size: 2\n  --pipeline-model-parallel-layout: "Et*12L"'
+    question = imported(tmp_path, YAML.replace("  --pipeline-model-parallel-size: 2", one))
+    assert "names 12 layers for 1 chunks" in str(faults(question.plan, question.inputs)[0])

@@ -36,31 +36,36 @@ MODELS = ("llama-3.1-8b", "llama-2-13b", "mixtral-8x7b", "deepseek-v2-lite", "qw
 """Grouped queries, a query head each, experts, latent attention, norms of queries and keys."""
 CONFIGS = {"llama-3.1-8b": LLAMA_31, "deepseek-v2-lite": DEEPSEEK}
 """What is carried of a config.json."""
+CLUSTERS = ("1x8:h100", "4x8:h100", "16x8:h100")
+LENGTHS = {"gpt2-xl": 1024}
+"""Of models that have learned positions; of others 4096."""
 RUNTIMES = {"megatron-lm": "megatron-core"}
 FP16 = "llama-2-13b"
 
 
 def drawn(framework: str, models: tuple[str, ...], each: int) -> list[LaunchFiles]:
-    """So many plans of every model that the framework has settings for."""
+    """So many plans of every model that the framework has settings for, over clusters by turns."""
+    shares = [len(range(turn, each, len(CLUSTERS))) for turn in range(len(CLUSTERS))]
+    asked = [(model, *share) for model in models for share in zip(CLUSTERS, shares, strict=True)]
     written: list[LaunchFiles] = []
-    for model in models:
+    for model, cluster, share in asked:
         precision = "fp16" if model == FP16 and framework != "torchtitan" else "bf16"
         runtime, known = RUNTIMES.get(framework, framework), read_model(model)
         inputs = question(
             known.replace(config_values=config_values(CONFIGS.get(model, {}))),
-            "1x8:h100",
+            cluster,
             runtime,
-            global_batch=64,
-            sequence_length=4096,
+            global_batch=256,
+            sequence_length=LENGTHS.get(model, 4096),
             precision=precision,
         )
         plans, count = legal_plans(inputs), len(written)
-        for plan in plans.take(np.random.default_rng(1).permutation(len(plans))[: 400 * each]):
+        for plan in plans.take(np.random.default_rng(1).permutation(len(plans))[: 400 * share]):
             try:
                 written.append(launch_files(plan, inputs, framework))
             except InvalidSpec:
                 continue
-            if len(written) - count == each:
+            if len(written) - count == share:
                 break
     return written
 
@@ -145,7 +150,7 @@ def test_accelerate_reads_what_was_planned(tmp_path: Path) -> None:
     not (MEGATRON / "megatron").is_dir(), reason="Megatron-core's command line is not installed: make test-clients"
 )
 def test_megatron_reads_what_was_planned(tmp_path: Path) -> None:
-    written = drawn("megatron-lm", MODELS, 5)
+    written = drawn("megatron-lm", (*MODELS, "gpt2-xl"), 5)
     answers = read_back("objects_megatron.py", written, tmp_path, (str(MEGATRON),))
     for files, told in zip(written, answers, strict=True):
         if files.launch.plan.dp * files.launch.plan.cp == 1:

@@ -23,6 +23,7 @@ from launch_examples import (
 from meshwright.answers.launch_files import launch_files
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
+from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.read_model import read_model
@@ -134,6 +135,8 @@ def test_embeddings_that_count_as_layers_and_ulysses_are_read_of_megatron_deepsp
     split = " --pipeline-model-parallel-size 2 --pp-partition-method 'type:transformer|embedding'"
     plan = imported(tmp_path, "a.sh", DEEPSPEED_SCRIPT.rstrip() + split).plan
     assert (plan.pp, plan.embedding_as_layer, plan.head_as_layer) == (2, True, True)
+    ends = imported(tmp_path, "a.sh", DEEPSPEED_SCRIPT.rstrip() + split)
+    assert "ends_as_layers" not in str(faults(ends.plan, ends.inputs))
     with pytest.raises(InvalidInput, match="--pp-partition-method 'parameters' is not modelled"):
         imported(
             tmp_path, "a.sh", DEEPSPEED_SCRIPT.rstrip() + split.replace("type:transformer|embedding", "parameters")

@@ -395,6 +395,12 @@ def test_experts_of_mindspeed_have_their_shared_one_and_dense_layers_before_them
     assert blocks[-1].shared_ffn_size == 1024
 
 
+def test_a_distance_of_minus_one_between_layers_of_experts_is_one(tmp_path: Path) -> None:
+    text = f"{MINDSPEED}{EXPERTS}--moe-layer-freq -1 --first-k-dense-replace -1"
+    model = read(tmp_path, "a.sh", text).inputs.model
+    assert {type(model.layer_kinds[kind].feed_forward) for kind in model.layer_pattern} == {Experts}
+
+
 @pytest.mark.parametrize(
     "flags",
     [

@@ -103,7 +103,7 @@ def _layers(plan: Plan, inputs: Inputs) -> Facts:
         "cut_by_layers_per_stage": -(-counted // per_stage) == chunks,
         "layers": layers,
         "layers_per_stage": per_stage,
-        "layout": layout_string(sizes, predicted) if chunks > 1 else "",
+        "layout": layout_string(sizes, predicted) if len(sizes) > 1 else "",
         "model_mtp_layers": inputs.model.mtp_layers,
         "mtp_layers": predicted,
         "names_chunks": bool(plan.chunk_layers) or (plan.pp > 1 and leaves_split(plan) and cut),

@@ -25,6 +25,8 @@ def megatron_arguments(settings: Settings) -> Settings:
     _stages(plain)
     dense, shared = plain.pop("--first-k-dense-replace", None), plain.pop("--n-shared-experts", None)
     layers, width = _count(plain.get(_LAYERS)), _count(plain.get("--moe-ffn-hidden-size"))
+    if str(plain.get("--moe-layer-freq")) == "-1":  # every index is a multiple of it
+        plain["--moe-layer-freq"] = 1
     if layers and 0 < (_count(dense) or 0) < layers:
         plain["--moe-layer-freq"] = f"([0]*{_count(dense)}+[1]*{layers - (_count(dense) or 0)})"
     if width and _count(shared):
