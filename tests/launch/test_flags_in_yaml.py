@@ -90,3 +90,43 @@ def test_a_layout_of_one_chunk_beside_two_stages_breaks_a_rule(tmp_path: Path) -
     one = '  --pipeline-model-parallel-size: 2\n  --pipeline-model-parallel-layout: "Et*12L"'
     question = imported(tmp_path, YAML.replace("  --pipeline-model-parallel-size: 2", one))
     assert "names 12 layers for 1 chunks" in str(faults(question.plan, question.inputs)[0])
+
+
+FLAGSCALE = """
+system:
+  tensor_model_parallel_size: 2
+  pipeline_model_parallel_size: 2
+  sequence_parallel: true
+  use_distributed_optimizer: true
+  precision: {bf16: true, accumulate_allreduce_grads_in_fp32: true}
+  checkpoint: {save_interval: "${experiment.save_steps}"}
+model:
+  num_layers: 16
+  hidden_size: 2048
+  num_attention_heads: 16
+  seq_length: 4096
+  max_position_embeddings: 4096
+  position_embedding_type: rope
+  swiglu: true
+  untie_embeddings_and_output_weights: false
+  micro_batch_size: 2
+  global_batch_size: 64
+data:
+  tokenizer: {tokenizer_type: QwenTokenizerFS, vocab_size: 151936}
+"""
+
+
+def test_sections_of_flagscale_hold_the_arguments_of_megatron(tmp_path: Path) -> None:
+    question = imported(tmp_path, FLAGSCALE)
+    assert str(question.plan) == "tp2 sp pp2 dp2 zero1 mbs2 m16"
+    model, job = question.inputs.model, question.inputs.job
+    assert (model.num_layers, model.vocab_size, model.tied_embeddings) == (16, 151936, True)
+    assert (job.sequence_length, job.global_batch, question.inputs.gradient_bytes) == (4096, 64, 4)
+    wide = imported(tmp_path, FLAGSCALE.replace("swiglu: true", "swiglu: true\n  multiple_of: 256")).inputs.model
+    assert wide.layer_kinds[0].feed_forward.ffn_size == 5632
+    wider = FLAGSCALE.replace("swiglu: true", "swiglu: true\n  multiple_of: 4096\n  hidden_dim_multiplier: 1.3")
+    assert imported(tmp_path, wider).inputs.model.layer_kinds[0].feed_forward.ffn_size == 8192
+    with pytest.raises(InvalidInput, match="line 10: --num-layers 'many'"):
+        imported(tmp_path, FLAGSCALE.replace("num_layers: 16", "num_layers: many"))
+    with pytest.raises(InvalidInput, match="line 3: --enable-hetero is of plans over devices of several kinds"):
+        imported(tmp_path, FLAGSCALE.replace("system:\n", "system:\n  hetero: {enable_hetero: true}\n"))

@@ -83,6 +83,8 @@ def _chunks(modern: Settings) -> None:
 
 def _model(modern: Settings, notes: list[str]) -> None:
     hidden = whole_number(modern.get("--hidden-size"))
+    if hidden and "--swiglu" in modern and "--multiple-of" in modern:
+        modern.setdefault("--ffn-hidden-size", _rounded(hidden, modern))
     if hidden:
         width = 4 * hidden * 2 // 3 // 64 * 64 if "--swiglu" in modern else 4 * hidden
         modern.setdefault("--ffn-hidden-size", width)
@@ -105,6 +107,16 @@ def _model(modern: Settings, notes: list[str]) -> None:
     words = (modern.get("--tokenizer-type", ""), str(modern.get("--vocab-file", "")).rpartition("/")[2])
     if any(str(word).lower().startswith("bert") for word in words):
         modern.setdefault("--bert-no-binary-head", True)
+
+
+def _rounded(hidden: int, modern: Settings) -> int:
+    """The width of a gated block as FlagScale rounds it: up to a multiple of what it names.
+
+    Source: FlagOpen/FlagScale@da4935ec6 flagscale/runner/auto_tuner/utils.py, multiple_of and hidden_dim_multiplier.
+    """
+    multiple, factor = whole_number(modern.pop("--multiple-of")) or 1, str(modern.pop("--hidden-dim-multiplier", 1))
+    wider = float(factor) if re.fullmatch(r"\d{1,3}(\.\d{1,6})?", factor, re.ASCII) else 1.0
+    return multiple * -(-int(4 * hidden * 2 // 3 * wider) // multiple)
 
 
 def _batch_of(steps: list[str]) -> int | None:

@@ -14,6 +14,8 @@ from meshwright.launch.readers.traced import Unreadable
 _ENVIRONMENT = re.compile(r"(env|envs|env_vars)\.", re.IGNORECASE)
 _LATER_RUN = re.compile(r"\w+_[2-9]\.")
 _PROGRAMS = ("TRAINING_SCRIPT_PATH", "script", "program")
+_OF_FLAGSCALE = {"system.tensor_model_parallel_size", "model.num_layers"}
+_OF_A_CHECKPOINT = re.compile(r"\.checkpoint\.|ckpt")
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
 
@@ -23,7 +25,22 @@ def read_tree(path: str, text: str, form: Form) -> LaunchSettings:
     values = {each.key: each.value for each in settings}
     resolved = [_resolved(each, values) for each in settings]
     read = LaunchSettings(path=path, form=form, text=text, settings=tuple(resolved))
+    if values.keys() >= _OF_FLAGSCALE:
+        return _flattened(read)
     return _with_flags(read) if any("--" in each.key for each in resolved) else read
+
+
+def _flattened(read: LaunchSettings) -> LaunchSettings:
+    """A tree whose leaves are Megatron's arguments, whatever section they stand in, without those that are false.
+
+    Source: FlagOpen/FlagScale@da4935ec6 flagscale/runner/utils.py, flatten_dict_to_args.
+    """
+    flags = [
+        replace(each, key=f"--{each.key.rpartition('.')[2].replace('_', '-')}", value=_words(each.value))
+        for each in read.settings
+        if each.value is not False and each.value is not None and not (each.open and _OF_A_CHECKPOINT.search(each.key))
+    ]
+    return replace(read, settings=tuple(flags))
 
 
 def _with_flags(read: LaunchSettings) -> LaunchSettings:
