@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from meshwright.errors import quoted
 from meshwright.launch.imports.places import place_of, plain_key
 from meshwright.launch.readers.limits import line_of
 from meshwright.launch.readers.settings import LaunchSettings
@@ -67,7 +68,7 @@ def _line(fault: str, read: LaunchSettings, table: LaunchTable) -> int:
     settings = [each for each in reversed(read.settings) if each.line and each.key]
     exact = {each.key: each.line for each in settings}
     last = {plain_key(each.key): each.line for each in settings}
-    said = {str(each.value): each.line for each in settings if isinstance(each.value, str)}
+    said = {quoted(each.value)[1:-1]: each.line for each in settings if isinstance(each.value, str)}
     fields = {name.rpartition(".")[2]: _keys_of(row, table) for name, row in table.rows.items()}
     words = [word.rstrip(".") for word in _WORD.findall(fault.partition(": a file without")[0])]
     named = [word for index, word in enumerate(words) if index < 2 or set("-_.") & set(word)]
