@@ -332,6 +332,7 @@ def test_scripts_of_a_trainer_are_read(tmp_path: Path, engine: str, runtime: str
         (SFT.replace("train.py", "dpo_train.py"), "starts dpo_train.py: adapters, rewards and preferences are not"),
         (f"{SFT}--fsdp 'full_shard offload'", "only full_shard and shard_grad_op, without offload, are modelled"),
         (f"{SFT}--deepspeed /etc/zero2.json", "line 3 names /etc/zero2.json, which is neither beside it nor at the"),
+        (f"{SFT}--deepspeed elsewhere/zero2.json", "line 3 names elsewhere/zero2.json, which is neither beside"),
         (f"{SFT}--deepspeed ../configs/zero2.json", "line 3 names ../configs/zero2.json, which is neither beside"),
         (SFT.replace("torchrun --nnodes 2 --nproc_per_node=8", "accelerate launch"), "--set zero_optimization.stage="),
     ],
@@ -343,6 +344,7 @@ def test_scripts_of_a_trainer_that_train_otherwise_or_elsewhere_are_refused(
     for folder in ("configs", "scripts"):
         (tmp_path / folder).mkdir()
     (tmp_path / "configs" / "zero2.json").write_text('{"zero_optimization": {"stage": 2}}')
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "configs")
     with pytest.raises(InvalidInput) as raised:
         read(tmp_path / "scripts", "a.sh", text)
     assert message in str(raised.value)

@@ -30,12 +30,14 @@ def named_file(path: Path, name: str) -> Path | None:
     none. Raises `OSError` for what is no name.
     """
     inside = Path(name.removeprefix("./"))
-    roots = [each for each in path.resolve().parents if (each / ".git").exists()]
-    below = [roots[0] / inside] if roots and not inside.is_absolute() and ".." not in inside.parts else []
-    for each in (path.parent / inside.name, *below):
-        if inside.name and each.is_file() and each.resolve() == each.absolute().parent.resolve() / each.name:
-            return each
-    return None
+    beside = path.parent / inside.name
+    if inside.name and beside.is_file() and not beside.is_symlink():
+        return beside
+    root = next((each for each in path.resolve().parents if (each / ".git").exists()), None)
+    if root is None or inside.is_absolute():
+        return None
+    below = root / inside
+    return below if below.is_file() and below.resolve() == below else None
 
 
 def line_of(text: str, offset: int) -> int:
