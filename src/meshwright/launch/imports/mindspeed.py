@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from meshwright.launch.imports.numbers import whole_number
 from meshwright.launch.spelling import Settings
 
 _EXCHANGES = {"megatron_cp_algo": "p2p", "ulysses_cp_algo": "a2a", "kvallgather_cp_algo": "all_gather"}
+_MOST_LAYERS = 10_000
 _LAYERS, _STAGES = "--num-layers", "--pipeline-model-parallel-size"
+_LAYOUT = "--pipeline-model-parallel-layout"
 _CHUNKS, _PER_CHUNK = "--num-virtual-stages-per-pipeline-rank", "--num-layers-per-virtual-pipeline-stage"
 
 
@@ -24,35 +27,34 @@ def megatron_arguments(settings: Settings) -> Settings:
         plain["--cp-comm-type"] = _EXCHANGES[algorithm]
     _stages(plain)
     dense, shared = plain.pop("--first-k-dense-replace", None), plain.pop("--n-shared-experts", None)
-    layers, width = _count(plain.get(_LAYERS)), _count(plain.get("--moe-ffn-hidden-size"))
+    first, several = whole_number(dense) or 0, whole_number(shared) or 0
+    layers, width = whole_number(plain.get(_LAYERS)), whole_number(plain.get("--moe-ffn-hidden-size"))
     if str(plain.get("--moe-layer-freq")) == "-1":  # every index is a multiple of it
         plain["--moe-layer-freq"] = 1
-    if layers and 0 < (_count(dense) or 0) < layers:
-        plain["--moe-layer-freq"] = f"([0]*{_count(dense)}+[1]*{layers - (_count(dense) or 0)})"
-    if width and _count(shared):
-        plain.setdefault("--moe-shared-expert-intermediate-size", width * (_count(shared) or 0))
+    if layers and 0 < first < layers:
+        plain["--moe-layer-freq"] = f"([0]*{first}+[1]*{layers - first})"
+    if width and several:
+        plain.setdefault("--moe-shared-expert-intermediate-size", width * several)
     return plain
 
 
 def _stages(plain: Settings) -> None:
     """Layers that are listed by stage, and those that do nothing, as a layout."""
-    layers, stages = _count(plain.get(_LAYERS)), _count(plain.get(_STAGES))
-    listed = str(plain.get("--num-layer-list", "")).split(",")
-    idle = str(plain.get("--noop-layers", "")).split(",")
-    if not layers or not stages or "--pipeline-model-parallel-layout" in plain:
+    layers, stages = whole_number(plain.get(_LAYERS)), whole_number(plain.get(_STAGES))
+    listed, idle = _numbers(plain.get("--num-layer-list")), _numbers(plain.get("--noop-layers"))
+    predicted = whole_number(plain.get("--mtp-num-layers")) or 0
+    if not layers or not stages or max(layers, stages, predicted) > _MOST_LAYERS or _LAYOUT in plain:
         return
-    if stages > 1 and len(listed) == stages and all(_count(each) for each in listed):
-        counts = [_count(each) or 0 for each in listed]
+    if 1 < len(listed) == stages and sum(listed) == layers:
+        counts = listed
         del plain["--num-layer-list"]
-    elif all(_count(each) is not None for each in idle):
-        per_chunk = _count(plain.get(_PER_CHUNK)) or layers // (stages * (_count(plain.get(_CHUNKS)) or 1)) or layers
-        if layers % per_chunk or layers // per_chunk > layers:
+    elif idle:
+        chunks = stages * (whole_number(plain.get(_CHUNKS)) or 1)
+        per_chunk = whole_number(plain.get(_PER_CHUNK)) or layers // chunks or layers
+        if layers % per_chunk:
             return
-        absent = {_count(each) for each in idle}
-        counts = [
-            sum(index not in absent for index in range(start, start + per_chunk))
-            for start in range(0, layers, per_chunk)
-        ]
+        held = [index not in idle for index in range(layers)]
+        counts = [sum(held[start : start + per_chunk]) for start in range(0, layers, per_chunk)]
         del plain["--noop-layers"]
         plain[_LAYERS] = sum(counts)
         for name in (_CHUNKS, _PER_CHUNK) if stages > 1 else ():
@@ -60,11 +62,10 @@ def _stages(plain: Settings) -> None:
     else:
         return
     if stages > 1:
-        predicted = "m" * (_count(plain.get("--mtp-num-layers")) or 0)
-        chunks = "|".join("t" * count for count in counts)
-        plain["--pipeline-model-parallel-layout"] = f"E{chunks}{predicted}L"
+        plain[_LAYOUT] = f"E{'|'.join('t' * count for count in counts)}{'m' * predicted}L"
 
 
-def _count(value: object) -> int | None:
-    text = str(value).strip()
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 7 else None
+def _numbers(value: object) -> list[int]:
+    """The whole numbers between commas; nothing where one of them is none."""
+    numbers = [whole_number(each.strip()) for each in str(value).split(",")]
+    return [] if None in numbers else [each for each in numbers if each is not None]
