@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
@@ -116,7 +117,8 @@ class CollectiveConstants(Spec):
     """B, bytes/s sent by one rank."""
 
 
-class MeasuredCollectives(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class MeasuredCollectives:
     """The constants of one operation as columns, by growing group size."""
 
     ranks: IntColumn
