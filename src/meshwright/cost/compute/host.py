@@ -61,13 +61,18 @@ def issue_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> IssueTime:
 def _around_products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Floats, Floats]:
     """Seconds of both passes of a layer without what each expert of the rank adds."""
     host, communication = inputs.runtime.host, inputs.runtime.communication
-    parts: list[tuple[Floats, PassSeconds]] = [(-(host.graphs == "parts"), host.host_s_per_attention)]
-    if isinstance(kind.feed_forward, Experts):
+    attention_graph, block = host.graphs == "parts", kind.feed_forward
+    parts: list[tuple[Floats, PassSeconds]] = [
+        (-attention_graph, host.host_s_per_attention),
+        (kind.attention.latent is not None and not attention_graph, host.host_s_per_latent_attention),
+    ]
+    if isinstance(block, Experts):
         fused = (communication.dispatcher, communication.fused_kernels) == ("fused", "hybrid_ep")
         parts += [
             (1, host.host_s_per_expert_layer),
             (-(host.graphs in ("router", "parts")), host.host_s_per_router),
             (-fused, host.host_s_per_all_to_all),
+            (block.shared_ffn_size > 0, host.host_s_per_shared_expert),
             (1.0 * overlaps_micro_batches(plan, inputs, kind), host.host_s_per_overlapped_layer),
         ]
     else:

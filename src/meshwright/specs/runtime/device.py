@@ -166,6 +166,10 @@ class Host(Spec):
     """Of a layer of experts, what chooses experts and prepares the dispatch."""
     host_s_per_attention: PassSeconds
     """Of any layer, attention, norms and residual sums."""
+    host_s_per_latent_attention: PassSeconds = PassSeconds(forward=0, backward=0)
+    """On top, where attention is latent; 0: not known."""
+    host_s_per_shared_expert: PassSeconds = PassSeconds(forward=0, backward=0)
+    """On top, of a layer of experts with a shared one, whose router scores by sigmoid within groups; 0: not known."""
     host_s_per_overlapped_layer: PassSeconds
     """On top, of a layer of experts whose exchanges run beside another micro-batch, as its passes are cut in pieces."""
     graphs: Literal["none", "router", "parts", "iteration"]
