@@ -191,8 +191,8 @@ def import_table(name: str) -> LaunchTable:
     rows = like.rows | {field: Row(**row) for field, row in entry.pop("rows", {}).items()}
     unpriced = like.unpriced | entry.pop("unpriced", {})
     program = import_table(entry.pop("program")) if "program" in entry else like
-    ignored = (*entry.pop("ignored", like.ignored), *(program.ignored if program is not like else ()))
-    refused = like.refused | program.refused
+    ignored = (*like.ignored, *entry.pop("ignored", ()), *(program.ignored if program is not like else ()))
+    refused = like.refused | program.refused | entry.pop("refused", {})
     return like.replace(**entry, rows=rows, unpriced=unpriced, refused=refused, ignored=ignored)
 
 
