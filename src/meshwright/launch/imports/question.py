@@ -277,6 +277,8 @@ def _batched(fields: Fields, ranks: int) -> Fields:
 def _incomplete(read: LaunchSettings, dialect: Dialect, gaps: list[str]) -> str:
     lines = ", ".join(map(str, sorted(read.undecided)[:10]))
     more = f"\n  conditions of lines {lines} were not decided and neither side of them was read" if lines else ""
+    absent = ", ".join(f"{name} (line {line})" for line, name in list(read.absent.items())[:10])
+    more += f"\n  scripts that are not beside it were not read: {absent}" if absent else ""
     return f"{read.path!r} ({dialect.framework}) leaves open what the answer rests on:{_listed(gaps)}{more}"
 
 
