@@ -138,6 +138,11 @@ def test_a_script_that_cannot_be_followed_says_where_and_why(tmp_path: Path, scr
             {},
             "it ends with `exit` in line 3 by the condition of line 2: --set DATA=...",
         ),
+        (
+            'if [ "$#" -lt 2 ]; then exit 1; fi\npython a.py --bf16\n',
+            {},
+            "it ends with `exit` in line 1 by the condition of line 1: --set 1=...",
+        ),
         ("TP=2\nARGS+=(--bf16)\n", {}, "up to its end, line 3, it only sets variables: name the script that reads it"),
         ("source ./plan.sh\necho done\n", {}, "line 1 names './plan.sh', which is not beside it"),
         (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launch_examples import MODEL, NEOX
+from launch_examples import MODEL, NANOTRON, NEOX
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 
@@ -201,3 +201,12 @@ def test_nemo_says_what_is_stored_and_overlapped(tmp_path: Path) -> None:
     waits = "distributed_fused_adam, overlap_grad_sync: false, overlap_param_sync: false"
     slower = NEMO.replace("distributed_fused_adam", waits)
     assert behaviours(read(tmp_path, "a.yaml", slower)) == {"overlap.data_parallel": "0"}
+
+
+def test_experts_that_a_runtime_has_not_are_refused_with_one_that_has_them(tmp_path: Path) -> None:
+    text = NANOTRON.replace("tie_word_embeddings: true", "moe_config: {num_experts: 8, top_k: 2}")
+    with pytest.raises(InvalidInput, match="has no such models\n  - --runtime megatron-core prices its experts"):
+        read(tmp_path, "a.yaml", text)
+    path = tmp_path / "a.yaml"
+    question = question_of_file(path, Given(cluster="2x8:h100", runtime="megatron-core"))
+    assert question.inputs.model.is_moe

@@ -156,6 +156,8 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
         require_counts(plan)
     except (InvalidSpec, IllegalPlan) as error:
         faults = with_lines([str(fault) for fault in error.faults], read, table)
+        if fields.get("model.experts") and not runtime.plans.experts and given.runtime is None:
+            faults.append("--runtime megatron-core prices its experts as Megatron-LM runs them")
         raise InvalidInput(f"{read.path!r} ({dialect.framework}) is not valid:{_listed(faults)}") from None
     if machines.ranks and machines.ranks != cluster.num_gpus:
         notes.append(f"the file starts {machines}; asked about: {cluster.num_gpus} GPUs")

@@ -165,9 +165,11 @@ class Walk:
         self.followed.skipped |= set(assigned_in(node))
 
     def _names(self, condition: Block) -> list[str]:
-        """What a condition looks at and the script does not say."""
+        """What a condition looks at and the script does not say; of the number of arguments, the next one."""
         words = [word for each in condition if isinstance(each, Simple) for word in each.words]
         names = [name for word in words for name in names_of_unknown(expand_one(word, self.variables).text)]
+        if any(part.kind == "variable" and part.source.text == "#" for word in words for part in word):
+            names.append(str(len(self.variables.arguments) + 1))
         return list(dict.fromkeys(names))
 
     def _simple(self, node: Simple) -> Status:
