@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launch_examples import MODEL, NANOTRON, NEOX
+from launch_examples import FLAGS, MODEL, NANOTRON, NEOX
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.question import Given, LaunchQuestion, question_of_file
 
@@ -210,3 +210,29 @@ def test_experts_that_a_runtime_has_not_are_refused_with_one_that_has_them(tmp_p
     path = tmp_path / "a.yaml"
     question = question_of_file(path, Given(cluster="2x8:h100", runtime="megatron-core"))
     assert question.inputs.model.is_moe
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--perform-rl-step", "--perform-rl-step is of training with rewards"),
+        ("--grpo-group-size 8", "--grpo-group-size is of training with rewards"),
+        ("--num-tokens-to-generate 32", "--num-tokens-to-generate is of the generation of text"),
+        ("--model-provider llava", "--model-provider is of models of several modalities"),
+        ("--export-kd-teacher-load x", "--export-kd-teacher-load is of training by another model's logits"),
+    ],
+)
+def test_other_training_by_the_arguments_of_megatron_is_refused(tmp_path: Path, flags: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        read(tmp_path, "a.sh", f"{MEGATRON} {flags}")
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [("inference/gpt/gpt_dynamic_inference.py", "which trains nothing"), ("pretrain_vlm.py", "decoders alone are")],
+)
+def test_flags_in_yaml_of_a_program_that_trains_no_decoder_are_refused(
+    tmp_path: Path, program: str, message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        read(tmp_path, "a.yaml", f"TRAINING_SCRIPT_PATH: examples/{program}\n{FLAGS}")

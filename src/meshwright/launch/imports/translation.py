@@ -40,12 +40,7 @@ def translated(
     ranks: of the cluster that was asked about; notes: what was taken to mean something is added. Raises `InvalidInput`
     for a program that trains models of another kind, or none.
     """
-    if match := _NO_TRAINING.search(read.program if read.form == "shell" else ""):
-        raise InvalidInput(f"{read.path!r} starts {match[0]}, which trains nothing")
-    if match := _TASKS.search(read.program if read.form == "shell" else ""):
-        raise InvalidInput(f"{read.path!r} starts {match[1]}, which evaluates a model or tunes it for a task")
-    if match := _OTHER_MODELS.search(read.program if read.form == "shell" else ""):
-        raise InvalidInput(f"{read.path!r} starts {match[0]}: its models are not modelled, decoders alone are")
+    _require_training(read)
     if dialect.name == "megatron-deepspeed":
         return modern_arguments(deepspeed_arguments(known, deepspeed_json(read), notes), notes)
     if dialect.name == "megatron-lm":
@@ -85,6 +80,17 @@ def translated(
     if dialect.name == "llama-factory":
         return deepspeed_json(read) | known
     return known
+
+
+def _require_training(read: LaunchSettings) -> None:
+    """Raises `InvalidInput` where a script, or flags in YAML, name a program that trains other models, or none."""
+    program = read.program if read.form in ("shell", "yaml") else ""
+    if match := _NO_TRAINING.search(program):
+        raise InvalidInput(f"{read.path!r} starts {match[0]}, which trains nothing")
+    if match := _TASKS.search(program):
+        raise InvalidInput(f"{read.path!r} starts {match[1]}, which evaluates a model or tunes it for a task")
+    if match := _OTHER_MODELS.search(program):
+        raise InvalidInput(f"{read.path!r} starts {match[0]}: its models are not modelled, decoders alone are")
 
 
 def _require_whole(read: LaunchSettings) -> None:
