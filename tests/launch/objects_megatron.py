@@ -1,4 +1,5 @@
-"""Read start scripts of Megatron-LM with its own objects, without a GPU. argv: a JSON file of {"folder", "ranks"}.
+"""Read start scripts of Megatron-LM with its own objects, without a GPU. argv: a JSON file of {"folder", "ranks",
+"capability"}.
 
 The script is run with a torchrun that prints its arguments. Transformer Engine is not there: `--transformer-impl local`
 and no fusions of it. One process a script, because Megatron-core keeps what was parsed. Prints JSON.
@@ -22,6 +23,8 @@ import typing_extensions
 TORCHRUN = "#!/bin/bash\nenv -0 | grep -z '^CUDA_DEVICE'\nprintf '%s\\0' ARGUMENTS \"$@\"\n"
 LATER = ("--transformer-impl", "local", "--no-rope-fusion", "--min-lr", "1e-5", "--eval-iters", "0")
 NEEDS_TRANSFORMER_ENGINE = {"--moe-permute-fusion"}
+DEVICE = SimpleNamespace(major=9, minor=0, multi_processor_count=132, total_memory=80 << 30)
+"""The accelerator that is pretended."""
 
 
 def words_of(folder: Path) -> tuple[list[str], dict[str, str]]:
@@ -47,6 +50,7 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     from megatron.core.num_microbatches_calculator import get_num_microbatches, init_num_microbatches_calculator
     from megatron.training.arguments import core_transformer_config_from_args, parse_args, validate_args
 
+    DEVICE.major = int(case["capability"])
     words, variables = words_of(Path(case["folder"]))
     os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
     os.environ.update(variables, WORLD_SIZE=str(case["ranks"]), RANK="0")
@@ -113,11 +117,10 @@ def in_a_process(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def pretend() -> None:
-    """An accelerator of Hopper, and a Transformer Engine new enough for what only its version is asked about."""
+    """An accelerator, and a Transformer Engine new enough for what only its version is asked about."""
     typing.override = typing_extensions.override  # type: ignore[attr-defined]
-    hopper = SimpleNamespace(major=9, minor=0, multi_processor_count=132, total_memory=80 << 30)
-    torch.cuda.get_device_properties = lambda *_, **__: hopper  # type: ignore[assignment]
-    torch.cuda.get_device_capability = lambda *_, **__: (9, 0)  # type: ignore[assignment]
+    torch.cuda.get_device_properties = lambda *_, **__: DEVICE  # type: ignore[assignment]
+    torch.cuda.get_device_capability = lambda *_, **__: (DEVICE.major, 0)  # type: ignore[assignment]
     torch.cuda.current_device = lambda *_: 0  # type: ignore[assignment]
     os.environ.update(WORLD_SIZE="1", RANK="0")
     import megatron.core.utils

@@ -1,4 +1,5 @@
-"""Read modules of torchtitan with its own objects. argv: a JSON file of {"folder", "ranks"}; prints JSON."""
+"""Read modules of torchtitan with its own objects. argv: a JSON file of {"folder", "ranks",
+"capability"}; prints JSON."""
 
 from __future__ import annotations
 
@@ -12,6 +13,9 @@ from typing import Any
 from objects import print_answers
 
 os.environ.update(LEARNING_RATE="1e-4", HF_ASSETS_PATH="/tmp", DATASET="c4_test", STEPS="10", CHECKPOINTS="/tmp/x")
+
+
+DEVICE = {"capability": 0.0}
 
 
 class Absent(types.ModuleType):
@@ -28,7 +32,11 @@ for absent in ("tensorboard", "torch.utils.tensorboard", "datasets", "datasets.d
 
 
 def read(case: dict[str, Any]) -> dict[str, Any]:
-    """What torchtitan makes of one module."""
+    """What torchtitan makes of one module, on an accelerator that is pretended."""
+    import torchtitan.tools.utils
+
+    DEVICE["capability"] = case["capability"]
+    torchtitan.tools.utils.has_cuda_capability = lambda major, minor: DEVICE["capability"] >= major + minor / 10
     from torch.distributed.pipelining.schedules import get_schedule_class
     from torchtitan.distributed.parallel_dims import ParallelDims
 

@@ -36,7 +36,7 @@ MODELS = ("llama-3.1-8b", "llama-2-13b", "mixtral-8x7b", "deepseek-v2-lite", "qw
 """Grouped queries, a query head each, experts, latent attention, norms of queries and keys."""
 CONFIGS = {"llama-3.1-8b": LLAMA_31, "deepseek-v2-lite": DEEPSEEK}
 """What is carried of a config.json."""
-CLUSTERS = ("1x8:h100", "4x8:h100", "16x8:h100")
+CLUSTERS = ("1x8:h100", "4x8:h100", "4x8:b200", "16x8:h100")
 LENGTHS = {"gpt2-xl": 1024}
 """Of models that have learned positions; of others 4096."""
 RUNTIMES = {"megatron-lm": "megatron-core"}
@@ -78,7 +78,10 @@ def read_back(
     for number, files in enumerate(written):
         launch = files.launch
         at = write_folder(files.files, folder / str(number))
-        cases.append({"folder": str(at), "ranks": launch.plan.num_gpus, "nodes": launch.nodes})
+        capability = launch.inputs.cluster.accelerator.compute_capability
+        cases.append(
+            {"folder": str(at), "ranks": launch.plan.num_gpus, "nodes": launch.nodes, "capability": capability}
+        )
     (folder / "cases.json").write_text(json.dumps(cases))
     environment = os.environ | ({"PYTHONPATH": os.pathsep.join(path)} if path else {})
     command = [sys.executable, str(HERE / script), str(folder / "cases.json")]

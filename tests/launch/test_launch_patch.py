@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -161,3 +162,36 @@ def test_explain_shows_the_change_that_its_options_ask_for(tmp_path: Path) -> No
     assert "+TP=4" in answer.out
     assert path.read_text() == SCRIPT
     assert "--tensor-model-parallel-size" not in asked("check", "--from", str(path), "--cluster", "h100").message
+
+
+def test_the_screen_holds_the_patch_as_it_is_applied(tmp_path: Path) -> None:
+    """Long lines whole, with tabs and what is a mark elsewhere."""
+    path = tmp_path / "run.sh"
+    text = (
+        SCRIPT.replace("TP=2\n", "TP=2; D=`pwd` # **here**\n").replace("    --num", "\t--num").replace("# sizes", "\\")
+    )
+    path.write_text(text.replace("32000 \\", f"32000 # {'sizes ' * 40}"))
+    options = ("--from", str(path), "--cluster", "h100", "--tp", "4", "--micro-batch", "1", "--recompute", "full")
+    diff = json.loads(asked("explain", *options, "--json").out)["launch_patch"]["patch"]
+    assert "`pwd` # **here**" in diff
+    assert "\t--num" in diff
+    assert max(map(len, diff.splitlines())) > 200
+    assert diff in asked("explain", *options).out
+
+
+def test_the_cheapest_change_is_the_micro_batch_wherever_that_ends(tmp_path: Path) -> None:
+    """Half of it does not fit, a quarter does, and takes less than computing layers again."""
+    path = tmp_path / "run.sh"
+    sizes = (
+        "--num-layers 80 --hidden-size 8192 --ffn-hidden-size 28672 --num-attention-heads 64 --group-query-attention"
+    )
+    batch = "--num-query-groups 8 --vocab-size 128256 --seq-length 8192 --micro-batch-size 4 --global-batch-size 256"
+    layout = "--tensor-model-parallel-size 8 --sequence-parallel --pipeline-model-parallel-size 4"
+    path.write_text(
+        f"torchrun --nnodes 8 --nproc_per_node 8 pretrain_gpt.py {sizes} {batch} {layout} --swiglu --bf16 "
+        "--disable-bias-linear --position-embedding-type rope --normalization RMSNorm --use-distributed-optimizer "
+        "--untie-embeddings-and-output-weights\n"
+    )
+    change = json.loads(asked("explain", "--from", str(path), "--cluster", "h100", "--json").out)["launch_patch"]
+    assert change["why"] == "It is safe with mbs 4 -> 1"
+    assert "+" + path.read_text().replace("--micro-batch-size 4", "--micro-batch-size 1") in change["patch"]

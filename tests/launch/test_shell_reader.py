@@ -128,3 +128,43 @@ def test_a_script_that_cannot_be_followed_says_where_and_why(tmp_path: Path, scr
     with pytest.raises(InvalidInput, match=None) as raised:
         read(tmp_path, script)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "beside", "reason"),
+    [
+        (
+            'set -e\nif [ -z "$DATA" ]; then\n  exit 1\nfi\npython a.py --bf16\n',
+            {},
+            "it ends with `exit` in line 3 by the condition of line 2: --set DATA=...",
+        ),
+        (
+            'if [ "$#" -lt 2 ]; then exit 1; fi\npython a.py --bf16\n',
+            {},
+            "it ends with `exit` in line 1 by the condition of line 1: --set 1=...",
+        ),
+        ("TP=2\nARGS+=(--bf16)\n", {}, "up to its end, line 3, it only sets variables: name the script that reads it"),
+        ("source ./plan.sh\necho done\n", {}, "line 1 names './plan.sh', which is not beside it"),
+        (
+            'if [ "$(hostname)" = a ]; then\n  python a.py --bf16\nfi\n',
+            {},
+            "conditions of lines 1 depend on what is not given: --set NAME=... says it",
+        ),
+        ("./submit.sh\nbash submit.sh\n", {"submit.sh": "sbatch job.sh\n"}, "a script beside it names 'job.sh', which"),
+    ],
+)
+def test_a_script_that_starts_nothing_says_why(text: str, beside: dict[str, str], reason: str, tmp_path: Path) -> None:
+    for name, of in beside.items():
+        (tmp_path / name).write_text(of)
+    with pytest.raises(InvalidInput) as raised:
+        read(tmp_path, text)
+    assert reason in str(raised.value)
+
+
+def test_scripts_that_are_not_there_are_named_and_directives_of_those_handed_to_slurm_read(tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text("#SBATCH --ntasks-per-node=8\nsrun python a.py --bf16\n")
+    settings = read(tmp_path, "source $HOME/env.sh\nsbatch --nodes=2 job.sh\n")
+    assert settings.absent == {1: "$HOME/env.sh"}
+    assert {"--nodes": "2", "--ntasks-per-node": "8"}.items() <= {
+        each.key: each.value for each in settings.launcher
+    }.items()

@@ -60,7 +60,7 @@ def on_one_screen(answers: Iterable[Blocks], before: Blocks = (), after: Blocks 
 def lines_of(blocks: Blocks) -> int:
     """Lines that an answer takes on a screen of `COLUMNS`."""
     out = StringIO()
-    Console(file=out, width=COLUMNS, markup=False, emoji=False, highlight=False).print(terminal(blocks))
+    Console(file=out, width=COLUMNS, markup=False, emoji=False, highlight=False).print(terminal(blocks), crop=False)
     return out.getvalue().count("\n")
 
 

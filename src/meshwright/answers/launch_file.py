@@ -26,6 +26,7 @@ def launch_file_entry(question: LaunchQuestion | None) -> dict[str, Any]:
         "not_priced": {key: question.table.unpriced[key] for key in understood.unpriced},
         "ignored": sorted(understood.ignored),
         "unknown": sorted(understood.unknown),
+        "absent_scripts": sorted(set(question.settings.absent.values())),
         "undecided_lines": sorted(question.settings.undecided),
         "notes": list(question.notes),
     }
@@ -44,6 +45,9 @@ def launch_file_screen(question: LaunchQuestion | None) -> tuple[Block, ...]:
     items = [*unpriced, *question.notes]
     if understood.unknown:
         items.append(f"not known here, and left out: {_listed(sorted(understood.unknown))}")
+    if read.absent:
+        listed = ", ".join(f"{name} (line {line})" for line, name in read.absent.items())
+        items.append(f"scripts that are not beside it, so that what they set was not read: {listed}")
     if read.undecided:
         listed = ", ".join(map(str, read.undecided))
         items.append(f"conditions of lines {listed} depend on the machine; neither of their sides was read")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from meshwright.answers.baseline import Baseline
-from meshwright.answers.document.blocks import Block, Heading, Lines, Paragraph
+from meshwright.answers.document.blocks import Block, Code, Heading, Lines, Paragraph
 from meshwright.cost.estimate import Estimate
 from meshwright.launch.imports.patch import Patch, patch_of
 from meshwright.launch.imports.question import LaunchQuestion
@@ -85,8 +85,8 @@ def launch_patch_section(question: LaunchQuestion | None, change: LaunchPatch | 
     base, wish, patch = change
     words = [f"{wish.why}: **{wish.estimate.plan}**", *_gains(base, wish.estimate), str(wish.estimate.verdict)]
     gain = ", ".join(words)
-    lines = patch.diff.splitlines() if patch.diff else [*_by_hand(patch)]
-    return Heading(f"As a change of {question.path.name}", 3), Paragraph(gain), Lines(tuple(lines))
+    lines = Code(tuple(patch.diff.splitlines())) if patch.diff else Lines(tuple(_by_hand(patch)))
+    return Heading(f"As a change of {question.path.name}", 3), Paragraph(gain), lines
 
 
 def _gains(base: Estimate | None, wished: Estimate) -> Iterator[str]:

@@ -29,7 +29,7 @@ def show(answer: Any, as_json: bool) -> None:
     from meshwright.answers.document.terminal import terminal
 
     screen = terminal(answer) if isinstance(answer, tuple) else answer
-    Console(markup=False, emoji=False, highlight=False).print(screen)
+    Console(markup=False, emoji=False, highlight=False).print(screen, crop=False)
 
 
 def show_cited(answer: Any, plans: list[Plan], inputs: Inputs, as_json: bool) -> None:

@@ -73,7 +73,7 @@ def understand(settings: Settings, table: LaunchTable) -> Understood:
     known = table.keys | {key for constant in table.constants for key in constant.settings} | table.to_fill.keys()
     others = {key: value for key, value in settings.items() if key not in known}
     unpriced = {key: value for key, value in others.items() if key in table.unpriced}
-    ignored = {key: value for key, value in others.items() if _ignores(table, key)}
+    ignored = {key: value for key, value in others.items() if _ignores(table, key) or _is_off(table, key, value)}
     unknown = {key: value for key, value in others.items() if key not in unpriced and key not in ignored}
     return Understood(fields, unpriced, ignored, unknown, tuple(wrong))
 
@@ -161,6 +161,11 @@ def _name(value: Any) -> str:
 
 def _ignores(table: LaunchTable, key: str) -> bool:
     return any(_matches(key, name) for name in table.ignored)
+
+
+def _is_off(table: LaunchTable, key: str, value: Any) -> bool:
+    """Whether a setting of what is not modelled says that it is not there."""
+    return value in (False, None) and any(_matches(key, name) for name in table.refused)
 
 
 def _refused(settings: Settings, table: LaunchTable) -> list[tuple[str, str]]:

@@ -72,6 +72,8 @@ class Constant(Spec):
     settings: dict[str, Value]
     when: tuple[str, ...] = ()
     why: str
+    left_out: dict[str, Value] = {}
+    """Of settings whose other values are not priced: what the framework takes where they are left out."""
 
 
 class Carried(Spec):

@@ -57,9 +57,10 @@ def question_changes(plan: Plan, changed: Iterable[tuple[str, list[QuestionChang
 def plan_knobs(plan: Plan, inputs: Inputs) -> Iterator[Knob]:
     """Every single change of a plan.
 
-    A degree of tp, cp, pp or dp takes its smallest factor from another; ep, etp and the micro-batch double and halve;
-    vpp goes to its neighbours; the layers of 1F1B stages as `best_splits` chooses them; every other kind or set of
-    recomputation, ZeRO stage, sharding group, schedule and context exchange of the runtime; and sequence parallelism.
+    A degree of tp, cp, pp or dp takes its smallest factor from another; ep and etp double and halve; the micro-batch
+    doubles, and goes to each of its divisors; vpp goes to its neighbours; the layers of 1F1B stages as `best_splits`
+    chooses them; every other kind or set of recomputation, ZeRO stage, sharding group, schedule and context exchange of
+    the runtime; and sequence parallelism.
     """
     for name, fields in _changes(plan, inputs):
         plans = (each for some in fields for each in changed_plans(plan, inputs, some))
@@ -70,8 +71,8 @@ def _changes(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[st
     yield from _degrees(plan, inputs)
     yield from _experts(plan, inputs)
     yield "micro_batch", [{"micro_batch": 2 * plan.micro_batch}]
-    if plan.micro_batch % 2 == 0:
-        yield "micro_batch", [{"micro_batch": plan.micro_batch // 2}]
+    for fewer in reversed(divisors(plan.micro_batch)[:-1]):
+        yield "micro_batch", [{"micro_batch": fewer}]
     yield from _pipeline(plan, inputs)
     yield from _recompute(plan, inputs)
     yield from _sharding(plan, inputs)

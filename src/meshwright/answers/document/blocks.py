@@ -65,6 +65,13 @@ class Lines:
 
 
 @dataclass(frozen=True)
+class Code:
+    """Lines of a file, as they are: without marks, and never broken."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Bullets:
     """A list of short texts."""
 
@@ -122,7 +129,7 @@ class Callout:
     tone: Tone
 
 
-Block = Heading | Paragraph | Lines | Bullets | Table | Figure | Callout
+Block = Heading | Paragraph | Lines | Code | Bullets | Table | Figure | Callout
 
 
 @dataclass(frozen=True)

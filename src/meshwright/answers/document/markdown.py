@@ -11,6 +11,7 @@ from meshwright.answers.document.blocks import (
     Block,
     Bullets,
     Callout,
+    Code,
     Document,
     Figure,
     Heading,
@@ -58,6 +59,9 @@ def _block(block: Block, stem: str) -> str:
             return _line(block.text)
         case Lines():
             return "  \n".join(map(_line, block.lines))
+        case Code():
+            fence = "`" * (2 + max((len(run) for run in re.findall("`+", "\n".join(block.lines))), default=1))
+            return "\n".join((fence, *block.lines, fence))
         case Bullets():
             return "\n".join(f"{mark} {_line(item)}" for mark, item in block.marked())
         case Callout():

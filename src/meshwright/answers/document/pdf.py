@@ -13,6 +13,7 @@ from meshwright.answers.document.blocks import (
     Block,
     Bullets,
     Callout,
+    Code,
     Document,
     Figure,
     Heading,
@@ -117,6 +118,8 @@ def _block(block: Block) -> str:
             return f"#par({_marked(block.text)})"
         case Lines():
             return f"#par({' + linebreak() + '.join(map(_marked, block.lines))})"
+        case Code():
+            return f"#raw({_string(chr(10).join(block.lines))}, block: true)"
         case Bullets():
             return f"#{'enum' if block.numbered else 'list'}({', '.join(map(_marked, block.items))})"
         case Callout():

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
+from rich.segment import Segment, Segments
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -13,6 +14,7 @@ from meshwright.answers.document.blocks import (
     Block,
     Bullets,
     Callout,
+    Code,
     Coloured,
     Figure,
     Heading,
@@ -72,6 +74,9 @@ def _block(block: Block) -> RenderableType:
             return text_of(block.text)
         case Lines():
             return Group(*map(text_of, block.lines))
+        case Code():
+            # a Text would be broken, and its tabs made blanks
+            return Segments(map(Segment, map(visible, block.lines)), new_lines=True)
         case Bullets():
             return Group(*(text_of(f"{mark} {item}", "dim") for mark, item in block.marked()))
         case Callout():

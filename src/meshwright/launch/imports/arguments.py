@@ -13,9 +13,21 @@ _OLDER = ("--checkpoint-activations", "--activations-checkpoint-method", "--deep
 _TOKENIZERS = ("--tokenizer-model", "--tokenizer-name-or-path", "--tokenizer-type", "--vocab-file")
 USUAL_TOKENIZER = "GPT2BPETokenizer"
 """Of pretrain_gpt.py, where the file names none."""
-_GPT_2 = re.compile(r"gpt-?2|50257", re.IGNORECASE)
-_OTHERS = re.compile(r"tokenizer|\d{2,3}k\b|(?<!\d)\d{5,6}(?!\d)", re.IGNORECASE)
-"""What paths of vocabularies say that are not GPT-2's."""
+_ANY, _NONE = re.compile(""), re.compile(r"(?!)")
+_FILES = {
+    USUAL_TOKENIZER: (
+        "--vocab-file",
+        re.compile(r"gpt-?2|50257", re.I),
+        re.compile(r"tokenizer|\d{2,3}k\b|(?<!\d)\d{5,6}(?!\d)", re.I),
+    ),
+    "Llama2Tokenizer": (
+        "--tokenizer-model",
+        re.compile(r"(llama|mistral|mixtral)[^/]*(/tokenizer\.model)?$", re.I),
+        re.compile(r"^(?!(.*/)?tokenizer\.model$)"),
+    ),
+}
+"""Of classes that read their entries from a file: the flag that names it, what its path says where they are the usual
+ones, and what it says where they are others."""
 _PADDED = ("--padded-vocab-size", "--pad-vocab-size-to")
 
 
@@ -94,19 +106,28 @@ def _model(modern: Settings, notes: list[str]) -> None:
     if "--vocab-size" not in modern and padded is not None:
         modern["--vocab-size"] = padded
     if "--vocab-size" not in modern:
-        named = [str(modern[name]) for name in _TOKENIZERS if name in modern]
-        usual = [USUAL_TOKENIZER] if "--merge-file" in modern and "--tokenizer-type" not in modern else []
-        found = vocabulary_of([*named, *usual])
-        file = str(modern.get("--vocab-file", "gpt2"))
-        own = found is None or found[1] != USUAL_TOKENIZER or _GPT_2.search(file) is not None
-        if found and (own or not _OTHERS.search(file)):
-            modern["--vocab-size"] = found[0]
-            named_by = "the default of pretrain_gpt.py" if found[1] in usual else "which the file names"
-            unless = "" if own else f"; --set --vocab-size=... where {file} holds others"
-            notes.append(f"vocabulary: {found[0]} entries, of {found[1]}, {named_by}{unless}")
+        _vocabulary(modern, notes)
     words = (modern.get("--tokenizer-type", ""), str(modern.get("--vocab-file", "")).rpartition("/")[2])
     if any(str(word).lower().startswith("bert") for word in words):
         modern.setdefault("--bert-no-binary-head", True)
+
+
+def _vocabulary(modern: Settings, notes: list[str]) -> None:
+    """The entries of the tokenizer that is named, unless its class reads them from a file of other ones."""
+    named = [str(modern[name]) for name in _TOKENIZERS if name in modern]
+    usual = [USUAL_TOKENIZER] if "--merge-file" in modern and "--tokenizer-type" not in modern else []
+    found = vocabulary_of([*named, *usual])
+    if found is None:
+        return
+    flag, own, others = _FILES.get(found[1], ("", _ANY, _NONE))
+    file = str(modern.get(flag, ""))
+    plain = not file or own.search(file) is not None
+    if not plain and others.search(file):
+        return
+    modern["--vocab-size"] = found[0]
+    named_by = "the default of pretrain_gpt.py" if found[1] in usual else "which the file names"
+    unless = "" if plain else f"; --set --vocab-size=... where {file} holds others"
+    notes.append(f"vocabulary: {found[0]} entries, of {found[1]}, {named_by}{unless}")
 
 
 def _rounded(hidden: int, modern: Settings) -> int:

@@ -6,9 +6,9 @@ import tomllib
 from functools import cache
 from importlib import resources
 
-from meshwright.launch.facts import facts_of, holds
+from meshwright.launch.facts import Facts, facts_of, holds
 from meshwright.launch.spelling import Settings, filled
-from meshwright.launch.table import LaunchTable
+from meshwright.launch.table import Constant, LaunchTable, Value
 from meshwright.layout.plan import Plan
 from meshwright.specs.base import Spec
 from meshwright.specs.behaviours import with_behaviours
@@ -54,7 +54,9 @@ def switches(table: str) -> set[str]:
 
 
 def left_out(plan: Plan, inputs: Inputs, table: LaunchTable, settings: Settings) -> list[str]:
-    """What the price rests on and the file leaves out: switches and variables of the environment."""
+    """What the price rests on and the file leaves out or says otherwise: switches, variables of the environment, and
+    settings whose other values are not priced.
+    """
     facts, notes = facts_of(plan, inputs), []
     for constant in table.constants:
         if not all(holds(condition, facts) for condition in constant.when):
@@ -62,11 +64,28 @@ def left_out(plan: Plan, inputs: Inputs, table: LaunchTable, settings: Settings)
         missing = [
             key if value is True else f"{key}={filled(value, facts)}"
             for key, value in constant.settings.items()
-            if (value is True or key.isupper()) and not _is_set(settings, key) and table.recipe.get(key) != ()
+            if table.recipe.get(key) != () and _differs(constant, key, facts, settings)
         ]
         if missing:
             notes.append(f"priced as if {' and '.join(missing)} stood in it: {constant.why}")
     return notes
+
+
+def _differs(constant: Constant, key: str, facts: Facts, settings: Settings) -> bool:
+    """Whether a file does not say what a setting is priced as."""
+    if constant.settings[key] is True or key.isupper():
+        return not _is_set(settings, key)
+    if key not in constant.left_out:
+        return False
+    return not _same(settings.get(key, constant.left_out[key]), filled(constant.settings[key], facts))
+
+
+def _same(one: Value, other: Value) -> bool:
+    """Whether two values are equal, as numbers where both are."""
+    try:
+        return float(str(one)) == float(str(other))
+    except ValueError:
+        return str(one).lower() == str(other).lower()
 
 
 def _is_set(settings: Settings, name: str) -> bool:

@@ -24,7 +24,6 @@ _DEGREES = {
 """Parameters of the functions that make a trainer, which often stand in another file."""
 _ARGUMENTS = {
     "encoder_seq_length": "--seq-length",
-    "fp8_hybrid": "",
     "num_moe_experts": "--num-experts",
     "num_layers_in_first_pipeline_stage": "--decoder-first-pipeline-num-layers",
     "num_layers_in_last_pipeline_stage": "--decoder-last-pipeline-num-layers",
@@ -32,6 +31,9 @@ _ARGUMENTS = {
     "activations_checkpoint_method": "--recompute-method",
     "activations_checkpoint_num_layers": "--recompute-num-layers",
 }
+_READ_TOGETHER = ("fp8", "fp8_hybrid", "fp8_e4m3", "fp8_params", "ub_tp_comm_overlap", "activation", "bias")
+"""Keys that no argument is called like: several of them, or their values, decide."""
+_OVERLAPS = {"optim.overlap_grad_sync": "--overlap-grad-reduce", "optim.overlap_param_sync": "--overlap-param-gather"}
 _CLASS = re.compile(r"([A-Za-z]+?)(\d*)Config_?(\w*)")
 
 
@@ -88,7 +90,7 @@ def nemo_arguments(known: Settings) -> Settings:
     for key, value in known.items():
         path = key.removeprefix("training.")
         name = path.removeprefix("model.")
-        if name == path or value is None or value is False:
+        if name == path or value is None or value is False or name in _READ_TOGETHER:
             continue
         settings[_ARGUMENTS.get(name, f"--{name.replace('_', '-')}")] = value
     hidden = settings.get("--hidden-size")
@@ -111,7 +113,10 @@ def nemo_arguments(known: Settings) -> Settings:
     if model.get("share_embeddings_and_output_weights") is False:
         settings["--untie-embeddings-and-output-weights"] = True
     if model.get("optim.name") == "distributed_fused_adam" or model.get("optim.name") == "mcore_distributed_optim":
-        settings |= {"--use-distributed-optimizer": True, "--overlap-grad-reduce": True, "--overlap-param-gather": True}
+        settings["--use-distributed-optimizer"] = True
+        for name, flag in _OVERLAPS.items():
+            if model.get(name, True) is not False:
+                settings[flag] = True
     if str(model.get("trainer.precision", "")).startswith("bf16"):
         settings["--bf16"] = True
     if str(model.get("trainer.precision", "")).startswith(("16", "fp16")):
@@ -119,7 +124,11 @@ def nemo_arguments(known: Settings) -> Settings:
     if model.get("optim.grad_sync_dtype") == "bf16":
         settings["--grad-reduce-in-bf16"] = True
     if model.get("fp8"):
-        settings |= {"--fp8-format": "hybrid"}
+        settings |= {"--fp8-format": "hybrid"} | ({"--fp8-param-gather": True} if model.get("fp8_params") else {})
+    if model.get("ub_tp_comm_overlap"):
+        settings["--tp-comm-overlap"] = True
+    if model.get("transformer_block_type") == "pre_ln":
+        settings.pop("--transformer-block-type", None)
     if "tokenizer.type" in model:
         settings["--tokenizer-model"] = model["tokenizer.type"]
     return settings

@@ -156,6 +156,8 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
         require_counts(plan)
     except (InvalidSpec, IllegalPlan) as error:
         faults = with_lines([str(fault) for fault in error.faults], read, table)
+        if fields.get("model.experts") and not runtime.plans.experts and given.runtime is None:
+            faults.append("--runtime megatron-core prices its experts as Megatron-LM runs them")
         raise InvalidInput(f"{read.path!r} ({dialect.framework}) is not valid:{_listed(faults)}") from None
     if machines.ranks and machines.ranks != cluster.num_gpus:
         notes.append(f"the file starts {machines}; asked about: {cluster.num_gpus} GPUs")
@@ -191,8 +193,8 @@ def import_table(name: str) -> LaunchTable:
     rows = like.rows | {field: Row(**row) for field, row in entry.pop("rows", {}).items()}
     unpriced = like.unpriced | entry.pop("unpriced", {})
     program = import_table(entry.pop("program")) if "program" in entry else like
-    ignored = (*entry.pop("ignored", like.ignored), *(program.ignored if program is not like else ()))
-    refused = like.refused | program.refused
+    ignored = (*like.ignored, *entry.pop("ignored", ()), *(program.ignored if program is not like else ()))
+    refused = like.refused | program.refused | entry.pop("refused", {})
     return like.replace(**entry, rows=rows, unpriced=unpriced, refused=refused, ignored=ignored)
 
 
@@ -277,6 +279,8 @@ def _batched(fields: Fields, ranks: int) -> Fields:
 def _incomplete(read: LaunchSettings, dialect: Dialect, gaps: list[str]) -> str:
     lines = ", ".join(map(str, sorted(read.undecided)[:10]))
     more = f"\n  conditions of lines {lines} were not decided and neither side of them was read" if lines else ""
+    absent = ", ".join(f"{name} (line {line})" for line, name in list(read.absent.items())[:10])
+    more += f"\n  scripts that are not beside it were not read: {absent}" if absent else ""
     return f"{read.path!r} ({dialect.framework}) leaves open what the answer rests on:{_listed(gaps)}{more}"
 
 

@@ -21,6 +21,7 @@ from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 from meshwright.specs.model import MAX_SIZE
 
+_STAGE = "zero_optimization.stage"
 _OTHER_MODELS = re.compile(r"pretrain_(bert|t5|ict|retro|vision|vlm|mamba|hybrid|mimo|biencoder)\w*\.py$")
 """Programs of Megatron-LM that train models of other kinds with the same arguments."""
 _NO_TRAINING = re.compile(
@@ -39,12 +40,7 @@ def translated(
     ranks: of the cluster that was asked about; notes: what was taken to mean something is added. Raises `InvalidInput`
     for a program that trains models of another kind, or none.
     """
-    if match := _NO_TRAINING.search(read.program if read.form == "shell" else ""):
-        raise InvalidInput(f"{read.path!r} starts {match[0]}, which trains nothing")
-    if match := _TASKS.search(read.program if read.form == "shell" else ""):
-        raise InvalidInput(f"{read.path!r} starts {match[1]}, which evaluates a model or tunes it for a task")
-    if match := _OTHER_MODELS.search(read.program if read.form == "shell" else ""):
-        raise InvalidInput(f"{read.path!r} starts {match[0]}: its models are not modelled, decoders alone are")
+    _require_training(read)
     if dialect.name == "megatron-deepspeed":
         return modern_arguments(deepspeed_arguments(known, deepspeed_json(read), notes), notes)
     if dialect.name == "megatron-lm":
@@ -61,9 +57,12 @@ def translated(
         return modern_arguments(bridge_arguments(read, known, notes), notes)
     if dialect.name == "torchtitan":
         return modern_recipe(known, notes)
-    if dialect.name == "llama-factory" and "deepspeed" not in known and "fsdp" not in known:
-        notes.append("no `deepspeed` file: the Trainer keeps whole states on every rank, ZeRO 0")
-        return {"zero_optimization.stage": 0} | known
+    if dialect.name == "llama-factory" and not {"deepspeed", "fsdp", _STAGE} & known.keys():
+        notes.append(
+            "no `deepspeed` file: the Trainer keeps whole states on every rank, ZeRO 0; where accelerate's FSDP starts "
+            "it, --set zero_optimization.stage=3"
+        )
+        return {_STAGE: 0} | known
     if dialect.name == "torchtitan-toml":
         return modern_toml(known, notes)
     if dialect.name == "internevo":
@@ -81,6 +80,17 @@ def translated(
     if dialect.name == "llama-factory":
         return deepspeed_json(read) | known
     return known
+
+
+def _require_training(read: LaunchSettings) -> None:
+    """Raises `InvalidInput` where a script, or flags in YAML, name a program that trains other models, or none."""
+    program = read.program if read.form in ("shell", "yaml") else ""
+    if match := _NO_TRAINING.search(program):
+        raise InvalidInput(f"{read.path!r} starts {match[0]}, which trains nothing")
+    if match := _TASKS.search(program):
+        raise InvalidInput(f"{read.path!r} starts {match[1]}, which evaluates a model or tunes it for a task")
+    if match := _OTHER_MODELS.search(program):
+        raise InvalidInput(f"{read.path!r} starts {match[0]}: its models are not modelled, decoders alone are")
 
 
 def _require_whole(read: LaunchSettings) -> None:
@@ -134,7 +144,14 @@ def _axolotl(known: Settings, notes: list[str]) -> Settings:
             f"deepspeed names {known['deepspeed']}, which is neither beside the file nor at the root of its "
             "repository: put it there, or say its stage with --set zero_optimization.stage=..."
         )
+    batch, micro_batch = known.get("batch_size"), known.get("micro_batch_size")
+    if isinstance(batch, int) and isinstance(micro_batch, int) and micro_batch > 0:
+        known = {"gradient_accumulation_steps": batch // micro_batch} | known
     known = {key.replace("fsdp_config.fsdp_", "fsdp_config."): value for key, value in known.items()}
+    if known.get("fsdp_config.offload_params") is False:
+        del known["fsdp_config.offload_params"]
+    if known.get("fsdp_config.activation_checkpointing") is True:
+        known["gradient_checkpointing"] = True
     if "fsdp_config.version" in known:
         known = {"fsdp_version": known["fsdp_config.version"]} | known
     if known.get("fsdp_version") == 2:
@@ -179,6 +196,12 @@ def _neox(known: Settings, notes: list[str]) -> Settings:
     for name in ("pipe_parallel_size", "model_parallel_size"):
         if settings.get(name) == 0:
             settings[name] = 1
+    kinds = set(re.findall(r"[a-z_]+", str(settings.get("attention_config", ""))))
+    if kinds <= {"flash", "global", "all"}:
+        settings.pop("attention_config", None)
+    for name in ("zero_optimization.cpu_offload", "use_bnb_optimizer", "fp32_allreduce"):
+        if settings.get(name) is False:
+            del settings[name]
     if settings.get("activation") in ("swiglu", "geglu"):
         width, multiple = _neox_width(settings), settings.get("mlp_multiple_of", 1)
         if width and isinstance(multiple, int) and multiple > 0:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 
-from meshwright.errors import InvalidInput, quoted
+from meshwright.errors import InvalidInput
 from meshwright.launch.readers.limits import line_of, text_of
+from meshwright.launch.readers.nothing_started import OTHER_FILE, why_nothing_starts
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
 from meshwright.launch.readers.shell.expansion import UNKNOWN, names_of_unknown
 from meshwright.launch.readers.shell.walk import Walk
@@ -17,8 +17,6 @@ _ASSIGNS = r"\+{0,2}[A-Za-z_][\w.]*="
 _OPTION = re.compile(rf"--|{_ASSIGNS}|{UNKNOWN.pattern}$")
 _NUMBER = re.compile(r"-?\.?\d")
 _STARTS_PYTHON = ("-m", "--module")
-OTHER_FILE = 2**40
-"""Offsets from here on stand in other files than the one that was asked about."""
 CONFIGURED = "--config_file"
 """The option of `accelerate launch` that names its configuration."""
 LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
@@ -42,8 +40,7 @@ def read_script(path: str, text: str, given: dict[str, str], source: Traced | No
     if not _options_of_program(started):
         raise InvalidInput(
             f"{path!r} starts no program with options (torchrun, deepspeed, srun or python with --flag value)"
-            + _last_of([words for words in followed.commands if words], text)
-            + _why_not(followed.undecided, text)
+            + why_nothing_starts(followed, text)
         )
     at = _program(started)
     launcher = _flags(started[:at], text)
@@ -62,6 +59,7 @@ def read_script(path: str, text: str, given: dict[str, str], source: Traced | No
         launcher=(*scheduler, *launcher),
         environment={name: value.text for name, value in followed.exported.items()},
         undecided=dict(lines),
+        absent={line_of(text, place): name for place, name in followed.absent.items() if place < OTHER_FILE},
         skipped=frozenset(followed.skipped),
         documents={name: value.text for name, value in followed.documents.items()},
     )
@@ -72,22 +70,6 @@ def exported_by(path: str, text: str) -> dict[str, str]:
     walk = Walk(_slurm_variables([*_directives(text, text)]), lambda name: _beside(Path(path), name))
     walk.script(Traced(text, range(len(text))))
     return {name: value.text for name, value in walk.followed.exported.items()}
-
-
-def _last_of(commands: list[list[Traced]], text: str) -> str:
-    """The last command that a script has instead, or its end."""
-    own = [words[0] for words in commands if words[0].text and words[0].origin(0) < OTHER_FILE]
-    if not own:
-        return f"; up to its end, line {line_of(text, len(text))}, it has no command"
-    return f"; the last command that it has is {quoted(own[-1].text)} in line {line_of(text, own[-1].origin(0))}"
-
-
-def _why_not(undecided: Iterable[int], text: str) -> str:
-    lines = sorted({line_of(text, place) for place in undecided if place < OTHER_FILE})
-    if not lines:
-        return ""
-    listed = ", ".join(map(str, lines[:8]))
-    return f"; conditions of lines {listed} depend on what is not given: --set NAME=VALUE says it"
 
 
 def _directives(document: str, text: str) -> list[FileSetting]:
@@ -167,6 +149,9 @@ def _flags(words: list[Traced], text: str) -> list[FileSetting]:
             end()
             name, equals, _ = word.text.partition("=")
             key, values = word.part(0, len(name)), [word.part(len(name) + 1)] if equals else []
+            if equals:
+                end()
+                key = None
         elif re.match(_ASSIGNS, word.text) and (key is None or values):
             end()
             name = word.text.partition("=")[0]

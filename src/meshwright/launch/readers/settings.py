@@ -48,6 +48,8 @@ class LaunchSettings:
     undecided: dict[int, tuple[str, ...]] = field(default_factory=dict)
     """Lines with conditions that only running would decide, and the names that they rest on; what depends on them was
     not followed."""
+    absent: dict[int, str] = field(default_factory=dict)
+    """Scripts that it reads or hands on and that are not beside it, by the lines that name them."""
     skipped: frozenset[str] = frozenset()
     """Variables that are set in what was not followed."""
     calls: dict[str, tuple[str, ...]] = field(default_factory=dict)

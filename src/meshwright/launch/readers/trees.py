@@ -1,10 +1,12 @@
-"""Trees: JSON and YAML as flat settings, with lines; `${path}` stands for another setting of the file."""
+"""Trees: JSON and YAML as flat settings, with lines; `${path}` stands for another setting of the file, `${.name}` for
+one of the same section."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from meshwright.launch.readers.limits import MAX_DEPTH, MAX_SETTINGS, MAX_YAML_BYTES
@@ -16,7 +18,7 @@ _LATER_RUN = re.compile(r"\w+_[2-9]\.")
 _PROGRAMS = ("TRAINING_SCRIPT_PATH", "script", "program")
 _OF_FLAGSCALE = {"system.tensor_model_parallel_size", "model.num_layers"}
 _OF_A_CHECKPOINT = re.compile(r"\.checkpoint\.|ckpt")
-_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+_REFERENCE = re.compile(r"\$\{(\.*)(\w[\w.]*)\}")
 
 
 def read_tree(path: str, text: str, form: Form) -> LaunchSettings:
@@ -121,16 +123,24 @@ def _flat(root: Any, prefix: str, depth: int) -> Iterator[FileSetting]:
 
 
 def _list(node: Any, stack: list[Any], name: str, depth: int) -> Value:
-    """The scalars of a list; mappings within it are left for later, by their number."""
+    """The scalars of a list and of lists within it; mappings are left for later, by their number."""
     import yaml
 
-    values: list[Scalar] = []
     for index, each in enumerate(node.value[:MAX_SETTINGS]):
         if isinstance(each, yaml.MappingNode):
             stack += [(f"{name}.{index}", *pair, depth + 1) for pair in reversed(each.value)]
-        elif isinstance(each, yaml.ScalarNode):
-            values.append(_scalar(each))
-    return values
+    return list(islice(_scalars(node), MAX_SETTINGS))
+
+
+def _scalars(node: Any) -> Iterator[Scalar]:
+    """The scalars of a list, and of lists within it."""
+    import yaml
+
+    for each in node.value:
+        if isinstance(each, yaml.ScalarNode):
+            yield _scalar(each)
+        elif isinstance(each, yaml.SequenceNode):
+            yield from _scalars(each)
 
 
 def _scalar(node: Any) -> Scalar:
@@ -152,7 +162,9 @@ def _scalar(node: Any) -> Scalar:
 def _resolved(setting: FileSetting, values: dict[str, Value]) -> FileSetting:
     value, seen = setting.value, 0
     while isinstance(value, str) and (match := _REFERENCE.fullmatch(value)) and seen < MAX_DEPTH:
-        if match[1] not in values:
-            return FileSetting(setting.key, value, setting.line, setting.span, (match[1],))
-        value, seen = values[match[1]], seen + 1
+        sections = setting.key.split(".")[: -len(match[1])] if match[1] else []
+        name = ".".join([*sections, match[2]])
+        if name not in values:
+            return FileSetting(setting.key, value, setting.line, setting.span, (name,))
+        value, seen = values[name], seen + 1
     return FileSetting(setting.key, value, setting.line, setting.span)

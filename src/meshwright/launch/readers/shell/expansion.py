@@ -135,7 +135,7 @@ def _command(source: Traced, variables: Variables) -> Traced:
     if match := re.fullmatch(r"cd\s+(.*?)\s*(&&|;)\s*pwd(\s+-P)?", text):
         words = expand(read_word(source.part(source.text.index(match[1])), 0, set(" \t\n;&"))[0], variables)
         return words[0] if words else Traced.at(".", source.origin(0))
-    return unknown(text[:60], source.origin(0))
+    return unknown(f"@{text[:60]}" if text.isidentifier() else text[:60], source.origin(0))
 
 
 def _reference(part: Part, variables: Variables) -> list[Traced]:

@@ -49,12 +49,20 @@ class Followed:
     documents: dict[str, Traced] = field(default_factory=dict)
     """Here-documents by the file that they are written to."""
     scripts: list[Traced] = field(default_factory=list)
-    """Here-documents that are handed to a shell or a scheduler."""
+    """Here-documents that are handed to a shell or a scheduler, and files that are handed to Slurm."""
     exported: dict[str, Traced] = field(default_factory=dict)
     undecided: dict[int, list[str]] = field(default_factory=dict)
     """Names that conditions rest on which the script does not decide, by their places; neither side is followed."""
     skipped: set[str] = field(default_factory=set)
     """Variables that are set in what is not followed."""
+    absent: dict[int, str] = field(default_factory=dict)
+    """Scripts that commands read or hand on and that are not there, by the places of the commands."""
+    sets: bool = False
+    """Whether it sets variables."""
+    ended: int | None = None
+    """Where `exit` stands that ends it."""
+    because: list[tuple[int, list[str]]] = field(default_factory=list)
+    """The conditions that hold around it, by their places, with the names that nothing sets and they look at."""
 
 
 class _Leave(Exception):
@@ -69,6 +77,7 @@ class Walk:
         self.followed = Followed()
         self.functions: dict[str, Node] = {}
         self.count, self.depth = 0, 0
+        self.within: list[tuple[int, list[str]]] = []
 
     def script(self, source: Traced) -> None:
         """Follow a whole script, and what it runs."""
@@ -120,7 +129,10 @@ class Walk:
                 self._undecided(node, condition or ())
                 return None
             if status:
-                return self.block(body)
+                self.within.append((node.origin, self._names(condition or ())))
+                status = self.block(body)
+                self.within.pop()
+                return status
         return True
 
     def _case(self, node: Case) -> Status:
@@ -149,10 +161,16 @@ class Walk:
 
     def _undecided(self, node: Node, condition: Block) -> None:
         """Note a condition with what it rests on, and what is set in the sides that are not followed."""
+        self.followed.undecided[getattr(node, "origin", 0)] = self._names(condition)
+        self.followed.skipped |= set(assigned_in(node))
+
+    def _names(self, condition: Block) -> list[str]:
+        """What a condition looks at and the script does not say; of the number of arguments, the next one."""
         words = [word for each in condition if isinstance(each, Simple) for word in each.words]
         names = [name for word in words for name in names_of_unknown(expand_one(word, self.variables).text)]
-        self.followed.undecided[getattr(node, "origin", 0)] = list(dict.fromkeys(names))
-        self.followed.skipped |= set(assigned_in(node))
+        if any(part.kind == "variable" and part.source.text == "#" for word in words for part in word):
+            names.append(str(len(self.variables.arguments) + 1))
+        return list(dict.fromkeys(names))
 
     def _simple(self, node: Simple) -> Status:
         variables = self.variables
@@ -194,13 +212,15 @@ class Walk:
         if name == "false":
             return False
         if name in ("exit", "return"):
+            if name == "exit":
+                self.followed.ended, self.followed.because = words[0].origin(0), list(self.within)
             raise _Leave
         if name in self.functions:
             return self._within(lambda: self.node(self.functions[name]))
         if name in (".", "source") and len(words) > 1:
             source = self.read(words[1].text)
             if source is None:
-                self.followed.undecided[words[0].origin(0)] = []
+                self._absent(words[0], words[1].text)
                 return None
             return self._within(lambda: self.block(parse(source)))
         if name == "unset":
@@ -232,7 +252,13 @@ class Walk:
             name = next((text for text in texts[1:] if text.endswith((".sh", ".slurm", ".sbatch", ".sub"))), None)
             source = self.read(name) if name else None
             if source is not None:
+                self.followed.scripts += [source] if texts[0].endswith("sbatch") else []
                 self._text(source)
+            elif name:
+                self._absent(words[0], name)
+
+    def _absent(self, command: Traced, name: str) -> None:
+        self.followed.absent[command.origin(0)] = UNKNOWN.sub(r"$\1", name)
 
     def _text(self, source: Traced) -> Status:
         return self._within(lambda: self.block(parse(source)))
@@ -258,6 +284,7 @@ class Walk:
 
     def _assign(self, each: Assignment) -> None:
         variables, before = self.variables, self.variables.values.get(each.name)
+        self.followed.sets = True
         if each.array:
             words = [value for word in each.value for value in expand(word, variables)]  # type: ignore[arg-type]
             old = variables.array(each.name) or [] if each.append else []
