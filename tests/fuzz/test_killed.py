@@ -10,6 +10,7 @@ import random
 import resource
 import shutil
 import signal
+import struct
 import sys
 import time
 import warnings
@@ -119,6 +120,7 @@ class Copies:
 
     def __init__(self, new: dict[Path, bytes]) -> None:
         self._new, self._last, self._taken, self._is_copy, self._made = new, -1, 0, False, False
+        self._clock, self._timed = os.pipe(), True
 
     def step(self) -> None:
         """Before every step on the disk."""
@@ -129,13 +131,18 @@ class Copies:
             if self._taken == self._last:
                 os.kill(os.getpid(), signal.SIGKILL)
             self._taken += 1
+            if self._timed:
+                os.write(self._clock[1], struct.pack("d", time.perf_counter()))
 
     def _make(self) -> None:
-        """First one that ends by itself, for its time; then by turns one killed at a random moment or before a step."""
-        started, seen, chance = time.perf_counter(), set[bytes](), random.Random(26)
+        """First one that ends by itself, for the time from its first step to its last; then by turns one that is killed
+        at a random moment or before a step.
+        """
+        seen, chance = set[bytes](), random.Random(26)
         if not self._copied(None, -1, seen):
             return
-        duration = time.perf_counter() - started
+        ((first,), *_, (last,)) = struct.iter_unpack("d", os.read(self._clock[0], 1 << 16))
+        duration, self._timed = last - first, False
         for turn in range(KILLS):
             moment = chance.uniform(0, 1.2) * duration if turn % 2 else None
             if not self._copied(moment, -1 if turn % 2 else turn // 2 % STEPS, seen):
