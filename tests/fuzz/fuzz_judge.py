@@ -19,8 +19,10 @@ from typer.main import get_command
 
 from commands import Answer, Hang, asked
 from meshwright import cli
+from meshwright.cli import groups
 from meshwright.errors import INTERRUPTED, CannotVerify
 from meshwright.pytorch.processes import process
+from meshwright.specs import read_accelerator
 
 CODES: dict[object, str] = {
     INTERRUPTED: "stopped at --time-limit",
@@ -36,9 +38,16 @@ DIFFERENCE = re.compile(r"difference|saved|gain|error|lost|more|less|change|free
 
 
 @cache
-def _built_once() -> tuple[Any, Any]:
-    """The command line and its commands: typer builds them anew for every question, which takes most of its time."""
-    return get_command(cli.app), cache(cli.command)
+def _once() -> tuple[Any, ...]:
+    """In place of what a process needs once and would take most of the time here: the command line, its commands and
+    the types of their options, which typer asks for anew with every question, and the kernels of the catalogue.
+    """
+    return (
+        mock.patch.object(cli, "app", get_command(cli.app)),
+        mock.patch.object(cli, "command", cache(cli.command)),
+        mock.patch.object(groups, "get_type_hints", cache(groups.get_type_hints)),
+        mock.patch.object(read_accelerator, "read_kernels", cache(read_accelerator.read_kernels)),
+    )
 
 
 def _no_pytorch(*_: Any, **__: Any) -> Any:
@@ -48,15 +57,11 @@ def _no_pytorch(*_: Any, **__: Any) -> Any:
 
 @contextlib.contextmanager
 def _asked_in(folder: Path, question: Question) -> Iterator[None]:
-    app, command = _built_once()
-    built = mock.patch.object(cli, "app", app), mock.patch.object(cli, "command", command)
-    with (
-        built[0],
-        built[1],
-        mock.patch.object(process, "answers_of", _no_pytorch),
-        contextlib.chdir(folder),
-        _standard_input(question),
-    ):
+    with contextlib.ExitStack() as stack:
+        for each in (*_once(), mock.patch.object(process, "answers_of", _no_pytorch)):
+            stack.enter_context(each)
+        stack.enter_context(contextlib.chdir(folder))
+        stack.enter_context(_standard_input(question))
         yield
 
 

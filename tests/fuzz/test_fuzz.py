@@ -104,6 +104,21 @@ def test_a_plan_file_whose_kernels_lack_a_source_is_checked(tmp_path: Path) -> N
     assert asked("check", str(tmp_path / "plan.json")).code == 0
 
 
+@pytest.mark.parametrize("degree", ["tp", "pp", "etp", "dp_replicate", "micro_batch"])
+def test_a_plan_file_with_a_degree_of_none_is_refused(degree: str, tmp_path: Path) -> None:
+    document = json.loads(seeds()["plan.json"])
+    document["plans"][0]["plan"][degree] = 0
+    (tmp_path / "plan.json").write_text(json.dumps(document), "utf-8")
+    assert f"{degree}: is 0; it must be 1 or more" in refused(asked("check", str(tmp_path / "plan.json")))
+
+
+@pytest.mark.parametrize("layout", ["Et*9|(t*10|)*6t*11L", "1,2", "33"])
+def test_a_layout_of_other_layers_than_the_models_has_a_nearest_one(layout: str, tmp_path: Path) -> None:
+    plan = _file(tmp_path, "plan.json")
+    answer = asked("check", str(plan), "--tp", "1", "--pp", "4", "--pipeline-layout", layout, "--json")
+    assert answer.document["variation"]["nearest"]["pp"] == 4
+
+
 @pytest.mark.parametrize("option", ["--tp", "--pp", "--dp", "--cp", "--ep", "--vpp", "--micro-batch", "--dp-replicate"])
 @pytest.mark.parametrize("number", [LONG, "9" * 4000, "18446744073709551616"])
 def test_a_degree_beyond_64_bits_breaks_a_rule(option: str, number: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import os
@@ -9,6 +10,7 @@ import random
 import resource
 import shutil
 import signal
+import struct
 import sys
 import time
 import warnings
@@ -90,14 +92,9 @@ def files_of(folder: Path) -> dict[Path, bytes]:
     return {each: each.read_bytes() for each in found if not each.parent.name.startswith(".")}
 
 
-def steps_until(last: int) -> None:
-    """Kill this process before a step on the disk: an opening, renaming, removing or syncing, counted from 0."""
-    sync, taken = os.fsync, [0]
-
-    def step() -> None:
-        if taken[0] == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-        taken[0] += 1
+def before_steps(step: Callable[[], None]) -> None:
+    """Call something before every step of this process on the disk: an opening, renaming, removing or syncing."""
+    sync = os.fsync
 
     def audited(event: str, values: tuple[object, ...]) -> None:
         writing = event == "open" and isinstance(values[2], int) and values[2] & (os.O_WRONLY | os.O_RDWR)
@@ -106,6 +103,76 @@ def steps_until(last: int) -> None:
 
     os.fsync = lambda file: (step(), sync(file))[1]  # type: ignore[assignment]
     sys.addaudithook(audited)
+
+
+def steps_until(last: int) -> None:
+    """Kill this process before a step on the disk, counted from 0."""
+    taken = itertools.count()
+    before_steps(lambda: os.kill(os.getpid(), signal.SIGKILL) if next(taken) == last else None)
+
+
+class Copies:
+    """Copies of this process, made where it takes its first step on the disk, that go on from there and are killed.
+
+    Of what is written each leaves the old bytes or the new ones; otherwise this process ends with 1, after the last of
+    them with 0.
+    """
+
+    def __init__(self, new: dict[Path, bytes]) -> None:
+        self._new, self._last, self._taken, self._is_copy, self._made = new, -1, 0, False, False
+        self._clock, self._timed = os.pipe(), True
+
+    def step(self) -> None:
+        """Before every step on the disk."""
+        if not self._made:
+            self._made = True
+            self._make()
+        if self._is_copy:
+            if self._taken == self._last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self._taken += 1
+            if self._timed:
+                os.write(self._clock[1], struct.pack("d", time.perf_counter()))
+
+    def _make(self) -> None:
+        """First one that ends by itself, for the time from its first step to its last; then by turns one that is killed
+        at a random moment or before a step.
+        """
+        seen, chance = set[bytes](), random.Random(26)
+        if not self._copied(None, -1, seen):
+            return
+        ((first,), *_, (last,)) = struct.iter_unpack("d", os.read(self._clock[0], 1 << 16))
+        duration, self._timed = last - first, False
+        for turn in range(KILLS):
+            moment = chance.uniform(0, 1.2) * duration if turn % 2 else None
+            if not self._copied(moment, -1 if turn % 2 else turn // 2 % STEPS, seen):
+                return
+        os._exit(int(seen != {OLD, *self._new.values()}))
+
+    def _copied(self, moment: float | None, last: int, seen: set[bytes]) -> bool:
+        """Whether this is the process that makes copies, after the end of one; moment: seconds until it is killed."""
+        for path in self._new:
+            path.write_bytes(OLD)
+        if not (copy := os.fork()):
+            self._is_copy, self._last = True, last
+            return False
+        if moment is not None:
+            time.sleep(moment)
+            os.kill(copy, signal.SIGKILL)
+        os.waitpid(copy, 0)
+        for path, data in self._new.items():
+            if not path.exists() or path.read_bytes() not in (OLD, data):
+                print(f"{path} is neither old nor new: step {last}, moment {moment}", file=sys.stderr)
+                os._exit(1)
+            seen.add(path.read_bytes())
+        return True
+
+
+def killed_while_writing(work: Callable[[], object], new: dict[Path, bytes]) -> None:
+    """Work as far as the first step on the disk, and let copies of this process write."""
+    before_steps(Copies(new).step)
+    work()
+    os._exit(0)  # of a copy; what set a PDF has threads, for which an exit would wait
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
@@ -124,7 +191,7 @@ def test_what_is_written_is_the_old_or_the_new(name: str, tmp_path: Path, monkey
     duration = _time_of(ask, method)
     assert {path: files_of(tmp_path)[path] for path in new} == new, "the same question writes the same bytes"
     seen = set[bytes]()
-    for ending in killed(ask, duration, method):
+    for ending in killed(ask, duration, method, KILLS // 20 + 2):
         for path in new:
             path.write_bytes(OLD)
         ending()
@@ -134,6 +201,9 @@ def test_what_is_written_is_the_old_or_the_new(name: str, tmp_path: Path, monkey
             assert data in (OLD, new[path])
             seen.add(data)
     assert OLD in seen
+    writer = in_child(partial(killed_while_writing, ask, new), method)
+    writer.join()
+    assert writer.exitcode == 0
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
@@ -158,9 +228,11 @@ def work_until(last: int, work: Callable[[], object]) -> None:
     work()
 
 
-def killed(work: Callable[[], object], duration: float, method: str = "fork") -> Iterator[Callable[[], None]]:
-    """As often as `KILLS` says, what does some work and is killed: by turns at any moment of its duration, seconds, and
-    before any of its steps on the disk.
+def killed(
+    work: Callable[[], object], duration: float, method: str = "fork", kills: int = KILLS
+) -> Iterator[Callable[[], None]]:
+    """So often what does some work and is killed: by turns at any moment of its duration, seconds, and before any of
+    its steps on the disk.
     """
     chance = random.Random(26)
 
@@ -174,7 +246,7 @@ def killed(work: Callable[[], object], duration: float, method: str = "fork") ->
     def before_step(step: int) -> None:
         in_child(partial(work_until, step, work), method).join()
 
-    for turn in range(KILLS):
+    for turn in range(kills):
         yield at_any_moment if turn % 2 else partial(before_step, turn // 2 % STEPS)
 
 

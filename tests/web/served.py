@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 from urllib.parse import urlencode
 
 LLAMA_70B = {"model": "llama-3.1-70b", "cluster": "8x8:h100", "seq_len": "8192", "global_batch": "256"}
@@ -90,13 +90,17 @@ def until(condition: object, what: str) -> None:
 
 
 @contextmanager
-def server(*options: str) -> Iterator[Served]:
-    """A server on a free port until the block ends, which waits long for a search where the options say nothing."""
+def server(*options: str, errors: IO[bytes] | None = None) -> Iterator[Served]:
+    """A server on a free port until the block ends, which waits long for a search where the options say nothing.
+
+    errors: a file for what it says of them; None: standard error.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     whole = [sys.executable, "-m", "meshwright.cli", "serve", "--port", f"{port}", *PATIENT, *options]
-    process = subprocess.Popen(whole, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
     try:
         assert process.stdout is not None
         assert re.search(rf"http://127.0.0.1:{port}/ ", process.stdout.readline())

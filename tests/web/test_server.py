@@ -7,14 +7,16 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
-from served import LARGE, LLAMA_70B, MIDDLE, SMALL, TINY, UNFIT, Served, link, server, until
+from served import LARGE, LLAMA_70B, MIDDLE, PATIENCE_S, SMALL, TINY, UNFIT, Served, link, server, until
 
 import meshwright
 
@@ -170,6 +172,17 @@ def test_other_names_and_other_sites_are_refused(page: Served) -> None:
     assert page.get("/", Host=f"localhost:{page.port}")[0] == 200
     assert page.get(link(SMALL), Sec_Fetch_Site="cross-site", Sec_Fetch_Dest="image")[0] == 403
     assert page.get("/", Sec_Fetch_Site="cross-site", Sec_Fetch_Dest="document")[0] == 200
+
+
+def test_a_form_that_breaks_off_or_is_no_http_leaves_no_traceback(tmp_path: Path) -> None:
+    with (tmp_path / "errors").open("wb") as errors, server(errors=errors) as served:
+        for head in ("Content-Length: 9\r\n\r\nmodel", "Transfer-Encoding: chunked\r\n\r\nzz\r\n"):
+            with socket.create_connection(("127.0.0.1", served.port), PATIENCE_S) as client:
+                client.sendall(f"POST /ask HTTP/1.1\r\nHost: 127.0.0.1\r\n{head}".encode())
+                client.shutdown(socket.SHUT_WR)
+                assert client.recv(1024)[9:12] in (b"", b"400")
+        assert served.get("/")[0] == 200
+    assert "Traceback" not in (tmp_path / "errors").read_text("utf-8")
 
 
 def test_a_closed_page_ends_its_search(page: Served) -> None:

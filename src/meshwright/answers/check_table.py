@@ -13,7 +13,7 @@ from meshwright.answers.unaligned import UnalignedSize, unaligned_entry, unalign
 from meshwright.answers.varied_plan import variation_lines
 from meshwright.cost.step import estimate_each
 from meshwright.launch.settings import LaunchSetting, launch_settings
-from meshwright.layout.legality import faults, rules_of
+from meshwright.layout.legality import faults, require_counts, rules_of
 from meshwright.layout.plan import Plan
 from meshwright.search.stop import Progress
 from meshwright.search.variation import Variation
@@ -55,7 +55,11 @@ class PlanCheck:
 
 
 def check_of(plan: Plan, inputs: Inputs) -> PlanCheck:
-    """Whether a plan is legal, by every rule of its runtime, what its launch must set, and which sizes slow it down."""
+    """Whether a plan is legal, by every rule of its runtime, what its launch must set, and which sizes slow it down.
+
+    Raises `IllegalPlan` for counts below 1.
+    """
+    require_counts(plan)
     broken = {fault.where: fault.what for fault in faults(plan, inputs)}
     sources = {**inputs.runtime.checks, **{rule.name: rule for rule in inputs.runtime.rules}}
     rules = (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any, NamedTuple
 
+from meshwright.layout.legality.named_layers import chunk_layers, end_stage_layers
 from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.layout.splits import RUNTIME_SPLIT
@@ -105,7 +106,7 @@ def _pipeline(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[s
     """vpp to its neighbours, the runtime's other schedules with as many chunks, one or two, and layers by cost."""
     if plan.pp == 1:
         return
-    (split,) = best_splits([plan], inputs)
+    (split,) = best_splits([_with_layers_that_fill(plan, inputs)], inputs)
     if split != plan:
         yield "chunk_layers", [{name: getattr(split, name) for name in RUNTIME_SPLIT}]
     most = -(-(inputs.model.num_layers + 2) // plan.pp)
@@ -117,6 +118,12 @@ def _pipeline(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, Iterable[dict[s
         if record.name in inputs.runtime.plans.schedules and schedule != plan.schedule:
             counts = {max(plan.vpp, 2): None, 2: None} if record.chunks == "several" else (record.chunks,)
             yield "schedule", [{"schedule": schedule, "vpp": vpp} for vpp in counts]
+
+
+def _with_layers_that_fill(plan: Plan, inputs: Inputs) -> Plan:
+    """The plan, without numbers of layers where those it names are not the model's."""
+    filled = all(rule.legal(plan, inputs) for rule in (chunk_layers, end_stage_layers))
+    return plan if filled else replace(plan, **RUNTIME_SPLIT)
 
 
 def _interleaved(plan: Plan, vpp: int) -> dict[str, Any]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+
+from h11 import LocalProtocolError
+from starlette.requests import ClientDisconnect
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -47,11 +51,12 @@ class Guard:
                 message["headers"] = _headers(message["headers"])
             await send(message)
 
-        if self._refused(asked):
-            await headed({"type": "http.response.start", "status": 403, "headers": []})
-            await headed({"type": "http.response.body", "body": b"This server does not answer to others.\n"})
-        else:
-            await self.app(scope, receive, headed)
+        with contextlib.suppress(ClientDisconnect, LocalProtocolError):  # gone, or going on with what is no HTTP
+            if self._refused(asked):
+                await headed({"type": "http.response.start", "status": 403, "headers": []})
+                await headed({"type": "http.response.body", "body": b"This server does not answer to others.\n"})
+            else:
+                await self.app(scope, receive, headed)
 
     def _refused(self, asked: dict[str, str]) -> bool:
         """Asked under another name, or by another site for anything but a page of its own to read."""
