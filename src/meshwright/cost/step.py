@@ -211,7 +211,7 @@ def _waterfall(
     """
     inputs, pipelines, pipeline = footprints.inputs, footprints.pipelines.plans, footprints.pipelines.of_plan
     of_runs = _micro_batches(footprints, units, gathered(_Slowest.of(works.each), works.row[slowest]))
-    exposed = np.maximum.reduceat(_exposed_weights(footprints, units, works.each, work), footprints.stages.start)
+    exposed = footprints.stages.largest(_exposed_weights(footprints, units, works.each, work))
     whole = gathered(of_runs, footprints.runs.of_plan)._replace(
         exposed_dp_s=exposed + column(tied_embedding_exchange(pipelines, inputs).exposed(inputs))[pipeline],
         optimizer_s=_optimizer_time(footprints)[pipeline],
@@ -241,7 +241,7 @@ def _optimizer_time(footprints: Footprints) -> FloatColumn:
     """Seconds of the optimizer on the slowest stage of every pipeline, shape (p,)."""
     weights, (dense, experts, *_) = footprints.pipelines.weights, footprints.held_parameters
     seconds = column(optimizer_time(weights.plans, footprints.inputs, dense, experts))[weights.of_stage]
-    return np.maximum.reduceat(seconds, footprints.pipelines.stages.start)
+    return footprints.pipelines.stages.largest(seconds)
 
 
 def _exposed_weights(footprints: Footprints, units: UnitTimes, works: UnitTime, work: IntColumn) -> FloatColumn:
