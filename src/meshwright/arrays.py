@@ -34,6 +34,8 @@ LARGEST_THRESHOLD = 31 << 20
 Amount = TypeVar("Amount", float, FloatColumn, Floats)
 """Of a record: numbers of one plan, columns of many, or either."""
 Column = TypeVar("Column", IntColumn, FloatColumn, BoolColumn)
+First = TypeVar("First", bound=Numbers)
+Second = TypeVar("Second", bound=Numbers)
 
 
 def column(values: Column | float) -> Column:
@@ -49,6 +51,41 @@ def total(parts: Iterable[Amount]) -> Amount:
 def some(values: Numbers | Bools) -> bool:
     """Whether any of them is not 0."""
     return bool(values.any() if isinstance(values, np.ndarray) else values)
+
+
+def where(condition: Bools | Ints, chosen: First, other: Second) -> First | Second | NDArray[Any]:
+    """`np.where`, which of a single condition takes the one number, or column, that counts: far less than a call of it.
+
+    >>> where(True, 2, 3), where(np.array([True, False]), 2, 3).tolist()
+    (2, [2, 3])
+    """
+    if isinstance(condition, np.ndarray):
+        return np.where(condition, chosen, other)
+    return chosen if condition else other
+
+
+def larger(first: First, second: Second) -> First | Second | NDArray[Any]:
+    """`np.maximum`, which compares two numbers as such.
+
+    >>> larger(2, 3), larger(np.array([2, 4]), 3).tolist()
+    (3, [3, 4])
+    """
+    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
+        columns: NDArray[Any] = np.maximum(first, second)
+        return columns
+    return first if first >= second else second  # type: ignore[operator]
+
+
+def smaller(first: First, second: Second) -> First | Second | NDArray[Any]:
+    """`np.minimum`, likewise.
+
+    >>> smaller(2, 3), smaller(np.array([2, 4]), 3).tolist()
+    (2, [2, 3])
+    """
+    if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
+        columns: NDArray[Any] = np.minimum(first, second)
+        return columns
+    return first if first <= second else second  # type: ignore[operator]
 
 
 @cache

@@ -10,6 +10,7 @@ import numpy as np
 from meshwright.arrays import Floats, IntColumn, Numbers
 
 Answer = TypeVar("Answer", bound=tuple[Any, ...])
+Part = TypeVar("Part", bound=Numbers)
 
 LARGEST_CODE = 1 << 62
 WORD = 64
@@ -127,7 +128,7 @@ def distinct_values(column: IntColumn) -> DistinctValues:
 
 def gathered(answer: Answer, index: IntColumn) -> Answer:
     """The chosen rows of every column of nested tuples, scalars as often as there are rows."""
-    return combined(lambda part: _spread(part, index), answer)
+    return combined(lambda part: part if part is None or isinstance(part, str) else spread(part, index), answer)
 
 
 def rows_of(amounts: Floats, index: IntColumn) -> Floats:
@@ -149,8 +150,6 @@ def combined(function: Callable[..., Any], first: Answer, *others: Answer) -> An
     return whole
 
 
-def _spread(part: Numbers, index: IntColumn) -> Numbers:
-    if part is None or isinstance(part, str):
-        return part
-    column = np.asarray(part)
-    return column[index] if column.ndim else part
+def spread(part: Part, index: IntColumn) -> Part:
+    """The chosen rows of a column; a number, which is that of all rows, as it is."""
+    return part[index] if isinstance(part, np.ndarray) and part.ndim else part  # type: ignore[return-value]

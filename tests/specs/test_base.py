@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from meshwright.errors import InvalidInput, InvalidSpec, UnknownName
+from meshwright.specs.base import Spec
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.examples import LLAMA, MIXTRAL
 from meshwright.specs.job import Job
@@ -114,3 +115,17 @@ def test_a_question_is_the_key_of_a_table() -> None:
     other = LLAMA.replace(job=LLAMA.job.replace(global_batch=65))
     assert {LLAMA: 1, other: 2}[copied] == 1
     assert len({LLAMA, copied, other, LLAMA.replace(cluster=LLAMA.cluster.replace(accelerator=same))}) == 2
+
+
+def test_what_validates_a_part_is_built_before_what_holds_it() -> None:
+    class Part(Spec):
+        size: int
+
+    class Whole(Spec):
+        parts: dict[str, tuple[Part, ...]]
+
+    assert not Part.__pydantic_complete__
+    Whole.model_rebuild()
+    assert Part.__pydantic_complete__
+    part: Any = {"size": 1}
+    assert Whole(parts={"one": (part,)}).parts["one"][0].size == 1

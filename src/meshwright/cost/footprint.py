@@ -187,7 +187,7 @@ def first_largest(values: FloatColumn, stages: Stages) -> IntColumn:
     >>> first_largest(np.array([1.0, 2.0, 5.0, 7.0, 7.0, 6.0]), stages).tolist()
     [1, 3]
     """
-    largest = np.maximum.reduceat(values, stages.start)
+    largest = stages.largest(values)
     # Rows with the largest value of their plan, the last one first, so that the first one is written last.
     last_first = np.flatnonzero(values == largest[stages.plan])[::-1]
     rows = np.empty_like(stages.start)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats
+from meshwright.arrays import Floats, where
 from meshwright.cost.comms.exchange import Exchange, Message, message_traffic
 from meshwright.cost.comms.experts import RESULTS, TOKENS
 from meshwright.cost.compute.host import issue_time
@@ -123,7 +123,7 @@ def _sent(
     sent: Floats = 0.0
     for exchange in exchanges:
         whole = exchange.seconds
-        exposed = exchange.exposed(inputs) / np.where(np.greater(whole, 0), whole, 1.0)
+        exposed = exchange.exposed(inputs) / where(np.greater(whole, 0), whole, 1.0)
         for message in exchange.messages:
             if chosen(exchange, message):
                 traffic, part = message_traffic(message, plan, inputs), message.times * message.seconds

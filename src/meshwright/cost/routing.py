@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints, Numbers
+from meshwright.arrays import Floats, Ints, Numbers, larger, smaller
 from meshwright.distinct import distinct_values
 from meshwright.errors import NotModelled
 from meshwright.layout.plans import Layout
@@ -84,12 +84,12 @@ def hottest_over_mean(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Num
     if inputs.expert_capacity is not None:
         return 1.0 + 0.0 * np.asarray(plan.ep)
     per_rank = experts.count / plan.ep
-    most = plan.ep * np.minimum(experts.active, per_rank) / experts.active
+    most = plan.ep * smaller(experts.active, per_rank) / experts.active
     if job.expert_imbalance is not None:
-        return np.minimum(job.expert_imbalance, most)
-    rows = np.maximum(1.0 * plan.etp * tokens * experts.active, 1.0)
+        return smaller(job.expert_imbalance, most)
+    rows = larger(1.0 * plan.etp * tokens * experts.active, 1.0)
     spread = np.sqrt(inputs.expert_spread**2 / per_rank + 1.0 / rows)
-    return np.minimum(1.0 + expected_largest(plan.ep) * spread, most)
+    return smaller(1.0 + expected_largest(plan.ep) * spread, most)
 
 
 def expected_largest(ranks: Ints) -> Floats:
@@ -117,7 +117,7 @@ def missed_share(candidates: int, in_block: Numbers, active: int) -> Floats:
     """
     share: Floats = 1.0
     for drawn in range(min(active, candidates)):
-        share = share * np.maximum(candidates - in_block - drawn, 0) / (candidates - drawn)
+        share = share * larger(candidates - in_block - drawn, 0) / (candidates - drawn)
     return share
 
 
@@ -140,8 +140,8 @@ def reached_blocks(experts: Experts, blocks: Ints) -> Floats:
     """
     in_block, group = experts.count / blocks, experts.count // experts.groups
     chosen, spanned = min(experts.active_groups, experts.active), in_block / group
-    entered = 1.0 - missed_share(experts.groups, np.maximum(spanned, 1.0), chosen)
+    entered = 1.0 - missed_share(experts.groups, larger(spanned, 1.0), chosen)
     others = missed_share(chosen * (group - 1), in_block, experts.active - chosen)
-    limited = entered * (1.0 - (1.0 - np.minimum(spanned, 1.0)) * others)
-    share: Floats = np.minimum(limited, 1.0 - missed_share(experts.count, in_block, experts.active))
+    limited = entered * (1.0 - (1.0 - smaller(spanned, 1.0)) * others)
+    share: Floats = smaller(limited, 1.0 - missed_share(experts.count, in_block, experts.active))
     return blocks * share

@@ -57,7 +57,18 @@ def on_shapes(function: Callable[[Layout], Answer], plan: Layout, *fields: str) 
     if isinstance(plan, Plan):
         return function(plan)
     shapes = distinct_shapes(plan, fields)
-    return gathered(function(shapes.plans), shapes.of_plan)
+    return gathered(function(alone(shapes.plans)), shapes.of_plan)
+
+
+def alone(plans: Plans) -> Layout:
+    """Of one plan in a table, the plan itself, whose formulas take numbers and not columns of one row; else the table.
+
+    plans: shape (n,). Returns a plan or plans; what is asked of them is scalar or array (n,). Source: by definition.
+
+    >>> alone(Plans.of([Plan(tp=2)])).tp
+    2
+    """
+    return plans[0] if len(plans) == 1 else plans
 
 
 OF_ONE_MICRO_BATCH = {"sp", "context_exchange", "micro_batch", "recompute", "recompute_modules"}

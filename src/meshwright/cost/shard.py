@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from meshwright.arrays import Floats, Ints
+from meshwright.arrays import Floats, Ints, smaller, where
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind, Mlp
@@ -56,7 +54,7 @@ def residual_tokens(plan: Layout, inputs: Inputs) -> Floats:
     >>> [float(residual_tokens(Plan(tp=8, sp=sp), LLAMA)) for sp in (False, True)]
     [8192.0, 1024.0]
     """
-    return tokens(plan, inputs) / np.where(plan.sp, plan.tp, 1)
+    return tokens(plan, inputs) / where(plan.sp, plan.tp, 1)
 
 
 def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
@@ -74,7 +72,7 @@ def layer_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> Shard:
     [8192, 2048, 8, 256, 3584, 1536]
     """
     attention, block = kind.attention, dense_block(kind)
-    kv_heads = attention.kv_heads // np.minimum(plan.tp, attention.kv_heads)
+    kv_heads = attention.kv_heads // smaller(plan.tp, attention.kv_heads)
     heads = attention.heads // plan.tp
     attended = heads if inputs.runtime.kernels.repeats_keys else kv_heads
     return Shard(

@@ -24,7 +24,7 @@ from meshwright.cost.shape_times import ShapeTimes
 from meshwright.cost.shapes import Pipelines, Weights
 from meshwright.cost.unit import UnitTime, UnitTimes, unit_times
 from meshwright.cost.weights import StageWeights, layer_by_layer, once_a_step
-from meshwright.distinct import combined, distinct_rows, gathered
+from meshwright.distinct import combined, distinct_rows, gathered, spread
 from meshwright.layout.microbatches import filling
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
@@ -164,7 +164,7 @@ def _works(footprints: Footprints, units: UnitTimes) -> _Works:
     times, share = [count[kind] for count in (embedding, head, *counts)], 1 / copies[kind]
 
     def seconds(*parts: Floats) -> Floats:
-        going = [column(part)[shape] * count for part, count in zip(parts, times, strict=False) if some(part)]
+        going = [spread(part, shape) * count for part, count in zip(parts, times, strict=False) if some(part)]
         return total(going) * share if going else 0.0 * share
 
     return _Works(combined(seconds, *pieces), row)
@@ -177,10 +177,10 @@ def _pipeline(footprints: Footprints, units: UnitTimes, slowest: PassTimes) -> P
     for layers, layer in zip(inputs.layers_per_kind, units.layers, strict=True):
         whole = combined(lambda part, more, count=layers: part + count * more, whole, layer.passes)
     limited = inputs.runtime.pipeline.limits_waiting_bytes
-    waiting = column(waiting_share(footprints.shapes.plans, inputs))[shape] if limited else 1.0
+    waiting = spread(waiting_share(footprints.shapes.plans, inputs), shape) if limited else 1.0
     return PipelineTimes(
         slowest=slowest,
-        whole=_less_not_recomputed(combined(lambda part: part[shape], whole), footprints.runs, units),
+        whole=_less_not_recomputed(gathered(whole, shape), footprints.runs, units),
         stages=plans.pp,
         chunks=plans.vpp,
         micro_batches=plans.num_microbatches,
@@ -194,7 +194,7 @@ def _less_not_recomputed(whole: PassTimes, runs: Runs, units: UnitTimes) -> Pass
     shape, counts = runs.shapes.of_plan, runs.stages.model_layers_not_recomputed[runs.stages.start]
     for kind, (layer, plain) in enumerate(zip(units.layers, units.layers_not_recomputed, strict=False)):
         whole = combined(
-            lambda part, more, less, count=counts[:, kind]: part - count * (more - less)[shape],
+            lambda part, more, less, count=counts[:, kind]: part - count * spread(more - less, shape),
             whole,
             layer.passes,
             plain.passes,
@@ -211,7 +211,7 @@ def _waterfall(
     """
     inputs, pipelines, pipeline = footprints.inputs, footprints.pipelines.plans, footprints.pipelines.of_plan
     of_runs = _micro_batches(footprints, units, gathered(_Slowest.of(works.each), works.row[slowest]))
-    exposed = np.maximum.reduceat(_exposed_weights(footprints, units, works.each, work), footprints.stages.start)
+    exposed = footprints.stages.largest(_exposed_weights(footprints, units, works.each, work))
     whole = gathered(of_runs, footprints.runs.of_plan)._replace(
         exposed_dp_s=exposed + column(tied_embedding_exchange(pipelines, inputs).exposed(inputs))[pipeline],
         optimizer_s=_optimizer_time(footprints)[pipeline],
@@ -241,7 +241,7 @@ def _optimizer_time(footprints: Footprints) -> FloatColumn:
     """Seconds of the optimizer on the slowest stage of every pipeline, shape (p,)."""
     weights, (dense, experts, *_) = footprints.pipelines.weights, footprints.held_parameters
     seconds = column(optimizer_time(weights.plans, footprints.inputs, dense, experts))[weights.of_stage]
-    return np.maximum.reduceat(seconds, footprints.pipelines.stages.start)
+    return footprints.pipelines.stages.largest(seconds)
 
 
 def _exposed_weights(footprints: Footprints, units: UnitTimes, works: UnitTime, work: IntColumn) -> FloatColumn:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers, some
+from meshwright.arrays import Floats, Numbers, larger, some, where
 from meshwright.cost.batch_overlap import overlap_share, overlaps_micro_batches
 from meshwright.cost.comms.context import context_exchanges
 from meshwright.cost.comms.exchange import Exchange, exposed_seconds
@@ -25,7 +25,7 @@ from meshwright.cost.compute.ends import EndTime, embedding_time, head_time, pre
 from meshwright.cost.compute.host import issue_time
 from meshwright.cost.compute.layer import LINEAR_SHAPE, LayerTime, layer_time
 from meshwright.cost.compute.work import Work
-from meshwright.cost.shapes import Shapes, distinct_shapes, on_shapes
+from meshwright.cost.shapes import Shapes, alone, distinct_shapes, on_shapes
 from meshwright.distinct import combined
 from meshwright.layout.plans import Layout, Plans, without_recompute
 from meshwright.schedules.pipeline import PassTimes
@@ -156,9 +156,10 @@ def unit_times(shapes: Plans, inputs: Inputs, *, some_not_recomputed: bool) -> U
     `prediction_time`.
     """
     embedding, head = on_shapes(lambda ends: _ends(ends, inputs), shapes, *_end_fields(inputs))
+    each = alone(shapes)
     return UnitTimes(
-        layers=_layers(shapes, inputs),
-        layers_not_recomputed=_layers(without_recompute(shapes), inputs) if some_not_recomputed else (),
+        layers=_layers(each, inputs),
+        layers_not_recomputed=_layers(without_recompute(each), inputs) if some_not_recomputed else (),
         embedding=embedding,
         head=head,
     )
@@ -180,7 +181,7 @@ def _ends(shapes: Layout, inputs: Inputs) -> tuple[UnitTime, UnitTime]:
     return _end(embedding, embedding_exchanges(region), inputs), ending
 
 
-def _layers(shapes: Plans, inputs: Inputs) -> tuple[UnitTime, ...]:
+def _layers(shapes: Layout, inputs: Inputs) -> tuple[UnitTime, ...]:
     return tuple(layer_unit_time(shapes, inputs, kind) for kind in inputs.model.layer_kinds)
 
 
@@ -274,11 +275,11 @@ def _host_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime, 
     counts. It issues both passes together where they run beside each other.
     """
     issue, products = issue_time(plan, inputs, kind), layer.forward_parts.routed.experts.work.total
-    forward = np.maximum(issue.forward - time.forward_total, issue.experts - products)
+    forward = larger(issue.forward - time.forward_total, issue.experts - products)
     backward = issue.backward - time.backward_total
-    together = np.maximum(issue.forward - time.forward_total + backward, 0.0) / 2
+    together = larger(issue.forward - time.forward_total + backward, 0.0) / 2
     beside = overlaps_micro_batches(plan, inputs, kind)
     return HostTime(
-        np.where(beside, together, np.maximum(forward, 0.0)),
-        np.where(beside, together, np.maximum(backward, 0.0)),
+        where(beside, together, larger(forward, 0.0)),
+        where(beside, together, larger(backward, 0.0)),
     )

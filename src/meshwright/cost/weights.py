@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from meshwright.arrays import FloatColumn, IntColumn, Ints, column
+from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, column
 from meshwright.cost.comms.data import (
     ShardMessages,
     data_exchange,
@@ -31,7 +31,7 @@ from meshwright.cost.memory.parameters import (
 )
 from meshwright.cost.memory.stage_parameters import parted_embedding
 from meshwright.cost.unit import UnitTime, UnitTimes
-from meshwright.distinct import gathered, on_distinct
+from meshwright.distinct import gathered, on_distinct, spread
 from meshwright.specs.model import LayerKind
 
 Packing = Callable[[Any], Any]
@@ -123,10 +123,10 @@ def _ends(
     yield StageWeights("head", 1, end_exchanges(inputs, *exchanged(last), of_ends, around))
 
 
-def _passes(unit: UnitTime, shape: IntColumn) -> tuple[FloatColumn, FloatColumn]:
+def _passes(unit: UnitTime, shape: IntColumn) -> tuple[Floats, Floats]:
     """Seconds of a layer's forward and backward for one micro-batch, of every row; shape: of its micro-batch."""
     forward, backward = unit.forward_total + unit.host_forward, unit.backward_total + unit.host_backward
-    return column(forward)[shape], column(backward)[shape]
+    return spread(forward, shape), spread(backward, shape)
 
 
 def _layer(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Ints, some
+from meshwright.arrays import Ints, larger, some, where
 from meshwright.distinct import distinct_rows
 from meshwright.layout.plan import ContextExchange
 from meshwright.layout.plans import Layout
@@ -57,7 +57,7 @@ def expert_sharding_ranks(plan: Layout) -> Ints:
 
     Returns a count. Source: Megatron-LM, parallel_state.py (expert data parallel group).
     """
-    return np.maximum(expert_data_ranks(plan) // plan.dp_replicate, 1)
+    return larger(expert_data_ranks(plan) // plan.dp_replicate, 1)
 
 
 class ContextSplit(NamedTuple):
@@ -83,7 +83,7 @@ def context_split(plan: Layout, inputs: Inputs) -> ContextSplit:
     swaps, swaps_inside = (
         np.equal(plan.context_exchange, kind) for kind in (ContextExchange.ALL_TO_ALL, ContextExchange.HIERARCHICAL)
     )
-    heads: Ints = np.where(swaps, plan.cp, np.where(swaps_inside, inside, 1))
+    heads: Ints = where(swaps, plan.cp, where(swaps_inside, inside, 1))
     return ContextSplit(heads, plan.cp // heads)
 
 

@@ -79,8 +79,7 @@ class Plans:
         return len(self.tp)
 
     def __getitem__(self, index: int) -> Plan:
-        kinds = {name: kind for name, kind in KINDS.items() if kind is not tuple}
-        row = {name: kind(int(getattr(self, name)[index])) for name, kind in kinds.items()}
+        row = {name: kind(getattr(self, name)[index]) for name, kind in _NUMBERS.items()}
         return Plan(**row, chunk_layers=self.chunkings[self.chunk_layers[index]])
 
     def take(self, rows: IntColumn | BoolColumn | slice) -> Plans:
@@ -112,8 +111,10 @@ class _Rows(Plans):
         return column
 
 
-def without_recompute(plans: Plans) -> Plans:
+def without_recompute(plans: Layout) -> Layout:
     """The same plans, in which nothing is computed again."""
+    if isinstance(plans, Plan):
+        return replace(plans, recompute=Recompute.NONE)
     return replace(plans, recompute=np.full_like(plans.recompute, int(Recompute.NONE)))
 
 
@@ -149,5 +150,6 @@ def regrouped(tables: Iterable[Plans], size: int) -> Iterator[Plans]:
 
 
 COLUMNS = tuple(KINDS)
+_NUMBERS = {name: kind for name, kind in KINDS.items() if kind is not tuple}
 Layout: TypeAlias = Plan | Plans
 """One plan or many: formulas read the same attributes from both."""

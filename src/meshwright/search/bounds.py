@@ -41,7 +41,7 @@ def least_memory(plans: Plans, pipelines: Pipelines, inputs: Inputs) -> LeastMem
     # States of every distinct stage, (w,), and of the fullest stage of every pipeline, (p,).
     states, stages = stage_states(pipelines.weights.plans, pipelines.weights.stages, inputs), pipelines.stages
     stored = column(states.parameters + states.gradients + states.optimizer_states)[pipelines.weights.of_stage]
-    allocated = np.maximum.reduceat(stored, stages.start) + memory.workspace_bytes
+    allocated = stages.largest(stored) + memory.workspace_bytes
     reserved = (1 + memory.fragmentation) * allocated
     communicators = column(communicator_bytes(pipelines.plans, inputs))
     least = column(bounds(allocated, reserved, communicators, inputs).least)

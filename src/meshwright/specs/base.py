@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Any, ClassVar, Never, Self
+from typing import Any, ClassVar, Never, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -42,6 +42,15 @@ class Spec(BaseModel):
     )
     called: ClassVar[str] = ""
     """What errors call it; empty: its class."""
+
+    @classmethod
+    def model_rebuild(cls, **options: Any) -> bool | None:
+        """Build what validates, the models of its fields first, so that none is built again in all that hold it."""
+        for field in cls.model_fields.values():
+            for each in _models_in(field.annotation):
+                if not each.__pydantic_complete__:
+                    each.model_rebuild()
+        return super().model_rebuild(**options)
 
     def __init__(self, /, *values: Never, **fields: Any) -> None:
         if values:
@@ -89,6 +98,14 @@ class Spec(BaseModel):
         stated = dict(zip(cls.model_fields, values, strict=False)) | fields
         written = required | {name: quoted(value) for name, value in stated.items()}
         return f"{cls.__name__}({', '.join(f'{name}={value}' for name, value in written.items())})"
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models that an annotation names, in whatever containers."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)
 
 
 def faults_of(error: ValidationError, known: Iterable[str] = ()) -> list[Fault]:

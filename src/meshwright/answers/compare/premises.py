@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, IntColumn
+from meshwright.arrays import FloatColumn, IntColumn, column
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.footprint import footprints_of
 from meshwright.cost.step import estimate_plans
@@ -101,8 +101,7 @@ def least_divided(inputs: Inputs) -> Plan | None:
 def fullest_states(plans: Plans, inputs: Inputs) -> FloatColumn:
     """Bytes of weights, gradients and optimizer states on the stage that has most of them, shape (n,)."""
     footprints = footprints_of(plans, inputs)
-    most: FloatColumn = np.maximum.reduceat(np.asarray(footprints.memory.states), footprints.stages.start)
-    return most
+    return footprints.stages.largest(column(footprints.memory.states))
 
 
 def divided_over(plans: Plans) -> IntColumn:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, Ints, Numbers
+from meshwright.arrays import FloatColumn, Floats, Ints, Numbers, larger, smaller, some, where
 from meshwright.cost.comms.group import Group, Priced, all_to_all_traffic, sent_bytes
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.kernels import Operation
@@ -59,7 +59,7 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
     sent = sent_bytes(operation, buffer, group.ranks)
     latency, root, bandwidth = _curve(operation, group, cluster)
     time = latency + root * np.sqrt(sent / SMALL_MESSAGE_BYTES) + sent / bandwidth
-    return np.where(np.greater(sent, 0), time, 0.0)
+    return where(np.greater(sent, 0), time, 0.0)
 
 
 def reached_bandwidths(cluster: Cluster) -> tuple[float, ...]:
@@ -108,7 +108,7 @@ def all_to_all_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
         ramp = library.all_to_all.root_s * (group.ranks - members[inner]) * root
         sending = leaving / (library.network_efficiency * level.effective_bandwidth)
         crossing = library.base_latency_s + level.latency_s + ramp + sending
-        time = np.where(np.greater(blocks[inner], 1) & np.greater(leaving, 0), np.maximum(time, crossing), time)
+        time = where(np.greater(blocks[inner], 1) & np.greater(leaving, 0), larger(time, crossing), time)
     return time
 
 
@@ -128,15 +128,15 @@ def broadcast_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
     >>> [round(float(broadcast_time(1e8, group(n, 1, TWO_NODES), TWO_NODES)) * 1e3, 2) for n in (8, 16)]  # ms
     [0.34, 0.61]
     """
-    gathered = buffer * group.ranks / np.maximum(group.ranks - 1, 1)
+    gathered = buffer * group.ranks / larger(group.ranks - 1, 1)
     inside = collective_time("all_gather", gathered, group, cluster)
-    hop = 0.0 * np.asarray(group.ranks)
+    hop: Floats = 0.0 * np.asarray(group.ranks)
     for inner, level in enumerate(cluster.levels[1:]):
-        hop = np.where(np.greater(group.blocks[inner], 1), np.maximum(hop, level.latency_s), hop)
+        hop = where(np.greater(group.blocks[inner], 1), larger(hop, level.latency_s), hop)
     ramp = cluster.library.network_root_s * np.sqrt(buffer / SMALL_MESSAGE_BYTES)
     bandwidth = _curve("all_gather", group, cluster).bandwidth
     across = cluster.library.base_latency_s + group.ranks * hop + ramp + buffer / bandwidth
-    return np.where(np.greater(group.blocks[0], 1) & np.greater(buffer, 0), across, inside)
+    return where(np.greater(group.blocks[0], 1) & np.greater(buffer, 0), across, inside)
 
 
 def hop_times(size: Numbers, cluster: Cluster) -> tuple[Floats, ...]:
@@ -170,8 +170,8 @@ def message_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
     """
     time, *across = hop_times(size, cluster)
     for inner, crossing in enumerate(across):
-        time = np.where(np.greater(group.blocks[inner], 1), crossing, time)
-    return np.where(np.greater(group.ranks, 1) & np.greater(size, 0), time, 0.0)
+        time = where(np.greater(group.blocks[inner], 1), crossing, time)
+    return where(np.greater(group.ranks, 1) & np.greater(size, 0), time, 0.0)
 
 
 def opposite_message_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
@@ -188,8 +188,8 @@ def opposite_message_time(size: Numbers, group: Group, cluster: Cluster) -> Floa
     """
     time, *across = hop_times(size, cluster)
     for inner, crossing in enumerate(across):
-        time = np.where(np.greater(group.blocks[inner], 1) & np.equal(group.members[inner], 1), crossing, time)
-    return np.where(np.greater(group.ranks, 1) & np.greater(size, 0), time, 0.0)
+        time = where(np.greater(group.blocks[inner], 1) & np.equal(group.members[inner], 1), crossing, time)
+    return where(np.greater(group.ranks, 1) & np.greater(size, 0), time, 0.0)
 
 
 def line_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
@@ -207,8 +207,8 @@ def line_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
     time = (group.ranks - group.blocks[0]) * inside
     for inner, crossing in enumerate(across):
         outer = group.blocks[inner + 1] if inner + 1 < len(across) else 1
-        time = time + np.maximum(group.blocks[inner] - outer, 0) * crossing
-    return np.where(np.greater(group.ranks, 1) & np.greater(size, 0), time, 0.0)
+        time = time + larger(group.blocks[inner] - outer, 0) * crossing
+    return where(np.greater(group.ranks, 1) & np.greater(size, 0), time, 0.0)
 
 
 def link_bandwidth(ranks: Ints, cluster: Cluster) -> Floats:
@@ -239,13 +239,15 @@ class _Curve(NamedTuple):
 
 def _curve(operation: Operation, group: Group, cluster: Cluster) -> _Curve:
     """Of one collective over groups, inside one scale-up domain or across several."""
-    inside, alone = _domain_curve(operation, group.members[0], cluster), np.equal(group.blocks[0], 1)
+    inside, leaves = _domain_curve(operation, group.members[0], cluster), np.greater(group.blocks[0], 1)
+    if not some(leaves):
+        return inside
     across = _Curve(
         _network_latency(operation, group, cluster),
         cluster.library.network_root_s,
         _network_bandwidth(operation, inside.bandwidth, group, cluster),
     )
-    return _Curve(*(np.where(alone, *pair) for pair in zip(inside, across, strict=True)))
+    return _Curve(*(where(leaves, *pair) for pair in zip(across, inside, strict=True)))
 
 
 def _domain_curve(operation: Operation, ranks: Ints, cluster: Cluster) -> _Curve:
@@ -256,21 +258,21 @@ def _domain_curve(operation: Operation, ranks: Ints, cluster: Cluster) -> _Curve
         return _Curve(latency, 0.0, library.link_efficiency * link_bandwidth(ranks, cluster))
     # Constants of the smallest measured group that is as large; beyond the largest one they grow with the ranks.
     latency, root, bandwidth = measured.constants.take(measured.ranks[:-1].searchsorted(ranks), axis=1)
-    return _Curve(latency + np.maximum(ranks - measured.ranks[-1], 0) * measured.rank_s, root, bandwidth)
+    return _Curve(latency + larger(ranks - measured.ranks[-1], 0) * measured.rank_s, root, bandwidth)
 
 
 def _network_bandwidth(operation: Operation, inside: Floats, group: Group, cluster: Cluster) -> Floats:
     """The least of the domain's and of every level's that is crossed. inside: of the group's members in a domain."""
-    bandwidth: Floats = np.where(np.greater(group.members[0], 1), inside, np.inf)
+    bandwidth: Floats = where(np.greater(group.members[0], 1), inside, np.inf)
     # What all-reduces over two or three domains gain by reducing inside them first.
     gain: Floats = 1.0
     if operation == "all_reduce":
-        domains = np.where(np.greater(group.members[0], 1), group.blocks[0], 1)
-        gain = np.where(np.equal(domains, 2), 2.0, np.where(np.equal(domains, 3), 4 / 3, 1.0))
+        domains = where(np.greater(group.members[0], 1), group.blocks[0], 1)
+        gain = where(np.equal(domains, 2), 2.0, where(np.equal(domains, 3), 4 / 3, 1.0))
     for inner, level in enumerate(cluster.levels[1:]):
         reached = cluster.library.network_efficiency * gain * level.effective_bandwidth
         shared = reached * group.members[inner]
-        bandwidth = np.where(np.greater(group.blocks[inner], 1), np.minimum(bandwidth, shared), bandwidth)
+        bandwidth = where(np.greater(group.blocks[inner], 1), smaller(bandwidth, shared), bandwidth)
     return bandwidth
 
 
@@ -278,11 +280,11 @@ def _network_latency(operation: Operation, group: Group, cluster: Cluster) -> Fl
     """Hops of a ring; of a tree where that is shorter (all-reduce only)."""
     ring: Floats = (group.ranks - group.blocks[0]) * cluster.levels[0].latency_s
     for inner, level in enumerate(cluster.levels[1:]):
-        ring = ring + np.maximum(group.blocks[inner] - group.blocks[inner + 1], 0) * level.latency_s
+        ring = ring + larger(group.blocks[inner] - group.blocks[inner + 1], 0) * level.latency_s
     if operation != "all_reduce":
         return cluster.library.base_latency_s + ring
     tree: Floats = 2 * (group.members[0] - 1) * cluster.levels[0].latency_s
     for inner, level in enumerate(cluster.levels[1:]):
-        halvings = np.log2(np.maximum(group.blocks[inner] / group.blocks[inner + 1], 1.0))
+        halvings = np.log2(larger(group.blocks[inner] / group.blocks[inner + 1], 1.0))
         tree = tree + 2 * halvings * level.latency_s
-    return cluster.library.base_latency_s + np.minimum(2 * ring, tree)
+    return cluster.library.base_latency_s + smaller(2 * ring, tree)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints
+from meshwright.arrays import Floats, Ints, larger, smaller, where
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator
 from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.repeated import repeated_parts
@@ -52,8 +52,8 @@ def context_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> ContextBytes
     """
     shard, split = layer_shard(plan, inputs, kind), context_split(plan, inputs)
     local = 1.0 * HALF_BYTES * shard.tokens * shard.attended
-    repeated = np.maximum(1.0, split.heads * plan.tp / kind.attention.kv_heads)
-    keys = np.minimum(repeated, split.heads) * (shard.key + shard.value)
+    repeated = larger(1.0, split.heads * plan.tp / kind.attention.kv_heads)
+    keys = smaller(repeated, split.heads) * (shard.key + shard.value)
     return ContextBytes(
         local=local,
         gradients=local * inputs.runtime.communication.context_gradient_bytes / HALF_BYTES,
@@ -83,13 +83,13 @@ def context_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
     """
     sizes, ring = context_bytes(plan, inputs, kind), context_split(plan, inputs).ring
     whole, heads = communicator("cp", plan, inputs), communicator("cp_heads", plan, inputs)
-    gathers = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 1, 0)
+    gathers = where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 1, 0)
     rings, overlap = (1 - gathers) * np.greater(ring, 1), inputs.runtime.overlap.context
     gathered = whole.message("all_gather", KEYS_AND_VALUES, sizes.gathered)
     reduced = whole.message("reduce_scatter", THEIR_GRADIENTS, sizes.gathered)
     swapped = heads.message("all_to_all", "queries, keys, values and output", sizes.exchanged)
     forward, backward = _ring_messages(sizes, whole, ring)
-    passed = (ring - 1) / np.maximum(ring, 1)
+    passed = (ring - 1) / larger(ring, 1)
     gathers_again, again = _repetitions(plan, inputs, kind)
     window = layer.forward.attention * passed
     return (
@@ -112,8 +112,8 @@ def _repetitions(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Ints, I
     """
     full, selective = (np.equal(plan.recompute, each) for each in (Recompute.FULL, Recompute.SELECTIVE))
     if inputs.runtime.activations.recomputes_by_product:
-        return np.where(full | selective, 1, 0), np.where(full, 1, 0)
-    repeated: Ints = np.where(full, 1, repeated_parts(plan, kind).core)
+        return where(full | selective, 1, 0), where(full, 1, 0)
+    repeated: Ints = where(full, 1, repeated_parts(plan, kind).core)
     return repeated, repeated
 
 
@@ -121,7 +121,7 @@ def _ring_messages(
     sizes: ContextBytes, whole: Communicator, ring: Ints
 ) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """What a ring passes on forward and backward, where gradients travel with the keys and values of r - 1 steps."""
-    steps = np.maximum(ring - 1, 1)
+    steps = larger(ring - 1, 1)
     keys = whole.message("send", KEYS_AND_VALUES, sizes.local, steps)
     both = whole.message("send", THEIR_GRADIENTS, sizes.local + sizes.gradients * ring / steps)
     more = steps * (both.seconds - keys.seconds) / ring

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints, Numbers, some
+from meshwright.arrays import Floats, Ints, Numbers, larger, smaller, some, where
 from meshwright.cost.comms.exchange import Exchange, Message, communicator, joined, repeated, total_seconds
 from meshwright.cost.shard import vocabulary_shard
 from meshwright.layout.groups import sharding_ranks
@@ -42,7 +42,7 @@ class DataExchange(NamedTuple):
     """Buckets or chunks that go one by one."""
     passes: Floats
     """Passes of one micro-batch that either may run beside."""
-    earlier: Ints
+    earlier: Floats
     """Passes of one micro-batch by which the stage ends its backward before the first one does."""
 
     def joined(self) -> DataExchange:
@@ -83,8 +83,8 @@ def data_exchange(
     runtime, ranks = inputs.runtime, communicator("dp", plan, inputs)
     interleaved, sharded = np.greater(plan.vpp, 1), np.greater(plan.zero, 0)
     # Buckets of the gradients, or one piece for each chunk.
-    bucket = np.maximum(runtime.sharding.gradient_bucket, runtime.sharding.gradient_bucket_per_rank * ranks.group.ranks)
-    pieces = np.where(interleaved, plan.vpp, np.maximum(np.ceil(parameters / bucket), 1.0))
+    bucket = larger(runtime.sharding.gradient_bucket, runtime.sharding.gradient_bucket_per_rank * ranks.group.ranks)
+    pieces = where(interleaved, plan.vpp, larger(np.ceil(parameters / bucket), 1.0))
     # One all-reduce of each piece, or shards of it; whichever a plan has not goes 0 times.
     scatters = sharded & (not runtime.sharding.sums_whole_gradients)
     summed: tuple[Message, ...] = (
@@ -96,13 +96,13 @@ def data_exchange(
     shards = shard_messages(plan, inputs, parameters / pieces, experts / pieces, ends / pieces)
     return DataExchange(
         reduce=(
-            *repeated(summed, np.where(scatters, 0, pieces)),
-            *repeated(shards.scatter, np.where(scatters, pieces, 0)),
+            *repeated(summed, where(scatters, 0, pieces)),
+            *repeated(shards.scatter, where(scatters, pieces, 0)),
         ),
         gather=_gathered_again(plan, inputs, shards.gather, parameters, matrices, pieces),
         pieces=pieces,
-        passes=np.where(interleaved, plan.pp * (plan.vpp - 1) / plan.vpp, 1.0),
-        earlier=np.where(interleaved, 0.0, stage),
+        passes=where(interleaved, plan.pp * (plan.vpp - 1) / plan.vpp, 1.0),
+        earlier=where(interleaved, 0.0, 1.0 * stage),
     )
 
 
@@ -110,14 +110,14 @@ def _gathered_again(
     plan: Layout, inputs: Inputs, gather: tuple[Message, ...], parameters: Numbers, matrices: Ints, pieces: Numbers
 ) -> tuple[Message, ...]:
     """What brings updated weights to every rank. gather: of one piece; others as of `data_exchange`."""
-    times = np.where(np.greater(plan.zero, 0), pieces, 0)
+    times = where(np.greater(plan.zero, 0), pieces, 0)
     if not inputs.runtime.sharding.broadcasts_weights:
         return repeated(gather, times)
     first, *routed = gather
-    turns = np.where(np.equal(plan.zero, 1), broadcasts(plan, matrices), 0)
-    size = 1.0 * inputs.gathered_bytes * parameters / np.maximum(turns, 1)
+    turns = where(np.equal(plan.zero, 1), broadcasts(plan, matrices), 0)
+    size = 1.0 * inputs.gathered_bytes * parameters / larger(turns, 1)
     each = communicator("dp_shard", plan, inputs).message("broadcast", WEIGHTS, size)
-    whole = repeated((first,), np.where(turns > 0, 0, times))
+    whole = repeated((first,), where(turns > 0, 0, times))
     return (*repeated((each,), turns), *whole, *repeated(routed, times))
 
 
@@ -132,10 +132,10 @@ def broadcasts(plan: Layout, matrices: Ints) -> Ints:
     >>> [int(broadcasts(Plan(dp=dp, zero=1), matrices=162)) for dp in (8, 1024)]
     [8, 162]
     """
-    return np.minimum(sharding_ranks(plan), matrices)
+    return smaller(sharding_ranks(plan), matrices)
 
 
-def earlier_reductions(plan: Layout) -> Ints:
+def earlier_reductions(plan: Layout) -> Floats:
     """Reductions of gradients in a step before that of the last micro-batch: m - 1 with ZeRO 2, else none.
 
     plan: scalar or array (n,). Returns a count. Source: Rajbhandari et al., arXiv:1910.02054, section 7.2.
@@ -144,11 +144,11 @@ def earlier_reductions(plan: Layout) -> Ints:
     >>> [float(earlier_reductions(Plan(zero=zero, num_microbatches=8))) for zero in (0, 2)]
     [0.0, 7.0]
     """
-    return np.where(np.equal(plan.zero, 2), plan.num_microbatches - 1.0, 0.0)
+    return where(np.equal(plan.zero, 2), plan.num_microbatches - 1.0, 0.0)
 
 
 def data_exchanges(
-    exchange: DataExchange, inputs: Inputs, forward: Floats, backward: Floats, reductions: Ints
+    exchange: DataExchange, inputs: Inputs, forward: Floats, backward: Floats, reductions: Floats
 ) -> tuple[Exchange, ...]:
     """Exchanges per step of one stage's gradients and parameters, where weights are not gathered for each layer.
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers, some, total
+from meshwright.arrays import Floats, Numbers, larger, smaller, some, total
 from meshwright.cost.comms.collectives import operation_time
 from meshwright.cost.comms.group import Group, Priced, Traffic, axis_group, operation_traffic
 from meshwright.layout.plans import Layout
@@ -62,7 +62,7 @@ class Exchange(NamedTuple):
     def exposed(self, inputs: Inputs) -> Floats:
         """Seconds that the step waits for it, all `times` times."""
         exposed = exposed_time(self.seconds, self.window, self.share, self.unhidden, inputs)
-        return _often(self.times, exposed if self.slack is None else np.maximum(exposed - self.slack, 0.0))
+        return _often(self.times, exposed if self.slack is None else larger(exposed - self.slack, 0.0))
 
 
 class Communicator(NamedTuple):
@@ -110,7 +110,7 @@ def exposed_time(time: Floats, window: Floats, share: Floats, first_chunk: Numbe
     """
     if not some(share):
         return time
-    exposed = np.minimum(time, np.maximum(first_chunk, time - share * window))
+    exposed = smaller(time, larger(first_chunk, time - share * window))
     accelerator = inputs.cluster.accelerator
     taken = accelerator.kernels.communication_multiprocessors / accelerator.multiprocessors
     return exposed + (time - exposed) * taken

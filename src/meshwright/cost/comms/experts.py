@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers
+from meshwright.arrays import Floats, Numbers, larger, smaller, where
 from meshwright.cost.batch_overlap import overlap_share, overlaps_micro_batches
 from meshwright.cost.comms.collectives import link_bandwidth, operation_time
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator
@@ -174,7 +174,7 @@ def fused_traffic(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers
     experts, group = routed_experts(kind), axis_group("ep_etp", plan, inputs)
     members, blocks = group.members, group.blocks
     ranks = plan.etp * reached_blocks(experts, plan.ep)
-    holders = np.minimum(blocks[0], plan.ep)
+    holders = smaller(blocks[0], plan.ep)
     nodes = blocks[0] / holders * reached_blocks(experts, holders)
     size = 1.0 * tokens * inputs.model.hidden_size * width
     across = tuple(size * nodes * (group.ranks - each) / group.ranks for each in members[:-1])
@@ -208,9 +208,9 @@ def fused_time(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, t
     forwarding = sending + busiest * traffic.inside / (constants.forward_efficiency * link)
     for inner, level in enumerate(cluster.levels[1:]):
         crossing = busiest * traffic.across[inner] / (constants.network_efficiency * level.effective_bandwidth)
-        forwarding = np.where(np.greater(blocks[inner], 1), np.maximum(forwarding, crossing), forwarding)
-    time = np.where(np.equal(blocks[0], 1), alone, constants.network_latency_s + forwarding)
-    return np.where(np.greater(group.ranks, 1) & np.greater(tokens, 0), time, 0.0)
+        forwarding = where(np.greater(blocks[inner], 1), larger(forwarding, crossing), forwarding)
+    time = where(np.equal(blocks[0], 1), alone, constants.network_latency_s + forwarding)
+    return where(np.greater(group.ranks, 1) & np.greater(tokens, 0), time, 0.0)
 
 
 def exchange_constants(inputs: Inputs) -> ExpertExchangeConstants:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints, Numbers
+from meshwright.arrays import Floats, Ints, Numbers, larger, where
 from meshwright.layout.groups import (
     context_split,
     expert_data_ranks,
@@ -70,8 +70,8 @@ AXES: dict[str, tuple[_Column, _Column]] = {
     "cp_heads": (lambda plan, inputs: context_split(plan, inputs).heads, _along("cp")),
     "pp": (lambda plan, _: plan.pp, _along("pp")),
     "embedding": (
-        lambda plan, _: np.where(ends_apart(plan), 2, 1),
-        lambda plan, inputs: _along("pp")(plan, inputs) * np.maximum(plan.pp - 1, 1),
+        lambda plan, _: where(ends_apart(plan), 2, 1),
+        lambda plan, inputs: _along("pp")(plan, inputs) * larger(plan.pp - 1, 1),
     ),
     "dp": (lambda plan, _: plan.dp * plan.cp, _along("cp")),
     "dp_shard": (lambda plan, _: sharding_ranks(plan), _along("cp")),
@@ -179,5 +179,5 @@ def ring_traffic(size: Numbers, group: Group) -> Traffic:
     (7.0, [1.0])
     """
     shares = zip(group.members[:-1], group.blocks[:-1], strict=True)
-    across = tuple(np.where(np.greater(blocks, 1), size / members, 0.0) for members, blocks in shares)
+    across = tuple(where(np.greater(blocks, 1), size / members, 0.0) for members, blocks in shares)
     return Traffic(size - (across[0] if across else 0.0), across)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints, Numbers
+from meshwright.arrays import Floats, Ints, Numbers, where
 from meshwright.cost.comms.collectives import collective_time, line_time, message_time, opposite_message_time
 from meshwright.cost.comms.exchange import Exchange, Message
 from meshwright.cost.comms.group import axis_group
@@ -52,7 +52,7 @@ def message_parts(plan: Layout, inputs: Inputs) -> Ints:
     1
     """
     scatters = inputs.runtime.pipeline.scatters_messages and not inputs.model.is_moe
-    return np.where(np.asarray(plan.sp, dtype=bool) | (not scatters), 1, plan.tp)
+    return where(np.asarray(plan.sp, dtype=bool) | (not scatters), 1, plan.tp)
 
 
 class _Seconds(NamedTuple):
@@ -96,10 +96,10 @@ def pipeline_exchanges(plan: Layout, inputs: Inputs, work: Floats) -> tuple[Exch
         lambda shapes: _seconds(shapes, inputs), plan, *MESSAGE_SHAPE
     )
     overlap, both_sides = inputs.runtime.overlap, np.greater(plan.pp, 2) | np.greater(plan.vpp, 1)
-    share = np.where(_SEVERAL[plan.schedule], overlap.interleaved_pipeline, overlap.pipeline)
-    share = np.where(splits_backward(plan.schedule), overlap.split_pipeline, share)
+    share = where(_SEVERAL[plan.schedule], overlap.interleaved_pipeline, overlap.pipeline)
+    share = where(splits_backward(plan.schedule), overlap.split_pipeline, share)
     sent = plan.num_microbatches * plan.vpp
-    waits = np.where(np.greater(plan.pp, 1), _EXCHANGES[plan.schedule] * sent, 0)
+    waits = where(np.greater(plan.pp, 1), _EXCHANGES[plan.schedule] * sent, 0)
 
     def message(seconds: Floats, times: Numbers) -> Message:
         return Message("pp", "send", ACTIVATIONS, bytes=size, seconds=seconds, times=times)
@@ -109,7 +109,7 @@ def pipeline_exchanges(plan: Layout, inputs: Inputs, work: Floats) -> tuple[Exch
         return (whole,) if inputs.runtime.pipeline.scatters_messages else ()
 
     # Of each micro-batch and chunk what arrives is gathered, and the stage's own output again where it kept its part.
-    sides, again = np.where(both_sides, 2, 1), inputs.runtime.pipeline.keeps_messages
+    sides, again = where(both_sides, 2, 1), inputs.runtime.pipeline.keeps_messages
     steady = (message(farther, sent), message(nearer, (sides - 1) * sent), *gathers((sides + again) * sent))
     wait = Message("pp", "wait", "the host, for messages", bytes=0.0, seconds=inputs.runtime.host.host_s_per_exchange)
     return (
@@ -125,6 +125,6 @@ def _seconds(plan: Layout, inputs: Inputs) -> _Seconds:
     farther, nearer, line = (time(size, group, cluster) for time in (message_time, opposite_message_time, line_time))
     gather: Floats = 0.0
     if inputs.runtime.pipeline.scatters_messages:
-        whole = np.where(np.greater(plan.pp, 1) & np.greater(parts, 1), parts * size, 0.0)
+        whole = where(np.greater(plan.pp, 1) & np.greater(parts, 1), parts * size, 0.0)
         gather = collective_time("all_gather", whole, axis_group("tp", plan, inputs), cluster)
     return _Seconds(bytes=size, parts=parts, farther=farther, nearer=nearer, line=line, gather=gather)

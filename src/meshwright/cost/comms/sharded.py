@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Bools, Floats, Ints, Numbers, some
+from meshwright.arrays import Bools, Floats, Ints, Numbers, larger, some, where
 from meshwright.cost.comms.data import ShardMessages
 from meshwright.cost.comms.exchange import Exchange, Message, repeated
 from meshwright.cost.compute.elementwise import elementwise_time
@@ -67,11 +67,11 @@ def gathers_per_step(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints)
     count, pipelined = plan.num_microbatches, np.greater(plan.pp, 1)
     resharded = np.equal(plan.zero, 3)
     deferred = pipelined & inputs.runtime.sharding.defers_reduction
-    forward: Numbers = np.where(resharded, np.where(deferred, in_flight, count), np.where(pipelined, 1, count))
-    backward: Numbers = np.where(resharded, np.where(deferred, count - in_flight + 1, count), 0)
+    forward: Numbers = where(resharded, where(deferred, in_flight, count), where(pipelined, 1, count))
+    backward: Numbers = where(resharded, where(deferred, count - in_flight + 1, count), 0)
     if some(deferred & np.greater(plan.vpp, 1)):
         forward, backward = _of_chunks(plan, stage, Gathers(forward, backward, 0))
-    return Gathers(forward, backward, np.where(deferred, 1, count))
+    return Gathers(forward, backward, where(deferred, 1, count))
 
 
 def _of_chunks(plan: Layout, stage: Ints, single: Gathers) -> tuple[Floats, Floats]:
@@ -115,10 +115,10 @@ def end_gathers(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints) -> G
     [4.0, 4.0, 4.0, 0.0]
     """
     sharding = inputs.runtime.sharding
-    keeps = np.where(np.greater(plan.pp, 1), sharding.keeps_pipelined_ends_gathered, sharding.keeps_ends_gathered)
+    keeps = where(np.greater(plan.pp, 1), sharding.keeps_pipelined_ends_gathered, sharding.keeps_ends_gathered)
     in_pieces = inputs.runtime.entropy.sequence_pieces > 1
-    zero = np.where(keeps, 2, plan.zero)
-    ends: Layout = replace(plan, zero=np.where(in_pieces, 3, zero))  # type: ignore[arg-type]
+    zero = where(keeps, 2, plan.zero)
+    ends: Layout = replace(plan, zero=where(in_pieces, 3, zero))  # type: ignore[arg-type]
     times = gathers_per_step(ends, inputs, in_flight, stage)
     if not in_pieces:
         return times
@@ -169,8 +169,8 @@ def sharded_exchanges(
     """
     gather, scatter = messages
     share = inputs.runtime.overlap.data_parallel
-    again = repeated(gather, np.where(np.greater(times.backward, 0), 1 - unsharded, 0.0))
-    alone = np.maximum(times.backward - times.scatters, 0)
+    again = repeated(gather, where(np.greater(times.backward, 0), 1 - unsharded, 0.0))
+    alone = larger(times.backward - times.scatters, 0)
     return (
         Exchange("dp", "forward", gather, times=times.forward, window=forward, share=share),
         Exchange("dp", "backward", again, times=alone, window=backward, share=share),

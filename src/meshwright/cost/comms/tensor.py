@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from meshwright.arrays import Bools, Floats, Ints
+from meshwright.arrays import Bools, Floats, Ints, where
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator, repeated, resized
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.ends import EndTime
@@ -87,19 +87,19 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     full, parts = np.equal(plan.recompute, Recompute.FULL), repeated_parts(plan, kind)
     by_product = inputs.runtime.activations.recomputes_by_product
     entered = by_product & np.equal(plan.recompute, Recompute.SELECTIVE)
-    forward = Collectives(np.where(sequence, halves, 0), halves + 0 * plan.tp)
+    forward = Collectives(where(sequence, halves, 0), halves + 0 * plan.tp)
     last = int(runtime.activations.checkpoint_stops_early and not kind.is_moe)
-    repeated: Ints = np.where(full, forward.reductions - last, 0)
-    repeated_products: Ints = np.where(sequence, 0, entered * forward.reductions)
+    repeated: Ints = where(full, forward.reductions - last, 0)
+    repeated_products: Ints = where(sequence, 0, entered * forward.reductions)
     return LayerCollectives(
         forward=forward,
-        backward=Collectives(np.where(sequence, halves, 0), np.where(sequence, halves, summed)),
-        regathers=np.where(sequence & runtime.activations.regathers_inputs, halves, 0),
+        backward=Collectives(where(sequence, halves, 0), where(sequence, halves, summed)),
+        regathers=where(sequence & runtime.activations.regathers_inputs, halves, 0),
         recompute=Collectives(
-            gathers=(full | entered) * forward.gathers + np.where(sequence, parts.block, 0),
+            gathers=(full | entered) * forward.gathers + where(sequence, parts.block, 0),
             reductions=repeated + parts.block + repeated_products,
         ),
-        expansions=np.where(sequence, parts.expansion, 0),
+        expansions=where(sequence, parts.expansion, 0),
     )
 
 
@@ -135,7 +135,7 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     gathers = {size: _gathered(region.ranks, plan, inputs, size, fused) for size in set(inputs.sequence_gather_bytes)}
     operand, gradient_enter = (gathers[size] for size in inputs.sequence_gather_bytes)
     enter, gradient_enter = resized(operand, width), resized(gradient_enter, width)
-    enter_again, expand = resized(operand, np.where(full, width, 1.0)), resized(region.enter, expanded)
+    enter_again, expand = resized(operand, where(full, width, 1.0)), resized(region.enter, expanded)
     whole, sliced = _split_heads(region, plan, inputs, kind)
 
     def exchange(window: Floats, phase: str, messages: tuple[Message, ...], count: Ints) -> Exchange:
@@ -145,7 +145,7 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
         Exchange("tp", "forward", whole),
         exchange(product, "forward", enter, counts.forward.gathers),
         exchange(product, "forward", region.leave, counts.forward.reductions),
-        Exchange("tp", "recompute", whole, times=np.where(full, 1, 0)),
+        Exchange("tp", "recompute", whole, times=where(full, 1, 0)),
         exchange(product, "recompute", enter_again, counts.recompute.gathers),
         exchange(product, "recompute", region.leave, counts.recompute.reductions),
         exchange(product, "recompute", expand, counts.expansions),
@@ -173,7 +173,7 @@ def tensor_region(plan: Layout, inputs: Inputs, fused: bool = False) -> Region:
     67108864.0
     """
     size = 1.0 * HALF_BYTES * tokens(plan, inputs) * inputs.model.hidden_size
-    ranks, sequence = communicator("tp", plan, inputs), np.where(plan.sp, 1, 0)
+    ranks, sequence = communicator("tp", plan, inputs), where(plan.sp, 1, 0)
     copied = inputs.runtime.communication.copies_sequences != "none" and not fused
     return Region(
         ranks=ranks,
@@ -253,7 +253,7 @@ def prediction_exchanges(region: Region, plan: Layout, inputs: Inputs) -> tuple[
         Exchange("tp", "forward", whole),
         Exchange("tp", "backward", enter, times=2 * again),
         Exchange("tp", "backward", leave, times=2),
-        Exchange("tp", "backward", whole, times=np.where(plan.sp, 1, 0)),
+        Exchange("tp", "backward", whole, times=where(plan.sp, 1, 0)),
     )
 
 
@@ -262,13 +262,13 @@ def _gathered(ranks: Communicator, plan: Layout, inputs: Inputs, element_bytes: 
     size = 1.0 * element_bytes * tokens(plan, inputs) * inputs.model.hidden_size
     copies = inputs.runtime.communication.copies_sequences
     copied = (np.greater(plan.micro_batch, 1) & (copies == "batched") | (copies == "all")) & (not fused)
-    return (_rearranged(ranks.message("all_gather", ACTIVATIONS, size, np.where(plan.sp, 1, 0)), copied, inputs),)
+    return (_rearranged(ranks.message("all_gather", ACTIVATIONS, size, where(plan.sp, 1, 0)), copied, inputs),)
 
 
 def _rearranged(message: Message, copied: Bools, inputs: Inputs) -> Message:
     """The same with a copy of its buffer, which puts pieces of the sequence in order. copied: whether there is one."""
     copy = elementwise_time(2.0 * message.bytes, inputs.cluster.accelerator)
-    return message._replace(seconds=message.seconds + np.where(copied, copy, 0.0))
+    return message._replace(seconds=message.seconds + where(copied, copy, 0.0))
 
 
 def _entry_widths(inputs: Inputs, kind: LayerKind) -> tuple[float, float]:
@@ -290,6 +290,6 @@ def _split_heads(region: Region, plan: Layout, inputs: Inputs, kind: LayerKind) 
     nothing where t is no more than the heads.
     """
     size = 1.0 * HALF_BYTES * tokens(plan, inputs) * qkv_width(kind)
-    size = np.where(np.greater(plan.tp, kind.attention.kv_heads), size, 0.0)
+    size = where(np.greater(plan.tp, kind.attention.kv_heads), size, 0.0)
     gathered, reduced = (region.ranks.message(name, ACTIVATIONS, size) for name in ("all_gather", "reduce_scatter"))
     return (gathered,), (reduced,)

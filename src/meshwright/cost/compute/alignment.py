@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers, some
+from meshwright.arrays import Floats, Numbers, some, where
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import NumberFormat, ProductCosts
 
@@ -60,5 +60,5 @@ def _slowdown(row_bytes: Numbers, tiers: list[tuple[int, ProductCosts]]) -> Unal
         if not some(missed):
             continue
         after = costs.forward, costs.input_gradient, costs.weight_gradient
-        slowdown = UnalignedSlowdown(*(np.where(missed, *pair) for pair in zip(after, slowdown, strict=True)))
+        slowdown = UnalignedSlowdown(*(where(missed, *pair) for pair in zip(after, slowdown, strict=True)))
     return slowdown

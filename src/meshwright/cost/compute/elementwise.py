@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers
+from meshwright.arrays import Floats, Numbers, where
 from meshwright.cost.compute.linear import Linear, Projections, runtime_products
 from meshwright.cost.repeated import Repeated
 from meshwright.cost.shard import Shard, compressed_width, dense_block
@@ -221,8 +221,8 @@ def _context(plan: Layout, inputs: Inputs, shard: Shard) -> LayerTraffic:
         backward = (20 + 10 * pieces) * shard.query + (32 + 25 * pieces) * keys
         shared = np.greater(split.ring, 1)
         return LayerTraffic(tokens * forward * shared, tokens * backward * shared)
-    rings = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 0, split.ring - 1)
-    swapped = np.where(np.greater(split.heads, 1), 8 * tokens * (shard.query + shard.core + keys), 0.0)
+    rings = where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 0, split.ring - 1)
+    swapped = where(np.greater(split.heads, 1), 8 * tokens * (shard.query + shard.core + keys), 0.0)
     merged = 5 * tokens * rings
     return LayerTraffic(swapped + merged * shard.core, swapped + merged * (shard.query + keys))
 
@@ -272,7 +272,7 @@ def _before_gather(inputs: Inputs, shard: Shard, linears: tuple[Linear, ...]) ->
     share = shard.residual_tokens / shard.tokens
     transposed = recipe.columns == "transposed" and recipe.copies(accelerator) > 1
     ahead = inputs.quantise_bytes - transposed * recipe.operand_bytes
-    change = np.where(share < 1, share * ahead + 2 * transposed * recipe.operand_bytes - inputs.quantise_bytes, 0.0)
+    change = where(share < 1, share * ahead + 2 * transposed * recipe.operand_bytes - inputs.quantise_bytes, 0.0)
     return LayerTraffic(
         change * sum(1.0 * linear.rows * linear.features for linear in linears),
         change * sum(1.0 * linear.rows * linear.outputs for linear in linears),

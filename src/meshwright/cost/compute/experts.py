@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints
+from meshwright.arrays import Floats, Ints, larger
 from meshwright.cost.compute.alignment import ALIGNED
 from meshwright.cost.compute.elementwise import LayerTraffic
 from meshwright.cost.compute.grouped import grouped_time
@@ -73,7 +73,7 @@ def expert_shard(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertShard:
     return ExpertShard(
         tokens=tokens,
         rows=rows,
-        experts=np.maximum(block.count // plan.ep, 1),
+        experts=larger(block.count // plan.ep, 1),
         ffn=ffn,
         width=(2 if block.gated else 1) * ffn,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import FloatColumn, Floats, Ints, Numbers
+from meshwright.arrays import FloatColumn, Floats, Ints, Numbers, larger, smaller, where
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import GemmConstants, NumberFormat, TileConstants
 from meshwright.specs.precision import HALF_BYTES
@@ -63,7 +63,7 @@ def gemm_time(
         compute = _tile_time(m, n, k, groups, accelerator, peak_flops, constants, constants.tile)
         if sustained is None:
             slower = 1 + constants.tile.power_derate * np.tanh(flop / POWER_FLOP)
-    compute = compute * np.maximum(slower, unaligned)
+    compute = compute * larger(slower, unaligned)
     return constants.launch_s + (compute**4 + memory**4) ** 0.25
 
 
@@ -84,14 +84,14 @@ def _tile_time(
     size = bm * bn / (bm + bn)
     efficiency = constants.efficiency * (1 + tile.tile_size / REFERENCE_TILE) / (1 + tile.tile_size / size)
     # FLOP/s of one multiprocessor.
-    per_unit = peak_flops / accelerator.multiprocessors * np.minimum(1.0, efficiency)
+    per_unit = peak_flops / accelerator.multiprocessors * smaller(1.0, efficiency)
     # Tiles of each multiprocessor, and waves of them with a soft last one.
     load = count * np.ceil(rows / bm) * np.ceil(columns / bn) / accelerator.multiprocessors * split
-    waves = tile.wave_quantisation * np.ceil(load) + (1 - tile.wave_quantisation) * np.maximum(load, 1.0)
+    waves = tile.wave_quantisation * np.ceil(load) + (1 - tile.wave_quantisation) * larger(load, 1.0)
     # Seconds of all waves; k0 more of k stands for the prologue of each tile.
     time = waves * (2 * bm * bn) * (depth / split + tile.prologue_k) / per_unit
     bandwidth = accelerator.memory_bandwidth * constants.memory_efficiency
     # Partial sums of split-K are written and read in fp32.
-    reduction = np.where(split > 1, split * count * rows * columns * 8 / bandwidth, 0.0)
+    reduction = where(split > 1, split * count * rows * columns * 8 / bandwidth, 0.0)
     fastest: FloatColumn = (time + reduction).min(axis=(-2, -1))
     return fastest

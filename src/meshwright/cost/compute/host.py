@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats
+from meshwright.arrays import Floats, larger
 from meshwright.cost.batch_overlap import overlaps_micro_batches
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
@@ -88,5 +88,5 @@ def _experts(plan: Layout, inputs: Inputs, block: Experts) -> IssueTime:
         host.host_s_per_kernel * (products + inputs.recipe.quantises * apart)
         for products, apart in zip(EXPERT_PRODUCTS, (quantising.forward, quantising.backward), strict=True)
     )
-    count = np.maximum(block.count // plan.ep, 1) * (inputs.runtime.kernels.expert_products == "each")
+    count = larger(block.count // plan.ep, 1) * (inputs.runtime.kernels.expert_products == "each")
     return IssueTime(count * forward, count * backward, count * forward)

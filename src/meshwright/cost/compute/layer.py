@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats
+from meshwright.arrays import Floats, where
 from meshwright.cost.compute.attention import (
     MEASURED_WIDTH,
     backward_over_forward,
@@ -132,11 +132,11 @@ def _recomputed(
     if inputs.runtime.activations.recomputes_by_product:
         some = _every_second_product(inputs, kind, shard, products, forward._replace(routed=routed))
         chosen = np.equal(plan.recompute, Recompute.SELECTIVE)
-        some = combined(lambda part: np.where(chosen, part, 0.0), some)
+        some = combined(lambda part: where(chosen, part, 0.0), some)
     else:
         some = _repeated(repeated_parts(plan, kind), inputs, kind, shard, products, forward, experts)
-    full = np.equal(plan.recompute, Recompute.FULL)
-    return combined(lambda all_of_it, part: np.where(full, all_of_it, 0.0) + part, whole, some)
+    full = 1.0 * np.equal(plan.recompute, Recompute.FULL)
+    return combined(lambda all_of_it, part: full * all_of_it + part, whole, some)
 
 
 def _without_unread(routed: ExpertParts[Kernels], inputs: Inputs) -> ExpertParts[Kernels]:
@@ -246,7 +246,7 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
     split = context_split(plan, inputs)
     gathers = np.equal(plan.context_exchange, ContextExchange.ALL_GATHER)
     in_pieces = inputs.runtime.communication.merges_context_pieces
-    kernels = split.ring if in_pieces else np.where(gathers, 1, split.ring)
+    kernels = split.ring if in_pieces else where(gathers, 1, split.ring)
     heads, (width, _) = shard.heads / split.heads, measured_widths(sum(widths), softmax)
     shape = width, sequence, attention.window
     forward = factor * fused_attention_time(batch, heads, *shape, accelerator, peak, split.ring, kernels)

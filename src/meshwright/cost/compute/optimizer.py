@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Floats, Numbers
+from meshwright.arrays import Floats, Numbers, smaller, where
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.memory.optimizer_states import casts_gradients, optimizer_bytes
@@ -36,14 +36,14 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     """
     half = inputs.runtime.storage.weights == "half"
     gradient = inputs.gradient_bytes if half else FP32_BYTES
-    owned = parameters / np.where(np.greater(plan.zero, 0), sharding_ranks(plan), 1)
-    owned = owned + experts / np.where(np.greater(plan.zero, 0), expert_sharding_ranks(plan), 1)
-    read = np.where(casts_gradients(plan, inputs), gradient + 3 * FP32_BYTES, 2 * gradient)
+    owned = parameters / where(np.greater(plan.zero, 0), sharding_ranks(plan), 1)
+    owned = owned + experts / where(np.greater(plan.zero, 0), expert_sharding_ranks(plan), 1)
+    read = where(casts_gradients(plan, inputs), gradient + 3 * FP32_BYTES, 2 * gradient)
     # An fp32 copy is written, read and written by the update, and read twice to be quantised.
     states = 2 * optimizer_bytes(plan, inputs) + 5 * inputs.runtime.storage.cast_moment_bytes
     updated = read + states + (inputs.gathered_bytes if half else 0)
     bytes_moved = owned * (gradient if inputs.runtime.storage.offloads_states else updated)
-    buffered = np.where(np.greater(plan.zero, 1), owned, 1.0 * parameters + experts)
+    buffered = where(np.greater(plan.zero, 1), owned, 1.0 * parameters + experts)
     cleared = gradient * buffered if half else 0.0
     on_device = elementwise_time(bytes_moved + cleared, inputs.cluster.accelerator) * slowdown(inputs)
     return on_device + (_host_time(plan, inputs, owned) if inputs.runtime.storage.offloads_states else 0.0)
@@ -52,5 +52,5 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
 def _host_time(plan: Layout, inputs: Inputs, owned: Numbers) -> Floats:
     """Seconds of what a rank owns on its way to the host and back, and of the update of all that its node owns."""
     copied = (FP32_BYTES + HALF_BYTES) * owned / inputs.cluster.accelerator.kernels.host_copy_bandwidth
-    ranks = np.minimum(plan.tp * plan.cp * plan.pp * plan.dp, inputs.cluster.gpus_per_node)
+    ranks = smaller(plan.tp * plan.cp * plan.pp * plan.dp, inputs.cluster.gpus_per_node)
     return 1.0 * copied + ranks * owned / inputs.runtime.host.updated_parameters_per_s

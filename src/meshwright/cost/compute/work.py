@@ -5,9 +5,7 @@ from __future__ import annotations
 import operator
 from typing import NamedTuple
 
-import numpy as np
-
-from meshwright.arrays import BoolColumn, Floats, Numbers
+from meshwright.arrays import BoolColumn, Floats, Numbers, where
 from meshwright.distinct import combined
 
 
@@ -29,7 +27,7 @@ class Work(NamedTuple):
 
     def where(self, condition: bool | BoolColumn) -> Work:
         """Nothing where the condition does not hold."""
-        return combined(lambda part: np.where(condition, part, 0.0), self)
+        return combined(lambda part: where(condition, part, 0.0), self)
 
     def plus(self, other: Work) -> Work:
         """The sum, kind by kind."""

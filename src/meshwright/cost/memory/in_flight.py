@@ -6,15 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, column
+from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, Ints
 from meshwright.cost.comms.pipeline import message_bytes, message_parts
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.compute.linear import Linear, projections
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.memory.ends import HeadMemory, head_memory, token_bytes
 from meshwright.cost.memory.rotary import table_bytes
-from meshwright.cost.shapes import Pipelines, Shapes
+from meshwright.cost.shapes import Pipelines, Shapes, alone
 from meshwright.cost.shard import layer_shard
+from meshwright.distinct import spread
 from meshwright.layout.plans import Layout, without_recompute
 from meshwright.layout.stages import Stages
 from meshwright.specs.inputs import Inputs
@@ -50,10 +51,11 @@ def in_flight_bytes(
     """
     # Counts of the distinct stages, (q,), and sizes of the distinct shapes of a micro-batch, (k,), with the row of
     # every stage among either, (r,).
-    held, sizes, (of_stage, shape) = pipelines.stages, shapes.plans, (pipelines.of_stage, shapes.of_plan[stages.plan])
+    held, sizes = pipelines.stages, alone(shapes.plans)
+    of_stage, shape = pipelines.of_stage, shapes.of_plan[stages.plan]
 
     def kept(counts: IntColumn | FloatColumn | BoolColumn, size: Floats) -> FloatColumn:
-        return (1.0 * counts).take(of_stage) * column(size).take(shape)
+        return (1.0 * counts).take(of_stage) * spread(size, shape)
 
     # Layers in flight of each kind, with recomputation and without, (q, kinds).
     share = _share_on_device(held, inputs)[:, None]
@@ -75,10 +77,10 @@ def in_flight_bytes(
             activations = activations + kept(held.waiting_layers[:, kind], waiting_bytes(sizes, inputs, layer_kind))
     # Messages between stages, and what is sent or put out and stays, (r,).
     waiting, output = loss_waiting(pipelines, end, shape, inputs)
-    parts, residual = column(message_parts(sizes, inputs))[shape], column(message_bytes(sizes, inputs))[shape]
+    parts, residual = spread(message_parts(sizes, inputs), shape), spread(message_bytes(sizes, inputs), shape)
     # DeepSpeed's last stage frees no outputs: those in its second buffer stay while it works on another micro-batch.
     if inputs.runtime.pipeline.keeps_messages:
-        output = output + (num_microbatches[stages.plan] > 1) * column(end.output)[shape]
+        output = output + (num_microbatches[stages.plan] > 1) * spread(end.output, shape)
     messages = _messages(stages, num_microbatches[stages.plan], parts, inputs) * residual + held.head[of_stage] * output
     return InFlight(
         activations=activations,
@@ -98,7 +100,7 @@ def is_pipelined(pipelines: Pipelines) -> BoolColumn:
     return several
 
 
-def loss_waiting(pipelines: Pipelines, end: HeadMemory, shape: IntColumn, inputs: Inputs) -> tuple[FloatColumn, Floats]:
+def loss_waiting(pipelines: Pipelines, end: HeadMemory, shape: IntColumn, inputs: Inputs) -> tuple[Floats, Floats]:
     """What of the logits and the cross-entropy of a micro-batch waits for its backward on every stage, and of it the
     logits that a pipeline has put out for its last stage.
 
@@ -107,11 +109,11 @@ def loss_waiting(pipelines: Pipelines, end: HeadMemory, shape: IntColumn, inputs
     """
     sent: Floats = 0.0
     if inputs.runtime.pipeline.receives_ahead:
-        sent = is_pipelined(pipelines) * column(end.output)[shape]
-    return column(end.waiting)[shape] + sent, sent
+        sent = is_pipelined(pipelines) * spread(end.output, shape)
+    return spread(end.waiting, shape) + sent, sent
 
 
-def _messages(stages: Stages, num_microbatches: IntColumn, parts: IntColumn, inputs: Inputs) -> FloatColumn:
+def _messages(stages: Stages, num_microbatches: IntColumn, parts: Ints, inputs: Inputs) -> FloatColumn:
     """How many messages a stage of a pipeline has buffers for, beside those that are counted as activations.
 
     Two, but none on the last stage of one chunk a rank, whose peak is while the loss works backward: what it has

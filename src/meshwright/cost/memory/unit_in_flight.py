@@ -15,9 +15,9 @@ from meshwright.cost.memory.ends import head_memory
 from meshwright.cost.memory.in_flight import in_flight_bytes, loss_waiting
 from meshwright.cost.memory.rotary import table_bytes
 from meshwright.cost.memory.saved import norm_bytes
-from meshwright.cost.shapes import Pipelines, Shapes
+from meshwright.cost.shapes import Pipelines, Shapes, alone
 from meshwright.cost.shard import dense_block, layer_shard
-from meshwright.distinct import gathered
+from meshwright.distinct import gathered, spread
 from meshwright.layout.plans import Layout
 from meshwright.layout.stages import Stages
 from meshwright.schedules.records import splits_backward
@@ -97,10 +97,10 @@ def unit_in_flight_bytes(
     Returns bytes, shape (r,). Source: `in_flight_bytes`, `layer_memory`, `head_memory`.
     """
     # Sizes are priced once per shape of a micro-batch, (k,), and taken per stage by `shape`, (r,).
-    shape = shapes.of_plan[stages.plan]
+    sizes, shape = alone(shapes.plans), shapes.of_plan[stages.plan]
     in_flight, ends = (
         in_flight_bytes(stages, pipelines, shapes, num_microbatches, inputs),
-        head_memory(shapes.plans, inputs),
+        head_memory(sizes, inputs),
     )
     end, activations = gathered(ends, shape), in_flight.activations
     head = stages.head * end.saved
@@ -108,18 +108,18 @@ def unit_in_flight_bytes(
     output_gradients, weight_inputs, input_working = np.zeros((3, len(shape)))
     splits = bool(np.any(splits_backward(pipelines.plans.schedule)))
     for kind, layer_kind in enumerate(inputs.model.layer_kinds):
-        memory, layers = gathered(layer_memory(shapes.plans, inputs, layer_kind), shape), stages.layers[:, kind]
-        saved, table = memory.saved - memory.tables, column(table_bytes(shapes.plans, inputs, layer_kind))[shape]
+        memory, layers = gathered(layer_memory(sizes, inputs, layer_kind), shape), stages.layers[:, kind]
+        saved, table = memory.saved - memory.tables, spread(table_bytes(sizes, inputs, layer_kind), shape)
         standing = standing + layers * table
         layer, further = np.maximum(layer, (layers > 0) * saved), further + stages.further_layers[:, kind] * saved
         of_chunk = layers / pipelines.plans.vpp[pipelines.stages.plan][pipelines.of_stage]
         chunk = chunk + of_chunk * saved
         if splits:
-            gradients = column(output_gradient_bytes(shapes.plans, inputs, layer_kind))[shape]
-            inputs_saved = column(weight_input_bytes(shapes.plans, inputs, layer_kind))[shape]
+            gradients = spread(output_gradient_bytes(sizes, inputs, layer_kind), shape)
+            inputs_saved = spread(weight_input_bytes(sizes, inputs, layer_kind), shape)
             output_gradients = output_gradients + of_chunk * gradients
             weight_inputs = weight_inputs + of_chunk * inputs_saved
-            alive = column(input_backward_bytes(shapes.plans, inputs, layer_kind))[shape]
+            alive = spread(input_backward_bytes(sizes, inputs, layer_kind), shape)
             input_working = np.maximum(input_working, (layers > 0) * alive)
         layer_output = np.maximum(layer_output, (layers > 0) * memory.ending)
     residual = column(message_bytes(shapes.plans, inputs))[shape]
