@@ -85,7 +85,7 @@ def explained() -> str:
     words += ["--global-batch", "256", "--tp", "8", "--pp", "4", "--vpp", "5", "--more"]
     printed = run("-m", "meshwright.cli", *words)
     above, rest = printed.partition(f"\n{MEMORY}")[::2]
-    below = rest[rest.index("From peak") : rest.index("The plan keeps")]
+    below = rest[rest.index("From peak") : rest.index("The plan passes")]
     return f"$ meshwright {' '.join(words)}\n{above.rstrip()}\n...\n\n{below.rstrip()}"
 
 

@@ -189,14 +189,14 @@ def question_lines(each: Answer) -> list[str]:
     recipe, best, inputs = each.recipe, each.best, each.usual
     job = inputs.job
     runtime, batch = inputs.runtime.id, f"{job.global_batch} sequences of {job.sequence_length} tokens"
-    measured = f"measured {format_seconds(recipe.measured_s)}, " if recipe.measured_s else "no time is printed, "
+    measured = f"measured {format_seconds(recipe.measured_s)}, " if recipe.measured_s else "no time published, "
     fits = f"{each.in_training.verdict}, {each.in_training.memory.device / GIB:.0f} GiB"
     priced = format_seconds(each.priced.step_time_s)
     if inputs.model.is_moe:
-        priced += f" with even routing, {format_seconds(each.in_training.step_time_s)} with the usual"
+        priced += f" with even routing, {format_seconds(each.in_training.step_time_s)} with usual routing"
     named = f" (`{recipe.name}`)" if recipe.name else ""
     lines = [f"## {recipe.asked}", "", f"{runtime}, {job.precision}, {batch} a step.", ""]
-    lines.append(f"- Published{named}: `{recipe.plan}`, {measured}priced {priced}; {fits}.")
+    lines.append(f"- Published{named}: `{recipe.plan}`, {measured}predicted {priced}; {fits}.")
     if best is None:
         return [*lines, "- Recommended: nothing fits.", ""]
     if best.plan == recipe.plan:
@@ -206,7 +206,7 @@ def question_lines(each: Answer) -> list[str]:
         between = f"8 in 10 between {format_seconds(interval.p10)} and {format_seconds(interval.p90)}"
         fits = f"{best.fit.probability:.0%} to fit, {best.memory.device / GIB:.0f} GiB"
         lines.append(f"- Recommended: `{best.plan}`, {format_seconds(best.step_time_s)}, {between}; {fits}.")
-        lines.append(f"- Against the published plan as priced: {why_lost(best, each.in_training)}.")
+        lines.append(f"- Compared with the prediction for the published plan: {why_lost(best, each.in_training)}.")
         lines.append(f"- {unmeasured(best, inputs)}")
     return [*lines, *(f"- {line}" for line in each.ties), f"- Source: {source_line(each)[3:]}.", ""]
 
@@ -214,8 +214,8 @@ def question_lines(each: Answer) -> list[str]:
 def unmeasured(best: Estimate, inputs: Inputs) -> str:
     """Whether anybody has measured a plan of such a split."""
     if has_published_layout(Plans.of([best.plan]), inputs).item():
-        return "A published run of this model was split so, with other settings beside."
-    return "Nobody has published a run of this plan: its time is a prediction, for twenty steps to confirm."
+        return "A published run of this model used this split, with other settings."
+    return "No published run used this split, so its time is only a prediction; confirm it with twenty steps."
 
 
 def wrapped(lines: Sequence[str]) -> str:

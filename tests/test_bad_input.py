@@ -275,8 +275,8 @@ JOBS = [
     job("expert_capacity", "greater than 0", model="mixtral-8x7b", expert_capacity="0"),
     job("capacity of 1.5", "imbalance of 1.3", "one of the two", expert_capacity="1.5", expert_imbalance="1.3"),
     job("'--expert-imbalance'", "'much'", expert_imbalance="much"),
-    job("a model must be named, as in meshwright plan", "or a launch file", model=None),
-    job("a cluster must be named, as in meshwright plan", "or a launch file", cluster=None),
+    job("a model must be given, as in meshwright plan", "or a launch file", model=None),
+    job("a cluster must be given, as in meshwright plan", "or a launch file", cluster=None),
     job("'lots' is not a bandwidth", network="lots"),
     job("nics_per_node", "greater than 0", network="0x400Gb/s"),
 ]
@@ -349,7 +349,7 @@ def test_nothing_fits_and_what_would() -> None:
 
 def test_nothing_fits_at_any_size() -> None:
     message = refused(asked("plan", *question(seq_len="1000000000")), code=3)
-    assert "No plan is safe with 32 times the nodes either, or with a sixteenth of the sequence length" in message
+    assert "No plan fits safely even with 32 times the nodes or a sixteenth of the sequence length" in message
 
 
 def test_the_hint_for_a_batch_that_no_plan_divides_works() -> None:
@@ -378,4 +378,4 @@ def test_a_question_of_limits_is_refused_like_any_other(options: dict[str, str |
 def test_limits_of_what_fits_on_no_number_of_nodes() -> None:
     message = refused(asked("limits", *question(runtime="pytorch-ddp")), code=3)
     assert "none of the" in message
-    assert "No plan is safe with 32 times the nodes either" in message
+    assert "No plan fits safely even with 32 times the nodes" in message

@@ -107,9 +107,9 @@ def test_the_hint_for_pp_leaves_room_for_tp() -> None:
 
 
 def test_explain_says_what_it_needs() -> None:
-    assert "a model and a cluster must be named" in refused(asked("explain"))
+    assert "a model and a cluster must be given" in refused(asked("explain"))
     assert "as in meshwright explain gpt2 8x8:h100; or a plan file" in refused(asked("explain", "--model", "gpt2"))
-    assert "a model must be named, as in" in refused(asked("explain", *question(model=None)))
+    assert "a model must be given, as in" in refused(asked("explain", *question(model=None)))
 
 
 def test_options_beside_a_plan_file_are_not_dropped_in_silence(file: Path) -> None:

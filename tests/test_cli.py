@@ -323,7 +323,7 @@ def test_explain_shows_with_more_the_figures_that_it_gives_as_json() -> None:
     for each in plan["knobs"]["changes"]:
         assert f"{each['device_bytes'] / 2**30:.1f}" in text
     assert [axis["axis"] for axis in plan["placement"]] == ["tp", "pp"]
-    assert "Change one knob" in text
+    assert "What one change would do" in text
 
 
 def test_a_change_asked_for_by_itself_costs_what_the_table_says() -> None:
@@ -408,7 +408,7 @@ def test_the_limits_are_plans_of_their_own_questions() -> None:
 def test_limits_without_a_length_say_which_one_they_take() -> None:
     document = asked("limits", *question(seq_len=None), "--json").document
     assert document["inputs"]["job"]["sequence_length"] == 8192
-    assert any("no --seq-len is given" in line for line in document["assumptions"])
+    assert any("set it with --seq-len" in line for line in document["assumptions"])
 
 
 def test_model_counts() -> None:

@@ -87,11 +87,14 @@ def test_a_comparison_takes_files_beside_the_best_plan_and_beside_others(script:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("plan", "--from", "@", "--cluster", "h100", "--runtime", "all"), "a launch file is of one framework"),
-        (("plan", "--from", "@", "--cluster", "h100", "--text-only"), "--text-only cannot be given beside --from"),
-        (("memo", "--set", "A=1"), "--set says something of a launch file"),
-        (("compare", "--from", "@", "--cluster", "h100", "--seq-len", "8k"), "--seq-len cannot be given beside --from"),
-        (("compare", "--framework", "nanotron"), "--framework says something of a launch file"),
+        (("plan", "--from", "@", "--cluster", "h100", "--runtime", "all"), "a launch file belongs to one framework"),
+        (("plan", "--from", "@", "--cluster", "h100", "--text-only"), "--text-only cannot be combined with --from"),
+        (("memo", "--set", "A=1"), "--set is about a launch file"),
+        (
+            ("compare", "--from", "@", "--cluster", "h100", "--seq-len", "8k"),
+            "--seq-len cannot be combined with --from",
+        ),
+        (("compare", "--framework", "nanotron"), "--framework is about a launch file"),
     ],
 )
 def test_options_that_go_with_no_file_are_refused(script: str, arguments: tuple[str, ...], message: str) -> None:

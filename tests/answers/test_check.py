@@ -58,7 +58,7 @@ def test_the_command_tells_the_shell() -> None:
     legal = asked("check", *ASKED, "--tp", "8", "--pp", "4", "--vpp", "5")
     inputs = question(llama_70b(), "8x8:h100")
     assert legal.code == 0
-    assert f"accepts it: all {len(rules_of(inputs))} rules kept" in " ".join(legal.out.split())
+    assert f"accepts it: all {len(rules_of(inputs))} rules pass" in " ".join(legal.out.split())
     late = asked("check", *ASKED, "--tp", "8", "--pp", "4", "--vpp", "30")
     assert late.code == 2
     assert "nearest vpp: 20" in " ".join(late.out.split())

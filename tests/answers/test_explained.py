@@ -168,7 +168,7 @@ def test_every_axis_of_the_plan_is_placed(name: str) -> None:
     for axis in axes(estimate, inputs):
         assert f"{axis.axis} {axis.ranks} " in text
         if axis.exposed_s is not None:
-            assert f"{format_seconds(axis.exposed_s)} a step exposed" in text
+            assert f"{format_seconds(axis.exposed_s)} exposed per step" in text
     named = {axis.axis for axis in axes(estimate, inputs)}
     assert {degree for degree in ("tp", "pp") if getattr(plan, degree) > 1} <= named
 
@@ -229,7 +229,7 @@ def test_the_knobs_are_shown_with_their_seconds_and_bytes() -> None:
     for each in result.changes[:5]:
         assert f"{format_seconds(each.estimate.step_time_s)}" in text
         assert f"{each.estimate.memory.device / 2**30:.1f}" in text
-    assert f"{result.illegal} that are not legal, {result.idle} that change nothing" in text
+    assert f"{result.illegal} not legal, {result.idle} without effect" in text
 
 
 @pytest.mark.parametrize("degrees", [{"zero": 0}, {"tp": 2}, {"tp": 4}, {"tp": 8}])

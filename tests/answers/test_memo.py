@@ -288,7 +288,7 @@ def test_where_no_change_would_fit_other_runtimes_are_named() -> None:
     wide = ("--model", "llama-3.1-8b", "--cluster", "2x8:a100-80gb", "--seq-len", "4096", "--global-batch", "64")
     answer = asked("memo", *wide, "--runtime", "pytorch-ddp")
     assert answer.code == 3
-    assert "With `pytorch-ddp` neither 32 times the nodes" in answer.out
+    assert "With `pytorch-ddp` no plan fits even with 32 times the nodes" in answer.out
 
 
 def test_tensor_parallelism_on_one_node_crosses_nothing() -> None:

@@ -37,9 +37,9 @@ def test_the_router_is_among_the_formats_of_models_with_experts_alone() -> None:
     [
         (
             "megatron-core",
-            "weights 2, gradients 4, master weights 4 and moments 8 are 18 bytes a parameter, 2 more than",
+            "weights 2, gradients 4, master weights 4 and moments 8 are 18 bytes per parameter, 2 more than",
         ),
-        ("torchtitan", "weights 4, gradients 4 and moments 8 are 16 bytes a parameter, as many as"),
+        ("torchtitan", "weights 4, gradients 4 and moments 8 are 16 bytes per parameter, as many as"),
     ],
 )
 def test_bytes_of_states_add_up(runtime: str, told: str) -> None:

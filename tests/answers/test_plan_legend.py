@@ -16,7 +16,7 @@ from strategies import questions, some_legal_plans
 def test_every_name_is_read_whole(name: str) -> None:
     for plan in some_legal_plans(name, 200):
         assert " ".join(word for word, _ in legend(str(plan))) == str(plan)
-        assert legend_line(str(plan)).startswith("In its name: tp tensor parallel")
+        assert legend_line(str(plan)).startswith("Plan names: tp = tensor parallel")
 
 
 @pytest.mark.parametrize("schedule", SCHEDULE_NAMES)

@@ -73,7 +73,7 @@ def sentences(cluster: str) -> str:
 def test_the_sentences_say_what_the_document_holds(cluster: str) -> None:
     said, held = sentences(cluster), answer(cluster, "--json").document["crossover"]
     at = f"{held['bandwidth'] / 1e9:g} GB/s per GPU between nodes"
-    assert f"{at}, {held['fastest']['family']} is fastest on paper" in said
+    assert f"{at}, {held['fastest']['family']} is predicted fastest" in said
     for entry in (held["fastest"], held["other"]):
         assert f"{entry['runtime']} with {Plan.from_dict(entry['plan'])}, " in said
     if held["change"]:
@@ -138,7 +138,7 @@ def test_the_change_is_told_with_its_side_and_that_all_links_change(factor: floa
     crossing = crossed("megatron-core", "torchtitan")
     assert crossing.other
     change = CrossoverPoint(factor, factor * crossing.bandwidth, crossing.other, crossing.fastest)
-    told = f"{word} times, all links between nodes alike) {crossing.other.family} would be faster."
+    told = f"{word} times, for all links between nodes) {crossing.other.family} would be faster."
     assert said(replace(crossing, change=change))[1] == told
 
 

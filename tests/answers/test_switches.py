@@ -51,7 +51,7 @@ def test_nothing_is_said_where_nothing_is_worth_a_run() -> None:
 def test_plan_tells_it_on_the_screen_and_in_the_file() -> None:
     told, screen = asked("plan", *LLAMA, "--json").document["switch"], " ".join(asked("plan", *LLAMA).out.split())
     assert told["option"] == "--with cross_entropy=fused"
-    assert f"To try: {told['option']} ({told['flag']}); this plan is " in screen
+    assert f"Worth trying: {told['option']} ({told['flag']}); it makes this plan " in screen
     again = asked("plan", *LLAMA, *told["option"].split(), "--json").document
     assert again["plans"][0]["step_time_s"] <= told["step_time_s"] * (1 + 1e-9)
     assert "switch" not in again

@@ -38,7 +38,7 @@ def test_gpt2_is_told_to_pad_its_vocabulary(command: str) -> None:
     shown = _words(asked(command, *GPT2).out)
     assert size["warning"] in shown
     assert size["change"] in shown
-    assert size["warning"].startswith("The vocabulary of 50257 is no multiple of 8, so that slower kernels work on it")
+    assert size["warning"].startswith("The vocabulary of 50257 is not a multiple of 8, so slower kernels run on it")
     assert size["change"].startswith("Pad the vocabulary from 50257 to 50304: ")
     assert size["change"].endswith(" MiB more per GPU.")
 

@@ -41,13 +41,13 @@ def test_a_runtime_or_an_accelerator_without_a_source_makes_it_wider_and_is_name
         interval, line = step_time_interval(estimate, inputs), step_time_line(estimate, inputs)
         widths.append(interval.p90 / interval.p10)
         assert all(words in line for words in missing)
-        assert ("wider" in line) == bool(missing)
+        assert ("widens the range" in line) == bool(missing)
         named = [each.removeprefix("none ") for each in missing]
-        said = f"no published run {' or '.join(named)} stands behind the step time: its range is wider"
-        assert [each for each in assumptions(inputs) if "stands behind" in each] == ([said] if missing else [])
+        said = f"no published run {' or '.join(named)} supports the step time, so its range is wider"
+        assert [each for each in assumptions(inputs) if "supports the step time" in each] == ([said] if missing else [])
         assert list(interval.sources.values()).count(0) == len(missing)
         own = inputs.replace(cluster=inputs.cluster.replace(measured_runs=1))
-        assert not [each for each in assumptions(own) if "stands behind" in each]
+        assert not [each for each in assumptions(own) if "supports the step time" in each]
     assert widths == sorted(widths)
     assert widths[0] < widths[-1]
 
@@ -147,8 +147,8 @@ def test_an_unproven_plan_is_never_told_more_surely_than_if_it_were_proven(
         monkeypatch.setattr(uncertainty, "unpublished", lambda *_: [Unpublished("x", "none")])
         unproven, told = step_time_interval(estimate, inputs), step_time_line(estimate, inputs)
         assert unproven.p10 < proven.p10 < proven.p90 < unproven.p90
-        assert f"with one the range would be {format_seconds(proven.p10)} to {format_seconds(proven.p90)}" in told
-        assert "with one the range" not in line
+        assert f"if one had, the range would be {format_seconds(proven.p10)} to {format_seconds(proven.p90)}" in told
+        assert "if one had, the range" not in line
 
 
 def _estimate(inputs: Inputs, micro_batch: int = 1) -> Estimate:

@@ -7,15 +7,15 @@ import pytest
 from commands import asked
 
 SMALL = "llama-3.1-8b", "2x8:h100", "--global-batch", "128"
-ZERO_2 = "Not proven: no published run has ZeRO 2 in megatron on 16 accelerators."
+ZERO_2 = "Untested: no published run has ZeRO 2 in megatron on 16 accelerators."
 ANSWERS = (
     (("plan", *SMALL, "--zero", "2"), ZERO_2),
-    (("plan", *SMALL), "not proven: 3."),
+    (("plan", *SMALL), "untested; 3."),
     (("explain", *SMALL, "--zero", "2"), ZERO_2),
     (("limits", *SMALL, "--zero", "2"), ZERO_2),
     (("compare", *SMALL, "--plan", "A:zero=2", "--plan", "B:zero=3"), ZERO_2),
     (("compare", "llama-3.1-8b", "--cluster", "2x8:h100", "--cluster", "2x8:h200", *SMALL[2:], "--zero", "2"), ZERO_2),
-    (("memo", *SMALL, "--zero", "2"), ZERO_2.removeprefix("Not proven: ").capitalize()),
+    (("memo", *SMALL, "--zero", "2"), ZERO_2.removeprefix("Untested: ").capitalize()),
 )
 
 
@@ -28,4 +28,4 @@ def test_a_limit_that_only_an_unproven_plan_reaches_says_so() -> None:
     """405B, whose fewest nodes need tensor parallelism over two of them."""
     text = " ".join(asked("limits", "llama-3.1-405b", "12x8:h100", "--global-batch", "64", "--tp", "16").out.split())
     assert "Fewest nodes: 14 nodes" in text
-    assert "Not proven: no published run has tp 16 (the most: tp 8)." in text
+    assert "Untested: no published run has tp 16 (the most: tp 8)." in text

@@ -26,7 +26,7 @@ def test_a_word_fills_what_no_option_names() -> None:
 
 def test_one_word_more_is_refused() -> None:
     message = refused(asked("plan", *LLAMA, "8x8:h100"))
-    assert "'8x8:h100' is one word more" in message
+    assert "'8x8:h100' is one word too many" in message
     assert "meshwright plan llama-3.1-70b 8x8:h100" in message
 
 
@@ -39,7 +39,7 @@ def test_compare_takes_a_model_and_its_clusters_as_words() -> None:
 def test_words_cannot_stand_beside_a_launch_file(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text("torchrun pretrain_gpt.py")
-    assert "[MODEL CLUSTER] cannot be given beside --from" in refused(asked("plan", "gpt2", "--from", str(script)))
+    assert "[MODEL CLUSTER] cannot be combined with --from" in refused(asked("plan", "gpt2", "--from", str(script)))
 
 
 def test_what_nobody_says_is_assumed_and_said() -> None:
@@ -47,8 +47,8 @@ def test_what_nobody_says_is_assumed_and_said() -> None:
     job = answer["inputs"]["job"]
     assert (job["sequence_length"], job["global_batch"]) == (1024, 4096)
     assumed = " ".join(answer["assumptions"])
-    assert "no --seq-len is given: 1024 is assumed" in assumed
-    assert "no --global-batch is given: 4096" in assumed
+    assert "sequence length 1024 (set it with --seq-len)" in assumed
+    assert "global batch 4096, about 4M tokens" in assumed
 
 
 def test_a_network_replaces_that_of_the_cluster() -> None:

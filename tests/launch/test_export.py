@@ -118,7 +118,7 @@ def test_a_model_that_has_no_settings_is_refused_by_name() -> None:
 def test_scripts_say_what_was_predicted_and_what_is_missing() -> None:
     written = launch_files(PLANS[0], LLAMA, "megatron-lm")
     script = written.files["train.sh"]
-    assert "a step. 8 in 10 such runs take" in script
+    assert "a step. 8 in 10 runs like this take" in script
     assert "probability of fitting" in script
     assert "Written by Meshwright" in script
     assert "export CUDA_DEVICE_MAX_CONNECTIONS=1" in script

@@ -58,9 +58,9 @@ def test_plan_launches_its_best_plan_or_the_one_of_a_number(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        (["--rank", "2"], "--rank says something of launch files: add --launch DIR"),
+        (["--rank", "2"], "--rank is about launch files; add --launch DIR"),
         (["--launch", "{}", "--rank", "90"], "--rank 90 is too large"),
-        (["--launch", "{}", "--runtime", "all"], "--launch writes the files of one runtime's plan"),
+        (["--launch", "{}", "--runtime", "all"], "--launch writes files for one runtime"),
         (["--launch", "{}", "--runtime", "internevo"], "no launch files are written for internevo"),
         (["--launch", "{}", "--to", "torchtitan"], "plan with --runtime torchtitan, or add --nearest"),
         (["--launch", "{}/no/run"], "does not exist"),

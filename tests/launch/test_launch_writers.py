@@ -46,7 +46,7 @@ def test_every_file_is_what_its_name_says(name: str, tmp_path: Path) -> None:
     files = launch_files(PLANS[name], asked(name), name).files
     for file, text in files.items():
         assert "Written by Meshwright" in text
-        assert "a step. 8 in 10 such runs take" in text
+        assert "a step. 8 in 10 runs like this take" in text
         if file.endswith(".py"):
             ast.parse(text)
         elif file.endswith((".sh", ".slurm")) and shutil.which("bash"):

@@ -67,7 +67,7 @@ def _real(left_out: tuple[str, ...], holds: bool) -> RealRun:
 def test_a_real_run_is_headed_by_what_was_trained_and_whether_all_of_the_plan_was() -> None:
     first, *_, last = real_blocks(_real(("dp 8: not run with 2 processes",), True))
     assert isinstance(first, Paragraph)
-    rest = "; the parts of the plan named below were left out."
+    rest = "; the parts of the plan listed below were left out."
     assert first.text == f"2 processes trained a small model as one process would (3 s){rest}"
     assert isinstance(last, Bullets)
     assert last.items == ("dp 8: not run with 2 processes",)

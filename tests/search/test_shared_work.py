@@ -60,4 +60,4 @@ def test_a_limit_of_time_reaches_the_workers(name: str) -> None:
 def test_workers_are_refused_where_nothing_is_shared_out() -> None:
     answer = asked("plan", *ON_4, "--workers", "2")
     assert answer.code == 2
-    assert "--workers shares out the searches of --runtime all" in answer.message
+    assert "--workers is for --runtime all" in answer.message

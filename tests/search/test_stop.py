@@ -114,7 +114,7 @@ def test_an_interrupted_plan_is_the_best_so_far_and_not_complete() -> None:
     answer = _stopped("plan", *LLAMA)
     assert answer.code == INTERRUPTED
     assert "not complete" in answer.message
-    assert "The search was stopped and is not complete: 64 of" in " ".join(answer.out.split())
+    assert "The search was stopped early: 64 of" in " ".join(answer.out.split())
     document = _stopped("plan", *LLAMA, "--json").document
     assert document["complete"] is False
     validate(document, json_schema())

@@ -113,7 +113,7 @@ def test_the_entry_adds_up_and_keeps_the_schema() -> None:
 def test_a_saved_plan_is_explained_with_another_degree(saved: Path) -> None:
     answer = asked("explain", str(saved), "--tp", "4", "--precision", "fp8")
     assert "Changed: precision bf16 -> fp8, tp 2 -> 4" in answer.out
-    assert "From that follows: dp 4 -> 2, m 16 -> 32" in answer.out
+    assert "This also changes: dp 4 -> 2, m 16 -> 32" in answer.out
     assert "Against the saved plan" in answer.out
     anew = asked("explain", *LLAMA, "--tp", "4", "--precision", "fp8", "--json").document
     varied = asked("explain", str(saved), "--tp", "4", "--precision", "fp8", "--json").document

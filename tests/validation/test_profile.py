@@ -77,7 +77,7 @@ def test_a_trace_without_steps_says_what_it_was_taken_for(tmp_path: Path) -> Non
     step = parts(tmp_path, [each for each in steps() if "annotation" not in each["cat"]], rank=None)
     assert (step.rank, step.steps) == (None, 1)
     assert step.step_s == pytest.approx(0.18)
-    assert "it marks no steps" in step.notes[0]
+    assert "it has no step marks" in step.notes[0]
     host = parts(tmp_path, [each for each in steps() if each["cat"] != "gpu_user_annotation"])
     assert "runs ahead" in host.notes[0]
 
@@ -142,7 +142,7 @@ def test_a_trace_cut_anywhere_gives_its_kernels_or_the_reason(tmp_path: Path, cu
         with pytest.raises(InvalidInput, match=r"is not a trace|holds no kernels"):
             read_spans(path)
     else:
-        assert "breaks off" in step_parts(read_spans(path)).notes[0]
+        assert "cut off" in step_parts(read_spans(path)).notes[0]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def neighbours_section(
     """What the best other plans lose against this one, or gain; shown: how many; most: parts that each names."""
     title = Heading("The best other plans", 3)
     if result is None:
-        return title, Paragraph("Not searched here; meshwright plan ranks them.")
+        return title, Paragraph("Not searched here; meshwright plan ranks the plans.")
     ranked = neighbours(result, estimate)
     if not ranked:
         return title, Paragraph("None fits.")
@@ -63,11 +63,11 @@ def knobs_section(
         return tuple(rescued)
     rows = tuple(_row(each, estimate) for each in priced.changes[:shown])
     outside = f", {priced.outside} outside the constraints" if priced.outside else ""
-    note = f"Left out: {priced.illegal} that are not legal, {priced.idle} that change nothing{outside}."
+    note = f"Left out: {priced.illegal} not legal, {priced.idle} without effect{outside}."
     if len(rows) < len(priced.changes):
-        note = f"The fastest {len(rows)} of {len(priced.changes)} changes, those that fit first."
-    columns = ("change", "step", "gain", "GiB", "more", "verdict")
-    return (*rescued, Table(columns, rows, "lrrrrw", "Change one knob", note))
+        note = f"The fastest {len(rows)} of {len(priced.changes)} changes; those that fit come first."
+    columns = ("change", "step", "gain", "GiB", "+/- GiB", "verdict")
+    return (*rescued, Table(columns, rows, "lrrrrw", "What one change would do", note))
 
 
 def alternatives_entry(estimate: Estimate, inputs: Inputs, result: SearchResult | None) -> dict[str, Any]:

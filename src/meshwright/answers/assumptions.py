@@ -21,7 +21,7 @@ def assumptions(inputs: Inputs) -> list[str]:
         f"{_formats(inputs)}, {inputs.gradient_bytes}-byte gradients, Adam with fp32 master weights and "
         f"{_moments(inputs)}",
         *_host_memory(inputs),
-        f"every sequence is full ({inputs.job.sequence_length} tokens) and attends causally",
+        f"every sequence is full ({inputs.job.sequence_length} tokens), with causal attention",
         *_routing(inputs),
     ]
     return [
@@ -37,9 +37,9 @@ def assumptions(inputs: Inputs) -> list[str]:
         *applicable(_token_exchange(inputs), inputs),
         *_kernel_speed(inputs),
         *_sources(inputs),
-        f"runtime {runtime.id} as of {runtime.version}",
+        f"the runtime is {runtime.id} as of {runtime.version}",
         *applicable(runtime.assumed, inputs),
-        *(f"replaced for this question, overriding what is said above: {behaviour}" for behaviour in runtime.replaced),
+        *(f"replaced for this question, in spite of anything above: {behaviour}" for behaviour in runtime.replaced),
     ]
 
 
@@ -58,10 +58,10 @@ def _host_memory(inputs: Inputs) -> list[str]:
         return []
     copies, updates = inputs.cluster.accelerator.kernels.host_copy_bandwidth, inputs.runtime.host
     return [
-        "optimizer states and fp32 gradients are in the memory of the hosts, "
-        f"{format_gib(host_bytes(inputs))} on each node where ZeRO divides them over all ranks; copies at "
-        f"{format_bandwidth(copies)} for each accelerator, updates of "
-        f"{format_count(updates.updated_parameters_per_s)} parameters a second on each node"
+        "optimizer states and fp32 gradients are in host memory, "
+        f"{format_gib(host_bytes(inputs))} on each node if ZeRO divides them over all ranks; each accelerator copies "
+        f"at {format_bandwidth(copies)}, and each node updates "
+        f"{format_count(updates.updated_parameters_per_s)} parameters per second"
     ]
 
 
@@ -79,11 +79,11 @@ def _token_exchange(inputs: Inputs) -> Assumed:
 def _kernel_speed(inputs: Inputs) -> list[str]:
     """What kernels take in a step over what they take alone, and the site's own share of it."""
     usual = usual_slowdown(inputs)
-    speed = "kernels take as long in a step as alone: no training run shows otherwise"
+    speed = "kernels run as fast in a step as in isolation; no training run shows otherwise"
     if usual != 1:
-        speed = f"kernels take {usual:.3g} times as long in a step as alone, as on the sites of published runs"
+        speed = f"kernels take {usual:.3g} times as long in a step as in isolation, as in published runs"
     accelerators = inputs.cluster.num_gpus
-    slowest = f"all wait for the slowest of {accelerators} accelerators: {slowest_of_cluster(inputs):.3g} times as long"
+    slowest = f"waiting for the slowest of {accelerators} accelerators: {slowest_of_cluster(inputs):.3g} times as long"
     return [
         *_clock(inputs),
         f"{speed} (site_derate {inputs.cluster.site_derate:g})",
@@ -94,7 +94,7 @@ def _kernel_speed(inputs: Inputs) -> list[str]:
 def _sources(inputs: Inputs) -> list[str]:
     """What no published run was on, unless the site's own were measured."""
     none = [] if inputs.cluster.measured_runs else without_source(inputs)
-    return [f"no published run {' or '.join(none)} stands behind the step time: its range is wider"] if none else []
+    return [f"no published run {' or '.join(none)} supports the step time, so its range is wider"] if none else []
 
 
 def _clock(inputs: Inputs) -> list[str]:
@@ -104,7 +104,7 @@ def _clock(inputs: Inputs) -> list[str]:
     if sustained is None or power is None:
         return []
     limit = inputs.cluster.power_limit_w or power.watts
-    return [f"large matrix products take {sustained:.3g} times as long as in short benchmarks, as {limit:g} W allow"]
+    return [f"large matrix products take {sustained:.3g} times as long as in short benchmarks at {limit:g} W"]
 
 
 def _prediction(inputs: Inputs) -> list[str]:
@@ -112,7 +112,7 @@ def _prediction(inputs: Inputs) -> list[str]:
     if trained:
         which = "as the model has" if inputs.job.mtp_layers is None else "as the job asks for"
         more = f"{trained} more layer{'s' * (trained > 1)}"
-        return [f"multi-token prediction is trained, {which}: {more} on the stage of the head"]
+        return [f"multi-token prediction is trained, {which}: {more} on the stage with the head"]
     why = "as the job asks for" if inputs.job.mtp_layers == 0 else f"as {inputs.runtime.id} trains none"
     return [f"multi-token prediction ({known} layers) is not counted anywhere, {why}"] if known else []
 
@@ -122,15 +122,15 @@ def _routing(inputs: Inputs) -> list[str]:
     if inputs.model.is_moe and inputs.expert_capacity and inputs.job.expert_capacity is None:
         return [
             f"every expert takes {inputs.expert_capacity:g} times the mean of its tokens from each rank, as "
-            f"{inputs.runtime.id} does unless told otherwise: more are dropped, fewer padded"
+            f"{inputs.runtime.id} does by default: more tokens are dropped, fewer are padded"
         ]
     if not inputs.routes_as_usual:
         return []
     spread, sources = expert_spread(), len(measured_spreads())
     return [
-        f"tokens of single experts have a standard deviation of {spread.usual:.0%} around their mean in each layer and "
-        f"micro-batch, as in {sources} measured runs ({spread.least:.0%} to {spread.most:.0%} in 8 of 10); "
-        "--expert-imbalance 1 is even routing, as benchmarks force it"
+        f"in each layer and micro-batch the tokens per expert vary by {spread.usual:.0%} (standard deviation over "
+        f"mean), as in {sources} measured runs ({spread.least:.0%} to {spread.most:.0%} in 8 of 10); "
+        "--expert-imbalance 1 gives even routing, which benchmarks force"
     ]
 
 

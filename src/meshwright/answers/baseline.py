@@ -45,13 +45,13 @@ def baseline_lines(baseline: Baseline, best: Estimate) -> Iterator[str]:
     """The plan of the file with its price, the rules that it breaks, and what it loses to the best plan."""
     estimate, name = baseline.estimate, baseline.launch.path.name
     if estimate is None:
-        yield f"{name} runs **{baseline.plan}**, which has no price"
+        yield f"{name} runs **{baseline.plan}**, which cannot be priced"
     else:
         step, device = format_seconds(estimate.step_time_s), format_gib(estimate.memory.device)
         yield f"{name} runs **{baseline.plan}**: {step} a step, {device}, {estimate.verdict}"
     yield from (f"  breaks {fault}" for fault in baseline.broken)
     if estimate is not None:
-        yield f"Beside the best plan it is {beside(baseline, best)}"
+        yield f"Compared with the best plan it is {beside(baseline, best)}"
 
 
 def beside(baseline: Baseline, best: Estimate) -> str:
@@ -64,9 +64,9 @@ def beside(baseline: Baseline, best: Estimate) -> str:
     lost = why_lost(estimate, best)
     tied = abs(longer(estimate, best)) <= share and estimate.verdict == best.verdict
     if tied and not baseline.broken:
-        return f"{lost}; within {share:.1%}, predictions cannot tell the two apart"
+        return f"{lost}; predictions cannot separate plans within {share:.1%}"
     if rank_key(estimate) < rank_key(best) and not baseline.broken:
-        return f"{lost}; no plan that a search tries is as good"
+        return f"{lost}; the search tries no plan as good as this"
     return lost
 
 

@@ -118,13 +118,13 @@ def part_lines(estimate: Estimate) -> tuple[str, str]:
     sizes = {name.replace("_", " "): float(size) for name, size in memory._asdict().items()}
     return (
         f"Memory of stage {estimate.worst_stage}, {format_gib(memory.device)}: {_shares(sizes, memory.device)}",
-        f"Time of a step, {format_seconds(estimate.step_time_s)}: {_shares(compute | rest, estimate.step_time_s)}",
+        f"Step time, {format_seconds(estimate.step_time_s)}: {_shares(compute | rest, estimate.step_time_s)}",
     )
 
 
 def legend_lines(estimate: Estimate, whole: bool) -> tuple[str]:
     """How to read the plan's name, or which command says it."""
-    return (legend_line(str(estimate.plan)) if whole else 'meshwright legend "NAME" says how to read a plan\'s name.',)
+    return (legend_line(str(estimate.plan)) if whole else 'meshwright legend "NAME" explains a plan\'s name.',)
 
 
 def _shares(parts: Mapping[str, float], whole: float) -> str:

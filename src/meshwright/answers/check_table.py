@@ -102,7 +102,7 @@ def check_screen(
     variation: of a saved plan, which this one is; progress: of the search for the nearest plan that works.
     """
     count, broken = len(check.rules), sum(not rule.kept for rule in check.rules)
-    verdict = f"refuses it: {broken} of {count} rules broken" if broken else f"accepts it: all {count} rules kept"
+    verdict = f"refuses it: {broken} of {count} rules broken" if broken else f"accepts it: all {count} rules pass"
     answer = f"Plan: **{check.plan}**", f"{check.runtime} ({check.version}) {verdict}"
     changes = variation_lines(variation) if variation else ()
     nearest = [f"To make it legal: {variation.nearest_words(progress)}"] if variation and broken else []
@@ -119,4 +119,4 @@ def _rules(rules: Sequence[RuleCheck]) -> Table:
         when = f"{rule.enforced}: " if rule.enforced in WHEN else ""
         rows.append((mark, rule.name, when + (rule.reason or rule.source)))
     marks = [meaning for when, meaning in WHEN.items() if any(rule.enforced == when for rule in rules)]
-    return Table(("", "rule", "source, or what is wrong"), tuple(rows), "lwl", note="\n".join(marks))
+    return Table(("", "rule", "where it is enforced, or what is wrong"), tuple(rows), "lwl", note="\n".join(marks))

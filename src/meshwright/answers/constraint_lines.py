@@ -15,14 +15,14 @@ from meshwright.search.find import SearchResult
 def constraint_lines(result: SearchResult, costs: Sequence[ConstraintCost]) -> list[str]:
     """The best plan without each constraint of the question that costs something; nothing without constraints."""
     if constrained(result.inputs) and not costs:
-        return ["The constraints cost nothing: no plan without one of them, or all, is better"]
+        return ["The constraints cost nothing: dropping one of them, or all, gives no better plan"]
     return [_cost(each, result.best[0]) for each in costs]
 
 
 def _cost(cost: ConstraintCost, best: Estimate) -> str:
     """As `Without --cp 1: 3.1% faster (tp4 ...)`."""
     safer = f"{cost.estimate.verdict} instead of {best.verdict}, " if cost.estimate.verdict < best.verdict else ""
-    tied = ", too close to tell apart" if cost.tied else ""
+    tied = ", closer than predictions can tell" if cost.tied else ""
     return f"Without {' '.join(cost.without)}: {safer}{pace(cost.estimate, best)}{tied} ({cost.estimate.plan})"
 
 

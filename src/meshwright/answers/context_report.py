@@ -78,7 +78,7 @@ def context_layers(plan: Plan, inputs: Inputs) -> Iterator[ContextLayers]:
 def context_section(report: ContextReport, plan: Plan, inputs: Inputs) -> tuple[Block, ...]:
     """One line on the ranks that share a sequence, and one for each kind of layer on what they send."""
     placed = placement_words(placement_of("cp", plan, inputs), inputs.cluster)
-    exposed = f"{format_seconds(report.exposed_s)} a step exposed"
+    exposed = f"{format_seconds(report.exposed_s)} exposed per step"
     head = f"{report.exchange.replace('_', '-')}, {placed}; {exposed}"
     return Heading("Context exchange", 3), Lines((head, *map(_line, report.layers)))
 
@@ -90,7 +90,7 @@ def _line(layers: ContextLayers) -> str:
         ("backward", layers.backward_bytes, layers.backward_s, layers.exposed_backward_s),
     )
     sent = (
-        f"{name} a rank sends {sent_words(sizes)} in {format_seconds(whole)} ({format_seconds(exposed)} exposed)"
+        f"{name} {sent_words(sizes)} in {format_seconds(whole)} ({format_seconds(exposed)} exposed)"
         for name, sizes, whole, exposed in passes
     )
-    return f"{layers.layers} layers ({layers.kind}), each, per micro-batch: {', '.join(sent)}"
+    return f"{layers.layers} layers ({layers.kind}), sent by a rank per layer and micro-batch: {', '.join(sent)}"

@@ -97,6 +97,7 @@ def expert_degrees_table(degrees: tuple[ExpertDegrees, ...], plan: Plan) -> Tabl
         )
         for each in shown
     )
-    more = f"Left out: {len(degrees) - len(shown)} slower or fuller ones; --json has all." if degrees[SHOWN:] else ""
+    left = f"Left out: {len(degrees) - len(shown)} that are slower or need more memory; --json has all."
+    more = left if degrees[SHOWN:] else ""
     columns = ("ep", "etp", "step", "", "exchange", "exposed", "GiB", "verdict")
-    return Table(columns, rows, "rrrrrrrw", "The same plan with other ep and etp, all else as it is", more)
+    return Table(columns, rows, "rrrrrrrw", "The same plan with other values of ep and etp", more)

@@ -130,8 +130,8 @@ def expert_parts_table(layers: ExpertLayerParts, estimate: Estimate) -> Table:
     total = [format_seconds(seconds) for seconds in (forward, backward)]
     rows.append(("= layer", *total, "", format_seconds(step), f"{step / estimate.step_time_s:.0%}"))
     caption = (
-        f"One layer of experts ({layers.kind}) and micro-batch; a step has {layers.layers} x "
-        f"{layers.micro_batches:g} of them on stage {layers.stage}"
+        f"One expert layer ({layers.kind}) for one micro-batch; stage {layers.stage} runs {layers.layers} x "
+        f"{layers.micro_batches:g} of them in a step"
     )
     columns = ("", "forward", "backward", "bytes", "a step", "share")
     return Table(columns, tuple(rows), "wrrrrr", caption, _note(layers), total=True)
@@ -154,12 +154,12 @@ def _note(layers: ExpertLayerParts) -> str:
     exchanged = [part for part in layers.parts if part.part in ("dispatch", "combine")]
     alone = sum(part.forward_alone_s + part.backward_alone_s for part in exchanged)
     hidden = alone - sum(part.forward_s + part.backward_s for part in exchanged)
-    words = "Bytes of both passes: moved by element-wise kernels, or sent by one rank."
+    words = "Bytes are those of both passes, moved by element-wise kernels or sent by one rank."
     if not alone:
         return words
     if hidden <= 0:
-        return f"{words} Nothing hides the exchange: no other micro-batch runs beside it."
+        return f"{words} Nothing hides the exchange because no other micro-batch runs at the same time."
     return (
-        f"{words} The exchange takes {format_seconds(alone)} in both passes, of which the opposite pass of another "
-        f"micro-batch hides {format_seconds(hidden)}."
+        f"{words} The exchange takes {format_seconds(alone)} in both passes; the opposite pass of another "
+        f"micro-batch hides {format_seconds(hidden)} of it."
     )

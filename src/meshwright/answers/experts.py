@@ -137,8 +137,8 @@ def experts_section(report: ExpertReport, plan: Plan, inputs: Inputs) -> tuple[B
         lines += _layer_lines(layers, report, inputs)
     if report.exchanged_s:
         lines.append(
-            f"A step spends {format_seconds(report.exchanged_s)} on exchanges on its slowest stage, of which "
-            f"{format_seconds(report.exposed_s)} are exposed ({report.exposed_s / report.exchanged_s:.0%})"
+            f"The slowest stage spends {format_seconds(report.exchanged_s)} of a step on exchanges; "
+            f"{format_seconds(report.exposed_s)} of that is exposed ({report.exposed_s / report.exchanged_s:.0%})"
         )
     return Heading("Experts", 3), Lines(tuple(lines)), _imbalance_table(report, inputs)
 
@@ -147,16 +147,16 @@ def _layer_lines(layers: ExpertLayers, report: ExpertReport, inputs: Inputs) -> 
     busiest = f", {layers.busiest_rows:,.0f} on the busiest rank" if layers.busiest_rows > layers.rows else ""
     computed = (
         f"{layers.layers} layers ({layers.kind}): a rank holds {layers.experts_per_rank} of {layers.experts} experts; "
-        f"of a micro-batch {layers.tokens:,.0f} tokens enter and {layers.rows:,.0f} rows are computed{busiest}, "
-        f"{layers.rows / layers.experts_per_rank:,.0f} an expert"
+        f"in a micro-batch it takes in {layers.tokens:,.0f} tokens and computes {layers.rows:,.0f} rows{busiest}, "
+        f"{layers.rows / layers.experts_per_rank:,.0f} per expert"
     )
     if not layers.dispatch_s:
         return [computed]
     wider = HALF_BYTES / inputs.dispatch_bytes[0]
     back = "as much" if wider == 1 else f"{wider:.2f} times as much"
     sent = (
-        f"In one dispatch ({report.dispatcher.replace('_', '-')}) a rank sends {sent_words(layers.sent_bytes)} in "
-        f"{format_seconds(layers.dispatch_s)}, and in one combine {back} in {format_seconds(layers.combine_s)}"
+        f"One dispatch ({report.dispatcher.replace('_', '-')}) sends {sent_words(layers.sent_bytes)} per rank in "
+        f"{format_seconds(layers.dispatch_s)}; one combine sends {back} in {format_seconds(layers.combine_s)}"
     )
     return [computed, sent]
 
@@ -175,5 +175,5 @@ def _imbalance_table(report: ExpertReport, inputs: Inputs) -> Table:
         )
         for each in report.imbalance
     )
-    columns = ("busiest rank over the mean", "step", "slower", "device GiB", "verdict")
+    columns = ("busiest rank / mean", "step", "slower", "device GiB", "verdict")
     return Table(columns, rows, "rrrrw", f"If experts get unequal shares{without}")

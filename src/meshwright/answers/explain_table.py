@@ -134,5 +134,5 @@ def explain_lines(estimate: Estimate, inputs: Inputs, more: Sequence[str] = ()) 
 
 def _rules(inputs: Inputs) -> Paragraph:
     count, runtime = len(rules_of(inputs)), inputs.runtime.id
-    text = f"The plan keeps all {count} rules of {runtime}; meshwright check shows each with its source."
+    text = f"The plan passes all {count} rules of {runtime}; meshwright check shows each with its source."
     return Paragraph(Toned(text, "good"))

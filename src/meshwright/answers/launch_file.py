@@ -44,16 +44,16 @@ def launch_file_screen(question: LaunchQuestion | None) -> tuple[Block, ...]:
     unpriced = [f"{places.get(key, '')}{key} changes {table.unpriced[key]}" for key in understood.unpriced]
     items = [*unpriced, *question.notes]
     if understood.unknown:
-        items.append(f"not known here, and left out: {_listed(sorted(understood.unknown))}")
+        items.append(f"unknown settings, ignored: {_listed(sorted(understood.unknown))}")
     if read.absent:
         listed = ", ".join(f"{name} (line {line})" for line, name in read.absent.items())
-        items.append(f"scripts that are not beside it, so that what they set was not read: {listed}")
+        items.append(f"scripts not found next to it, so their settings were not read: {listed}")
     if read.undecided:
         listed = ", ".join(map(str, read.undecided))
-        items.append(f"conditions of lines {listed} depend on the machine; neither of their sides was read")
+        items.append(f"the conditions on lines {listed} depend on the machine; neither branch was read")
     count = f"{len(read.settings)} settings{program}; {len(understood.ignored)} of them change neither memory nor time"
     head = Lines((f"Launch file: **{read.path}**", f"{table.framework} ({table.release}): {count}"))
-    return (head, Heading("In the file and not in the prediction", 3), Bullets(tuple(items))) if items else (head,)
+    return (head, Heading("In the file but not in the prediction", 3), Bullets(tuple(items))) if items else (head,)
 
 
 def _listed(names: list[str]) -> str:

@@ -123,5 +123,5 @@ def _of_the_config(launch: Launch, carried: Settings) -> list[str]:
     missing = [] if model.learned_positions else ["rotary base and scaling"]
     missing += ["the epsilon of norms", *(["the scores and losses of the router"] if model.is_moe else [])]
     said = ", ".join([*missing, "initial weights"])
-    what = f"Not in this plan, whose model was not read from a config.json, and to be taken from there: {said}."
+    what = f"This plan's model was not read from a config.json. Take these from the config.json: {said}."
     return [what] if launch.table.carried else []

@@ -99,7 +99,7 @@ def _gains(base: Estimate | None, wished: Estimate) -> Iterator[str]:
 
 
 def _by_hand(patch: Patch) -> Iterator[str]:
-    yield "The file says these in a way that only its author can change:"
+    yield "Change these by hand; the file computes them or takes them from outside:"
     for key, value in patch.settings.items():
         yield f"- leave out {key}" if value is None else f"- set {key}{'' if value is True else f' {value}'}"
 

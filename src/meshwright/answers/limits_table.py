@@ -42,7 +42,7 @@ def limits_document(limits: Limits) -> dict[str, Any]:
 def limits_screen(limits: Limits) -> tuple[Block, ...]:
     """The question, one line for each limit, the plan that reaches it, and the assumptions."""
     inputs = limits.asked.inputs
-    note = "Every plan here is safe; each step time is of its own question"
+    note = "Every plan here fits safely. Step times are for different questions; do not compare them."
     plans = [("as asked", estimate) for estimate in limits.asked.best[:1]]
     lines = []
     for name, limit, words in (
@@ -68,7 +68,7 @@ def limits_screen(limits: Limits) -> tuple[Block, ...]:
 def _sequence_words(limits: Limits) -> str:
     asked, limit = limits.asked.inputs.job, limits.sequence
     if limit is None:
-        return f"none of {GRAIN} tokens or more is safe"
+        return f"none: no sequence of {GRAIN} tokens or more fits safely"
     job = limit.inputs.job
     tokens = f"{format_count(job.tokens_per_step)} tokens"
     if job.tokens_per_step != asked.tokens_per_step:
@@ -80,7 +80,7 @@ def _nodes_words(limits: Limits) -> str:
     inputs, limit = limits.asked.inputs, limits.nodes
     asked = f"for {inputs.job.global_batch} sequences of {inputs.job.sequence_length}"
     if limit is None:
-        return f"{MOST_TIMES_THE_NODES * inputs.cluster.num_nodes} are too few {asked}"
+        return f"even {MOST_TIMES_THE_NODES * inputs.cluster.num_nodes} are too few {asked}"
     cluster = limit.inputs.cluster
     nodes = "1 node" if cluster.num_nodes == 1 else f"{cluster.num_nodes} nodes"
     return f"{nodes} ({cluster.num_gpus} accelerators) {asked}"
@@ -91,5 +91,5 @@ def _micro_batch_words(limits: Limits) -> str:
     return (
         f"{limit.estimate.plan.micro_batch} sequences of {length}"
         if limit
-        else f"none of sequences of {length} is safe"
+        else f"none: no micro-batch of sequences of {length} fits safely"
     )

@@ -13,7 +13,7 @@ from meshwright.search.published import unpublished
 from meshwright.search.remedies import Kind, Remedy, remedies
 from meshwright.units import format_gib, format_seconds
 
-HOPELESS = "No plan is safe with 32 times the nodes either, or with a sixteenth of the sequence length."
+HOPELESS = "No plan fits safely even with 32 times the nodes or a sixteenth of the sequence length."
 
 
 def nothing_fits(result: SearchResult, most: int | None = None, progress: Progress | None = None) -> NothingFits:
@@ -44,16 +44,16 @@ def nothing_fits_or_stopped(
     try:
         return nothing_fits(result, most, progress)
     except Stopped:
-        return Stopped(f"{shortfall_words(result)} It was stopped: this answer is not complete.")
+        return Stopped(f"{shortfall_words(result)} The search was stopped, so this answer is not complete.")
 
 
 def shortfall_words(result: SearchResult) -> str:
     """What the leanest plan of a search lacks, where none fits."""
     inputs, leanest, fit = result.inputs, result.leanest, result.leanest.fit
     return (
-        f"none of the {result.legal} legal plans of {inputs.model.name} fits on {inputs.cluster.name}: the leanest, "
-        f"{leanest.plan}, needs {format_gib(fit.needed_bytes)} of the {format_gib(fit.visible_bytes)} that "
-        f"{inputs.cluster.accelerator.id} has."
+        f"none of the {result.legal} legal plans of {inputs.model.name} fits on {inputs.cluster.name}: the one that "
+        f"needs least memory, {leanest.plan}, needs {format_gib(fit.needed_bytes)}, and "
+        f"{inputs.cluster.accelerator.id} has {format_gib(fit.visible_bytes)}."
     )
 
 
@@ -80,7 +80,7 @@ def remedy_words(remedy: Remedy) -> str:
     """What makes a plan safe, with that plan, its step time, and how likely it fits."""
     estimate = remedy.estimate
     unproven = [each.what for each in unpublished(estimate.plan, remedy.inputs)]
-    mark = f"; not proven: no published run has {' or '.join(unproven)}" if unproven else ""
+    mark = f"; untested: no published run has {' or '.join(unproven)}" if unproven else ""
     return (
         f"{change_words(remedy)}: {estimate.plan}, {format_seconds(estimate.step_time_s)} a step, "
         f"probability of fitting {estimate.fit.probability:.0%}{mark}"

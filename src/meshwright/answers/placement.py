@@ -45,7 +45,7 @@ def placement_section(estimate: Estimate, inputs: Inputs) -> tuple[Block, ...]:
     grid = Table(("", "", ""), tuple(_grid(estimate.plan, inputs)), "lll", title)
     lines = []
     for axis in axes(estimate, inputs):
-        exposed = "" if axis.exposed_s is None else f": {format_seconds(axis.exposed_s)} a step exposed"
+        exposed = "" if axis.exposed_s is None else f": {format_seconds(axis.exposed_s)} exposed per step"
         lines.append(placement_words(axis, inputs.cluster) + exposed)
     return (grid, Lines(tuple(lines))) if lines else (grid,)
 

@@ -61,7 +61,7 @@ def legend_line(name: str) -> str:
     """The same in one sentence, in short.
 
     >>> legend_line("tp8 pp2")
-    'In its name: tp tensor parallel, pp pipeline stages.'
+    'Plan names: tp = tensor parallel, pp = pipeline stages.'
     """
     short = {_LETTERS.match(word)[0]: meaning.partition(":")[0] for word, meaning in legend(name)}  # type: ignore[index]
-    return f"In its name: {', '.join(f'{word} {meaning}' for word, meaning in short.items())}."
+    return f"Plan names: {', '.join(f'{word} = {meaning}' for word, meaning in short.items())}."

@@ -35,6 +35,7 @@ from meshwright.specs.inputs import Inputs
 LEANER = 0.05
 """How much less memory, as a share, a plan needs to stand below another one on the front."""
 LONG_SEQUENCE = 32768
+UNTESTED = "untested: no published run has a plan of this kind"
 
 
 def plan_document(
@@ -100,7 +101,7 @@ def plan_summary(result: SearchResult, costs: Sequence[ConstraintCost] = ()) -> 
 def best_lines(result: SearchResult, costs: Sequence[ConstraintCost] = ()) -> Lines:
     """The best plan with its verdict, and why it is recommended; costs: what the constraints of the question cost."""
     best, inputs = result.best[0], result.inputs
-    title = "Best plan" if best.verdict == Verdict.SAFE else "No plan is safe; the least risky"
+    title = "Best plan" if best.verdict == Verdict.SAFE else "No plan fits safely; the least risky"
     lines = (
         f"{title}: **{best.plan}**",
         *verdict_lines(best, inputs),
@@ -121,11 +122,11 @@ def warnings(result: SearchResult) -> list[str]:
     lines = []
     if not result.complete:
         looked = f"{result.considered:,} of {result.size:,} plans were considered"
-        lines.append(f"The search was stopped and is not complete: {looked}; this is the best of them.")
+        lines.append(f"The search was stopped early: {looked}; this is the best of them.")
     if inputs.job.sequence_length > LONG_SEQUENCE and not inputs.runtime.plans.context_exchanges:
         lines.append(f"Not searched: context parallelism, which {inputs.runtime.id} does not have.")
     if tp > domain.size:
-        lines.append(f"tp {tp} crosses {domain.name} domains of {domain.size}: a rare choice, nothing simpler fits.")
+        lines.append(f"tp {tp} crosses {domain.name} domains of {domain.size}. This is rare; nothing simpler fits.")
     warned = [Toned(f"**{line}**", "warning") for line in lines]
     unproven = [Toned(f"**{line}**", "warning") for line in unpublished_lines(result.best[0], inputs)]
     return [*unproven, *unaligned_lines(unaligned_sizes(result.best[0], inputs)), *warned]
@@ -151,22 +152,23 @@ def ranking_table(
         )
         for number, estimate in enumerate(ranked, first)
     )
-    return Table(("#", "plan", *SPEED_COLUMNS, against), rows, "rlrrrl")
+    note = UNTESTED if any(unpublished(each.plan, inputs) for each in ranked) else ""
+    return Table(("#", "plan", *SPEED_COLUMNS, against), rows, "rlrrrl", note=note)
 
 
 def _marks(estimate: Estimate, inputs: Inputs) -> str:
     """That a plan is not safe, and that no published run is of its kind."""
     marks = [str(estimate.verdict)] if estimate.verdict != Verdict.SAFE else []
-    marks += ["not proven"] if unpublished(estimate.plan, inputs) else []
-    return f"{', '.join(marks)}: " if marks else ""
+    marks += ["untested"] if unpublished(estimate.plan, inputs) else []
+    return f"{', '.join(marks)}; " if marks else ""
 
 
 def search_lines(result: SearchResult) -> Lines:
     """How many plans were considered, refused, too large and fitting."""
     lines, refused = [search_counts(result)], ", ".join(f"{rule} {n}" for rule, n in result.refused.items() if n)
     if result.unpriced:
-        states = "weights, gradients and optimizer states alone are more than memory"
-        lines.append(f"Not priced: {result.unpriced} of the legal plans, whose {states}")
+        states = "weights, gradients and optimizer states alone exceed memory"
+        lines.append(f"Not priced: {result.unpriced} legal plans whose {states}")
     if refused:
         lines.append(f"Refused, by rule (a plan may break several): {refused}")
     return Lines(tuple(lines))
@@ -182,7 +184,7 @@ def other_splits_section(result: SearchResult) -> list[Block]:
     if not result.other_splits:
         return []
     return [
-        Heading("The best of other splits", 3),
+        Heading("The best plan of each other split", 3),
         ranking_table(result.other_splits, result.best[0], result.inputs, first=len(result.best) + 1),
     ]
 
@@ -195,10 +197,10 @@ def front_section(front: Sequence[Estimate], most: int | None = None) -> list[Bl
         return []
     shown = clearly_leaner(front)[:most]
     rows = tuple((str(each.plan), *speed_cells(each), verdict_cell(each.verdict)) for each in shown)
-    note = f"{len(shown)} of {len(front)}, each {LEANER:.0%} leaner than the one above; the plan file (--json) has all"
+    note = f"{len(shown)} of {len(front)}, each using {LEANER:.0%} less memory than the one above; --json has all"
     columns = ("plan", *SPEED_COLUMNS, "verdict")
     return [
-        Heading("Time against memory: no plan beats one of these in both", 3),
+        Heading("Time against memory: plans that no other beats in both", 3),
         Table(columns, rows, "lrrrw", note=note),
     ]
 

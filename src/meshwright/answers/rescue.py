@@ -54,10 +54,10 @@ def rescue_section(found: Rescue | None) -> list[Block]:
         plan = f"meshwright plan recommends {found.recommended.plan} ({_price(found.recommended)})"
         return [Paragraph(f"**No single change makes it safe; {plan}.**")]
     if found.remedies is None:
-        return [Paragraph("**No single change makes it safe; meshwright plan searches for a plan that is.**")]
+        return [Paragraph("**No single change makes it safe; meshwright plan searches for a safe plan.**")]
     if not found.remedies:
         return [Paragraph(f"**No single change makes it safe.** {HOPELESS}")]
-    title = Paragraph("**No plan of this question is safe. What would be:**")
+    title = Paragraph("**No plan for this question is safe. What would be:**")
     return [title, Bullets(tuple(map(remedy_words, found.remedies)))]
 
 

@@ -120,7 +120,7 @@ def runtimes_screen(answers: Answers, crossing: Crossover | None) -> tuple[Block
         Table(("runtime", "best plan", *SPEED_COLUMNS), rows, "llrrr"),
         *without_plan(refused),
         *([Lines(tuple(crossover_lines(crossing)))] if crossing else []),
-        Paragraph("meshwright plan --runtime NAME shows one in full."),
+        Paragraph("meshwright plan --runtime NAME shows the full answer for one runtime."),
     )
 
 
@@ -137,7 +137,7 @@ def _step_time(answer: SearchResult | MeshwrightError) -> float:
 def crossover_lines(crossing: Crossover) -> list[str]:
     """Which family is faster at the cluster's own bandwidth between nodes, and at which bandwidth the other one is."""
     fastest, other = crossing.fastest, crossing.other
-    at = f"At {format_bandwidth(crossing.bandwidth)} per GPU between nodes, **{fastest.family}** is fastest on paper: "
+    at = f"At {format_bandwidth(crossing.bandwidth)} per GPU between nodes, **{fastest.family}** is predicted fastest: "
     if other:
         best = f"{_named(fastest)}; the best {other.family} plan is {_named(other)}."
         return [at + best, _change_line(crossing, other)]
@@ -167,7 +167,7 @@ def _change_line(crossing: Crossover, other: Contender) -> str:
         ends = " to ".join(map(_rounded, (crossing.lowest_bandwidth, crossing.highest_bandwidth)))
         return f"No bandwidth from {ends} changes that."
     side = "Above" if change.factor > 1 else "Below"
-    alike = ", all links between nodes alike" if len(network_levels(other.inputs.cluster)) > 1 else ""
+    alike = ", for all links between nodes" if len(network_levels(other.inputs.cluster)) > 1 else ""
     text = (
         f"{side} **about {_rounded(change.bandwidth)}** ({change.factor:.2f} times{alike}) **{other.family}** would be "
         "faster"

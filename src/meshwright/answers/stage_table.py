@@ -37,10 +37,10 @@ def stage_table(estimate: Estimate) -> tuple[Block, ...]:
         if before and stage.stage - before.stage > 1:
             rows.append(("...", f"{stage.stage - before.stage - 1} stages", "", "", "", "", ""))
         rows.append((*_cells(stage), _bar(stage.memory, visible, scale)))
-    columns = ("#", "layers", "in flight", "forward", "backward", "GiB", "memory, | what is visible")
+    columns = ("#", "layers", "in flight", "forward", "backward", "GiB", "memory; | marks the usable limit")
     legend: list[str] = [Coloured("  ".join(f"{letter} {name}" for letter, (name, _, _) in PARTS.items()), LEGEND)]
     worst, slowest = estimate.worst_stage, estimate.slowest_stage
-    peak = f"Stage {worst} holds the most memory (peak: {estimate.stages[worst].peak_moment})"
+    peak = f"Stage {worst} needs the most memory (peak: {estimate.stages[worst].peak_moment})"
     legend.append(f"{peak}, stage {slowest} has the most work." if len(estimate.stages) > 1 else f"{peak}.")
     return Table(columns, tuple(rows), "rlrrrrw", "Stages"), Lines(tuple(legend))
 

@@ -52,7 +52,7 @@ def why_lost(plan: Estimate, best: Estimate, most: int | None = None) -> str:
         return f"{pace_of(lost.share)}, {risk} of memory ({needs})"
     if not lost.parts:
         more = "more" if lost.memory_bytes >= 0 else "less"
-        return f"as fast within {abs(lost.share):.2%}, with {format_gib(abs(lost.memory_bytes))} {more} memory"
+        return f"as fast to within {abs(lost.share):.2%}, with {format_gib(abs(lost.memory_bytes))} {more} memory"
     parts = [
         f"{format_seconds(abs(seconds))} {'more' if seconds > 0 else 'less'} {PART_NAMES[name]}"
         for name, seconds in [*lost.parts.items()][:most]

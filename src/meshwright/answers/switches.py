@@ -46,7 +46,7 @@ class Switch:
     @property
     def needs(self) -> str:
         """A sentence on what it needs; empty where that is nothing."""
-        return f" It needs {self.library}, built for every node." if self.library else ""
+        return f" It needs {self.library} installed on every node." if self.library else ""
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ def switch_lines(estimate: Estimate, inputs: Inputs) -> list[str]:
     if first is None:
         return []
     flag = f" ({first.flag})" if first.flag else ""
-    faster = f"this plan is {pace(first.estimate, estimate)}, and another may gain more"
-    return [f"To try: {first.option}{flag}; {faster}.{first.needs}"]
+    faster = f"it makes this plan {pace(first.estimate, estimate)}, and may help another plan more"
+    return [f"Worth trying: {first.option}{flag}; {faster}.{first.needs}"]
 
 
 def switch_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:

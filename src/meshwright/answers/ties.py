@@ -31,18 +31,20 @@ def tie_lines(result: SearchResult) -> list[str]:
     best, fastest = result.best[0], result.fastest
     if fastest is None or result.equal == 1:
         return []
-    within = f"{result.equal:,} plans are within {tied_share(result):.1%}, too close to tell apart"
+    within = (
+        f"{result.equal:,} plans are within {tied_share(result):.1%} of the fastest, closer than predictions can tell"
+    )
     if fastest.plan == best.plan:
-        return [f"{within}: this one is the fastest of them."]
-    text = f"{within}: this one {reasons(best, fastest, result.inputs)}."
+        return [f"{within}. This one is the fastest of them."]
+    text = f"{within}. This one {reasons(best, fastest, result.inputs)}."
     slower = best.step_time_s > fastest.step_time_s
-    return [text, f"The fastest on paper: {fastest.plan}, {pace(fastest, best)}."] if slower else [text]
+    return [text, f"Predicted fastest: {fastest.plan}, {pace(fastest, best)}."] if slower else [text]
 
 
 def proven_lines(result: SearchResult) -> list[str]:
     """The best plan that is split as the fastest published run of the model, where the recommended one is not."""
     words = proven_words(result).replace("`", "")
-    return [f"Proven: {words}."] if words else []
+    return [f"Published alternative: {words}."] if words else []
 
 
 def proven_words(result: SearchResult) -> str:
@@ -50,8 +52,9 @@ def proven_words(result: SearchResult) -> str:
     best, proven = result.best[0], result.proven
     if proven is None or has_published_layout(Plans.of([best.plan]), result.inputs).item():
         return ""
-    split = f"`{proven.plan}`, split as the fastest published run of this model, is {pace(proven, best)} on paper"
-    return f"{split} with the settings asked, and no published run shows that the recommended plan is faster"
+    split = f"`{proven.plan}` has the split of the fastest published run of this model and is predicted to be"
+    slower = f"{pace(proven, best)} with these settings"
+    return f"{split} {slower}; no published run confirms that the recommended plan is faster"
 
 
 def tied_share(result: SearchResult) -> float:
@@ -70,7 +73,7 @@ def most_published(each: Unpublished) -> str:
 def unpublished_lines(estimate: Estimate, inputs: Inputs) -> list[str]:
     """What a plan has that no published run has."""
     return [
-        f"Not proven: no published run has {each.what}{most_published(each)}."
+        f"Untested: no published run has {each.what}{most_published(each)}."
         for each in unpublished(estimate.plan, inputs)
     ]
 
@@ -80,24 +83,24 @@ def reasons(best: Estimate, fastest: Estimate, inputs: Inputs) -> str:
     one, other = best.plan, fastest.plan
     given = []
     if unpublished(other, inputs) and not unpublished(one, inputs):
-        given.append("is of a kind that published runs have")
+        given.append("stays within what published runs have used")
     layouts = has_published_layout(Plans.of([one, other]), inputs)
     if layouts[0] and not layouts[1]:
-        given.append("is split as the fastest published run of this model")
+        given.append("has the split of the fastest published run of this model")
     surely, before = (f"{each.fit.probability:.0%}" for each in (best, fastest))
     if best.fit.probability > fastest.fit.probability and surely != before:
-        given.append(f"is more likely to fit ({surely} against {before})")
+        given.append(f"is more likely to fit ({surely} vs {before})")
     if sum(getattr(one, name) > 1 for name in AXES) < sum(getattr(other, name) > 1 for name in AXES):
-        given.append("has fewer axes")
+        given.append("uses fewer kinds of parallelism")
     if other.chunk_layers and not one.chunk_layers:
-        given.append("does not spell out its chunks")
+        given.append("does not set the layers of each chunk by hand")
     if one.vpp < other.vpp:
-        given.append(f"has vpp {one.vpp} against {other.vpp}")
+        given.append(f"has vpp {one.vpp}, not {other.vpp}")
     points = complexity(Plans.of([one, other]), inputs)
     if not given and points[0] < points[1]:
-        given.append("has fewer settings")
+        given.append("needs fewer settings")
     if not given and best.memory.device < fastest.memory.device:
-        given.append(f"leaves {format_gib(fastest.memory.device - best.memory.device)} more free")
+        given.append(f"leaves {format_gib(fastest.memory.device - best.memory.device)} more memory free")
     if not given and best.step_time_s < fastest.step_time_s:
-        given.append("is the faster on paper")
-    return listed(given) if given else "is the best mix of speed, simplicity and free memory"
+        given.append("is predicted to be faster")
+    return listed(given) if given else "has the best balance of speed, simplicity and free memory"

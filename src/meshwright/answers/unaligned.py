@@ -46,7 +46,7 @@ class UnalignedSize:
         rank = "" if self.on_rank == self.size else f" on a rank ({self.on_rank})"
         guess = " (assumed here)" if self.source.startswith("assumed") else ""
         return (
-            f"The {self.name} of {self.size} is no multiple of {self.multiple}{rank}, so that slower kernels work on "
+            f"The {self.name} of {self.size} is not a multiple of {self.multiple}{rank}, so slower kernels run on "
             f"it{guess}."
         )
 

@@ -18,7 +18,7 @@ from meshwright.units import format_gib, format_seconds
 MEASURED = ("fragmentation", "communicators")
 """What the range of memory rests on beside published runs, by the keys of a runtime's sources."""
 UNPROVEN = "with a kind of plan that no published run has"
-GROUPS = {"dense": "dense ones", "experts": "with experts"}
+GROUPS = {"dense": "for dense models", "experts": "for models with experts"}
 
 
 class Interval(NamedTuple):
@@ -90,19 +90,19 @@ def confidence_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
 def step_time_line(estimate: Estimate, inputs: Inputs) -> str:
     """The interval of the step time, the sources that it rests on, and what it would be if the plan were proven."""
     interval, labels = step_time_interval(estimate, inputs), like(inputs)
-    text = f"8 in 10 such runs take {_seconds(interval.p10, interval.p90)} a step"
+    text = f"8 in 10 runs like this take {_seconds(interval.p10, interval.p90)} a step"
     unproven = ""
     if unpublished(estimate.plan, inputs):
         narrower = _seconds(*_range(estimate, inputs, proven=True))
-        unproven = f" None has such a plan; with one the range would be {narrower}."
+        unproven = f" No published run has such a plan; if one had, the range would be {narrower}."
     if inputs.cluster.measured_runs:
-        return f"{text}, as published runs of one source spread.{unproven}"
+        return f"{text}; published runs of one source vary by as much.{unproven}"
     counts = interval.sources
     seen = {f"with {labels.runtime}": counts["runtime"], f"on {labels.accelerator}": counts["accelerator"]}
-    rest = ", ".join(f"{name} from {count}" if count else f"none {name}" for name, count in seen.items())
-    wider = "" if all(seen.values()) else ", so that the range is wider"
-    group = f"{GROUPS[labels.group]} from {counts['group']} sources"
-    return f"{text}. Published runs like it: {group}, {rest}{wider}.{unproven}"
+    rest = ", ".join(f"{count or 'none'} {name}" for name, count in seen.items())
+    wider = "" if all(seen.values()) else ", which widens the range"
+    group = f"{counts['group']} {GROUPS[labels.group]}"
+    return f"{text}. Sources of published runs behind this: {group}, {rest}{wider}.{unproven}"
 
 
 def _seconds(low: float, high: float) -> str:
@@ -119,7 +119,7 @@ def margin_line(estimate: Estimate, inputs: Inputs) -> str:
         Verdict.AT_RISK: f"{risk} {margin} are missing",
         Verdict.OUT_OF_MEMORY: f"even the least is {format_gib(fit.least_bytes - fit.visible_bytes)} too much",
     }[estimate.verdict]
-    return f"8 in 10 such runs take {least} to {most} there; {spare}. {_memory_sources(inputs)}"
+    return f"8 in 10 runs like this need {least} to {most} there; {spare}. {_memory_sources(inputs)}"
 
 
 def _memory_sources(inputs: Inputs) -> str:
@@ -133,6 +133,6 @@ def _memory_sources(inputs: Inputs) -> str:
     else:
         own = f"{known.sources(group=measured, runtime=runtime.framework) or 'none'} with {runtime.id}"
     return (
-        f"The range covers how far {measured} memory of {total} sources ({own}) lay from predictions,{rest} and "
-        f"communicators up to {1 + margins.communicator_uncertainty:g} times the estimate."
+        f"The range covers the errors in {measured} memory of {total} sources ({own}),{rest} and "
+        f"communicators of up to {1 + margins.communicator_uncertainty:g} times the estimate."
     )

@@ -22,7 +22,7 @@ def variation_lines(variation: Variation) -> Iterator[str]:
     """What was changed, and what follows from that."""
     yield f"Changed: **{_words(variation.named) or 'nothing'}**"
     if variation.follows:
-        yield f"From that follows: {_words(variation.follows)}"
+        yield f"This also changes: {_words(variation.follows)}"
 
 
 def _words(changes: Sequence[FieldChange]) -> str:

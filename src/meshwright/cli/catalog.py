@@ -23,7 +23,7 @@ def show_model(
     text_only: TextOnly = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a model's architecture, its parameters by part, and the degrees that divide it."""
+    """Show a model's architecture, its parameters by part, and which tp, pp and ep divide it."""
     from meshwright.answers.model_table import model_document, model_screen
     from meshwright.specs.read_model import read_model
 
@@ -41,7 +41,7 @@ def catalog(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="one entry, with its sources")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what the catalogue holds, or show one entry with its sources."""
+    """List the known models, accelerators, clusters or runtimes, or show one with its sources."""
     from meshwright.answers.catalog_table import catalog_document, catalog_screen
 
     show(catalog_document(kind, name) if as_json else catalog_screen(kind, name), as_json)
@@ -51,7 +51,7 @@ def show_legend(
     words: Annotated[list[str], typer.Argument(metavar="PLAN", help='the name of a plan, as "tp8 sp pp2 zero1 m64"')],
     as_json: AsJson = False,
 ) -> None:
-    """Say what each word of a plan's name means."""
+    """Explain each part of a plan's name."""
     from meshwright.answers.document.blocks import Table
     from meshwright.answers.plan_legend import legend
 

@@ -10,7 +10,7 @@ from typer.main import get_command
 
 from meshwright.cli.help import Command
 
-CHOOSE, ONE_PLAN, RUNS, KNOWN = "Choose a plan", "Look at one plan", "Hold it against runs", "See what is known"
+CHOOSE, ONE_PLAN, RUNS, KNOWN = "Choose a plan", "Look at one plan", "Compare with real runs", "Look things up"
 
 
 class Entry(NamedTuple):
@@ -35,7 +35,7 @@ COMMANDS = {
     "compare": Entry(
         "compare.compare",
         CHOOSE,
-        "Set clusters side by side, each with its best plan, or plans on one cluster, with every difference.",
+        "Compare the best plans of several clusters, or several plans on one cluster.",
         examples=("compare llama-3.1-70b 8x8:h100 8x8:b200", "compare --plan-file A.json --plan-file B.json"),
     ),
     "limits": Entry(
@@ -47,25 +47,25 @@ COMMANDS = {
     "memo": Entry(
         "memo.memo",
         CHOOSE,
-        "Write the recommendation memo: which plan, why, and what could go wrong; exit code 3 if nothing fits.",
+        "Write a recommendation memo: which plan, why, and what could go wrong; exit code 3 if nothing fits.",
         examples=("memo llama-3.1-8b 2x8:h100 --tokens 1T --out memo.html",),
     ),
     "sweep": Entry(
         "sweep.sweep",
         CHOOSE,
-        "Find the best plan of every question of a file, and go on where an earlier run ended.",
+        "Find the best plan for every question in a file; a stopped sweep resumes where it ended.",
         examples=("sweep SWEEP.toml --out answers",),
     ),
     "serve": Entry(
         "serve.serve",
         CHOOSE,
-        "Serve a web page that answers questions, on this machine alone unless told otherwise.",
+        "Serve the planner as a web page; by default only this machine can reach it.",
         examples=("serve", "serve --port 9000 --searches 4"),
     ),
     "explain": Entry(
         "explain.explain",
         ONE_PLAN,
-        "Price one plan: whether it fits, where its memory and time go, and what every single change would do.",
+        "Price one plan: whether it fits, where its memory and time go, and what each change would do.",
         examples=(
             "explain llama-3.1-70b 8x8:h100 --tp 8 --pp 2",
             "explain PLAN.json --micro-batch 2",
@@ -87,44 +87,43 @@ COMMANDS = {
     "verify": Entry(
         "verify.verify",
         ONE_PLAN,
-        "Run one plan on PyTorch, on fake tensors in a world of full size, and compare; "
-        "exit code 1 if a figure is off.",
+        "Run one plan in PyTorch on fake tensors and compare with the prediction; exit code 1 if they differ.",
         examples=("verify llama-3.1-8b 1x8:h100 --runtime torchtitan",),
     ),
     "validate": Entry(
         "validate.validate",
         RUNS,
-        "Predict training runs that others measured, and print how far off that is.",
+        "Predict published training runs, or your own, and print the errors.",
         examples=("validate", "validate --runs RUNS.csv"),
     ),
     "runs": Entry(
         "runs.runs",
         RUNS,
-        "Read step times and memory from logs, beside what is predicted for the launch file that started the run.",
+        "Read step times and memory from training logs and compare them with the prediction for their launch file.",
         examples=("runs train.log --from run.sh --cluster 8x8:h100",),
     ),
     "legend": Entry(
         "catalog.show_legend",
         KNOWN,
-        "Say what each word of a plan's name means.",
+        "Explain each part of a plan's name.",
         examples=('legend "tp4 sp cp2 ring pp4 vpp5 dp2 zero1 mbs1 m128"',),
     ),
     "model": Entry(
         "catalog.show_model",
         KNOWN,
-        "Show a model's architecture, its parameters by part, and the degrees that divide it.",
+        "Show a model's architecture, its parameters by part, and which tp, pp and ep divide it.",
         examples=("model qwen3-30b-a3b",),
     ),
     "catalog": Entry(
         "catalog.catalog",
         KNOWN,
-        "List what the catalogue holds, or show one entry with its sources.",
+        "List the known models, accelerators, clusters or runtimes, or show one with its sources.",
         examples=("catalog accelerators", "catalog runtimes torchtitan"),
     ),
     "textbook": Entry(
         "textbook.app",
         KNOWN,
-        "The closed-form calculators of the field, exactly as published, beside the planner.",
+        "Run published closed-form calculators exactly as published, next to the planner.",
         examples=(),
     ),
 }

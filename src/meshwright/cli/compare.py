@@ -54,7 +54,7 @@ def compare(
         typer.Argument(
             metavar="[MODEL CLUSTER...]",
             autocompletion=completion.subject,
-            help="what --model and --cluster take, without their names",
+            help="the model and the clusters; the same as --model and --cluster",
         ),
     ] = None,
     model: ModelIfAny = None,
@@ -63,31 +63,31 @@ def compare(
         typer.Option(
             metavar="CLUSTER",
             autocompletion=completion.clusters,
-            help="as in plan; two or more, or one with plans to compare on it",
+            help="as in plan: two or more clusters, or one on which to compare plans",
         ),
     ] = None,
     job: JobOptions,
     price: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PRICE", help="of an hour of one accelerator, as h100=2.9, by its name or its cluster; repeatable"
+            metavar="PRICE", help="price of one accelerator-hour, such as h100=2.9 or CLUSTER=2.9; repeatable"
         ),
     ] = None,
     deadline_days: Annotated[
-        float | None, typer.Option(parser=ratio, metavar="DAYS", help="in which all tokens should be trained on")
+        float | None, typer.Option(parser=ratio, metavar="DAYS", help="deadline for training on all --tokens")
     ] = None,
     one_plan: Annotated[
-        bool, typer.Option("--one-plan", help="add the one layout that loses least on the clusters")
+        bool, typer.Option("--one-plan", help="also find the one layout that works best on all clusters")
     ] = False,
     plan: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="[NAME:]FIELD=VALUE,...", help="a plan by its fields, as A:tp=4,pp=2,precision=fp8; repeatable"
+            metavar="[NAME:]FIELD=VALUE,...", help="a plan to compare, such as A:tp=4,pp=2,precision=fp8; repeatable"
         ),
     ] = None,
     plan_file: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE[:RANK]", help="a plan file, of which the first plan or that rank; repeatable"),
+        typer.Option(metavar="FILE[:RANK]", help="a plan file, and the number of the plan in it; repeatable"),
     ] = None,
     launch: LaunchFilesOptions,
     framework: RuntimeOptions,
@@ -97,7 +97,7 @@ def compare(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set clusters side by side, each with its best plan, or plans on one cluster, with every difference."""
+    """Compare the best plans of several clusters, or several plans on one cluster."""
     named, shown = bool(plan or plan_file or launch.from_files), Shown(as_json, time_limit)
     model, clusters = _by_words(words or [], model, cluster or [])
     if named:

@@ -40,7 +40,7 @@ class LaunchFilesOptions:
         typer.Option(
             "--from",
             metavar="FILE",
-            help="a framework's script or configuration; alone, beside the best plan; repeatable",
+            help="a launch file; a single one is compared with the best plan; repeatable",
         ),
     ] = None
     file_framework: Framework = None
@@ -53,7 +53,7 @@ def launched_plans(
     """Of each launch file its question and plan."""
     refuse_given(context, IN_THE_FILE, BESIDE_A_FILE)
     if len(clusters) > 1:
-        raise InvalidInput("plans of launch files are compared on one cluster: keep one --cluster")
+        raise InvalidInput("launch files are compared on one cluster; keep one --cluster")
     named, cluster = runtime if given(context, ["runtime"]) else None, next(iter(clusters), None)
     read = []
     for path in asked.from_files or []:

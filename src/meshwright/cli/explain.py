@@ -27,7 +27,7 @@ def explain(
     cite: Cite = False,
     time_limit: TimeLimit = None,
 ) -> None:
-    """Price one plan: whether it fits, where its memory and time go, and what every single change would do."""
+    """Price one plan: whether it fits, where its memory and time go, and what each change would do."""
     from meshwright.answers.alternatives import cheap_search
     from meshwright.answers.brief import on_one_screen
     from meshwright.answers.explain_brief import explain_briefs, explain_stopped

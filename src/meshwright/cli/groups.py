@@ -63,7 +63,7 @@ class SubjectOptions:
         typer.Argument(
             metavar="[MODEL CLUSTER]",
             autocompletion=completion.subject,
-            help="what --model and --cluster take, without their names",
+            help="the model and the cluster; the same as --model and --cluster",
         ),
     ] = None
     model: Annotated[str | None, typer.Option(autocompletion=completion.models, help=MODEL_HELP)] = None
@@ -81,8 +81,8 @@ class SubjectOptions:
         cluster = words.pop(0) if self.cluster is None and words else self.cluster
         if words:
             raise InvalidInput(
-                f"{command} takes a model and a cluster, as meshwright {command} llama-3.1-70b 8x8:h100, and "
-                f"{quoted(words[0])} is one word more"
+                f"{command} takes a model and a cluster, as in meshwright {command} llama-3.1-70b 8x8:h100; "
+                f"{quoted(words[0])} is one word too many"
             )
         return replace(self, words=None, model=model, cluster=cluster)
 
@@ -92,7 +92,7 @@ def require_subject(subject: SubjectOptions, command: str, otherwise: str) -> No
     absent = {"a model": subject.model, "a cluster": subject.cluster}
     if missing := [what for what, value in absent.items() if value is None]:
         example = f"{command} {subject.model or 'llama-3.1-70b'} {subject.cluster or '8x8:h100'}"
-        raise InvalidInput(f"{' and '.join(missing)} must be named, as in {example}; or {otherwise.format(command)}")
+        raise InvalidInput(f"{' and '.join(missing)} must be given, as in {example}; or {otherwise.format(command)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ class RuntimeOptions:
 class ConstraintOptions:
     """Which plans a search may choose, as `specs.constraints.Constraints` takes them."""
 
-    PANEL: ClassVar[str] = "Which plans may be chosen (VALUES are as 8, 1,2,4 or 1-4)"
+    PANEL: ClassVar[str] = "Limits on the plans to search (VALUES such as 8, 1,2,4 or 1-4)"
     tp: Allowed = None
     cp: Allowed = None
     pp: Allowed = None
@@ -191,10 +191,10 @@ def _job(model: Model, options: dict[str, Any]) -> Job:
     assumed = []
     if options["seq_len"] is None:
         options["seq_len"] = usual_length(model)
-        assumed.append(f"no --seq-len is given: {options['seq_len']} is assumed")
+        assumed.append(f"sequence length {options['seq_len']} (set it with --seq-len)")
     if options["global_batch"] is None and options["global_batch_tokens"] is None:
         options["global_batch"] = usual_batch(options["seq_len"])
-        assumed.append(f"no --global-batch is given: {options['global_batch']}, some 4M tokens, is assumed")
+        assumed.append(f"global batch {options['global_batch']}, about 4M tokens (set it with --global-batch)")
     job = job_of(options.pop("seq_len"), **options)
     return job.replace(assumptions=(*job.assumptions, *assumed)) if assumed else job
 

@@ -32,8 +32,8 @@ def _report(error: Exception) -> str:
     what = f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}: {error}"
     typed = shlex.join(["meshwright", *sys.argv[1:]])
     lines = (
-        f"meshwright: an error of Meshwright {meshwright.__version__} itself, not of the question: {what}",
-        "Outputs are whole or as they were. Please report it with the files that the question names, and this command:",
+        f"meshwright: this is a bug in Meshwright {meshwright.__version__}, not an error in your question: {what}",
+        "No output file is left half-written. Please report it with the files that you named and this command:",
         f"  {typed}",
     )
     return visible("\n".join(lines))

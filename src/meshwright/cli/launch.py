@@ -16,7 +16,7 @@ from meshwright.cli.one_plan import OnePlanOptions, inputs_and_plan
 def launch(
     context: typer.Context,
     asked: OnePlanOptions,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="folder to write, which must not be there")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="folder to write; it must not exist yet")],
     files: LaunchOptions,
 ) -> None:
     """Write the files that launch one plan: configuration, start script and Slurm batch file."""

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 OF_A_FILE = ("file_framework", "set_")
 """Options that only a launch file gives a meaning."""
-ABOUT_A_FILE = "{} says something of a launch file: name it with --from FILE"
-BESIDE_A_FILE = "{} cannot be given beside --from; leave it out"
+ABOUT_A_FILE = "{} is about a launch file; name the file with --from FILE"
+BESIDE_A_FILE = "{} cannot be combined with --from; leave it out"
 
 Framework = Annotated[
     str | None,
-    typer.Option("--framework", help="whose file it is; default: what its settings tell"),
+    typer.Option("--framework", help="the file's framework; default: detected from its settings"),
 ]
 Set = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="what it leaves open: a variable, an argument by number, a setting by key; repeatable",
+        help="a value missing from the file: a variable, a numbered argument or a setting; repeatable",
     ),
 ]
 
@@ -42,7 +42,7 @@ class LaunchFileOptions:
         typer.Option(
             "--from",
             metavar="FILE",
-            help="a framework's script or configuration, or a folder that launch wrote; it is read and never run",
+            help="a framework's script or configuration, or a folder written by launch; it is read, never run",
         ),
     ] = None
     file_framework: Framework = None
@@ -59,7 +59,7 @@ def read_question(
     for text in options.set_ or []:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise InvalidInput(f"--set takes NAME=VALUE, as --set NNODES=4, not {quoted(text)}")
+            raise InvalidInput(f"--set takes NAME=VALUE, such as --set NNODES=4, not {quoted(text)}")
         values[name] = value
     given = Given(cluster=cluster, model=model, runtime=runtime, framework=options.file_framework, values=values)
     return question_of_file(options.from_file or Path(), given)

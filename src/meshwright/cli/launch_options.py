@@ -29,17 +29,17 @@ class LaunchOptions:
         typer.Option(
             "--to",
             metavar="FRAMEWORK",
-            help="whose launch files; default: of the runtime that the plan is priced for",
+            help="framework to write files for; default: the plan's runtime",
         ),
     ] = None
     nearest: Annotated[
         bool,
         typer.Option(
             "--nearest",
-            help="take the nearest plan that the framework has, named and priced again",
+            help="use the nearest plan that the framework supports; it is named and priced again",
         ),
     ] = False
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace files of a folder that is there")] = False
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace files if the folder already exists")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +49,11 @@ class RankedLaunchOptions:
     PANEL: ClassVar[str] = "Launch files"
     launch: Annotated[
         Path | None,
-        typer.Option("--launch", metavar="DIR", help="also write what launches the best plan"),
+        typer.Option("--launch", metavar="DIR", help="also write the files that launch the best plan"),
     ] = None
     rank: Annotated[
         int | None,
-        typer.Option(min=1, help="launch the plan of this number; default: the first"),
+        typer.Option(min=1, help="launch the plan with this number; default: 1"),
     ] = None
     files: LaunchOptions
 
@@ -67,13 +67,13 @@ def require_launch(asked: RankedLaunchOptions, runtime: str | None) -> None:
         given = {"--rank": asked.rank, "--to": files.framework, "--nearest": files.nearest}
         given["--overwrite"] = files.overwrite
         if said := [name for name, value in given.items() if value]:
-            raise InvalidInput(f"{said[0]} says something of launch files: add --launch DIR")
+            raise InvalidInput(f"{said[0]} is about launch files; add --launch DIR")
         return
     from meshwright.answers.launch_files import framework_of
     from meshwright.answers.launch_folder import require_free
 
     if runtime is None:
-        raise InvalidInput("--launch writes the files of one runtime's plan; name it instead of all")
+        raise InvalidInput("--launch writes files for one runtime; name it instead of all")
     if files.framework is None:
         framework_of(runtime)
     require_free(asked.launch, "--launch", overwrite=files.overwrite)

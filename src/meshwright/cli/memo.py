@@ -26,17 +26,17 @@ def memo(
     asked: SearchOptions,
     baseline_gpus: Annotated[
         int | None,
-        typer.Option(parser=positive, metavar="COUNT", help="accelerators that scaling starts from; default: one node"),
+        typer.Option(parser=positive, metavar="COUNT", help="accelerators where scaling starts; default: one node"),
     ] = None,
     price: Price = None,
     out: Annotated[
         list[Path] | None,
-        typer.Option("--out", metavar="FILE", help=".md, .html or .pdf; repeatable; else Markdown is printed"),
+        typer.Option("--out", metavar="FILE", help=".md, .html or .pdf; repeatable; default: print Markdown"),
     ] = None,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the recommendation memo: which plan, why, and what could go wrong; exit code 3 if nothing fits."""
+    """Write a recommendation memo: which plan, why, and what could go wrong; exit code 3 if nothing fits."""
     from meshwright.answers.compare.training import prices_of
     from meshwright.answers.memo.write import memo_files, write_memo
     from meshwright.answers.progress import stoppable_progress
@@ -44,7 +44,7 @@ def memo(
     from meshwright.search.find import find
 
     if asked.framework.runtime == "all":
-        raise InvalidInput("a memo recommends a plan of one runtime; plan --runtime all compares them")
+        raise InvalidInput("a memo recommends a plan for one runtime; plan --runtime all compares them")
     paths = memo_files(out or [])
     inputs, existing = searched(context, asked)
     prices = prices_of(price or [], {asked.subject.cluster or inputs.cluster.name: inputs.cluster})

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 OTHER_NAMES = {"seq_len": "sequence_length"}
 """Options whose fields are called otherwise."""
-END_HELP = "the pipeline split counts it as a layer; default: as the runtime does"
+END_HELP = "count it as a layer in the pipeline split; default: the runtime's choice"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class PlanOptions:
 
     PANEL: ClassVar[str] = "The plan"
     tp: Degree = 1
-    sp: Annotated[bool | None, typer.Option(help="sequence parallelism; default: with tp, where there is one")] = None
+    sp: Annotated[bool | None, typer.Option(help="sequence parallelism; default: on with tp, if available")] = None
     cp: Degree = 1
     context_exchange: Annotated[
         str | None,
@@ -46,27 +46,27 @@ class PlanOptions:
     ] = None
     pp: Degree = 1
     vpp: Degree = 1
-    dp: Annotated[int | None, typer.Option(min=1, help="data-parallel degree; default: what others leave")] = None
+    dp: Annotated[int | None, typer.Option(min=1, help="data-parallel degree; default: all remaining ranks")] = None
     ep: Degree = 1
     etp: Degree = 1
     zero: Annotated[
         int | None,
-        typer.Option(min=0, max=3, help="ZeRO stage; default: 1 where the runtime has it, else its last"),
+        typer.Option(min=0, max=3, help="ZeRO stage; default: 1 if the runtime has it, else its highest"),
     ] = None
     dp_replicate: Annotated[
-        int, typer.Option(min=1, help="replicas of the sharding group: ZeRO divides over dp x cp / this")
+        int, typer.Option(min=1, help="hybrid sharding: replicas of the group that ZeRO shards over (dp x cp / this)")
     ] = 1
     micro_batch: Degree = 1
     embedding_as_layer: Annotated[bool | None, typer.Option(help=END_HELP)] = None
     head_as_layer: Annotated[bool | None, typer.Option(help=END_HELP)] = None
-    first_stage_layers: Annotated[int, typer.Option(min=0, help="layers of the first pipeline rank")] = 0
-    last_stage_layers: Annotated[int, typer.Option(min=0, help="layers of the last pipeline rank")] = 0
+    first_stage_layers: Annotated[int, typer.Option(min=0, help="layers on the first pipeline rank; 0: even")] = 0
+    last_stage_layers: Annotated[int, typer.Option(min=0, help="layers on the last pipeline rank; 0: even")] = 0
     pipeline_layout: Annotated[
         str | None,
-        typer.Option(metavar="LAYERS", help="of every chunk: Megatron's 'Et*9|(t*10|)*6t*11L' or 9,10,10,..."),
+        typer.Option(metavar="LAYERS", help="layers of each chunk: 9,10,10,... or Megatron's 'Et*9|(t*10|)*6t*11L'"),
     ] = None
     microbatch_group: Annotated[
-        int, typer.Option(min=0, help="micro-batches of a chunk before the next one; default: as the runtime groups")
+        int, typer.Option(min=0, help="micro-batches that a chunk runs before the next chunk; 0: the runtime's choice")
     ] = 0
     schedule: Annotated[
         str | None,
@@ -76,10 +76,10 @@ class PlanOptions:
     ] = None
     recompute: Annotated[str, typer.Option(help="none, selective or full")] = "none"
     recompute_modules: Annotated[
-        str | None, typer.Option(help="with selective: core_attn, layernorm, moe_act, ..., with , or + between")
+        str | None, typer.Option(help="for selective: core_attn, layernorm, moe_act, ..., separated by , or +")
     ] = None
     recompute_layers: Annotated[
-        int, typer.Option(min=0, help="with full: layers of every chunk, its first ones, that are recomputed; 0: all")
+        int, typer.Option(min=0, help="for full: recompute only the first N layers of each chunk; 0: all")
     ] = 0
 
 
@@ -92,7 +92,7 @@ class FileOrSubjectOptions(SubjectOptions):
         typer.Argument(
             metavar="[PLAN.json | MODEL CLUSTER]",
             autocompletion=completion.subject,
-            help="a plan file, or - for standard input, whose plan options change; or a model and a cluster",
+            help="a plan file (- for standard input) that the options below change, or a model and a cluster",
         ),
     ] = None
 
@@ -111,7 +111,7 @@ class OnePlanOptions:
     job: JobOptions
     framework: RuntimeOptions
     launch: LaunchFileOptions
-    rank: Annotated[int | None, typer.Option(min=1, help="which plan of the plan file; default: the first")] = None
+    rank: Annotated[int | None, typer.Option(min=1, help="number of the plan in the plan file; default: 1")] = None
     measured: Measured = None
 
 
@@ -139,7 +139,7 @@ def one_plan(context: typer.Context, asked: OnePlanOptions) -> OnePlan:
     refuse_given(context, OF_A_FILE, ABOUT_A_FILE)
     command, subject = f"meshwright {context.info_name}", asked.subject.named(context.info_name)
     if asked.rank is not None:
-        raise errors.InvalidInput(f"--rank chooses a plan of a file: {command} PLAN.json --rank 2")
+        raise errors.InvalidInput(f"--rank chooses a plan in a plan file; name the file: {command} PLAN.json --rank 2")
     require_subject(subject, command, "a plan file: {} PLAN.json")
     inputs = inputs_of(subject, asked.job, asked.framework, asked.measured)
     return OnePlan(inputs, plan_of(inputs, **vars(asked.plan)), None)
@@ -154,18 +154,18 @@ def inputs_and_plan(context: typer.Context, asked: OnePlanOptions) -> tuple[Inpu
 def _from_plan_file(context: typer.Context, asked: OnePlanOptions, file: str) -> OnePlan:
     from meshwright.answers.plan_file import ranked_plan
 
-    refuse_given(context, ("network",), "{} says something of a cluster that is read anew; leave it out")
+    refuse_given(context, ("network",), "{} cannot change the cluster in a plan file; leave it out")
     inputs, plan = ranked_plan(file, asked.rank or 1)
     if asked.measured:
         raise errors.InvalidInput(
-            "--measured sets the speed of a question's kernels; give it to plan, and vary its file"
+            "--measured cannot change a plan file; give it to meshwright plan, whose plan file then uses it"
         )
     subject = asked.subject
     options = {"model": subject.model, "cluster": subject.cluster, "text_only": subject.text_only}
     options |= vars(asked.job) | asked.framework.of_questions | vars(asked.plan)
     named = {name: options[name] for name in _given(context, options)}
     if "text_only" in named and "model" not in named:
-        raise errors.InvalidInput("--text-only is about a model that is read anew; add --model")
+        raise errors.InvalidInput("--text-only needs a model to read; add --model")
     return _varied(inputs, plan, named)
 
 

@@ -66,22 +66,22 @@ MODEL_HELP = "config.json, its folder, a TOML file or a catalogue name"
 CLUSTER_HELP = "NODESxGPUS:ACCELERATOR, a catalogue name or a TOML file"
 Network = Annotated[
     str | None,
-    typer.Option(metavar="RATE", help="what a node sends to others, as 10Gb/s or 8x400Gb/s; default: as the cluster"),
+    typer.Option(metavar="RATE", help="bandwidth out of a node, such as 10Gb/s or 8x400Gb/s; default: the cluster's"),
 ]
 ModelIfAny = Annotated[str | None, typer.Option("--model", autocompletion=completion.models, help="as in plan")]
 SequenceLength = Annotated[
     int | None,
     typer.Option(
-        "--seq-len", parser=length, metavar="COUNT", help="tokens in one sequence, 8k is 8192; default: 8k at most"
+        "--seq-len", parser=length, metavar="COUNT", help="tokens per sequence (8k is 8192); default: at most 8k"
     ),
 ]
 GlobalBatch = Annotated[
     int | None,
-    typer.Option("--global-batch", parser=count, metavar="COUNT", help="sequences in one step; default: of 4M tokens"),
+    typer.Option("--global-batch", parser=count, metavar="COUNT", help="sequences per step; default: about 4M tokens"),
 ]
 GlobalBatchTokens = Annotated[
     str | None,
-    typer.Option(metavar="COUNT", help="instead of --global-batch: tokens in one step; 4M is 4194304 where that fits"),
+    typer.Option(metavar="COUNT", help="tokens per step, instead of --global-batch; 4M is 4194304 where that fits"),
 ]
 Precision = Annotated[
     str,
@@ -91,37 +91,39 @@ Precision = Annotated[
     ),
 ]
 Gradients = Annotated[
-    str | None, typer.Option(help="fp32 or half: what gradients are summed in; default: as the runtime does it")
+    str | None, typer.Option(help="format in which gradients are summed, fp32 or half; default: the runtime's")
 ]
-Tokens = Annotated[str | None, typer.Option(metavar="COUNT", help="tokens to train on in all, as 15T")]
+Tokens = Annotated[str | None, typer.Option(metavar="COUNT", help="total training tokens, such as 15T")]
 RuntimeName = Annotated[
     str,
     typer.Option(
         "--runtime",
         autocompletion=completion.runtimes,
-        help="a runtime of the catalogue, or NAME@RELEASE; plan also takes all, for every runtime side by side",
+        help="training framework, as NAME or NAME@RELEASE; with plan, all compares every runtime",
     ),
 ]
 Behaviours = Annotated[
     list[str] | None,
     typer.Option(
-        "--with", metavar="KEY=VALUE", help="replaces a behaviour of the runtime, as overlap.expert=0.7; repeatable"
+        "--with", metavar="KEY=VALUE", help="change how the runtime behaves, such as overlap.expert=0.7; repeatable"
     ),
 ]
 Dispatcher = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="tokens to experts by all_to_all, all_gather or fused; default: as the runtime"),
+    typer.Option(metavar="NAME", help="token dispatcher: all_to_all, all_gather or fused; default: the runtime's"),
 ]
 ExpertImbalance = Annotated[
     float | None,
     typer.Option(
-        parser=ratio, metavar="RATIO", help="tokens of the busiest rank's experts over the mean; default: as is usual"
+        parser=ratio, metavar="RATIO", help="tokens of the busiest rank over the mean; default: as measured in training"
     ),
 ]
 ExpertCapacity = Annotated[
     float | None,
     typer.Option(
-        parser=ratio, metavar="RATIO", help="rows of every expert over the mean, dropped and padded; default: no limit"
+        parser=ratio,
+        metavar="RATIO",
+        help="capacity factor: each expert is padded or cut to this many times the mean tokens; default: no limit",
     ),
 ]
 Risk = Annotated[
@@ -129,58 +131,60 @@ Risk = Annotated[
     typer.Option(
         parser=share,
         metavar="SHARE",
-        help="the probability of running out of memory that is accepted, from 1% to 50%; default: 10%",
+        help="accepted probability of running out of memory, from 1% to 50%; default: 10%",
     ),
 ]
 MtpLayers = Annotated[
     int | None,
-    typer.Option(min=0, help="layers of multi-token prediction to train; default: the model's, if the runtime can"),
+    typer.Option(min=0, help="multi-token prediction layers to train; default: the model's, if the runtime can"),
 ]
 Measured = Annotated[
     Path | None,
-    typer.Option(metavar="RUNS.csv", help="runs of this site, as validate takes them; they set its kernels' speed"),
+    typer.Option(metavar="RUNS.csv", help="measured runs of your site (see validate), to calibrate kernel speed"),
 ]
 TimeLimit = Annotated[
     float | None,
     typer.Option(
-        parser=seconds, metavar="TIME", help="as 10s: then the best so far, with exit code 130, as Ctrl-C does at once"
+        parser=seconds,
+        metavar="TIME",
+        help="stop after this time, such as 10s, and print the best so far (exit code 130)",
     ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(parser=positive, metavar="COUNT", help="processes that share the work; default: one for each core"),
+    typer.Option(parser=positive, metavar="COUNT", help="worker processes; default: one per core"),
 ]
-TextOnly = Annotated[bool, typer.Option("--text-only", help="of a multimodal model, the language model alone")]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON instead of a screen")]
-More = Annotated[bool, typer.Option("--more", help="print the whole answer, not one screen of it")]
+TextOnly = Annotated[bool, typer.Option("--text-only", help="plan only the language model of a multimodal model")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+More = Annotated[bool, typer.Option("--more", help="print the full answer, not one screen of it")]
 Price = Annotated[
-    list[str] | None, typer.Option(metavar="PRICE", help="of an hour of one accelerator, as 2.9 or h100=2.9")
+    list[str] | None, typer.Option(metavar="PRICE", help="price of one accelerator-hour, such as 2.9 or h100=2.9")
 ]
-Cite = Annotated[bool, typer.Option("--cite", help="add the papers and the data behind the answer")]
+Cite = Annotated[bool, typer.Option("--cite", help="also print the papers and data behind the answer")]
 AXES = {
     "tp": "tensor-parallel degree",
     "cp": "context-parallel degree",
     "pp": "pipeline stages",
-    "vpp": "virtual stages (chunks) of a pipeline rank",
+    "vpp": "virtual stages (chunks) per pipeline rank",
     "dp": "data-parallel degree",
     "ep": "expert-parallel degree",
     "etp": "tensor-parallel degree of experts",
     "zero": "ZeRO stage, 0 to 3",
-    "micro_batch": "sequences in a micro-batch",
+    "micro_batch": "sequences per micro-batch",
 }
 """What an axis of a plan is, for help."""
 Allowed = Annotated[str | None, typer.Option(metavar="VALUES")]
-AllowedRecomputation = Annotated[str | None, typer.Option(metavar="NAMES", help="of none, selective and full")]
+AllowedRecomputation = Annotated[str | None, typer.Option(metavar="NAMES", help="none, selective or full")]
 AllowedModules = Annotated[
     str | None,
-    typer.Option(metavar="NAMES", help="that selective may recompute, as layernorm,mlp"),
+    typer.Option(metavar="NAMES", help="modules that selective may recompute, such as layernorm,mlp"),
 ]
-AllowedSchedule = Annotated[str | None, typer.Option(metavar="NAMES", help="as 1f1b,interleaved")]
-AllowedExchange = Annotated[str | None, typer.Option(metavar="NAMES", help="with cp, as ring,all_gather")]
+AllowedSchedule = Annotated[str | None, typer.Option(metavar="NAMES", help="such as 1f1b,interleaved")]
+AllowedExchange = Annotated[str | None, typer.Option(metavar="NAMES", help="used by cp, such as ring,all_gather")]
 WithSequenceParallel = Annotated[
     bool | None,
-    typer.Option("--sp/--no-sp", help="beside tp, with sequence parallelism or without"),
+    typer.Option("--sp/--no-sp", help="with tp, use sequence parallelism or not"),
 ]
-EvenChunks = Annotated[bool, typer.Option("--even-chunks", help="every chunk holds as many layers")]
-MostNodes = Annotated[int | None, typer.Option(min=1, help="nodes that one tensor-parallel group may touch")]
+EvenChunks = Annotated[bool, typer.Option("--even-chunks", help="give every chunk the same number of layers")]
+MostNodes = Annotated[int | None, typer.Option(min=1, help="most nodes that a tensor-parallel group may span")]
 Degree = Annotated[int, typer.Option(min=1)]

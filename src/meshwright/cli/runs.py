@@ -16,9 +16,9 @@ from meshwright.cli.show import show
 @grouped
 def runs(
     context: typer.Context,
-    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="a log, or a folder with those of one run")],
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="log files of one run, or a folder of them")],
     launch: LaunchFileOptions,
-    cluster: Annotated[str | None, typer.Option(help="what the run ran on, as in plan")] = None,
+    cluster: Annotated[str | None, typer.Option(help="the cluster of the run, as in plan")] = None,
     model: ModelIfAny = None,
     runtime: RuntimeName = "megatron-core",
     out: Annotated[
@@ -26,11 +26,11 @@ def runs(
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(metavar="TRACE.json", help="of PyTorch's profiler, .gz too: which part of the step differs"),
+        typer.Option(metavar="TRACE.json", help="PyTorch profiler trace (.gz too), to show which part differs"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read step times and memory from logs, beside what is predicted for the launch file that started the run."""
+    """Read step times and memory from training logs and compare them with the prediction for their launch file."""
     from meshwright.answers.files import writable, write_whole
     from meshwright.launch.imports.question import Given
     from meshwright.validation.logs.arguments import question_of_log

@@ -46,11 +46,11 @@ def plan(
     measured: Measured = None,
     top: Annotated[
         int | None,
-        typer.Option(parser=positive, metavar="COUNT", help="how many plans to show; default: 3 of 5"),
+        typer.Option(parser=positive, metavar="COUNT", help="how many plans to show; default: 3 (5 with --more)"),
     ] = None,
     price: Price = None,
     pareto: Annotated[
-        bool, typer.Option("--pareto", help="add the plans that no other beats in both time and memory")
+        bool, typer.Option("--pareto", help="also list plans that no other beats in both time and memory")
     ] = False,
     more: More = False,
     cite: Cite = False,
@@ -68,7 +68,7 @@ def plan(
         require_launch(launched, None)
         _plan_of_each(context, asked, measured, top or SEARCHED, pareto or cite, time_limit, workers, as_json)
         return
-    refuse_given(context, ("workers",), "{} shares out the searches of --runtime all; leave it out, or name all")
+    refuse_given(context, ("workers",), "{} is for --runtime all; leave it out, or use --runtime all")
     inputs, baseline = searched(context, asked, measured)
     require_launch(launched, inputs.runtime.id)
     with stoppable_progress(time_limit) as progress:
@@ -164,9 +164,9 @@ def _plan_of_each(
 ) -> None:
     """The best plans of every runtime; more: options about one runtime are given."""
     if more:
-        raise InvalidInput("--pareto and --cite are about one runtime; name it instead of all")
+        raise InvalidInput("--pareto and --cite work for one runtime; name it instead of all")
     if asked.launch.from_file is not None:
-        raise InvalidInput("a launch file is of one framework: leave out --runtime all, or ask without --from")
+        raise InvalidInput("a launch file belongs to one framework; leave out --runtime all or --from")
     behaviours, allowed = asked.framework.of_questions["behaviours"] or [], constraints_of(asked.allowed)
     one = replace(asked.framework, runtime="megatron-core", behaviours=None, dispatcher=None)
     inputs, _ = searched(context, replace(asked, framework=one, allowed=ConstraintOptions()), measured)

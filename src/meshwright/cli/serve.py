@@ -10,16 +10,16 @@ PORT = 8642
 
 
 def serve(
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="to listen on; only this machine reaches 127.0.0.1")] = (
-        "127.0.0.1"
-    ),
-    port: Annotated[int, typer.Option(min=1, max=65535, metavar="NUMBER", help="of the address")] = PORT,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="address to listen on; 127.0.0.1 is this machine only")
+    ] = ("127.0.0.1"),
+    port: Annotated[int, typer.Option(min=1, max=65535, metavar="NUMBER", help="port to listen on")] = PORT,
     searches: Annotated[
-        int | None, typer.Option(min=1, metavar="COUNT", help="at once, others wait; default: one for each core")
+        int | None, typer.Option(min=1, metavar="COUNT", help="searches at the same time; default: one per core")
     ] = None,
-    time_limit: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="of one search")] = 60.0,
+    time_limit: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="longest time for one search")] = 60.0,
 ) -> None:
-    """Serve a web page that answers questions, on this machine alone unless told otherwise."""
+    """Serve the planner as a web page; by default only this machine can reach it."""
     from meshwright.search.executors import cores
     from meshwright.web.searches import Bounds
     from meshwright.web.serve import serve as start

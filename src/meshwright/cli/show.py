@@ -47,5 +47,5 @@ def show_cited(answer: Any, plans: list[Plan], inputs: Inputs, as_json: bool) ->
 def end_where(stopped: bool) -> None:
     """Exit as an interrupted command where what was asked was stopped, after its answer."""
     if stopped:
-        print("meshwright: it was stopped: this answer is not complete", file=sys.stderr)
+        print("meshwright: stopped early; this answer is not complete", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)

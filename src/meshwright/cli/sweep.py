@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 def sweep(
     file: Annotated[str, typer.Argument(metavar="SWEEP.toml", help="models, clusters, jobs, knobs and limits")],
-    out: Annotated[str, typer.Option(metavar="DIR", help="the directory of the tables; a sweep in it is continued")],
+    out: Annotated[str, typer.Option(metavar="DIR", help="folder for the tables; an unfinished sweep there resumes")],
     all_plans: Annotated[
-        bool, typer.Option("--all-plans", help="also write every legal plan of each question, priced")
+        bool, typer.Option("--all-plans", help="also write every legal plan of each question with its price")
     ] = False,
     workers: Workers = None,
     dask: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="of a Dask scheduler, as tcp://host:8786; or local")
+        str | None, typer.Option(metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786, or local")
     ] = None,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the best plan of every question of a file, and go on where an earlier run ended."""
+    """Find the best plan for every question in a file; a stopped sweep resumes where it ended."""
     from meshwright.answers.progress import stoppable_progress
     from meshwright.answers.sweep.run import sweep as run
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=Group,
-    help="The closed-form calculators of the field, exactly as published, beside the planner.",
+    help="Run published closed-form calculators exactly as published, next to the planner.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -62,10 +62,10 @@ class AllReduceOptions:
     sequence_length: Annotated[int, typer.Option("--sequence-length", "--seq-len", help="tokens")]
     num_gpus: Annotated[int, typer.Option(help="tensor-parallel degree")]
     num_layers: Annotated[int, typer.Option()]
-    batch_size: Annotated[int, typer.Option(help="sequences of one micro-batch")] = 1
+    batch_size: Annotated[int, typer.Option(help="sequences per micro-batch")] = 1
     bytes_per_element: Annotated[int, typer.Option()] = 2
-    bandwidth_gb_per_sec: Annotated[float, typer.Option(help="what one GPU sends, 1e9 bytes/s")] = 300.0
-    allreduces_per_layer: Annotated[int, typer.Option(help="2: forward alone; training: 4")] = 2
+    bandwidth_gb_per_sec: Annotated[float, typer.Option(help="bandwidth of one GPU, in 1e9 bytes/s")] = 300.0
+    allreduces_per_layer: Annotated[int, typer.Option(help="2 for the forward pass, 4 for training")] = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class EstimatorSizes:
     vocab_size: Whole = None
     sequence_length: Tokens = None
     micro_batch_size: Annotated[int, typer.Option("--micro-batch-size", "--micro-batch", help="sequences")] = 1
-    gpu_memory_gb: Annotated[float | None, typer.Option(help="1e9 bytes; default: that of --cluster, else 80")] = None
+    gpu_memory_gb: Annotated[float | None, typer.Option(help="in 1e9 bytes; default: --cluster's, else 80")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,16 +97,16 @@ class EstimatorDegrees:
 @grouped
 def analyze(
     file: Annotated[
-        Path | None, typer.Argument(help="JSON: model_config, parallel_config, hardware_config; flags go before it")
+        Path | None, typer.Argument(help="JSON: model_config, parallel_config, hardware_config; flags override it")
     ] = None,
     *,
     model: ModelName = None,
     options: AnalyzerOptions,
     cluster: ClusterName = None,
-    explain: Annotated[bool, typer.Option("--explain", help="formulas, and volumes per step")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="also print formulas and bytes per step")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The 4D analyzer: parameters, memory, traffic and bubble of one (dp, tp, pp, sp)."""
+    """The 4D analyzer: parameters, memory, traffic and bubble for one (dp, tp, pp, sp)."""
     from meshwright.textbook.analyzer import analyze_4d_parallelism
     from meshwright.textbook.questions import analyzer_question, model_to_compare
     from meshwright.textbook.screens import analysis_screen
@@ -125,13 +125,13 @@ def analyze(
 @app.command(cls=Command)
 @grouped
 def allreduce(options: AllReduceOptions, as_json: AsJson = False) -> None:
-    """What tensor parallelism's all-reduces send for one micro-batch, and how long that takes."""
+    """Bytes and time of the tensor-parallel all-reduces for one micro-batch."""
     from meshwright.answers.document.blocks import Paragraph
     from meshwright.textbook.allreduce import tensor_parallel_allreduce_cost
     from meshwright.textbook.screens import facts_screen
 
     answer = tensor_parallel_allreduce_cost(**vars(options))
-    direction = f"{options.allreduces_per_layer} all-reduces a layer (2: forward alone, 4: training)"
+    direction = f"{options.allreduces_per_layer} all-reduces per layer (2: forward only, 4: training)"
     scope = f"per GPU and micro-batch; {direction}, no latency, nothing hidden"
     _show(answer, (facts_screen(answer), Paragraph(scope)), None, as_json)
 
@@ -143,14 +143,14 @@ def memory(
     model: ModelName = None,
     sizes: EstimatorSizes,
     degrees: EstimatorDegrees,
-    gpus: Annotated[int | None, typer.Option("--gpus", help="all configurations of so many GPUs, by verdict")] = None,
-    distributed_optimizer: Annotated[bool, typer.Option(help="states divided by dp cp")] = True,
+    gpus: Annotated[int | None, typer.Option("--gpus", help="list all configurations of this many GPUs")] = None,
+    distributed_optimizer: Annotated[bool, typer.Option(help="divide optimizer states by dp x cp")] = True,
     form: Annotated[
-        str, typer.Option(help="decided: terms of the head on its own stage alone; literal: as the paper prints it")
+        str, typer.Option(help="decided: count the head only on its own stage; literal: as the paper prints it")
     ] = "decided",
     num_micro_batches: Annotated[int | None, typer.Option(min=1, help="for the planner; default: pp")] = None,
     cluster: Annotated[
-        str | None, typer.Option(help="judge by the memory of NODESxGPUS:ACCELERATOR, and compare with the planner")
+        str | None, typer.Option(help="use the memory of NODESxGPUS:ACCELERATOR, and compare with the planner")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -175,8 +175,8 @@ def memory(
 @app.command(cls=Command)
 @grouped
 def search(
-    cluster_metadata: Annotated[Path, typer.Option(help="the searcher's file of the cluster, JSON")],
-    model_metadata: Annotated[Path, typer.Option(help="the searcher's file of the model, JSON")],
+    cluster_metadata: Annotated[Path, typer.Option(help="the searcher's JSON file for the cluster")],
+    model_metadata: Annotated[Path, typer.Option(help="the searcher's JSON file for the model")],
     output: Annotated[Path, typer.Option(help="the time of every configuration, JSON")] = Path("output.json"),
     top: Annotated[int, typer.Option(min=1, help="how many configurations to show")] = 5,
     model: Annotated[str | None, typer.Option(help="for the planner: config.json or catalogue name")] = None,
@@ -185,7 +185,7 @@ def search(
     global_batch: Annotated[int | None, typer.Option(help="for the planner; default: global_batch_size")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The 3D searcher: the (dp, tp, pp) with the least time by a small cost model."""
+    """The 3D searcher: the fastest (dp, tp, pp) by a simple cost model."""
     from meshwright.textbook.questions import search_answer
     from meshwright.textbook.screens import search_screen
 

@@ -16,21 +16,21 @@ from meshwright.errors import InvalidInput
 
 def validate(
     runs: Annotated[
-        Path | None, typer.Option(metavar="FILE.csv", help="a table of measured runs; else the published ones")
+        Path | None, typer.Option(metavar="FILE.csv", help="your own measured runs; default: the published runs")
     ] = None,
     where: Annotated[
-        str | None, typer.Option(metavar="CONDITION", help="score these rows alone: \"dataset == 'llmfoundry'\"")
+        str | None, typer.Option(metavar="CONDITION", help="score only these rows, such as \"dataset == 'llmfoundry'\"")
     ] = None,
     rows: Annotated[Path | None, typer.Option(metavar="OUT.csv", help="write one line per configuration")] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="OUT.svg", help="draw predicted against measured")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="OUT.svg", help="plot predicted against measured")] = None,
     without: Annotated[
-        bool, typer.Option("--left-out", help="predict each source with constants fitted to all others (takes minutes)")
+        bool, typer.Option("--left-out", help="predict each source with constants fitted to the others (takes minutes)")
     ] = False,
     time_limit: TimeLimit = None,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict training runs that others measured, and print how far off that is."""
+    """Predict published training runs, or your own, and print the errors."""
     from meshwright.answers.files import writable, write_whole
     from meshwright.answers.progress import stoppable_progress
     from meshwright.search.executors import executor_of

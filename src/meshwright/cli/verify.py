@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 def verify(
     context: typer.Context,
     asked: OnePlanOptions,
-    full: Annotated[bool, typer.Option("--full", help="run every layer, not two and four of each kind")] = False,
+    full: Annotated[bool, typer.Option("--full", help="run every layer instead of two and four of each kind")] = False,
     real: Annotated[
-        int | None, typer.Option(metavar="N", help="instead train a shrunken model with N processes, 2 to 4")
+        int | None, typer.Option(metavar="N", help="train a small model with N real processes instead, 2 to 4")
     ] = None,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one plan on PyTorch, on fake tensors in a world of full size, and compare; exit code 1 if a figure is off."""
+    """Run one plan in PyTorch on fake tensors and compare with the prediction; exit code 1 if they differ."""
     if real is not None and full:
         raise InvalidInput("--full is about fake tensors, and --real trains a small model; leave out one or the other")
     inputs, plan = inputs_and_plan(context, asked)

@@ -62,14 +62,14 @@ def _notes(done: Verification) -> Iterator[str]:
     layers = "all layers"
     if not done.all_layers:
         layers = "two and four layers of each kind a chunk, extrapolated; --full runs all"
-    yield f"Run on fake tensors, one rank of every distinct stage of {run.num_gpus}, {layers}."
+    yield f"Run on fake tensors: one rank of each distinct stage of {run.num_gpus} ranks, {layers}."
     yield f"Run on {_whose(done)}."
     if done.scope.uncompiled:
-        yield "Run without torch.compile (--with compiled=false), for which the figures above are predicted too."
+        yield "Run without torch.compile (--with compiled=false); the predicted figures above are without it too."
     if run.num_microbatches < asked.num_microbatches:
         count = f"{run.num_microbatches} of {asked.num_microbatches}"
-        yield f"Run with {count} micro-batches, for which the figures above are predicted too."
-    yield "Exact: all but the peak, which may be 2 % off. Fragmentation and time are no part of this."
+        yield f"Run with {count} micro-batches; the predicted figures above are for as many."
+    yield "All figures must match exactly; only the peak may be 2 % off. Fragmentation and time are not checked."
     yield from (f"{note[0].upper()}{note[1:]}." for note in done.scope.unchecked)
 
 
@@ -138,7 +138,7 @@ def _collectives(done: Verification) -> Table:
 def _order(check: StageCheck) -> str:
     order = "as planned" if check.order_holds else "NOT as planned"
     shown = " ".join(check.order[:SHOWN_ACTIONS]) + (" ..." if len(check.order) > SHOWN_ACTIONS else "")
-    return f"Stage {_stages(check)} worked {order}: {shown}"
+    return f"Stage {_stages(check)} ran {order}: {shown}"
 
 
 def verification_document(done: Verification) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def real_blocks(run: RealRun) -> tuple[Block, ...]:
     left_out = (Heading("Left out of this run", 3), Bullets(run.left_out)) if run.left_out else ()
     return (
         Paragraph(Toned(_real_verdict(run), "good" if run.holds else "bad")),
-        Paragraph(f"Run for real: {run.run}."),
+        Paragraph(f"Real run: {run.run}."),
         _steps(run),
         _differences(run),
         *([Lines(tuple(_orders(run)))] if run.planned[0] else []),
@@ -187,7 +187,7 @@ def real_blocks(run: RealRun) -> tuple[Block, ...]:
 
 def _real_verdict(run: RealRun) -> str:
     trained = "trained" if run.holds else "did NOT train"
-    rest = "; the parts of the plan named below were left out" if run.left_out else ""
+    rest = "; the parts of the plan listed below were left out" if run.left_out else ""
     processes = f"{len(run.executed)} processes {trained} a small model as one process would"
     return f"{processes} ({run.elapsed_s:.0f} s){rest}."
 
@@ -209,7 +209,7 @@ def _differences(run: RealRun) -> Paragraph:
 def _orders(run: RealRun) -> Iterator[str]:
     for rank, (executed, planned) in enumerate(zip(run.executed, run.planned, strict=True)):
         order = "as planned" if executed == planned else f"NOT as planned ({' '.join(planned)})"
-        yield f"Rank {rank} worked {order}: {' '.join(executed)}"
+        yield f"Rank {rank} ran {order}: {' '.join(executed)}"
 
 
 def _bytes(run: RealRun) -> Table:

@@ -121,7 +121,7 @@ def test_a_log_of_another_run_is_refused(tmp_path: Path, launch: Path) -> None:
 def test_bad_questions_are_refused(tmp_path: Path, launch: Path) -> None:
     log = logged(tmp_path / "a.log", megatron())
     assert "name the file that started the run" in refused(asked("runs", str(log), "--cluster", "8x8:h100"))
-    assert "name it with --from" in refused(asked("runs", str(log), "--model", "llama-3.1-8b"))
+    assert "name the file with --from" in refused(asked("runs", str(log), "--model", "llama-3.1-8b"))
     assert "looked for" in refused(asked("runs", str(launch)))
     assert "does not exist" in refused(asked("runs", str(log), "--out", str(tmp_path / "no" / "runs.csv")))
     assert not (tmp_path / "no").exists()

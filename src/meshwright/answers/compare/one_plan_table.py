@@ -25,7 +25,7 @@ def one_plan_section(comparison: ClusterComparison) -> tuple[Block, ...]:
     result = comparison.one_plan
     if isinstance(result, OnePlan):
         return _chosen(result, comparison)
-    return Heading("No layout is safe on all of them", 3), Paragraph(excluded_sentence(result, comparison))
+    return Heading("No layout fits safely on all of them", 3), Paragraph(excluded_sentence(result, comparison))
 
 
 def one_plan_entry(comparison: ClusterComparison) -> dict[str, Any] | None:
@@ -53,15 +53,15 @@ def excluded_sentence(result: Exclusion | None, comparison: ClusterComparison) -
     """Which cluster excludes the nearest layout, and why."""
     if result is None:
         refusing = next(row for row in comparison.rows if row.result is None)
-        return f"{refusing.cluster.name} has no plan at all: {refusing.refusal}"
+        return f"No plan is possible on {refusing.cluster.name}: {refusing.refusal}"
     cluster = comparison.rows[result.cluster].cluster
     if result.estimate is None:
         broken = "; ".join(map(str, result.faults))
-        return f"The nearest, {layout_words(result.plan)}, is refused on {cluster.name}: {broken}"
+        return f"The nearest layout, {layout_words(result.plan)}, is not legal on {cluster.name}: {broken}"
     fit = result.estimate.fit
     needs, has = format_gib(fit.needed_bytes), format_gib(fit.visible_bytes)
     verdict = "" if result.estimate.verdict == Verdict.SAFE else f", and is {result.estimate.verdict}"
-    return f"The nearest, {layout_words(result.plan)}, needs {needs} of {has} on {cluster.name}{verdict}"
+    return f"The nearest layout, {layout_words(result.plan)}, needs {needs} of {has} on {cluster.name}{verdict}"
 
 
 def layout_words(plan: Plan) -> str:
@@ -84,9 +84,9 @@ def _chosen(result: OnePlan, comparison: ClusterComparison) -> tuple[Block, ...]
         for row, estimate, regret in zip(comparison.rows, result.estimates, result.regrets, strict=True)
     )
     regret, worst = max(zip(result.regrets, comparison.rows, strict=True), key=lambda each: each[0])
-    note = f"It loses most on {worst.cluster.name}: {regret:.1%} to the best plan there."
-    note = note if regret else "It is as fast as the best plan of each."
-    columns = ("cluster", "dp", "m", "step", "its best", "regret", "GiB", "verdict")
+    note = f"It loses most on {worst.cluster.name}: {regret:.1%} against the best plan there."
+    note = note if regret else "It is as fast as the best plan of each cluster."
+    columns = ("cluster", "dp", "m", "step", "best step", "slower", "GiB", "verdict")
     title = Heading(f"One layout for all: {layout_words(_whole(result))}", 3)
     return title, Table(columns, rows, "lrrrrrrw", note=note)
 

@@ -103,7 +103,7 @@ def _broken(named: Named, inputs: Inputs) -> tuple[Fault, ...]:
 
 def _all_illegal(columns: Sequence[Column]) -> str:
     runtimes = " or ".join(dict.fromkeys(column.named.inputs.runtime.id for column in columns))
-    return f"None of them is legal for {runtimes}; meshwright check shows every rule."
+    return f"None of these plans is legal for {runtimes}; meshwright check shows every rule."
 
 
 def _losses(columns: Sequence[Column], best: Column, estimate: Estimate) -> Iterator[str]:
@@ -112,7 +112,7 @@ def _losses(columns: Sequence[Column], best: Column, estimate: Estimate) -> Iter
         yield f"{best.label} is {'better' if len(columns) == 2 else 'the best'}:"
     else:
         visible = format_gib(estimate.fit.visible_bytes)
-        yield f"No legal one fits in {visible}; {best.label} lacks least:"
+        yield f"No legal plan fits in {visible}; {best.label} comes closest:"
     yield from (f"{each.label} {_loss(each, estimate)}." for each in columns if each is not best)
 
 
@@ -122,12 +122,12 @@ def _ties(
     """What cannot be told apart from the best, why it comes before faster ones, and what a search recommends."""
     for each, other in tied:
         faster = rank_time_s(other) < rank_time_s(estimate)
-        why = reasons(estimate, other, best.named.inputs) if faster else "is the faster on paper"
-        yield f"Too close to tell apart from {each.label}: {best.label} {why}."
+        why = reasons(estimate, other, best.named.inputs) if faster else "is predicted to be faster"
+        yield f"{best.label} and {each.label} are closer than predictions can tell; {best.label} {why}."
     if recommended and recommended.plan == estimate.plan:
         yield f"meshwright plan recommends {best.label}."
     elif recommended:
-        yield f"meshwright plan recommends none of them but {recommended.plan}, {why_lost(recommended, estimate)}."
+        yield f"meshwright plan recommends another plan, {recommended.plan}: {why_lost(recommended, estimate)}."
 
 
 def _loss(column: Column, best: Estimate) -> str:

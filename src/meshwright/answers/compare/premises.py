@@ -52,14 +52,14 @@ def plan_premise(estimate: Estimate, inputs: Inputs) -> Contradiction | None:
     ranks = int(divided_over(Plans.of([least]))[0]) if least else None
     where = f"each accelerator of stage {stage.stage}" if estimate.plan.pp > 1 else "each accelerator"
     remedy = (
-        f"sharding over at least {ranks} ranks (tp x pp x ZeRO) does, as in {least}"
+        f"shard over at least {ranks} ranks (tp x pp x ZeRO), as in {least}"
         if least
-        else f"neither does any sharding over its {inputs.cluster.num_gpus} accelerators"
+        else f"no sharding over its {inputs.cluster.num_gpus} accelerators helps either"
     )
     sentence = (
         f"impossible: {_degrees(estimate.plan)} with ZeRO {estimate.plan.zero} keeps {format_gib(states)} of "
-        f"{STATES} on {where}, {states / visible:.1f} times the {format_gib(visible)} it has; neither micro-batch nor "
-        f"recomputation changes that; {remedy}"
+        f"{STATES} on {where}, {states / visible:.1f} times the {format_gib(visible)} it has; a smaller micro-batch or "
+        f"recomputation does not help; {remedy}"
     )
     return Contradiction(states, visible, ranks, sentence)
 

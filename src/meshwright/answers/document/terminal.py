@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.segment import Segment, Segments
 from rich.table import Table as Grid
 from rich.text import Text
@@ -23,11 +24,14 @@ from meshwright.answers.document.blocks import (
     Table,
     Toned,
 )
+from meshwright.answers.document.columns import fitted
 from meshwright.answers.document.inline import raw_pieces, visible
 
 STYLES = {"good": "green", "warning": "yellow", "bad": "red"}
 LONGEST_WORD = 30
 """Characters of a word that a column keeps whole."""
+GAP = 2
+"""Blanks between two columns."""
 _LISTED = re.compile(r"(?<=\w)\([\w*]+(,[\w*]+)+\)")
 """A list in a word, as that of `recompute-selective(layernorm,mlp)`, which has no place to break."""
 
@@ -87,20 +91,46 @@ def _block(block: Block) -> RenderableType:
             return _table(block)
 
 
+@dataclass(frozen=True)
+class _Screen:
+    """A table whose columns fit the screen: rich cuts off what stands on the right of a wider one."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        rows = [[*map(_cell, row)] for row in self.table.rows]
+        grid = Grid(box=None, pad_edge=False, header_style="bold", show_header=any(self.table.columns))
+        sides = self.table.alignment
+        for name, side, width in zip(self.table.columns, sides, self._widths(rows, options.max_width), strict=True):
+            if side == "l":
+                grid.add_column(name, overflow="fold", width=width)
+            else:
+                grid.add_column(name, justify="right" if side == "r" else "left", no_wrap=True)
+        for number, row in enumerate(rows):
+            grid.add_row(*row, style="bold" if self.table.is_total(number) else "")
+        yield grid
+
+    def _widths(self, rows: Sequence[Sequence[Text]], room: int) -> list[int]:
+        """Of every column; those that wrap share what the others and the gaps leave."""
+        columns = [*zip(map(Text, self.table.columns), *rows, strict=True)]
+        widths = [max(cell.cell_len for cell in column) for column in columns]
+        wrapped = [index for index, side in enumerate(self.table.alignment) if side == "l"]
+        natural = [widths[index] for index in wrapped]
+        least = [min(_longest_word(columns[index]), LONGEST_WORD) for index in wrapped]
+        left = room - GAP * (len(columns) - 1) - sum(widths) + sum(natural)
+        for index, width in zip(wrapped, fitted(natural, least, left), strict=True):
+            widths[index] = width
+        return widths
+
+
+def _longest_word(cells: Iterable[Text]) -> int:
+    return max((len(word) for cell in cells for word in cell.plain.split()), default=0)
+
+
 def _table(table: Table) -> RenderableType:
-    grid = Grid(box=None, pad_edge=False, header_style="bold", show_header=any(table.columns))
-    rows = [[*map(_cell, row)] for row in table.rows]
-    for number, (name, side) in enumerate(zip(table.columns, table.alignment, strict=True)):
-        if side == "l":
-            words = (len(word) for row in rows for word in row[number].plain.split())
-            grid.add_column(name, overflow="fold", min_width=min(max(words, default=0), LONGEST_WORD))
-        else:
-            grid.add_column(name, justify="right" if side == "r" else "left", no_wrap=True)
-    for number, row in enumerate(rows):
-        grid.add_row(*row, style="bold" if table.is_total(number) else "")
     above = [text_of(table.caption, "italic")] if table.caption else []
     below = [text_of(table.note, "dim")] if table.note else []
-    return Group(*above, grid, *below)
+    return Group(*above, _Screen(table), *below)
 
 
 def _cell(text: str) -> Text:

@@ -105,9 +105,9 @@ def reasons(memo: Unfit) -> Iterator[Block]:
     yield Heading("Verdict", 2)
     yield Callout(
         "No plan fits: do not start this job",
-        f"None of the {memo.search.legal:,} legal plans of {inputs.runtime.id} fits. The one with the least memory, "
-        f"`{leanest.plan}`, needs {format_gib(needed)} on stage {leanest.worst_stage} where a process can use "
-        f"{format_gib(visible)}: {times(needed / visible)} as much.",
+        f"None of the {memo.search.legal:,} legal plans for {inputs.runtime.id} fits. The one that needs the least "
+        f"memory, `{leanest.plan}`, needs {format_gib(needed)} on stage {leanest.worst_stage}: "
+        f"{times(needed / visible)} the {format_gib(visible)} that a process can use.",
         "bad",
     )
     yield Paragraph(_bound(memo))
@@ -121,12 +121,12 @@ def _bound(memo: Unfit) -> str:
     states, visible = memo.budgets.one.memory.states, memo.search.leanest.fit.visible_bytes
     states_words = (
         f"Weights, gradients and optimizer states of {inputs.model.name} take {format_gib(states)}. Data parallelism "
-        f"alone puts all of it on each of the {ranks} accelerators; divided over all of them it is "
+        f"alone puts all of that on each of the {ranks} accelerators. Divided over all of them it is "
         f"{format_gib(states / ranks)} on each, {percent(states / ranks / visible)} of the {format_gib(visible)} there"
     )
     if memo.least_gpus > ranks:
-        return f"{states_words}: no layout can hold it. The states alone need {memo.least_gpus} accelerators."
-    return f"{states_words}. With activations and the rest it does not fit in any legal layout."
+        return f"{states_words}, so no layout can hold it. The states alone need {memo.least_gpus} accelerators."
+    return f"{states_words}. With activations and the rest no legal layout fits."
 
 
 def _largest(memo: Unfit) -> str:
@@ -135,26 +135,26 @@ def _largest(memo: Unfit) -> str:
     name = max(parts, key=lambda each: parts[each])
     return (
         f"**The bottleneck is memory, above all {name.replace('_', ' ')}**: {format_gib(parts[name])} of the "
-        f"{format_gib(memory.device)} that the leanest plan needs."
+        f"{format_gib(memory.device)} that this plan needs."
     )
 
 
 def _remedies(memo: Unfit) -> Iterator[Block]:
     if not memo.remedies:
         yield Paragraph(
-            f"With `{memo.inputs.runtime.id}` neither 32 times the nodes nor a sixteenth of the sequence length would "
-            "make a plan fit; `meshwright plan --runtime all` tries the other runtimes."
+            f"With `{memo.inputs.runtime.id}` no plan fits even with 32 times the nodes or a sixteenth of the sequence "
+            "length. `meshwright plan --runtime all` tries the other runtimes."
         )
         return
     chosen, tokens = memo.chosen, format_count(memo.inputs.job.tokens or TRILLION)
     yield Callout("First thing to try", f"{_upper(change_words(chosen))}, with `{chosen.estimate.plan}`.", "good")
-    columns = ["change, each by itself", "plan", "step", f"{tokens} tokens", "accelerator-hours", "fits"]
+    columns = ["change, each alone", "plan", "step", f"{tokens} tokens", "accelerator-hours", "fits"]
     columns[5:5] = ["price"] if memo.price else []
     yield Table(
         tuple(columns),
         tuple(_remedy(each, memo.price) for each in memo.remedies),
         "ll" + "r" * (len(columns) - 2),
-        "Ways to a safe plan: fewer bytes on the same accelerators before a shorter sequence and more accelerators",
+        "Ways to a safe plan: first less memory on the same accelerators, then a shorter sequence or more accelerators",
     )
 
 
@@ -162,7 +162,7 @@ def _remedy(remedy: Remedy, price: float | None) -> tuple[str, ...]:
     estimate, training = remedy.estimate, _training(remedy, price)
     unproven = [each.what for each in unpublished(estimate.plan, remedy.inputs)]
     return (
-        change_words(remedy) + (f" (not proven: no published run has {listed(unproven)})" if unproven else ""),
+        change_words(remedy) + (f" (untested: no published run has {listed(unproven)})" if unproven else ""),
         f"`{estimate.plan}`",
         format_seconds(estimate.step_time_s),
         f"{training.days:,.1f} days",
@@ -190,8 +190,8 @@ def _asked(memo: Unfit) -> str:
     training = _training(chosen, memo.price)
     price = f", {format_count(training.cost)} at {memo.price:g} an hour" if training.cost else ""
     return (
-        f"{text} Ask again with {change_words(chosen)}: that fits with a probability of "
-        f"{chosen.estimate.fit.probability:.0%} and takes {training.days:,.1f} days for {per} tokens "
+        f"{text} Plan again with {change_words(chosen)}: the probability of fitting is then "
+        f"{chosen.estimate.fit.probability:.0%}, and {per} tokens take {training.days:,.1f} days "
         f"({format_count(training.accelerator_hours)} accelerator-hours{price}{_fewest(memo)}). Or choose another of "
         "the ways above."
     )

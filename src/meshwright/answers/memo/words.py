@@ -12,8 +12,8 @@ SHARDED = {1: "optimizer states", 2: "optimizer states and gradients", 3: "weigh
 """By ZeRO stage."""
 RECOMPUTED = {
     Recompute.NONE: "keeps every activation",
-    Recompute.SELECTIVE: "computes a part of its activations again",
-    Recompute.FULL: "computes its activations again",
+    Recompute.SELECTIVE: "recomputes some of its activations",
+    Recompute.FULL: "recomputes its activations",
 }
 
 
@@ -75,7 +75,7 @@ def in_words(plan: Plan, inputs: Inputs) -> str:
     parts = [part for part in split if part]
     splits = f"Split {listed(parts)}." if parts else "Every accelerator works on whole layers and sequences."
     replicas = f"The {plan.dp} replicas share the batch" if plan.dp > 1 else "One replica takes the whole batch"
-    sharded = f", with {SHARDED[plan.zero]} sharded among their ranks (ZeRO {plan.zero})" if plan.zero else ""
+    sharded = f", with {SHARDED[plan.zero]} sharded over their ranks (ZeRO {plan.zero})" if plan.zero else ""
     batch = plural(plan.num_microbatches, "micro-batch", "micro-batches")
     return (
         f"{splits} {replicas}{sharded}; {'each' if plan.dp > 1 else 'it'} works through {batch} of "

@@ -66,21 +66,22 @@ def _run(run: MeasuredRun, question: LaunchQuestion | None) -> Iterator[Block]:
             )
         low, high = format_seconds(run.interval.p10), format_seconds(run.interval.p90)
         inside = run.interval.p10 <= step.measured <= run.interval.p90
-        note = f"8 in 10 such runs take {low} to {high}; this one is {'inside' if inside else 'outside'} of that."
+        where = "inside" if inside else "outside"
+        note = f"8 in 10 runs like this take {low} to {high}; this one is {where} that range."
         yield Table(("", "predicted", "measured", "difference"), tuple(rows), note=note)
     else:
         yield Lines((*_alone(run),))
     if notes := [*_notes(run)]:
-        yield Heading("What to know of these figures", 3)
+        yield Heading("Notes on these figures", 3)
         yield Bullets(tuple(notes))
 
 
 def steps_line(log: RunLog) -> str:
     """What was taken of a log, and how far its steps spread."""
     typical, unit = log.typical, UNITS[log.pace]
-    spread = f"8 in 10 within {_in(typical.p10, log)} to {_in(typical.p90, log)}"
-    left = f", {typical.warm_up} left out at the start" if typical.warm_up else ""
-    other = f", {typical.other_batch} of another global batch" if typical.other_batch else ""
+    spread = f"8 in 10 are between {_in(typical.p10, log)} and {_in(typical.p90, log)}"
+    left = f", without {typical.warm_up} warm-up lines" if typical.warm_up else ""
+    other = f", without {typical.other_batch} of another global batch" if typical.other_batch else ""
     return f"median {_in(typical.median, log)}{unit} of {typical.used} lines{left}{other}; {spread}"
 
 
@@ -94,7 +95,7 @@ def _alone(run: MeasuredRun) -> Iterator[str]:
     elif run.step_time_s:
         yield f"step time {format_seconds(run.step_time_s)}"
     yield from (f"memory, {kind}: {format_gib(gib * GIB)}" for kind, gib in run.log.gib.items())
-    yield "For a prediction beside it, name the file that started it: --from run.sh --cluster 8x8:h100"
+    yield "To compare this with a prediction, add the launch file and the cluster: --from run.sh --cluster 8x8:h100"
 
 
 def _notes(run: MeasuredRun) -> Iterator[str]:
@@ -102,15 +103,15 @@ def _notes(run: MeasuredRun) -> Iterator[str]:
     if outliers := log.typical.outliers:
         shown = [f"{each.step} ({_in(each.seconds, log)}{_why(log, each.step)})" for each in outliers[:SHOWN]]
         more = f" and {len(outliers) - SHOWN} more" if len(outliers) > SHOWN else ""
-        yield f"steps that took far longer than the median, which does not move for them: {', '.join(shown)}{more}"
+        yield f"steps much slower than the median, which they do not affect: {', '.join(shown)}{more}"
     if log.typical.used < 5:
-        yield f"a median of {log.typical.used} lines says little: log more steps"
+        yield f"a median of only {log.typical.used} lines is unreliable; log more steps"
     if run.row["refused"]:
-        yield f"validate does not predict its row: {run.row['refused']}"
+        yield f"validate cannot predict this run: {run.row['refused']}"
     pipelined = run.estimate and run.estimate.plan.pp > 1
     for kind, ranks in log.memory.items():
         if pipelined and [*ranks] == [""]:
-            yield f"{kind} memory: the log does not say of which rank; compared with the fullest stage"
+            yield f"{kind} memory: the log does not say which rank this is; it is compared with the fullest stage"
 
 
 def _why(log: RunLog, step: int) -> str:

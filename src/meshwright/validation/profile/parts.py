@@ -100,18 +100,18 @@ def _other_stage(rank: int | None, estimate: Estimate) -> list[str]:
     if plan.pp == 1:
         return []
     if rank is None or rank >= plan.num_gpus:
-        return [f"which stage it is of is not said; what is predicted is of stage {slowest}, the slowest"]
+        return [f"the trace does not say which stage it is from; the prediction is for stage {slowest}, the slowest"]
     stage = rank * plan.pp // plan.num_gpus
-    told = f"rank {rank} is of stage {stage}, and what is predicted of stage {slowest}, the slowest"
+    told = f"the trace is from rank {rank} on stage {stage}; the prediction is for stage {slowest}, the slowest"
     return [told] if stage != slowest else []
 
 
 def _window(spans: Spans) -> tuple[float, float, int, list[str]]:
     """Begin, end and number of the steps, in microseconds, and what had to be taken for granted."""
-    notes = ["the file breaks off; what it holds was read"] if spans.broken else []
+    notes = ["the file is cut off; the part before that was read"] if spans.broken else []
     if spans.steps:
         if not spans.on_device and not spans.on_host:
-            notes.append("steps are those of the host, which runs ahead of the accelerator")
+            notes.append("step marks come from the host, which runs ahead of the accelerator")
         begins, ends = zip(*spans.steps.values(), strict=True)
         begin, end = min(begins), max(ends)
         if any(len(starts) and min(starts) < end and max(last) > begin for starts, last in spans.kernels.values()):
@@ -120,7 +120,8 @@ def _window(spans: Spans) -> tuple[float, float, int, list[str]]:
     starts = min(min(starts) for starts, _ in spans.kernels.values() if starts)
     ends_ = max(max(ends) for _, ends in spans.kernels.values() if ends)
     steps = max(spans.optimizer_steps, 1)
-    notes.append(f"it marks no steps (prof.step()); from its first kernel to its last is taken for {steps}")
+    counted = f"{steps} step{'s' * (steps > 1)}"
+    notes.append(f"it has no step marks (prof.step()); the time from first to last kernel is taken as {counted}")
     return starts, max(ends_, starts + 1e-3), steps, notes
 
 

@@ -101,9 +101,10 @@ def _rankings(score: Score) -> str:
     first = sum(each.regret_of_fastest <= AS_FAST for each in score.ranking) / len(score.ranking)
     worst = max(score.ranking, key=lambda each: each.regret)
     near = sum(each.regret <= AS_FAST for each in score.ranking) / len(score.ranking)
-    text = f"Ranking within {len(score.ranking)} jobs: on average Spearman {spearman:.2f}; the recommended plan took "
-    text += f"{regret:.1%} longer than the fastest, at most {AS_FAST:.0%} in {near:.0%} of them (the plan predicted "
-    return f"{text}to be the fastest: in {first:.0%}), {worst.regret:.1%} at the most, in {worst.group}."
+    text = f"Ranking runs within {len(score.ranking)} jobs: mean Spearman correlation {spearman:.2f}. On average the "
+    text += f"recommended plan was {regret:.1%} slower than the fastest run. It was within {AS_FAST:.0%} in {near:.0%} "
+    text += f"of the jobs (the plan predicted fastest: in {first:.0%}). The worst was {worst.regret:.1%} slower, in "
+    return f"{text}{worst.group}."
 
 
 def _skipped(score: Score) -> Iterator[str]:

@@ -17,7 +17,7 @@ def activations(memo: Memo) -> Iterator[Block]:
     first, last = best.stages[0], best.stages[-1]
     text = f"Activations take {format_gib(best.memory.activations)} on the fullest rank."
     if plan.tp > 1:
-        split = "all of them" if plan.sp else "what lies between the matrices, not norms and residuals,"
+        split = "all of them" if plan.sp else "those between the matrices, but not norms and residuals,"
         text += f" Tensor parallelism divides {split} by {plan.tp}."
     if plan.cp > 1:
         text += f" Context parallelism divides them by {plan.cp}."
@@ -38,7 +38,7 @@ def activations(memo: Memo) -> Iterator[Block]:
             change = f" ({'+' if slower >= 0 else '-'}{percent(abs(slower))})"
             rows.append(_recomputed(each.change.removeprefix("recompute "), each.estimate, change))
         columns = ("recompute", "activations", "in all", "step", "verdict")
-        yield Table(columns, tuple(rows), "lrrrl", "Other recomputation: what it would free and cost")
+        yield Table(columns, tuple(rows), "lrrrl", "Other recomputation: memory freed and time added")
 
 
 def _stages(best: Estimate) -> Table:
@@ -58,7 +58,7 @@ def _stages(best: Estimate) -> Table:
         if each.stage in shown
     )
     columns = ("stage", "layers", "in flight", "states", "activations", "logits, temporaries", "in all")
-    caption = f"GiB of a rank by stage; the fullest is stage {best.worst_stage}, the slowest stage {best.slowest_stage}"
+    caption = f"GiB per rank by stage; stage {best.worst_stage} is the fullest, stage {best.slowest_stage} the slowest"
     return Table(columns, tuple(rows), "rlrrrrr", caption)
 
 

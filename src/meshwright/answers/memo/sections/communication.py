@@ -17,15 +17,15 @@ from meshwright.units import GIGA, format_bandwidth, format_bytes, format_second
 
 def communication_section(memo: Memo) -> Iterator[Block]:
     """The table of exchanges, why gradients are summed, how much that is, and strong and weak scaling."""
-    yield Heading("Appendix C. Communication: where gradients and activations travel", 2)
+    yield Heading("Appendix C. Communication: what is sent over which links", 2)
     yield Paragraph(_summary(memo))
     if memo.exchanges:
         yield _table(memo)
     if tables := tuple(expert_tables(memo.best, memo.inputs)):
-        yield Heading("What a layer of experts takes", 3)
+        yield Heading("What an expert layer takes", 3)
         yield from tables
         yield from (Paragraph(f"{line}.") for line in routing_lines(memo.best, memo.inputs))
-    yield Heading("Why gradients are summed, and what that costs", 3)
+    yield Heading("What summing gradients costs", 3)
     yield Paragraph(_gradients(memo))
     yield Paragraph(_inside(memo))
     yield Heading("Scaling", 3)
@@ -69,9 +69,9 @@ def _table(memo: Memo) -> Table:
         "axis", "collective", "ranks", "link", "sent each time", "times", "effective GB/s", "seconds", "exposed",
     )  # fmt: skip
     caption = (
-        "One rank in one step; of tensor, context and expert messages a line for each pass of a layer. Effective GB/s: "
-        "what is sent in a step over its seconds, less than the link where messages are small or several operations "
-        "follow each other, more where a part stays inside a node. Exposed: what of the seconds the step waits for"
+        "One rank in one step. Tensor, context and expert messages have a line for each pass of a layer. Effective "
+        "GB/s: bytes sent divided by time. It is less than the link where messages are small or several operations "
+        "follow each other, and more where a part stays inside a node. Exposed: the time that the step waits for"
     )
     return Table(columns, tuple(rows), "llllrrrrr", caption, total=True)
 
@@ -85,11 +85,12 @@ def _gradients(memo: Memo) -> str:
     seconds, exposed_s = (sum(getattr(each, name) for each in summed) for name in ("seconds", "exposed_s"))
     divided = f"; ZeRO {plan.zero} divides over {int(sharding_ranks(plan))} of them" if plan.zero else ""
     return (
-        f"The {plan.dp * plan.cp} ranks that hold the same shard of the weights have each seen different "
-        f"{'sequences' if plan.cp == 1 else 'tokens'}; only the mean of their gradients, over "
-        f"{inputs.job.global_batch} sequences, is the gradient of the batch. {_when(memo)}{divided}. A rank sends "
-        f"{format_bytes(sent)} for this in a step: {format_seconds(seconds)}, of which {format_seconds(exposed_s)} are "
-        f"exposed, {percent(exposed_s / best.step_time_s)} of the step.{_of_experts(memo)}"
+        f"The {plan.dp * plan.cp} ranks with the same part of the model each see different "
+        f"{'sequences' if plan.cp == 1 else 'tokens'}, and the gradient of the batch is the mean over all "
+        f"{inputs.job.global_batch} sequences. {_when(memo)}{divided}. A rank sends "
+        f"{format_bytes(sent)} for this in a step. That takes {format_seconds(seconds)}, of which "
+        f"{format_seconds(exposed_s)} is exposed, {percent(exposed_s / best.step_time_s)} of the step."
+        f"{_of_experts(memo)}"
     )
 
 
@@ -98,8 +99,8 @@ def _when(memo: Memo) -> str:
     plan = memo.best.plan
     if plan.zero >= 3 or any(each.by_layer for each in memo.exchanges):
         return (
-            f"In each of the {plan.num_microbatches} micro-batches weights are gathered before every layer and "
-            "gradients scattered after it, beside the compute of other layers"
+            f"Each of the {plan.num_microbatches} micro-batches gathers weights before every layer and "
+            "reduce-scatters gradients after it, while other layers compute"
         )
     if plan.zero == 2:
         return f"ZeRO 2 sums them after each of the {plan.num_microbatches} micro-batches, in buckets during backward"
@@ -116,9 +117,9 @@ def _of_experts(memo: Memo) -> str:
         return ""
     ranks = int(expert_data_ranks(plan))
     if not own:
-        return f" Each expert is on {plural(ranks, 'rank')}, so its gradients are summed with no other."
+        return f" Each expert is on {plural(ranks, 'rank')}, so its gradients need no sum over ranks."
     return (
-        f" Gradients of experts are summed over groups of their own: the {ranks} ranks that hold the same ones, "
+        f" Gradients of experts are summed over the {ranks} ranks that hold the same experts: "
         f"{format_bytes(sum(each.sent_bytes * each.times for each in own))} a step."
     )
 
@@ -126,7 +127,7 @@ def _of_experts(memo: Memo) -> str:
 def _inside(memo: Memo) -> str:
     tensor = [each for each in memo.exchanges if each.axis == "tp"]
     if not tensor:
-        return "Without tensor parallelism no layer needs a part of a matrix from another rank: 0 bytes."
+        return "Without tensor parallelism a layer sends nothing to other ranks: 0 bytes."
     slowest, first, seconds = memo.inputs.cluster.levels[-1], tensor[0], sum(each.seconds for each in tensor)
     over = (
         f"Tensor parallelism communicates in every layer, {format_seconds(seconds)} a step over {first.link} at "

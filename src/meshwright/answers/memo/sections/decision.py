@@ -69,13 +69,13 @@ def _figures(memo: Memo) -> Iterator[tuple[str, str, str]]:
     yield (
         "step",
         format_seconds(best.step_time_s),
-        f"8 in 10 such runs take {format_seconds(interval.p10)} to {format_seconds(interval.p90)}; "
+        f"8 in 10 runs like this take {format_seconds(interval.p10)} to {format_seconds(interval.p90)}; "
         f"{format_count(whole)} tokens/s, {percent(best.mfu)} of the dense {inputs.recipe.peak} peak (MFU)",
     )
     yield (
         f"{format_count(cost.tokens)} tokens",
         f"{cost.days:,.1f} days",
-        f"{cost.words}; without interruptions" + ("" if inputs.job.tokens else "; `--tokens` for your own number"),
+        f"{cost.words}, without interruptions" + ("" if inputs.job.tokens else "; set your own number with `--tokens`"),
     )
     if memo.existing:
         yield _against_today(memo.existing, best)
@@ -83,7 +83,7 @@ def _figures(memo: Memo) -> Iterator[tuple[str, str, str]]:
     yield (
         "memory",
         format_gib(fit.needed_bytes),
-        f"of {format_gib(fit.visible_bytes)} usable: {best.verdict}, fits with a probability of {fit.probability:.0%}",
+        f"of {format_gib(fit.visible_bytes)} usable: {best.verdict}, probability of fitting {fit.probability:.0%}",
     )
     yield _limit(memo)
     if equal := _equal(memo):
@@ -98,8 +98,8 @@ def _limit(memo: Memo) -> tuple[str, str, str]:
     text = f"{largest.name}: {seconds} of the step"
     if found.grows and found.reference:
         on, most = accelerators(found.reference.gpus), found.chosen
-        grown = f"{most.name}, {percent(most.share_before)} there and {percent(most.share_after)} here"
-        text += f"; it grows most from {on}" if most is largest else f"; what grows most from {on} is {grown}"
+        grown = f"{most.name}, from {percent(most.share_before)} to {percent(most.share_after)}"
+        text += f"; it grows most from {on}" if most is largest else f"; the part that grows most from {on} is {grown}"
     return "limited by", percent(largest.share_after), text
 
 
@@ -115,12 +115,12 @@ def _speed_up(memo: Memo) -> tuple[str, str]:
     total = inputs.cluster.num_gpus
     if smaller is None:
         on = "the whole cluster" if memo.scaling.baseline < total else "the baseline, which is the whole cluster"
-        return "none", f"only {on} holds a plan safely for this batch" if total > 1 else "one accelerator"
+        return "none", f"a plan for this batch fits safely only on {on}" if total > 1 else "one accelerator"
     faster, more = memo.speed_up, total / smaller.gpus
-    text = f"the tokens/s of the best plan on {accelerators(smaller.gpus)}, the fewest that hold one safely"
-    text = f"{text}; {times(more)} the accelerators"
+    text = f"the tokens/s of the best plan on {accelerators(smaller.gpus)}, the fewest on which one fits safely"
+    text = f"{text}, with {times(more)} the accelerators"
     if memo.saved:
-        text += f"; faster by more than that, as the smaller plan loses more to {memo.saved}"
+        text += f"; it gains more than that because the smaller plan loses more to {memo.saved}"
     return times(faster), text
 
 
@@ -131,13 +131,13 @@ def _equal(memo: Memo) -> tuple[str, str] | None:
     if fastest is None or search.equal == 1:
         return ("no other plan", proven[0]) if proven else None
     count = plural(search.equal - 1, "other plan")
-    told = [f"too close to tell apart (within {tied_share(search):.1%})"]
+    told = [f"within {tied_share(search):.1%}, closer than predictions can tell"]
     if fastest.plan == best.plan:
         told.append("this one is the fastest of them")
     else:
         told += [
             f"this one {reasons(best, fastest, memo.inputs)}",
-            f"`{fastest.plan}` is {pace(fastest, best)} on paper",
+            f"`{fastest.plan}` is predicted to be {pace(fastest, best)}",
         ]
     return count, "; ".join([*told, *proven])
 
@@ -148,8 +148,8 @@ def _asked(memo: Memo) -> str:
     per = "" if inputs.job.tokens else f" per {format_count(cost.tokens)} tokens"
     span = f"for {cost.days:,.1f} days{per} ({cost.words})"
     return (
-        f"Commit {accelerators(inputs.cluster.num_gpus)} of `{inputs.cluster.accelerator.id}` to this plan {span}, on "
-        f"condition that twenty steps with it confirm two figures before the rest is spent: at most "
-        f"{format_seconds(interval.p90)} a step (median of the last ten) and at most {format_gib(fit.most_bytes)} on "
-        f"the fullest device. Otherwise stop, and ask again with what was measured."
+        f"Commit {accelerators(inputs.cluster.num_gpus)} of `{inputs.cluster.accelerator.id}` to this plan {span}. "
+        f"First run twenty steps and confirm two figures: at most {format_seconds(interval.p90)} a step (median of the "
+        f"last ten) and at most {format_gib(fit.most_bytes)} on the fullest device. If either is exceeded, stop and "
+        f"plan again with the measured figures."
     )

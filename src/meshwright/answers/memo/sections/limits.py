@@ -24,21 +24,21 @@ from meshwright.units import format_count, format_seconds
 BY_LAYER = "by layer"
 """In place of `exposed_dp_s`, where every layer gathers its weights."""
 WHERE = {
-    BY_LAYER: "what of the layers' gathers of weights and scatters of gradients runs while no product does, in every "
+    BY_LAYER: "the time in which layers gather weights or scatter gradients and no matrix product runs, in every "
     "micro-batch",
-    "exposed_dp_s": "what of the gradient collectives runs while no product does, behind the last backward and before "
-    "the first forward of a step",
+    "exposed_dp_s": "the time of gradient collectives in which no matrix product runs, after the last backward and "
+    "before the first forward of a step",
     "bubble_s": "the time in which a rank of the slowest stage runs no kernel, at the beginning and the end of a step",
     "exposed_tp_s": "the collectives between the products of one layer, summed over layers and micro-batches",
-    "exposed_cp_s": "what of the exchange of keys and values runs while no product does, summed over layers and "
+    "exposed_cp_s": "the time of key-value exchanges in which no matrix product runs, summed over layers and "
     "micro-batches",
     "exposed_ep_s": "dispatch and combine of one layer of experts, summed over layers and micro-batches",
-    "exposed_pp_s": "the waits for messages between stages in the middle of a step",
-    "host_s": "the gaps between kernels while the host issues them",
+    "exposed_pp_s": "the waits for stage-to-stage messages in the middle of a step",
+    "host_s": "the gaps between kernels in which the host launches the next ones",
     "uneven_s": "the busy time of the slowest stage less the mean of all stages",
-    "recompute_s": "the forward kernels inside of backward",
-    "kernels_s": "the seconds of all matrix products and attention beyond their FLOPs at peak",
-    "elementwise_s": "the seconds of all kernels that are no products",
+    "recompute_s": "the forward kernels inside the backward pass",
+    "kernels_s": "the time of all matrix products and attention beyond their FLOPs at peak",
+    "elementwise_s": "the time of all kernels that are not matrix products",
     "optimizer_s": "the time between the gradient norm and the next forward",
 }
 """How each part of a step is measured."""
@@ -46,8 +46,8 @@ ALONE = "that a single accelerator would not have"
 SHOWN = 5
 """Parts in the table."""
 PRICES = {
-    "precision": "a number format: a run must show that the loss curves agree",
-    "optimizer_states": "moments in fewer bits, or an update on the host: a run must show that it is worth it",
+    "precision": "a number format; a run must show that the loss curves agree",
+    "optimizer_states": "moments in fewer bits or an update on the host; a run must show that it pays",
     "network": "a purchase, or another cluster",
 }
 """What changes cost that are no switch, by knob."""
@@ -81,8 +81,8 @@ def _questions(memo: Memo) -> Table:
     """What is best, and what the recommended layout does, where one thing of the question is another."""
     rows = [_answer("as asked", memo.best, memo.best, memo.inputs)]
     rows += [_answer(each.change, each.best, each.same, each.inputs) for each in memo.other_questions]
-    columns = ("question", "best plan", "tokens/s", "the recommended layout there")
-    return Table(columns, tuple(rows), "llrl", "The same question with one thing changed, each searched anew")
+    columns = ("question", "best plan", "tokens/s", "the recommended layout for it")
+    return Table(columns, tuple(rows), "llrl", "The same question with one thing changed, and a new search for each")
 
 
 def _answer(change: str, best: Estimate | None, same: Estimate | None, inputs: Inputs) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ def _answer(change: str, best: Estimate | None, same: Estimate | None, inputs: I
     elif same.verdict == best.verdict and longer(same, best) < 0:
         words += f", but the best plan {reasons(best, same, inputs)}"
     elif abs(longer(same, best)) <= share_of_ties(inputs):
-        words += ", too close to tell apart"
+        words += ", closer than predictions can tell"
     risk = "" if same.verdict == Verdict.SAFE else f", {same.verdict}"
     return change, f"`{best.plan}`", speed, f"{words}{risk}"
 
@@ -114,7 +114,7 @@ def _dearer(memo: Memo) -> str:
         f"{each.change} ({percent(1 - each.estimate.step_time_s / step)} less; {PRICES[name]})"
         for name, each in best.items()
     ]
-    return f"With a price, the same plan gains from {listed(gains)}." if gains else ""
+    return f"Changes that have a price and make the same plan faster: {listed(gains)}." if gains else ""
 
 
 def _growth(bottleneck: Bottleneck, reference: Point, memo: Memo) -> Table:
@@ -130,7 +130,7 @@ def _growth(bottleneck: Bottleneck, reference: Point, memo: Memo) -> Table:
     columns = ("part of the step", f"on {reference.gpus}", f"on {total}", "added")
     caption = (
         f"Shares of the step on {accelerators(reference.gpus)} (`{reference.estimate.plan}`) and on {total}. Added: "
-        "accelerator-seconds for the same tokens that scaling adds, as a share of the step"
+        "the accelerator-seconds that scaling adds for the same tokens, as a share of the step"
     )
     return Table(columns, rows, "lrrr", caption)
 
@@ -142,7 +142,7 @@ def _bottleneck(memo: Memo) -> tuple[str, str]:
     if bottleneck.grows and bottleneck.reference:
         text += (
             f" On {accelerators(bottleneck.reference.gpus)} it takes {percent(chosen.share_before)}; "
-            f"of all parts it grows most on the way to {total}."
+            f"it grows more than any other part on the way to {total}."
         )
     else:
         of_all = "beyond the model's FLOPs at the peak" if chosen.part in LOCAL else ALONE
@@ -158,7 +158,7 @@ def _bottleneck(memo: Memo) -> tuple[str, str]:
             f"{percent(largest.share_after)}, and {percent(largest.share_before)} on {before}."
         )
     where = BY_LAYER if any(each.by_layer and chosen.part == "exposed_dp_s" for each in memo.exchanges) else chosen.part
-    text += f" To confirm, profile one step and add up {WHERE[where]}: {seconds} are predicted."
+    text += f" To confirm it, profile one step and add up {WHERE[where]}. The prediction is {seconds}."
     return f"Most likely bottleneck: {chosen.name}", text
 
 
@@ -166,7 +166,7 @@ def _numbers(memo: Memo) -> str:
     """What to report: one number, or two where fewer accelerators hold a plan."""
     mfu = f"MFU, predicted {percent(memo.best.mfu)}"
     if memo.smaller is None:
-        return f"Report one number: {mfu}. No fewer accelerators hold a plan to measure a speed-up against."
+        return f"Report one number: {mfu}. No plan fits on fewer accelerators to measure a speed-up against."
     total = memo.inputs.cluster.num_gpus
     return (
         f"Report two numbers: {mfu}; and the speed-up over the best plan on {accelerators(memo.smaller.gpus)}, "

@@ -79,15 +79,15 @@ def _before(budgets: Budgets, inputs: Inputs) -> str:
     one, copy, visible = budgets.one.memory, budgets.replicated.memory, accelerator.visible_memory_bytes
     need = (
         f"On one {accelerator.id} the weights, gradients and optimizer states of {inputs.model.name} alone take "
-        f"{format_gib(one.states)}; with {plural(budgets.one.plan.micro_batch, 'sequence')} in a micro-batch it would "
-        f"need {format_gib(one.device)}, and {format_gib(visible)} are available"
+        f"{format_gib(one.states)}. With {plural(budgets.one.plan.micro_batch, 'sequence')} in a micro-batch the model "
+        f"needs {format_gib(one.device)}, and {format_gib(visible)} is available"
     )
-    copies = f"Data parallelism alone on all {ranks} puts a full replica on each, {format_gib(copy.device)}."
+    copies = f"Data parallelism alone puts a full replica on each of the {ranks}, {format_gib(copy.device)}."
     copies = copies if ranks > 1 else ""
     if budgets.one.verdict.fits:
-        return f"{need}: it fits, so every split below is for speed. {copies}"
+        return f"{need}. It fits, so every split below is for speed. {copies}"
     return (
-        f"{need}: {times(one.device / visible)} too large. {copies} No number of replicas changes that: data "
+        f"{need}: {times(one.device / visible)} too large. {copies} More replicas do not help: data "
         f"parallelism divides the work of a step, not the {format_gib(copy.states)} of states."
     )
 
@@ -113,7 +113,7 @@ def _size(memory: Components[float], names: Sequence[str]) -> float:
 def _saved(budgets: Budgets) -> str:
     chosen, whole = budgets.chosen.memory, budgets.one.memory
     share = percent(chosen.states / whole.states)
-    text = f"Of {format_gib(whole.states)} of states the fullest rank keeps {format_gib(chosen.states)}, {share}."
+    text = f"The fullest rank keeps {format_gib(chosen.states)} of the {format_gib(whole.states)} of states, {share}."
     if budgets.without_zero:
         plain, fits = budgets.without_zero.memory.device, budgets.without_zero.verdict.fits
         text += (
@@ -124,7 +124,7 @@ def _saved(budgets: Budgets) -> str:
         plain = budgets.without_recompute.memory.device
         text += (
             f" Recomputation ({RECOMPUTE_NAMES[budgets.chosen.plan.recompute]}) saves "
-            f"{format_gib(plain - chosen.device)}: keeping every activation needs {format_gib(plain)}."
+            f"{format_gib(plain - chosen.device)}: keeping every activation would need {format_gib(plain)}."
         )
     return text
 
@@ -144,7 +144,7 @@ def _margin(best: Estimate, inputs: Inputs) -> str:
 def _alternative(budgets: Budgets, inputs: Inputs) -> str:
     ranks, sharded, chosen = inputs.cluster.num_gpus, budgets.fully_sharded, budgets.chosen
     if ranks == 1:
-        return "A single accelerator has no other to share with."
+        return "A single accelerator has nothing to share with."
     if sharded is None:
         return (
             f"`{inputs.runtime.id}` has no ZeRO 3 for this model and cluster, so full sharding over {ranks} ranks is "
@@ -152,14 +152,14 @@ def _alternative(budgets: Budgets, inputs: Inputs) -> str:
         )
     if sharded.plan == chosen.plan:
         shared = int(sharding_ranks(chosen.plan))
-        return f"This plan is it: ZeRO 3 divides weights, gradients and states over {shared} ranks."
+        return f"This plan is fully sharded: ZeRO 3 divides weights, gradients and states over {shared} ranks."
     memory = sharded.memory
     return (
         f"ZeRO 3 without a pipeline (`{sharded.plan}`) keeps {format_gib(memory.states)} of states and "
         f"{format_gib(memory.activations)} of activations, {format_gib(memory.device)} in all: "
-        f"{sharded.verdict}, {format_seconds(sharded.step_time_s)} a step where the recommendation takes "
-        f"{format_seconds(chosen.step_time_s)} ({pace(sharded, chosen)}). It exchanges weights for every layer, and "
-        f"{format_seconds(sharded.time.exposed_dp_s)} of that stay exposed in a step."
+        f"{sharded.verdict}, {format_seconds(sharded.step_time_s)} a step ({pace(sharded, chosen)}; the recommended "
+        f"plan takes {format_seconds(chosen.step_time_s)}). It exchanges weights for every layer, and "
+        f"{format_seconds(sharded.time.exposed_dp_s)} of that stays exposed in a step."
         f"{''.join(f' {line}' for line in unpublished_lines(sharded, inputs))}"
     )
 
@@ -174,10 +174,10 @@ def sharding_rows(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, ...]]:
         yield f"cp {plan.cp}", *parts, f"by {plan.cp}"
     if plan.pp > 1:
         cut = f"by {plan.pp}, in layers"
-        yield f"pp {plan.pp}", cut, cut, cut, "not: fewer layers, more micro-batches in flight"
+        yield f"pp {plan.pp}", cut, cut, cut, "not divided: fewer layers, but more micro-batches in flight"
     if inputs.model.is_moe and plan.ep > 1:
         cut = f"experts by {plan.ep}"
-        yield f"ep {plan.ep}", cut, cut, cut, "moved with their tokens"
+        yield f"ep {plan.ep}", cut, cut, cut, "not divided: they move with their tokens"
     if plan.dp * plan.cp > 1:
         ranks = f"dp {plan.dp}" + (f" x cp {plan.cp}" if plan.cp > 1 else "")
         cut = f"by {int(sharding_ranks(plan))}"
@@ -186,4 +186,4 @@ def sharding_rows(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, ...]]:
         weights, *others = (cut if plan.zero >= stage else WHOLE for stage in (3, 2, 1))
         if plan.zero == 2 and inputs.runtime.storage.weights == "full":
             weights = f"fp32 {cut}, {inputs.recipe.half} whole"
-        yield f"{ranks}, ZeRO {plan.zero}", weights, *others, "whole: every replica has its own sequences"
+        yield f"{ranks}, ZeRO {plan.zero}", weights, *others, "not divided: every replica has its own sequences"

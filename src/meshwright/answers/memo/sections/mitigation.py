@@ -16,13 +16,13 @@ def mitigation_words(memo: Memo) -> tuple[str, str]:
     part, first, step = memo.mitigation, memo.mitigation.switch, memo.best.step_time_s
     after, tokens = first.estimate.step_time_s, memo.inputs.job.tokens_per_step
     risk = "" if first.estimate.verdict == Verdict.SAFE else f" Memory: {first.estimate.verdict}."
-    flag = f", `{first.flag}`," if first.flag else ","
+    flag = f" (`{first.flag}`)" if first.flag else ""
     return (
         f"First mitigation: {first.change}",
-        f"A switch of the launch{flag} free but for a run to confirm it; it is not part of the plan above (ask with "
+        f"This is a launch switch{flag} and costs only a run to confirm it. The plan above does not use it (ask with "
         f"`{first.option}`). It cuts {part.part_name} from {format_seconds(part.part_before_s)} to "
         f"{format_seconds(part.part_after_s)} and the step from {format_seconds(step)} to {format_seconds(after)}, "
-        f"{percent(first.gain)} less.{risk}{first.needs} To confirm, compare tokens a second: "
+        f"{percent(first.gain)} less.{risk}{first.needs} To confirm it, compare tokens/s: "
         f"{format_count(tokens / step)} before, {format_count(tokens / after)} after.",
     )
 
@@ -31,12 +31,12 @@ def _nothing(memo: Memo) -> str:
     tried, gaining = memo.switches.tried, memo.switches.gaining
     saved = f"{gaining[0].change}, saves {percent(gaining[0].gain)}" if gaining else ""
     best = f"the best of them, {saved}" if saved else "none of them makes the step shorter"
-    switches = f"{tried} switches of the launch could be set another way: {best}. " if tried else ""
+    switches = f"{tried} launch switches could be set differently: {best}. " if tried else ""
     if tried == 1:
         one = saved or "makes the step no shorter"
-        switches = f"One switch of the launch could be set another way: {one}. "
+        switches = f"One launch switch could be set differently: {one}. "
     return (
         f"No free change saves {WORTH:.0%} of the step. {switches}The plan reaches {percent(memo.best.mfu)} of the "
-        f"ideal, in which every accelerator works at its dense {memo.inputs.recipe.peak} peak all the time. Appendix E "
-        "tells what would change with a price: number formats, the batch, the network."
+        f"ideal, in which every accelerator always runs at its dense {memo.inputs.recipe.peak} peak. Appendix E shows "
+        "the changes that have a price: number formats, the batch, the network."
     )

@@ -32,11 +32,12 @@ def pipeline_section(memo: Memo) -> Iterator[Block]:
         return
     plan, step_s, bubble_s = best.plan, best.step_time_s, best.time.bubble_s
     yield Paragraph(
-        f"Splitting the layers over {plan.pp} stages and nothing else keeps one stage busy while the others wait: each "
-        f"works {percent(pipeline.naive_busy)} of the time. Cut into {plan.num_microbatches} micro-batches, all stages "
-        f"work except while the pipeline fills and drains: {format_seconds(bubble_s)} of {format_seconds(step_s)}, a "
-        f"bubble of {percent(bubble_s / step_s)} of the step, or {percent(bubble_s / (step_s - bubble_s))} of the busy "
-        "time, the ratio that some papers print."
+        f"With {plan.pp} stages and one micro-batch only one stage would work at a time, so each would be busy "
+        f"{percent(pipeline.naive_busy)} of the time. With {plan.num_microbatches} micro-batches all stages work "
+        f"except while the pipeline fills and drains. That bubble is {format_seconds(bubble_s)} of "
+        f"{format_seconds(step_s)}: "
+        f"{percent(bubble_s / step_s)} of the step, or {percent(bubble_s / (step_s - bubble_s))} of the busy time, "
+        "which is the ratio that some papers print."
     )
     yield _bubbles(pipeline, best)
     yield Paragraph(_rule(pipeline, best))
@@ -49,15 +50,15 @@ def pipeline_section(memo: Memo) -> Iterator[Block]:
 def _without(memo: Memo) -> str:
     best, other = memo.best, memo.pipelined
     text = (
-        f"The recommendation has no pipeline (pp 1): every rank works on all {memo.inputs.model.num_layers} layers, so "
-        f"none waits for another stage and its bubble is 0 s. Each replica adds up the gradients of its "
+        f"The recommended plan has no pipeline (pp 1). Every rank works on all {memo.inputs.model.num_layers} layers, "
+        f"so none waits for another stage and the bubble is 0 s. Each replica adds up the gradients of its "
         f"{plural(best.plan.num_microbatches, 'micro-batch', MANY)} before one optimizer step."
     )
     if other is None:
         return f"{text} `{memo.inputs.runtime.id}` has no pipeline for this question."
     risk = "" if other.verdict == Verdict.SAFE else f" ({other.verdict})"
     return (
-        f"{text} The best plan with one is `{other.plan}`{risk}: {reason_lost(other, memo)}. What follows is about "
+        f"{text} The best plan with a pipeline is `{other.plan}`{risk}: {reason_lost(other, memo)}. The rest is about "
         "that plan."
     )
 
@@ -77,7 +78,7 @@ def _bubbles(pipeline: MicroBatching, best: Estimate) -> Table:
     chunks = "" if pipeline.chunks == 1 else f"{pipeline.chunks} "
     textbook = f"({pipeline.stages} - 1) / ({chunks}m + {pipeline.stages} - 1)"
     columns = ("m", "global batch", "by the formula", "bubble", "MFU", "GiB")
-    caption = f"The bubble as a share of the step: by the formula for equal stages, {textbook}, and as priced"
+    caption = f"The bubble as a share of the step: by the formula for equal stages, {textbook}, and as predicted"
     return Table(columns, rows, "rrrrrr", caption)
 
 
@@ -90,9 +91,9 @@ def _rule(pipeline: MicroBatching, best: Estimate) -> str:
         else ""
     )
     return (
-        f"The usual rule is m of {RULE} pp or more, {RULE * plan.pp} here; the plan has {plan.num_microbatches} and "
-        f"{enough}. {chunks}More micro-batches mean a larger batch, or smaller ones that use the matrix units less "
-        f"well: {plan.micro_batch * stages} sequences are the least that {stages} stages need at once."
+        f"The usual rule is m of at least {RULE} pp, {RULE * plan.pp} here; the plan has {plan.num_microbatches} and "
+        f"{enough}. {chunks}More micro-batches mean a larger batch, or smaller micro-batches that use the matrix units "
+        f"less well. {stages} stages need at least {plan.micro_batch * stages} sequences at once."
     )
 
 
@@ -116,7 +117,7 @@ def _in_flight(memo: Memo, best: Estimate) -> str:
     count = best.plan.num_microbatches
     return (
         f"The schedule limits what is in flight: {first.live_micro_batches} of {count} micro-batches on stage 0 and "
-        f"{last.live_micro_batches} on stage {last.stage}, where running all forward passes first would keep {count}. "
+        f"{last.live_micro_batches} on stage {last.stage}. Running all forward passes first would keep {count}. "
         f"Neighbours exchange {2 * count * best.plan.vpp:,} messages a step{size}."
     )
 
@@ -126,6 +127,7 @@ def _balance(best: Estimate) -> str:
     slowest, fastest = max(times), min(times)
     return (
         f"The slowest stage sets the pace: stage {times.index(slowest)} takes {format_seconds(slowest)} for a "
-        f"micro-batch, stage {times.index(fastest)} {format_seconds(fastest)}, {percent(1 - fastest / slowest)} less. "
-        "The first stage has the embedding, the last the head and the loss."
+        f"micro-batch; stage {times.index(fastest)} takes {format_seconds(fastest)}, "
+        f"{percent(1 - fastest / slowest)} less. The first stage also has the embedding, the last the head and the "
+        "loss."
     )

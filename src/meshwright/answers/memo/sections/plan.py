@@ -52,7 +52,7 @@ def plan_section(memo: Memo) -> Iterator[Block]:
     yield Paragraph(_placed(best, inputs))
     launch = [FLAG.sub(r"`\1`", str(setting)) for setting in launch_settings(best.plan, inputs)]
     if launch:
-        yield Paragraph(f"Besides the degrees, the launch of `{inputs.runtime.id}` must set:")
+        yield Paragraph(f"Besides the degrees, the launch with `{inputs.runtime.id}` must set:")
         yield Bullets(tuple(launch))
     if memo.existing:
         yield Heading("What runs today", 3)
@@ -67,7 +67,7 @@ def premises_section(memo: Memo) -> Iterator[Block]:
     yield Bullets(tuple(_measure(memo.best)), numbered=True)
     yield Paragraph("Given:")
     yield Bullets(tuple(_given(memo.inputs, memo.assumed)))
-    yield Paragraph("Assumed; correct the question where one of these is wrong:")
+    yield Paragraph("Assumed. If one of these is wrong, correct the question:")
     yield Bullets((*memo.assumed, *assumptions(memo.inputs)))
 
 
@@ -110,14 +110,14 @@ def _recompute(plan: Plan) -> str:
         return "every activation is kept"
     if plan.recompute == Recompute.FULL:
         which = f"{plan.recompute_layers} layers of every chunk" if plan.recompute_layers else "every layer"
-        return f"{which} computed again from its input"
-    return f"computed again: {', '.join(names_of(plan.recompute_modules))}"
+        return f"{which} recomputed from its input"
+    return f"recomputed: {', '.join(names_of(plan.recompute_modules))}"
 
 
 def _placed(best: Estimate, inputs: Inputs) -> str:
     order = ", ".join(axis for axis in inputs.runtime.plans.rank_order if axis != "ep" or inputs.model.is_moe)
     placed = [placement_words(axis, inputs.cluster) for axis in axes(best, inputs)]
-    groups = "; ".join(placed) or "a single rank communicates with none"
+    groups = "; ".join(placed) or "a single rank has no peers"
     return f"**Rank placement.** Ranks are numbered in the order {order}, the first varying fastest: {groups}."
 
 
@@ -125,7 +125,7 @@ def _runners_up(memo: Memo) -> Iterator[Block]:
     best, search = memo.best, memo.search
     others = _others(memo)
     if not others:
-        yield Paragraph(f"None: of {search.legal} legal plans {search.fitting} fit, and all of those have this layout.")
+        yield Paragraph(f"None: {search.fitting} of {search.legal} legal plans fit, and all of those have this layout.")
         return
     rows = tuple(
         (
@@ -138,8 +138,8 @@ def _runners_up(memo: Memo) -> Iterator[Block]:
         )
         for each in others
     )
-    counts = f"The best plan of every other split; {search.considered:,} plans were considered, {search.legal:,} are "
-    counts += f"legal, {search.fitting:,} fit"
+    counts = f"The best plan of each other split; of {search.considered:,} plans considered, {search.legal:,} are "
+    counts += f"legal and {search.fitting:,} fit"
     yield Table(("plan", "step", "MFU", "GiB", "fits", "why it lost"), rows, "lrrrrl", counts)
     yield from (Paragraph(line) for line in unpublished_lines(best, memo.inputs))
     if risky := search.faster_at_risk:
@@ -153,7 +153,7 @@ def reason_lost(plan: Estimate, memo: Memo) -> str:
     rest = f"; no published run has {unproven[0].what}" if unproven else ""
     if plan.verdict > best.verdict or longer(plan, best) > share_of_ties(inputs):
         return ", ".join(why_lost(plan, best).split(", ")[:NAMED]) + rest
-    return f"{pace(plan, best)}, too close to tell apart: the recommendation {reasons(best, plan, inputs)}{rest}"
+    return f"{pace(plan, best)}, closer than predictions can tell: the best plan {reasons(best, plan, inputs)}{rest}"
 
 
 def _others(memo: Memo) -> list[Estimate]:
@@ -171,11 +171,12 @@ def _measure(best: Estimate) -> Iterator[str]:
     yield (
         f"Memory of stage {best.worst_stage} after three steps: {format_gib(memory.allocated)} allocated at the peak, "
         f"{format_gib(memory.reserved)} reserved, {format_gib(memory.device)} as the driver reports it. More than "
-        f"{format_gib(best.fit.most_bytes)} is more than nine of ten such runs need: ask again with what was measured."
+        f"{format_gib(best.fit.most_bytes)} is more than 9 of 10 runs like this need; in that case plan again with the "
+        "measured figures."
     )
     yield (
-        f"The time of a step, the median of twenty after ten: {format_seconds(best.step_time_s)}. 10% more on all "
-        "ranks means that the site's kernels are slower; on some ranks, stragglers."
+        f"Step time, the median of twenty steps after the first ten: {format_seconds(best.step_time_s)}. 10% more on "
+        "all ranks means slower kernels at this site; 10% more on some ranks means stragglers."
     )
     worst = max(best.stages, key=lambda stage: stage.forward_s + stage.backward_s)
     both = format_seconds(worst.forward_s + worst.backward_s)

@@ -85,11 +85,11 @@ def _saves(memo: Memo) -> str:
     if "fp32" in peaks:
         ratio = times(inputs.half_peak_flops / peaks["fp32"])
         faster = (
-            f"Products in {half} run on the matrix units, whose dense peak is {ratio} that of the vector units, on "
-            "which products in fp32 run. "
+            f"Products in {half} run on the matrix units; products in fp32 run on the vector units. The dense peak of "
+            f"the matrix units is {ratio} as high. "
         )
     sent = sum(each.sent_bytes * each.times for each in memo.exchanges if each.axis != "dp")
-    traffic = f", and the {format_bytes(sent)} that a rank sends in a step's passes twice as much" if sent else ""
+    traffic = f", and a rank would send twice the {format_bytes(sent)} of one step's passes" if sent else ""
     return (
         f"{faster}In fp32 the {format_gib(activations)} of activations on the fullest rank would be "
         f"{format_gib(activations * FP32_BYTES / HALF_BYTES)}{traffic}."
@@ -107,11 +107,11 @@ def _states(plan: Plan, inputs: Inputs) -> str:
     parts = listed([each for each in named if each])
     count = parameter_count(inputs.model)
     compared = "as many as" if mixed == plain else f"{abs(mixed - plain):g} {'more' if mixed > plain else 'fewer'} than"
-    sizes = "" if mixed == plain else f" against {format_gib(count * plain)}"
+    sizes = "" if mixed == plain else f" instead of {format_gib(count * plain)}"
     return (
-        f"It does not save memory of weights, gradients and optimizer states: {parts} are {mixed:.4g} bytes a "
+        f"Weights, gradients and optimizer states get no smaller: {parts} are {mixed:.4g} bytes per "
         f"parameter, {compared} the {plain} of plain fp32 (4 + 4 + 8). For {format_count(count)} parameters that is "
-        f"{format_gib(count * mixed)}{sizes} before anything is divided; sharding divides it, precision does not."
+        f"{format_gib(count * mixed)}{sizes} before sharding. Sharding divides it; precision does not."
     )
 
 
@@ -120,7 +120,7 @@ def _with_copies(memo: Memo, states: str) -> str:
     held = format_gib(memo.budgets.one.memory.states)
     if held in states:
         return ""
-    return f" Appendix B counts {held} on one accelerator, with the copies that its products read."
+    return f" Appendix B counts {held} on one accelerator because it includes the copies that matrix products read."
 
 
 def _copies(inputs: Inputs) -> str:
@@ -129,7 +129,7 @@ def _copies(inputs: Inputs) -> str:
     if inputs.stores_quantised:
         return (
             f"Weights are stored and gathered in {recipe.number_format} alone, {inputs.gathered_bytes:g} bytes each; "
-            "the fp32 master weights make them anew every step."
+            "they are made from the fp32 master weights every step."
         )
     return (
         f"Weights are quantised from {recipe.half} and stored in addition to it, in {copies} "
@@ -144,15 +144,15 @@ def _range(inputs: Inputs) -> str:
         scaler = inputs.runtime.loss_scaling
         least = f", never below {scaler.least:g}" if scaler.least else ""
         return (
-            f"fp16 ends at {FP16.largest:g}, is fully accurate down to {FP16.least_normal:.1e} and knows nothing below "
-            f"{FP16.least:.1e}: gradients underflow, so that the loss is scaled dynamically. `{inputs.runtime.id}` "
-            f"begins at 2^{log2(scaler.initial):g}, doubles after {scaler.window} good steps and halves after "
+            f"fp16 ends at {FP16.largest:g}, is fully accurate down to {FP16.least_normal:.1e} and holds nothing below "
+            f"{FP16.least:.1e}. Gradients underflow, so the loss is scaled dynamically. `{inputs.runtime.id}` "
+            f"starts at 2^{log2(scaler.initial):g}, doubles after {scaler.window} good steps and halves after "
             f"{plural(scaler.hysteresis, 'overflow')}{least}. The order of a step matters:"
         )
     return (
-        f"bf16 has the range of fp32 (to {BF16.largest:.2g}, where fp16 ends at {FP16.largest:g}), so gradients "
-        f"neither overflow nor vanish and the loss is used as it is; its steps are coarse, {BF16.spacing:g} next to "
-        f"1, where fp16 has {FP16.spacing:.2g} and fp32 {FP32.spacing:.1e}. The order of a step:"
+        f"bf16 has the range of fp32 (to {BF16.largest:.2g}; fp16 ends at {FP16.largest:g}), so gradients "
+        f"neither overflow nor vanish and the loss needs no scaling. It is coarse: next to 1 its steps are "
+        f"{BF16.spacing:g}, those of fp16 {FP16.spacing:.2g} and those of fp32 {FP32.spacing:.1e}. The order of a step:"
     )
 
 
@@ -162,13 +162,13 @@ def _step(memo: Memo) -> Iterator[str]:
     if FORMATS[inputs.recipe.half] is FP16:
         yield f"Scale the loss, divide it by micro-batches times replicas ({share}) exactly once, and run backward."
         yield f"Sum the gradients over the replicas in {inputs.gradient_bytes} bytes, then unscale them in fp32."
-        yield f"All-reduce found-inf over all ranks ({all_ranks}), so that either all of them step or none does."
+        yield f"All-reduce found-inf over all ranks ({all_ranks}), so either all of them step or none does."
         yield "Clip by the global norm (1.0 is usual), computed in fp32 over all shards."
         yield "On an overflow skip the step and lower the scale; else update the fp32 weights and cast them."
         return
     yield f"Divide the loss by micro-batches times replicas ({share}) exactly once, and run backward."
     yield f"Sum the gradients over micro-batches and replicas in {inputs.gradient_bytes} bytes."
-    yield f"Take the global norm in fp32 over all {all_ranks}; on a NaN or a spike skip the step on all of them alike."
+    yield f"Take the global norm in fp32 over all {all_ranks}; on a NaN or a spike skip the step on every rank."
     yield "Clip by that norm (1.0 is usual), update the fp32 weights and cast them."
 
 
@@ -176,9 +176,9 @@ def _master(inputs: Inputs) -> str:
     half = FORMATS[inputs.recipe.half]
     risk = f", which this runtime's {inputs.gradient_bytes}-byte sums risk (`--gradients fp32`)"
     return (
-        f"Why fp32 is needed with {half.name}: 1 + {half.spacing * 0.4:.1g} rounds to 1 in {half.name}, so updates "
-        f"smaller than half of {half.spacing:.2g} of a weight would be lost without master weights; and a running sum "
-        f"of ones in {half.name} stops at {half.counts_to}, so sums over many micro-batches and replicas belong in fp32"
+        f"Why {half.name} needs fp32: 1 + {half.spacing * 0.4:.1g} rounds to 1 in {half.name}, so without master "
+        f"weights updates smaller than half of {half.spacing:.2g} of a weight would be lost. A running sum of ones in "
+        f"{half.name} stops at {half.counts_to}, so sums over many micro-batches and replicas belong in fp32"
         f"{'' if inputs.gradient_bytes == FP32_BYTES else risk}. Warm the learning rate up, watch the gradient norm, "
         "and keep a checkpoint to go back to when it spikes."
     )

@@ -32,8 +32,8 @@ def _memory(memo: Memo) -> Words | None:
     if fit.probability >= MOST_CERTAIN:
         return None
     text = (
-        f"{1 - fit.probability:.0%} of such runs would run out of it on stage {best.worst_stage}: 8 in 10 need "
-        f"{format_gib(fit.least_bytes)} to {format_gib(fit.most_bytes)} of {format_gib(fit.visible_bytes)}."
+        f"{1 - fit.probability:.0%} of runs like this would run out of memory on stage {best.worst_stage}: 8 in 10 "
+        f"need {format_gib(fit.least_bytes)} to {format_gib(fit.most_bytes)} of {format_gib(fit.visible_bytes)}."
     )
     return "memory", text + _way_out(memo)
 
@@ -66,12 +66,12 @@ def _unproven(memo: Memo) -> Words | None:
     if not kinds:
         return None
     first = kinds[0]
-    return "an unproven kind of plan", f"No published run has {first.what}{most_published(first)}. {_range(memo)}"
+    return "an untested kind of plan", f"No published run has {first.what}{most_published(first)}. {_range(memo)}"
 
 
 def _pace(memo: Memo) -> Words:
     unseen = without_source(memo.inputs)
-    text = f" No published run {' or '.join(unseen)} stands behind it." if unseen else ""
+    text = f" No published run {' or '.join(unseen)} supports it." if unseen else ""
     return "the step time", _range(memo) + text
 
 
@@ -80,6 +80,6 @@ def _range(memo: Memo) -> str:
     interval = step_time_interval(best, memo.inputs)
     later = interval.p90 / best.step_time_s - 1
     return (
-        f"In one of ten such runs a step takes more than {format_seconds(interval.p90)}, {percent(later)} longer than "
-        f"predicted, and training as much longer. The first twenty steps tell."
+        f"In 1 of 10 runs like this a step takes more than {format_seconds(interval.p90)}, {percent(later)} longer "
+        f"than predicted, and training takes longer by the same factor. The first twenty steps show it."
     )

@@ -39,17 +39,19 @@ def scaling_section(memo: Memo) -> Iterator[Block]:
 def _from(memo: Memo) -> str:
     scaled, total = memo.scaling, memo.inputs.cluster.num_gpus
     if scaled.baseline == total:
-        return f"The baseline is the whole cluster, {accelerators(total)}: there is no scaling to show."
-    text = f"Of {accelerators(scaled.baseline)} and its doublings, only all {total} hold a plan safely for this batch."
+        return f"The baseline is the whole cluster, {accelerators(total)}, so there is no scaling to show."
+    text = (
+        f"From {accelerators(scaled.baseline)} up by doubling, a plan for this batch fits safely only on all {total}."
+    )
     if smaller := memo.smaller:
         perfect = total / smaller.gpus
         text = (
-            f"The fewest accelerators that hold a plan safely for the same batch are {smaller.gpus}, with "
+            f"The same batch fits safely on {smaller.gpus} accelerators at the fewest, with "
             f"`{smaller.estimate.plan}`: {format_count(smaller.tokens_per_s)} tokens/s, "
-            f"{format_seconds(smaller.estimate.step_time_s)} a step. The recommendation is {times(memo.speed_up)} as "
+            f"{format_seconds(smaller.estimate.step_time_s)} a step. The recommended plan is {times(memo.speed_up)} as "
             f"fast on {perfect:g} times as many"
         )
-        text += f"; more than {perfect:g}, as that plan loses more to {memo.saved}." if memo.saved else "."
+        text += f". It gains more than that because the smaller plan loses more to {memo.saved}." if memo.saved else "."
     if scaled.unfit:
         counts = listed([*map(str, scaled.unfit[:-1]), accelerators(scaled.unfit[-1])], "or")
         text += f" The recommended layout does not fit on {counts}"
@@ -92,7 +94,7 @@ def _strong(points: tuple[Point, ...]) -> str:
     return (
         f"From {first.gpus} to {last.gpus} accelerators dp grows {times(after.plan.dp / before.plan.dp)}: the same "
         f"batch leaves each replica {after.plan.num_microbatches} micro-batches instead of "
-        f"{before.plan.num_microbatches}, {_effect(before, after)}. The step is {speed:.2f} times as fast where "
+        f"{before.plan.num_microbatches}, {_effect(before, after)}. The step is {speed:.2f} times as fast; "
         f"{perfect:.3g} would be perfect.{_other_axes(points)}"
     )
 
@@ -103,8 +105,8 @@ def _effect(before: Estimate, after: Estimate) -> str:
         bubbles = percent(bubble_share(before)), percent(bubble_share(after))
         return f"so the bubble goes from {bubbles[0]} to {bubbles[1]} of the step"
     if after.plan.zero >= 2:
-        return "each of which exchanges gradients or weights beside its own compute"
-    return "the last of which must hide the one sum of gradients"
+        return "and each exchanges gradients or weights while it computes"
+    return "and the last one must hide the whole gradient exchange"
 
 
 def _other_axes(points: tuple[Point, ...]) -> str:
@@ -119,7 +121,7 @@ def _other_axes(points: tuple[Point, ...]) -> str:
     if not texts:
         return ""
     there = listed([f"{axis} {getattr(last, axis)}" for axis in OTHERS if f" {axis} " in f" {' '.join(texts)} "])
-    return f" Not dp alone changes: {', '.join(texts)}, {there} on {points[-1].gpus}."
+    return f" Other degrees change too: {', '.join(texts)}, {there} on {points[-1].gpus}."
 
 
 def _weak(points: tuple[Point, ...]) -> str:
@@ -128,8 +130,8 @@ def _weak(points: tuple[Point, ...]) -> str:
     return (
         f"With {last.inputs.job.global_batch} sequences a step on {last.gpus} instead of "
         f"{first.inputs.job.global_batch} on {first.gpus}, an accelerator keeps {percent(efficiency)} of its speed. "
-        "A larger batch has its price in training: another learning rate and, beyond the critical batch size, more "
-        f"tokens.{_other_axes(points)}"
+        "A larger batch has a price in training: it needs another learning rate and, beyond the critical batch size, "
+        f"more tokens.{_other_axes(points)}"
     )
 
 
