@@ -16,6 +16,8 @@ MOST_BYTES = 64 * 2**20
 FORMULA = re.compile(r"[=+@\t\r-](?![\d.]*(?:e[+-]?\d+)?$)", re.IGNORECASE)
 """How a field begins that a spreadsheet would compute; numbers with a sign are none."""
 
+_TOO_MANY_DIGITS = re.compile(r"Exceeds the limit \((\d+) digits\)")
+
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     """Rows as CSV; a field that a spreadsheet would take as a formula stands behind an apostrophe.
@@ -61,3 +63,11 @@ def decoded(data: bytes, subject: str, most: int = MOST_BYTES) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         place = f"line {line}, byte {error.start}"
         raise InvalidInput(f"{subject} is not UTF-8 text ({place}): is it the right file?") from None
+
+
+def unreadable(error: ValueError | RecursionError) -> str:
+    """Why a parser of Python took no text, for a message, without its advice to programmers."""
+    if isinstance(error, RecursionError):
+        return "it nests too deep"
+    digits = _TOO_MANY_DIGITS.match(str(error))
+    return f"it holds a number of more than {int(digits[1]):,} digits" if digits else str(error)

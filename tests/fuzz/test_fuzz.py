@@ -78,7 +78,7 @@ def test_a_path_with_a_nul_names_no_model(path: str) -> None:
 
 def test_a_number_of_more_digits_than_python_converts_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_text(f"hidden_size = {DIGITS}\n", "utf-8")
-    assert "not TOML" in refused(asked("model", str(tmp_path / "m.toml")))
+    assert "not TOML: it holds a number of more than 4,300 digits" in refused(asked("model", str(tmp_path / "m.toml")))
     (tmp_path / "m.json").write_text(f'{{"model_type": "llama", "hidden_size": {DIGITS}}}', "utf-8")
     assert "digits" in refused(asked("model", str(tmp_path / "m.json")))
     assert refused(asked("plan", *question(seq_len=DIGITS)))
@@ -204,6 +204,15 @@ def test_what_a_worker_refuses_is_read(tmp_path: Path) -> None:
     options = ("--cluster-metadata", "machines.json", "--model-metadata", "layers.json", "--output", "o.json")
     with contextlib.chdir(tmp_path):
         assert "is inf; it must be a finite number" in refused(asked("textbook", "search", *options))
+
+
+def test_a_sweep_file_of_thousands_of_faults_is_refused_in_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("commands.HANG_S", 20)
+    text = seeds()["sweep.toml"].decode() + "".join(f"k{number} = {number}\n" for number in range(3000))
+    (tmp_path / "sweep.toml").write_text(text, "utf-8")
+    assert "k2999" in refused(asked("sweep", str(tmp_path / "sweep.toml"), "--out", str(tmp_path / "o")))
 
 
 @pytest.mark.parametrize("workers", ["0", "1000000000000", LONG])

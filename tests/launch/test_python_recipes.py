@@ -107,6 +107,7 @@ def test_a_recipe_of_nemo_is_read_with_its_classes(tmp_path: Path) -> None:
     assert str(question.plan) == "tp4 sp pp4 vpp5 dp2 zero1 mbs1 m256"
     assert (question.inputs.model.name, question.inputs.job.precision) == ("llama-3.1-70b", "bf16")
     assert question.inputs.job.gradients == "half"
+    assert not any("dropout" in note for note in question.notes)  # models of recipes have none
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
 from meshwright.layout.recompute_modules import RECOMPUTE_MODULE_NAMES
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs.inputs import Inputs
-from meshwright.text_files import MOST_BYTES, decoded, read_text
+from meshwright.text_files import MOST_BYTES, decoded, read_text, unreadable
 
 if TYPE_CHECKING:
     from meshwright.search.fewest_nodes import Limit
@@ -104,7 +104,7 @@ def _document(path: str | Path) -> dict[str, Any]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{str(path)!r} is not a plan file: {error}") from None
+        raise InvalidInput(f"{str(path)!r} is not a plan file: {unreadable(error)}") from None
     schema = document.get("schema") if isinstance(document, dict) else None
     if not isinstance(document, dict) or schema != SCHEMA:
         raise InvalidInput(f"{str(path)!r} is not a plan file of schema {SCHEMA!r} (found: {quoted(schema)})")

@@ -15,7 +15,7 @@ from meshwright.specs import catalog
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.cluster_file import cluster_of
 from meshwright.specs.read_accelerator import read_accelerator
-from meshwright.text_files import read_text
+from meshwright.text_files import read_text, unreadable
 from meshwright.units import parse_bandwidth
 
 _SHORT = re.compile(r"(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*)", re.IGNORECASE)
@@ -182,7 +182,7 @@ def _from_file(path: Path) -> Described:
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{str(path)!r} is not a TOML file: {error}") from None
+        raise InvalidInput(f"{str(path)!r} is not a TOML file: {unreadable(error)}") from None
     return {"name": path.stem, **table}, f"cluster file {str(path)!r}"
 
 

@@ -15,6 +15,7 @@ from meshwright.specs.huggingface.reader import model_of_config
 from meshwright.specs.model import Model
 from meshwright.specs.model_names import model_id
 from meshwright.specs.native_model import model_of_native
+from meshwright.text_files import unreadable
 
 _ABOUT = {"aliases", "source"}
 
@@ -63,7 +64,7 @@ def _of_path(path: Path, text_only: bool) -> Model:
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path} is not TOML: {error}") from None
+        raise InvalidInput(f"{path} is not TOML: {unreadable(error)}") from None
     return _of_table({"name": name_of(path), **table}, str(path), text_only)
 
 

@@ -82,10 +82,10 @@ class OrderError(Spec):
     """How far apart the ratio of two runs of one job and its prediction lie."""
 
     median: NonNegative
-    """Of |ln(measured ratio / predicted ratio)| over pairs of runs whose plans differ, the median over sources of
-    each one's median."""
+    """Of |ln(measured ratio / predicted ratio)| over pairs of runs of dense models whose plans differ, the median over
+    sources of each one's median."""
     experts: NonNegative
-    """The same of pairs of models with experts, with published recipes that are no rows."""
+    """The same of models with experts, with published recipes that are no rows."""
     plan_kinds: NonNegative
     """Between the mean errors of two kinds of plans of one source, as `plan_kind_difference` computes it."""
     pairs: PositiveInt

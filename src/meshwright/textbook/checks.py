@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.errors import Fault, InvalidInput, InvalidSpec
-from meshwright.text_files import read_text
+from meshwright.text_files import read_text, unreadable
 
 SHOWN_BITS = 200
 """Longer integers are described by their length, which never costs more than a moment."""
@@ -142,7 +142,7 @@ def read_object(source: str | Path, what: str) -> dict[str, Any]:
     except InvalidInput as error:
         raise InvalidInput(f"{what} {str(path)!r}: {error}") from None
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{what} {str(path)!r} is not JSON: {error}") from None
+        raise InvalidInput(f"{what} {str(path)!r} is not JSON: {unreadable(error)}") from None
     if not isinstance(value, dict):
         raise InvalidInput(f"{what} {str(path)!r} holds a JSON {type(value).__name__}; it must be an object, {{...}}")
     return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meshwright.launch.imports.nemo import nemo_arguments
+from meshwright.launch.imports.nemo import NO_DROPOUT, nemo_arguments
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table
@@ -37,7 +37,7 @@ def bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) ->
     """Fields of a recipe as Megatron's arguments; what it starts from stands in other files, which are not read.
 
     Source: NVIDIA-NeMo/Megatron-Bridge@067f987df03b recipes/common.py and training/config.py (the distributed optimizer
-    and its overlaps are on) and perf_recipes/environment.py (names of precisions).
+    and its overlaps are on), perf_recipes/environment.py (names of precisions) and models (no dropout).
     """
     named, fields = _named(read, known), _fields(known)
     precision = next((str(each.value) for each in reversed(read.settings) if each.key == "mixed_precision"), "")
@@ -47,7 +47,7 @@ def bridge_arguments(read: LaunchSettings, known: Settings, notes: list[str]) ->
     on: Settings = {f"--{name.replace('_', '-')}": True for name in _ON if known.get(f"ddp.{name}") is not False}
     gradients: Settings = {} if "--accumulate-allreduce-grads-in-fp32" in named else {"--grad-reduce-in-bf16": True}
     said: Settings = {key: value for key, value in known.items() if key.startswith("--")}
-    settings = nemo_arguments(fields) | on | recipe | gradients | named | said
+    settings = NO_DROPOUT | nemo_arguments(fields) | on | recipe | gradients | named | said
     if "--expert-model-parallel-size" in settings and "--expert-tensor-parallel-size" not in settings:
         settings["--expert-tensor-parallel-size"] = 1
         notes.append("expert_tensor_parallel_size, which is not in the file, is 1 in every recipe of Megatron-Bridge")

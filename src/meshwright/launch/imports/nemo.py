@@ -34,6 +34,8 @@ _ARGUMENTS = {
 _READ_TOGETHER = ("fp8", "fp8_hybrid", "fp8_e4m3", "fp8_params", "ub_tp_comm_overlap", "activation", "bias")
 """Keys that no argument is called like: several of them, or their values, decide."""
 _OVERLAPS = {"optim.overlap_grad_sync": "--overlap-grad-reduce", "optim.overlap_param_sync": "--overlap-param-gather"}
+NO_DROPOUT: Settings = {"--attention-dropout": 0.0, "--hidden-dropout": 0.0}
+"""Of the models of recipes. Source: NVIDIA/NeMo nemo/collections/llm/gpt/model/base.py and llama.py."""
 _CLASS = re.compile(r"([A-Za-z]+?)(\d*)Config_?(\w*)")
 
 

@@ -15,8 +15,10 @@ DEFAULTS: Settings = {
     "--moe-token-dispatcher-type": "alltoall",
     "--moe-grouped-gemm": True,
     "--bf16": True,
+    "--attention-dropout": 0.0,
+    "--hidden-dropout": 0.0,
 }
-"""Where Megatron-LM has others."""
+"""Where Megatron-LM has others; of dropout it has no option."""
 _RENAMED = {
     "--max-length": "--seq-length",
     "--virtual-pipeline-model-parallel-size": "--num-virtual-stages-per-pipeline-rank",

@@ -10,7 +10,7 @@ from meshwright.launch.imports.bridge import bridge_arguments
 from meshwright.launch.imports.deepspeed import deepspeed_arguments, deepspeed_json
 from meshwright.launch.imports.dialects import Dialect
 from meshwright.launch.imports.mindspeed import megatron_arguments
-from meshwright.launch.imports.nemo import nemo_arguments
+from meshwright.launch.imports.nemo import NO_DROPOUT, is_recipe, nemo_arguments
 from meshwright.launch.imports.recipe import modern_recipe
 from meshwright.launch.imports.swift import swift_arguments
 from meshwright.launch.imports.titan import modern_toml
@@ -52,7 +52,7 @@ def translated(
     if dialect.name in ("nemo", "megatron-bridge"):
         _require_whole(read)
     if dialect.name == "nemo":
-        return modern_arguments(nemo_arguments(known), notes)
+        return modern_arguments((NO_DROPOUT if is_recipe(read) else {}) | nemo_arguments(known), notes)
     if dialect.name == "megatron-bridge":
         return modern_arguments(bridge_arguments(read, known, notes), notes)
     if dialect.name == "torchtitan":

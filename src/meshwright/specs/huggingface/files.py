@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.errors import InvalidInput
-from meshwright.text_files import read_text
+from meshwright.text_files import read_text, unreadable
 
 
 def config_path(path: Path) -> Path:
@@ -49,7 +49,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise InvalidInput(f"{path} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path} is not a config.json: {error}") from None
+        raise InvalidInput(f"{path} is not a config.json: {unreadable(error)}") from None
     if not isinstance(value, dict):
         raise InvalidInput(f"{path} holds a JSON {type(value).__name__}: a config.json is an object, {{...}}")
     return value

@@ -22,7 +22,7 @@ from meshwright.specs.sweep.faults import Faults, Where
 from meshwright.specs.sweep.jobs import read_jobs
 from meshwright.specs.sweep.sweep import Framework, Named, Sweep
 from meshwright.specs.toml_lines import TomlLines
-from meshwright.text_files import read_text
+from meshwright.text_files import read_text, unreadable
 
 Value = TypeVar("Value")
 KEYS = ("models", "clusters", "jobs", "knobs", "limits", "prices")
@@ -51,7 +51,7 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> Sweep:
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{str(path)!r} is not a TOML file: {error}") from None
+        raise InvalidInput(f"{str(path)!r} is not a TOML file: {unreadable(error)}") from None
     return _sweep(table, Faults(f"sweep file {str(path)!r}", TomlLines(text)))
 
 

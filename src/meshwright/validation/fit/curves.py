@@ -11,6 +11,7 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn
 from meshwright.cost.compute.slowdown import constants_of
+from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.search.stop import Progress
 from meshwright.specs.cluster import Cluster
@@ -72,13 +73,15 @@ class Curve:
 
 def curves_of(outcomes: Iterable[Outcome], progress: Progress | None = None) -> list[Curve]:
     """Of every run that constants may rest on: its source does not doubt it, the catalogue has its framework, it has
-    several accelerators, as runs on one alone are kept to judge by, and they draw what they are rated for, as the watts
-    of others are assumed.
+    several accelerators, as runs on one alone are kept to judge by, they draw what they are rated for, as the watts of
+    others are assumed, and less than half of its step is predicted to wait for exchanges and the host, whose errors are
+    not those of kernels.
 
     progress: told (runs priced, in all); what it raises is raised.
     """
     sound = (each for each in outcomes if each.step_time and each.sound and each.framework not in stand_ins())
     runs = [(each, each.case) for each in sound if each.case and _may_bear_constants(each.case.inputs.cluster)]
+    runs = [(each, case) for each, case in runs if each.estimate and _mostly_computes(each.estimate)]
     curves: list[Curve] = []
     for outcome, case in runs:
         if progress:
@@ -89,6 +92,11 @@ def curves_of(outcomes: Iterable[Outcome], progress: Progress | None = None) -> 
 
 def _may_bear_constants(cluster: Cluster) -> bool:
     return cluster.num_gpus > 1 and cluster.power_limit_w is None
+
+
+def _mostly_computes(estimate: Estimate) -> bool:
+    time = estimate.time
+    return time.compute_s + time.bubble_s + time.optimizer_s > time.total / 2
 
 
 def follows_of(inputs: Inputs) -> tuple[tuple[str, ...], ...]:

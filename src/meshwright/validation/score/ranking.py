@@ -60,13 +60,13 @@ class LogError(NamedTuple):
 
 
 def order_error_of(outcomes: Iterable[Outcome], recipes: Iterable[LogError] = ()) -> OrderError:
-    """How far the ratio of two runs of one job, whose plans differ, lies from its prediction; recipes: published plans
-    with a measured time that are no rows, which count with the experts alone.
+    """How far the ratio of two runs of one job, whose plans differ, lies from its prediction, of dense models and of those
+    with experts; recipes: published plans with a measured time that are no rows, which count with the experts.
     """
     known = list(outcomes)
     runs = [(key[0], *pair) for key, job in _jobs(known).items() for pair in combinations(_errors(job), 2)]
     printed = [(one.source, one, two) for one, two in combinations(recipes, 2) if one.inputs == two.inputs]
-    medians, pairs = _median_errors(runs)
+    medians, pairs = _median_errors([each for each in runs if not each[1].inputs.model.is_moe])
     experts, _ = _median_errors([each for each in (*runs, *printed) if each[1].inputs.model.is_moe])
     return OrderError(
         median=round(median(medians), 4),
