@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from meshwright.arrays import Floats, Numbers, some, where
+from meshwright.arrays import Floats, Numbers, larger, some, where
 from meshwright.specs.cluster import Accelerator
 from meshwright.specs.kernels import NumberFormat, ProductCosts
 
@@ -49,14 +47,14 @@ def unaligned_slowdown(
     tiers, element_bytes = accelerator.kernels.unaligned, ELEMENT_BYTES[number_format]
     of_outputs = _slowdown(outputs * element_bytes, [(tier.bytes, tier.outputs) for tier in tiers])
     of_features = _slowdown(features * element_bytes, [(tier.bytes, tier.features) for tier in tiers])
-    return UnalignedSlowdown(*map(np.maximum, of_outputs, of_features))
+    return UnalignedSlowdown(*map(larger, of_outputs, of_features))
 
 
 def _slowdown(row_bytes: Numbers, tiers: list[tuple[int, ProductCosts]]) -> UnalignedSlowdown:
     """Of one of the two sizes: the costs of the fewest bytes of which its rows are no multiple."""
     slowdown = ALIGNED
     for multiple, costs in tiers:
-        missed = np.mod(row_bytes, multiple) != 0
+        missed = row_bytes % multiple != 0
         if not some(missed):
             continue
         after = costs.forward, costs.input_gradient, costs.weight_gradient

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats, Ints
+from meshwright.arrays import Floats, Ints, larger, where
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.memory.rotary import table_bytes, table_copy_bytes
 from meshwright.cost.memory.saved import (
@@ -88,19 +88,19 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     if inputs.runtime.activations.recomputes_by_product:
         left = _every_second_product(plan, inputs, kind, shard, saved.core)
     full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
-    saved_bytes = np.where(full, layer_input, np.where(selective, left, everything))
+    saved_bytes = where(full, layer_input, where(selective, left, everything))
     of_core = context_transit_bytes(plan, inputs, shard)
     if inputs.runtime.storage.weights == "half":
         working = _backward_bytes(plan, inputs, kind, shard) + of_core
     else:
         behind = _unit_attention_bytes(plan, inputs, kind, shard) - saved.feed_forward - saved.experts
-        working = np.maximum(_unit_backward_bytes(plan, inputs, kind, shard), behind + of_core)
+        working = larger(_unit_backward_bytes(plan, inputs, kind, shard), behind + of_core)
     return LayerMemory(
         saved=saved_bytes,
         again=everything - saved_bytes,
         working=working,
         ending=_ending_bytes(plan, inputs, kind, shard),
-        tables=np.where(full | selective, 0, tables),
+        tables=where(full | selective, 0, tables),
     )
 
 
@@ -136,13 +136,13 @@ def recomputed_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard
         + _where(repeated.block_norm + repeated.block, outputs.block)
         + _where(repeated.block_norm, outputs.router)
         + _where(repeated.block, saved.feed_forward)
-        + np.where(np.greater(repeated.experts, 0), saved.experts, _where(repeated.activation, product))
+        + where(np.greater(repeated.experts, 0), saved.experts, _where(repeated.activation, product))
     )
 
 
 def _where(times: Ints, size: Floats) -> Floats:
     """A size where something is computed again once or more, else nothing."""
-    return np.where(np.greater(times, 0), size, 0.0)
+    return where(np.greater(times, 0), size, 0.0)
 
 
 def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, core: Floats) -> Floats:
@@ -162,7 +162,7 @@ def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: 
         read = 1.0 * inputs.runtime.activations.keeps_unread_products
         products += [rows * shard.ffn] * (2 if block.gated else 1) + [read * rows * hidden]
     regions = 1 + (block is not None)
-    reduced = np.where(plan.sp, 1.0 * regions * shard.residual_tokens * hidden, 0.0)
+    reduced = where(plan.sp, 1.0 * regions * shard.residual_tokens * hidden, 0.0)
     attended = inputs.runtime.activations.keeps_attention_output * (HALF_BYTES * rows * shard.core + core)
     saved = HALF_BYTES * (shard.residual_tokens * hidden + reduced + sum(products[::2]))
     return saved + attended + _of_other_pieces(plan, inputs, shard) + _of_exchanges(plan, inputs, kind)
@@ -173,7 +173,7 @@ def _of_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     if not kind.is_moe:
         return 0.0 * plan.tp
     experts, hidden, active = expert_shard(plan, inputs, kind), inputs.model.hidden_size, routed_experts(kind).active
-    exchanged = np.where(np.greater(plan.ep, 1), HALF_BYTES * hidden * (experts.rows + experts.tokens * active), 0.0)
+    exchanged = where(np.greater(plan.ep, 1), HALF_BYTES * hidden * (experts.rows + experts.tokens * active), 0.0)
     return exchanged + CHOICE_BYTES * experts.tokens * active
 
 
@@ -183,7 +183,7 @@ def _of_other_pieces(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
     """
     if not inputs.runtime.activations.copies_context_output:
         return 0.0 * plan.cp
-    arrived = np.where(np.equal(plan.context_exchange, ContextExchange.RING), shard.attended, 0)
+    arrived = where(np.equal(plan.context_exchange, ContextExchange.RING), shard.attended, 0)
     width = HALF_BYTES * (shard.core + arrived) + FP32_BYTES * shard.heads
     return (plan.cp - 1.0) * shard.tokens * width
 
@@ -201,9 +201,9 @@ def context_transit_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
     0.0
     """
     local = HALF_BYTES * shard.tokens * shard.attended
-    pieces = np.where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), plan.cp, 2)
+    pieces = where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), plan.cp, 2)
     both = 1 + inputs.runtime.communication.context_gradient_bytes / HALF_BYTES
-    return np.where(np.greater(plan.cp, 1), both * pieces * local, 0.0)
+    return where(np.greater(plan.cp, 1), both * pieces * local, 0.0)
 
 
 def _unit_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
@@ -214,9 +214,9 @@ def _unit_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: S
     """
     hidden, block = inputs.model.hidden_size, dense_block(kind)
     residual = 1.0 * shard.residual_tokens * hidden
-    gathered = np.where(plan.sp, 1.0 * shard.tokens * hidden, 0.0)
+    gathered = where(plan.sp, 1.0 * shard.tokens * hidden, 0.0)
     inner = 1.0 * shard.tokens * shard.ffn
-    products = np.maximum(gathered + inner, (2 if block and block.gated else 1) * inner)
+    products = larger(gathered + inner, (2 if block and block.gated else 1) * inner)
     dense = HALF_BYTES * (residual + hidden * shard.ffn + products)
     if not kind.is_moe:
         return dense
@@ -225,7 +225,7 @@ def _unit_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: S
     products = HALF_BYTES * (experts.experts * hidden * experts.ffn + (2 if routed.gated else 1) * inner)
     width = inputs.runtime.activations.weighed_output_bytes
     weighed = (2 * width + HALF_BYTES) * (width > 0) * experts.tokens * routed.active * hidden
-    return np.maximum(dense, HALF_BYTES * residual + np.maximum(products, weighed))
+    return larger(dense, HALF_BYTES * residual + larger(products, weighed))
 
 
 def _unit_attention_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
@@ -238,7 +238,7 @@ def _unit_attention_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: 
     if kind.is_moe:
         experts = expert_shard(plan, inputs, kind)
         weights = weights + experts.experts * hidden * (experts.width + experts.ffn)
-    summed = np.where(np.greater(plan.cp, 1), 1.0 * inputs.runtime.communication.context_gradient_bytes, 0.0)
+    summed = where(np.greater(plan.cp, 1), 1.0 * inputs.runtime.communication.context_gradient_bytes, 0.0)
     gradients = HALF_BYTES * (shard.core + shard.query + shard.attended) + summed * shard.query
     return HALF_BYTES * (weights + shard.residual_tokens * hidden) + shard.tokens * gradients
 
@@ -251,13 +251,13 @@ def _ending_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -
     """
     whole = 1.0 * shard.tokens * inputs.model.hidden_size
     residual = 1.0 * shard.residual_tokens * inputs.model.hidden_size
-    parts = np.where(plan.sp, 2.0 * whole + 2.0 * residual, np.where(np.greater(plan.tp, 1), 2.0 * whole, residual))
+    parts = where(plan.sp, 2.0 * whole + 2.0 * residual, where(np.greater(plan.tp, 1), 2.0 * whole, residual))
     width = inputs.runtime.activations.weighed_output_bytes
     if not (kind.is_moe and width):
         return HALF_BYTES * parts
     routed = (2 * HALF_BYTES + FP32_BYTES * (width == FP32_BYTES)) * routed_experts(kind).active + HALF_BYTES
     rows = 1.0 * expert_shard(plan, inputs, kind).tokens * inputs.model.hidden_size
-    alive: Floats = np.maximum(HALF_BYTES * parts, routed * rows)
+    alive: Floats = larger(HALF_BYTES * parts, routed * rows)
     return alive
 
 
@@ -273,4 +273,4 @@ def _backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
         return alive
     experts = expert_shard(plan, inputs, kind)
     arrived = inputs.dispatch_bytes[1] * experts.rows * hidden
-    return np.maximum(alive, arrived + HALF_BYTES * experts.rows * (hidden + experts.width + experts.ffn))
+    return larger(alive, arrived + HALF_BYTES * experts.rows * (hidden + experts.width + experts.ffn))

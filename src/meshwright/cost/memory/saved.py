@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Floats
+from meshwright.arrays import Floats, where
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import Shard, compressed_width, dense_block
@@ -254,7 +254,7 @@ def weighing_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     in_fp32 = width == FP32_BYTES
     router = FP32_BYTES * (in_fp32 * block.count * hidden + shard.tokens * (block.count + 1))
     sorting = ((3 if in_fp32 else 4) * INDEX_BYTES + FP32_BYTES + width) * choices
-    placing = np.where(np.greater(plan.ep, 1), INDEX_BYTES * shard.rows, 0.0) + OFFSET_BYTES * shard.experts
+    placing = where(np.greater(plan.ep, 1), INDEX_BYTES * shard.rows, 0.0) + OFFSET_BYTES * shard.experts
     return router + sorting + placing + width * hidden * choices
 
 
