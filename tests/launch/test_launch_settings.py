@@ -75,7 +75,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "no --tp-comm-overlap: Transformer Engine",
     ),
     ("expert_tensor_degree", (EXPERTS, {"tp": 2}), (EXPERTS, {"tp": 2, "etp": 2}), "--expert-tensor-parallel-size 1"),
-    ("expert_dispatcher", (EXPERTS, {"ep": 8}), (EXPERTS, {}), "--moe-token-dispatcher-type alltoall: the exchange"),
+    ("expert_dispatcher", (EXPERTS, {"ep": 8}), (EXPERTS, {}), "--moe-token-dispatcher-type alltoall: the dispatcher"),
     (
         "expert_overlap",
         (OVERLAPPED, {"ep": 8}),
@@ -136,7 +136,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "first_stage_layers",
         (LLAMA, ENDS),
         (LLAMA, {"pp": 4}),
-        "--decoder-first-pipeline-num-layers 4: which leaves the",
+        "--decoder-first-pipeline-num-layers 4: so the other",
     ),
     (
         "last_stage_layers",
@@ -172,9 +172,14 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "saved_activations_of_sequences",
         (LLAMA, {"tp": 2, "sp": True, "recompute": "full"}),
         (LLAMA, {"tp": 2, "recompute": "full"}),
-        "no --distribute-saved-activations: sp of tp 2",
+        "no --distribute-saved-activations: sp with tp 2",
     ),
-    ("saved_activations", (LLAMA, {"recompute": "full"}), (LLAMA, {"tp": 2, "recompute": "full"}), "tp 1 has nobody"),
+    (
+        "saved_activations",
+        (LLAMA, {"recompute": "full"}),
+        (LLAMA, {"tp": 2, "recompute": "full"}),
+        "no other ranks with tp 1",
+    ),
     ("latent_attention", (LATENT, {}), (LLAMA, {}), "--multi-latent-attention and no --group-query-attention"),
     ("fused_cross_entropy", (FUSED, {}), (LLAMA, {}), "--cross-entropy-fusion-impl native"),
     ("quantised_weights", (BRIDGE, {}), (EIGHT_BITS, {}), "--fp8-param-gather --reuse-grad-buf-for-mxfp8-param-ag: "),
@@ -182,7 +187,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "narrow_optimizer_states",
         (NARROW_STATES, {}),
         (LLAMA, {}),
-        "--exp-avg-sq-dtype bf16: optimizer states of 8 bytes",
+        "--exp-avg-sq-dtype bf16: optimizer states are priced with 8 bytes",
     ),
     ("quantised_end_layers", (DELAYED, {}), (LLAMA, {}), "no --first-last-layers-bf16: fp8-delayed quantises all 32"),
     ("pipeline_precision", (BRIDGE, {"pp": 2}), (BRIDGE, {}), "model.pipeline_dtype bf16: pp 2 has no default"),
@@ -249,7 +254,12 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         (TITAN, {"pp": 4, "head_as_layer": True}),
         "last_stage_less_layers 0",
     ),
-    ("expert_dispatcher", (TITAN_FUSED, {"ep": 8}), (TITAN_FUSED, {}), "moe_comm_backend deepep: the exchange of ep 8"),
+    (
+        "expert_dispatcher",
+        (TITAN_FUSED, {"ep": 8}),
+        (TITAN_FUSED, {}),
+        "moe_comm_backend deepep: the dispatcher that is priced for ep 8",
+    ),
     ("flex_attention", (TITAN, {"cp": 2}), (TITAN, {}), "Flex attention and spmd_types: cp 2"),
     (
         "fully_sharded_version",
@@ -257,7 +267,12 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         (ACCELERATE, {"dp": 8}),
         "fsdp_config.fsdp_version 2: left out",
     ),
-    ("one_sequence_split", (ACCELERATE, {"cp": 4}), (ACCELERATE, {}), "no parallelism_config_sp_size: beside"),
+    (
+        "one_sequence_split",
+        (ACCELERATE, {"cp": 4}),
+        (ACCELERATE, {}),
+        "no parallelism_config_sp_size: only one of this and parallelism_config_cp_size 4",
+    ),
 )
 ALWAYS = {"batch_triple", "sequence_lengths", "weight_shards"}
 NAMES = sorted(file.name.removesuffix(".toml") for file in FILES.iterdir())

@@ -172,4 +172,4 @@ def test_the_first_answer_for_70b_on_64_comes_whole(chromium: Any, page: Served)
     with tab(chromium, page) as reader:
         reader.goto(page.url + link(LLAMA_70B))
         headings = reader.locator("article h2").all_text_contents()
-        assert headings == ["The plan", "Memory", "Time", "Pipeline", "Time against memory", "What this rests on"]
+        assert headings == ["The plan", "Memory", "Time", "Pipeline", "Time against memory", "Assumptions"]

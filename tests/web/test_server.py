@@ -40,7 +40,7 @@ def test_the_answer_is_that_of_the_command_with_all_pictures(page: Served) -> No
     assert status == 200
     assert f"<strong>{best.plan}</strong>" in text
     assert re.findall(r'<h2 id="part[^>]*>([^<]*)', text) == [
-        *("The plan", "Memory", "Time", "Pipeline", "Time against memory", "What this rests on")
+        *("The plan", "Memory", "Time", "Pipeline", "Time against memory", "Assumptions")
     ]
     assert text.count("<svg") == 4
     assert text.count('tabindex="0" role="img"') + text.count('role="img" class="mark"') > 20

@@ -82,8 +82,9 @@ def _nodes_words(limits: Limits) -> str:
     if limit is None:
         return f"even {MOST_TIMES_THE_NODES * inputs.cluster.num_nodes} are too few {asked}"
     cluster = limit.inputs.cluster
-    nodes = "1 node" if cluster.num_nodes == 1 else f"{cluster.num_nodes} nodes"
-    return f"{nodes} ({cluster.num_gpus} accelerators) {asked}"
+    counts = (cluster.num_nodes, "node"), (cluster.num_gpus, "accelerator")
+    nodes, gpus = (f"{count} {name}{'s' * (count > 1)}" for count, name in counts)
+    return f"{nodes} ({gpus}) {asked}"
 
 
 def _micro_batch_words(limits: Limits) -> str:

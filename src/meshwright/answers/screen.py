@@ -140,13 +140,13 @@ def memory_table(estimate: Estimate, inputs: Inputs) -> Table:
         if total := TOTALS.get(name):
             rows.append(_memory_row(f"= {total}", getattr(memory, total), estimate, bold=True))
     note = f"80% rule (states and activations alone): {eighty_percent_words(estimate, inputs)}"
-    return Table(("", "GiB", "% of visible"), tuple(rows), "lrw", f"Memory of stage {estimate.worst_stage}", note)
+    return Table(("", "GiB", "% of usable"), tuple(rows), "lrw", f"Memory of stage {estimate.worst_stage}", note)
 
 
 def eighty_percent_words(estimate: Estimate, inputs: Inputs) -> str:
     """What the 80 % rule of arXiv:2411.06465 counts, and whether the plan keeps it."""
     fit, label = estimate.fit, inputs.cluster.accelerator.memory_bytes / GIGA
-    kept = "as it asks" if fit.keeps_eighty_percent_rule else "more than it allows"
+    kept = "within the rule" if fit.keeps_eighty_percent_rule else "over the rule"
     return f"{fit.eighty_percent_usage:.0%} of the {label:.0f} GB on the label, {kept}"
 
 

@@ -9,7 +9,7 @@ from meshwright.specs import catalog
 from meshwright.specs.constraints import EXCHANGES, RECOMPUTATIONS
 from meshwright.specs.job import PRECISIONS
 
-NUMBERS = "as 8, 1,2,4 or 1-4"
+NUMBERS = "such as 8, 1,2,4 or 1-4"
 WITH, WITHOUT = "with", "without"
 GRADIENTS = ("fp32", "half")
 

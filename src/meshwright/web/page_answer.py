@@ -73,7 +73,7 @@ def _plan(task: Task, result: SearchResult, progress: Progress) -> Iterator[Bloc
         yield Heading("Time against memory", 2)
         yield front_figure(shown, inputs)
         yield from (each for each in front_section(front) if not isinstance(each, Heading))
-    yield Heading("What this rests on", 2)
+    yield Heading("Assumptions", 2)
     yield search_lines(result)
     yield from (each for each in assumption_list(assumptions(inputs)) if not isinstance(each, Heading))
 
@@ -90,7 +90,7 @@ def _unfit(missing: Unfit) -> Iterator[Block]:
     yield headline(result.inputs)
     yield from reasons(missing)
     yield Heading("Memory", 2)
-    yield from budget_blocks(missing.budgets, result.inputs, "the leanest plan")
-    yield Heading("What this rests on", 2)
+    yield from budget_blocks(missing.budgets, result.inputs, "least memory")
+    yield Heading("Assumptions", 2)
     yield search_lines(result)
     yield from (each for each in assumption_list(assumptions(result.inputs)) if not isinstance(each, Heading | Lines))

@@ -93,8 +93,8 @@ def _blocks(memo: Unfit) -> Iterator[Block]:
     yield Paragraph(_asked(memo))
     yield Paragraph(SIGNATURE)
     yield Heading("Appendix A. Memory: why nothing fits", 2, new_page=True)
-    yield from budget_blocks(memo.budgets, memo.inputs, "the leanest plan")
-    yield Heading("Appendix B. What this rests on", 2)
+    yield from budget_blocks(memo.budgets, memo.inputs, "least memory")
+    yield Heading("Appendix B. Assumptions", 2)
     yield Bullets(tuple(assumptions(memo.inputs)))
 
 

@@ -22,14 +22,14 @@ def memory_figure(estimates: Sequence[Estimate], inputs: Inputs) -> Figure:
     names = [f"{number}" for number in range(1, len(estimates) + 1)] if len(estimates) > 1 else ["the plan"]
     bars = [memory_bar(name, each.memory) for name, each in zip(names, estimates, strict=True)]
     visible = format_gib(accelerator.visible_memory_bytes)
-    title = f"Memory of the fullest rank against the {visible} of {accelerator.id}"
+    title = f"Memory of the fullest rank, of the {visible} that {accelerator.id} has"
     picture = memory_picture(bars, accelerator.visible_memory_bytes, f"{visible} usable", title)
     return Figure("memory", picture, f"{title}, in GiB")
 
 
 def waterfall_figure(estimate: Estimate, inputs: Inputs) -> Figure:
     """One step from the ideal to what is predicted."""
-    title = "One step, from the FLOPs of the model at the accelerators' peak to what is predicted"
+    title = "Time of one step, from the model's FLOPs at peak to the prediction"
     parts = [(ALL_NAMES.get(name, name), seconds) for name, seconds in from_peak(estimate, inputs).items() if seconds]
     return Figure("waterfall", waterfall_picture(parts, title), title)
 
@@ -37,7 +37,9 @@ def waterfall_figure(estimate: Estimate, inputs: Inputs) -> Figure:
 def front_figure(front: Sequence[Estimate], inputs: Inputs) -> Figure:
     """Step time over memory of the plans that no other beats in both; front: the fastest first, two or more."""
     visible = inputs.cluster.accelerator.visible_memory_bytes
-    title = f"Time against memory: no plan beats one of these in both; {format_gib(visible)} are usable"
+    title = f"Time against memory: plans that no other beats in both; {format_gib(visible)} is usable"
     plans = {(float(each.memory.device), float(each.step_time_s)): str(each.plan) for each in reversed(front)}
     axes = Axis("memory of the fullest rank", gib), Axis("step time", format_seconds)
-    return Figure("front", lines_picture({"plans of the front": [*plans]}, title, *axes, steps=True, told=plans), title)
+    return Figure(
+        "front", lines_picture({"Pareto-optimal plans": [*plans]}, title, *axes, steps=True, told=plans), title
+    )

@@ -56,7 +56,7 @@ PRICES = {
 def limits_section(memo: Memo) -> Iterator[Block]:
     """The parts of the step and those that grow, the bottleneck, and what other questions would be answered with."""
     yield Heading("Appendix E. What limits it, and what would change the answer", 2)
-    title = "One step, from the FLOPs of the model at the accelerators' peak to what is predicted"
+    title = "Time of one step, from the model's FLOPs at peak to the prediction"
     parts = [
         (ALL_NAMES.get(name, name), seconds) for name, seconds in from_peak(memo.best, memo.inputs).items() if seconds
     ]

@@ -63,7 +63,7 @@ def budget_blocks(budgets: Budgets, inputs: Inputs, called: str = "the plan") ->
     yield Table(("GiB", *(name for name, _ in columns)), tuple(rows), caption="Memory by component", total=True)
     bars = [memory_bar(name, memory) for name, memory in columns]
     visible = format_gib(accelerator.visible_memory_bytes)
-    title = f"Memory of the fullest rank against the {visible} of {accelerator.id}"
+    title = f"Memory of the fullest rank, of the {visible} that {accelerator.id} has"
     picture = memory_picture(bars, accelerator.visible_memory_bytes, f"{visible} usable", title)
     cut = any(is_cut(bar, accelerator.visible_memory_bytes) for bar in bars)
     yield Figure("memory", picture, f"{title}, in GiB{f'; bars are cut at {MOST:g} times that' if cut else ''}")

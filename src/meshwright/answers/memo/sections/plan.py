@@ -63,7 +63,7 @@ def plan_section(memo: Memo) -> Iterator[Block]:
 
 def premises_section(memo: Memo) -> Iterator[Block]:
     """What to measure first, and what was given and assumed."""
-    yield Heading("Appendix G. What to measure first, and what this rests on", 2)
+    yield Heading("Appendix G. What to measure first, and the assumptions", 2)
     yield Bullets(tuple(_measure(memo.best)), numbered=True)
     yield Paragraph("Given:")
     yield Bullets(tuple(_given(memo.inputs, memo.assumed)))
