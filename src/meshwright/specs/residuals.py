@@ -85,7 +85,7 @@ class OrderError(Spec):
     """Of |ln(measured ratio / predicted ratio)| over pairs of runs of dense models whose plans differ, the median over
     sources of each one's median."""
     experts: NonNegative
-    """The same of models with experts, with published recipes that are no rows."""
+    """The same of models with experts, of plans that split the work differently, with recipes that are no rows."""
     plan_kinds: NonNegative
     """Between the mean errors of two kinds of plans of one source, as `plan_kind_difference` computes it."""
     pairs: PositiveInt

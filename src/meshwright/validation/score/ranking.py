@@ -60,14 +60,16 @@ class LogError(NamedTuple):
 
 
 def order_error_of(outcomes: Iterable[Outcome], recipes: Iterable[LogError] = ()) -> OrderError:
-    """How far the ratio of two runs of one job, whose plans differ, lies from its prediction, of dense models and of those
-    with experts; recipes: published plans with a measured time that are no rows, which count with the experts.
+    """How far the ratio of two runs of one job, whose plans differ, lies from its prediction, of dense models; and of
+    models with experts, of plans that split the work differently; recipes: published plans with a measured time that
+    are no rows, which count with the experts.
     """
     known = list(outcomes)
     runs = [(key[0], *pair) for key, job in _jobs(known).items() for pair in combinations(_errors(job), 2)]
     printed = [(one.source, one, two) for one, two in combinations(recipes, 2) if one.inputs == two.inputs]
     medians, pairs = _median_errors([each for each in runs if not each[1].inputs.model.is_moe])
-    experts, _ = _median_errors([each for each in (*runs, *printed) if each[1].inputs.model.is_moe])
+    split = [each for each in (*runs, *printed) if _split(each[1].plan) != _split(each[2].plan)]
+    experts, _ = _median_errors([each for each in split if each[1].inputs.model.is_moe])
     return OrderError(
         median=round(median(medians), 4),
         experts=round(median(experts or medians), 4),
@@ -75,6 +77,11 @@ def order_error_of(outcomes: Iterable[Outcome], recipes: Iterable[LogError] = ()
         pairs=pairs,
         sources=len(medians),
     )
+
+
+def _split(plan: Plan) -> tuple[int | bool, ...]:
+    """How a plan splits the work over ranks, and whether weights are sharded."""
+    return plan.tp, plan.cp, plan.pp, plan.ep, plan.etp, plan.zero == 3
 
 
 def _median_errors(pairs: Iterable[tuple[str, LogError, LogError]]) -> tuple[list[float], int]:
