@@ -17,9 +17,9 @@ from meshwright.specs.read_model import read_model
 from strategies import llama_8b, question
 
 FP8 = "Products in fp8: held back by the power limit"
-EXPERTS = "the host needs 1.7 to 2.1 times as long for a layer of experts"
+EXPERTS = "the host needs 1.7 to 2.1 times as long for an expert layer"
 BLOCKWISE = "Products of blockwise fp8 take 1.1 times as long"
-BESIDE = "communication that runs beside compute"
+BESIDE = "up to 90 % of the compute beside it can hide a communication"
 
 
 def test_every_condition_can_be_met() -> None:

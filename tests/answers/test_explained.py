@@ -220,7 +220,7 @@ def test_a_large_space_is_not_searched() -> None:
     assert cheap_search(inputs) is None
     assert MOST_PLANS < 10**5
     estimate = estimate_each([plan_of(inputs, tp=2, ep=8)], inputs)[0]
-    assert "meshwright plan ranks them" in told(neighbours_section(estimate, None))
+    assert "meshwright plan ranks the plans" in told(neighbours_section(estimate, None))
 
 
 def test_the_knobs_are_shown_with_their_seconds_and_bytes() -> None:

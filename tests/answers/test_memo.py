@@ -252,7 +252,7 @@ def test_json_holds_the_figures_beside_a_file(tmp_path: Path) -> None:
         (["--out", "nowhere/memo.md"], "does not exist"),
         (["--baseline-gpus", "16"], "the baseline of 16 accelerators exceeds the cluster's 8; use 8 or fewer"),
         (["--baseline-gpus", "0"], "it must be 1 or more"),
-        (["--runtime", "all"], "a memo recommends a plan of one runtime"),
+        (["--runtime", "all"], "a memo recommends a plan for one runtime"),
     ],
 )
 def test_wrong_questions_are_refused(options: list[str], said: str) -> None:
@@ -270,7 +270,7 @@ def test_a_model_that_fits_one_accelerator_is_told_so() -> None:
     small = ("--model", "qwen3-0.6b", "--cluster", "1x8:h100", "--seq-len", "4096", "--global-batch", "8")
     answer = asked("memo", *small)
     assert answer.code == 0
-    assert "it fits, so every split below is for speed" in answer.out
+    assert "It fits, so every split below is for speed" in answer.out
     assert "the tokens/s of the best plan on 1 accelerator" in answer.out
 
 

@@ -42,7 +42,7 @@ from meshwright.search.sensitivity import sensitivity
 from meshwright.search.ties import share_of_ties
 from meshwright.specs.constraints import Constraints
 from meshwright.units import format_count, format_gib, format_seconds
-from strategies import latent, mixture, question
+from strategies import mixture, question
 
 pytestmark = pytest.mark.slow
 
@@ -350,7 +350,7 @@ def test_the_first_mitigation_is_one_that_the_launch_sets(name: str) -> None:
 
 
 def test_a_fused_dispatcher_says_whose_kernels_it_needs() -> None:
-    inputs = question(latent(), "2x8:h100", global_batch=64)
+    inputs = question(mixture(), "2x8:h100", global_batch=64)
     estimate = estimate_each([plan_of(inputs, ep=8)], inputs)[0]
     changes = sensitivity(estimate, inputs).changes
     fused = next(each for each in changes if each.change.startswith("dispatcher") and each.change.endswith("fused"))

@@ -74,7 +74,7 @@ def test_a_runtime_that_has_it_trains_the_models_layers_unless_told(name: str) -
     runtime, inputs = read_runtime(name), _asked(None, name)
     assert inputs.mtp_layers == (1 if runtime.plans.multi_token_prediction else 0)
     told = " ".join(assumptions(inputs))
-    assert ("1 more layer on the stage of the head" in told) == runtime.plans.multi_token_prediction
+    assert ("1 more layer on the stage with the head" in told) == runtime.plans.multi_token_prediction
     assert (f"is not counted anywhere, as {name} trains none" in told) != runtime.plans.multi_token_prediction
     assert _asked(0, name).mtp_layers == 0
     if not runtime.plans.multi_token_prediction:
@@ -212,4 +212,4 @@ def test_a_launch_names_it_and_leaves_the_overlap_of_exchanges_to_one_layer() ->
     experts = question(latent().replace(mtp_layers=1), "2x8:b200")
     two = experts.replace(job=experts.job.replace(mtp_layers=2))
     assert "--overlap-moe-expert-parallel-comm" not in told(Plan(ep=8), experts)
-    assert "it goes with 1 mtp layer, not 2" in told(Plan(ep=8), two)
+    assert "it works with 1 mtp layer, not 2" in told(Plan(ep=8), two)

@@ -53,6 +53,7 @@ ROWS = 30
 QUESTIONS = tuple(questions())
 TABLES = {
     "groups.placements",
+    "shapes.alone",
     "step.stage_costs",
     "step.estimate_plans",
     "step.estimate_each",

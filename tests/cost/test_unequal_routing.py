@@ -124,7 +124,7 @@ def test_a_runtime_drops_and_pads_unless_the_job_says_how_tokens_are_shared(runt
     usual = _asked(runtime)
     assert usual.expert_capacity == factor
     assert usual.routes_as_usual == (factor is None)
-    assert any("more are dropped" in each for each in assumptions(usual)) == (factor is not None)
+    assert any("more tokens are dropped" in each for each in assumptions(usual)) == (factor is not None)
     assert _asked(runtime, expert_capacity=1.5).expert_capacity == 1.5
     assert _asked(runtime, expert_imbalance=1.3).expert_capacity is None
     all_taken = usual.replace(runtime=usual.runtime.replace(expert_capacity=0.0))

@@ -37,7 +37,7 @@ def stage_table(estimate: Estimate) -> tuple[Block, ...]:
         if before and stage.stage - before.stage > 1:
             rows.append(("...", f"{stage.stage - before.stage - 1} stages", "", "", "", "", ""))
         rows.append((*_cells(stage), _bar(stage.memory, visible, scale)))
-    columns = ("#", "layers", "in flight", "forward", "backward", "GiB", "memory; | marks the usable limit")
+    columns = ("#", "layers", "in flight", "forward", "backward", "GiB", "memory (| = usable)")
     legend: list[str] = [Coloured("  ".join(f"{letter} {name}" for letter, (name, _, _) in PARTS.items()), LEGEND)]
     worst, slowest = estimate.worst_stage, estimate.slowest_stage
     peak = f"Stage {worst} needs the most memory (peak: {estimate.stages[worst].peak_moment})"

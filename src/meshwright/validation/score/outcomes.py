@@ -114,6 +114,7 @@ def outcomes_of(
         for place, priced in results(_priced, asked, executor or InProcess(), look=look):
             for same, each in zip(pieces[place], priced, strict=True):
                 estimates |= zip(map(id, same), each, strict=True)
+        look()
     missing = InvalidInput(NOT_REACHED)
     estimates |= {id(case): missing for case in chain(*questions) if id(case) not in estimates}
     return [_outcome(configuration, case, estimates) for configuration, case in zip(known, cases, strict=True)]
