@@ -28,8 +28,10 @@ from meshwright.answers.sweep.parquet import read_rows
 from meshwright.answers.sweep.run import SweepResult, sweep
 from meshwright.errors import INTERRUPTED, InvalidInput
 from meshwright.search import find as find_module
-from meshwright.search.find import find
-from meshwright.search.stop import StopSearch
+from meshwright.search.fewest_nodes import whole_answer
+from meshwright.search.result import SearchResult
+from meshwright.search.stop import Progress, StopSearch
+from meshwright.specs.inputs import Inputs
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients("pyarrow")]
 
@@ -127,7 +129,8 @@ def test_a_sweep_that_is_killed_anywhere_ends_with_the_same_files(
     tmp_path: Path, short: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "MOST_QUESTIONS", 1)
-    monkeypatch.setattr(answer, "find", cache(find))
+    remembered = cache(lambda inputs: whole_answer(inputs, None))
+    monkeypatch.setattr(answer, "whole_answer", lambda inputs, _: remembered(inputs))
     sweep(SHORT, tmp_path / "remembered", workers=1)
     assert watched(tmp_path / "steps") == 0
     steps = int((tmp_path / "steps.steps").read_text())
@@ -325,7 +328,12 @@ def test_a_longer_sweep_asks_only_what_is_new(
     tmp_path: Path, whole: tuple[SweepResult, Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at: list[str] = []
-    monkeypatch.setattr(answer, "find", lambda inputs, top: looked_at.append(inputs.cluster.name) or find(inputs, top))
+
+    def noted(inputs: Inputs, progress: Progress | None) -> SearchResult:
+        looked_at.append(inputs.cluster.name)
+        return whole_answer(inputs, progress)
+
+    monkeypatch.setattr(answer, "whole_answer", noted)
     shorter = SWEEP | {"models": ["llama-3.1-8b"], "clusters": ["1x8:h100"]}
     sizes: list[run.SweepSize] = []
     sweep(shorter, tmp_path, workers=1, all_plans=True, started=sizes.append)
