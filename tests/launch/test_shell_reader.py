@@ -148,7 +148,7 @@ def test_a_script_that_cannot_be_followed_says_where_and_why(tmp_path: Path, scr
         (
             'if [ "$(hostname)" = a ]; then\n  python a.py --bf16\nfi\n',
             {},
-            "conditions of lines 1 depend on what is not given: --set NAME=... says it",
+            "conditions on line 1 depend on what is not given: --set NAME=... says it",
         ),
         ("./submit.sh\nbash submit.sh\n", {"submit.sh": "sbatch job.sh\n"}, "a script beside it names 'job.sh', which"),
     ],

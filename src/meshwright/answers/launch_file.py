@@ -6,6 +6,7 @@ from typing import Any
 
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines
 from meshwright.launch.imports.question import LaunchQuestion
+from meshwright.launch.readers.limits import named_lines
 
 SHOWN = 12
 """Names of settings that a line lists."""
@@ -49,8 +50,8 @@ def launch_file_screen(question: LaunchQuestion | None) -> tuple[Block, ...]:
         listed = ", ".join(f"{name} (line {line})" for line, name in read.absent.items())
         items.append(f"scripts not found next to it, so their settings were not read: {listed}")
     if read.undecided:
-        listed = ", ".join(map(str, read.undecided))
-        items.append(f"the conditions on lines {listed} depend on the machine; neither branch was read")
+        where = named_lines(read.undecided, len(read.undecided))
+        items.append(f"the conditions on {where} depend on the machine; neither branch was read")
     count = f"{len(read.settings)} settings{program}; {len(understood.ignored)} of them change neither memory nor time"
     head = Lines((f"Launch file: **{read.path}**", f"{table.framework} ({table.release}): {count}"))
     return (head, Heading("In the file but not in the prediction", 3), Bullets(tuple(items))) if items else (head,)

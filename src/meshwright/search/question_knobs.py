@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args
 from meshwright.errors import InvalidSpec
 from meshwright.layout.plan import Plan
 from meshwright.search.padding import paddings
-from meshwright.specs.behaviours import narrower_states, position_of
+from meshwright.specs.behaviours import narrower_states, position_of, switched_on
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime.communication import Communication, Overlap
 from meshwright.specs.scale import network_levels, with_network, with_nodes
@@ -40,8 +40,8 @@ def question_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[Quest
     """Every single change of the question: by its name, the ways to make it; none where the question is invalid.
 
     Padding of the model's sizes that are not aligned; other precisions, gradients and narrower optimizer states;
-    switches of the runtime (each share of overlap to nothing, or from nothing to what the runtime hides best;
-    cross-entropy; dispatcher of experts); the fewest more nodes; the network twice as fast.
+    switches of the runtime (each share of overlap to nothing, or from nothing to what its switch hides, else to what
+    the runtime hides best; cross-entropy; dispatcher of experts); the fewest more nodes; the network twice as fast.
     """
     job, runtime = inputs.job, inputs.runtime
     for each in paddings(plan, inputs):
@@ -75,7 +75,7 @@ def switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
     shares = {name: getattr(runtime.overlap, name) for name in Overlap.model_fields}
     best = max(shares.values())
     for name, share in shares.items():
-        other = 0.0 if share else best
+        other = 0.0 if share else switched_on(runtime, f"overlap.{name}", best)
         if other != share:
             overlap = runtime.overlap.replace(**{name: other})
             yield _of_runtime(inputs, f"overlap.{name}", f"{share:g}", f"{other:g}", overlap=overlap)

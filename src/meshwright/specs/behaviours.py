@@ -90,6 +90,17 @@ def position_of(runtime: Runtime, switch: str) -> str:
     return ""
 
 
+def switched_on(runtime: Runtime, field: str, otherwise: float) -> float:
+    """The highest number that a switch of the runtime gives a field; `otherwise` where no switch sets it.
+
+    >>> from meshwright.specs.runtime import read_runtime
+    >>> switched_on(read_runtime("megatron-core"), "overlap.tensor_parallel", 0.9)
+    0.5
+    """
+    positions = (values for switch in runtime.switches.values() for values in switch.values())
+    return max((float(values[field]) for values in positions if field in values), default=otherwise)
+
+
 def narrower_states(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
     """The question at every position of its runtime's switches at which optimizer states take fewer bytes a parameter
     on the device: each with the change that `--with` takes.

@@ -28,6 +28,7 @@ from meshwright.launch.imports.nemo import with_classes
 from meshwright.launch.imports.recipe import with_objects
 from meshwright.launch.imports.translation import translated
 from meshwright.launch.imports.vocabulary import spellings_of
+from meshwright.launch.readers.limits import named_lines
 from meshwright.launch.readers.read import read_launch_file
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
 from meshwright.launch.spelling import Settings, Understood, understand
@@ -277,8 +278,9 @@ def _batched(fields: Fields, ranks: int) -> Fields:
 
 
 def _incomplete(read: LaunchSettings, dialect: Dialect, gaps: list[str]) -> str:
-    lines = ", ".join(map(str, sorted(read.undecided)[:10]))
-    more = f"\n  conditions of lines {lines} were not decided and neither side of them was read" if lines else ""
+    more = ""
+    if read.undecided:
+        more += f"\n  conditions on {named_lines(read.undecided)} were not decided and neither branch was read"
     absent = ", ".join(f"{name} (line {line})" for line, name in list(read.absent.items())[:10])
     more += f"\n  scripts that are not beside it were not read: {absent}" if absent else ""
     return f"{read.path!r} ({dialect.framework}) leaves open what the answer rests on:{_listed(gaps)}{more}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from meshwright.errors import InvalidInput
@@ -43,3 +44,13 @@ def named_file(path: Path, name: str) -> Path | None:
 def line_of(text: str, offset: int) -> int:
     """The line on which an offset stands, from 1."""
     return text.count("\n", 0, offset) + 1
+
+
+def named_lines(numbers: Iterable[int], most: int = 8) -> str:
+    """Lines of a file by number, in order.
+
+    >>> named_lines([92]), named_lines([8, 3])
+    ('line 92', 'lines 3, 8')
+    """
+    shown = sorted(set(numbers))[:most]
+    return f"line{'s' * (len(shown) > 1)} {', '.join(map(str, shown))}"

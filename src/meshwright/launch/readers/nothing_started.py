@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from meshwright.errors import quoted
-from meshwright.launch.readers.limits import line_of
+from meshwright.launch.readers.limits import line_of, named_lines
 from meshwright.launch.readers.shell.walk import Followed
 
 OTHER_FILE = 2**40
@@ -22,9 +22,9 @@ def why_nothing_starts(followed: Followed, text: str) -> str:
         reasons.append(f"{named_by} names {quoted(name)}, which is not beside it")
     undecided = {place: names for place, names in followed.undecided.items() if place < OTHER_FILE}
     if undecided:
-        lines = ", ".join(map(str, sorted({line_of(text, place) for place in undecided})[:8]))
+        where = named_lines(line_of(text, place) for place in undecided)
         said = _said(name for names in undecided.values() for name in names)
-        reasons.append(f"conditions of lines {lines} depend on what is not given: {said or '--set NAME=... says it'}")
+        reasons.append(f"conditions on {where} depend on what is not given: {said or '--set NAME=... says it'}")
     return "".join(f"; {reason}" for reason in reasons)
 
 
