@@ -85,8 +85,7 @@ TABLES = {
     "unit_states.worked_chunks",
     "states.half_weights_step",
     "stage.stage_steps",
-    "timeline.highest_bytes",
-    "timeline.peak_logits",
+    "timeline.most_held",
     "timeline.peaks",
     "unit_states.pooled_bytes",
     "unit_states.reduced_unit",
@@ -229,7 +228,7 @@ COUNTS += ["rows", "parameters", "ends", "matrices"]
 SMALL = ["parts", "launches", "ranks", "stride", "distance", "stage", "in_block", "blocks"]
 SMALL += ["reductions", "in_flight", "chunks_in_flight"]
 SIZES = ["gradients", "moved", "buffer", "size", "allocated", "reserved", "communicators"]
-SIZES += ["states_and_activations", "routing"]
+SIZES += ["states_and_activations", "routing", "unjoined"]
 SECONDS = ["time", "first_chunk", "forward", "backward", "slowest", "total", "work"]
 SPECIAL = {"exchange.exposed_time.window": "work", "states.state_bytes.layer": "parameters"}
 SPECIAL |= {"data.data_exchange.experts": "parameters", "sharded.sharded_exchanges.messages": "shard_messages"}

@@ -53,6 +53,18 @@ def test_what_a_timeline_holds_twice_is_counted_once_and_what_it_frees_no_more()
     assert [event.size for event in step.events(0)] == [4.0, -2.0, 1.0, -1.0]
 
 
+def test_what_is_of_no_use_counts_while_logits_are_alive() -> None:
+    """More is allocated once they are gone, and yet less is held; a rank without logits has nothing beside them."""
+    step = MemoryTimeline(2, beside_logits=3.0)
+    step.allocate("activations", "saved", 4.0)
+    step.allocate("logits", "logits", np.array([5.0, 0.0]))
+    step.at(Moment.LOSS_BACKWARD)
+    step.free("logits")
+    step.allocate("temporaries", "working set", 6.0)
+    step.at(Moment.LAST_LAYER_BACKWARD)
+    assert (step.highest.bytes.tolist(), step.most_held.tolist()) == ([10.0, 10.0], [12.0, 10.0])
+
+
 @pytest.mark.parametrize("runtime", ["torchtitan", "pytorch-ddp", "megatron-core"])
 def test_no_plans_have_no_steps(runtime: str) -> None:
     assert len(footprints_of(Plans.of([]), question(llama_8b(), "1x8:h100", runtime))) == 0

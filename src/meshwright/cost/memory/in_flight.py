@@ -91,6 +91,16 @@ def in_flight_bytes(
     )
 
 
+def beside_logits(unjoined: Floats, inputs: Inputs) -> Floats:
+    """What pieces too small for the logits add to the bytes that a rank has allocated while those are alive.
+
+    unjoined / (1 + f), f the fragmentation, which is a share of all that is held at the peak and does not apply to the
+    pieces themselves. unjoined: bytes, scalar or array (r,). Returns bytes. Source: by definition of
+    `StageMemory.reserved`.
+    """
+    return unjoined / (1 + inputs.runtime.memory.fragmentation)
+
+
 def is_pipelined(pipelines: Pipelines) -> BoolColumn:
     """Whether a stage is one of several; shape (r,).
 

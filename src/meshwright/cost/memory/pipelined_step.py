@@ -22,7 +22,7 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
     Source: torch 2.13, distributed/pipelining/stage.py (backward_maybe_with_nosync) and `sharded_step`. step: of every
     stage, shape (r,). Returns allocations in bytes.
     """
-    line, saved, chunks = MemoryTimeline(len(step.plans)), step.in_flight, step.unsharded
+    line, saved, chunks = MemoryTimeline(len(step.plans), step.unused), step.in_flight, step.unsharded
     gradients, _ = worked_chunks(step, step.backwards)
     next_gradients, _ = worked_chunks(step, step.backwards + 1, last_reduced=False)
     # Of the chunks that wait to be gathered, the next backward that is played brings the last, with the embedding.

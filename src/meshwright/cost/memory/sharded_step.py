@@ -24,7 +24,7 @@ def sharded_step(step: UnitStep) -> MemoryTimeline:
     _fsdp_collectives.py (foreach_all_gather_copy_out, foreach_reduce), _fsdp_param.py (to_accumulated_grad_if_needed);
     peaks counted on fake tensors, moment by moment. step: of every stage, shape (r,). Returns allocations in bytes.
     """
-    line = MemoryTimeline(len(step.plans))
+    line = MemoryTimeline(len(step.plans), step.unused)
     _forward(line, step)
     _last_layer(line, step)
     _middle_layers(line, step)
@@ -190,7 +190,7 @@ def replicated_step(step: UnitStep) -> MemoryTimeline:
     allocations in bytes.
     """
     runtime, whole, saved = step.inputs.runtime, step.whole, step.in_flight
-    line, tied = MemoryTimeline(len(step.plans)), step.inputs.model.tied_embeddings
+    line, tied = MemoryTimeline(len(step.plans), step.unused), step.inputs.model.tied_embeddings
     buckets = runtime.storage.gradient_buckets
     copies = 1.0 * step.several + (buckets != "none")
     embedding = whole.embedding * (runtime.storage.autocast and not tied)

@@ -117,7 +117,7 @@ def split_step(step: UnitStep) -> MemoryTimeline:
     (perform_reduce_grad), fsdp/_fully_shard/_fsdp_param.py (to_accumulated_grad_if_needed). step: of every stage, shape
     (r,). Returns allocations in bytes.
     """
-    line = MemoryTimeline(len(step.plans))
+    line = MemoryTimeline(len(step.plans), step.unused)
     line.allocate("temporaries", "message buffers", step.in_flight.received)
     line.allocate("parameters", "gathered until backward", step.until_backward)
     # Ranks that work alike stand together in `order`, (r,); alive: at every moment, by name and rank.

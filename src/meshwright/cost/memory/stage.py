@@ -10,12 +10,12 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn, IntColumn, column
 from meshwright.cost.memory.components import Components, communicator_bytes
-from meshwright.cost.memory.in_flight import in_flight_bytes
+from meshwright.cost.memory.in_flight import beside_logits, in_flight_bytes
 from meshwright.cost.memory.pipelined_step import pipelined_step
 from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
 from meshwright.cost.memory.split_step import split_step
 from meshwright.cost.memory.states import States, dummy_gradient_bytes, half_weights_step, stage_states
-from meshwright.cost.memory.timeline import MemoryEvent, Peak, StagesTimeline, highest_bytes, peak_logits, peaks
+from meshwright.cost.memory.timeline import MemoryEvent, Peak, StagesTimeline, most_held, peaks
 from meshwright.cost.memory.unit_in_flight import unit_in_flight_bytes
 from meshwright.cost.memory.unit_states import pooled_bytes, stored_states
 from meshwright.cost.memory.unit_step import UnitStep
@@ -38,8 +38,6 @@ class StageSteps(NamedTuple):
     """In the course of a step, beside that."""
     pools: FloatColumn
     """Free, yet kept for the streams of exchanges, or in pieces too small for what is alive then."""
-    unjoined: FloatColumn
-    """Free while the logits are alive, in pieces too small for them."""
 
     def events(self, row: int) -> list[MemoryEvent]:
         """The allocations and releases of one stage, in order, without what is of 0 bytes."""
@@ -58,12 +56,13 @@ def stage_steps(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plans, 
         weights, held = pipelines.weights, pipelines.of_weights
         states = stage_states(weights.plans, weights.stages, inputs)
         dummy_gradients = dummy_gradient_bytes(weights.plans, weights.stages, inputs)
+        unused = beside_logits(in_flight.unjoined[row], inputs)
+        step = half_weights_step(states, dummy_gradients, held, in_flight, row, unused)
         return StageSteps(
             stored=states,
             held=held,
-            timelines=[(np.arange(len(held)), half_weights_step(states, dummy_gradients, held, in_flight, row))],
+            timelines=[(np.arange(len(held)), step)],
             pools=np.minimum(rows_of(states.joined, held), in_flight.activations[row]),
-            unjoined=in_flight.unjoined[row],
         )
     units = UnitStep.of(stages, pipelines, plans, gathered(unit_in_flight_bytes(*kept), runs.of_stage), inputs)
     return StageSteps(
@@ -71,7 +70,6 @@ def stage_steps(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plans, 
         held=np.arange(len(stages.plan)),
         timelines=_timelines(units),
         pools=pooled_bytes(units),
-        unjoined=units.in_flight.unjoined,
     )
 
 
@@ -115,8 +113,8 @@ class StageMemory:
     @cached_property
     def components(self) -> Components[FloatColumn]:
         """The same bytes by what they are for."""
-        memory, steps, rows = self.inputs.runtime.memory, self.steps, self.rows
-        stored, held, peak = steps.stored, steps.held[rows], self._peak
+        memory, stored, peak = self.inputs.runtime.memory, self.steps.stored, self._peak
+        held = self.steps.held[self.rows]
         components = Components(
             parameters=column(stored.parameters)[held] + peak.parameters,
             gradients=column(stored.gradients)[held] + peak.gradients,
@@ -124,13 +122,12 @@ class StageMemory:
             activations=peak.activations,
             logits=peak.logits,
             temporaries=peak.temporaries,
-            workspaces=np.full(len(rows), memory.workspace_bytes),
-            fragmentation=np.zeros(len(rows)),
-            context=np.full(len(rows), memory.context_bytes),
+            workspaces=np.full(len(held), memory.workspace_bytes),
+            fragmentation=np.zeros(len(held)),
+            context=np.full(len(held), memory.context_bytes),
             communicators=self.communicators,
         )
-        pieces = _fragmentation(components.allocated, peak.logits, steps.pools[rows], steps.unjoined[rows], self.inputs)
-        return components._replace(fragmentation=pieces)
+        return components._replace(fragmentation=self.reserved - components.allocated)
 
     @property
     def moment(self) -> IntColumn:
@@ -154,20 +151,11 @@ def stage_memory(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plans,
     # Communicators once for each pipeline, and states once for each distinct stage; then of every stage, (r,).
     communicators = column(communicator_bytes(pipelines.plans, inputs))[pipelines.stages.plan][pipelines.of_stage]
     stored = column(steps.stored.parameters + steps.stored.gradients + steps.stored.optimizer_states)[steps.held]
-    allocated = stored + highest_bytes(steps.timelines, rows) + memory.workspace_bytes
-    logits = peak_logits(steps.timelines, rows)
-    fragmentation = _fragmentation(allocated, logits, steps.pools, steps.unjoined, inputs)
+    held = stored + most_held(steps.timelines, rows) + memory.workspace_bytes
     return StageMemory(
         inputs=inputs,
         steps=steps,
-        reserved=allocated + fragmentation,
+        reserved=held + (memory.fragmentation * held + steps.pools),
         communicators=communicators,
         rows=np.arange(rows),
     )
-
-
-def _fragmentation(
-    allocated: FloatColumn, logits: FloatColumn, pools: FloatColumn, unjoined: FloatColumn, inputs: Inputs
-) -> FloatColumn:
-    """Free at the peak, yet held by the allocator; logits: that are alive then; bytes, shape (r,)."""
-    return inputs.runtime.memory.fragmentation * allocated + (pools + np.where(logits > 0, unjoined, 0.0))

@@ -159,7 +159,12 @@ def stage_states(plans: Plans, stages: Stages, inputs: Inputs) -> States:
 
 
 def half_weights_step(
-    states: States, dummy_gradients: FloatColumn, held: IntColumn, in_flight: InFlight, row: IntColumn
+    states: States,
+    dummy_gradients: FloatColumn,
+    held: IntColumn,
+    in_flight: InFlight,
+    row: IntColumn,
+    unused: Floats,
 ) -> MemoryTimeline:
     """A step beside the states: the loss, with its logits; one layer's backward, with its whole gradients; the
     optimizer's update, when no activations are left.
@@ -167,10 +172,10 @@ def half_weights_step(
     What the update needs is counted beyond the activations, which stay on the account.
     states: of the distinct stages as far as weights go; dummy_gradients: theirs, what autograd is handed for weight
     gradients, alive all along; bytes, shape (w,); in_flight: of the stages that differ in that, bytes, shape (k,);
-    held, row: of every stage its like among either, shape (r,). Returns allocations in bytes. Source: Megatron-LM,
-    distributed_data_parallel.py; counted on fake tensors.
+    held, row: of every stage its like among either, shape (r,); unused: `beside_logits`, bytes, shape (r,). Returns
+    allocations in bytes. Source: Megatron-LM, distributed_data_parallel.py; counted on fake tensors.
     """
-    step = MemoryTimeline(len(row))
+    step = MemoryTimeline(len(row), unused)
     activations, messages, logits, working = (
         rows_of(size, row) for size in (in_flight.activations, in_flight.messages, in_flight.logits, in_flight.working)
     )

@@ -91,8 +91,10 @@ class MemoryTimeline:
     ('loss backward', 3.0, 2.0, 0.0)
     """
 
-    def __init__(self, ranks: int) -> None:
+    def __init__(self, ranks: int, beside_logits: Floats = 0.0) -> None:
+        """beside_logits: bytes that are free and of no use while logits are allocated, scalar or array (r,)."""
         self._ranks = ranks
+        self._beside_logits = beside_logits if np.any(beside_logits) else None
         self._allocated: dict[str, _Allocation] = {}
         self._moments: list[_Snapshot] = []
 
@@ -111,8 +113,17 @@ class MemoryTimeline:
     def at(self, moment: Moment, only: BoolColumn | None = None) -> None:
         """What is allocated now may be the most. only: the ranks that have such a moment, shape (r,)."""
         total = reduce(operator.add, (each.size for each in self._allocated.values()))
-        total = total if only is None else np.where(only, total, 0.0)
-        self._moments.append(_Snapshot(moment, dict(self._allocated), total))
+        held = total + self._unused()
+        if only is not None:
+            total, held = (np.where(only, size, 0.0) for size in (total, held))
+        self._moments.append(_Snapshot(moment, dict(self._allocated), total, held))
+
+    def _unused(self) -> Floats:
+        """Free bytes of no use now."""
+        if self._beside_logits is None:
+            return 0.0
+        logits = [each.size for each in self._allocated.values() if each.component == "logits"]
+        return np.where(sum(logits) > 0, self._beside_logits, 0.0) if logits else 0.0
 
     @cached_property
     def highest(self) -> Highest:
@@ -123,6 +134,12 @@ class MemoryTimeline:
             np.copyto(place, index, where=snapshot.total > most, casting="unsafe")
             most = np.maximum(most, snapshot.total)
         return Highest(most, place)
+
+    @cached_property
+    def most_held(self) -> FloatColumn:
+        """The most that is allocated or of no use at one moment; bytes, shape (r,)."""
+        most = reduce(np.maximum, (snapshot.held for snapshot in self._moments))
+        return np.broadcast_to(most, self._ranks)
 
     def peak(self, ranks: IntColumn | slice = slice(None)) -> Peak:
         """What is allocated then, of all ranks or those chosen by index, shape (k,)."""
@@ -187,38 +204,26 @@ class _Snapshot(NamedTuple):
     allocated: dict[str, _Allocation]
     total: Floats
     """Bytes, shape (r,); 0 where a rank has no such moment."""
+    held: Floats
+    """The same with free bytes of no use."""
 
 
 StagesTimeline: TypeAlias = tuple[IntColumn, MemoryTimeline]
 """Some rows of a table of stages, and their step."""
 
 
-def highest_bytes(timelines: list[StagesTimeline], rows: int) -> FloatColumn:
-    """The most that each stage of a table has allocated in its step.
+def most_held(timelines: list[StagesTimeline], rows: int) -> FloatColumn:
+    """The most that each stage of a table has allocated in its step, or cannot use beside that.
 
     timelines: each with its rows of the table; rows: of the whole table, a count. Returns bytes, shape (rows,).
     Source: by definition.
     """
     if len(timelines) == 1:
-        return timelines[0][1].highest.bytes
+        return timelines[0][1].most_held
     most: FloatColumn = np.zeros(rows)
     for index, timeline in timelines:
-        most[index] = timeline.highest.bytes
+        most[index] = timeline.most_held
     return most
-
-
-def peak_logits(timelines: list[StagesTimeline], rows: int) -> FloatColumn:
-    """Of what each stage of a table has allocated then, the logits.
-
-    timelines: each with its rows of the table; rows: of the whole table, a count. Returns bytes, shape (rows,).
-    Source: by definition.
-    """
-    if len(timelines) == 1:
-        return timelines[0][1].of_component("logits")
-    logits: FloatColumn = np.zeros(rows)
-    for index, timeline in timelines:
-        logits[index] = timeline.of_component("logits")
-    return logits
 
 
 def peaks(timelines: list[StagesTimeline], chosen: IntColumn) -> Peak:

@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn, column
+from meshwright.cost.memory.in_flight import beside_logits
 from meshwright.cost.memory.stage_parameters import Units, parted_embedding, stage_units
 from meshwright.cost.memory.unit_in_flight import UnitInFlight
 from meshwright.cost.memory.unsharded import stage_chunks
@@ -113,6 +114,11 @@ class UnitStep:
     def has_more_layers_than(self, count: int) -> BoolColumn:
         """Counted in its largest layer."""
         return self.layers > count * self.whole.layer
+
+    @property
+    def unused(self) -> Floats:
+        """Free bytes of no use beside the logits."""
+        return beside_logits(self.in_flight.unjoined, self.inputs)
 
     @property
     def ends_apart(self) -> bool:
