@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -34,8 +35,8 @@ class _Split(NamedTuple):
     cp: int
     pp: int
     dp: int
-    embedding_as_layer: int
-    head_as_layer: int
+    embedding_as_layer: int = 0
+    head_as_layer: int = 0
 
 
 class Part(NamedTuple):
@@ -75,9 +76,15 @@ def size(inputs: Inputs) -> int:
 
 def parts(inputs: Inputs) -> list[Part]:
     """The splits of the space that have a plan, before their plans are enumerated."""
-    recompute = _recomputations(inputs)
-    every = (Part(split, _choices(split, recompute, inputs)) for split in _splits(inputs))
-    return [part for part in every if all(part.choices)]
+    recompute, known = _recomputations(inputs), list[Part]()
+    schedules_of = cache(partial(_schedules, inputs))
+    for degrees in _degrees(inputs):
+        choices = _choices(degrees, recompute, inputs)
+        if all(choices):
+            splits = (degrees._replace(embedding_as_layer=e, head_as_layer=h) for e, h in _ends(degrees.pp, inputs))
+            several = ((split, schedules_of(*_scheduled(split, inputs))) for split in splits)
+            known += [Part(split, [schedules, *choices]) for split, schedules in several if schedules]
+    return known
 
 
 def tables_of(known: Iterable[Part], inputs: Inputs) -> Iterator[Plans]:
@@ -85,16 +92,16 @@ def tables_of(known: Iterable[Part], inputs: Inputs) -> Iterator[Plans]:
     return (_around(part.split, part.choices, inputs) for part in known)
 
 
-def _splits(inputs: Inputs) -> Iterator[_Split]:
-    world = inputs.cluster.num_gpus
+def _degrees(inputs: Inputs) -> Iterator[_Split]:
+    """Every split, its ends no layers."""
+    world, limited = inputs.cluster.num_gpus, inputs.constraints.max_nodes_per_tp is not None
     for tp in allowed("tp", divisors(world), inputs):
         for cp in allowed("cp", _context_degrees(world // tp, inputs), inputs):
             for pp in allowed("pp", divisors(world // tp // cp), inputs):
                 dp = world // tp // cp // pp
-                if not allowed("dp", [dp], inputs) or too_many_nodes(Plan(tp=tp, cp=cp, pp=pp, dp=dp), inputs):
-                    continue
-                for embedding, head in _ends(pp, inputs):
-                    yield _Split(tp=tp, cp=cp, pp=pp, dp=dp, embedding_as_layer=embedding, head_as_layer=head)
+                too_wide = limited and too_many_nodes(Plan(tp=tp, cp=cp, pp=pp, dp=dp), inputs)
+                if allowed("dp", [dp], inputs) and not too_wide:
+                    yield _Split(tp=tp, cp=cp, pp=pp, dp=dp)
 
 
 def _context_degrees(ranks: int, inputs: Inputs) -> list[int]:
@@ -124,9 +131,8 @@ def _ends(pp: int, inputs: Inputs) -> list[tuple[int, int]]:
 def _choices(
     split: _Split, recompute: list[tuple[int, int]], inputs: Inputs
 ) -> list[Sequence[int] | Sequence[tuple[int, int]]]:
-    """What can be chosen beside one split, field by field or pair by pair."""
+    """What can be chosen beside degrees and their schedule, field by field or pair by pair."""
     return [
-        _schedules(split, inputs),
         _micro_batches(split, inputs),
         _sharding(split, inputs),
         _exchanges(split, inputs),
@@ -161,32 +167,38 @@ def _around(split: _Split, choices: list[Sequence[int] | Sequence[tuple[int, int
     )
 
 
-def _schedules(split: _Split, inputs: Inputs) -> list[tuple[int, int]]:
+def _scheduled(split: _Split, inputs: Inputs) -> tuple[int, int, bool]:
+    """What the schedules of a split depend on: its stages, its layers with the ends that count as some, and whether
+    there are as many micro-batches as stages whatever their size.
+    """
+    fewest = inputs.job.global_batch // (split.dp * _every_micro_batch(split, inputs)[-1])
+    layers = inputs.model.num_layers + split.embedding_as_layer + split.head_as_layer
+    return split.pp, layers, fewest >= split.pp
+
+
+def _schedules(inputs: Inputs, pp: int, layers: int, filled: bool) -> list[tuple[int, int]]:
     """Every (vpp, schedule) of the runtime: chunks where a schedule has several; without a pipeline 1F1B alone.
 
     Left out are a schedule that another one dominates, where that one can always run, and schedules that split the
-    backward pass where the runtime refuses them beside compiled layers.
+    backward pass where the runtime refuses them beside compiled layers. pp, layers, filled: as `_scheduled` has them.
     """
     runtime = inputs.runtime
-    if split.pp == 1:
+    if pp == 1:
         return [(vpp, int(Schedule.ONE_F_ONE_B)) for vpp in allowed("vpp", [1], inputs)]
-    fewest = inputs.job.global_batch // (split.dp * _every_micro_batch(split, inputs)[-1])
     compiled = runtime.kernels.elementwise == "fused" and not runtime.plans.compiles_split_backward
-    chosen: list[tuple[int, int]] = []
+    chosen, several = list[tuple[int, int]](), [vpp for vpp in _chunks(pp, layers, inputs) if vpp > 1]
     for schedule in Schedule:
         record = schedule.record
-        dominated = record.dominated_by is not None and fewest >= split.pp
+        dominated = record.dominated_by is not None and filled
         dominated = dominated and allows_schedule(record.dominated_by, inputs)
         if record.name in runtime.plans.schedules and not dominated and not (compiled and record.splits_backward):
-            several = (vpp for vpp in _chunks(split, inputs) if vpp > 1)
             chosen += [(vpp, int(schedule)) for vpp in (several if record.chunks == "several" else [record.chunks])]
-    layers = inputs.model.num_layers + split.embedding_as_layer + split.head_as_layer
     return [
         (vpp, schedule)
         for vpp, schedule in chosen
         if allowed("vpp", [vpp], inputs)
         and allowed("schedule", [schedule], inputs)
-        and not (inputs.constraints.even_chunks and layers % (split.pp * vpp))
+        and not (inputs.constraints.even_chunks and layers % (pp * vpp))
     ]
 
 
@@ -201,18 +213,17 @@ def _every_micro_batch(split: _Split, inputs: Inputs) -> list[int]:
     return [1] if rest else [count for count in divisors(whole) if count <= most]
 
 
-def _chunks(split: _Split, inputs: Inputs) -> list[int]:
+def _chunks(pp: int, layers: int, inputs: Inputs) -> list[int]:
     """vpp of schedules that interleave: the divisors of a stage's layers; where these are unequal, the least for every
     largest chunk.
     """
-    layers = inputs.model.num_layers + split.embedding_as_layer + split.head_as_layer
-    if layers % split.pp == 0:
-        usual = divisors(layers // split.pp)
+    if layers % pp == 0:
+        usual = divisors(layers // pp)
     else:
-        largest = range(1, -(-layers // split.pp) + 1) if inputs.runtime.pipeline.stage_split != "even" else ()
-        usual = [-(-layers // (split.pp * size)) for size in largest]
+        largest = range(1, -(-layers // pp) + 1) if inputs.runtime.pipeline.stage_split != "even" else ()
+        usual = [-(-layers // (pp * size)) for size in largest]
     counts = {*usual, *named("vpp", inputs)}
-    return sorted(count for count in counts if count * split.pp <= layers) or [1]
+    return sorted(count for count in counts if count * pp <= layers) or [1]
 
 
 def _microbatch_groups(pp: int, counts: IntColumn, inputs: Inputs) -> IntColumn:

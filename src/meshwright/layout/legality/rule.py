@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal, TypeAlias, cast
 
 import numpy as np
@@ -119,8 +119,13 @@ def divisors(number: int) -> list[int]:
     >>> divisors(12)
     [1, 2, 3, 4, 6, 12]
     """
+    return list(_divisors(number))
+
+
+@lru_cache(maxsize=1 << 14)
+def _divisors(number: int) -> tuple[int, ...]:
     small = [low for low in range(1, int(number**0.5) + 1) if number % low == 0]
-    return sorted({*small, *(number // low for low in small)})
+    return tuple(sorted({*small, *(number // low for low in small)}))
 
 
 def multiples(step: int, value: int) -> list[int]:
