@@ -21,8 +21,9 @@ fuzz: $(VENV)/dev $(VENV)/sweep ## random questions and files to every command, 
 	$(BIN)/python tests/fuzz/fuzzer.py --minutes $(MINUTES)
 	KILLS=200 $(BIN)/python -m pytest tests/fuzz/test_killed.py tests/search/test_stop.py $(PARALLEL)
 
-launch-files: $(VENV)/dev ## 500 plans of each framework written and read back, 10,000 mutated launch files
+launch-files: $(VENV)/clients $(VENV)/megatron $(VENV)/llm-foundry ## 500 plans of each framework read back, by its own objects too; 10,000 mutated files
 	ROUND_TRIPS=500 FILES_TRIED=10000 $(BIN)/python -m pytest tests/launch/test_round_trip.py tests/launch/test_mutated_files.py $(PARALLEL)
+	PLANS_READ=100 $(BIN)/python -m pytest -m clients tests/launch/test_launch_clients.py $(PARALLEL)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

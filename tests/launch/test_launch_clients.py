@@ -39,12 +39,15 @@ CONFIGS = {"llama-3.1-8b": LLAMA_31, "deepseek-v2-lite": DEEPSEEK}
 CLUSTERS = ("1x8:h100", "4x8:h100", "4x8:b200", "16x8:h100")
 LENGTHS = {"gpt2-xl": 1024}
 """Of models that have learned positions; of others 4096."""
+PLANS_READ = int(os.environ.get("PLANS_READ", "0"))
+"""At least so many plans of every model; `make launch-files` asks for 100."""
 RUNTIMES = {"megatron-lm": "megatron-core"}
 FP16 = "llama-2-13b"
 
 
 def drawn(framework: str, models: tuple[str, ...], each: int) -> list[LaunchFiles]:
     """So many plans of every model that the framework has settings for, over clusters by turns."""
+    each = max(each, PLANS_READ)
     shares = [len(range(turn, each, len(CLUSTERS))) for turn in range(len(CLUSTERS))]
     asked = [(model, *share) for model in models for share in zip(CLUSTERS, shares, strict=True)]
     written: list[LaunchFiles] = []
