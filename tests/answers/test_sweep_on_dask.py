@@ -46,16 +46,18 @@ def test_a_killed_worker_loses_nothing_and_does_nothing_twice(
             killed.append(next(iter(cluster.workers.values())).pid)
             os.kill(killed[0], signal.SIGKILL)
 
-    told: list[int] = []
+    told: list[tuple[int, int]] = []
     result = sweep(
         SWEEP,
         tmp_path / "dask",
         dask=cluster.scheduler_address,
         all_plans=True,
-        progress=lambda done, total: (kill(done, total), told.append(done))[1],
+        progress=lambda done, total: (kill(done, total), told.append((done, total)))[1],
     )
     assert killed
-    assert len(told) == len(result.rows()) == 6
+    assert told == sorted(told)
+    assert told[-1][0] == told[-1][1], "every question is counted once"
+    assert len(result.rows()) == 6
     assert result.best.read_bytes() == whole.best.read_bytes()
     assert result.plans
     assert whole.plans
