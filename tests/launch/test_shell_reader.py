@@ -35,6 +35,8 @@ def values(settings: LaunchSettings) -> dict[str, object]:
         ('O="--tp 2 \\\n --moe-layer-freq ([0]*3)"\npython t.py $O', {"--tp": "2", "--moe-layer-freq": "([0]*3)"}),
         ("C=\"python t.py --tp 2 --split '9,1'\"\neval $C", {"--tp": "2", "--split": "9,1"}),
         ('srun bash -c "cd x; python t.py --tp $((1 + 1)) --n \\$SLURM"', {"--tp": "2", "--n": "\ue000SLURM\ue001"}),
+        ("cloudrun -p 8 --env 'A=1' -c 'python t.py \\\n--tp 2 \\\n--bf16'", {"--tp": "2", "--bf16": True}),
+        ('pdsh -w node[1-4] "cd x && A=1 torchrun t.py --tp 2"', {"--tp": "2"}),
         ('if [ -z "$TP" ]; then TP=2; fi\npython t.py --tp $TP', {"--tp": "2"}),
         ("M=b\ncase $M in a) TP=1;; b|c) TP=2;; esac\npython t.py --tp $TP", {"--tp": "2"}),
         ("M=70\nif [[ $M -eq 8 ]]; then T=1; elif [[ $M -eq 70 ]]; then T=8; fi\npython t.py --tp $T", {"--tp": "8"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -37,6 +38,8 @@ MAX_COMMANDS = 20_000
 MAX_DEPTH = 12
 SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash")
 TAKES_A_SCRIPT = ("sbatch", "srun", "ssh", "qsub", *SHELLS)
+STARTS_A_PROGRAM = re.compile(r"(?:^|[\s;&|/])(?:python[\d.]{0,6}|torchrun|deepspeed|accelerate)\s")
+"""In a command line that is one word, as `ssh`, `pdsh` and the launchers of clouds take it."""
 Status = bool | None
 """Of a command: whether it succeeds; None where only running it would tell."""
 
@@ -248,6 +251,12 @@ class Walk:
                 self._text(words[following + 1])
                 return
             break
+        lines = (word for word in words[1:] if "--" in word.text and STARTS_A_PROGRAM.search(word.text))
+        if line := next(lines, None):
+            if texts[0].rpartition("/")[2] not in TAKES_A_SCRIPT:
+                self.followed.commands.remove(words)
+            self._text(line)
+            return
         if texts[0].rpartition("/")[2] in TAKES_A_SCRIPT:
             name = next((text for text in texts[1:] if text.endswith((".sh", ".slurm", ".sbatch", ".sub"))), None)
             source = self.read(name) if name else None
