@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ import pytest
 from served import LARGE, LLAMA_70B, MIDDLE, PATIENCE_S, SMALL, TINY, UNFIT, Served, link, server, until
 
 import meshwright
+from meshwright.web.serve import Brief
 
 pytestmark = [
     pytest.mark.slow,
@@ -183,6 +185,21 @@ def test_a_form_that_breaks_off_or_is_no_http_leaves_no_traceback(tmp_path: Path
                 assert client.recv(1024)[9:12] in (b"", b"400")
         assert served.get("/")[0] == 200
     assert "Traceback" not in (tmp_path / "errors").read_text("utf-8")
+
+
+def test_an_error_nobody_foresaw_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("of a page")
+    log.addFilter(Brief())
+    try:
+        raise RuntimeError("no such \x1b[31mpart")
+    except RuntimeError:
+        log.exception("Exception in ASGI application\n")
+    (record,) = caplog.records
+    assert re.fullmatch(
+        r"a request was not answered: RuntimeError in test_server.py, line \d+: no such \\x1b\[31mpart\. Please report.*",
+        record.getMessage(),
+    )
+    assert "Traceback" not in caplog.text
 
 
 def test_a_closed_page_ends_its_search(page: Served) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
+import traceback
+from pathlib import Path
 
+from meshwright.answers.document.inline import visible
 from meshwright.errors import InvalidInput
 from meshwright.web.searches import Bounds
 
@@ -11,6 +15,23 @@ MISSING = "the page needs FastAPI and uvicorn: pip install 'meshwright[web]'"
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 MOST_LINK = 64 * 1024
 """Bytes of a link, with what it carries."""
+
+
+class Brief(logging.Filter):
+    """An error that a request ended with, in a line for who serves, without its traceback."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Keep every record; of an error what, where and why."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            last = traceback.extract_tb(error.__traceback__)[-1:]
+            where = "".join(f" in {Path(each.filename).name}, line {each.lineno}" for each in last)
+            what = f"{type(error).__name__}{where}: {error}"
+            record.msg = visible(
+                f"a request was not answered: {what}. Please report it if the page itself sent that request."
+            )
+            record.args, record.exc_info, record.exc_text = (), None, None
+        return True
 
 
 def serve(host: str, port: int, bounds: Bounds) -> None:
@@ -25,6 +46,8 @@ def serve(host: str, port: int, bounds: Bounds) -> None:
     except ImportError:
         raise InvalidInput(MISSING) from None
     app = app_of(bounds, LOOPBACK if is_loopback(host) else None)
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).addFilter(Brief())
     print(f"Meshwright answers at {address(host, port)} (Ctrl-C ends it)", flush=True)
     uvicorn.run(
         app,
