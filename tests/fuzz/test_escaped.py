@@ -17,7 +17,7 @@ from commands import asked
 from meshwright.text_files import csv_text
 from meshwright.validation.rows.table import read_rows
 
-NAME = '[bold]<script>alert(1)</script>&"**x**`|[a](javascript:b)\x1b[2J\u202e'
+NAME = '[bold]<script>alert(1)</script>&"**x**`|[a](javascript:b)\x1b[2J\u202e\x9b31m\x07\r\x00'
 FEW = ("--cluster", "1x1:h100", "--seq-len", "2048", "--global-batch", "2")
 
 
