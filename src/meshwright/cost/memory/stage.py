@@ -127,7 +127,8 @@ class StageMemory:
             context=np.full(len(held), memory.context_bytes),
             communicators=self.communicators,
         )
-        return components._replace(fragmentation=self.reserved - components.allocated)
+        # Sums of the same bytes in another order may differ by a rounding error, either way.
+        return components._replace(fragmentation=np.maximum(self.reserved - components.allocated, 0.0))
 
     @property
     def moment(self) -> IntColumn:
