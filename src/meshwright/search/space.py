@@ -17,9 +17,10 @@ from meshwright.layout.named import usual_exchange
 from meshwright.layout.plan import RECOMPUTE_NAMES, ContextExchange, Plan, Recompute
 from meshwright.layout.plans import Plans
 from meshwright.layout.recompute_modules import RecomputeModules
-from meshwright.schedules.records import Schedule, grouped
-from meshwright.search.constrained import allowed, allowed_modules, allows_schedule, named, too_many_nodes
+from meshwright.schedules.records import grouped
+from meshwright.search.constrained import allowed, allowed_modules, named, too_many_nodes
 from meshwright.search.modules import module_sets
+from meshwright.search.schedule_choices import schedule_choices
 from meshwright.specs.inputs import Inputs
 
 MOST_TOKENS = 1 << 16
@@ -77,7 +78,7 @@ def size(inputs: Inputs) -> int:
 def parts(inputs: Inputs) -> list[Part]:
     """The splits of the space that have a plan, before their plans are enumerated."""
     recompute, known = _recomputations(inputs), list[Part]()
-    schedules_of = cache(partial(_schedules, inputs))
+    schedules_of = cache(partial(schedule_choices, inputs))
     for degrees in _degrees(inputs):
         choices = _choices(degrees, recompute, inputs)
         if all(choices):
@@ -176,32 +177,6 @@ def _scheduled(split: _Split, inputs: Inputs) -> tuple[int, int, bool]:
     return split.pp, layers, fewest >= split.pp
 
 
-def _schedules(inputs: Inputs, pp: int, layers: int, filled: bool) -> list[tuple[int, int]]:
-    """Every (vpp, schedule) of the runtime: chunks where a schedule has several; without a pipeline 1F1B alone.
-
-    Left out are a schedule that another one dominates, where that one can always run, and schedules that split the
-    backward pass where the runtime refuses them beside compiled layers. pp, layers, filled: as `_scheduled` has them.
-    """
-    runtime = inputs.runtime
-    if pp == 1:
-        return [(vpp, int(Schedule.ONE_F_ONE_B)) for vpp in allowed("vpp", [1], inputs)]
-    compiled = runtime.kernels.elementwise == "fused" and not runtime.plans.compiles_split_backward
-    chosen, several = list[tuple[int, int]](), [vpp for vpp in _chunks(pp, layers, inputs) if vpp > 1]
-    for schedule in Schedule:
-        record = schedule.record
-        dominated = record.dominated_by is not None and filled
-        dominated = dominated and allows_schedule(record.dominated_by, inputs)
-        if record.name in runtime.plans.schedules and not dominated and not (compiled and record.splits_backward):
-            chosen += [(vpp, int(schedule)) for vpp in (several if record.chunks == "several" else [record.chunks])]
-    return [
-        (vpp, schedule)
-        for vpp, schedule in chosen
-        if allowed("vpp", [vpp], inputs)
-        and allowed("schedule", [schedule], inputs)
-        and not (inputs.constraints.even_chunks and layers % (pp * vpp))
-    ]
-
-
 def _micro_batches(split: _Split, inputs: Inputs) -> list[int]:
     return allowed("micro_batch", _every_micro_batch(split, inputs), inputs)
 
@@ -211,19 +186,6 @@ def _every_micro_batch(split: _Split, inputs: Inputs) -> list[int]:
     whole, rest = divmod(inputs.job.global_batch, split.dp)
     most = max(MOST_TOKENS * split.cp // inputs.job.sequence_length, 1, *named("micro_batch", inputs))
     return [1] if rest else [count for count in divisors(whole) if count <= most]
-
-
-def _chunks(pp: int, layers: int, inputs: Inputs) -> list[int]:
-    """vpp of schedules that interleave: the divisors of a stage's layers; where these are unequal, the least for every
-    largest chunk.
-    """
-    if layers % pp == 0:
-        usual = divisors(layers // pp)
-    else:
-        largest = range(1, -(-layers // pp) + 1) if inputs.runtime.pipeline.stage_split != "even" else ()
-        usual = [-(-layers // (pp * size)) for size in largest]
-    counts = {*usual, *named("vpp", inputs)}
-    return sorted(count for count in counts if count * pp <= layers) or [1]
 
 
 def _microbatch_groups(pp: int, counts: IntColumn, inputs: Inputs) -> IntColumn:

@@ -116,7 +116,8 @@ class MemoryTimeline:
         held = total + self._unused()
         if only is not None:
             total, held = (np.where(only, size, 0.0) for size in (total, held))
-        self._moments.append(_Snapshot(moment, dict(self._allocated), total, held))
+        snapshot = _Snapshot(moment=moment, allocated=dict(self._allocated), total=total, held=held)
+        self._moments.append(snapshot)
 
     def _unused(self) -> Floats:
         """Free bytes of no use now."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -18,6 +17,7 @@ from meshwright.launch.readers.shell.expansion import (
     expand_one,
     names_of_unknown,
 )
+from meshwright.launch.readers.shell.handed import line_for_a_shell, line_in_a_word, takes_a_script
 from meshwright.launch.readers.shell.parser import parse
 from meshwright.launch.readers.shell.syntax import (
     Assignment,
@@ -36,10 +36,6 @@ from meshwright.launch.readers.traced import Traced, Unreadable, joined
 
 MAX_COMMANDS = 20_000
 MAX_DEPTH = 12
-SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash")
-TAKES_A_SCRIPT = ("sbatch", "srun", "ssh", "qsub", *SHELLS)
-STARTS_A_PROGRAM = re.compile(r"(?:^|[\s;&|/])(?:python[\d.]{0,6}|torchrun|deepspeed|accelerate)\s")
-"""In a command line that is one word, as `ssh`, `pdsh` and the launchers of clouds take it."""
 Status = bool | None
 """Of a command: whether it succeeds; None where only running it would tell."""
 
@@ -241,23 +237,15 @@ class Walk:
     def _inner_script(self, words: list[Traced]) -> None:
         """Follow the text or the file that the command hands to a shell."""
         texts = [word.text for word in words]
-        for at, text in enumerate(texts[:-1]):
-            if text not in SHELLS:
-                continue
-            following = at + 1
-            while following < len(texts) - 1 and texts[following].startswith("-") and "c" not in texts[following]:
-                following += 1
-            if texts[following].startswith("-") and "c" in texts[following] and following + 1 < len(texts):
-                self._text(words[following + 1])
-                return
-            break
-        lines = (word for word in words[1:] if "--" in word.text and STARTS_A_PROGRAM.search(word.text))
-        if line := next(lines, None):
-            if texts[0].rpartition("/")[2] not in TAKES_A_SCRIPT:
+        if line := line_for_a_shell(words):
+            self._text(line)
+            return
+        if line := line_in_a_word(words):
+            if not takes_a_script(texts[0]):
                 self.followed.commands.remove(words)
             self._text(line)
             return
-        if texts[0].rpartition("/")[2] in TAKES_A_SCRIPT:
+        if takes_a_script(texts[0]):
             name = next((text for text in texts[1:] if text.endswith((".sh", ".slurm", ".sbatch", ".sub"))), None)
             source = self.read(name) if name else None
             if source is not None:
@@ -287,7 +275,7 @@ class Walk:
         text = document_of(document, node.expands_document, self.variables)
         if node.output is not None:
             self.followed.documents[expand_one(node.output, self.variables).text] = text
-        if words and words[0].text.rpartition("/")[2] in TAKES_A_SCRIPT:
+        if words and takes_a_script(words[0].text):
             self.followed.scripts.append(text)
             self._text(text)
 
