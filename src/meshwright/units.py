@@ -13,6 +13,8 @@ from meshwright.errors import InvalidInput, quoted
 GIB = 2**30
 MIB = 2**20
 GIGA = 1e9
+MOST_PRICE = 1e9
+"""Of an accelerator-hour, in any currency: more is a slip, and what a training costs at it might be no number."""
 
 _POWER = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "B": 9, "T": 12, "P": 15}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40}
@@ -20,6 +22,15 @@ _BINARY_COUNT = {"K": 10, "M": 20, "B": 30}
 _SECONDS = {"ns": -9, "us": -6, "µs": -6, "ms": -3, "s": 0}
 _NUMBER = r"\s*([0-9][0-9_]{0,30}\.?[0-9]{0,30}(?:[eE][+-]?[0-9]{1,2})?)\s*"
 _COUNT = _NUMBER + r"([kKMBGT]?)"
+
+
+def is_price(value: object) -> bool:
+    """Whether a value is the price of an accelerator-hour.
+
+    >>> is_price(2.9), is_price(-1), is_price(1e300), is_price(True)
+    (True, False, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_PRICE
 
 
 def parse_bytes(text: str | int | float) -> float:

@@ -90,7 +90,7 @@ MISTAKES = {
         "h10 = 2.9",
         "line 1, prices.h10: is no cluster or accelerator of this sweep; it can price 1x8:h100",
     ),
-    '"2x8:a100" = 1.5': ('"2x8:a100" = "1.5"', "prices.2x8:a100: must be a price, a number of 0 or more"),
+    '"2x8:a100" = 1.5': ('"2x8:a100" = "1.5"', "prices.2x8:a100: must be a price, a number from 0 to 1e+09"),
 }
 """By a part of the file, what stands there instead, and what is said of it; lines counted from that part's first."""
 

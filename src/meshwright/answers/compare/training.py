@@ -16,7 +16,7 @@ from meshwright.search.find import Progress
 from meshwright.specs import catalog
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
-from meshwright.units import format_count
+from meshwright.units import MOST_PRICE, format_count, is_price
 
 SECONDS_A_DAY = 86400
 HOURS_A_DAY = 24
@@ -129,8 +129,9 @@ def _read(text: str) -> tuple[str, float]:
         price = float(number)
     except ValueError:
         price = math.nan
-    if text.startswith("=") or not math.isfinite(price) or price < 0:
-        raise InvalidInput(f"--price {quoted(text)} is not a price of an accelerator-hour: write it as 2.9 or h100=2.9")
+    if text.startswith("=") or not is_price(price):
+        what = f"is not a price of an accelerator-hour, from 0 to {MOST_PRICE:g}"
+        raise InvalidInput(f"--price {quoted(text)} {what}: write it as 2.9 or h100=2.9")
     return key.strip(), price
 
 

@@ -15,12 +15,14 @@ from meshwright.answers.memo.output import memo_document, memo_entry
 from meshwright.answers.memo.unfit import unfit, unfit_document, unfit_entry
 from meshwright.answers.memo.write import memo_files, write_memo
 from meshwright.answers.public.answer import Answer
+from meshwright.errors import InvalidInput
 from meshwright.reprs import list_of
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.job import Job
 from meshwright.specs.read_inputs import ClusterSource, ModelSource, read_inputs
 from meshwright.specs.runtime import Runtime
+from meshwright.units import MOST_PRICE, is_price
 
 LOOKED_AT = 20
 """Of the best plans, those among which the recommendation and its runners-up are chosen."""
@@ -85,6 +87,8 @@ def memo(
     an hour of one accelerator, in any currency; baseline_gpus: from which scaling starts, one node where none is given.
     Raises `InvalidInput` for a wrong question.
     """
+    if price is not None and not is_price(price):
+        raise InvalidInput(f"price {price!r} is not a price of an accelerator-hour, from 0 to {MOST_PRICE:g}")
     inputs = read_inputs(model, cluster, job, runtime or "megatron-core", constraints)
     assumed = [] if "precision" in job.model_fields_set else [f"precision {job.precision}: the default"]
     assumed += [] if runtime else [f"runtime {inputs.runtime.id}: the default"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from meshwright.specs.sweep.jobs import read_jobs
 from meshwright.specs.sweep.sweep import Framework, Named, Sweep
 from meshwright.specs.toml_lines import TomlLines
 from meshwright.text_files import read_text, unreadable
+from meshwright.units import MOST_PRICE, is_price
 
 Value = TypeVar("Value")
 KEYS = ("models", "clusters", "jobs", "knobs", "limits", "prices")
@@ -175,8 +175,8 @@ def _prices(given: Any, clusters: Iterable[Named[Cluster]], faults: Faults) -> d
     ids = {cluster.value.accelerator.id for cluster in clusters}
     for key, price in faults.table_of(("prices",), given).items():
         where = ("prices", key)
-        if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < math.inf:
-            faults.add(where, f"must be a price, a number of 0 or more (given: {quoted(price)})")
+        if not is_price(price):
+            faults.add(where, f"must be a price, a number from 0 to {MOST_PRICE:g} (given: {quoted(price)})")
         elif key in names:
             by_cluster[key] = float(price)
         elif (accelerator := _accelerator(key)) in ids:
