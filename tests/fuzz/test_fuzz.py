@@ -215,6 +215,11 @@ def test_a_sweep_file_of_thousands_of_faults_is_refused_in_seconds(
     assert "k2999" in refused(asked("sweep", str(tmp_path / "sweep.toml"), "--out", str(tmp_path / "o")))
 
 
+def test_a_price_at_which_a_training_costs_no_number_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "sweep.toml").write_bytes(seeds()["sweep.toml"].partition(b"[prices]")[0] + b"[prices]\nh100 = 1e308\n")
+    assert "must be a price" in refused(asked("sweep", str(tmp_path / "sweep.toml"), "--out", str(tmp_path / "swept")))
+
+
 @pytest.mark.parametrize("workers", ["0", "1000000000000", LONG])
 def test_more_workers_than_a_machine_has_are_refused(workers: str, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
