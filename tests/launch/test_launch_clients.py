@@ -168,8 +168,8 @@ def test_megatron_reads_what_was_planned(tmp_path: Path) -> None:
 @pytest.mark.clients("torch", "transformers")
 @pytest.mark.skipif(not (FOUNDRY / "llmfoundry").is_dir(), reason="llm-foundry is not installed: make test-clients")
 def test_llm_foundry_reads_what_was_planned(tmp_path: Path) -> None:
-    llama = ("llama-2-7b", "llama-2-13b", "llama-2-70b", "llama-3.1-8b", "llama-3.1-70b", "llama-3.2-1b", "llama-3.2-3b")
-    written = drawn("llm-foundry", (*llama, "phi-4", "qwen2.5-7b", "qwen2.5-72b"), 4)
+    llama = ("llama-2-7b", "llama-2-13b", "llama-2-70b", "llama-3.1-8b", "llama-3.1-70b", "llama-3.2-1b")
+    written = drawn("llm-foundry", (*llama, "llama-3.2-3b", "phi-4", "qwen2.5-7b", "qwen2.5-72b"), 4)
     agrees(written, read_back("objects_foundry.py", written, tmp_path, (str(FOUNDRY),)))
 
 
