@@ -92,6 +92,20 @@ def test_a_measured_group_of_more_ranks_than_there_are_is_refused(tmp_path: Path
     assert "ranks" in refused(asked("check", str(tmp_path / "plan.json")))
 
 
+def test_a_group_that_is_measured_twice_is_refused(tmp_path: Path) -> None:
+    document = json.loads(seeds()["plan.json"])
+    rows = document["inputs"]["cluster"]["accelerator"]["kernels"]["collectives"]["all_reduce"]
+    rows[-1]["ranks"] = rows[-2]["ranks"]
+    (tmp_path / "plan.json").write_text(json.dumps(document), "utf-8")
+    assert "sizes must grow" in refused(asked("check", str(tmp_path / "plan.json")))
+
+
+def test_more_stages_than_chunks_of_layers_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "nemo.yaml").write_bytes(seeds()["nemo.yaml"])
+    words = (*question(model=str(_file(tmp_path, "config.json"))), "--from", str(tmp_path / "nemo.yaml"), "--pp", "16")
+    assert "not legal" in refused(asked("explain", *words))
+
+
 @pytest.mark.parametrize("layout", [DIGITS, f"4,{DIGITS}", LONG])
 def test_a_layout_of_more_layers_than_64_bits_hold_is_refused(layout: str) -> None:
     assert "at most 18 digits" in refused(asked("check", *LLAMA, "--pipeline-layout", layout))

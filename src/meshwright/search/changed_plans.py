@@ -78,7 +78,7 @@ def _of_pipeline(plan: Plan, base: Plan, inputs: Inputs) -> dict[str, list[Any]]
     if base.pp != plan.pp and base.vpp > 1:
         most = -(-(inputs.model.num_layers + 2) // base.pp)
         nearest = sorted(range(2, most + 1), key=lambda vpp: (abs(vpp - base.vpp), vpp))
-        choices["vpp"] = nearest[:NEIGHBOURS]
+        choices["vpp"] = nearest[:NEIGHBOURS] or [base.vpp]
     for name in ("embedding_as_layer", "head_as_layer"):
         choices[name] = [getattr(base, name), not getattr(base, name)]
     if base.vpp > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -253,6 +254,19 @@ class Kernels(Spec):
         if self.slowdown and self.slowdown not in known:
             what = f"{quoted(self.slowdown)} is not among {', '.join(known)}"
             raise InvalidSpec("Kernels", [Fault("slowdown", what)])
+        return self
+
+    @model_validator(mode="after")
+    def _groups_grow(self) -> Self:
+        """The measured groups of a collective stand by size, each once."""
+        faults = [
+            Fault(f"collectives.{operation}", f"measures {after.ranks} ranks after {before.ranks}; sizes must grow")
+            for operation, rows in self.collectives.items()
+            for before, after in pairwise(rows)
+            if after.ranks <= before.ranks
+        ]
+        if faults:
+            raise InvalidSpec("Kernels", faults)
         return self
 
     @cached_property
