@@ -100,6 +100,13 @@ def test_a_group_that_is_measured_twice_is_refused(tmp_path: Path) -> None:
     assert "sizes must grow" in refused(asked("check", str(tmp_path / "plan.json")))
 
 
+def test_an_alignment_that_no_row_can_have_is_refused(tmp_path: Path) -> None:
+    document = json.loads(seeds()["plan.json"])
+    document["inputs"]["cluster"]["accelerator"]["kernels"]["unaligned"][0]["bytes"] = 3
+    (tmp_path / "plan.json").write_text(json.dumps(document), "utf-8")
+    assert "power of two" in refused(asked("check", str(tmp_path / "plan.json")))
+
+
 def test_more_stages_than_chunks_of_layers_are_refused(tmp_path: Path) -> None:
     (tmp_path / "nemo.yaml").write_bytes(seeds()["nemo.yaml"])
     words = (*question(model=str(_file(tmp_path, "config.json"))), "--from", str(tmp_path / "nemo.yaml"), "--pp", "16")

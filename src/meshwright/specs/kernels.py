@@ -204,9 +204,15 @@ class UnalignedCosts(Spec):
     """Time of linear layers over aligned ones where a row of outputs or features is no multiple of some bytes."""
 
     bytes: Annotated[int, Field(ge=2, le=4096)]
-    """The fewest that a row misses count."""
+    """The fewest that a row misses count; a power of two."""
     outputs: ProductCosts
     features: ProductCosts
+
+    @model_validator(mode="after")
+    def _power_of_two(self) -> Self:
+        if self.bytes & (self.bytes - 1):
+            raise InvalidSpec("UnalignedCosts", [Fault("bytes", f"is {self.bytes}; it must be a power of two")])
+        return self
 
 
 class Kernels(Spec):
