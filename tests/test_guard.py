@@ -8,6 +8,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from pydantic_core import SchemaError
 
 from commands import LLAMA, asked, question
 from meshwright.cli.guard import UNFORESEEN, run
@@ -69,3 +70,13 @@ def test_what_nobody_foresaw_asks_for_a_report_with_the_command(capsys: pytest.C
     assert "meshwright model llama-3.1-8b" in told
     assert "Traceback" not in told
     assert not _controls(told)
+
+
+def test_an_interrupt_while_a_class_is_made_is_an_interrupt() -> None:
+    """Python wraps it in an error of its own, pydantic tells it in the words of one."""
+    of_python = RuntimeError("error calling __set_name__")
+    of_python.__cause__ = KeyboardInterrupt()
+    of_pydantic = SchemaError('Error building "literal" validator:\nKeyboardInterrupt: ')
+    for error in (of_python, of_pydantic):
+        with mock.patch("meshwright.cli.guard.main", side_effect=error), pytest.raises(KeyboardInterrupt):
+            run()

@@ -19,10 +19,16 @@ def run() -> None:
     try:
         main()
     except Exception as error:
-        if isinstance(error.__cause__, KeyboardInterrupt):  # while a class was made, which Python wraps
-            raise error.__cause__ from None
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from None
         print(_report(error), file=sys.stderr)
         sys.exit(UNFORESEEN)
+
+
+def _is_interrupt(error: Exception) -> bool:
+    """Whether it is an interrupt while a class was made: Python gives it as the cause, pydantic in the words alone."""
+    in_words = type(error).__name__ == "SchemaError" and "KeyboardInterrupt" in str(error)
+    return in_words or isinstance(error.__cause__, KeyboardInterrupt)
 
 
 def _report(error: Exception) -> str:
