@@ -27,6 +27,20 @@ LONGEST = 60
 """Characters of a value that a message repeats; the rest is dots."""
 
 
+def unforeseen(error: BaseException) -> str:
+    """An error that is none of these, with the file and the line that it came from.
+
+    >>> unforeseen(ValueError("no number"))
+    'ValueError: no number'
+    """
+    from pathlib import Path
+    from traceback import extract_tb
+
+    last = extract_tb(error.__traceback__)[-1:]
+    where = "".join(f" in {Path(each.filename).name}, line {each.lineno}" for each in last)
+    return f"{type(error).__name__}{where}: {error}"
+
+
 def quoted(value: object) -> str:
     """A value as Python writes it, cut where it is long.
 

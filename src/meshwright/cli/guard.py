@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-import traceback
-from pathlib import Path
 
 import meshwright
 from meshwright.cli import main
+from meshwright.errors import unforeseen
 
 UNFORESEEN = 70
 """EX_SOFTWARE of sysexits.h."""
@@ -34,8 +33,7 @@ def _is_interrupt(error: Exception) -> bool:
 def _report(error: Exception) -> str:
     from meshwright.answers.document.inline import visible
 
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    what = f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}: {error}"
+    what = unforeseen(error)
     typed = shlex.join(["meshwright", *sys.argv[1:]])
     lines = (
         f"meshwright: this is a bug in Meshwright {meshwright.__version__}, not an error in your question: {what}",

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-import traceback
-from pathlib import Path
 
 from meshwright.answers.document.inline import visible
-from meshwright.errors import InvalidInput
+from meshwright.errors import InvalidInput, unforeseen
 from meshwright.web.searches import Bounds
 
 MISSING = "the page needs FastAPI and uvicorn: pip install 'meshwright[web]'"
@@ -24,12 +22,8 @@ class Brief(logging.Filter):
         """Keep every record; of an error what, where and why."""
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
-            last = traceback.extract_tb(error.__traceback__)[-1:]
-            where = "".join(f" in {Path(each.filename).name}, line {each.lineno}" for each in last)
-            what = f"{type(error).__name__}{where}: {error}"
-            record.msg = visible(
-                f"a request was not answered: {what}. Please report it if the page itself sent that request."
-            )
+            what = f"a request was not answered: {unforeseen(error)}"
+            record.msg = visible(f"{what}. Please report it if the page itself sent that request.")
             record.args, record.exc_info, record.exc_text = (), None, None
         return True
 

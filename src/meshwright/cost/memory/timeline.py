@@ -50,15 +50,6 @@ class Peak(NamedTuple):
     temporaries: FloatColumn
 
 
-class Highest(NamedTuple):
-    """The first of the moments with the most, of every rank; each of shape (r,)."""
-
-    bytes: FloatColumn
-    """That are allocated then, beside what stays allocated from step to step."""
-    place: IntColumn
-    """Of the moment among those of the timeline, 0 first."""
-
-
 class MemoryEvent(NamedTuple):
     """One allocation or release on one rank."""
 
@@ -127,14 +118,14 @@ class MemoryTimeline:
         return np.where(sum(logits) > 0, self._beside_logits, 0.0) if logits else 0.0
 
     @cached_property
-    def highest(self) -> Highest:
-        """The first of the moments with the most; once all moments have been played."""
+    def highest(self) -> IntColumn:
+        """The first of the moments with the most allocated, by its place, 0 first; once all have been played."""
         most = np.broadcast_to(self._moments[0].total, self._ranks)
         place = np.zeros(self._ranks, dtype=np.int8)
         for index, snapshot in enumerate(self._moments[1:], start=1):
             np.copyto(place, index, where=snapshot.total > most, casting="unsafe")
             most = np.maximum(most, snapshot.total)
-        return Highest(most, place)
+        return place
 
     @cached_property
     def most_held(self) -> FloatColumn:
@@ -144,12 +135,12 @@ class MemoryTimeline:
 
     def peak(self, ranks: IntColumn | slice = slice(None)) -> Peak:
         """What is allocated then, of all ranks or those chosen by index, shape (k,)."""
-        codes = np.array([snapshot.moment for snapshot in self._moments])[self.highest.place[ranks]]
+        codes = np.array([snapshot.moment for snapshot in self._moments])[self.highest[ranks]]
         return Peak(codes, *(self.of_component(component, ranks) for component in Peak._fields[1:]))
 
     def of_component(self, component: str, ranks: IntColumn | slice = slice(None)) -> FloatColumn:
         """Of what is allocated then, that of one component; bytes, shape (k,)."""
-        place = self.highest.place[ranks]
+        place = self.highest[ranks]
         of_names: dict[str, list[Floats]] = {}
         for index, snapshot in enumerate(self._moments):
             for name, each in snapshot.allocated.items():
