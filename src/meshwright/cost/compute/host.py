@@ -35,7 +35,8 @@ def issue_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> IssueTime:
     are cut in pieces that run beside another micro-batch's. Recomputing the layer issues its forward pass once more.
     CUDA graphs issue parts of it, or all.
 
-    plan: scalar or array (n,). Returns seconds. Source: the runtime's section [host]; the accelerator's host_slowdown.
+    plan: scalar or array (n,). Returns seconds. Source: the runtime's section [host]; the accelerator's host_slowdown,
+    and unbound_host_slowdown where ranks are not bound to cores.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import MIXTRAL
@@ -50,7 +51,8 @@ def issue_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> IssueTime:
     block = kind.feed_forward
     experts = _experts(plan, inputs, block) if isinstance(block, Experts) else IssueTime(0.0, 0.0, 0.0)
     again = np.equal(plan.recompute, Recompute.FULL) * (forward + experts.forward)
-    slowdown = inputs.cluster.accelerator.host_slowdown
+    accelerator = inputs.cluster.accelerator
+    slowdown = accelerator.host_slowdown * (1.0 if host.binds_ranks else accelerator.unbound_host_slowdown)
     return IssueTime(
         slowdown * (forward + experts.forward),
         slowdown * (backward + experts.backward + again),

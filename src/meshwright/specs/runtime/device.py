@@ -175,6 +175,9 @@ class Host(Spec):
     graphs: Literal["none", "router", "parts", "iteration"]
     """CUDA graphs that issue work instead: none; those of the router and of what prepares the dispatch; these and
     attention; or one for the whole step."""
+    binds_ranks: bool = True
+    """Every rank runs on the processor cores beside its accelerator; else the host is slower, by its accelerator's
+    `unbound_host_slowdown`."""
     host_s_per_exchange: NonNegative
     """Seconds beyond the wire that every stage-to-stage exchange takes where the runtime waits for it."""
     host_s_per_step: NonNegative
