@@ -84,6 +84,18 @@ def test_the_host_of_grace_takes_longer_for_all_that_it_issues() -> None:
     assert [float(seconds) for seconds in grace] == pytest.approx([1.29 * float(seconds) for seconds in other])
 
 
+@pytest.mark.parametrize(("cluster", "slowdown"), [("1x8:h100", 1.48), ("1x8:b200", 1.48), ("2x4:gb200", 1.11)])
+def test_ranks_that_are_not_bound_to_cores_take_the_host_longer(cluster: str, slowdown: float) -> None:
+    """As the same tests of Megatron-LM took on DGX H100 and GB200 after the image that frees ranks, over before."""
+    (kind,) = _qwen().model.layer_kinds
+    plan = Plan(dp=8, ep=8, recompute="full")
+    bound, free = (
+        issue_time(plan, _qwen(*changes, precision="bf16", cluster=cluster), kind)
+        for changes in ((), ("binds_ranks=false",))
+    )
+    assert [float(seconds) for seconds in free] == pytest.approx([slowdown * float(seconds) for seconds in bound])
+
+
 def test_small_micro_batches_of_many_experts_wait_for_the_host() -> None:
     """As measured on eight B200: micro-batch 1 took 28 s, and 4 took 9.8 s."""
     plans = [Plan(dp=8, ep=8, micro_batch=size, num_microbatches=64 // size) for size in (1, 4)]

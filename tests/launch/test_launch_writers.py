@@ -227,6 +227,29 @@ def test_numbers_that_are_filled_in_are_numbers_of_yaml(name: str, tmp_path: Pat
     assert sorted(values) == [1e-5, 3e-4, 5e5]
 
 
+@pytest.mark.parametrize("numactl", [True, False])
+@pytest.mark.parametrize("asked_for", [None, "", "--numa-binding=socket"])
+def test_a_script_binds_ranks_to_cores_where_it_can(numactl: bool, asked_for: str | None, tmp_path: Path) -> None:
+    files = launch_files(PLANS["megatron-bridge"], asked("megatron-bridge"), "megatron-bridge").files
+    (tmp_path / "train.sh").write_text(files["train.sh"])
+    for tool, text in {"torchrun": "echo \"$1\"", **({"numactl": ":"} if numactl else {})}.items():
+        (tmp_path / tool).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / tool).chmod(0o755)
+    said = dict.fromkeys(re.findall(r"\$\{([A-Z_]+):?\?", files["train.sh"]), "said")
+    environment = {"PATH": f"{tmp_path}:/bin", **said, **({} if asked_for is None else {"NUMA_BINDING": asked_for})}
+    command = ["bash", str(tmp_path / "train.sh")]
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    bound = "--numa-binding=node" if asked_for is None else asked_for
+    assert told == (bound if numactl and bound else "--nnodes")
+
+
+def test_a_script_leaves_ranks_free_where_they_were_priced_so_or_an_older_pytorch_runs_them() -> None:
+    inputs = asked("megatron-bridge")
+    free = inputs.replace(runtime=with_behaviours(inputs.runtime, ["binds_ranks=false"]))
+    for name, each in (("megatron-bridge", free), ("llm-foundry", asked("llm-foundry"))):
+        assert "numa" not in launch_files(PLANS[name], each, name).files["train.sh"].lower()
+
+
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "gpt2-xl", "deepseek-v2-lite"])
 @pytest.mark.parametrize("name", ["megatron-core", "megatron-deepspeed"])
 def test_a_script_hands_on_everything_that_it_asks_for(name: str, model: str, tmp_path: Path) -> None:

@@ -12,9 +12,14 @@ AXIS_NAMES = {"tp": "tensor", "cp": "context", "ep": "expert", "dp": "data", "pp
 ADDRESS = ('"${{MASTER_ADDR:-127.0.0.1}}"', '"${{MASTER_PORT:-29500}}"')
 """Where the first rank listens."""
 TORCHRUN = (
-    'torchrun \\\n    --nnodes "${{NNODES:-{nodes}}}" --nproc-per-node {ranks} --node-rank "${{NODE_RANK:-0}}" \\\n'
+    'torchrun{binding} \\\n    --nnodes "${{NNODES:-{nodes}}}" --nproc-per-node {ranks} --node-rank "${{NODE_RANK:-0}}" \\\n'
     f"    --master-addr {ADDRESS[0]} --master-port {ADDRESS[1]} \\\n"
 )
+BOUND = """\
+# The predicted time counts on ranks that run on the cores beside their accelerator; that takes PyTorch 2.9 and numactl.
+# NUMA_BINDING= starts without.
+command -v numactl > /dev/null || NUMA_BINDING=
+"""
 BATCH = """\
 #SBATCH --job-name={name}
 #SBATCH --nodes={nodes}
@@ -34,7 +39,10 @@ srun --kill-on-bad-exit=1 bash -c 'NODE_RANK="$SLURM_NODEID" bash ./train.sh'
 
 def torchrun(launch: Launch) -> str:
     """The beginning of the command that starts the ranks of one node."""
-    return TORCHRUN.format(nodes=launch.nodes, ranks=launch.ranks_per_node)
+    binds = launch.table.binds_ranks and launch.inputs.runtime.host.binds_ranks
+    binding = " ${NUMA_BINDING---numa-binding=node}" if binds else ""
+    command = TORCHRUN.format(nodes=launch.nodes, ranks=launch.ranks_per_node, binding=binding)
+    return BOUND + command if binds else command
 
 
 def start_script(launch: Launch, notes: Sequence[str], command: str, filled: Mapping[str, str]) -> str:
