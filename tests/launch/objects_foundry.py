@@ -1,23 +1,17 @@
 """Read configurations of llm-foundry with its own objects. argv: a JSON file of {"folder", "ranks"}; prints JSON.
 
-The start script is run with a torchrun that copies the configuration that it fills. Packages that want a GPU or an
-account are stand-ins, and llm-foundry's packages are entered past what they import on the way.
+The start script is run with a torchrun that prints the name of the configuration that it fills. Packages that want a
+GPU or an account are stand-ins, and llm-foundry's packages are entered past what they import on the way.
 """
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
-import os
-import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from objects import print_answers
+from objects import bare, print_answers, stand_in, started
 
-ABSENT = {
+ABSENT = (
     "composer",
     "mlflow",
     "streaming",
@@ -26,60 +20,10 @@ ABSENT = {
     "transformer_engine",
     "megablocks",
     "torchmetrics",
-}
+)
 PACKAGES = ("llmfoundry", "llmfoundry.utils", "llmfoundry.models", "llmfoundry.models.mpt")
-TORCHRUN = '#!/bin/bash\nwhile [ "${1##*/}" != train.py ]; do shift; done\ncp "$2" "$FILLED"\n'
 FILLED = {"LLM_FOUNDRY": "/llm-foundry", "TOKENIZER": "gpt2", "DATA": "/data", "STEPS": "1000", "LEARNING_RATE": "3e-4"}
 FILLED |= {"ROPE_THETA": "500000", "NORM_EPSILON": "1e-5", "CHECKPOINTS": "/checkpoints"}
-
-
-class StandIn(ModuleType):
-    """A package whose names are all classes that take anything."""
-
-    __path__: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        made = type(name, (), {"__init__": lambda *_, **__: None, "__class_getitem__": lambda one: one})
-        setattr(self, name, made)
-        return made
-
-
-class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds packages that are not there."""
-
-    def find_spec(self, name: str, *_: object) -> importlib.machinery.ModuleSpec | None:
-        known = name.partition(".")[0] in ABSENT
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if known else None
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        return StandIn(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        del module
-
-
-def enter() -> None:
-    """Make llm-foundry's packages importable without what their __init__ imports."""
-    sys.meta_path.insert(0, Absent())
-    root = next(Path(each) for each in sys.path if (Path(each) / "llmfoundry").is_dir())
-    for name in PACKAGES:
-        package = ModuleType(name)
-        package.__path__ = [str(root / name.replace(".", "/"))]
-        sys.modules[name] = package
-
-
-def configuration(folder: Path) -> Path:
-    """The configuration that the start script fills and gives to train.py."""
-    tools = folder / "tools"
-    tools.mkdir()
-    (tools / "torchrun").write_text(TORCHRUN)
-    (tools / "torchrun").chmod(0o755)
-    filled = tools / "filled.yaml"
-    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "FILLED": str(filled), **FILLED}
-    subprocess.run(["bash", str(folder / "train.sh")], env=environment, check=True)
-    return filled
 
 
 def read(case: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +33,8 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     from omegaconf import OmegaConf
 
     config_utils.dist.get_world_size = lambda: case["ranks"]
-    loaded = OmegaConf.load(configuration(Path(case["folder"])))
+    words, _ = started(Path(case["folder"]), "train.py", FILLED)
+    loaded = OmegaConf.load(words[0])
     transforms = [config_utils.update_batch_size_info]
     _, config = config_utils.make_dataclass_and_log_config(
         loaded, config_utils.TrainConfig, config_utils.TRAIN_CONFIG_KEYS, transforms
@@ -114,5 +59,6 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    enter()
+    stand_in(*ABSENT)
+    bare(*PACKAGES)
     print_answers(read)

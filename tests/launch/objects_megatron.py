@@ -7,10 +7,7 @@ and no fusions of it. One process a script, because Megatron-core keeps what was
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import subprocess
 import sys
 import typing
 from pathlib import Path
@@ -19,30 +16,15 @@ from typing import Any
 
 import torch
 import typing_extensions
+from objects import in_a_process, print_answers, started
 
-TORCHRUN = "#!/bin/bash\nenv -0 | grep -z '^CUDA_DEVICE'\nprintf '%s\\0' ARGUMENTS \"$@\"\n"
 LATER = ("--transformer-impl", "local", "--no-rope-fusion", "--min-lr", "1e-5", "--eval-iters", "0")
 NEEDS_TRANSFORMER_ENGINE = {"--moe-permute-fusion"}
+FILLED = {"MEGATRON": "/megatron", "DATA_PATH": "x", "TOKENIZER_TYPE": "NullTokenizer", "TOKENIZER_MODEL": "x"}
+FILLED |= {"TRAIN_ITERS": "1000", "LR": "1e-4", "ROTARY_BASE": "10000", "NORM_EPSILON": "1e-5", "SAVE": "/tmp/x"}
+FILLED |= {"ROPE_TYPE": "yarn", "ROTARY_SCALING_FACTOR": "40", "ROUTER": "--moe-router-pre-softmax"}
 DEVICE = SimpleNamespace(major=9, minor=0, multi_processor_count=132, total_memory=80 << 30)
 """The accelerator that is pretended."""
-
-
-def words_of(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """What the script gives pretrain_gpt.py, and which of Megatron's variables it sets."""
-    tools = folder / "tools"
-    tools.mkdir()
-    (tools / "torchrun").write_text(TORCHRUN)
-    (tools / "torchrun").chmod(0o755)
-    filled = {"MEGATRON": "/megatron", "DATA_PATH": "x", "TOKENIZER_TYPE": "NullTokenizer", "TOKENIZER_MODEL": "x"}
-    filled |= {"TRAIN_ITERS": "1000", "LR": "1e-4", "ROTARY_BASE": "10000", "NORM_EPSILON": "1e-5", "SAVE": "/tmp/x"}
-    filled |= {"ROPE_TYPE": "yarn", "ROTARY_SCALING_FACTOR": "40", "ROUTER": "--moe-router-pre-softmax"}
-    environment = {"PATH": f"{tools}:{os.environ['PATH']}", **filled}
-    command = ["bash", str(folder / "train.sh"), *LATER]
-    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split("\0")
-    start = told.index("ARGUMENTS")
-    script = next(index for index, word in enumerate(told) if word.endswith("pretrain_gpt.py"))
-    variables = dict(each.split("=", 1) for each in told[:start] if "=" in each)
-    return [word for word in told[script + 1 : -1] if word not in NEEDS_TRANSFORMER_ENGINE], variables
 
 
 def read(case: dict[str, Any]) -> dict[str, Any]:
@@ -51,10 +33,10 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     from megatron.training.arguments import core_transformer_config_from_args, parse_args, validate_args
 
     DEVICE.major = int(case["capability"])
-    words, variables = words_of(Path(case["folder"]))
+    words, variables = started(Path(case["folder"]), "pretrain_gpt.py", FILLED, *LATER)
     os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
     os.environ.update(variables, WORLD_SIZE=str(case["ranks"]), RANK="0")
-    sys.argv = ["pretrain_gpt.py", *words]
+    sys.argv = ["pretrain_gpt.py", *(each for each in words if each not in NEEDS_TRANSFORMER_ENGINE)]
     arguments = parse_args()
     validate_args(arguments, {})
     config = core_transformer_config_from_args(arguments)
@@ -72,11 +54,18 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
         "num_microbatches": get_num_microbatches(),
         "layers": layers_of(arguments, config),
         "precision": "fp16" if config.fp16 else "bf16" if config.bf16 else "fp32",
-        "recompute": config.recompute_granularity or "none",
+        **recomputation(config),
         "zero": {"optim_grads": 2, "optim_grads_params": 3}[arguments.data_parallel_sharding_strategy]
         if arguments.use_megatron_fsdp
         else int(arguments.use_distributed_optimizer),
     }
+
+
+def recomputation(config: Any) -> dict[str, Any]:
+    """What is computed again: of which parts, or of how many layers of a chunk, where the configuration counts them."""
+    kind, method = config.recompute_granularity or "none", config.recompute_method
+    told = {"recompute": kind, "recompute_layers": config.recompute_num_layers if method == "block" else 0}
+    return told | ({"recompute_modules": config.recompute_modules} if kind == "selective" else {})
 
 
 def layers_of(arguments: Any, config: Any) -> list[int]:
@@ -97,25 +86,6 @@ def layers_of(arguments: Any, config: Any) -> list[int]:
     ]
 
 
-def in_a_process(case: dict[str, Any]) -> dict[str, Any]:
-    """`read`, in a child that forgets."""
-    ours, theirs = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            answer = read(case)
-        except BaseException as error:
-            answer = {"error": f"{type(error).__name__}: {error}"[:400]}
-        os.write(theirs, json.dumps(answer).encode())
-        os._exit(0)
-    os.close(theirs)
-    with os.fdopen(ours, "rb") as pipe:
-        told = pipe.read()
-    os.waitpid(child, 0)
-    answer_of_child: dict[str, Any] = json.loads(told)
-    return answer_of_child
-
-
 def pretend() -> None:
     """An accelerator, and a Transformer Engine new enough for what only its version is asked about."""
     typing.override = typing_extensions.override  # type: ignore[attr-defined]
@@ -124,15 +94,11 @@ def pretend() -> None:
     torch.cuda.current_device = lambda *_: 0  # type: ignore[assignment]
     os.environ.update(WORLD_SIZE="1", RANK="0")
     import megatron.core.utils
+    import megatron.training.arguments  # (once, before the processes part)
     from packaging.version import Version
 
     megatron.core.utils._te_version = Version("2.9.0")
 
 
 if __name__ == "__main__":
-    with contextlib.redirect_stdout(sys.stderr):
-        pretend()
-        import megatron.training.arguments  # noqa: F401  (once, before the processes part)
-
-        answers = [in_a_process(each) for each in json.loads(Path(sys.argv[1]).read_text())]
-    print(json.dumps(answers))
+    print_answers(in_a_process(read), pretend)

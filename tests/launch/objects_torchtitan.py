@@ -5,30 +5,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sys
-import types
 from pathlib import Path
 from typing import Any
 
-from objects import print_answers
+from objects import print_answers, stand_in
 
 os.environ.update(LEARNING_RATE="1e-4", HF_ASSETS_PATH="/tmp", DATASET="c4_test", STEPS="10", CHECKPOINTS="/tmp/x")
-
-
+ABSENT = ("tensorboard", "torch.utils.tensorboard", "datasets")
 DEVICE = {"capability": 0.0}
-
-
-class Absent(types.ModuleType):
-    """A package that torchtitan imports and nothing here needs."""
-
-    def __getattr__(self, name: str) -> type:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (), {})
-
-
-for absent in ("tensorboard", "torch.utils.tensorboard", "datasets", "datasets.distributed"):
-    sys.modules[absent] = Absent(absent)
 
 
 def read(case: dict[str, Any]) -> dict[str, Any]:
@@ -81,4 +65,4 @@ def dispatcher(layers: list[Any]) -> str:
 
 
 if __name__ == "__main__":
-    print_answers(read)
+    print_answers(read, lambda: stand_in(*ABSENT))
