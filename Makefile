@@ -4,6 +4,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PARALLEL := --numprocesses auto --dist loadfile
 MINUTES := 10
+READERS := $(VENV)/megatron $(VENV)/megatron-bridge $(VENV)/llm-foundry
 EXAMPLE := --model examples/llama-3.1-70b/config.json --cluster 8x8:h100 --seq-len 8192 --global-batch 256
 
 .PHONY: plan test test-clients fuzz launch-files lint types check bench truth baseline audit lock fit verified readme notebooks memos recipes docs clean
@@ -14,14 +15,14 @@ plan: $(VENV)/core ## build the environment and plan Llama-3.1 70B on 64 H100
 test: $(VENV)/dev ## run every test that needs no other package
 	$(BIN)/python -m pytest -m "not clients" $(PARALLEL)
 
-test-clients: $(VENV)/clients $(VENV)/megatron $(VENV)/llm-foundry $(VENV)/axe ## compare with PyTorch and its frameworks, and sweep with pyarrow and Dask
+test-clients: $(VENV)/clients $(READERS) $(VENV)/axe ## compare with PyTorch and its frameworks, and sweep with pyarrow and Dask
 	$(BIN)/python -m pytest -m clients $(PARALLEL)
 
 fuzz: $(VENV)/dev $(VENV)/sweep ## random questions and files to every command, 200 kills of each kind of output, 200 interrupts
 	$(BIN)/python tests/fuzz/fuzzer.py --minutes $(MINUTES)
 	KILLS=200 $(BIN)/python -m pytest tests/fuzz/test_killed.py tests/search/test_stop.py $(PARALLEL)
 
-launch-files: $(VENV)/clients $(VENV)/megatron $(VENV)/llm-foundry ## 500 plans of each framework read back, by its own objects too; 10,000 mutated files
+launch-files: $(VENV)/clients $(READERS) ## 500 plans of each framework read back, by its own objects too; 10,000 mutated files
 	ROUND_TRIPS=500 FILES_TRIED=10000 $(BIN)/python -m pytest tests/launch/test_round_trip.py tests/launch/test_mutated_files.py $(PARALLEL)
 	PLANS_READ=100 $(BIN)/python -m pytest -m clients tests/launch/test_launch_clients.py $(PARALLEL)
 
@@ -89,6 +90,11 @@ $(VENV)/dev $(VENV)/sweep $(VENV)/clients $(VENV)/torchtitan $(VENV)/docs: $(VEN
 # Megatron-LM's command line came into the wheel with 0.17. It asks for Python 3.12 and runs on 3.11; without it its test is skipped.
 $(VENV)/megatron: $(VENV)/clients
 	-$(PIP) --no-deps --ignore-requires-python --upgrade --target $@ megatron-core==0.19.2 'triton>=3'
+	@mkdir -p $@ && touch $@
+
+# Megatron-Bridge asks for packages that want a GPU: it is read without them, beside that Megatron-core.
+$(VENV)/megatron-bridge: $(VENV)/megatron
+	-$(PIP) --no-deps --ignore-requires-python --upgrade --target $@ megatron-bridge==0.6.2 omegaconf==2.3.0 antlr4-python3-runtime==4.9.3
 	@mkdir -p $@ && touch $@
 
 # llm-foundry pins an older PyTorch: its schema is read without what it depends on, and without it that test is skipped.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from launch_read_back import agrees, drawn, read_back, sharded
+from launch_read_back import JOBS, agrees, drawn, read_back, sharded
 from meshwright.answers.launch_files import launch_files
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.specs.behaviours import with_behaviours
@@ -17,10 +18,21 @@ from strategies import question
 
 MEGATRON = Path(sys.prefix) / "megatron"
 """Where `make test-clients` puts a Megatron-core with its command line, apart from the one that pip takes by itself."""
+BRIDGE = Path(sys.prefix) / "megatron-bridge"
+"""Where it puts Megatron-Bridge, without what that depends on."""
 FOUNDRY = Path(sys.prefix) / "llm-foundry"
-"""Where it puts llm-foundry, without what that depends on."""
+"""Where it puts llm-foundry, likewise."""
 MODELS = ("llama-3.1-8b", "llama-2-13b", "mixtral-8x7b", "deepseek-v2-lite", "qwen3-30b-a3b")
 """Grouped queries, a query head each, experts, latent attention, norms of queries and keys."""
+PRECISIONS: dict[str, dict[str, Any]] = {
+    "llama-3.1-8b": {"gradients": "fp32"},
+    "mixtral-8x7b": {"precision": "fp8"},
+    "qwen3-30b-a3b": {"precision": "fp8-delayed"},
+    "deepseek-v3": {"precision": "fp8-blockwise", "sequence_length": 32768},
+    "llama-3.1-70b": {"precision": "mxfp8", "sequence_length": 32768},
+    "qwen3-8b": {"precision": "nvfp4"},
+}
+"""What Megatron-Bridge is asked of a model beside fp16 and bf16; the last two on Blackwell alone."""
 
 
 @pytest.mark.slow
@@ -57,6 +69,20 @@ def test_accelerate_reads_what_was_planned(tmp_path: Path) -> None:
 def test_megatron_reads_what_was_planned(tmp_path: Path) -> None:
     written = drawn("megatron-lm", (*MODELS, "gpt2-xl"), 5)
     agrees(written, sharded(written, read_back("objects_megatron.py", written, tmp_path, (str(MEGATRON),))))
+
+
+@pytest.mark.slow
+@pytest.mark.clients("torch", "transformers")
+@pytest.mark.skipif(
+    not ((MEGATRON / "megatron").is_dir() and (BRIDGE / "megatron").is_dir()),
+    reason="Megatron-Bridge is not installed: make test-clients",
+)
+def test_megatron_bridge_makes_of_a_recipe_what_was_planned(tmp_path: Path) -> None:
+    jobs = JOBS | PRECISIONS
+    written = drawn("megatron-bridge", (*MODELS, "gpt2-xl", "deepseek-v3"), 4, jobs)
+    written += drawn("megatron-bridge", ("llama-3.1-70b", "qwen3-8b"), 4, jobs, ("1x8:b200", "4x8:b200"))
+    answers = read_back("objects_bridge.py", written, tmp_path, (str(BRIDGE), str(MEGATRON)))
+    agrees(written, sharded(written, answers))
 
 
 @pytest.mark.slow
