@@ -5,6 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PARALLEL := --numprocesses auto --dist loadfile
 MINUTES := 10
 READERS := $(VENV)/megatron $(VENV)/megatron-bridge $(VENV)/llm-foundry
+export NANOTRON MEGATRON_DEEPSPEED
 EXAMPLE := --model examples/llama-3.1-70b/config.json --cluster 8x8:h100 --seq-len 8192 --global-batch 256
 
 .PHONY: plan test test-clients fuzz launch-files lint types check bench truth baseline audit lock fit verified readme notebooks memos recipes docs clean
@@ -22,9 +23,9 @@ fuzz: $(VENV)/dev $(VENV)/sweep ## random questions and files to every command, 
 	$(BIN)/python tests/fuzz/fuzzer.py --minutes $(MINUTES)
 	KILLS=200 $(BIN)/python -m pytest tests/fuzz/test_killed.py tests/search/test_stop.py $(PARALLEL)
 
-launch-files: $(VENV)/clients $(READERS) ## 500 plans of each framework read back, by its own objects too; 10,000 mutated files
+launch-files: $(VENV)/clients $(READERS) $(VENV)/dacite ## 500 plans of each framework read back, by its own objects too; 10,000 mutated files; NANOTRON=... MEGATRON_DEEPSPEED=... name checkouts
 	ROUND_TRIPS=500 FILES_TRIED=10000 $(BIN)/python -m pytest tests/launch/test_round_trip.py tests/launch/test_mutated_files.py $(PARALLEL)
-	PLANS_READ=100 $(BIN)/python -m pytest -m clients tests/launch/test_launch_clients.py $(PARALLEL)
+	PLANS_READ=100 $(BIN)/python -m pytest -m clients tests/launch/test_launch_clients.py tests/launch/test_launch_checkouts.py $(PARALLEL)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
@@ -100,6 +101,11 @@ $(VENV)/megatron-bridge: $(VENV)/megatron
 # llm-foundry pins an older PyTorch: its schema is read without what it depends on, and without it that test is skipped.
 $(VENV)/llm-foundry: $(VENV)/clients
 	-$(PIP) --no-deps --upgrade --target $@ llm-foundry==0.22.0 catalogue==2.0.10 omegaconf==2.3.0 antlr4-python3-runtime==4.9.3
+	@mkdir -p $@ && touch $@
+
+# What nanotron reads its configuration with, where NANOTRON names a checkout of it.
+$(VENV)/dacite: $(VENV)/clients
+	-$(PIP) --no-deps --upgrade --target $@ dacite==1.9.2
 	@mkdir -p $@ && touch $@
 
 # The accessibility rules that the page is held to; without npm their check is skipped.

@@ -26,7 +26,7 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     settings = json.loads(file.read_text())
     arguments = (file.parent / "train.sh").read_text() if file.name == "ds_config.json" else ""
     tensor = settings.get("tensor_parallel", {}).get("autotp_size", 1)
-    for name in ("tensor-model-parallel-size", "pipeline-model-parallel-size"):
+    for name in ("tensor-model-parallel-size", "pipeline-model-parallel-size", "ds-sequence-parallel-size"):
         tensor *= int((re.findall(rf"--{name} (\d+)", arguments) or [1])[0])
     sequence = settings.get("sequence_parallel_size", 1)
     comm.cdb = SimpleNamespace(
