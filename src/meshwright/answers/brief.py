@@ -1,7 +1,5 @@
 """Brief: an answer on one screen of 40 lines; `--more` prints the whole."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from typing import NamedTuple

@@ -1,9 +1,6 @@
 """Switches: what a launch can switch without another plan, number format, batch or cluster, and what that gains."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshwright.answers.pace import pace
 from meshwright.answers.records import fields_of, priced_plan
@@ -25,8 +22,7 @@ LIBRARIES = {"deepep": "DeepEP", "hybridep": "HybridEP (of DeepEP)"}
 """By the backend that a launch sets."""
 
 
-@dataclass(frozen=True)
-class Switch:
+class Switch(NamedTuple):
     """One switch of the runtime that the question leaves as it is, set another way."""
 
     knob: str
@@ -49,8 +45,7 @@ class Switch:
         return f" It needs {self.library} installed on every node." if self.library else ""
 
 
-@dataclass(frozen=True)
-class Switches:
+class Switches(NamedTuple):
     """Every switch that makes the step shorter, the one to try first at the head."""
 
     tried: int

@@ -1,10 +1,7 @@
 """Unaligned sizes: which sizes of the model slow a plan's kernels down, what they cost, and what padding them saves."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshwright.answers.document.blocks import Toned
 from meshwright.answers.records import json_of
@@ -18,8 +15,7 @@ LEAST = 0.001
 """Of the step: what an unaligned size must cost to be named."""
 
 
-@dataclass(frozen=True)
-class UnalignedSize:
+class UnalignedSize(NamedTuple):
     """One size of the model that is not aligned on a rank, and the plan with it padded."""
 
     field: str

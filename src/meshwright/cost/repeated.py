@@ -1,7 +1,5 @@
 """Repeated: which parts of a layer selective recomputation computes again."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

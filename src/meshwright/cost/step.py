@@ -1,7 +1,5 @@
 """Step: puts the formulas together for one optimizer step."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """Frameworks: whose own model and wrapping verify runs, where it is installed; else the trainer's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib import metadata
 from typing import NamedTuple

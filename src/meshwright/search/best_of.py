@@ -1,7 +1,5 @@
 """Best of: which of some named plans a search recommends, or would if there were no others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,9 +1,7 @@
 """Constraint costs: what a search would find without each constraint of its question."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import IllegalPlan, Stopped
@@ -18,8 +16,7 @@ LEAST_SHARE = 0.0005
 DISPATCHER = "dispatcher"
 
 
-@dataclass(frozen=True)
-class ConstraintCost:
+class ConstraintCost(NamedTuple):
     """The best plan without some of what a question constrains."""
 
     without: tuple[str, ...]

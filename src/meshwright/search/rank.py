@@ -1,7 +1,5 @@
 """Rank: which plan is best, and what makes another one slower."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

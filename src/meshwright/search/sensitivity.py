@@ -1,11 +1,9 @@
 """Sensitivity: every single change of a plan or its question, priced by the planner."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from math import isclose
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
@@ -36,8 +34,7 @@ IMPLIED = ("num_microbatches", "recompute_modules")
 """Fields that change only with others, which are listed."""
 
 
-@dataclass(frozen=True)
-class PricedChange:
+class PricedChange(NamedTuple):
     """One change of a plan or its question, priced."""
 
     knob: str
@@ -53,8 +50,7 @@ class PricedChange:
         return ", ".join(map(str, self.fields))
 
 
-@dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(NamedTuple):
     """Every single change of one plan."""
 
     changes: tuple[PricedChange, ...]

@@ -1,10 +1,7 @@
 """Weights: every weight tensor of a model, by part, its shape, and which dimension tensor parallelism splits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from meshwright.specs.model import Attention, Experts, LatentAttention, LayerKind, Mlp, Model
 
@@ -14,8 +11,7 @@ Part = Literal[
 Split = Literal["heads", "kv_heads", "ffn", "hidden", "vocab", "none"]
 
 
-@dataclass(frozen=True)
-class Weight:
+class Weight(NamedTuple):
     """One weight tensor (or several alike)."""
 
     part: Part

@@ -1,7 +1,5 @@
 """Memory: layouts as stacked bars against what an accelerator has."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import NamedTuple

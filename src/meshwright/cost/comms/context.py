@@ -1,7 +1,5 @@
 """Context parallelism: how ranks that share a sequence bring queries together with keys and values."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Expert parallelism: bringing the tokens of a layer to their experts and the results back."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

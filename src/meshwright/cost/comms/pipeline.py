@@ -1,7 +1,5 @@
 """Pipeline parallelism: the messages between neighbouring stages."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Time that the host takes to issue one layer."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Compute time of one transformer layer on one rank, for one micro-batch."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Activations that the forward pass keeps for the backward pass, and the working set of one layer's backward."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

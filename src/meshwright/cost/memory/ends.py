@@ -1,7 +1,5 @@
 """Activations behind the last layer, and what every micro-batch holds beside them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

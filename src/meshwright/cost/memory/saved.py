@@ -1,7 +1,5 @@
 """Saved tensors: what the parts of one layer keep from forward to backward, for one micro-batch."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Patch: a launch file with the settings of another plan."""
 
-from __future__ import annotations
-
 import difflib
 from itertools import pairwise
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Parts: the seconds of a step by what its rank waits for, measured beside predicted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
