@@ -1,7 +1,6 @@
 """Splits: how many layers each pipeline chunk holds, as every runtime divides them."""
 
-from __future__ import annotations
-
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -60,8 +59,9 @@ def split_layers(model: Model, rule: str, mtp_layers: int, pipeline: Plan | Pipe
     return sizes
 
 
+@lru_cache(maxsize=64)
 def layers_before(model: Model) -> IntColumn:
-    """Layers of each kind before every layer, and in all of them, shape (L + 1, kinds)."""
+    """Layers of each kind before every layer, and in all of them, shape (L + 1, kinds). Every pipeline asks for it."""
     kinds = np.zeros((model.num_layers + 1, len(model.layer_kinds)), dtype=np.int64)
     kinds[1 + np.arange(model.num_layers), list(model.layer_pattern)] = 1
     return kinds.cumsum(axis=0)
@@ -86,8 +86,8 @@ def outer_fewer(layers: int, chunks: int, mtp_layers: int = 0) -> IntColumn:
     >>> outer_fewer(61, 8).tolist(), outer_fewer(61, 8, mtp_layers=1).tolist()
     ([7, 8, 8, 8, 8, 8, 7, 7], [8, 8, 8, 8, 8, 8, 8, 5])
     """
-    counted = next(count for count in range(2 * mtp_layers, -1, -1) if _alike(layers + count, chunks)[-1] >= count)
-    sizes = _alike(layers + counted, chunks)
+    splits = ((_alike(layers + count, chunks), count) for count in range(2 * mtp_layers, -1, -1))
+    sizes, counted = next((sizes, count) for sizes, count in splits if sizes[-1] >= count)
     sizes[-1] -= counted
     return sizes
 

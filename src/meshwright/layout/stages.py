@@ -1,7 +1,5 @@
 """Stages: which layers each pipeline stage holds, as a ragged table of one row per stage and plan."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -68,14 +66,14 @@ class Stages:
     """Copies of the model over all stages, each of which sees its share of the micro-batches, shape (r,)."""
 
     @classmethod
-    def join(cls, parts: Sequence[Stages]) -> Stages:
+    def join(cls, parts: Sequence["Stages"]) -> "Stages":
         """The stages of all parts, each those of one plan, in their order."""
         heights = np.array([len(part.plan) for part in parts])
         columns = {each.name: np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)[2:]}
         plan = np.repeat(np.arange(len(parts)), heights)
         return cls(plan=plan, start=np.cumsum(heights) - heights, **columns)
 
-    def spread(self, index: IntColumn) -> tuple[Stages, IntColumn]:
+    def spread(self, index: IntColumn) -> tuple["Stages", IntColumn]:
         """The stages of many plans that have those of one of these each, and the row here that each of them is.
 
         index: for every plan the one that it is like, shape (n,).
@@ -83,12 +81,12 @@ class Stages:
         plan, start, rows = self.rows_of(index)
         return _Spread(self, plan, start, rows), rows
 
-    def apart(self, rows: IntColumn) -> Stages:
+    def apart(self, rows: IntColumn) -> "Stages":
         """The chosen rows, each the only stage of a plan of its own."""
         each = np.arange(len(rows))
         return _Spread(self, each, each, rows)
 
-    def some(self, rows: IntColumn) -> Stages:
+    def some(self, rows: IntColumn) -> "Stages":
         """The chosen rows, each still of its plan, which may have others."""
         return _Spread(self, self.plan[rows], np.arange(len(rows)), rows)
 
@@ -215,8 +213,8 @@ def _signature(
     """
     schedule, micro_batches, group, recomputed = turns
     shape = PipelineShape(stages=pipeline.pp, micro_batches=micro_batches, chunks=pipeline.vpp, microbatch_group=group)
-    stages, ends, block, in_flight = _worked(given, pipeline, schedule, shape)
-    before, sizes = layers_before(given.model), np.diff(ends, prepend=0)
+    stages, sizes, block, in_flight = _worked(given, pipeline, schedule, shape)
+    ends, before = sizes.cumsum(), layers_before(given.model)
     of_block = before[ends] - before[ends - np.maximum(sizes - (recomputed or given.model.num_layers), 0)]
     without = of_block[block]
     table = stages | {
@@ -234,8 +232,8 @@ class _Worked(NamedTuple):
     """The stages of one pipeline, but for what is recomputed."""
 
     stages: dict[str, IntColumn | BoolColumn]
-    ends: IntColumn
-    """Of every block, the layers up to its last one; shape (blocks,)."""
+    sizes: IntColumn
+    """Layers of every block, shape (blocks,)."""
     block: IntColumn
     """Of every chunk of every stage, its block; shape (chunks held, p)."""
     in_flight: IntColumn
@@ -247,16 +245,15 @@ def _worked(given: _Given, pipeline: PipelineSplit, schedule: int, shape: Pipeli
     model, stages, chunks = given.model, pipeline.pp, pipeline.vpp
     stage = np.arange(stages)
     before = layers_before(model)
-    ends = np.cumsum(split_layers(model, given.stage_split, given.mtp_layers, pipeline))
-    block = blocks(schedule, stages, chunks)
-    per_chunk = np.diff(before[ends], axis=0, prepend=0)[block]
-    with_head = block == stages * chunks - 1
-    sizes = per_chunk.sum(axis=2)
-    weights = sizes + with_head * sizes.max(axis=0)
+    sizes = split_layers(model, given.stage_split, given.mtp_layers, pipeline)
+    ends, block = sizes.cumsum(), blocks(schedule, stages, chunks)
+    per_chunk = (before[ends] - before[ends - sizes])[block]
+    with_head, held = block == stages * chunks - 1, sizes[block]
+    weights = held + with_head * held.max(axis=0)
     defers = given.defers_reduction
     in_flight, waiting = chunks_at_peak(schedule, stage, shape, weights, all_worked=defers)
     kept = (per_chunk * in_flight[:, :, None]).sum(axis=0)
-    fullest = chunks_at_peak(schedule, stage, shape, sizes, all_worked=True).in_flight if defers else in_flight
+    fullest = chunks_at_peak(schedule, stage, shape, held, all_worked=True).in_flight if defers else in_flight
     table = {
         "stage": stage,
         "layers": per_chunk.sum(axis=0),
@@ -273,7 +270,7 @@ def _worked(given: _Given, pipeline: PipelineSplit, schedule: int, shape: Pipeli
         "head": with_head.any(axis=0),
         "copies": np.full(stages, copies(schedule)),
     }
-    return _Worked(stages=table, ends=ends, block=block, in_flight=in_flight)
+    return _Worked(stages=table, sizes=sizes, block=block, in_flight=in_flight)
 
 
 def _undominated(table: dict[str, IntColumn | BoolColumn]) -> IntColumn:

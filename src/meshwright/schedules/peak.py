@@ -1,7 +1,5 @@
 """Peak: the chunks in flight, and those that wait for weight gradients, when a rank keeps the most."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +63,7 @@ def chunks_at_peak(
     if all_worked:
         weight = np.where(backwards > group * (chunks - 1), weight + layers.sum(), weight)
     fullest = weight.argmax(axis=0)
-    most: IntColumn = np.take_along_axis(chunks_in_flight, fullest[None, None], axis=0)[0]
+    most: IntColumn = chunks_in_flight[fullest, :, np.arange(len(fullest))].T
     waiting = record.waiting(stage, counts, pipeline) if record.waiting else 0 * counts
     return ChunksAtPeak(most, np.where(np.arange(chunks)[:, None] == chunks - 1, waiting, 0))
 
@@ -74,4 +72,4 @@ def _of_each_chunk(passes: IntColumn, chunks: int, group: int) -> IntColumn:
     """How many of so many passes each chunk has had, the first one first; passes: shape (k, p); returns (k, v, p)."""
     # Whole rounds of all chunks, (k, 1, p), and what is left of the last one.
     rounds, rest = np.divmod(passes[:, None], group * chunks)
-    return rounds * group + np.clip(rest - group * np.arange(chunks)[:, None], 0, group)
+    return rounds * group + np.minimum(np.maximum(rest - group * np.arange(chunks)[:, None], 0), group)

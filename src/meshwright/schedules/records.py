@@ -155,13 +155,10 @@ def blocks(schedule: int, stages: int, chunks: int) -> IntColumn:
     >>> blocks(Schedule.ZERO_BUBBLE_V, 3, 2).tolist(), blocks(Schedule.DUALPIPE, 2, 1).tolist()
     ([[0, 1, 2], [5, 4, 3]], [[0, 1], [1, 0]])
     """
-    rank = np.arange(stages)
-    looped: IntColumn = np.arange(chunks)[:, None] * stages + rank
-    return {
-        "looped": looped,
-        "v-shaped": np.stack([rank, chunks * stages - 1 - rank]),
-        "both-ways": np.stack([rank, stages - 1 - rank]),
-    }[Schedule(schedule).record.placement]
+    rank, placement = np.arange(stages), Schedule(schedule).record.placement
+    if placement == "looped":
+        return np.arange(chunks)[:, None] * stages + rank
+    return np.stack([rank, (chunks * stages if placement == "v-shaped" else stages) - 1 - rank])
 
 
 def copies(schedule: int) -> int:
