@@ -46,6 +46,6 @@ def overlaps_micro_batches(plan: Layout, inputs: Inputs, kind: LayerKind) -> Boo
     [False, True]
     """
     wanted = kind.is_moe and overlap_share(inputs) > 0
-    again = np.equal(plan.recompute, Recompute.FULL) | np.greater(repeated_parts(plan, kind).experts, 0)
-    paired = np.equal(plan.pp, 1) | np.greater(plan.vpp, 1) | _BOTH_WAYS[plan.schedule]
-    return wanted & np.greater(plan.ep, 1) & paired & ~again
+    again = (plan.recompute == Recompute.FULL) | (repeated_parts(plan, kind).experts > 0)
+    paired = (plan.pp == 1) | (plan.vpp > 1) | _BOTH_WAYS[plan.schedule]
+    return wanted & (plan.ep > 1) & paired & np.logical_not(again)

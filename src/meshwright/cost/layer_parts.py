@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-import numpy as np
-
 from meshwright.arrays import Floats, where
 from meshwright.cost.comms.exchange import Exchange, Message, message_traffic
 from meshwright.cost.comms.experts import RESULTS, TOKENS
@@ -121,7 +119,7 @@ def _sent(
     sent: Floats = 0.0
     for exchange in exchanges:
         whole = exchange.seconds
-        exposed = exchange.exposed(inputs) / where(np.greater(whole, 0), whole, 1.0)
+        exposed = exchange.exposed(inputs) / where(whole > 0, whole, 1.0)
         for message in exchange.messages:
             if chosen(exchange, message):
                 traffic, part = message_traffic(message, plan, inputs), message.times * message.seconds

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from meshwright.arrays import Ints, where
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
@@ -46,7 +44,7 @@ def repeated_parts(plan: Layout, kind: LayerKind) -> Repeated:
     """
     moe, latent = kind.is_moe, kind.attention.latent is not None
     shared = isinstance(kind.feed_forward, Experts) and kind.feed_forward.shared_ffn_size > 0
-    modules: Ints = where(np.equal(plan.recompute, Recompute.SELECTIVE), plan.recompute_modules, 0)
+    modules: Ints = where(plan.recompute == Recompute.SELECTIVE, plan.recompute_modules, 0)
     norm, mixture = _chosen(modules, RecomputeModules.LAYER_NORM), _chosen(modules, RecomputeModules.EXPERTS)
     inside = mixture + _chosen(modules, RecomputeModules.SHARED_EXPERTS)
     return Repeated(

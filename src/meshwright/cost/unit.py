@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import NamedTuple
 
-import numpy as np
-
 from meshwright.arrays import Floats, Numbers, larger, some, where
 from meshwright.cost.batch_overlap import overlap_share, overlaps_micro_batches
 from meshwright.cost.comms.context import context_exchanges
@@ -251,7 +249,7 @@ def layer_unit_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> UnitTime:
     """
     layer = layer_time(plan, inputs, kind)
     # Along an axis on which no plan has more than one rank nothing takes time.
-    going = [make for axis, make in _EXCHANGES.items() if axis == "ep" or some(np.greater(getattr(plan, axis), 1))]
+    going = [make for axis, make in _EXCHANGES.items() if axis == "ep" or some(getattr(plan, axis) > 1)]
     exchanges = chain.from_iterable(make(plan, inputs, kind, layer) for make in going)
     forward, backward = exposed(exchanges, inputs)
     time = UnitTime(

@@ -73,13 +73,13 @@ def context_split(plan: Layout, inputs: Inputs) -> ContextSplit:
     Ring and all-gather divide the sequence alone, an all-to-all the heads alone; hierarchical exchanges heads among the
     ranks that share a scale-up domain. plan: scalar or array (n,). Returns counts.
     """
-    if not some(np.greater(plan.cp, 1)):
+    if not some(plan.cp > 1):
         return ContextSplit(plan.cp, plan.cp)
     distance = stride(plan, "cp", inputs.runtime.plans.rank_order)
     inside = placement(plan.cp, distance, inputs.cluster.levels[0].size, inputs.cluster.num_gpus).members_per_block
     inside = np.gcd(inside, plan.cp)
     swaps, swaps_inside = (
-        np.equal(plan.context_exchange, kind) for kind in (ContextExchange.ALL_TO_ALL, ContextExchange.HIERARCHICAL)
+        plan.context_exchange == kind for kind in (ContextExchange.ALL_TO_ALL, ContextExchange.HIERARCHICAL)
     )
     heads: Ints = where(swaps, plan.cp, where(swaps_inside, inside, 1))
     return ContextSplit(heads, plan.cp // heads)

@@ -41,7 +41,7 @@ def microbatch_group(plan: Layout) -> Ints:
     ScheduleInterleaved1F1B; Megatron-LM, --microbatch-group-size-per-virtual-pipeline-stage, which is pp unless told.
     """
     rounds = np.maximum(plan.num_microbatches // plan.pp, 1)
-    return np.where(np.greater(plan.microbatch_group, 0), plan.microbatch_group, plan.num_microbatches // rounds)
+    return np.where(plan.microbatch_group > 0, plan.microbatch_group, plan.num_microbatches // rounds)
 
 
 def group_sizes(stages: int, micro_batches: int) -> Iterator[int]:

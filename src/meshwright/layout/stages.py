@@ -201,7 +201,7 @@ def _pipeline(row: tuple[int, ...], chunkings: tuple[tuple[int, ...], ...]) -> P
 
 def ends_apart(plan: Layout) -> Bools:
     """Whether the embedding and the head are on different ranks; scalar or array (n,)."""
-    return np.greater(plan.pp, 1) & np.logical_not(v_shaped(plan.schedule))
+    return (plan.pp > 1) & np.logical_not(v_shaped(plan.schedule))
 
 
 @lru_cache(maxsize=2048)

@@ -25,7 +25,7 @@ def in_flight(stage: Ints, pipeline: PipelineShape) -> tuple[Ints, Ints]:
     stages, half = pipeline.stages, (pipeline.micro_batches + 1) // 2
     inner = np.minimum(stage, stages - 1 - stage)
     nearer, farther = np.minimum(half, stages - inner), np.minimum(half, inner + 1)
-    first_half = np.less(2 * stage, stages)
+    first_half = 2 * stage < stages
     return np.where(first_half, nearer, farther), np.where(first_half, farther, nearer)
 
 

@@ -140,7 +140,7 @@ def bubble_time(schedule: Ints, pipeline: PipelineTimes) -> Floats:
     present = [*np.flatnonzero(np.bincount(np.ravel(schedule)))] or [0]
     idle = Schedule(present[0]).record.bubble_time(pipeline)
     for code in present[1:]:
-        idle = np.where(np.equal(schedule, code), Schedule(code).record.bubble_time(pipeline), idle)
+        idle = np.where(schedule == code, Schedule(code).record.bubble_time(pipeline), idle)
     return idle
 
 

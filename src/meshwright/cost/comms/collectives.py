@@ -57,7 +57,7 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
     sent = sent_bytes(operation, buffer, group.ranks)
     latency, root, bandwidth = _curve(operation, group, cluster)
     time = latency + root * np.sqrt(sent / SMALL_MESSAGE_BYTES) + sent / bandwidth
-    return where(np.greater(sent, 0), time, 0.0)
+    return where(sent > 0, time, 0.0)
 
 
 def reached_bandwidths(cluster: Cluster) -> tuple[float, ...]:
@@ -106,7 +106,7 @@ def all_to_all_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
         ramp = library.all_to_all.root_s * (group.ranks - members[inner]) * root
         sending = leaving / (library.network_efficiency * level.effective_bandwidth)
         crossing = library.base_latency_s + level.latency_s + ramp + sending
-        time = where(np.greater(blocks[inner], 1) & np.greater(leaving, 0), larger(time, crossing), time)
+        time = where((blocks[inner] > 1) & (leaving > 0), larger(time, crossing), time)
     return time
 
 
@@ -130,11 +130,11 @@ def broadcast_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
     inside = collective_time("all_gather", gathered, group, cluster)
     hop: Floats = 0.0 * np.asarray(group.ranks)
     for inner, level in enumerate(cluster.levels[1:]):
-        hop = where(np.greater(group.blocks[inner], 1), larger(hop, level.latency_s), hop)
+        hop = where(group.blocks[inner] > 1, larger(hop, level.latency_s), hop)
     ramp = cluster.library.network_root_s * np.sqrt(buffer / SMALL_MESSAGE_BYTES)
     bandwidth = _curve("all_gather", group, cluster).bandwidth
     across = cluster.library.base_latency_s + group.ranks * hop + ramp + buffer / bandwidth
-    return where(np.greater(group.blocks[0], 1) & np.greater(buffer, 0), across, inside)
+    return where((group.blocks[0] > 1) & (buffer > 0), across, inside)
 
 
 def hop_times(size: Numbers, cluster: Cluster) -> tuple[Floats, ...]:
@@ -168,8 +168,8 @@ def message_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
     """
     time, *across = hop_times(size, cluster)
     for inner, crossing in enumerate(across):
-        time = where(np.greater(group.blocks[inner], 1), crossing, time)
-    return where(np.greater(group.ranks, 1) & np.greater(size, 0), time, 0.0)
+        time = where(group.blocks[inner] > 1, crossing, time)
+    return where((group.ranks > 1) & (size > 0), time, 0.0)
 
 
 def opposite_message_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
@@ -186,8 +186,8 @@ def opposite_message_time(size: Numbers, group: Group, cluster: Cluster) -> Floa
     """
     time, *across = hop_times(size, cluster)
     for inner, crossing in enumerate(across):
-        time = where(np.greater(group.blocks[inner], 1) & np.equal(group.members[inner], 1), crossing, time)
-    return where(np.greater(group.ranks, 1) & np.greater(size, 0), time, 0.0)
+        time = where((group.blocks[inner] > 1) & (group.members[inner] == 1), crossing, time)
+    return where((group.ranks > 1) & (size > 0), time, 0.0)
 
 
 def line_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
@@ -206,7 +206,7 @@ def line_time(size: Numbers, group: Group, cluster: Cluster) -> Floats:
     for inner, crossing in enumerate(across):
         outer = group.blocks[inner + 1] if inner + 1 < len(across) else 1
         time = time + larger(group.blocks[inner] - outer, 0) * crossing
-    return where(np.greater(group.ranks, 1) & np.greater(size, 0), time, 0.0)
+    return where((group.ranks > 1) & (size > 0), time, 0.0)
 
 
 def link_bandwidth(ranks: Ints, cluster: Cluster) -> Floats:
@@ -237,7 +237,7 @@ class _Curve(NamedTuple):
 
 def _curve(operation: Operation, group: Group, cluster: Cluster) -> _Curve:
     """Of one collective over groups, inside one scale-up domain or across several."""
-    inside, leaves = _domain_curve(operation, group.members[0], cluster), np.greater(group.blocks[0], 1)
+    inside, leaves = _domain_curve(operation, group.members[0], cluster), group.blocks[0] > 1
     if not some(leaves):
         return inside
     across = _Curve(
@@ -261,16 +261,16 @@ def _domain_curve(operation: Operation, ranks: Ints, cluster: Cluster) -> _Curve
 
 def _network_bandwidth(operation: Operation, inside: Floats, group: Group, cluster: Cluster) -> Floats:
     """The least of the domain's and of every level's that is crossed. inside: of the group's members in a domain."""
-    bandwidth: Floats = where(np.greater(group.members[0], 1), inside, np.inf)
+    bandwidth: Floats = where(group.members[0] > 1, inside, np.inf)
     # What all-reduces over two or three domains gain by reducing inside them first.
     gain: Floats = 1.0
     if operation == "all_reduce":
-        domains = where(np.greater(group.members[0], 1), group.blocks[0], 1)
-        gain = where(np.equal(domains, 2), 2.0, where(np.equal(domains, 3), 4 / 3, 1.0))
+        domains = where(group.members[0] > 1, group.blocks[0], 1)
+        gain = where(domains == 2, 2.0, where(domains == 3, 4 / 3, 1.0))
     for inner, level in enumerate(cluster.levels[1:]):
         reached = cluster.library.network_efficiency * gain * level.effective_bandwidth
         shared = reached * group.members[inner]
-        bandwidth = where(np.greater(group.blocks[inner], 1), smaller(bandwidth, shared), bandwidth)
+        bandwidth = where(group.blocks[inner] > 1, smaller(bandwidth, shared), bandwidth)
     return bandwidth
 
 

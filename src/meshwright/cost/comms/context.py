@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from meshwright.arrays import Floats, Ints, larger, smaller, where
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator
 from meshwright.cost.compute.layer import LayerTime
@@ -81,8 +79,8 @@ def context_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Laye
     """
     sizes, ring = context_bytes(plan, inputs, kind), context_split(plan, inputs).ring
     whole, heads = communicator("cp", plan, inputs), communicator("cp_heads", plan, inputs)
-    gathers = where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 1, 0)
-    rings, overlap = (1 - gathers) * np.greater(ring, 1), inputs.runtime.overlap.context
+    gathers = where(plan.context_exchange == ContextExchange.ALL_GATHER, 1, 0)
+    rings, overlap = (1 - gathers) * (ring > 1), inputs.runtime.overlap.context
     gathered = whole.message("all_gather", KEYS_AND_VALUES, sizes.gathered)
     reduced = whole.message("reduce_scatter", THEIR_GRADIENTS, sizes.gathered)
     swapped = heads.message("all_to_all", "queries, keys, values and output", sizes.exchanged)
@@ -108,7 +106,7 @@ def _repetitions(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Ints, I
     the attention core. Selective recomputation by products keeps what an all-to-all brings, and a ring of PyTorch is
     made of these, but gathers again (torchtitan, activation_checkpoint.py, the operators that it saves).
     """
-    full, selective = (np.equal(plan.recompute, each) for each in (Recompute.FULL, Recompute.SELECTIVE))
+    full, selective = (plan.recompute == each for each in (Recompute.FULL, Recompute.SELECTIVE))
     if inputs.runtime.activations.recomputes_by_product:
         return where(full | selective, 1, 0), where(full, 1, 0)
     repeated: Ints = where(full, 1, repeated_parts(plan, kind).core)

@@ -79,7 +79,7 @@ def data_exchange(
     [('all_reduce', 0.0), ('reduce_scatter', 25.0), ('all_reduce', 25.0), ('all_gather', 25.0)]
     """
     runtime, ranks = inputs.runtime, communicator("dp", plan, inputs)
-    interleaved, sharded = np.greater(plan.vpp, 1), np.greater(plan.zero, 0)
+    interleaved, sharded = plan.vpp > 1, plan.zero > 0
     # Buckets of the gradients, or one piece for each chunk.
     bucket = larger(runtime.sharding.gradient_bucket, runtime.sharding.gradient_bucket_per_rank * ranks.group.ranks)
     pieces = where(interleaved, plan.vpp, larger(np.ceil(parameters / bucket), 1.0))
@@ -108,11 +108,11 @@ def _gathered_again(
     plan: Layout, inputs: Inputs, gather: tuple[Message, ...], parameters: Numbers, matrices: Ints, pieces: Numbers
 ) -> tuple[Message, ...]:
     """What brings updated weights to every rank. gather: of one piece; others as of `data_exchange`."""
-    times = where(np.greater(plan.zero, 0), pieces, 0)
+    times = where(plan.zero > 0, pieces, 0)
     if not inputs.runtime.sharding.broadcasts_weights:
         return repeated(gather, times)
     first, *routed = gather
-    turns = where(np.equal(plan.zero, 1), broadcasts(plan, matrices), 0)
+    turns = where(plan.zero == 1, broadcasts(plan, matrices), 0)
     size = 1.0 * inputs.gathered_bytes * parameters / larger(turns, 1)
     each = communicator("dp_shard", plan, inputs).message("broadcast", WEIGHTS, size)
     whole = repeated((first,), where(turns > 0, 0, times))
@@ -142,7 +142,7 @@ def earlier_reductions(plan: Layout) -> Floats:
     >>> [float(earlier_reductions(Plan(zero=zero, num_microbatches=8))) for zero in (0, 2)]
     [0.0, 7.0]
     """
-    return where(np.equal(plan.zero, 2), plan.num_microbatches - 1.0, 0.0)
+    return where(plan.zero == 2, plan.num_microbatches - 1.0, 0.0)
 
 
 def data_exchanges(

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from meshwright.arrays import Floats, Numbers, larger, smaller, where
 from meshwright.cost.batch_overlap import overlap_share, overlaps_micro_batches
 from meshwright.cost.comms.collectives import link_bandwidth, operation_time
@@ -57,7 +55,7 @@ def expert_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer: Layer
     share = overlaps_micro_batches(plan, inputs, kind) * overlap_share(inputs)
     there, back = (token_messages(plan, inputs, kind, tokens, width) for width in inputs.dispatch_bytes)
     opposite = layer.backward.total
-    again = np.equal(plan.recompute, Recompute.FULL) + repeated_parts(plan, kind).experts
+    again = (plan.recompute == Recompute.FULL) + repeated_parts(plan, kind).experts
     return (
         Exchange("ep", "forward", (*there.dispatch, *there.combine), window=opposite, share=share),
         Exchange("ep", "recompute", (*there.dispatch, *there.combine), times=again, window=opposite, share=share),
@@ -206,9 +204,9 @@ def fused_time(plan: Layout, inputs: Inputs, kind: LayerKind, tokens: Numbers, t
     forwarding = sending + busiest * traffic.inside / (constants.forward_efficiency * link)
     for inner, level in enumerate(cluster.levels[1:]):
         crossing = busiest * traffic.across[inner] / (constants.network_efficiency * level.effective_bandwidth)
-        forwarding = where(np.greater(blocks[inner], 1), larger(forwarding, crossing), forwarding)
-    time = where(np.equal(blocks[0], 1), alone, constants.network_latency_s + forwarding)
-    return where(np.greater(group.ranks, 1) & np.greater(tokens, 0), time, 0.0)
+        forwarding = where(blocks[inner] > 1, larger(forwarding, crossing), forwarding)
+    time = where(blocks[0] == 1, alone, constants.network_latency_s + forwarding)
+    return where((group.ranks > 1) & (tokens > 0), time, 0.0)
 
 
 def exchange_constants(inputs: Inputs) -> ExpertExchangeConstants:

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from meshwright.arrays import Floats, Ints, Numbers, larger, where
 from meshwright.layout.groups import (
     context_split,
@@ -177,5 +175,5 @@ def ring_traffic(size: Numbers, group: Group) -> Traffic:
     (7.0, [1.0])
     """
     shares = zip(group.members[:-1], group.blocks[:-1], strict=True)
-    across = tuple(where(np.greater(blocks, 1), size / members, 0.0) for members, blocks in shares)
+    across = tuple(where(blocks > 1, size / members, 0.0) for members, blocks in shares)
     return Traffic(size - (across[0] if across else 0.0), across)

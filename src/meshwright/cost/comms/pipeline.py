@@ -93,11 +93,11 @@ def pipeline_exchanges(plan: Layout, inputs: Inputs, work: Floats) -> tuple[Exch
     size, parts, farther, nearer, line, gather = on_shapes(
         lambda shapes: _seconds(shapes, inputs), plan, *MESSAGE_SHAPE
     )
-    overlap, both_sides = inputs.runtime.overlap, np.greater(plan.pp, 2) | np.greater(plan.vpp, 1)
+    overlap, both_sides = inputs.runtime.overlap, (plan.pp > 2) | (plan.vpp > 1)
     share = where(_SEVERAL[plan.schedule], overlap.interleaved_pipeline, overlap.pipeline)
     share = where(splits_backward(plan.schedule), overlap.split_pipeline, share)
     sent = plan.num_microbatches * plan.vpp
-    waits = where(np.greater(plan.pp, 1), _EXCHANGES[plan.schedule] * sent, 0)
+    waits = where(plan.pp > 1, _EXCHANGES[plan.schedule] * sent, 0)
 
     def message(seconds: Floats, times: Numbers) -> Message:
         return Message("pp", "send", ACTIVATIONS, bytes=size, seconds=seconds, times=times)
@@ -123,6 +123,6 @@ def _seconds(plan: Layout, inputs: Inputs) -> _Seconds:
     farther, nearer, line = (time(size, group, cluster) for time in (message_time, opposite_message_time, line_time))
     gather: Floats = 0.0
     if inputs.runtime.pipeline.scatters_messages:
-        whole = where(np.greater(plan.pp, 1) & np.greater(parts, 1), parts * size, 0.0)
+        whole = where((plan.pp > 1) & (parts > 1), parts * size, 0.0)
         gather = collective_time("all_gather", whole, axis_group("tp", plan, inputs), cluster)
     return _Seconds(bytes=size, parts=parts, farther=farther, nearer=nearer, line=line, gather=gather)

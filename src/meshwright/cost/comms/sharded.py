@@ -41,7 +41,7 @@ def gathers_weights(plan: Layout, inputs: Inputs) -> Bools:
     >>> [bool(gathers_weights(Plan(dp=8, zero=zero), LLAMA)) for zero in (2, 3)]
     [False, True]
     """
-    return np.greater_equal(plan.zero, 3 if inputs.runtime.storage.weights == "half" else 2)
+    return plan.zero >= (3 if inputs.runtime.storage.weights == "half" else 2)
 
 
 def gathers_per_step(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints) -> Gathers:
@@ -62,19 +62,19 @@ def gathers_per_step(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints)
     >>> tuple(map(int, gathers_per_step(Plan(dp=8, zero=3, num_microbatches=4), LLAMA, in_flight=1, stage=0)))
     (4, 4, 4, 0)
     """
-    count, pipelined = plan.num_microbatches, np.greater(plan.pp, 1)
-    resharded = np.equal(plan.zero, 3)
+    count, pipelined = plan.num_microbatches, plan.pp > 1
+    resharded = plan.zero == 3
     deferred = pipelined & inputs.runtime.sharding.defers_reduction
     forward: Numbers = where(resharded, where(deferred, in_flight, count), where(pipelined, 1, count))
     backward: Numbers = where(resharded, where(deferred, count - in_flight + 1, count), 0)
-    if some(deferred & np.greater(plan.vpp, 1)):
+    if some(deferred & (plan.vpp > 1)):
         forward, backward = _of_chunks(plan, stage, Gathers(forward, backward, 0))
     return Gathers(forward, backward, where(deferred, 1, count))
 
 
 def _of_chunks(plan: Layout, stage: Ints, single: Gathers) -> tuple[Floats, Floats]:
     """Gathers before forward and backward, where there are several chunks a rank; single: where there is one."""
-    group, resharded = microbatch_group(plan), np.equal(plan.zero, 3)
+    group, resharded = microbatch_group(plan), plan.zero == 3
     columns = plan.schedule, plan.pp, plan.vpp, plan.num_microbatches, group, resharded, stage
     # All columns as long as the longest, (n,), and the rows with several chunks.
     forward, backward, *asked = np.broadcast_arrays(single.forward, single.backward, *columns)
@@ -113,7 +113,7 @@ def end_gathers(plan: Layout, inputs: Inputs, in_flight: Ints, stage: Ints) -> G
     [4.0, 4.0, 4.0, 0.0]
     """
     sharding = inputs.runtime.sharding
-    keeps = where(np.greater(plan.pp, 1), sharding.keeps_pipelined_ends_gathered, sharding.keeps_ends_gathered)
+    keeps = where(plan.pp > 1, sharding.keeps_pipelined_ends_gathered, sharding.keeps_ends_gathered)
     in_pieces = inputs.runtime.entropy.sequence_pieces > 1
     zero = where(keeps, 2, plan.zero)
     ends: Layout = replace(plan, zero=where(in_pieces, 3, zero))  # type: ignore[arg-type]
@@ -133,7 +133,7 @@ def unsharded_share(plan: Layout, inputs: Inputs) -> Floats:
     >>> float(unsharded_share(Plan(dp=8, zero=3), LLAMA))
     0.0
     """
-    return inputs.runtime.sharding.keeps_last_layer_gathered * np.equal(plan.pp, 1) / inputs.model.num_layers
+    return inputs.runtime.sharding.keeps_last_layer_gathered * (plan.pp == 1) / inputs.model.num_layers
 
 
 def sharded_exchanges(
@@ -167,7 +167,7 @@ def sharded_exchanges(
     """
     gather, scatter = messages
     share = inputs.runtime.overlap.data_parallel
-    again = repeated(gather, where(np.greater(times.backward, 0), 1 - unsharded, 0.0))
+    again = repeated(gather, where(times.backward > 0, 1 - unsharded, 0.0))
     alone = larger(times.backward - times.scatters, 0)
     return (
         Exchange("dp", "forward", gather, times=times.forward, window=forward, share=share),

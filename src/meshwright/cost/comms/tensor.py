@@ -82,9 +82,9 @@ def layer_collectives(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerCol
     gate = 1 if block and block.gated and not kernels.fused_gate else 0
     products = halves + gate + (0 if inputs.fuses_qkv(kind.attention) else 2)
     summed = halves if runtime.communication.sums_shared_input_once else products
-    full, parts = np.equal(plan.recompute, Recompute.FULL), repeated_parts(plan, kind)
+    full, parts = plan.recompute == Recompute.FULL, repeated_parts(plan, kind)
     by_product = inputs.runtime.activations.recomputes_by_product
-    entered = by_product & np.equal(plan.recompute, Recompute.SELECTIVE)
+    entered = by_product & (plan.recompute == Recompute.SELECTIVE)
     forward = Collectives(where(sequence, halves, 0), halves + 0 * plan.tp)
     last = int(runtime.activations.checkpoint_stops_early and not kind.is_moe)
     repeated: Ints = where(full, forward.reductions - last, 0)
@@ -127,7 +127,7 @@ def layer_tensor_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind, layer:
     fused = overlap.tensor_parallel > 0
     unfused = tensor_region(plan, inputs)
     region = tensor_region(plan, inputs, fused) if fused else unfused
-    product, gradient, full = layer.forward.gemm / 4, layer.backward.gemm / 4, np.equal(plan.recompute, Recompute.FULL)
+    product, gradient, full = layer.forward.gemm / 4, layer.backward.gemm / 4, plan.recompute == Recompute.FULL
     # What regions gather: in full recomputation all of them again, in selective the feed-forward block alone.
     width, expanded = _entry_widths(inputs, kind)
     gathers = {size: _gathered(region.ranks, plan, inputs, size, fused) for size in set(inputs.sequence_gather_bytes)}
@@ -259,7 +259,7 @@ def _gathered(ranks: Communicator, plan: Layout, inputs: Inputs, element_bytes: 
     """The all-gather of s b h / c elements along the sequence; none without sequence parallelism."""
     size = 1.0 * element_bytes * tokens(plan, inputs) * inputs.model.hidden_size
     copies = inputs.runtime.communication.copies_sequences
-    copied = (np.greater(plan.micro_batch, 1) & (copies == "batched") | (copies == "all")) & (not fused)
+    copied = ((plan.micro_batch > 1) & (copies == "batched") | (copies == "all")) & (not fused)
     return (_rearranged(ranks.message("all_gather", ACTIVATIONS, size, where(plan.sp, 1, 0)), copied, inputs),)
 
 
@@ -288,6 +288,6 @@ def _split_heads(region: Region, plan: Layout, inputs: Inputs, kind: LayerKind) 
     nothing where t is no more than the heads.
     """
     size = 1.0 * HALF_BYTES * tokens(plan, inputs) * qkv_width(kind)
-    size = where(np.greater(plan.tp, kind.attention.kv_heads), size, 0.0)
+    size = where(plan.tp > kind.attention.kv_heads, size, 0.0)
     gathered, reduced = (region.ranks.message(name, ACTIVATIONS, size) for name in ("all_gather", "reduce_scatter"))
     return (gathered,), (reduced,)

@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import numpy as np
-
 from meshwright.arrays import Floats, Numbers, where
 from meshwright.cost.compute.linear import Linear, Projections, runtime_products
 from meshwright.cost.repeated import Repeated
@@ -217,10 +215,10 @@ def _context(plan: Layout, inputs: Inputs, shard: Shard) -> LayerTraffic:
             return LayerTraffic(10 * tokens * pieces * shard.core, 10 * tokens * pieces * (shard.query + keys))
         forward = (12 + 38 * pieces) * shard.core + (4 + 4 * pieces) * keys
         backward = (20 + 10 * pieces) * shard.query + (32 + 25 * pieces) * keys
-        shared = np.greater(split.ring, 1)
+        shared = split.ring > 1
         return LayerTraffic(tokens * forward * shared, tokens * backward * shared)
-    rings = where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), 0, split.ring - 1)
-    swapped = where(np.greater(split.heads, 1), 8 * tokens * (shard.query + shard.core + keys), 0.0)
+    rings = where(plan.context_exchange == ContextExchange.ALL_GATHER, 0, split.ring - 1)
+    swapped = where(split.heads > 1, 8 * tokens * (shard.query + shard.core + keys), 0.0)
     merged = 5 * tokens * rings
     return LayerTraffic(swapped + merged * shard.core, swapped + merged * (shard.query + keys))
 

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from meshwright.arrays import Floats, Ints, larger
 from meshwright.cost.compute.alignment import ALIGNED
 from meshwright.cost.compute.elementwise import LayerTraffic
@@ -134,10 +132,8 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
 def _permuting(plan: Layout, inputs: Inputs, shard: ExpertShard) -> tuple[Floats, tuple[LayerTraffic, LayerTraffic]]:
     """Bytes to write the tokens, and to permute and to unpermute the routed rows in each pass."""
     kernels, hidden = inputs.runtime.kernels, inputs.model.hidden_size
-    received_some = np.greater(plan.ep, 1) | kernels.sorts_own_rows
-    sorted_again = (
-        np.greater(shard.experts, 1) & received_some & (inputs.runtime.communication.dispatcher == "all_to_all")
-    )
+    received_some = (plan.ep > 1) | kernels.sorts_own_rows
+    sorted_again = (shard.experts > 1) & received_some & (inputs.runtime.communication.dispatcher == "all_to_all")
     received, rows = kernels.received_rows, 1.0 * hidden * shard.rows
     indexed = kernels.indexed_rows * (inputs.runtime.communication.dispatcher != "fused") * (1.0 + sorted_again)
     masked = MASKING_BYTES * kernels.masks_routed_rows * rows

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from meshwright.arrays import Floats, larger
 from meshwright.cost.batch_overlap import overlaps_micro_batches
 from meshwright.layout.plan import Recompute
@@ -48,7 +46,7 @@ def issue_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> IssueTime:
     forward, backward = _around_products(plan, inputs, kind)
     block = kind.feed_forward
     experts = _experts(plan, inputs, block) if isinstance(block, Experts) else IssueTime(0.0, 0.0, 0.0)
-    again = np.equal(plan.recompute, Recompute.FULL) * (forward + experts.forward)
+    again = (plan.recompute == Recompute.FULL) * (forward + experts.forward)
     accelerator = inputs.cluster.accelerator
     slowdown = accelerator.host_slowdown * (1.0 if host.binds_ranks else accelerator.unbound_host_slowdown)
     return IssueTime(

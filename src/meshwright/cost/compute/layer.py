@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from meshwright.arrays import Floats, where
 from meshwright.cost.compute.attention import (
     MEASURED_WIDTH,
@@ -129,11 +127,11 @@ def _recomputed(
         whole = _until_last_product(forward, products[1][-1], residual_sum_bytes(inputs, shard))
     if inputs.runtime.activations.recomputes_by_product:
         some = _every_second_product(inputs, kind, shard, products, forward._replace(routed=routed))
-        chosen = np.equal(plan.recompute, Recompute.SELECTIVE)
+        chosen = plan.recompute == Recompute.SELECTIVE
         some = combined(lambda part: where(chosen, part, 0.0), some)
     else:
         some = _repeated(repeated_parts(plan, kind), inputs, kind, shard, products, forward, experts)
-    full = 1.0 * np.equal(plan.recompute, Recompute.FULL)
+    full = 1.0 * (plan.recompute == Recompute.FULL)
     return combined(lambda all_of_it, part: full * all_of_it + part, whole, some)
 
 
@@ -242,7 +240,7 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
     factor = factor * older * sustained_attention_slowdown(inputs, older)
     widths = computed_head(attention.head_dim, multiple), computed_head(attention.value_head_dim, multiple)
     split = context_split(plan, inputs)
-    gathers = np.equal(plan.context_exchange, ContextExchange.ALL_GATHER)
+    gathers = plan.context_exchange == ContextExchange.ALL_GATHER
     in_pieces = inputs.runtime.communication.merges_context_pieces
     kernels = split.ring if in_pieces else where(gathers, 1, split.ring)
     heads, (width, _) = shard.heads / split.heads, measured_widths(sum(widths), softmax)

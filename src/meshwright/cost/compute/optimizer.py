@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from meshwright.arrays import Floats, Numbers, smaller, where
 from meshwright.cost.compute.elementwise import elementwise_time
 from meshwright.cost.compute.slowdown import slowdown
@@ -36,14 +34,14 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     """
     half = inputs.runtime.storage.weights == "half"
     gradient = inputs.gradient_bytes if half else FP32_BYTES
-    owned = parameters / where(np.greater(plan.zero, 0), sharding_ranks(plan), 1)
-    owned = owned + experts / where(np.greater(plan.zero, 0), expert_sharding_ranks(plan), 1)
+    owned = parameters / where(plan.zero > 0, sharding_ranks(plan), 1)
+    owned = owned + experts / where(plan.zero > 0, expert_sharding_ranks(plan), 1)
     read = where(casts_gradients(plan, inputs), gradient + 3 * FP32_BYTES, 2 * gradient)
     # An fp32 copy is written, read and written by the update, and read twice to be quantised.
     states = 2 * optimizer_bytes(plan, inputs) + 5 * inputs.runtime.storage.cast_moment_bytes
     updated = read + states + (inputs.gathered_bytes if half else 0)
     bytes_moved = owned * (gradient if inputs.runtime.storage.offloads_states else updated)
-    buffered = where(np.greater(plan.zero, 1), owned, 1.0 * parameters + experts)
+    buffered = where(plan.zero > 1, owned, 1.0 * parameters + experts)
     cleared = gradient * buffered if half else 0.0
     on_device = elementwise_time(bytes_moved + cleared, inputs.cluster.accelerator) * slowdown(inputs)
     return on_device + (_host_time(plan, inputs, owned) if inputs.runtime.storage.offloads_states else 0.0)

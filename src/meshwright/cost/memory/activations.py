@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from meshwright.arrays import Floats, Ints, larger, where
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.memory.rotary import table_bytes, table_copy_bytes
@@ -77,13 +75,14 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
         experts=expert_bytes(plan, inputs, kind),
     )
     tables = table_bytes(plan, inputs, kind)
-    copies = inputs.runtime.activations.copies_context_output * np.greater(plan.cp, 1)
-    copies = copies + inputs.runtime.activations.copies_batched_output * np.greater(plan.micro_batch, 1)
+    activations = inputs.runtime.activations
+    copies = (plan.cp > 1) & activations.copies_context_output
+    copies = copies | ((plan.micro_batch > 1) & activations.copies_batched_output)
     copied = copies * HALF_BYTES * shard.tokens * shard.core
     everything = sum(saved) + tables + copied + table_copy_bytes(inputs, kind, shard)
     layer_input = 1.0 * inputs.residual_bytes * shard.residual_tokens * inputs.model.hidden_size
     left = everything - recomputed_bytes(plan, inputs, kind, shard, saved)
-    if inputs.runtime.activations.recomputes_by_product:
+    if activations.recomputes_by_product:
         left = _every_second_product(plan, inputs, kind, shard, saved.core)
     full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
     saved_bytes = where(full, layer_input, where(selective, left, everything))
@@ -134,13 +133,13 @@ def recomputed_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard
         + _where(repeated.block_norm + repeated.block, outputs.block)
         + _where(repeated.block_norm, outputs.router)
         + _where(repeated.block, saved.feed_forward)
-        + where(np.greater(repeated.experts, 0), saved.experts, _where(repeated.activation, product))
+        + where(repeated.experts > 0, saved.experts, _where(repeated.activation, product))
     )
 
 
 def _where(times: Ints, size: Floats) -> Floats:
     """A size where something is computed again once or more, else nothing."""
-    return where(np.greater(times, 0), size, 0.0)
+    return where(times > 0, size, 0.0)
 
 
 def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, core: Floats) -> Floats:
@@ -171,7 +170,7 @@ def _of_exchanges(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     if not kind.is_moe:
         return 0.0 * plan.tp
     experts, hidden, active = expert_shard(plan, inputs, kind), inputs.model.hidden_size, routed_experts(kind).active
-    exchanged = where(np.greater(plan.ep, 1), HALF_BYTES * hidden * (experts.rows + experts.tokens * active), 0.0)
+    exchanged = where(plan.ep > 1, HALF_BYTES * hidden * (experts.rows + experts.tokens * active), 0.0)
     return exchanged + CHOICE_BYTES * experts.tokens * active
 
 
@@ -181,7 +180,7 @@ def _of_other_pieces(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
     """
     if not inputs.runtime.activations.copies_context_output:
         return 0.0 * plan.cp
-    arrived = where(np.equal(plan.context_exchange, ContextExchange.RING), shard.attended, 0)
+    arrived = where(plan.context_exchange == ContextExchange.RING, shard.attended, 0)
     width = HALF_BYTES * (shard.core + arrived) + FP32_BYTES * shard.heads
     return (plan.cp - 1.0) * shard.tokens * width
 
@@ -199,9 +198,9 @@ def context_transit_bytes(plan: Layout, inputs: Inputs, shard: Shard) -> Floats:
     0.0
     """
     local = HALF_BYTES * shard.tokens * shard.attended
-    pieces = where(np.equal(plan.context_exchange, ContextExchange.ALL_GATHER), plan.cp, 2)
+    pieces = where(plan.context_exchange == ContextExchange.ALL_GATHER, plan.cp, 2)
     both = 1 + inputs.runtime.communication.context_gradient_bytes / HALF_BYTES
-    return where(np.greater(plan.cp, 1), both * pieces * local, 0.0)
+    return where(plan.cp > 1, both * pieces * local, 0.0)
 
 
 def _unit_backward_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
@@ -236,7 +235,7 @@ def _unit_attention_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: 
     if kind.is_moe:
         experts = expert_shard(plan, inputs, kind)
         weights = weights + experts.experts * hidden * (experts.width + experts.ffn)
-    summed = where(np.greater(plan.cp, 1), 1.0 * inputs.runtime.communication.context_gradient_bytes, 0.0)
+    summed = where(plan.cp > 1, 1.0 * inputs.runtime.communication.context_gradient_bytes, 0.0)
     gradients = HALF_BYTES * (shard.core + shard.query + shard.attended) + summed * shard.query
     return HALF_BYTES * (weights + shard.residual_tokens * hidden) + shard.tokens * gradients
 
@@ -249,7 +248,7 @@ def _ending_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -
     """
     whole = 1.0 * shard.tokens * inputs.model.hidden_size
     residual = 1.0 * shard.residual_tokens * inputs.model.hidden_size
-    parts = where(plan.sp, 2.0 * whole + 2.0 * residual, where(np.greater(plan.tp, 1), 2.0 * whole, residual))
+    parts = where(plan.sp, 2.0 * whole + 2.0 * residual, where(plan.tp > 1, 2.0 * whole, residual))
     width = inputs.runtime.activations.weighed_output_bytes
     if not (kind.is_moe and width):
         return HALF_BYTES * parts

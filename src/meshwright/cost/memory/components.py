@@ -76,8 +76,8 @@ def communicator_bytes(plan: Layout, inputs: Inputs) -> Floats:
     if inputs.model.tied_embeddings:
         sizes.append(plan.pp)
     if inputs.runtime.pipeline.own_groups:
-        sizes += [plan.pp, np.where(np.greater(plan.pp, 1), message_parts(plan, inputs), 1)]
+        sizes += [plan.pp, np.where(plan.pp > 1, message_parts(plan, inputs), 1)]
     if inputs.model.is_moe:
         sizes += [plan.ep, expert_data_ranks(plan)]
-    groups = sum(np.greater(size, 1) * 1 for size in sizes)
+    groups = sum((size > 1) * 1 for size in sizes)
     return groups * memory.communicator_bytes + np.minimum(plan.pp - 1, 2) * memory.pair_communicator_bytes

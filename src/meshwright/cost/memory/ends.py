@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from meshwright.arrays import Floats, where
 from meshwright.cost.shard import residual_tokens, tokens, vocabulary_shard
 from meshwright.layout.plan import Recompute
@@ -64,11 +62,11 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     layers, logits = inputs.mtp_layers, (1 + inputs.mtp_layers) * rows * vocabulary_shard(plan, inputs)
     in_pieces = entropy.sequence_pieces > 1
     piece = logits / entropy.sequence_pieces
-    alive = where(np.greater(plan.tp, 1), split, entropy.alive_bytes) * piece
-    collected = in_pieces * (FP32_BYTES / HALF_BYTES * whole + where(np.greater(plan.micro_batch, 1), whole, 0.0))
+    alive = where(plan.tp > 1, split, entropy.alive_bytes) * piece
+    collected = in_pieces * (FP32_BYTES / HALF_BYTES * whole + where(plan.micro_batch > 1, whole, 0.0))
     saved = inputs.residual_bytes / HALF_BYTES * residual + (residual if again else whole)
     joined = 2 * inputs.recipe.saved_bytes / HALF_BYTES * residual
-    predicted = saved + residual + where(np.equal(plan.recompute, Recompute.FULL), 0.0, joined)
+    predicted = saved + residual + where(plan.recompute == Recompute.FULL, 0.0, joined)
     return HeadMemory(
         saved=saved + layers * predicted,
         working=alive + gathered + collected,

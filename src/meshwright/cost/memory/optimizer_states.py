@@ -28,7 +28,7 @@ def optimizer_bytes(plan: Layout, inputs: Inputs) -> Floats:
     >>> [int(optimizer_bytes(Plan(dp=8, zero=zero), bridge)) for zero in (0, 1, 2, 3)]
     [12, 10, 12, 12]
     """
-    kept_whole = np.logical_or(np.logical_not(_is_distributed(plan)), np.greater(plan.zero, 1))
+    kept_whole = np.logical_or(np.logical_not(_is_distributed(plan)), plan.zero > 1)
     states: Floats = inputs.optimizer_bytes + HALF_BYTES * np.logical_and(inputs.keeps_remainders, kept_whole)
     return states
 
@@ -70,4 +70,4 @@ def casts_gradients(plan: Layout, inputs: Inputs) -> Bools:
 
 def _is_distributed(plan: Layout) -> Bools:
     """Whether the optimizer is, as it always is where no other rank holds the same weights."""
-    return np.greater(plan.zero, 0) | np.equal(np.multiply(plan.dp, plan.cp), 1)
+    return (plan.zero > 0) | (plan.dp * plan.cp == 1)

@@ -208,8 +208,8 @@ def splits_experts(plan: Layout, inputs: Inputs, kind: LayerKind, ranks: Ints) -
     """
     sharding = inputs.runtime.sharding
     if not (kind.is_moe and sharding.shards_rows and sharding.divides_few_experts):
-        return np.equal(plan.ep, 0)
-    return np.greater(plan.ep * ranks, routed_experts(kind).count) & np.greater(ranks, 1)
+        return plan.ep == 0
+    return (plan.ep * ranks > routed_experts(kind).count) & (ranks > 1)
 
 
 def sharded_end_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> EndParameters:
@@ -243,7 +243,7 @@ def parted_embedding_parameters(plan: Layout, inputs: Inputs, ranks: Ints) -> Fl
     """
     parted = inputs.runtime.sharding.parts_tied_embedding and inputs.model.tied_embeddings
     weights = embedding_weights(inputs.model) if parted else ()
-    return np.where(np.greater(plan.tp, 1), _sharded(weights, plan, inputs, ranks), 0.0)
+    return np.where(plan.tp > 1, _sharded(weights, plan, inputs, ranks), 0.0)
 
 
 def _sharded(weights: Iterable[Weight], plan: Layout, inputs: Inputs, ranks: Ints) -> Floats:

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
-
 from meshwright.arrays import Floats, where
 from meshwright.cost.compute.experts import expert_shard
 from meshwright.cost.routing import routed_experts
@@ -252,7 +250,7 @@ def weighing_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     in_fp32 = width == FP32_BYTES
     router = FP32_BYTES * (in_fp32 * block.count * hidden + shard.tokens * (block.count + 1))
     sorting = ((3 if in_fp32 else 4) * INDEX_BYTES + FP32_BYTES + width) * choices
-    placing = where(np.greater(plan.ep, 1), INDEX_BYTES * shard.rows, 0.0) + OFFSET_BYTES * shard.experts
+    placing = where(plan.ep > 1, INDEX_BYTES * shard.rows, 0.0) + OFFSET_BYTES * shard.experts
     return router + sorting + placing + width * hidden * choices
 
 

@@ -73,21 +73,21 @@ def state_bytes(
     gradient, keeps_copy = inputs.gradient_bytes, inputs.runtime.storage.keeps_gradient_copy
 
     def shard(stage: int) -> Floats:
-        return 1.0 * parameters / np.where(np.greater_equal(plan.zero, stage), ranks, 1)
+        return 1.0 * parameters / np.where(plan.zero >= stage, ranks, 1)
 
     copies = FP32_BYTES * casts_gradients(plan, inputs)
-    copied = np.where(np.equal(plan.zero, 3), FP32_BYTES - gradient, copies) if keeps_copy else 0.0
-    on_host = np.greater(plan.zero, 1) & (inputs.runtime.storage.offloaded == "states_and_gradients")
+    copied = np.where(plan.zero == 3, FP32_BYTES - gradient, copies) if keeps_copy else 0.0
+    on_host = (plan.zero > 1) & (inputs.runtime.storage.offloaded == "states_and_gradients")
     extra = inputs.runtime.storage.half_gradient_bytes if gradient == FP32_BYTES else 0
     size = inputs.runtime.sharding.gradient_bucket
     bucket = gradient * np.minimum(np.maximum(size, layer), parameters) * (not inputs.runtime.sharding.whole_buckets)
-    cast = HALF_BYTES + np.where(np.less_equal(parameters, size), gradient, 0)
+    cast = HALF_BYTES + np.where(parameters <= size, gradient, 0)
     joined = 1.0 * inputs.sums_half_copies * cast * parameters
     return States(
         parameters=_weights(plan, inputs, parameters, layer, ends, ranks),
         gradients=np.where(on_host, 0.0, gradient * shard(2) + copied * shard(1)) + extra * parameters,
         optimizer_states=device_optimizer_bytes(plan, inputs) * shard(1),
-        whole_gradients=np.where(np.greater(plan.zero, 1), bucket, 0.0),
+        whole_gradients=np.where(plan.zero > 1, bucket, 0.0),
         updating=(inputs.runtime.storage.cast_moment_bytes + (0 if keeps_copy else copies)) * shard(1) + joined,
         joined=joined,
     )
@@ -106,8 +106,8 @@ def bucket_bytes(plan: Layout, inputs: Inputs) -> tuple[Floats, Floats]:
     [0.0, 0.0]
     """
     count, size = inputs.runtime.sharding.whole_buckets, 1.0 * HALF_BYTES * inputs.runtime.sharding.gradient_bucket
-    sharded, pipelined = np.greater(plan.zero, 0) & (inputs.gradient_bytes < FP32_BYTES), np.greater(plan.pp, 1)
-    during = np.where(np.equal(plan.zero, 3), min(count, 1), count) * size
+    sharded, pipelined = (plan.zero > 0) & (inputs.gradient_bytes < FP32_BYTES), plan.pp > 1
+    during = np.where(plan.zero == 3, min(count, 1), count) * size
     return np.where(sharded & ~pipelined, during, 0.0), np.where(sharded & pipelined, min(count, 1) * size, 0.0)
 
 
@@ -115,7 +115,7 @@ def _weights(plan: Layout, inputs: Inputs, parameters: Numbers, layer: Numbers, 
     """Bytes of 2-byte weights with their quantised copies, or of these alone for the layers and 2 for the ends."""
     quantised = inputs.recipe.quantised_bytes(inputs.cluster.accelerator)
     stored, extra = (quantised, 0.0) if inputs.stores_quantised else (HALF_BYTES, quantised)
-    layers, sharded = np.maximum(parameters - ends, 0.0), np.equal(plan.zero, 3)
+    layers, sharded = np.maximum(parameters - ends, 0.0), plan.zero == 3
     weights = stored * layers + HALF_BYTES * ends
     gathered = _gathered(inputs, weights, stored * layer, HALF_BYTES * ends)
     return np.where(sharded, weights / ranks + gathered, weights) + extra * layers

@@ -208,8 +208,8 @@ def weight_input_bytes(plan: Layout, inputs: Inputs, kind: LayerKind) -> Floats:
     15.0
     """
     shard, activations, block = layer_shard(plan, inputs, kind), inputs.runtime.activations, dense_block(kind)
-    copied = activations.copies_context_output & np.greater(plan.cp, 1)
-    copied = copied | (activations.copies_batched_output & np.greater(plan.micro_batch, 1))
+    copied = activations.copies_context_output & (plan.cp > 1)
+    copied = copied | (activations.copies_batched_output & (plan.micro_batch > 1))
     width = copied * shard.core + (0 if block is None else shard.ffn)
     if kind.attention.qk_norm != "none":
         width = width + shard.query + shard.key

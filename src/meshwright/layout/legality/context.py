@@ -32,7 +32,7 @@ def context_parallel(plan: Layout, runtime: Runtime) -> Ruling:
     known = runtime.plans.context_exchanges
     codes = [int(code) for code, name in CONTEXT_EXCHANGE_NAMES.items() if name in known]
     has = f"has {', '.join(known)}" if known else "has no context parallelism"
-    yield np.equal(plan.cp, 1) | np.isin(plan.context_exchange, codes)
+    yield (plan.cp == 1) | np.isin(plan.context_exchange, codes)
     yield (
         f"cp {plan.cp} with context_exchange {CONTEXT_EXCHANGE_NAMES[one(plan).context_exchange]}: {runtime.id} {has}; "
         "nearest cp: 1"
@@ -50,8 +50,8 @@ def context_parallel_slices(plan: Layout, job: Job) -> Ruling:
 def context_parallel_heads(plan: Layout, model: Model) -> Ruling:
     """With all_to_all, tp x cp divides the query heads."""
     heads = math.gcd(*(kind.attention.heads for kind in model.layer_kinds))
-    exchanged = np.equal(plan.context_exchange, int(ContextExchange.ALL_TO_ALL))
-    yield np.equal(plan.cp, 1) | np.logical_not(exchanged) | (heads % (plan.cp * plan.tp) == 0)
+    exchanged = plan.context_exchange == int(ContextExchange.ALL_TO_ALL)
+    yield (plan.cp == 1) | np.logical_not(exchanged) | (heads % (plan.cp * plan.tp) == 0)
     yield (
         f"{heads} query heads do not divide by cp {plan.cp} x tp {plan.tp}: attention exchanges sequence "
         f"for heads; {change('cp', plan.cp, _degrees_of_heads(heads, one(plan).tp))}"
@@ -67,7 +67,7 @@ def context_parallel_halves(plan: Layout, job: Job) -> Ruling:
     """2 x cp divides the sequence: every rank takes a piece from the front and one from the back."""
     sequence = job.sequence_length
     degrees = [1, *(cp for cp in divisors(sequence) if sequence % (2 * cp) == 0)]
-    yield np.equal(plan.cp, 1) | (sequence % (2 * plan.cp) == 0)
+    yield (plan.cp == 1) | (sequence % (2 * plan.cp) == 0)
     yield (
         f"sequence length {sequence} does not divide by 2 x cp {plan.cp}: every rank takes a piece from the front and "
         f"one from the back; {change('cp', plan.cp, degrees)}"
@@ -79,7 +79,7 @@ def context_parallel_kv_heads(plan: Layout, inputs: Inputs, model: Model) -> Rul
     """tp x the ranks that exchange sequence for heads divides the key-value heads."""
     heads = math.gcd(*(kind.attention.kv_heads for kind in model.layer_kinds))
     split = context_split(plan, inputs).heads
-    yield np.equal(split, 1) | (heads % (split * plan.tp) == 0)
+    yield (split == 1) | (heads % (split * plan.tp) == 0)
     yield (
         f"{heads} key-value heads do not divide by tp {plan.tp} x the {int(split)} ranks that exchange "
         f"sequence for heads, which a ring does not ask for; "
@@ -90,7 +90,7 @@ def context_parallel_kv_heads(plan: Layout, inputs: Inputs, model: Model) -> Rul
 @restriction
 def context_parallel_alone(plan: Layout) -> Ruling:
     """cp 2 or more needs tp 1 and pp 1."""
-    yield np.equal(plan.cp, 1) | (np.equal(plan.tp, 1) & np.equal(plan.pp, 1))
+    yield (plan.cp == 1) | ((plan.tp == 1) & (plan.pp == 1))
     yield f"cp {plan.cp} works with neither tp nor pp, but tp is {plan.tp} and pp {plan.pp}; nearest cp: 1"
 
 

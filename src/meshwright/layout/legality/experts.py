@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from meshwright.layout.legality.rule import (
     Ruling,
     change,
@@ -38,7 +36,7 @@ def expert_tensor_parallel(plan: Layout, runtime: Runtime) -> Ruling:
         free = runtime.plans.expert_tensor_parallel == "free"
         yield from lacking(plan, "etp", free, f"{runtime.id} has no tensor-parallel degree of its own for experts")
         return
-    yield np.equal(plan.etp, 1) | np.equal(plan.etp, plan.tp)
+    yield (plan.etp == 1) | (plan.etp == plan.tp)
     yield (
         f"etp {plan.etp}: {runtime.id} splits experts by 1 or by tp {plan.tp}; "
         f"nearest etp: {nearest(one(plan).etp, sorted({1, one(plan).tp}))}"
@@ -48,7 +46,7 @@ def expert_tensor_parallel(plan: Layout, runtime: Runtime) -> Ruling:
 @invariant
 def experts_present(plan: Layout, model: Model) -> Ruling:
     """ep and etp are 1 unless the model has experts."""
-    yield (np.equal(plan.ep, 1) & np.equal(plan.etp, 1)) | model.is_moe
+    yield ((plan.ep == 1) & (plan.etp == 1)) | model.is_moe
     asked = [(name, degree) for name, degree in (("ep", one(plan).ep), ("etp", one(plan).etp)) if degree > 1]
     degrees = " and ".join(f"{name} {degree}" for name, degree in asked)
     yield f"{degrees}, but {model.name} has no experts; " + "; ".join(f"nearest {name}: 1" for name, _ in asked)
@@ -99,7 +97,7 @@ def expert_ffn_size(plan: Layout, model: Model) -> Ruling:
 def expert_sequence_parallel(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """Where the runtime asks for it, experts with tp 2 or more need sp."""
     free = not (model.is_moe and runtime.plans.experts_need_sequence_parallel)
-    yield np.equal(plan.tp, 1) | np.not_equal(plan.sp, 0) | free
+    yield (plan.tp == 1) | (plan.sp != 0) | free
     yield f"tp {plan.tp} with the experts of {model.name} needs sp; turn sp on, or nearest tp: 1"
 
 
@@ -121,7 +119,7 @@ def expert_rank_order(plan: Layout, model: Model, cluster: Cluster, runtime: Run
     world, order = cluster.num_gpus, runtime.plans.rank_order
     inner = plan.etp * plan.ep * plan.pp
     ordered = order[-1] == "pp" or not model.is_moe
-    yield np.equal(plan.pp, 1) | ordered | np.equal(inner * plan.dp, world)
+    yield (plan.pp == 1) | ordered | (inner * plan.dp == world)
     yield (
         f"ranks in the order {'-'.join(order)} need as many replicas of the experts, {world / inner:g}, as of the "
         f"rest, dp {plan.dp}; nearest pp: 1"
@@ -131,7 +129,7 @@ def expert_rank_order(plan: Layout, model: Model, cluster: Cluster, runtime: Run
 @restriction
 def expert_biases_whole(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """Experts with biases are not split by etp."""
-    yield np.equal(plan.etp, 1) | (not any(block.bias for block in model.mixtures))
+    yield (plan.etp == 1) | (not any(block.bias for block in model.mixtures))
     yield (
         f"the experts of {model.name} have biases, which {runtime.id} does not split by etp {plan.etp}; nearest etp: 1"
     )

@@ -18,7 +18,7 @@ from meshwright.specs.runtime import Runtime
 
 def named_layers(plan: Layout) -> Bools:
     """Whether a plan names numbers of layers; scalar or array (n,)."""
-    return np.logical_not(_no_ends(plan)) | np.greater(of_chunks(plan, len), 0)
+    return np.logical_not(_no_ends(plan)) | (of_chunks(plan, len) > 0)
 
 
 def numbers_of(plan: Plan) -> str:
@@ -52,16 +52,16 @@ def end_stage_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
 
 
 def _no_ends(plan: Layout) -> Bools:
-    return np.equal(plan.first_stage_layers, 0) & np.equal(plan.last_stage_layers, 0)
+    return (plan.first_stage_layers == 0) & (plan.last_stage_layers == 0)
 
 
 def _ends_fill(plan: Layout, layers: int) -> Bools:
     first, last = plan.first_stage_layers, plan.last_stage_layers
-    between = plan.pp - np.greater(first, 0) - np.greater(last, 0)
+    between = plan.pp - (first > 0) - (last > 0)
     rest, share = layers - first - last, np.maximum(between, 1) * plan.vpp
-    filled = np.where(np.greater(between, 0), np.greater(rest, 0) & np.equal(rest % share, 0), np.equal(rest, 0))
-    alike = np.equal(first % plan.vpp, 0) & np.equal(last % plan.vpp, 0) & np.greater_equal(np.minimum(first, last), 0)
-    return filled & alike & np.equal(of_chunks(plan, len), 0) & np.greater(plan.pp, 1)
+    filled = np.where(between > 0, (rest > 0) & (rest % share == 0), rest == 0)
+    alike = (first % plan.vpp == 0) & (last % plan.vpp == 0) & (np.minimum(first, last) >= 0)
+    return filled & alike & (of_chunks(plan, len) == 0) & (plan.pp > 1)
 
 
 def _end_choices(plan: Plan, layers: int) -> list[tuple[int, int]]:
@@ -78,9 +78,9 @@ def chunk_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     model.
     """
     count = of_chunks(plan, len)
-    fits = np.equal(count, plan.pp * plan.vpp) & np.equal(of_chunks(plan, sum), model.num_layers)
-    positive = np.greater_equal(of_chunks(plan, lambda sizes: min(sizes, default=0)), 0)
-    yield np.equal(count, 0) | (fits & positive & np.greater(plan.pp, 1) & runtime.plans.takes_chunk_layers)
+    fits = (count == plan.pp * plan.vpp) & (of_chunks(plan, sum) == model.num_layers)
+    positive = of_chunks(plan, lambda sizes: min(sizes, default=0)) >= 0
+    yield (count == 0) | (fits & positive & (plan.pp > 1) & runtime.plans.takes_chunk_layers)
     plan, layers = one(plan), model.num_layers
     sizes, chunks = plan.chunk_layers, plan.pp * plan.vpp
     if not runtime.plans.takes_chunk_layers:

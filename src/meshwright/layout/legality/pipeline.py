@@ -26,7 +26,7 @@ def interleaving(plan: Layout, runtime: Runtime) -> Ruling:
     has = any(each.record.chunks != 1 for each in Schedule if each.record.name in known)
     none = f"{runtime.id} has no schedule of several chunks; nearest vpp: 1"
     alone = "needs pp 2 or more; with pp 1 there are no stages to interleave"
-    yield np.equal(plan.vpp, 1) | (np.greater(plan.pp, 1) & has)
+    yield (plan.vpp == 1) | ((plan.pp > 1) & has)
     yield f"vpp {plan.vpp} {alone}" if has else f"vpp {plan.vpp}: {none}"
 
 
@@ -36,8 +36,8 @@ def ends_as_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     and the plan names no numbers of layers.
     """
     counts = plan.embedding_as_layer * 1 + plan.head_as_layer * 1
-    allowed = np.greater(plan.pp, 1) & (True in runtime.plans.ends_as_layers) & np.logical_not(named_layers(plan))
-    yield np.equal(counts, 0) | (allowed & (model.num_layers >= plan.pp * plan.vpp - counts))
+    allowed = (plan.pp > 1) & (True in runtime.plans.ends_as_layers) & np.logical_not(named_layers(plan))
+    yield (counts == 0) | (allowed & (model.num_layers >= plan.pp * plan.vpp - counts))
     if True not in runtime.plans.ends_as_layers:
         yield f"{runtime.id} cannot count the ends of a pipeline of pp {plan.pp} as layers; leave both out"
     yield (
@@ -50,7 +50,7 @@ def ends_as_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
 def layers_per_stage(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """Where stages are alike, pp divides the layers, with the ends that count."""
     counted = _counted_layers(plan, model)
-    yield np.equal(counted % plan.pp, 0) | (runtime.pipeline.stage_split != "even")
+    yield (counted % plan.pp == 0) | (runtime.pipeline.stage_split != "even")
     plan, layers = one(plan), model.num_layers
     hint = f"nearest pp: {nearest(plan.pp, divisors(int(counted)))}"
     ends = [extra for extra in (1, 2) if (layers + extra) % plan.pp == 0 and layers + extra != counted]
@@ -64,7 +64,7 @@ def layers_per_stage(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
 def layers_per_chunk(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """Where stages are alike, vpp divides the layers of each."""
     layers = _counted_layers(plan, model) // plan.pp
-    yield np.equal(layers % plan.vpp, 0) | (runtime.pipeline.stage_split != "even")
+    yield (layers % plan.vpp == 0) | (runtime.pipeline.stage_split != "even")
     yield (
         f"{layers} layers of each of the pp {plan.pp} stages do not divide by vpp {plan.vpp}; "
         f"nearest vpp: {nearest(one(plan).vpp, divisors(int(layers))) or 1}"
@@ -77,8 +77,8 @@ def layers_fill_chunks(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     take what is left.
     """
     layers, chunks = _counted_layers(plan, model), plan.pp * plan.vpp
-    whole = np.equal(layers, model.num_layers) | (layers % chunks == 0)
-    filled = np.greater_equal(layers, chunks) & (whole | (runtime.pipeline.stage_split == "front"))
+    whole = (layers == model.num_layers) | (layers % chunks == 0)
+    filled = (layers >= chunks) & (whole | (runtime.pipeline.stage_split == "front"))
     yield named_layers(plan) | filled
     plan = one(plan)
     split = f"pp {plan.pp} x vpp {plan.vpp} = {chunks} chunks"
@@ -94,14 +94,14 @@ def layers_fill_chunks(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
 def layers_per_round(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """Where the last stages of each round take what is left, vpp divides the layers."""
     layers = model.num_layers
-    yield np.equal(layers % plan.vpp, 0) | (runtime.pipeline.stage_split != "back")
+    yield (layers % plan.vpp == 0) | (runtime.pipeline.stage_split != "back")
     yield f"{layers} layers do not divide by vpp {plan.vpp}; {change('vpp', plan.vpp, divisors(layers))}"
 
 
 @restriction
 def untied_pipeline(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """A model that ties its head to the embedding needs pp 1."""
-    yield np.equal(plan.pp, 1) | (not model.tied_embeddings)
+    yield (plan.pp == 1) | (not model.tied_embeddings)
     yield (
         f"{model.name} ties its head to the embedding, and {runtime.id} keeps no copy for the last of pp {plan.pp} "
         "stages; nearest pp: 1"

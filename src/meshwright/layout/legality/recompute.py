@@ -49,7 +49,7 @@ def recompute(plan: Layout, runtime: Runtime) -> Ruling:
 def recompute_modules(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """What selective recomputation names, the runtime can recompute and the model has."""
     known = modules_of(runtime.plans.recompute_modules) or RecomputeModules.CORE_ATTENTION
-    named = np.not_equal(plan.recompute_modules, 0) | np.not_equal(plan.recompute, Recompute.SELECTIVE)
+    named = (plan.recompute_modules != 0) | (plan.recompute != Recompute.SELECTIVE)
     yield named & _without(plan, ~known | absent_modules(model))
     plan = one(plan)
     unknown, absent = plan.recompute_modules & ~known, plan.recompute_modules & absent_modules(model)
@@ -70,9 +70,9 @@ def recompute_modules(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
 @invariant
 def recompute_layers(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """Layers named for recomputation go with full, in a runtime that takes them, and are no more than the model has."""
-    count, full = plan.recompute_layers, np.equal(plan.recompute, int(Recompute.FULL))
-    inside = np.greater(count, 0) & np.less_equal(count, model.num_layers)
-    yield np.equal(count, 0) | (full & inside & runtime.plans.takes_recompute_layers)
+    count, full = plan.recompute_layers, plan.recompute == int(Recompute.FULL)
+    inside = (count > 0) & (count <= model.num_layers)
+    yield (count == 0) | (full & inside & runtime.plans.takes_recompute_layers)
     if not runtime.plans.takes_recompute_layers:
         yield f"recompute_layers {count}: {runtime.id} recomputes every layer or none; nearest recompute_layers: 0"
     if plan.recompute != Recompute.FULL:
@@ -93,8 +93,7 @@ def recompute_modules_scaling(plan: Layout, recipe: Precision) -> Ruling:
 
 
 def _without(plan: Layout, refused: RecomputeModules) -> Bools:
-    chosen = np.equal(np.bitwise_and(plan.recompute_modules, int(refused)), 0)
-    return np.not_equal(plan.recompute, Recompute.SELECTIVE) | chosen
+    return (plan.recompute != Recompute.SELECTIVE) | (plan.recompute_modules & int(refused) == 0)
 
 
 def _rest(plan: Plan, refused: RecomputeModules) -> str:

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Literal, NamedTuple, TypeAlias, cast
 
-import numpy as np
-
 from meshwright.arrays import Bools, Ints
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Layout
@@ -90,7 +88,7 @@ def lacking(plan: Layout, field: str, has: bool, what: str, without: int = 1) ->
 
     plan: scalar or array (n,); what: what the runtime does not have, as a sentence.
     """
-    yield np.equal(getattr(plan, field), without) | has
+    yield (getattr(plan, field) == without) | has
     yield f"{field} {getattr(plan, field)}: {what}; nearest {field}: {without}"
 
 

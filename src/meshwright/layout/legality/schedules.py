@@ -31,7 +31,7 @@ def schedule(plan: Layout, runtime: Runtime) -> Ruling:
     """A pipeline's schedule is one that the runtime has."""
     known = runtime.plans.schedules
     codes = [int(code) for code, name in SCHEDULE_NAMES.items() if name in known]
-    yield np.isin(plan.schedule, codes) | np.equal(plan.pp, 1)
+    yield np.isin(plan.schedule, codes) | (plan.pp == 1)
     yield (
         f"schedule {SCHEDULE_NAMES[one(plan).schedule]} of pp {plan.pp} is not modelled for {runtime.id}; it has "
         f"{', '.join(known)}; set schedule to {known[0]}"
@@ -42,8 +42,8 @@ def schedule(plan: Layout, runtime: Runtime) -> Ruling:
 def schedule_chunks(plan: Layout) -> Ruling:
     """vpp 2 or more runs an interleaved schedule, vpp 1 one without chunks, and a V has vpp 2; pp 1 runs 1F1B."""
     chunks = _CHUNKS[plan.schedule]
-    fits = np.where(chunks > 0, np.equal(plan.vpp, chunks), np.greater(plan.vpp, 1))
-    yield fits & (np.greater(plan.pp, 1) | np.less_equal(plan.schedule, Schedule.INTERLEAVED))
+    fits = np.where(chunks > 0, plan.vpp == chunks, plan.vpp > 1)
+    yield fits & ((plan.pp > 1) | (plan.schedule <= Schedule.INTERLEAVED))
     plan = one(plan)
     schedule = SCHEDULE_NAMES[plan.schedule]
     if plan.schedule.record.chunks == 2 and plan.pp > 1:
@@ -57,8 +57,8 @@ def schedule_chunks(plan: Layout) -> Ruling:
 @invariant
 def schedule_both_ways(plan: Layout) -> Ruling:
     """With DualPipe and DualPipeV there are 2 pp micro-batches or more; with DualPipe pp and they are even."""
-    enough = np.greater_equal(plan.num_microbatches, _LEAST_MICRO_BATCHES[plan.schedule] * plan.pp)
-    even = np.equal(plan.pp % 2, 0) & np.equal(plan.num_microbatches % 2, 0)
+    enough = plan.num_microbatches >= _LEAST_MICRO_BATCHES[plan.schedule] * plan.pp
+    even = (plan.pp % 2 == 0) & (plan.num_microbatches % 2 == 0)
     yield enough & (np.logical_not(_BOTH_WAYS[plan.schedule]) | even)
     plan = one(plan)
     count, stages, name = plan.num_microbatches, plan.pp, SCHEDULE_NAMES[plan.schedule]
@@ -81,13 +81,13 @@ def microbatch_groups(plan: Layout, runtime: Runtime) -> Ruling:
     or in equal rounds.
     """
     grouping, count = runtime.plans.microbatch_grouping, plan.num_microbatches
-    group = np.where(np.not_equal(plan.microbatch_group, 0), plan.microbatch_group, plan.pp)
+    group = np.where(plan.microbatch_group != 0, plan.microbatch_group, plan.pp)
     if grouping == "rounds":
-        fits = np.equal(count % np.maximum(count // plan.pp, 1), 0)
+        fits = count % np.maximum(count // plan.pp, 1) == 0
     else:
-        fits = np.greater_equal(group, plan.pp) & np.less_equal(group, count)
-        fits &= np.equal(count % group, 0) | np.greater_equal(count % group, plan.pp)
-    none = np.equal(plan.microbatch_group, 0)
+        fits = (group >= plan.pp) & (group <= count)
+        fits &= (count % group == 0) | (count % group >= plan.pp)
+    none = plan.microbatch_group == 0
     yield np.where(_in_turns(plan), fits & (none | (grouping == "chosen")), none)
     plan, chosen = one(plan), one(plan).microbatch_group
     if chosen and not _in_turns(plan):
@@ -99,7 +99,7 @@ def microbatch_groups(plan: Layout, runtime: Runtime) -> Ruling:
 
 def _in_turns(plan: Layout) -> Bools:
     """Whether every rank takes turns on looped chunks."""
-    return np.greater(plan.vpp, 1) & grouped(plan.schedule)
+    return (plan.vpp > 1) & grouped(plan.schedule)
 
 
 def _groups(plan: Plan, group: int, *, chosen: bool) -> str:
@@ -143,7 +143,7 @@ def split_backward_compiled(plan: Layout, runtime: Runtime) -> Ruling:
 @restriction
 def split_backward_keeps_weights(plan: Layout, runtime: Runtime) -> Ruling:
     """Schedules that split the backward pass need weights that stay gathered (ZeRO 2)."""
-    yield np.logical_not(splits_backward(plan.schedule)) | np.not_equal(plan.zero, 3)
+    yield np.logical_not(splits_backward(plan.schedule)) | (plan.zero != 3)
     name = SCHEDULE_NAMES[one(plan).schedule]
     yield (
         f"{name} splits the backward pass, in which {runtime.id} loses gradients of weights "
@@ -166,7 +166,7 @@ def split_backward_keeps_norm(plan: Layout, runtime: Runtime) -> Ruling:
 @restriction
 def split_backward_recomputes_nothing(plan: Layout, runtime: Runtime) -> Ruling:
     """Under schedules that split the backward pass nothing is recomputed: what that keeps is not modelled."""
-    yield np.logical_not(splits_backward(plan.schedule)) | np.equal(plan.recompute, Recompute.NONE)
+    yield np.logical_not(splits_backward(plan.schedule)) | (plan.recompute == Recompute.NONE)
     name, usual = SCHEDULE_NAMES[one(plan).schedule], usual_schedule(one(plan).vpp).record.name
     yield (
         f"{name} with vpp {plan.vpp} splits the backward pass, for which {runtime.id} computes a layer again for each "
@@ -178,8 +178,8 @@ def split_backward_recomputes_nothing(plan: Layout, runtime: Runtime) -> Ruling:
 def microbatches_fill_stages(plan: Layout, *, spare: int = 0) -> Ruling:
     """With 1F1B there are pp micro-batches or more, less those that the runtime spares."""
     fewest = plan.pp - spare
-    alternates = np.equal(plan.schedule, Schedule.ONE_F_ONE_B)
-    yield np.logical_not(alternates) | np.greater_equal(plan.num_microbatches, fewest)
+    alternates = plan.schedule == Schedule.ONE_F_ONE_B
+    yield np.logical_not(alternates) | (plan.num_microbatches >= fewest)
     yield (
         f"1F1B needs {fewest} micro-batches or more for pp {plan.pp} stages, but there are {plan.num_microbatches}; "
         f"nearest num_microbatches: {fewest}; nearest pp: {plan.num_microbatches + spare}"
@@ -189,5 +189,5 @@ def microbatches_fill_stages(plan: Layout, *, spare: int = 0) -> Ruling:
 @restriction
 def interleaving_beyond_two(plan: Layout) -> Ruling:
     """vpp 2 or more, but with a V, needs pp 3 or more."""
-    yield np.logical_not(_in_turns(plan)) | np.greater(plan.pp, 2)
+    yield np.logical_not(_in_turns(plan)) | (plan.pp > 2)
     yield f"vpp {plan.vpp} needs more than 2 stages, but pp is {plan.pp}; nearest pp: 3, or vpp 1"

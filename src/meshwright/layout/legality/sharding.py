@@ -14,7 +14,7 @@ from meshwright.specs.runtime import Runtime
 def zero(plan: Layout, runtime: Runtime) -> Ruling:
     """The ZeRO stage is one that is priced for the runtime; 0 where one rank alone is not sharded."""
     stages, always = runtime.plans.zero_stages, runtime.plans.shards_one_rank
-    alone = np.equal(plan.zero, 0) & np.equal(plan.dp * plan.cp, 1)
+    alone = (plan.zero == 0) & (plan.dp * plan.cp == 1)
     yield np.isin(plan.zero, stages) | (alone & (not always))
     where = ", on one rank too" if always else ""
     yield (
@@ -26,8 +26,8 @@ def zero(plan: Layout, runtime: Runtime) -> Ruling:
 @invariant
 def replicas(plan: Layout, runtime: Runtime) -> Ruling:
     """dp_replicate, where the runtime has hybrid sharding, divides dp x cp."""
-    legal = np.equal(plan.dp * plan.cp % plan.dp_replicate, 0) & runtime.plans.hybrid_sharding
-    yield np.equal(plan.dp_replicate, 1) | legal
+    legal = (plan.dp * plan.cp % plan.dp_replicate == 0) & runtime.plans.hybrid_sharding
+    yield (plan.dp_replicate == 1) | legal
     if not runtime.plans.hybrid_sharding:
         yield f"dp_replicate {plan.dp_replicate}: {runtime.id} has no hybrid sharding; nearest dp_replicate: 1"
     near = change("dp_replicate", plan.dp_replicate, divisors(int(plan.dp * plan.cp)))
@@ -38,7 +38,7 @@ def replicas(plan: Layout, runtime: Runtime) -> Ruling:
 def replicas_shard(plan: Layout, runtime: Runtime) -> Ruling:
     """dp_replicate 2 or more needs ZeRO 1 or more."""
     stages = [stage for stage in runtime.plans.zero_stages if stage]
-    yield np.equal(plan.dp_replicate, 1) | np.greater_equal(plan.zero, 1)
+    yield (plan.dp_replicate == 1) | (plan.zero >= 1)
     yield (
         changes(
             f"dp_replicate {plan.dp_replicate} copies a sharding group, but zero {plan.zero} shards nothing",
@@ -61,9 +61,9 @@ def replicas_within_dp(plan: Layout) -> Ruling:
 @restriction
 def replicas_beside_tensor(plan: Layout) -> Ruling:
     """Beside tp or cp, a sharding group has two data-parallel ranks or more."""
-    plain = np.equal(plan.tp, 1) & np.equal(plan.cp, 1)
+    plain = (plan.tp == 1) & (plan.cp == 1)
     shards = plan.dp // plan.dp_replicate
-    yield np.equal(plan.dp_replicate, 1) | plain | np.greater(shards, 1)
+    yield (plan.dp_replicate == 1) | plain | (shards > 1)
     fewer = [each for each in divisors(one(plan).dp) if each < one(plan).dp]
     yield (
         f"tp {plan.tp} and cp {plan.cp} go with replicas only where each is sharded, but dp {plan.dp} is dp_replicate "
@@ -78,7 +78,7 @@ def narrow_moments(plan: Layout, runtime: Runtime) -> Ruling:
     weights.
     """
     moments, offloaded = runtime.storage.moment_bytes, runtime.storage.offloaded != "nothing"
-    yield np.equal(plan.zero, 1) | np.equal(plan.dp * plan.cp, 1) | (moments == FP32_BYTES and not offloaded)
+    yield (plan.zero == 1) | (plan.dp * plan.cp == 1) | (moments == FP32_BYTES and not offloaded)
     states = "optimizer states on the host" if offloaded else f"{moments}-byte moments"
     yield f"zero {plan.zero} does not go with {states} in {runtime.id}; nearest zero: 1"
 
@@ -87,12 +87,12 @@ def narrow_moments(plan: Layout, runtime: Runtime) -> Ruling:
 def offloaded_states(plan: Layout, runtime: Runtime) -> Ruling:
     """Optimizer states in the host's memory need ZeRO where several ranks hold the same weights."""
     kept = runtime.storage.offloaded == "nothing"
-    yield np.greater(plan.zero, 0) | np.equal(plan.dp * plan.cp, 1) | kept
+    yield (plan.zero > 0) | (plan.dp * plan.cp == 1) | kept
     yield f"zero {plan.zero} does not go with optimizer states on the host in {runtime.id}; nearest zero: 1"
 
 
 @restriction
 def zero_without_pipeline(plan: Layout, runtime: Runtime) -> Ruling:
     """ZeRO 2 and 3 need pp 1."""
-    yield np.less_equal(plan.zero, 1) | np.equal(plan.pp, 1)
+    yield (plan.zero <= 1) | (plan.pp == 1)
     yield f"zero {plan.zero} does not go with pp {plan.pp} in {runtime.id}; nearest zero: 1; nearest pp: 1"

@@ -73,7 +73,7 @@ def ffn_size(plan: Layout, model: Model) -> Ruling:
 @invariant
 def sequence_parallel(plan: Layout, job: Job, runtime: Runtime) -> Ruling:
     """sp needs a runtime that has it, tp 2 or more, and a sequence that divides by tp x cp."""
-    splits = np.greater(plan.tp, 1) & (job.sequence_length % (plan.tp * plan.cp) == 0)
+    splits = (plan.tp > 1) & (job.sequence_length % (plan.tp * plan.cp) == 0)
     yield np.logical_not(plan.sp) | (splits & runtime.plans.sequence_parallel)
     plan, sequence = one(plan), job.sequence_length
     if not runtime.plans.sequence_parallel:
