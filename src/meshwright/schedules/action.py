@@ -146,7 +146,7 @@ def _flat(actions: Sequence[Action], rank: int, times: ChunkTimes, model: tuple[
     blocks, last, count = model
     forward, gradient, nothing = (kind * (last + 1) * count for kind in (0, 1, 3))
     places = {}
-    for kind, chunk in {(action.kind, action.chunk) for action in actions}:
+    for kind, chunk in {action[:2] for action in actions}:
         here = blocks[chunk] * count
         if kind == "forward":
             needs, gives = forward + here - count if blocks[chunk] else nothing, forward + here
@@ -156,12 +156,12 @@ def _flat(actions: Sequence[Action], rank: int, times: ChunkTimes, model: tuple[
             needs, gives = gradient + here + count if blocks[chunk] < last else forward + here, gradient + here
         places[kind, chunk] = needs, gives, times.of(Action(kind, chunk, 0), rank)
     flat, first = _Flat(needs=[], gives=[], seconds=[]), 0
-    for index, action in enumerate(actions):
-        needs, gives, seconds = places[action.kind, action.chunk]
+    for index, (kind, chunk, micro_batch, joined) in enumerate(actions):
+        needs, gives, seconds = places[kind, chunk]
         flat.seconds.append(seconds)
-        flat.needs.append((needs + action.micro_batch,))
-        flat.gives.append((gives + action.micro_batch,))
-        if action.joined:
+        flat.needs.append((needs + micro_batch,))
+        flat.gives.append((gives + micro_batch,))
+        if joined:
             flat.needs[first] += flat.needs[index]
             flat.gives[index] += flat.gives[index - 1]
             flat.needs[index] = flat.gives[index - 1] = ()
