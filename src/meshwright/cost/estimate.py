@@ -131,6 +131,12 @@ class Estimates(Footprints):
         return gathered(self.works, self.work)
 
     @cached_property
+    def passes(self) -> tuple[FloatColumn, FloatColumn]:
+        """Seconds of forward and of backward of one micro-batch on each stage, without the host, shape (r,) each."""
+        forward, backward = self.works.forward_total, self.works.backward_total
+        return column(forward)[self.work], column(backward)[self.work]
+
+    @cached_property
     def step_time_s(self) -> FloatColumn:
         """Seconds of one optimizer step, shape (n,)."""
         return self.time.total
@@ -163,7 +169,7 @@ class Estimates(Footprints):
         )
 
     def _stage(self, index: int) -> StageEstimate:
-        stages, time = self.stages, gathered(self.works, self.work[index])
+        stages, (forward, backward) = self.stages, self.passes
         predicted = self.inputs.mtp_layers * int(stages.head[index])
         return StageEstimate(
             stage=int(stages.stage[index]),
@@ -172,8 +178,8 @@ class Estimates(Footprints):
             embedding=bool(stages.embedding[index]),
             head=bool(stages.head[index]),
             live_micro_batches=int(stages.in_flight_micro_batches[index]),
-            forward_s=float(time.forward_total),
-            backward_s=float(time.backward_total),
+            forward_s=float(forward[index]),
+            backward_s=float(backward[index]),
             peak_moment=Moment(int(self.peak_moment[index])),
             memory=Components.of_row(self.memory, index),
         )
