@@ -232,7 +232,7 @@ def test_numbers_that_are_filled_in_are_numbers_of_yaml(name: str, tmp_path: Pat
 def test_a_script_binds_ranks_to_cores_where_it_can(numactl: bool, asked_for: str | None, tmp_path: Path) -> None:
     files = launch_files(PLANS["megatron-bridge"], asked("megatron-bridge"), "megatron-bridge").files
     (tmp_path / "train.sh").write_text(files["train.sh"])
-    for tool, text in {"torchrun": "echo \"$1\"", **({"numactl": ":"} if numactl else {})}.items():
+    for tool, text in {"torchrun": 'echo "$1"', **({"numactl": ":"} if numactl else {})}.items():
         (tmp_path / tool).write_text(f"#!/bin/bash\n{text}\n")
         (tmp_path / tool).chmod(0o755)
     said = dict.fromkeys(re.findall(r"\$\{([A-Z_]+):?\?", files["train.sh"]), "said")

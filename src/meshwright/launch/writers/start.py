@@ -12,7 +12,8 @@ AXIS_NAMES = {"tp": "tensor", "cp": "context", "ep": "expert", "dp": "data", "pp
 ADDRESS = ('"${{MASTER_ADDR:-127.0.0.1}}"', '"${{MASTER_PORT:-29500}}"')
 """Where the first rank listens."""
 TORCHRUN = (
-    'torchrun{binding} \\\n    --nnodes "${{NNODES:-{nodes}}}" --nproc-per-node {ranks} --node-rank "${{NODE_RANK:-0}}" \\\n'
+    "torchrun{binding} \\\n"
+    '    --nnodes "${{NNODES:-{nodes}}}" --nproc-per-node {ranks} --node-rank "${{NODE_RANK:-0}}" \\\n'
     f"    --master-addr {ADDRESS[0]} --master-port {ADDRESS[1]} \\\n"
 )
 BOUND = """\
