@@ -132,6 +132,16 @@ def test_the_changes_that_people_try_are_there(name: str, change: str) -> None:
     assert change in [each.change for each in answered(name).changes]
 
 
+def test_ranks_that_are_free_can_be_bound_and_not_the_other_way_round() -> None:
+    inputs, degrees = ASKED["experts"]
+    free = inputs.replace(runtime=inputs.runtime.replace(binds_ranks=False))
+    before, estimate = (estimate_each([plan_of(each, **degrees)], each)[0] for each in (inputs, free))
+    (bound,) = [each for each in sensitivity(estimate, free).changes if "binds_ranks" in each.change]
+    assert (bound.change, bound.estimate.step_time_s) == ("binds_ranks false -> true", before.step_time_s)
+    assert before.step_time_s < estimate.step_time_s
+    assert not [each for each in answered("experts").changes if "binds_ranks" in each.change]
+
+
 def test_layers_by_cost_are_a_change_like_any_other() -> None:
     inputs, degrees = ASKED["layers by name"]
     (split,) = (each for each in answered("layers by name").changes if each.knob == "chunk_layers")

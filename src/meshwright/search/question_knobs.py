@@ -39,7 +39,8 @@ def question_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[Quest
 
     Padding of the model's sizes that are not aligned; other precisions, gradients and narrower optimizer states;
     switches of the runtime (each share of overlap to nothing, or from nothing to what its switch hides, else to what
-    the runtime hides best; cross-entropy; dispatcher of experts); the fewest more nodes; the network twice as fast.
+    the runtime hides best; cross-entropy; dispatcher of experts; ranks that are bound to cores); the fewest more nodes;
+    the network twice as fast.
     """
     job, runtime = inputs.job, inputs.runtime
     for each in paddings(plan, inputs):
@@ -83,6 +84,8 @@ def switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
     for name in get_args(Communication.model_fields["dispatcher"].annotation) if inputs.model.is_moe else ():
         if name != runtime.communication.dispatcher:
             yield _of_runtime(inputs, "dispatcher", runtime.communication.dispatcher, name, dispatcher=name)
+    if not runtime.host.binds_ranks:
+        yield _of_runtime(inputs, "binds_ranks", "false", "true", binds_ranks=True)
 
 
 def _of_runtime(inputs: Inputs, key: str, before: str, after: str, **fields: Any) -> tuple[str, list[QuestionChange]]:
