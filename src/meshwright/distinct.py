@@ -1,5 +1,7 @@
 """Price shapes, not plans: evaluate on the distinct rows of some columns and gather the answers back."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 

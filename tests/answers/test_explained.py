@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -61,7 +62,7 @@ def priced(name: str) -> Estimate:
 
 
 def shown(screen: Block | tuple[Block, ...], **options: Any) -> str:
-    out, blocks = io.StringIO(), (screen,) if isinstance(screen, Block) else screen
+    out, blocks = io.StringIO(), screen if isinstance(screen, tuple) else (screen,)
     Console(file=out, width=WIDTH, **{"color_system": None, "force_terminal": False} | options).print(terminal(blocks))
     return out.getvalue()
 
@@ -252,7 +253,7 @@ def test_of_a_question_without_a_safe_plan_it_is_told_what_question_has_one() ->
     near = find(inputs)
     assert not near.best
     result = sensitivity(near.leanest, inputs)
-    found = rescue(near.leanest, result._replace(changes=()), near)
+    found = rescue(near.leanest, replace(result, changes=()), near)
     assert found
     assert found.remedies
     assert all(each.estimate.verdict == Verdict.SAFE for each in found.remedies)

@@ -221,7 +221,7 @@ def test_a_rule_judges_the_examples_of_all_rules_alike_one_by_one_and_together(n
 
 
 def test_a_runtime_may_spare_micro_batches_that_others_need() -> None:
-    rule = RULES["microbatches_fill_stages"]._replace(parameters={"spare": 1})
+    rule = replace(RULES["microbatches_fill_stages"], parameters={"spare": 1})
     assert rule.legal(Plan(pp=4, num_microbatches=3), asked("llama"))
     assert not rule.legal(Plan(pp=4, num_microbatches=2), asked("llama"))
     assert leads_to_legal(rule, Plan(pp=4, num_microbatches=2), asked("llama"))

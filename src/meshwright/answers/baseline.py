@@ -1,5 +1,7 @@
 """Baseline: the plan of an existing launch file beside the best one of a search; JSON, screen and memo."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

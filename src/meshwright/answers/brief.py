@@ -1,5 +1,7 @@
 """Brief: an answer on one screen of 40 lines; `--more` prints the whole."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """The check: one plan against every rule of its runtime, and what its launch must set."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

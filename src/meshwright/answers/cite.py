@@ -1,5 +1,7 @@
 """Cite: the papers and the data behind an answer, each where the formula or the data file itself names it."""
 
+from __future__ import annotations
+
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,5 +1,7 @@
 """Explain brief: one plan on one screen of 40 lines; `--more` prints the whole."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import NamedTuple
 

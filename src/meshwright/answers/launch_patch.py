@@ -1,5 +1,7 @@
 """Launch patch: the change of a launch file that makes its plan safe, or that gains most; JSON and screen."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -1,5 +1,7 @@
 """Links: where the ranks of every axis stand, and which links they exchange over."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Rescue: of a plan that is not safe, what would make it so; JSON and screen."""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 from meshwright.answers.document.blocks import Block, Bullets, Paragraph

@@ -1,5 +1,7 @@
 """Routing: how unequally the ranks of a plan share the tokens of its experts, and what even routing would take."""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 from meshwright.answers.records import fields_of

@@ -1,5 +1,7 @@
 """Step parts: what they are called, what they take from the accelerators' peak down, and which make a plan slower."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import NamedTuple
 

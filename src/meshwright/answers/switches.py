@@ -1,6 +1,9 @@
 """Switches: what a launch can switch without another plan, number format, batch or cluster, and what that gains."""
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 from meshwright.answers.pace import pace
 from meshwright.answers.records import fields_of, priced_plan
@@ -22,7 +25,8 @@ LIBRARIES = {"deepep": "DeepEP", "hybridep": "HybridEP (of DeepEP)"}
 """By the backend that a launch sets."""
 
 
-class Switch(NamedTuple):
+@dataclass(frozen=True)
+class Switch:
     """One switch of the runtime that the question leaves as it is, set another way."""
 
     knob: str
@@ -45,7 +49,8 @@ class Switch(NamedTuple):
         return f" It needs {self.library} installed on every node." if self.library else ""
 
 
-class Switches(NamedTuple):
+@dataclass(frozen=True)
+class Switches:
     """Every switch that makes the step shorter, the one to try first at the head."""
 
     tried: int

@@ -1,5 +1,7 @@
 """Trace: one step of a plan as a Chrome trace, which Perfetto (ui.perfetto.dev) and chrome://tracing open."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -1,7 +1,10 @@
 """Unaligned sizes: which sizes of the model slow a plan's kernels down, what they cost, and what padding them saves."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from meshwright.answers.document.blocks import Toned
 from meshwright.answers.records import json_of
@@ -15,7 +18,8 @@ LEAST = 0.001
 """Of the step: what an unaligned size must cost to be named."""
 
 
-class UnalignedSize(NamedTuple):
+@dataclass(frozen=True)
+class UnalignedSize:
     """One size of the model that is not aligned on a rank, and the plan with it padded."""
 
     field: str

@@ -1,5 +1,7 @@
 """Uncertainty: how far the step time and the memory of a run may be from what is predicted."""
 
+from __future__ import annotations
+
 import math
 from typing import Any, NamedTuple
 

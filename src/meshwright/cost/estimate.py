@@ -1,5 +1,7 @@
 """Estimate: what one plan, or many, cost: the time waterfall of a step and the memory of every stage."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, NamedTuple

@@ -1,5 +1,7 @@
 """Layer parts: the price of one layer, from its router to its host, part by part."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 

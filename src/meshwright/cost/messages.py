@@ -1,5 +1,7 @@
 """Messages: what the ranks of one plan send each other in a step, row by row, as the step is priced."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """Repeated: which parts of a layer selective recomputation computes again."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from meshwright.arrays import Ints, where

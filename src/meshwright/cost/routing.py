@@ -1,5 +1,7 @@
 """Routing: how many routed tokens the experts of one rank compute, and how many ranks or nodes one token reaches."""
 
+from __future__ import annotations
+
 from statistics import NormalDist
 from typing import NamedTuple
 

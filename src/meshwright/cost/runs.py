@@ -1,5 +1,7 @@
 """Runs: plans whose micro-batches take as long and keep as much, however data parallelism divides states."""
 
+from __future__ import annotations
+
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -48,7 +50,7 @@ class Runs(NamedTuple):
             of_stage=np.arange(len(stages.plan)) + offset[stages.plan],
         )
 
-    def some(self, rows: IntColumn) -> "Runs":
+    def some(self, rows: IntColumn) -> Runs:
         """Those of the chosen stages of plans, with the stages that these are like alone. rows: shape (c,)."""
         (own,), of_stage = distinct_rows(self.of_stage[rows])
         pipelines = self.pipelines._replace(of_stage=self.pipelines.of_stage[own])

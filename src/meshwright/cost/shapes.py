@@ -1,5 +1,7 @@
 """Shapes and pipelines: evaluate what depends on a few fields of a plan once for every distinct choice of them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Any, NamedTuple, Self, TypeVar
@@ -126,7 +128,7 @@ class Pipelines(NamedTuple):
     weights: Weights
     """Of their stages."""
 
-    def of_plans(self, index: IntColumn) -> tuple["Pipelines", Stages]:
+    def of_plans(self, index: IntColumn) -> tuple[Pipelines, Stages]:
         """Those of the chosen plans, and all their stages."""
         of_plan = self.of_plan[index]
         stages, of_stage = self.stages.spread(of_plan)

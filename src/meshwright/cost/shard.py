@@ -1,5 +1,7 @@
 """Shard: the sizes that one rank works on, after tensor, sequence and context parallelism."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, Ints, smaller, where

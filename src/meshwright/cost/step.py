@@ -1,5 +1,7 @@
 """Step: puts the formulas together for one optimizer step."""
 
+from __future__ import annotations
+
 import operator
 from collections.abc import Iterable
 from dataclasses import fields

@@ -1,5 +1,7 @@
 """Unit times: what one layer, the embedding and the head take for one micro-batch."""
 
+from __future__ import annotations
+
 import operator
 from collections.abc import Iterable
 from itertools import chain
@@ -89,11 +91,11 @@ class UnitTime(NamedTuple):
         """Seconds of both passes."""
         return self.forward_total + self.backward_total + self.host
 
-    def scaled(self, count: Numbers) -> "UnitTime":
+    def scaled(self, count: Numbers) -> UnitTime:
         """The time of `count` such pieces."""
         return combined(lambda part: part * count, self)
 
-    def plus(self, other: "UnitTime") -> "UnitTime":
+    def plus(self, other: UnitTime) -> UnitTime:
         """The time of two pieces one after the other."""
         return combined(operator.add, self, other)
 

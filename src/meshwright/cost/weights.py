@@ -1,5 +1,7 @@
 """Weights: what the stages of plans exchange of weights and gradients, once a step or layer by layer."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 

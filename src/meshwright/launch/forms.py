@@ -1,5 +1,7 @@
 """Forms: how the values of fields are written in launch files, and read back."""
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Callable, Sequence
 from itertools import groupby

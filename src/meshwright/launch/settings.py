@@ -1,10 +1,12 @@
 """Settings: the file of a framework's launch settings, and those that a plan asks for."""
 
+from __future__ import annotations
+
 import shlex
 import tomllib
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import NamedTuple
 
 from meshwright.errors import UnknownName
 from meshwright.launch.facts import Facts, facts_of, holds
@@ -45,7 +47,8 @@ class LaunchFile(Spec):
     settings: tuple[Setting, ...] = ()
 
 
-class LaunchSetting(NamedTuple):
+@dataclass(frozen=True)
+class LaunchSetting:
     """A setting that a plan asks for, spelled with its values."""
 
     name: str

@@ -3,6 +3,8 @@
 A file of `launch/tables/` is read forwards by `spelling.settings_of` and backwards by `spelling.understand`.
 """
 
+from __future__ import annotations
+
 import tomllib
 from functools import cache
 from importlib import resources

@@ -4,6 +4,8 @@ Ranks are numbered with the first axis of the runtime's order fastest (Megatron-
 `RankGenerator`): along an axis of stride q the members of a group are base + q * i.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from functools import lru_cache

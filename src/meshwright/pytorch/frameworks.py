@@ -1,5 +1,7 @@
 """Frameworks: whose own model and wrapping verify runs, where it is installed; else the trainer's."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from importlib import metadata
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """Scope: what of a plan PyTorch can be made to run here, and what of another framework's plan it stands for."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """Actions of a pipeline schedule, and a player that runs them on a clock."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +12,8 @@ from meshwright.arrays import IntColumn
 from meshwright.errors import InvalidInput
 
 
-class Action(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Action:
     """One piece of work of a pipeline rank."""
 
     kind: Literal["forward", "backward", "input_gradient", "weight_gradient"]
@@ -22,7 +25,8 @@ class Action(NamedTuple):
     """It runs as one with the action before it: neither is over before both are."""
 
 
-class ChunkTimes(NamedTuple):
+@dataclass(frozen=True)
+class ChunkTimes:
     """Seconds of every chunk of every rank, each of shape (chunks, ranks)."""
 
     forward: Sequence[Sequence[float]]
@@ -42,7 +46,8 @@ class ChunkTimes(NamedTuple):
         return seconds
 
 
-class Event(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Event:
     """One action on the clock."""
 
     action: Action

@@ -1,5 +1,7 @@
 """Gathered: how often the weights of a rank's chunks are gathered, and which of them are unsharded meanwhile."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar

@@ -1,5 +1,7 @@
 """Pipeline: the counts and the seconds on which chunks in flight, orders and idle time depend."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Split walk: what a rank has worked, action by action, where the backward pass is split under torch's autograd."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """Best of: which of some named plans a search recommends, or would if there were no others."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Bounds: what plans hold at least, by which many are known not to fit before their micro-batches are priced."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,9 @@
 """Constraint costs: what a search would find without each constraint of its question."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import IllegalPlan, Stopped
@@ -16,7 +18,8 @@ LEAST_SHARE = 0.0005
 DISPATCHER = "dispatcher"
 
 
-class ConstraintCost(NamedTuple):
+@dataclass(frozen=True)
+class ConstraintCost:
     """The best plan without some of what a question constrains."""
 
     without: tuple[str, ...]

@@ -1,5 +1,7 @@
 """Find: price every legal plan in chunks and keep the best."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -1,7 +1,9 @@
 """Knobs: every single change of a plan or of its question, legal or not."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any, NamedTuple
 
@@ -29,7 +31,8 @@ class Variant(NamedTuple):
     """Of the question, where it is not the plan that is changed."""
 
 
-class Knob(NamedTuple):
+@dataclass(frozen=True)
+class Knob:
     """One change, and its variants, which differ in what else must change; the first legal one counts."""
 
     name: str

@@ -1,5 +1,7 @@
 """Limits: the longest sequence, the fewest nodes and the largest micro-batch with a plan that fits safely."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Min-max: the one layout that serves several clusters, by what it loses at most to the best plan of each."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce

@@ -1,5 +1,7 @@
 """Padding: sizes of the model whose kernels would be faster if they were padded to the next aligned size."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import lcm

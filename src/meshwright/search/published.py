@@ -1,5 +1,7 @@
 """Published: which kinds of plans a published run has, how large, and which plans were run for the same model."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, reduce
@@ -95,7 +97,7 @@ class Extent(Spec):
     accelerators: dict[str, int]
     """The most that a run of each kind had, 0 where no run is of it."""
 
-    def joined(self, other: "Extent") -> "Extent":
+    def joined(self, other: Extent) -> Extent:
         """How far those of both go."""
         return Extent(
             degrees=_larger(self.degrees, other.degrees), accelerators=_larger(self.accelerators, other.accelerators)

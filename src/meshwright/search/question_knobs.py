@@ -1,5 +1,7 @@
 """Question knobs: single changes of the model's sizes, the job, the runtime and the cluster."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, get_args
 

@@ -1,5 +1,7 @@
 """Rank: which plan is best, and what makes another one slower."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

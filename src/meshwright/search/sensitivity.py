@@ -1,9 +1,11 @@
 """Sensitivity: every single change of a plan or its question, priced by the planner."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from math import isclose
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
@@ -34,7 +36,8 @@ IMPLIED = ("num_microbatches", "recompute_modules")
 """Fields that change only with others, which are listed."""
 
 
-class PricedChange(NamedTuple):
+@dataclass(frozen=True)
+class PricedChange:
     """One change of a plan or its question, priced."""
 
     knob: str
@@ -50,7 +53,8 @@ class PricedChange(NamedTuple):
         return ", ".join(map(str, self.fields))
 
 
-class Sensitivity(NamedTuple):
+@dataclass(frozen=True)
+class Sensitivity:
     """Every single change of one plan."""
 
     changes: tuple[PricedChange, ...]

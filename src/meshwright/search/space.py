@@ -1,5 +1,7 @@
 """Space: every plan whose degrees multiply to the cluster, before any rule is asked."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial

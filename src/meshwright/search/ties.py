@@ -1,5 +1,7 @@
 """Ties: which plans a prediction cannot tell apart, and which of them is worth most: fast, simple and sure to fit."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +40,7 @@ class Ranks(NamedTuple):
     complexity: IntColumn
     """As `complexity`, and a point for every run in a hundred that does not fit."""
 
-    def take(self, rows: IntColumn | BoolColumn) -> "Ranks":
+    def take(self, rows: IntColumn | BoolColumn) -> Ranks:
         """The chosen rows, by index or mask."""
         return Ranks(*(column[rows] for column in self))  # type: ignore[arg-type]
 

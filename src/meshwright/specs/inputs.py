@@ -1,5 +1,7 @@
 """Inputs: everything that is given, together, as the formulas take it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 

@@ -5,6 +5,8 @@ has in common with runs of its kind, of its runtime, of its accelerator and of i
 is normal around 0; what is in common varies in proportion to how like runs of one source spread.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from functools import cache

@@ -1,5 +1,7 @@
 """Residuals: how far measured runs lie from what is predicted for them when nothing rests on their own source."""
 
+from __future__ import annotations
+
 from functools import cache
 from typing import Annotated, Literal, NamedTuple
 

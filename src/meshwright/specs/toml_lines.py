@@ -1,5 +1,7 @@
 """TOML lines: where a key or a value stands in a TOML file, for messages."""
 
+from __future__ import annotations
+
 import re
 import tomllib
 from collections import Counter
@@ -38,7 +40,7 @@ class TomlLines:
         return None
 
     @cached_property
-    def _places(self) -> dict[_Steps, "_Place"]:
+    def _places(self) -> dict[_Steps, _Place]:
         """Of every value and table the statement that gives it first, in which it is looked for."""
         places: dict[_Steps, _Place] = {}
         tables, within = Counter[_Steps](), _Steps()

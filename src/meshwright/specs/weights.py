@@ -1,7 +1,10 @@
 """Weights: every weight tensor of a model, by part, its shape, and which dimension tensor parallelism splits."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal
 
 from meshwright.specs.model import Attention, Experts, LatentAttention, LayerKind, Mlp, Model
 
@@ -11,7 +14,8 @@ Part = Literal[
 Split = Literal["heads", "kv_heads", "ffn", "hidden", "vocab", "none"]
 
 
-class Weight(NamedTuple):
+@dataclass(frozen=True)
+class Weight:
     """One weight tensor (or several alike)."""
 
     part: Part

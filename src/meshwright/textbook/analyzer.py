@@ -1,5 +1,7 @@
 """The 4D analyzer: parameters, memory, traffic and bubble of one (dp, tp, pp, sp), by hand-sized closed forms."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple

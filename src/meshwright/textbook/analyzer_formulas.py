@@ -1,5 +1,7 @@
 """What stands beside each number of the 4D analyzer: its formula, its unit and what it is counted over."""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 

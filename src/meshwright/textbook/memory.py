@@ -1,5 +1,7 @@
 """The 4D memory estimator of Fujii, Watanabe and Yokota for Llama models (arXiv:2411.06465)."""
 
+from __future__ import annotations
+
 from fractions import Fraction
 from typing import Any, NamedTuple
 

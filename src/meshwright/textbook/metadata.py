@@ -1,5 +1,7 @@
 """Metadata of the 3D searcher: what its two dictionaries must hold."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple

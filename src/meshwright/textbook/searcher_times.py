@@ -1,5 +1,7 @@
 """The cost model of the 3D searcher: what one iteration takes for one (dp, tp, pp)."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,5 +1,7 @@
 """Fields: what the form asks, in the words of the command line."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.compare.training import training_line, training_on
@@ -47,7 +48,7 @@ def page_answer(task: Task, progress: Progress) -> Answered:
 def _html(blocks: Iterable[Block]) -> bytes:
     """Blocks with pictures that one can tab through."""
     return body(
-        each._replace(svg=focusable(each.svg)) if isinstance(each, Figure) else each for each in blocks
+        replace(each, svg=focusable(each.svg)) if isinstance(each, Figure) else each for each in blocks
     ).encode()
 
 

@@ -1,5 +1,7 @@
 """Task: what one process is asked to do."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 

@@ -1,5 +1,7 @@
 """Clusters side by side: the best plan of each, what it waits for, and what training takes there."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress

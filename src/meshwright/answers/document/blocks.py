@@ -3,9 +3,11 @@
 Text may hold `**strong**` and `` `code` ``; everything else in it is literal.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 Tone = Literal["good", "warning", "bad"]
 
@@ -37,7 +39,8 @@ class Coloured(str):
         return instance
 
 
-class Heading(NamedTuple):
+@dataclass(frozen=True)
+class Heading:
     """The title of a part."""
 
     text: str
@@ -47,25 +50,29 @@ class Heading(NamedTuple):
     """On paper the section begins a page, and from it on print is smaller."""
 
 
-class Paragraph(NamedTuple):
+@dataclass(frozen=True)
+class Paragraph:
     """Running text."""
 
     text: str
 
 
-class Lines(NamedTuple):
+@dataclass(frozen=True)
+class Lines:
     """Texts that each begin a line."""
 
     lines: tuple[str, ...]
 
 
-class Code(NamedTuple):
+@dataclass(frozen=True)
+class Code:
     """Lines of a file, as they are: without marks, and never broken."""
 
     lines: tuple[str, ...]
 
 
-class Bullets(NamedTuple):
+@dataclass(frozen=True)
+class Bullets:
     """A list of short texts."""
 
     items: tuple[str, ...]
@@ -77,7 +84,8 @@ class Bullets(NamedTuple):
             yield f"{number}." if self.numbered else "-", item
 
 
-class Table(NamedTuple):
+@dataclass(frozen=True)
+class Table:
     """Columns under their names."""
 
     columns: tuple[str, ...]
@@ -100,7 +108,8 @@ class Table(NamedTuple):
         return self.total and row == len(self.rows) - 1
 
 
-class Figure(NamedTuple):
+@dataclass(frozen=True)
+class Figure:
     """A picture with its caption."""
 
     name: str
@@ -111,7 +120,8 @@ class Figure(NamedTuple):
     """What it shows as figures, for readers without pictures; none: another table of the document has them."""
 
 
-class Callout(NamedTuple):
+@dataclass(frozen=True)
+class Callout:
     """What must not be overlooked."""
 
     title: str

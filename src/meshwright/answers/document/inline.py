@@ -1,5 +1,7 @@
 """Inline marks: the pieces of a text that is plain, strong or code."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple

@@ -1,5 +1,7 @@
 """Cells: a table whose cells have the colour of what they say."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import NamedTuple

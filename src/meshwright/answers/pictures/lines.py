@@ -1,5 +1,7 @@
 """Lines: one figure over another for several series, both on logarithmic scales, with a limit if there is one."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import ceil, log2

@@ -1,5 +1,7 @@
 """Memory: layouts as stacked bars against what an accelerator has."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import NamedTuple

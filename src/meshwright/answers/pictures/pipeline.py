@@ -1,5 +1,7 @@
 """Pipeline: what every stage does, action by action, and where it idles."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Scaling: tokens a second over accelerators, against what perfect scaling would give."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from math import log2

@@ -1,5 +1,7 @@
 """SVG: the few shapes that pictures are made of, and the colours that they share."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from html import escape

@@ -1,5 +1,7 @@
 """Time of one collective or message, by where its ranks stand."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Context parallelism: how ranks that share a sequence bring queries together with keys and values."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, Ints, larger, smaller, where

@@ -1,5 +1,7 @@
 """Data parallelism: summing the gradients and, with ZeRO, gathering the updated parameters."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +26,7 @@ class ShardMessages(NamedTuple):
     scatter: tuple[Message, ...]
     """Reduce-scatter of the gradients, and their all-reduce over replicas."""
 
-    def joined(self) -> "ShardMessages":
+    def joined(self) -> ShardMessages:
         """One message each that takes as long."""
         return ShardMessages(gather=joined(self.gather), scatter=joined(self.scatter))
 
@@ -43,7 +45,7 @@ class DataExchange(NamedTuple):
     earlier: Floats
     """Passes of one micro-batch by which the stage ends its backward before the first one does."""
 
-    def joined(self) -> "DataExchange":
+    def joined(self) -> DataExchange:
         """The same with one message each that takes as long."""
         return self._replace(reduce=joined(self.reduce), gather=joined(self.gather))
 

@@ -1,5 +1,7 @@
 """Exchange: the messages that ranks send each other, the compute that may hide them, and what stays exposed."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Expert parallelism: bringing the tokens of a layer to their experts and the results back."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, Numbers, larger, smaller, where

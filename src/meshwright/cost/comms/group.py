@@ -1,5 +1,7 @@
 """Group: an axis laid over the levels of links of a cluster, and the bytes that one of its ranks sends over each."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 

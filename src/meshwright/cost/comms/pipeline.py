@@ -1,5 +1,7 @@
 """Pipeline parallelism: the messages between neighbouring stages."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

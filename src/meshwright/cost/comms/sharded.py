@@ -1,5 +1,7 @@
 """Sharded weights: gathering each layer's weights when it works and scattering its gradients."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Tensor parallelism: the collectives of one layer and of the two ends, and the products that may hide them."""
 
+from __future__ import annotations
+
 from typing import NamedTuple, TypeAlias
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Alignment: what products cost whose rows do not start at multiples of the bytes that fast kernels load at once."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, Numbers, larger, some, where

@@ -1,5 +1,7 @@
 """Element-wise kernels of one transformer layer, for one micro-batch: the bytes that they move, and their time."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Compute time of both ends of the model: embedding, head with cross-entropy, and what predicts further tokens."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from meshwright.arrays import Floats

@@ -1,5 +1,7 @@
 """Time that the host takes to issue one layer."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, larger

@@ -1,5 +1,7 @@
 """Compute time of one transformer layer on one rank, for one micro-batch."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, where

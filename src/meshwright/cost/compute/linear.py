@@ -1,5 +1,7 @@
 """The linear layers of one transformer layer on one rank, and the time of their three products."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Parts of a layer: what the kernels of each take in one pass."""
 
+from __future__ import annotations
+
 from typing import Generic, NamedTuple, TypeVar
 
 from meshwright.arrays import Floats, Numbers
@@ -21,7 +23,7 @@ class Kernels(NamedTuple):
     fixed_s: Floats = 0.0
     """Seconds of small kernels, whatever they move."""
 
-    def scaled(self, factor: Numbers) -> "Kernels":
+    def scaled(self, factor: Numbers) -> Kernels:
         """All of them `factor` times."""
         return combined(lambda part: part * factor, self)
 

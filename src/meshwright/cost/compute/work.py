@@ -1,5 +1,7 @@
 """Work: seconds of compute, by the kind of kernel."""
 
+from __future__ import annotations
+
 import operator
 from typing import NamedTuple
 
@@ -19,15 +21,15 @@ class Work(NamedTuple):
         """All kinds together, seconds."""
         return self.gemm + self.attention + self.elementwise
 
-    def scaled(self, factor: Numbers) -> "Work":
+    def scaled(self, factor: Numbers) -> Work:
         """Every kind times a factor."""
         return combined(lambda part: part * factor, self)
 
-    def where(self, condition: bool | BoolColumn) -> "Work":
+    def where(self, condition: bool | BoolColumn) -> Work:
         """Nothing where the condition does not hold."""
         return combined(lambda part: where(condition, part, 0.0), self)
 
-    def plus(self, other: "Work") -> "Work":
+    def plus(self, other: Work) -> Work:
         """The sum, kind by kind."""
         return combined(operator.add, self, other)
 

@@ -1,5 +1,7 @@
 """Activations that the forward pass keeps for the backward pass, and the working set of one layer's backward."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, Ints, larger, where

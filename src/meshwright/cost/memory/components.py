@@ -1,5 +1,7 @@
 """Components: the bytes on one rank of a stage at its peak, by what they are for."""
 
+from __future__ import annotations
+
 from typing import Generic, NamedTuple
 
 import numpy as np
@@ -50,7 +52,7 @@ class Components(NamedTuple, Generic[Amount]):
         return self.parameters + self.gradients + self.optimizer_states
 
     @staticmethod
-    def of_row(columns: "Components[FloatColumn]", row: int) -> "Components[float]":
+    def of_row(columns: Components[FloatColumn], row: int) -> Components[float]:
         """Those of one of many stages, whole bytes; row: its index."""
         return Components(*(round(float(part[row])) for part in columns))
 

@@ -1,5 +1,7 @@
 """Activations behind the last layer, and what every micro-batch holds beside them."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, where

@@ -1,5 +1,7 @@
 """Fit: whether the memory of a plan fits on its accelerator, by which margin, and how likely."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from enum import IntEnum
 from statistics import NormalDist

@@ -1,5 +1,7 @@
 """In flight: what the micro-batches in flight keep on every stage, and what one layer's passes need beside it."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Parameters that one rank holds, after tensor parallelism."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Saved tensors: what the parts of one layer keep from forward to backward, for one micro-batch."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, where

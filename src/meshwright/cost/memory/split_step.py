@@ -1,5 +1,7 @@
 """The step of fully sharded data parallelism under a pipeline whose backward pass torch's autograd splits."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
@@ -96,7 +98,7 @@ class _Ranks(NamedTuple):
     """Working set of the first layer with what it saved."""
     embedding_gradients: FloatColumn
 
-    def between(self, start: int, end: int, chunks: int) -> "_Ranks":
+    def between(self, start: int, end: int, chunks: int) -> _Ranks:
         """Some ranks one after the other, with so many chunks each."""
         return _Ranks(*(each[:chunks, start:end] if each.ndim == 2 else each[start:end] for each in self))
 

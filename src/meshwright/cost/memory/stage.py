@@ -1,5 +1,7 @@
 """Memory of every stage of every plan, by component, and the moment of its step at which it is highest."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -103,7 +105,7 @@ class StageMemory:
         """Bytes, as the driver shows them."""
         return self.reserved + self.inputs.runtime.memory.context_bytes + self.communicators
 
-    def take(self, rows: IntColumn) -> "StageMemory":
+    def take(self, rows: IntColumn) -> StageMemory:
         """That of the chosen stages, by index."""
         columns = {name: getattr(self, name)[rows] for name in ("reserved", "communicators", "rows")}
         return replace(self, **columns)

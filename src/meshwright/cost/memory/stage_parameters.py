@@ -1,5 +1,7 @@
 """Parameters of every stage: on one rank, and by the units that are gathered and reduced together."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from typing import NamedTuple
 

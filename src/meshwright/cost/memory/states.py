@@ -1,5 +1,7 @@
 """States: 2-byte weights, gradients and optimizer states of one rank, by how data parallelism holds them."""
 
+from __future__ import annotations
+
 import operator
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Timeline: what a rank has allocated at each moment of its step, and the moment with the most of it."""
 
+from __future__ import annotations
+
 import operator
 from enum import IntEnum
 from functools import cached_property, reduce
@@ -178,7 +180,7 @@ class _Allocation(NamedTuple):
     component: str
     size: Floats
 
-    def of(self, rank: int, ranks: int) -> "_Allocation":
+    def of(self, rank: int, ranks: int) -> _Allocation:
         return _Allocation(self.component, float(np.broadcast_to(self.size, ranks)[rank]))
 
 

@@ -1,5 +1,7 @@
 """In flight by unit: what the steps with fp32 weights that are gathered unit by unit need beyond `in_flight`."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np

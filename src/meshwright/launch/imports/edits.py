@@ -1,5 +1,7 @@
 """Edits: what changes in the text of a launch file for one setting, in the form of the file."""
 
+from __future__ import annotations
+
 import json
 import re
 import shlex

@@ -1,5 +1,7 @@
 """Patch: a launch file with the settings of another plan."""
 
+from __future__ import annotations
+
 import difflib
 from itertools import pairwise
 from typing import NamedTuple

@@ -1,6 +1,9 @@
 """Legality: named rules. Most hold for any plan; a runtime's file lists those that its framework adds."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -53,7 +56,7 @@ def rules_of(inputs: Inputs) -> list[Rule]:
     faults = list(_misnamed(inputs))
     if faults:
         raise InvalidSpec(f"runtime {quoted(inputs.runtime.id)}", faults)
-    listed = (RULES[each.name]._replace(parameters=each.parameters) for each in inputs.runtime.rules)
+    listed = (replace(RULES[each.name], parameters=each.parameters) for each in inputs.runtime.rules)
     return [*ALWAYS, *listed]
 
 

@@ -1,9 +1,12 @@
 """Rule: one thing that a plan must keep, as a function that asks by name for what it needs."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 from meshwright.arrays import Bools, Ints
 from meshwright.layout.plan import Plan
@@ -18,14 +21,15 @@ PARTS = ("model", "cluster", "job", "runtime", "recipe")
 """Parts of a question that a rule may ask for by name, beside `inputs`, the whole of it."""
 
 
-class Rule(NamedTuple):
+@dataclass(frozen=True)
+class Rule:
     """A named rule. Its function takes the plan, then by name what it needs of the question and its parameters."""
 
     function: Callable[..., Ruling]
     kind: Literal["invariant", "limit", "restriction"]
     """What any plan must keep for its price to hold, with what the runtime has read from its fields; a limit of the
     framework that a field of the runtime states; or one that the runtime's file lists. The first two always apply."""
-    parameters: Mapping[str, int] = {}
+    parameters: Mapping[str, int] = field(default_factory=dict)
     """As a runtime's file gives them; the function has the defaults."""
 
     @property

@@ -1,5 +1,7 @@
 """Compare: every quantity of one stage, as the planner says and as PyTorch did."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate

@@ -1,5 +1,7 @@
 """Cuts: which ranks are trained, with how many micro-batches and layers, and how the whole follows from the parts."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

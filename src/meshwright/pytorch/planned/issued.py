@@ -1,5 +1,7 @@
 """Issued: every collective and message that one rank of a stage issues in a step on PyTorch, by what is priced."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace

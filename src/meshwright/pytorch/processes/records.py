@@ -1,5 +1,7 @@
 """Records: what processes of the trainer are asked, and what they saw of the rank that they trained."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """RealRun: what a few processes that trained a shrunken plan did, beside what one process and the planner say."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Shrink: a plan with fewer ranks on its axes, and a model that one laptop trains in a second."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """Build: the model that verify runs, and how it is split, wrapped and sharded; the request says which."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

@@ -1,5 +1,7 @@
 """Resolve: what of a plan depends on its cost: which layers each pipeline stage holds, what is recomputed."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations

@@ -1,5 +1,7 @@
 """Sweep: the axes of a product of questions, and each question of it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property

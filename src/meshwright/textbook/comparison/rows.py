@@ -1,5 +1,7 @@
 """Rows of a comparison: a closed form's answer next to the planner's, with the difference and its reasons."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple

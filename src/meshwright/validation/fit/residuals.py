@@ -1,5 +1,7 @@
 """Residuals of left-out runs: cells of like runs, what they have in common, and how many runs intervals hold."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple

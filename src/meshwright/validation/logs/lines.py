@@ -1,5 +1,7 @@
 """Lines of a log: plain or gzipped, in any encoding, of one rank or of many, without what launchers add."""
 
+from __future__ import annotations
+
 import codecs
 import os
 import re

@@ -1,5 +1,7 @@
 """Steps: what a log says of the time of each, in bounded memory, and what is typical of them."""
 
+from __future__ import annotations
+
 import statistics
 from collections import Counter
 from typing import Literal, NamedTuple
@@ -48,7 +50,7 @@ class Readings:
         if rank in ranks or len(ranks) < MOST_RANKS:
             ranks[rank] = max(gib, ranks.get(rank, 0.0))
 
-    def typical(self) -> "Typical | None":
+    def typical(self) -> Typical | None:
         """What is typical of the steps; None where there are none."""
         steps = sorted((step, seconds, batch) for step, (seconds, batch) in self._seconds.items())
         if not steps or self.first is None:

@@ -1,5 +1,7 @@
 """Parts: the seconds of a step by what its rank waits for, measured beside predicted."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """What a row does not print, and the predictor assumes: the one place that fills blanks."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 

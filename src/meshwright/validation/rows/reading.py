@@ -1,5 +1,7 @@
 """A row of published runs as a plan and the inputs it ran with."""
 
+from __future__ import annotations
+
 import json
 from typing import Any, NamedTuple
 

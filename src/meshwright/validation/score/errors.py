@@ -1,5 +1,7 @@
 """Errors: what is said of many predictions at once."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeVar

@@ -1,5 +1,7 @@
 """Ranking: whether plans for the same job come out in the measured order, and what our first pick would have cost."""
 
+from __future__ import annotations
+
 import math
 from collections import defaultdict
 from collections.abc import Iterable

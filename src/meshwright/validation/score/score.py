@@ -1,5 +1,7 @@
 """Score: everything that is said of a table of measured runs."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
