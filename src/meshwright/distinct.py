@@ -128,7 +128,7 @@ def distinct_values(column: IntColumn) -> DistinctValues:
 
 def gathered(answer: Answer, index: IntColumn) -> Answer:
     """The chosen rows of every column of nested tuples, scalars as often as there are rows."""
-    return combined(lambda part: spread(part, index), answer)
+    return combined(lambda part: part if part is None or isinstance(part, str) else spread(part, index), answer)
 
 
 def rows_of(amounts: Floats, index: IntColumn) -> Floats:
@@ -143,11 +143,13 @@ def combined(function: Callable[..., Any], first: Answer, *others: Answer) -> An
     unit that the function makes.
     """
     parts = zip(first, *others, strict=True)
-    return tuple.__new__(
-        type(first), [combined(function, *part) if isinstance(part[0], tuple) else function(*part) for part in parts]
+    make: Any = getattr(first, "_make", tuple)
+    whole: Answer = make(
+        [combined(function, *part) if isinstance(part[0], tuple) else function(*part) for part in parts]
     )
+    return whole
 
 
 def spread(part: Part, index: IntColumn) -> Part:
-    """The chosen rows of a column; a number, word or None, which is that of all rows, as it is."""
+    """The chosen rows of a column; a number, which is that of all rows, as it is."""
     return part[index] if isinstance(part, np.ndarray) and part.ndim else part  # type: ignore[return-value]

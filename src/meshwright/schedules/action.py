@@ -151,7 +151,7 @@ def _flat(actions: Sequence[Action], rank: int, times: ChunkTimes, model: tuple[
     blocks, last, count = model
     forward, gradient, nothing = (kind * (last + 1) * count for kind in (0, 1, 3))
     places = {}
-    for kind, chunk in {action[:2] for action in actions}:
+    for kind, chunk in {(action.kind, action.chunk) for action in actions}:
         here = blocks[chunk] * count
         if kind == "forward":
             needs, gives = forward + here - count if blocks[chunk] else nothing, forward + here
@@ -161,12 +161,12 @@ def _flat(actions: Sequence[Action], rank: int, times: ChunkTimes, model: tuple[
             needs, gives = gradient + here + count if blocks[chunk] < last else forward + here, gradient + here
         places[kind, chunk] = needs, gives, times.of(Action(kind, chunk, 0), rank)
     flat, first = _Flat(needs=[], gives=[], seconds=[]), 0
-    for index, (kind, chunk, micro_batch, joined) in enumerate(actions):
-        needs, gives, seconds = places[kind, chunk]
+    for index, action in enumerate(actions):
+        needs, gives, seconds = places[action.kind, action.chunk]
         flat.seconds.append(seconds)
-        flat.needs.append((needs + micro_batch,))
-        flat.gives.append((gives + micro_batch,))
-        if joined:
+        flat.needs.append((needs + action.micro_batch,))
+        flat.gives.append((gives + action.micro_batch,))
+        if action.joined:
             flat.needs[first] += flat.needs[index]
             flat.gives[index] += flat.gives[index - 1]
             flat.needs[index] = flat.gives[index - 1] = ()
