@@ -1,5 +1,7 @@
 """Splits: how many layers each pipeline chunk holds, as every runtime divides them."""
 
+from __future__ import annotations
+
 from functools import lru_cache
 from typing import NamedTuple
 

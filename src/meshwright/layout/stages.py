@@ -1,5 +1,7 @@
 """Stages: which layers each pipeline stage holds, as a ragged table of one row per stage and plan."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -66,14 +68,14 @@ class Stages:
     """Copies of the model over all stages, each of which sees its share of the micro-batches, shape (r,)."""
 
     @classmethod
-    def join(cls, parts: Sequence["Stages"]) -> "Stages":
+    def join(cls, parts: Sequence[Stages]) -> Stages:
         """The stages of all parts, each those of one plan, in their order."""
         heights = np.array([len(part.plan) for part in parts])
         columns = {each.name: np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)[2:]}
         plan = np.repeat(np.arange(len(parts)), heights)
         return cls(plan=plan, start=np.cumsum(heights) - heights, **columns)
 
-    def spread(self, index: IntColumn) -> tuple["Stages", IntColumn]:
+    def spread(self, index: IntColumn) -> tuple[Stages, IntColumn]:
         """The stages of many plans that have those of one of these each, and the row here that each of them is.
 
         index: for every plan the one that it is like, shape (n,).
@@ -81,12 +83,12 @@ class Stages:
         plan, start, rows = self.rows_of(index)
         return _Spread(self, plan, start, rows), rows
 
-    def apart(self, rows: IntColumn) -> "Stages":
+    def apart(self, rows: IntColumn) -> Stages:
         """The chosen rows, each the only stage of a plan of its own."""
         each = np.arange(len(rows))
         return _Spread(self, each, each, rows)
 
-    def some(self, rows: IntColumn) -> "Stages":
+    def some(self, rows: IntColumn) -> Stages:
         """The chosen rows, each still of its plan, which may have others."""
         return _Spread(self, self.plan[rows], np.arange(len(rows)), rows)
 

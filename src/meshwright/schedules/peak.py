@@ -1,5 +1,7 @@
 """Peak: the chunks in flight, and those that wait for weight gradients, when a rank keeps the most."""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import numpy as np
