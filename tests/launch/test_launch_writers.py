@@ -235,9 +235,11 @@ def test_a_script_binds_ranks_to_cores_where_it_can(numactl: bool, asked_for: st
     for tool, text in {"torchrun": 'echo "$1"', **({"numactl": ":"} if numactl else {})}.items():
         (tmp_path / tool).write_text(f"#!/bin/bash\n{text}\n")
         (tmp_path / tool).chmod(0o755)
+    bash, dirname = (str(shutil.which(tool)) for tool in ("bash", "dirname"))
+    (tmp_path / "dirname").symlink_to(dirname)
     said = dict.fromkeys(re.findall(r"\$\{([A-Z_]+):?\?", files["train.sh"]), "said")
-    environment = {"PATH": f"{tmp_path}:/bin", **said, **({} if asked_for is None else {"NUMA_BINDING": asked_for})}
-    command = ["bash", str(tmp_path / "train.sh")]
+    environment = {"PATH": str(tmp_path), **said, **({} if asked_for is None else {"NUMA_BINDING": asked_for})}
+    command = [bash, str(tmp_path / "train.sh")]
     told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
     bound = "--numa-binding=node" if asked_for is None else asked_for
     assert told == (bound if numactl and bound else "--nnodes")

@@ -100,8 +100,8 @@ class LaunchTable(Spec):
     file: Literal["arguments", "toml", "python", "json", "yaml"]
     """What the settings are written into."""
     source: str
-    binds_ranks: bool = False
-    """Its PyTorch is 2.9 or newer, whose torchrun binds ranks to the cores beside their accelerator."""
+    numa_binding: bool = False
+    """Its PyTorch is 2.9 or newer, whose torchrun can bind ranks to the cores beside their accelerator."""
     rows: dict[str, Row]
     """By the name of the field."""
     choices: tuple[Choice, ...] = ()

@@ -66,9 +66,9 @@ class Accelerator(Spec):
     """Seconds in which the processor of its usual machine issues work, over those beside an H100."""
     unbound_host_slowdown: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.48
     """The same where ranks run on any core, over those on the cores beside their accelerator. Source: iteration times
-    of NVIDIA/Megatron-LM's own tests before and after 5fe3f066 (2026-05-07), which changed the image alone, to one
-    whose NCCL no longer leaves ranks on those cores: median of the 34 of small models on DGX H100, 1.43 to 1.51 for the
-    half in the middle."""
+    of NVIDIA/Megatron-LM's own tests before and after 5fe3f066 (2026-05-07), which moved them to the image of PyTorch
+    26.04: median of the 34 of small models on DGX H100, 1.43 to 1.51 for the half in the middle; taken to be alike
+    beside other x86 processors. That ranks are free there is what NVIDIA's developers suspect (docs/experts.md)."""
     kernels: Kernels
     power: Power | None = None
     """None: what a power limit costs is not known."""

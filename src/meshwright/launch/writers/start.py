@@ -40,7 +40,7 @@ srun --kill-on-bad-exit=1 bash -c 'NODE_RANK="$SLURM_NODEID" bash ./train.sh'
 
 def torchrun(launch: Launch) -> str:
     """The beginning of the command that starts the ranks of one node."""
-    binds = launch.table.binds_ranks and launch.inputs.runtime.host.binds_ranks
+    binds = launch.table.numa_binding and launch.inputs.runtime.host.binds_ranks
     binding = " ${NUMA_BINDING---numa-binding=node}" if binds else ""
     command = TORCHRUN.format(nodes=launch.nodes, ranks=launch.ranks_per_node, binding=binding)
     return BOUND + command if binds else command
