@@ -177,7 +177,9 @@ class CollectiveLibrary(Spec):
     hop_latency_s: Seconds
     """One hop over a network, seconds."""
     network_efficiency: Fraction
-    """Bus bandwidth of large messages over the network's bandwidth."""
+    """Bus bandwidth of large messages over the network's bandwidth, around a ring."""
+    tree_efficiency: Fraction
+    """The same of all-reduces along a tree."""
     network_root_s: Seconds
     """Seconds per square root of kB sent between domains: the ramp of middling messages."""
     link_efficiency: Fraction

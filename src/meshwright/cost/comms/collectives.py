@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -39,10 +40,11 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
     """Seconds of one collective over a group.
 
     Inside one scale-up domain T = alpha + gamma sqrt(w / 1 kB) + w / B with measured constants. Across domains a ring
-    (or tree): T = hops + gamma sqrt(w / 1 kB) + w / B, B the least of the domain's bandwidth and, for each level
-    crossed, the share of its bandwidth per rank that large messages reach (0.973) times the members that share a block
-    below it (an all-reduce over 2 or 3 domains gains 2 or 4/3 by reducing inside them first); one hop costs its
-    level's latency. A group of one rank takes no time.
+    takes T = hops + gamma sqrt(w / 1 kB) + w / B, B the least of the domain's bandwidth and, for each level crossed,
+    the share of its bandwidth per rank that large messages reach (0.973) times the members that share a block below it
+    (an all-reduce over 2 or 3 domains gains 2 or 4/3 by reducing inside them first); one hop costs its level's latency.
+    An all-reduce takes a tree of fewer hops and a share of its own where that is shorter. A group of one rank takes no
+    time.
 
     buffer: bytes of the full tensor, scalar or array (n,). Returns seconds.
     Source: fitted to 3.3k measured collectives (nccl-tests tables of 12 systems). Published error on held-out sizes:
@@ -57,9 +59,11 @@ def collective_time(operation: Operation, buffer: Numbers, group: Group, cluster
     0.0
     """
     sent = sent_bytes(operation, buffer, group.ranks)
-    latency, root, bandwidth = _curve(operation, group, cluster)
-    time = latency + root * np.sqrt(sent / SMALL_MESSAGE_BYTES) + sent / bandwidth
-    return where(sent > 0, time, 0.0)
+    ramp = np.sqrt(sent / SMALL_MESSAGE_BYTES)
+    times = (
+        latency + root * ramp + sent / bandwidth for latency, root, bandwidth in _curves(operation, group, cluster)
+    )
+    return where(sent > 0, reduce(smaller, times), 0.0)
 
 
 def reached_bandwidths(cluster: Cluster) -> tuple[float, ...]:
@@ -134,7 +138,7 @@ def broadcast_time(buffer: Numbers, group: Group, cluster: Cluster) -> Floats:
     for inner, level in enumerate(cluster.levels[1:]):
         hop = where(group.blocks[inner] > 1, larger(hop, level.latency_s), hop)
     ramp = cluster.library.network_root_s * np.sqrt(buffer / SMALL_MESSAGE_BYTES)
-    bandwidth = _curve("all_gather", group, cluster).bandwidth
+    bandwidth = _curves("all_gather", group, cluster)[0].bandwidth
     across = cluster.library.base_latency_s + group.ranks * hop + ramp + buffer / bandwidth
     return where((group.blocks[0] > 1) & (buffer > 0), across, inside)
 
@@ -237,17 +241,25 @@ class _Curve(NamedTuple):
     bandwidth: Floats
 
 
-def _curve(operation: Operation, group: Group, cluster: Cluster) -> _Curve:
-    """Of one collective over groups, inside one scale-up domain or across several."""
+def _curves(operation: Operation, group: Group, cluster: Cluster) -> tuple[_Curve, ...]:
+    """Of the algorithms of one collective, of which the fastest is taken: inside one scale-up domain as measured,
+    across several a ring, for an all-reduce a tree as well.
+    """
     inside, leaves = _domain_curve(operation, group.members[0], cluster), group.blocks[0] > 1
     if not some(leaves):
-        return inside
-    across = _Curve(
-        _network_latency(operation, group, cluster),
-        cluster.library.network_root_s,
-        _network_bandwidth(operation, inside.bandwidth, group, cluster),
+        return (inside,)
+    library, ring = cluster.library, _ring_latency(group, cluster)
+    ways = [((2 if operation == "all_reduce" else 1) * ring, library.network_efficiency)]
+    if operation == "all_reduce":
+        ways.append((_tree_latency(group, cluster), library.tree_efficiency))
+    return tuple(
+        _Curve(
+            where(leaves, library.base_latency_s + hops, inside.latency),
+            where(leaves, library.network_root_s, inside.root),
+            where(leaves, _network_bandwidth(operation, inside.bandwidth, share, group, cluster), inside.bandwidth),
+        )
+        for hops, share in ways
     )
-    return _Curve(*(where(leaves, *pair) for pair in zip(across, inside, strict=True)))
 
 
 def _domain_curve(operation: Operation, ranks: Ints, cluster: Cluster) -> _Curve:
@@ -261,8 +273,11 @@ def _domain_curve(operation: Operation, ranks: Ints, cluster: Cluster) -> _Curve
     return _Curve(latency + larger(ranks - measured.ranks[-1], 0) * measured.rank_s, root, bandwidth)
 
 
-def _network_bandwidth(operation: Operation, inside: Floats, group: Group, cluster: Cluster) -> Floats:
-    """The least of the domain's and of every level's that is crossed. inside: of the group's members in a domain."""
+def _network_bandwidth(operation: Operation, inside: Floats, share: float, group: Group, cluster: Cluster) -> Floats:
+    """The least of the domain's and of every level's that is crossed.
+
+    inside: of the group's members in a domain; share: of a level's that large messages reach.
+    """
     bandwidth: Floats = where(group.members[0] > 1, inside, np.inf)
     # What all-reduces over two or three domains gain by reducing inside them first.
     gain: Floats = 1.0
@@ -270,21 +285,24 @@ def _network_bandwidth(operation: Operation, inside: Floats, group: Group, clust
         domains = where(group.members[0] > 1, group.blocks[0], 1)
         gain = where(domains == 2, 2.0, where(domains == 3, 4 / 3, 1.0))
     for inner, level in enumerate(cluster.levels[1:]):
-        reached = cluster.library.network_efficiency * gain * level.effective_bandwidth
+        reached = share * gain * level.effective_bandwidth
         shared = reached * group.members[inner]
         bandwidth = where(group.blocks[inner] > 1, smaller(bandwidth, shared), bandwidth)
     return bandwidth
 
 
-def _network_latency(operation: Operation, group: Group, cluster: Cluster) -> Floats:
-    """Hops of a ring; of a tree where that is shorter (all-reduce only)."""
+def _ring_latency(group: Group, cluster: Cluster) -> Floats:
+    """Of the hops of one pass around a ring."""
     ring: Floats = (group.ranks - group.blocks[0]) * cluster.levels[0].latency_s
     for inner, level in enumerate(cluster.levels[1:]):
         ring = ring + larger(group.blocks[inner] - group.blocks[inner + 1], 0) * level.latency_s
-    if operation != "all_reduce":
-        return cluster.library.base_latency_s + ring
+    return ring
+
+
+def _tree_latency(group: Group, cluster: Cluster) -> Floats:
+    """Of the hops up a tree and down again; a chain inside a domain."""
     tree: Floats = 2 * (group.members[0] - 1) * cluster.levels[0].latency_s
     for inner, level in enumerate(cluster.levels[1:]):
         halvings = np.log2(larger(group.blocks[inner] / group.blocks[inner + 1], 1.0))
         tree = tree + 2 * halvings * level.latency_s
-    return cluster.library.base_latency_s + smaller(2 * ring, tree)
+    return tree
