@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from exchange_times import pass_times, pipeline_time
-from meshwright.cost.comms.collectives import collective_time, message_time, reached_bandwidths
+from meshwright.cost.comms.collectives import collective_time, reached_bandwidths
 from meshwright.cost.comms.data import data_exchange, data_exchanges
 from meshwright.cost.comms.exchange import exposed_seconds, exposed_time
 from meshwright.cost.comms.group import axis_group, group, sent_bytes
 from meshwright.cost.comms.pipeline import message_bytes
+from meshwright.cost.comms.sends import message_time
 from meshwright.cost.comms.tensor import layer_tensor_exchanges
 from meshwright.cost.compute.layer import layer_time
 from meshwright.layout.plan import Plan, Recompute

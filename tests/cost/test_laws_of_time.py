@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exchange_times import pipeline_time
-from meshwright.cost.comms.collectives import collective_time, message_time
+from meshwright.cost.comms.collectives import collective_time
 from meshwright.cost.comms.data import data_exchange, data_exchanges, tied_embedding_exchange
 from meshwright.cost.comms.exchange import exposed_seconds
 from meshwright.cost.comms.group import group
+from meshwright.cost.comms.sends import message_time
 from meshwright.cost.comms.tensor import layer_tensor_exchanges
 from meshwright.cost.compute.gemm import gemm_time
 from meshwright.cost.compute.layer import layer_time

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from exchange_times import pipeline_time
-from meshwright.cost.comms.collectives import line_time, message_time, opposite_message_time
 from meshwright.cost.comms.group import axis_group, group
 from meshwright.cost.comms.pipeline import message_bytes
+from meshwright.cost.comms.sends import line_time, message_time, opposite_message_time
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.in_flight import waiting_bytes

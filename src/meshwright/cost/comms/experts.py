@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from meshwright.arrays import Floats, Numbers, larger, smaller, where
 from meshwright.cost.batch_overlap import overlap_share, overlaps_micro_batches
-from meshwright.cost.comms.collectives import link_bandwidth, operation_time
+from meshwright.cost.comms.collectives import operation_time
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator
 from meshwright.cost.comms.group import Traffic, axis_group
+from meshwright.cost.comms.sends import link_bandwidth
 from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.routing import hottest_over_mean, reached_blocks, routed_experts, routed_rows

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from meshwright.arrays import Floats, Ints, Numbers, where
-from meshwright.cost.comms.collectives import collective_time, line_time, message_time, opposite_message_time
+from meshwright.cost.comms.collectives import collective_time
 from meshwright.cost.comms.exchange import Exchange, Message
 from meshwright.cost.comms.group import axis_group
+from meshwright.cost.comms.sends import line_time, message_time, opposite_message_time
 from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import residual_tokens
 from meshwright.layout.plans import Layout
