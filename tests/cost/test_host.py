@@ -96,6 +96,15 @@ def test_ranks_that_are_not_bound_to_cores_take_the_host_longer(cluster: str, sl
     assert [float(seconds) for seconds in free] == pytest.approx([slowdown * float(seconds) for seconds in bound])
 
 
+def test_a_host_that_waits_for_each_kernel_adds_all_that_it_issues() -> None:
+    """CUDA_LAUNCH_BLOCKING=1: the device waits as long as the host takes, however long its own work is."""
+    inputs = _qwen("runs_ahead=false", precision="bf16")
+    (kind,) = inputs.model.layer_kinds
+    for plan in (Plan(dp=8, ep=8), Plan(dp=8, ep=8, micro_batch=4, recompute="full")):
+        time, issue = layer_unit_time(plan, inputs, kind), issue_time(plan, inputs, kind)
+        assert (time.host_forward, time.host_backward) == pytest.approx((issue.forward, issue.backward))
+
+
 def test_small_micro_batches_of_many_experts_wait_for_the_host() -> None:
     """As measured on eight B200: micro-batch 1 took 28 s, and 4 took 9.8 s."""
     plans = [Plan(dp=8, ep=8, micro_batch=size, num_microbatches=64 // size) for size in (1, 4)]

@@ -132,14 +132,15 @@ def test_the_changes_that_people_try_are_there(name: str, change: str) -> None:
     assert change in [each.change for each in answered(name).changes]
 
 
-def test_ranks_that_are_free_can_be_bound_and_not_the_other_way_round() -> None:
+@pytest.mark.parametrize("switch", ["binds_ranks", "runs_ahead"])
+def test_a_host_that_is_held_up_can_be_let_go_and_not_the_other_way_round(switch: str) -> None:
     inputs, degrees = ASKED["experts"]
-    free = inputs.replace(runtime=inputs.runtime.replace(binds_ranks=False))
-    before, estimate = (estimate_each([plan_of(each, **degrees)], each)[0] for each in (inputs, free))
-    (bound,) = [each for each in sensitivity(estimate, free).changes if "binds_ranks" in each.change]
-    assert (bound.change, bound.estimate.step_time_s) == ("binds_ranks false -> true", before.step_time_s)
+    held = inputs.replace(runtime=inputs.runtime.replace(**{switch: False}))
+    before, estimate = (estimate_each([plan_of(each, **degrees)], each)[0] for each in (inputs, held))
+    (let_go,) = [each for each in sensitivity(estimate, held).changes if switch in each.change]
+    assert (let_go.change, let_go.estimate.step_time_s) == (f"{switch} false -> true", before.step_time_s)
     assert before.step_time_s < estimate.step_time_s
-    assert not [each for each in answered("experts").changes if "binds_ranks" in each.change]
+    assert not [each for each in answered("experts").changes if switch in each.change]
 
 
 def test_layers_by_cost_are_a_change_like_any_other() -> None:

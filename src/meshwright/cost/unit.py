@@ -270,9 +270,12 @@ def _host_time(plan: Layout, inputs: Inputs, kind: LayerKind, layer: LayerTime, 
 
     Forward, the host learns in every layer of experts how many tokens each has, so that it is not ahead of their
     products; while these run it issues what follows, up to the next layer's experts, so that the longer of both waits
-    counts. It issues both passes together where they run beside each other.
+    counts. It issues both passes together where they run beside each other. Where it waits for each kernel, the device
+    waits for all that it issues.
     """
     issue, products = issue_time(plan, inputs, kind), layer.forward_parts.routed.experts.work.total
+    if not inputs.runtime.host.runs_ahead:
+        return HostTime(issue.forward, issue.backward)
     forward = larger(issue.forward - time.forward_total, issue.experts - products)
     backward = issue.backward - time.backward_total
     together = larger(issue.forward - time.forward_total + backward, 0.0) / 2

@@ -86,8 +86,9 @@ def switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
     for name in get_args(Communication.model_fields["dispatcher"].annotation) if inputs.model.is_moe else ():
         if name != runtime.communication.dispatcher:
             yield _of_runtime(inputs, "dispatcher", runtime.communication.dispatcher, name, dispatcher=name)
-    if not runtime.host.binds_ranks:
-        yield _of_runtime(inputs, "binds_ranks", "false", "true", binds_ranks=True)
+    for name in ("binds_ranks", "runs_ahead"):
+        if not getattr(runtime.host, name):
+            yield _of_runtime(inputs, name, "false", "true", **{name: True})
 
 
 def _of_runtime(inputs: Inputs, key: str, before: str, after: str, **fields: Any) -> tuple[str, list[QuestionChange]]:

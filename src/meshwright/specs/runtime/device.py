@@ -178,6 +178,8 @@ class Host(Spec):
     binds_ranks: bool = True
     """Every rank runs on the processor cores beside its accelerator; else the host is slower, by its accelerator's
     `unbound_host_slowdown`."""
+    runs_ahead: bool = True
+    """It issues what follows while the device works; else, as with CUDA_LAUNCH_BLOCKING=1, it waits for each kernel."""
     host_s_per_exchange: NonNegative
     """Seconds beyond the wire that every stage-to-stage exchange takes where the runtime waits for it."""
     host_s_per_step: NonNegative
