@@ -41,6 +41,12 @@ def test_nanotron_splits_llama_70b_in_41_and_39() -> None:
     assert _sizes(llama_70b(), "matrix_products", Plan(pp=2)).tolist() == [41, 39]
 
 
+def test_bigscience_gives_each_end_the_place_of_a_layer() -> None:
+    """BLOOM, 70 layers on 12 stages (bigscience, train/tr11-176B-ml/chronicles-prequel.md, Rebalancing layers)."""
+    plan = Plan(pp=12, embedding_as_layer=True, head_as_layer=True)
+    assert _sizes(dense_model(layers=70), "balanced_layers", plan).tolist() == [5, *[6] * 10, 5]
+
+
 def test_an_end_that_weighs_as_much_as_layers_takes_their_place() -> None:
     sizes = _sizes(latent(), "balanced_parameters", Plan(pp=2))
     assert sizes.sum() == 8

@@ -49,8 +49,10 @@ def split_layers(model: Model, rule: str, mtp_layers: int, pipeline: Plan | Pipe
     ends, chunks = (pipeline.embedding_as_layer, pipeline.head_as_layer), pipeline.pp * pipeline.vpp
     counted = model.num_layers + sum(ends)
     if rule in _WEIGHTS:
-        split, weights = _WEIGHTS[rule]
-        return split(weights(model), np.array([0, *[1] * model.num_layers, 0]), chunks)
+        split, weights_of = _WEIGHTS[rule]
+        weights = weights_of(model)
+        weights[[0, -1]] += ends
+        return split(weights, np.array([0, *[1] * model.num_layers, 0]), chunks)
     if rule == "front":
         sizes = front(counted, chunks)
     elif rule == "back":
@@ -174,7 +176,7 @@ def _between_ends(layers: int, pipeline: Plan | PipelineSplit) -> IntColumn:
 
 
 def _layers(model: Model) -> FloatColumn:
-    """Every layer weighs 1, the ends nothing."""
+    """Every layer weighs 1, the ends nothing unless they count as layers."""
     return np.array([0.0, *[1.0] * model.num_layers, 0.0])
 
 
