@@ -55,6 +55,13 @@ CASES = {
     "tp with sp": Case("llama-3.1-8b", Plan(tp=8, sp=True, dp=8, zero=3), 8192),
     "tp full": Case("llama-3.1-8b", Plan(tp=4, sp=True, dp=2, zero=3, recompute=Recompute.FULL)),
     "tp selective": Case("qwen3-32b", Plan(tp=8, sp=True, dp=4, zero=3, recompute=Recompute.SELECTIVE)),
+    "tp full to its end": Case(
+        "llama-3.1-70b",
+        Plan(tp=8, sp=True, pp=2, dp=2, zero=3, micro_batch=2, num_microbatches=2, recompute=Recompute.FULL),
+        8192,
+        changes=UNCOMPILED,
+        layers=8,
+    ),
     "tp without sp": Case("llama-3.1-8b", Plan(tp=4, dp=2, zero=2)),
     "replicas, tied": Case("qwen3-0.6b", Plan(tp=2, sp=True, dp=8, zero=3, dp_replicate=2, num_microbatches=2)),
     "ring": Case("llama-3.1-8b", Plan(cp=4, dp=2, zero=3), 8192, "torchtitan@0.1.0"),

@@ -39,7 +39,8 @@ class LayerMemory(NamedTuple):
     again: Floats
     """What recomputation makes alive again while the layer's backward runs."""
     working: Floats
-    """Alive for a moment while the layer's backward runs, beyond all of these."""
+    """Alive for a moment while the layer's backward runs, beyond all of these; where it is computed again to its end,
+    also when that ends, beside the gradient of its output, with sequence parallelism gathered too."""
     ending: Floats
     """Alive for a moment when the layer's forward ends, beyond what is saved."""
     tables: Floats
@@ -82,10 +83,12 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     copies = copies | ((plan.micro_batch > 1) & activations.copies_batched_output)
     copied = copies * HALF_BYTES * shard.tokens * shard.core
     everything = sum(saved) + tables + copied + table_copy_bytes(inputs, kind, shard)
-    layer_input = 1.0 * inputs.residual_bytes * shard.residual_tokens * inputs.model.hidden_size
+    hidden = 1.0 * inputs.model.hidden_size
+    layer_input = inputs.residual_bytes * shard.residual_tokens * hidden
     left = everything - recomputed_bytes(plan, inputs, kind, shard, saved)
     if activations.recomputes_by_product:
         left = _every_second_product(plan, inputs, kind, shard, saved.core)
+    ending = _ending_bytes(plan, inputs, kind, shard)
     full, selective = plan.recompute == Recompute.FULL, plan.recompute == Recompute.SELECTIVE
     saved_bytes = where(full, layer_input, where(selective, left, everything))
     of_core = context_transit_bytes(plan, inputs, shard)
@@ -94,11 +97,14 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     else:
         behind = _unit_attention_bytes(plan, inputs, kind, shard) - saved.feed_forward - saved.experts
         working = larger(_unit_backward_bytes(plan, inputs, kind, shard), behind + of_core)
+        if not activations.checkpoint_stops_early:
+            gathered = where(plan.sp, shard.tokens, 0) + shard.residual_tokens
+            working = where(full, larger(working, HALF_BYTES * hidden * gathered + ending), working)
     return LayerMemory(
         saved=saved_bytes,
         again=everything - saved_bytes,
         working=working,
-        ending=_ending_bytes(plan, inputs, kind, shard),
+        ending=ending,
         tables=where(full | selective, 0, tables),
     )
 
