@@ -106,8 +106,8 @@ def test_what_no_run_has_is_named_with_how_far_runs_go() -> None:
     sharded = Plan(dp=256, zero=3)
     (told,) = unpublished(sharded, experts)
     assert told.what == "experts fully sharded without expert parallelism in megatron on 256 accelerators"
-    (across,) = unpublished(Plan(tp=16, sp=True, dp=4, zero=1), DENSE)[:1]
-    assert across == ("tp 16", "tp 8")
+    (across,) = unpublished(Plan(tp=16, sp=True, dp=4, zero=1), DENSE)
+    assert across == ("tensor parallelism across scale-up domains in megatron on 64 accelerators", "none")
 
 
 def test_a_layout_is_known_where_a_run_of_the_model_on_as_many_accelerators_had_it() -> None:

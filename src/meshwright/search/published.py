@@ -43,7 +43,7 @@ def kinds(plans: Plans, inputs: Inputs) -> dict[str, BoolColumn]:
     family, experts = inputs.runtime.family, np.full(len(plans), inputs.model.is_moe)
     split, sharded, whole = plans.pp > 1, plans.zero == 3, plans.ep * plans.etp == 1
     return {
-        "tensor parallelism across scale-up domains": plans.tp > inputs.cluster.levels[0].size,
+        f"tensor parallelism across scale-up domains in {family}": plans.tp > inputs.cluster.levels[0].size,
         "tensor without sequence parallelism": (plans.tp > 1) & (plans.sp == 0),
         f"experts fully sharded without expert parallelism in {family}": experts & sharded & whole,
         f"experts fully sharded under expert parallelism in {family}": experts & sharded & (plans.ep > 1),
