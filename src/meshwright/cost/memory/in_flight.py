@@ -139,12 +139,13 @@ def _messages(stages: Stages, num_microbatches: IntColumn, parts: Ints, inputs: 
         whole = np.where(scattered, 2.0 * parts * sends, 0.0)
         micro_batches: FloatColumn = 2.0 + stages.in_flight_micro_batches * each + whole
         return micro_batches
+    one_chunk = stages.in_flight_chunks == stages.in_flight_micro_batches
     if not inputs.runtime.pipeline.receives_ahead:
-        one_chunk = stages.in_flight_chunks == stages.in_flight_micro_batches
         return np.where(stages.head & one_chunk, 0.0, 2.0)
     first = stages.embedding * stages.in_flight_micro_batches
     received = stages.receives * num_microbatches - (stages.in_flight_chunks - first)
-    return np.maximum(1.0 * received + stages.in_flight_chunks - stages.in_flight_at_head, 0.0)
+    gradient = one_chunk & (stages.embedding == 0) & (num_microbatches > stages.in_flight_micro_batches)
+    return np.maximum(1.0 * received + stages.in_flight_chunks - stages.in_flight_at_head + gradient, 0.0)
 
 
 def _share_on_device(stages: Stages, inputs: Inputs) -> FloatColumn:

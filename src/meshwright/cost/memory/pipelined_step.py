@@ -50,6 +50,7 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
         left = saved.second_activations + (1 - _chunks_passed(step, later)) * saved.chunk
         left = np.where(saved.second_activations > 0, np.maximum(left, 0.0), 0.0)
         gradients, resharded = worked_chunks(step, step.backwards + later)
+        line.allocate("temporaries", "message buffers", saved.messages - _outputs_freed(step, later))
         line.allocate("gradients", "of chunks", gradients)
         waiting = _waiting_embedding(step, first * (unsharded < step.plans.vpp))
         line.allocate("parameters", "gathered until backward", step.until_backward - resharded + waiting)
@@ -119,7 +120,7 @@ def _last_layer(
     line.allocate("parameters", "two layers", step.prefetched(2) * (own == 0))
     line.allocate("parameters", "head, gathered again", step.head_again * (own == 0))
     line.allocate("temporaries", "gradients of the head", step.root_head * of_last)
-    line.allocate("temporaries", "working set", saved.working)
+    line.allocate("temporaries", "working set", _working(step))
     line.at(Moment.LAST_LAYER_BACKWARD, activations > 0)
     line.allocate("activations", "saved for backward", np.maximum(activations - saved.layer, 0.0))
     line.allocate("temporaries", "working set", saved.residual)
@@ -142,15 +143,19 @@ def _first_layer(line: MemoryTimeline, step: UnitStep, gradients: FloatColumn) -
     line.allocate("gradients", "of chunks", gradients - own)
     begins = _of_last_chunk(step, 0)
     unsharded = _other_chunks(step, step.unsharded.after_backward, begins)
-    line.allocate("parameters", "other chunks", unsharded)
+    embedding = HALF_BYTES * whole.embedding * (step.resharded & step.ends_apart)
+    before = np.maximum(unsharded - embedding * (step.unsharded.after_backward == chunks), 0.0)
+    line.allocate("parameters", "other chunks", before)
     line.allocate("temporaries", "gradients of the head", step.root_head * begins)
     _first_layer_gathered(line, step, np.minimum(left + saved.layer, passed))
     line.allocate("gradients", "of chunks", np.maximum(gradients - own - layer, 0.0))
     line.allocate("activations", "saved for backward", np.minimum(left + 2 * saved.layer, passed))
-    line.allocate("temporaries", "working set", saved.working)
+    line.allocate("temporaries", "working set", _working(step, ~step.has_more_layers_than(2)))
     line.at(Moment.SECOND_LAYER_BACKWARD, step.resharded & (sharding_ranks(step.plans) > 1))
+    line.allocate("parameters", "other chunks", unsharded)
     line.allocate("gradients", "of chunks", gradients - own)
     line.allocate("activations", "saved for backward", np.minimum(left + saved.layer, passed))
+    line.allocate("temporaries", "working set", _working(step, ~step.has_more_layers_than(1)))
     line.at(Moment.FIRST_LAYER_BACKWARD)
     line.free("working set")
     line.allocate("gradients", "of chunks", gradients)
@@ -226,6 +231,17 @@ def _reduced_units(
     relaid = whole.product * (whole.split_experts > 0)
     line.allocate("temporaries", "gradients of a unit, joined", sent * (whole.layer + relaid))
     line.at(Moment.GRADIENT_REDUCTION, only)
+
+
+def _working(step: UnitStep, last: Bools = True) -> FloatColumn:
+    """Alive in a layer's backward; the gradient that the last layer of a rank begins with may be a buffer."""
+    return step.in_flight.working - step.in_flight.residual * (step.sends & last)
+
+
+def _outputs_freed(step: UnitStep, backwards: Numbers) -> FloatColumn:
+    """What a rank of one chunk has sent of the micro-batches that so many backward passes in a row are through with."""
+    freed = np.minimum(backwards, step.plans.num_microbatches - step.backwards)
+    return step.in_flight.residual * freed * step.sends
 
 
 def _waiting_embedding(step: UnitStep, first: IntColumn) -> FloatColumn:

@@ -107,6 +107,12 @@ class UnitStep:
         return split
 
     @cached_property
+    def sends(self) -> BoolColumn:
+        """Whether a rank of one chunk sends its output on, and has buffers for the gradients that come back."""
+        sends: BoolColumn = (self.plans.vpp == 1) & (self.whole.head == 0)
+        return sends
+
+    @cached_property
     def layers(self) -> FloatColumn:
         """Parameters of all layers of the stage, a count."""
         return self.whole.all - self.whole.ends
