@@ -78,6 +78,8 @@ CASES = {
     ),
     "tp without sp": Case("llama-3.1-8b", Plan(tp=4, dp=2, zero=2)),
     "replicas, tied": Case("qwen3-0.6b", Plan(tp=2, sp=True, dp=8, zero=3, dp_replicate=2, num_microbatches=2)),
+    "alone, tied": Case("qwen3-0.6b", Plan(zero=2, recompute=Recompute.FULL)),
+    "tp alone, tied": Case("qwen3-0.6b", Plan(tp=4, zero=2, num_microbatches=4, recompute=Recompute.FULL)),
     "ring": Case("llama-3.1-8b", Plan(cp=4, dp=2, zero=3), 8192, "torchtitan@0.1.0"),
     "all-gather": Case(
         "llama-3.1-8b",

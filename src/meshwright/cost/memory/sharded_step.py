@@ -167,11 +167,12 @@ def _embedding(line: MemoryTimeline, step: UnitStep) -> None:
     """The last unit: the embedding, with the head where both are of one unit. Of a tied one the gradients of the head
     and of the embedding are added up first, in a third tensor.
     """
-    whole, stored, apart = step.whole, step.stored, step.ends_apart
-    last, done = (whole.embedding, stored.embedding) if apart else (whole.ends, stored.ends)
+    whole, stored = step.whole, step.stored
+    apart = step.ends_apart | (step.parted & step.loss_in_pieces)
+    last, done = (np.where(apart, each.embedding, each.ends) for each in (whole, stored))
     line.free("two layers", "working set")
     line.allocate("activations", "saved for backward", step.in_flight.standing)
-    line.allocate("gradients", "new shards", step.new_shards * (stored.all - done))
+    line.allocate("gradients", "new shards", step.new_shards * (stored.all - done + step.loss_unit[1] * step.tied))
     line.allocate("temporaries", "gradients of the ends", 2 * step.tied_head)
     line.at(Moment.EMBEDDING_GRADIENTS, step.tied_head > 0)
     line.free("gathered until backward", "gradients of the head", "gradients of a layer")

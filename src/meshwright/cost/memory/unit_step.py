@@ -145,6 +145,12 @@ class UnitStep:
         return (self.whole.head < self.whole.embedding) & tied
 
     @cached_property
+    def parted(self) -> BoolColumn:
+        """Whether the head's weight is a copy of the embedding's, with gradients of its own."""
+        parted: BoolColumn = (self.whole.head > self.whole.embedding) & self.inputs.model.tied_embeddings
+        return parted
+
+    @cached_property
     def loss_unit(self) -> tuple[FloatColumn, FloatColumn]:
         """Parameters whose gradients a loss in pieces reduces, counts, whole and stored: the head, or a tied one."""
         units = self.whole, self.stored

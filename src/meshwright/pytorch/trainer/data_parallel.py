@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Shard
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
@@ -46,6 +46,10 @@ def shard(decoder: Decoder, request: Request, meshes: Meshes) -> None:
     for unit, stays_gathered in _ends(decoder, plan, runtime) if runtime.sharding.ends_apart else ():
         fully_shard(unit, reshard_after_forward=resharded and not stays_gathered, **settings)
     fully_shard(decoder, reshard_after_forward=resharded and not _keeps_ends_gathered(plan, runtime), **settings)
+    if runtime.sharding.divides_gradients:
+        for module in decoder.modules():
+            if isinstance(module, FSDPModule):
+                module.set_gradient_divide_factor(1.0)
 
 
 def _ends(decoder: Decoder, plan: Plan, runtime: Runtime) -> Iterator[tuple[nn.Module | list[nn.Module], bool]]:
