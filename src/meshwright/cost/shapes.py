@@ -54,9 +54,10 @@ def on_shapes(function: Callable[[Layout], Answer], plan: Layout, *fields: str) 
     >>> on_shapes(lambda plan: (10 * plan.tp,), plans, "tp")[0].tolist()
     [20, 40, 20]
     """
-    if isinstance(plan, Plan):
-        return function(plan)
-    shapes = distinct_shapes(plan, fields)
+    one = plan if isinstance(plan, Plan) else alone(plan)
+    if isinstance(one, Plan):
+        return function(one)
+    shapes = distinct_shapes(one, fields)
     return gathered(function(alone(shapes.plans)), shapes.of_plan)
 
 

@@ -145,7 +145,9 @@ def _messages(stages: Stages, num_microbatches: IntColumn, parts: Ints, inputs: 
     first = stages.embedding * stages.in_flight_micro_batches
     received = stages.receives * num_microbatches - (stages.in_flight_chunks - first)
     gradient = one_chunk & (stages.embedding == 0) & (num_microbatches > stages.in_flight_micro_batches)
-    return np.maximum(1.0 * received + stages.in_flight_chunks - stages.in_flight_at_head + gradient, 0.0)
+    sent = stages.in_flight_chunks - stages.in_flight_at_head
+    messages: FloatColumn = np.maximum(1.0 * received + sent + gradient, 0.0)
+    return messages
 
 
 def _share_on_device(stages: Stages, inputs: Inputs) -> FloatColumn:

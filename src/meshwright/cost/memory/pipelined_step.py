@@ -240,7 +240,7 @@ def _working(step: UnitStep, last: Bools = True) -> FloatColumn:
 
 def _outputs_freed(step: UnitStep, backwards: Numbers) -> FloatColumn:
     """What a rank of one chunk has sent of the micro-batches that so many backward passes in a row are through with."""
-    freed = np.minimum(backwards, step.plans.num_microbatches - step.backwards)
+    freed: FloatColumn = 1.0 * np.minimum(backwards, step.plans.num_microbatches - step.backwards)
     return step.in_flight.residual * freed * step.sends
 
 
