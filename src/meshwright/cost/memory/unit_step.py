@@ -108,8 +108,9 @@ class UnitStep:
 
     @cached_property
     def sends(self) -> BoolColumn:
-        """Whether a rank of one chunk sends its output on, and has buffers for the gradients that come back."""
-        sends: BoolColumn = (self.plans.vpp == 1) & (self.whole.head == 0)
+        """Whether a rank of one chunk sends its output on, and has buffers for all gradients that come back."""
+        ahead = self.inputs.runtime.pipeline.receives_ahead
+        sends: BoolColumn = (self.plans.vpp == 1) & (self.whole.head == 0) & ahead
         return sends
 
     @cached_property
