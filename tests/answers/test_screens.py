@@ -18,6 +18,7 @@ from meshwright.answers.pace import pace_of
 from meshwright.answers.plan_table import plan_screen
 from meshwright.answers.screen import headline
 from meshwright.answers.step_parts import why_lost
+from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.named import plan_of
 from meshwright.search.find import SearchResult, find
@@ -90,6 +91,15 @@ def test_the_explain_screen_shows_every_stage() -> None:
 def test_the_explain_screen_says_out_of_memory() -> None:
     inputs = question(llama_70b(), "1x8:h100", global_batch=8, sequence_length=8192)
     assert "out-of-memory" in told(explain_screen(estimate_each([plan_of(inputs, tp=8)], inputs)[0], inputs))
+
+
+@pytest.mark.parametrize("micro_batch", [3, 4, 5])
+def test_a_plan_at_risk_says_what_it_waits_for(micro_batch: int) -> None:
+    inputs = question(llama_8b(), "1x8:h100", "accelerate", global_batch=8 * micro_batch, sequence_length=8192)
+    (estimate,) = estimate_each([plan_of(inputs, zero=3, micro_batch=micro_batch, recompute="full")], inputs)
+    tensors = estimate.memory.device - estimate.memory.fragmentation
+    waits = estimate.verdict == Verdict.AT_RISK and tensors <= estimate.fit.visible_bytes < estimate.memory.device
+    assert ("PyTorch gives back" in told(explain_screen(estimate, inputs))) == waits == (micro_batch == 4)
 
 
 @pytest.mark.parametrize("name", ["llama-3.1-70b", "mixtral-8x7b", "deepseek-v3", "gpt2", "gemma-2-9b"])

@@ -127,9 +127,9 @@ def fit_words(estimate: Estimate) -> str:
         f"probability of fitting {fit.probability:.0%}"
     )
     if fit.verdict == Verdict.AT_RISK and fit.needed_bytes > fit.visible_bytes:
-        held = fit.needed_bytes - estimate.memory.fragmentation
-        gives_back = "PyTorch gives back what it holds and does not use, which makes a step longer"
-        text += f"; it fits only if {gives_back if held <= fit.visible_bytes else 'it takes less than predicted'}"
+        text += "; it fits only if it takes less than predicted"
+        if fit.needed_bytes - estimate.memory.fragmentation <= fit.visible_bytes:
+            text += ", or PyTorch gives back what it holds and does not use, which makes a step longer"
     return Toned(text, TONES[fit.verdict])
 
 

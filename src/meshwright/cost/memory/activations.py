@@ -99,6 +99,7 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
         working = larger(_unit_backward_bytes(plan, inputs, kind, shard), behind + of_core)
         if not activations.checkpoint_stops_early:
             gathered = where(plan.sp, shard.tokens, 0) + shard.residual_tokens
+            # What reduces the down product's output is kept with sequence parallelism alone.
             to_its_end = full | (selective & (plan.tp > 1) & (plan.sp < 1))
             working = where(to_its_end, larger(working, HALF_BYTES * hidden * gathered + ending), working)
     return LayerMemory(

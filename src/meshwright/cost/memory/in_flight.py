@@ -130,8 +130,9 @@ def _messages(stages: Stages, num_microbatches: IntColumn, parts: Ints, inputs: 
     received is an activation then, and nothing is sent yet. Where it keeps messages, two also there, and of each
     micro-batch in flight what it has received and sent, or of scattered ones its part of what it has sent, of which
     backward holds one, and its gradient, whole. Or, allocated ahead, all that it
-    receives, and each output until its backward, less the inputs that layers keep. num_microbatches: of every stage's
-    plan; parts: that messages are scattered in; counts, shape (r,).
+    receives, and each output until its backward, less the inputs that layers keep; with one chunk a rank also the
+    gradient that it sent last. num_microbatches: of every stage's plan; parts: that messages are scattered in; counts,
+    shape (r,).
     """
     if inputs.runtime.pipeline.keeps_messages:
         sends, scattered = 1 - stages.head, parts > 1

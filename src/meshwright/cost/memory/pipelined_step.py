@@ -131,7 +131,7 @@ def _last_layer(
 
 def _first_layer(line: MemoryTimeline, step: UnitStep, gradients: FloatColumn) -> None:
     """Backward of a chunk's first layer and of the embedding, after which all others have stayed gathered; before them
-    that of its second one, beside which ZeRO 3 gathers the first one ahead.
+    that of its second one, beside which ZeRO 3 gathers the first one ahead, and not yet an embedding of its own unit.
     """
     saved, whole, group, chunks = step.in_flight, step.whole, step.group, step.plans.vpp
     with_embedding = step.backwards >= (chunks - 1) * group
