@@ -50,7 +50,7 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
         left = saved.second_activations + (1 - _chunks_passed(step, later)) * saved.chunk
         left = np.where(saved.second_activations > 0, np.maximum(left, 0.0), 0.0)
         gradients, resharded = worked_chunks(step, step.backwards + later)
-        line.allocate("temporaries", "message buffers", saved.messages - _outputs_freed(step, later))
+        line.allocate("temporaries", "message buffers", saved.messages - _outputs(step, later))
         line.allocate("gradients", "of chunks", gradients)
         waiting = _waiting_embedding(step, first * (unsharded < step.plans.vpp))
         line.allocate("parameters", "gathered until backward", step.until_backward - resharded + waiting)
@@ -70,10 +70,10 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
 
 def _forward(line: MemoryTimeline, step: UnitStep) -> None:
     """Of the chunk that works forward last: its last layer is gathered, its experts that are divided by rows are put
-    together, and it works.
+    together, and it works; then its output is sent.
     """
     saved = step.in_flight
-    line.allocate("temporaries", "message buffers", saved.messages)
+    line.allocate("temporaries", "message buffers", saved.messages - _outputs(step, 1))
     line.allocate("parameters", "gathered until backward", step.until_backward)
     others = _other_chunks(step, step.unsharded.forward, size=_beside_forward(step))
     line.allocate("parameters", "other chunks", others + _waiting_embedding(step, step.unsharded.forward_first))
@@ -87,6 +87,7 @@ def _forward(line: MemoryTimeline, step: UnitStep) -> None:
     line.allocate("temporaries", "output of the layer", saved.layer_output)
     line.at(Moment.LAST_LAYER_FORWARD)
     line.free("two layers", "output of the layer")
+    line.allocate("temporaries", "message buffers", saved.messages)
 
 
 def _loss(line: MemoryTimeline, step: UnitStep, activations: FloatColumn, logits: FloatColumn) -> None:
@@ -238,10 +239,10 @@ def _working(step: UnitStep, last: Bools = True) -> FloatColumn:
     return step.in_flight.working - step.in_flight.residual * (step.sends & last)
 
 
-def _outputs_freed(step: UnitStep, backwards: Numbers) -> FloatColumn:
-    """What a rank of one chunk has sent of the micro-batches that so many backward passes in a row are through with."""
-    freed: FloatColumn = 1.0 * np.minimum(backwards, step.plans.num_microbatches - step.backwards)
-    return step.in_flight.residual * freed * step.sends
+def _outputs(step: UnitStep, micro_batches: Numbers) -> FloatColumn:
+    """What a rank of one chunk sends of so many of the micro-batches in flight."""
+    outputs: FloatColumn = 1.0 * np.minimum(micro_batches, step.plans.num_microbatches - step.backwards)
+    return step.in_flight.residual * outputs * step.sends
 
 
 def _waiting_embedding(step: UnitStep, first: IntColumn) -> FloatColumn:
