@@ -95,6 +95,8 @@ CASES = {
     "interleaved": Case("llama-3.1-8b", _interleaved()),
     "interleaved zero 3": Case("llama-3.1-8b", _interleaved(zero=3)),
     "one group zero 3": Case("llama-3.1-8b", _interleaved(zero=3, num_microbatches=2)),
+    "embedding reduced beside its chunk": Case("llama-3.1-8b", _interleaved(zero=3, num_microbatches=2), layers=8),
+    "a chunk without layers": Case("llama-3.1-8b", _interleaved(vpp=4, zero=3, num_microbatches=2), layers=8),
     "ends beside layers": Case(
         "llama-3.1-8b", Plan(pp=2, vpp=2, dp=4, zero=2, num_microbatches=4, schedule=Schedule.INTERLEAVED)
     ),

@@ -5,6 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from meshwright.arrays import BoolColumn, Bools, FloatColumn, Floats, IntColumn, Numbers
+from meshwright.cost.memory.chunk_turns import (
+    chunk_sizes,
+    chunks_beside_forward,
+    chunks_passed,
+    first_passed,
+    of_first_chunk,
+    of_last_chunk,
+)
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.memory.unit_states import reduced_unit, worked_chunks
 from meshwright.cost.memory.unit_step import UnitStep
@@ -34,34 +42,41 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
             (last, chunks.passed),
         )
     )
-    line.allocate("gradients", "of chunks", gradients)
+    # A reduced gradient lies twice once the second loss has reduced its own.
+    second_loss = step.plans.num_microbatches == 2
+    line.allocate("gradients", "of chunks", gradients - FP32_BYTES * step.reduced_twice * second_loss)
     _forward(line, step)
     line.allocate("parameters", "other chunks", _other_chunks(step, chunks.at_loss, size=step.other_chunk_size))
     _loss(line, step, saved.activations, saved.logits)
+    line.allocate("gradients", "of chunks", gradients)
     line.allocate("logits", "logits", saved.others_logits)
     line.allocate("parameters", "other chunks", _other_chunks(step, chunks.first))
-    _last_layer(line, step, saved.activations, chunks.first_own, _of_last_chunk(step, 0))
+    _last_layer(line, step, saved.activations, chunks.first_own, of_last_chunk(step, 0))
     _first_layer(line, step, next_gradients)
     for later, unsharded, own, first in (
         (1, chunks.second, chunks.second_own, 0 * chunks.second),
         (next_one, chunks.following, chunks.following_own, chunks.following_first),
         (every, chunks.fullest, chunks.fullest_own, 0 * chunks.fullest),
     ):
-        left = saved.second_activations + (1 - _chunks_passed(step, later)) * saved.chunk
+        left = saved.second_activations + (1 - chunks_passed(step, later)) * saved.chunk
         left = np.where(saved.second_activations > 0, np.maximum(left, 0.0), 0.0)
         gradients, resharded = worked_chunks(step, step.backwards + later)
         line.allocate("temporaries", "message buffers", saved.messages - _outputs(step, later))
         line.allocate("gradients", "of chunks", gradients)
-        waiting = _waiting_embedding(step, first * (unsharded < step.plans.vpp))
-        line.allocate("parameters", "gathered until backward", step.until_backward - resharded + waiting)
-        size = np.where(later > step.group - step.backwards, _chunk_sizes(step)[1], 1.0)
+        of_first, more = of_first_chunk(step, later - 1), np.minimum(unsharded + 1, step.plans.vpp)
+        standing = step.until_backward - resharded
+        waiting = _waiting_embedding(step, np.maximum(first, of_first) * (unsharded < step.plans.vpp))
+        line.allocate("parameters", "gathered until backward", standing + waiting)
+        size = np.where(later > step.group - step.backwards, chunk_sizes(step)[1], 1.0)
         line.allocate("parameters", "other chunks", _other_chunks(step, unsharded, size=size))
         line.allocate("activations", "saved for backward", left)
+        _embedding_gradients(line, step, of_first)
         if not step.loss_in_pieces:
             _loss(line, step, left, saved.second_logits)
         line.allocate("logits", "logits", saved.second_others_logits)
-        _last_layer(line, step, left, own, _of_last_chunk(step, later))
-        line.allocate("parameters", "other chunks", _other_chunks(step, np.minimum(unsharded + 1, step.plans.vpp)))
+        _last_layer(line, step, left, own, of_last_chunk(step, later))
+        line.allocate("parameters", "gathered until backward", standing + waiting * (more < step.plans.vpp))
+        line.allocate("parameters", "other chunks", _other_chunks(step, more))
         left = left - (saved.head - saved.put_out) - saved.chunk + saved.layer
         _first_layer_gathered(line, step, left, (own == 0) & (left > 0))
     _reduction(line, step)
@@ -75,7 +90,7 @@ def _forward(line: MemoryTimeline, step: UnitStep) -> None:
     saved = step.in_flight
     line.allocate("temporaries", "message buffers", saved.messages - _outputs(step, 1))
     line.allocate("parameters", "gathered until backward", step.until_backward)
-    others = _other_chunks(step, step.unsharded.forward, size=_beside_forward(step))
+    others = _other_chunks(step, step.unsharded.forward, size=chunks_beside_forward(step))
     line.allocate("parameters", "other chunks", others + _waiting_embedding(step, step.unsharded.forward_first))
     line.allocate("parameters", "two layers", step.prefetched(2))
     line.allocate("parameters", "experts put together", HALF_BYTES * step.whole.split_experts * step.resharded)
@@ -140,9 +155,9 @@ def _first_layer(line: MemoryTimeline, step: UnitStep, gradients: FloatColumn) -
     layer = step.inputs.gradient_bytes * whole.layer * appear
     own = layer + step.inputs.gradient_bytes * whole.embedding * with_embedding * appear
     passed = np.maximum(saved.activations - (saved.head - saved.put_out), 0.0)
-    left = np.maximum(passed - _first_chunk(step) * saved.chunk, 0.0)
+    left = np.maximum(passed - first_passed(step) * saved.chunk, 0.0)
     line.allocate("gradients", "of chunks", gradients - own)
-    begins = _of_last_chunk(step, 0)
+    begins = of_last_chunk(step, 0)
     unsharded = _other_chunks(step, step.unsharded.after_backward, begins)
     embedding = _waiting_embedding(step, 1 * (step.unsharded.after_backward == chunks))
     line.allocate("parameters", "other chunks", np.maximum(unsharded - embedding, 0.0))
@@ -160,9 +175,15 @@ def _first_layer(line: MemoryTimeline, step: UnitStep, gradients: FloatColumn) -
     line.free("working set")
     line.allocate("gradients", "of chunks", gradients)
     line.allocate("activations", "saved for backward", left)
-    line.allocate("temporaries", "gradients of the embedding", HALF_BYTES * whole.embedding * with_embedding)
+    _embedding_gradients(line, step, with_embedding)
+    line.free("gradients of the head")
+
+
+def _embedding_gradients(line: MemoryTimeline, step: UnitStep, with_embedding: BoolColumn) -> None:
+    """Gradients of the embedding are about to be added."""
+    line.allocate("temporaries", "gradients of the embedding", HALF_BYTES * step.whole.embedding * with_embedding)
     line.at(Moment.EMBEDDING_GRADIENTS)
-    line.free("gradients of the embedding", "gradients of the head")
+    line.free("gradients of the embedding")
 
 
 def _first_layer_gathered(
@@ -259,39 +280,3 @@ def _other_chunks(step: UnitStep, chunks: IntColumn, last: Bools = False, size: 
     layers = HALF_BYTES * np.where(last, of_last, step.layers * chunks / step.plans.vpp * size)
     every = HALF_BYTES * step.whole.all - step.until_backward
     return np.where(chunks == step.plans.vpp, every, layers) * step.resharded
-
-
-def _of_last_chunk(step: UnitStep, later: Numbers) -> BoolColumn:
-    """Whether a backward is of the chunk that works backward first. later: how many come between it and the last
-    forward.
-    """
-    of_last: BoolColumn = (step.backwards + later) % (step.group * step.plans.vpp) < step.group
-    return of_last
-
-
-def _chunk_sizes(step: UnitStep) -> tuple[FloatColumn, FloatColumn]:
-    """Layers of the chunk that works backward first, and of the others, over those of an average one. Several groups
-    of micro-batches mix the others with it.
-    """
-    return step.last_chunk_size, np.where(step.one_group, step.other_chunk_size, 1.0)
-
-
-def _beside_forward(step: UnitStep) -> FloatColumn:
-    """Layers of the chunks beside the one that works forward, over those of an average one: where the fullest forward
-    is not that of the last chunk, it is one of them.
-    """
-    others = (step.plans.vpp - step.other_chunk_size) / np.maximum(step.plans.vpp - 1, 1)
-    size: FloatColumn = np.where(step.in_flight.further > 0, others, 1.0)
-    return size
-
-
-def _first_chunk(step: UnitStep) -> FloatColumn:
-    """Layers of the chunk that works backward behind the last forward over those of an average one."""
-    return np.where(_of_last_chunk(step, 0), _chunk_sizes(step)[0], 1.0)
-
-
-def _chunks_passed(step: UnitStep, backwards: Numbers) -> FloatColumn:
-    """Layers that so many backward passes behind the last forward go through, over those of an average chunk."""
-    last, other = _chunk_sizes(step)
-    of_last = np.where(step.one_group, np.clip(step.group - step.backwards, 0, backwards), 1 * _of_last_chunk(step, 0))
-    return of_last * last + (backwards - of_last) * other

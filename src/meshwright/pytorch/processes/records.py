@@ -100,8 +100,8 @@ def layer_moments(layers: int) -> list[str]:
     >>> layer_moments(5)
     ['first layer', 'between', 'between', 'next layer', 'last layer']
     """
-    if layers == 1:
-        return ["last layer"]
+    if layers < 2:
+        return ["last layer"] * layers
     between = ["between"] * max(layers - 3, 0)
     return ["first layer", *between, *["next layer"] * (layers > 2), "last layer"]
 

@@ -1,0 +1,51 @@
+"""Whose turn it is among the chunks of a pipeline rank, and how many layers the chunks that have worked have."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.arrays import BoolColumn, FloatColumn, Numbers
+from meshwright.cost.memory.unit_step import UnitStep
+
+
+def of_last_chunk(step: UnitStep, later: Numbers) -> BoolColumn:
+    """Whether a backward is of the chunk that works backward first. later: how many come between it and the last
+    forward.
+    """
+    of_last: BoolColumn = (step.backwards + later) % (step.group * step.plans.vpp) < step.group
+    return of_last
+
+
+def of_first_chunk(step: UnitStep, later: Numbers) -> BoolColumn:
+    """Whether a backward is of the chunk that works backward last, with the embedding. later: as of `of_last_chunk`."""
+    chunks = step.plans.vpp
+    of_first: BoolColumn = (step.backwards + later) % (step.group * chunks) >= (chunks - 1) * step.group
+    return of_first
+
+
+def chunk_sizes(step: UnitStep) -> tuple[FloatColumn, FloatColumn]:
+    """Layers of the chunk that works backward first, and of the others, over those of an average one. Several groups
+    of micro-batches mix the others with it.
+    """
+    return step.last_chunk_size, np.where(step.one_group, step.other_chunk_size, 1.0)
+
+
+def chunks_beside_forward(step: UnitStep) -> FloatColumn:
+    """Layers of the chunks beside the one that works forward, over those of an average one: where the fullest forward
+    is not that of the last chunk, it is one of them.
+    """
+    others = (step.plans.vpp - step.other_chunk_size) / np.maximum(step.plans.vpp - 1, 1)
+    size: FloatColumn = np.where(step.in_flight.further > 0, others, 1.0)
+    return size
+
+
+def first_passed(step: UnitStep) -> FloatColumn:
+    """Layers of the chunk that works backward behind the last forward over those of an average one."""
+    return np.where(of_last_chunk(step, 0), chunk_sizes(step)[0], 1.0)
+
+
+def chunks_passed(step: UnitStep, backwards: Numbers) -> FloatColumn:
+    """Layers that so many backward passes behind the last forward go through, over those of an average chunk."""
+    last, other = chunk_sizes(step)
+    of_last = np.where(step.one_group, np.clip(step.group - step.backwards, 0, backwards), 1 * of_last_chunk(step, 0))
+    return of_last * last + (backwards - of_last) * other
