@@ -97,6 +97,22 @@ CASES = {
     "one group zero 3": Case("llama-3.1-8b", _interleaved(zero=3, num_microbatches=2)),
     "embedding reduced beside its chunk": Case("llama-3.1-8b", _interleaved(zero=3, num_microbatches=2), layers=8),
     "a chunk without layers": Case("llama-3.1-8b", _interleaved(vpp=4, zero=3, num_microbatches=2), layers=8),
+    "chunks of unlike sizes": Case("llama-3.1-8b", _interleaved(pp=4, vpp=4, zero=3), layers=30),
+    "experts by rows of three chunks": Case(
+        "mixtral-8x7b",
+        Plan(
+            pp=2,
+            vpp=3,
+            dp=16,
+            zero=3,
+            num_microbatches=2,
+            recompute=Recompute.FULL,
+            schedule=Schedule.INTERLEAVED,
+            **ENDS,
+        ),
+        layers=16,
+    ),
+    "experts by rows, zero 2": Case("mixtral-8x7b", Plan(dp=16, zero=2, recompute=Recompute.FULL), layers=6),
     "ends beside layers": Case(
         "llama-3.1-8b", Plan(pp=2, vpp=2, dp=4, zero=2, num_microbatches=4, schedule=Schedule.INTERLEAVED)
     ),

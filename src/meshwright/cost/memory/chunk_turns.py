@@ -1,11 +1,12 @@
-"""Whose turn it is among the chunks of a pipeline rank, and how many layers the chunks that have worked have."""
+"""Whose turn it is among the chunks of a pipeline rank, and how large they are."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, FloatColumn, Numbers
+from meshwright.arrays import BoolColumn, Bools, FloatColumn, Floats, IntColumn, Numbers
 from meshwright.cost.memory.unit_step import UnitStep
+from meshwright.specs.precision import HALF_BYTES
 
 
 def of_last_chunk(step: UnitStep, later: Numbers) -> BoolColumn:
@@ -49,3 +50,24 @@ def chunks_passed(step: UnitStep, backwards: Numbers) -> FloatColumn:
     last, other = chunk_sizes(step)
     of_last = np.where(step.one_group, np.clip(step.group - step.backwards, 0, backwards), 1 * of_last_chunk(step, 0))
     return of_last * last + (backwards - of_last) * other
+
+
+def waiting_embedding(step: UnitStep, first: BoolColumn) -> FloatColumn:
+    """ZeRO 3: 2-byte weights of an embedding that is gathered with its chunk, where that waits beside the one that
+    works. first: whether it does, shape (r,).
+    """
+    return HALF_BYTES * step.whole.embedding * (step.resharded & first & step.ends_apart)
+
+
+def other_chunks(
+    step: UnitStep, chunks: IntColumn, last: Bools = False, size: Floats = 1.0, first: Bools = False
+) -> FloatColumn:
+    """ZeRO 3: 2-byte weights of so many chunks, beside what is gathered anyway; last, first: the chunk that works
+    backward first or last is one of them, else each has `size` times the layers of an average one.
+    """
+    count = step.plans.vpp
+    with_last, other = step.whole.of_chunks(1.0 * chunks, count), step.layers / count * size
+    layers = np.where(first & (chunks > 0), step.whole.first_chunk + (chunks - 1) * other, chunks * other)
+    layers = HALF_BYTES * np.where(last, with_last, layers)
+    every = HALF_BYTES * step.whole.all - step.until_backward
+    return np.where(chunks == count, every, layers) * step.resharded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, Bools, FloatColumn, Floats, IntColumn, Numbers
+from meshwright.arrays import BoolColumn, Bools, FloatColumn, IntColumn, Numbers
 from meshwright.cost.memory.chunk_turns import (
     chunk_sizes,
     chunks_beside_forward,
@@ -12,7 +12,10 @@ from meshwright.cost.memory.chunk_turns import (
     first_passed,
     of_first_chunk,
     of_last_chunk,
+    other_chunks,
+    waiting_embedding,
 )
+from meshwright.cost.memory.pipelined_reduction import reduction
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.memory.unit_states import reduced_unit, worked_chunks
 from meshwright.cost.memory.unit_step import UnitStep
@@ -25,8 +28,8 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
 
     Chunks take turns by groups of micro-batches, the one with the head works backward first. The whole gradients of
     each appear with its first backward. Weights are gathered as in `sharded_step`, but stay gathered after a backward.
-    Played are the last forward, the backward that follows it, the next backward, the one by which every chunk has
-    worked backward, and the reduction.
+    Played are the last forward, the backward that follows it, the next backward, those by which the next chunk, with
+    one group of micro-batches all but one and every chunk have worked backward, and the reduction.
     Source: torch 2.13, distributed/pipelining/stage.py (backward_maybe_with_nosync) and `sharded_step`. step: of every
     stage, shape (r,). Returns allocations in bytes.
     """
@@ -46,16 +49,18 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
     second_loss = step.plans.num_microbatches == 2
     line.allocate("gradients", "of chunks", gradients - FP32_BYTES * step.reduced_twice * second_loss)
     _forward(line, step)
-    line.allocate("parameters", "other chunks", _other_chunks(step, chunks.at_loss, size=step.other_chunk_size))
+    line.allocate("parameters", "other chunks", other_chunks(step, chunks.at_loss, size=step.other_chunk_size))
     _loss(line, step, saved.activations, saved.logits)
     line.allocate("gradients", "of chunks", gradients)
     line.allocate("logits", "logits", saved.others_logits)
-    line.allocate("parameters", "other chunks", _other_chunks(step, chunks.first))
+    line.allocate("parameters", "other chunks", other_chunks(step, chunks.first))
     _last_layer(line, step, saved.activations, chunks.first_own, of_last_chunk(step, 0))
     _first_layer(line, step, next_gradients)
+    before_last = np.where(step.one_group, np.maximum((last - 1) * step.group + 1 - step.backwards, next_one), next_one)
     for later, unsharded, own, first in (
         (1, chunks.second, chunks.second_own, 0 * chunks.second),
         (next_one, chunks.following, chunks.following_own, chunks.following_first),
+        (before_last, chunks.following, chunks.following_own, chunks.following_first),
         (every, chunks.fullest, chunks.fullest_own, 0 * chunks.fullest),
     ):
         left = saved.second_activations + (1 - chunks_passed(step, later)) * saved.chunk
@@ -65,10 +70,11 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
         line.allocate("gradients", "of chunks", gradients)
         of_first, more = of_first_chunk(step, later - 1), np.minimum(unsharded + 1, step.plans.vpp)
         standing = step.until_backward - resharded
-        waiting = _waiting_embedding(step, np.maximum(first, of_first) * (unsharded < step.plans.vpp))
+        with_first = (first > 0) | of_first
+        waiting = waiting_embedding(step, with_first & (unsharded < step.plans.vpp))
         line.allocate("parameters", "gathered until backward", standing + waiting)
         size = np.where(later > step.group - step.backwards, chunk_sizes(step)[1], 1.0)
-        line.allocate("parameters", "other chunks", _other_chunks(step, unsharded, size=size))
+        line.allocate("parameters", "other chunks", other_chunks(step, unsharded, size=size, first=with_first))
         line.allocate("activations", "saved for backward", left)
         _embedding_gradients(line, step, of_first)
         if not step.loss_in_pieces:
@@ -76,10 +82,10 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
         line.allocate("logits", "logits", saved.second_others_logits)
         _last_layer(line, step, left, own, of_last_chunk(step, later))
         line.allocate("parameters", "gathered until backward", standing + waiting * (more < step.plans.vpp))
-        line.allocate("parameters", "other chunks", _other_chunks(step, more))
+        line.allocate("parameters", "other chunks", other_chunks(step, more, first=with_first))
         left = left - (saved.head - saved.put_out) - saved.chunk + saved.layer
         _first_layer_gathered(line, step, left, (own == 0) & (left > 0))
-    _reduction(line, step)
+    reduction(line, step)
     return line
 
 
@@ -90,8 +96,8 @@ def _forward(line: MemoryTimeline, step: UnitStep) -> None:
     saved = step.in_flight
     line.allocate("temporaries", "message buffers", saved.messages - _outputs(step, 1))
     line.allocate("parameters", "gathered until backward", step.until_backward)
-    others = _other_chunks(step, step.unsharded.forward, size=chunks_beside_forward(step))
-    line.allocate("parameters", "other chunks", others + _waiting_embedding(step, step.unsharded.forward_first))
+    others = other_chunks(step, step.unsharded.forward, size=chunks_beside_forward(step))
+    line.allocate("parameters", "other chunks", others + waiting_embedding(step, step.unsharded.forward_first > 0))
     line.allocate("parameters", "two layers", step.prefetched(2))
     line.allocate("parameters", "experts put together", HALF_BYTES * step.whole.split_experts * step.resharded)
     activations = saved.activations + saved.further
@@ -158,8 +164,8 @@ def _first_layer(line: MemoryTimeline, step: UnitStep, gradients: FloatColumn) -
     left = np.maximum(passed - first_passed(step) * saved.chunk, 0.0)
     line.allocate("gradients", "of chunks", gradients - own)
     begins = of_last_chunk(step, 0)
-    unsharded = _other_chunks(step, step.unsharded.after_backward, begins)
-    embedding = _waiting_embedding(step, 1 * (step.unsharded.after_backward == chunks))
+    unsharded = other_chunks(step, step.unsharded.after_backward, begins)
+    embedding = waiting_embedding(step, step.unsharded.after_backward == chunks)
     line.allocate("parameters", "other chunks", np.maximum(unsharded - embedding, 0.0))
     line.allocate("temporaries", "gradients of the head", step.root_head * begins)
     _first_layer_gathered(line, step, np.minimum(left + saved.layer, passed))
@@ -198,62 +204,6 @@ def _first_layer_gathered(
     line.free("layer put together", "working set")
 
 
-def _reduction(line: MemoryTimeline, step: UnitStep) -> None:
-    """A chunk is reduced behind its last backward: the first one while one group of micro-batches of all others is in
-    flight, the last one, with the embedding, by itself.
-    """
-    whole, stored, saved, chunks, group = step.whole, step.stored, step.in_flight, step.plans.vpp, step.group
-    apart, every = step.ends_apart, step.plans.num_microbatches * chunks
-    others = (chunks - 1) * group
-    not_last = 1 - whole.last_chunk / np.maximum(step.layers, 1)
-    logits = np.clip(saved.head_gradients - saved.residual, 0.0, saved.messages)
-    gradients, _ = worked_chunks(step, every - others, last_reduced=False)
-    # What the last loss sent of the head goes before anything else is reduced.
-    sent = step.inputs.gradient_bytes * step.loss_unit[0]
-    unsharded = _other_chunks(step, step.unsharded.after_backward, step.plans.num_microbatches <= group)
-    line.allocate("temporaries", "message buffers", saved.messages - logits)
-    line.allocate("activations", "saved for backward", saved.standing + group * chunks * saved.chunk * not_last)
-    line.allocate("parameters", "other chunks", unsharded)
-    head = (0.0 * whole.head, 0.0 * stored.head) if apart else (whole.head, stored.head)
-    _reduced_units(line, step, np.maximum(gradients - sent, 0.0), step.until_backward, *head, chunks > 1)
-    gradients, _ = worked_chunks(step, every, last_reduced=False)
-    own = HALF_BYTES * (whole.first_chunk + whole.embedding + whole.head * (chunks == 1))
-    line.free("saved for backward")
-    ends = whole.embedding, stored.embedding
-    if not apart:
-        ends = tuple(each.embedding + each.head * (chunks == 1) for each in (whole, stored))
-    gradients = gradients - sent * (chunks == 1)
-    _reduced_units(line, step, gradients, np.where(step.resharded, step.until_backward, own), *ends, chunks > 0)
-
-
-def _reduced_units(
-    line: MemoryTimeline,
-    step: UnitStep,
-    gradients: FloatColumn,
-    gathered: FloatColumn,
-    ends: FloatColumn,
-    stored: FloatColumn,
-    only: BoolColumn,
-) -> None:
-    """One unit after the other is sharded again and its gradients reduced, that of the ends first, then any layer.
-
-    gradients, gathered: before, bytes; ends, stored: parameters of their unit, whole and sharded, counts; only: the
-    ranks that do so. The gradients of experts that are divided by rows are laid out anew, one product after the other,
-    the last of which a loop of foreach_reduce still names.
-    """
-    whole, sent = step.whole, step.inputs.gradient_bytes
-    line.allocate("gradients", "of chunks", gradients)
-    line.allocate("parameters", "gathered until backward", gathered - HALF_BYTES * ends)
-    joined = reduced_unit(step, ends, stored, FP32_BYTES) - FP32_BYTES * ends
-    line.allocate("temporaries", "gradients of a unit, joined", joined)
-    line.at(Moment.GRADIENT_REDUCTION, only & (ends > 0))
-    line.allocate("gradients", "of chunks", gradients - FP32_BYTES * (ends - stored))
-    line.allocate("parameters", "gathered until backward", gathered - HALF_BYTES * (ends + whole.layer))
-    relaid = whole.product * (whole.split_experts > 0)
-    line.allocate("temporaries", "gradients of a unit, joined", sent * (whole.layer + relaid))
-    line.at(Moment.GRADIENT_REDUCTION, only)
-
-
 def _working(step: UnitStep, last: Bools = True) -> FloatColumn:
     """Alive in a layer's backward; the gradient that the last layer of a rank begins with may be a buffer."""
     return step.in_flight.working - step.in_flight.residual * (step.sends & last)
@@ -263,20 +213,3 @@ def _outputs(step: UnitStep, micro_batches: Numbers) -> FloatColumn:
     """What a rank of one chunk sends of so many of the micro-batches in flight."""
     outputs: FloatColumn = 1.0 * np.minimum(micro_batches, step.plans.num_microbatches - step.backwards)
     return step.in_flight.residual * outputs * step.sends
-
-
-def _waiting_embedding(step: UnitStep, first: IntColumn) -> FloatColumn:
-    """ZeRO 3: 2-byte weights of an embedding that is gathered with its chunk, where that waits beside the one that
-    works. first: 1 where it does, shape (r,).
-    """
-    return HALF_BYTES * step.whole.embedding * (step.resharded & (first > 0) & step.ends_apart)
-
-
-def _other_chunks(step: UnitStep, chunks: IntColumn, last: Bools = False, size: Floats = 1.0) -> FloatColumn:
-    """ZeRO 3: 2-byte weights of so many chunks, beside what is gathered anyway; last: the chunk that works backward
-    first is one of them, else each has `size` times the layers of an average one.
-    """
-    of_last = step.whole.of_chunks(1.0 * chunks, step.plans.vpp)
-    layers = HALF_BYTES * np.where(last, of_last, step.layers * chunks / step.plans.vpp * size)
-    every = HALF_BYTES * step.whole.all - step.until_backward
-    return np.where(chunks == step.plans.vpp, every, layers) * step.resharded

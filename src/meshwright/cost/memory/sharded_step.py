@@ -66,17 +66,18 @@ def _forward(line: MemoryTimeline, step: UnitStep) -> None:
 
 
 def _gather_last_layer(line: MemoryTimeline, step: UnitStep) -> None:
-    """ZeRO 2: the last layer is put together beside what it and the one before were sent in; a head that is a unit of
-    its own comes after it.
+    """ZeRO 2: the last layer, and its experts that are divided by rows, are put together beside what it and the one
+    before were sent in; a head that is a unit of its own comes after it.
     """
     saved, kept = step.in_flight, ~step.resharded
     head = HALF_BYTES * step.whole.head * (step.ends_apart & kept)
     sent = HALF_BYTES * np.minimum(2 * step.whole.layer, np.maximum(step.layers, 0.0)) * kept
     line.allocate("parameters", "gathered until backward", step.until_backward - head)
     line.allocate("parameters", "layers as they were sent", sent)
+    line.allocate("parameters", "experts put together", HALF_BYTES * step.whole.split_experts * kept)
     line.allocate("activations", "saved for backward", np.maximum(saved.activations - saved.head - saved.layer, 0.0))
     line.at(Moment.LAST_LAYER_FORWARD, kept)
-    line.free("layers as they were sent")
+    line.free("layers as they were sent", "experts put together")
 
 
 def _last_layer(line: MemoryTimeline, step: UnitStep) -> None:

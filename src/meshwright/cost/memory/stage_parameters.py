@@ -101,10 +101,15 @@ class Units(NamedTuple):
 
         count: of chunks that a rank has, `chunks`. Returns counts, shape (r,).
         """
-        between = (self.all - self.ends - self.last_chunk - self.first_chunk) / np.maximum(chunks - 2, 1)
-        layers = np.clip(count, 0, 1) * self.last_chunk + np.clip(count - 1, 0, np.maximum(chunks - 2, 0)) * between
+        between = np.clip(count - 1, 0, np.maximum(chunks - 2, 0)) * self.chunk_between(chunks)
+        layers = np.clip(count, 0, 1) * self.last_chunk + between
         layers = layers + np.clip(count - chunks + 1, 0, 1) * (chunks > 1) * self.first_chunk
         return column(layers)
+
+    def chunk_between(self, chunks: IntColumn) -> FloatColumn:
+        """Of the layers of a chunk between the last and the first one, counts, shape (r,). chunks: that a rank has."""
+        between: FloatColumn = self.all - self.ends - self.last_chunk - self.first_chunk
+        return between / np.maximum(chunks - 2, 1)
 
     @property
     def ends(self) -> FloatColumn:
