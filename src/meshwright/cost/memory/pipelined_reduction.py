@@ -73,7 +73,7 @@ def _reduced_units(
 
     gradients, gathered: before, bytes; ends, stored: parameters of their unit, whole and sharded, counts; only: the
     ranks that do so. The gradients of experts that are divided by rows are laid out anew, one product after the other,
-    the last of which a loop of foreach_reduce still names.
+    the last of which a loop of foreach_reduce still names. On one rank a quotient stands beside them.
     """
     whole, sent = step.whole, step.inputs.gradient_bytes
     line.allocate("gradients", "of chunks", gradients)
@@ -83,6 +83,7 @@ def _reduced_units(
     line.at(Moment.GRADIENT_REDUCTION, only & (ends > 0))
     line.allocate("gradients", "of chunks", gradients - FP32_BYTES * (ends - stored))
     line.allocate("parameters", "gathered until backward", gathered - HALF_BYTES * (ends + whole.layer))
-    relaid = whole.product * (whole.split_experts > 0)
-    line.allocate("temporaries", "gradients of a unit, joined", sent * (whole.layer + relaid))
+    relaid, alone = whole.product * (whole.split_experts > 0), step.stored.all >= whole.all
+    quotient = whole.layer * (alone & step.inputs.runtime.sharding.divides_gradients)
+    line.allocate("temporaries", "gradients of a unit, joined", sent * (whole.layer + relaid + quotient))
     line.at(Moment.GRADIENT_REDUCTION, only)
