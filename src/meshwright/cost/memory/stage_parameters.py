@@ -111,6 +111,12 @@ class Units(NamedTuple):
         between: FloatColumn = self.all - self.ends - self.last_chunk - self.first_chunk
         return between / np.maximum(chunks - 2, 1)
 
+    def largest_chunk(self, chunks: IntColumn) -> FloatColumn:
+        """Of the layers of the largest chunk, likewise."""
+        several = np.maximum(self.last_chunk, np.maximum(self.first_chunk, self.chunk_between(chunks)))
+        largest: FloatColumn = np.where(chunks > 1, several, self.all - self.ends)
+        return largest
+
     @property
     def ends(self) -> FloatColumn:
         """Of both ends, counts, shape (r,)."""

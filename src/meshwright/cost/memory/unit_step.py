@@ -245,12 +245,13 @@ class UnitStep:
         return come_next
 
     def prefetched(self, layers: int) -> FloatColumn:
-        """ZeRO 3: bytes of the layer that works and of those gathered ahead of it, beside one that stays gathered; one
-        rank alone puts together what it uses, and nothing ahead.
+        """ZeRO 3: bytes of the layer that works and of those of its chunk gathered ahead of it, beside one that stays
+        gathered; one rank alone puts together what it uses, and nothing ahead.
         """
         at_once = np.where(sharding_ranks(self.plans) > 1, layers, 1)
         resharded_layers = at_once - self.keeps_last_layer_gathered
-        size: FloatColumn = HALF_BYTES * np.minimum(resharded_layers * self.whole.layer, np.maximum(self.layers, 0.0))
+        chunk = self.whole.largest_chunk(self.plans.vpp)
+        size: FloatColumn = HALF_BYTES * np.minimum(resharded_layers * self.whole.layer, np.maximum(chunk, 0.0))
         return size * self.resharded
 
     @property
