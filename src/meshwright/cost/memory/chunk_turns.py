@@ -10,30 +10,37 @@ from meshwright.specs.precision import HALF_BYTES
 
 
 def of_last_chunk(step: UnitStep, later: Numbers) -> BoolColumn:
-    """Whether a backward is of the chunk that works backward first. later: how many come between it and the last
-    forward.
+    """Whether a backward is of the chunk that works backward first.
+
+    step: of every stage; later: how many backward passes come between it and the last forward, a count. Returns one
+    truth a stage, shape (r,). Source: torch 2.13, distributed/pipelining/schedules.py, ScheduleInterleaved1F1B.
     """
     of_last: BoolColumn = (step.backwards + later) % (step.group * step.plans.vpp) < step.group
     return of_last
 
 
 def of_first_chunk(step: UnitStep, later: Numbers) -> BoolColumn:
-    """Whether a backward is of the chunk that works backward last, with the embedding. later: as of `of_last_chunk`."""
+    """Whether a backward is of the chunk that works backward last, with the embedding.
+
+    step: of every stage; later: a count, as of `of_last_chunk`. Returns truths, shape (r,). Source: `of_last_chunk`.
+    """
     chunks = step.plans.vpp
     of_first: BoolColumn = (step.backwards + later) % (step.group * chunks) >= (chunks - 1) * step.group
     return of_first
 
 
 def chunk_sizes(step: UnitStep) -> tuple[FloatColumn, FloatColumn]:
-    """Layers of the chunk that works backward first, and of the others, over those of an average one. Several groups
-    of micro-batches mix the others with it.
+    """The chunk that works backward first, and the others. Several groups of micro-batches mix the others with it.
+
+    step: of every stage. Returns layers as a share of an average chunk's, shape (r,). Source: `of_last_chunk`.
     """
     return step.last_chunk_size, np.where(step.one_group, step.other_chunk_size, 1.0)
 
 
 def chunks_beside_forward(step: UnitStep) -> FloatColumn:
-    """Layers of the chunks beside the one that works forward, over those of an average one: where the fullest forward
-    is not that of the last chunk, it is one of them.
+    """The chunks beside the one that works forward: where the fullest forward is not that of the last chunk, it is one.
+
+    step: of every stage. Returns layers as a share of an average chunk's, shape (r,). Source: `of_last_chunk`.
     """
     others = (step.plans.vpp - step.other_chunk_size) / np.maximum(step.plans.vpp - 1, 1)
     size: FloatColumn = np.where(step.in_flight.further > 0, others, 1.0)
@@ -41,20 +48,29 @@ def chunks_beside_forward(step: UnitStep) -> FloatColumn:
 
 
 def first_passed(step: UnitStep) -> FloatColumn:
-    """Layers of the chunk that works backward behind the last forward over those of an average one."""
+    """The chunk that works backward behind the last forward.
+
+    step: of every stage. Returns layers as a share of an average chunk's, shape (r,). Source: `of_last_chunk`.
+    """
     return np.where(of_last_chunk(step, 0), chunk_sizes(step)[0], 1.0)
 
 
 def chunks_passed(step: UnitStep, backwards: Numbers) -> FloatColumn:
-    """Layers that so many backward passes behind the last forward go through, over those of an average chunk."""
+    """What so many backward passes behind the last forward go through.
+
+    step: of every stage; backwards: a count. Returns layers as a share of an average chunk's, shape (r,). Source:
+    `of_last_chunk`.
+    """
     last, other = chunk_sizes(step)
     of_last = np.where(step.one_group, np.clip(step.group - step.backwards, 0, backwards), 1 * of_last_chunk(step, 0))
     return of_last * last + (backwards - of_last) * other
 
 
 def waiting_embedding(step: UnitStep, first: BoolColumn) -> FloatColumn:
-    """ZeRO 3: 2-byte weights of an embedding that is gathered with its chunk, where that waits beside the one that
-    works. first: whether it does, shape (r,).
+    """ZeRO 3: the 2-byte weights of an embedding that is gathered with its chunk, where that waits beside another.
+
+    step: of every stage; first: whether it does, shape (r,). Returns bytes, shape (r,). Source: torch 2.13,
+    distributed/pipelining/schedules.py, _add_unshard_reshard.
     """
     return HALF_BYTES * step.whole.embedding * (step.resharded & first & step.ends_apart)
 
@@ -62,8 +78,11 @@ def waiting_embedding(step: UnitStep, first: BoolColumn) -> FloatColumn:
 def other_chunks(
     step: UnitStep, chunks: IntColumn, last: Bools = False, size: Floats = 1.0, first: Bools = False
 ) -> FloatColumn:
-    """ZeRO 3: 2-byte weights of so many chunks, beside what is gathered anyway; last, first: the chunk that works
-    backward first or last is one of them, else each has `size` times the layers of an average one.
+    """ZeRO 3: the 2-byte weights of so many chunks, beside what is gathered anyway.
+
+    step: of every stage; chunks: a count; last, first: whether the chunk that works backward first or last is one of
+    them; size: layers of every other one over those of an average chunk, a share. Returns bytes, shape (r,). Source:
+    `waiting_embedding`.
     """
     count = step.plans.vpp
     with_last, other = step.whole.of_chunks(1.0 * chunks, count), step.layers / count * size

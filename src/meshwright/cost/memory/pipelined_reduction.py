@@ -16,6 +16,9 @@ def reduction(line: MemoryTimeline, step: UnitStep) -> None:
     """A chunk is reduced behind its last backward: the first one while one group of micro-batches of all others is in
     flight, with one group the one before the last beside what waits of the last, and that, with the embedding, by
     itself.
+
+    line: allocations in bytes, to which these are added; step: of every stage. Source: torch 2.13,
+    distributed/pipelining/stage.py, perform_reduce_grad.
     """
     whole, stored, saved, chunks, group = step.whole, step.stored, step.in_flight, step.plans.vpp, step.group
     apart, every = step.ends_apart, step.plans.num_microbatches * chunks

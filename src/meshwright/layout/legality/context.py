@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from meshwright.arrays import one_of
 from meshwright.layout.groups import context_split
 from meshwright.layout.legality.rule import (
     Ruling,
@@ -32,7 +33,7 @@ def context_parallel(plan: Layout, runtime: Runtime) -> Ruling:
     known = runtime.plans.context_exchanges
     codes = [int(code) for code, name in CONTEXT_EXCHANGE_NAMES.items() if name in known]
     has = f"has {', '.join(known)}" if known else "has no context parallelism"
-    yield (plan.cp == 1) | np.isin(plan.context_exchange, codes)
+    yield (plan.cp == 1) | one_of(plan.context_exchange, codes)
     yield (
         f"cp {plan.cp} with context_exchange {CONTEXT_EXCHANGE_NAMES[one(plan).context_exchange]}: {runtime.id} {has}; "
         "nearest cp: 1"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from meshwright.arrays import Bools
+from meshwright.arrays import Bools, one_of
 from meshwright.layout.legality.rule import Ruling, invariant, one, restriction
 from meshwright.layout.plan import RECOMPUTE_NAMES, Plan, Recompute
 from meshwright.layout.plans import Layout
@@ -38,7 +36,7 @@ def unscaled_modules(recipe: Precision) -> RecomputeModules:
 def recompute(plan: Layout, runtime: Runtime) -> Ruling:
     """The runtime has the kind of recomputation."""
     known = runtime.plans.recompute
-    yield np.isin(plan.recompute, [code for code, name in RECOMPUTE_NAMES.items() if name in known])
+    yield one_of(plan.recompute, [code for code, name in RECOMPUTE_NAMES.items() if name in known])
     yield (
         f"recompute {RECOMPUTE_NAMES[one(plan).recompute]} ({int(plan.recompute)}) is not modelled for {runtime.id}; "
         f"set recompute to {' or '.join(known)}"

@@ -58,8 +58,7 @@ class Rule:
         return cast(str, next(ruling))
 
     def _ruling(self, plan: Layout, inputs: Inputs) -> Ruling:
-        asked = (name for name in _asks(self.function) if name in _NAMES)
-        parts = {name: inputs if name == "inputs" else getattr(inputs, name) for name in asked}
+        parts = {name: inputs if name == "inputs" else getattr(inputs, name) for name in _parts(self.function)}
         return self.function(plan, **parts, **self.parameters)
 
 
@@ -70,6 +69,12 @@ _NAMES = ("inputs", *PARTS)
 def _asks(function: Callable[..., Ruling]) -> tuple[str, ...]:
     """The names of what a rule asks for beside the plan."""
     return tuple(inspect.signature(function).parameters)[1:]
+
+
+@cache
+def _parts(function: Callable[..., Ruling]) -> tuple[str, ...]:
+    """Those of them that the question has."""
+    return tuple(name for name in _asks(function) if name in _NAMES)
 
 
 def invariant(function: Callable[..., Ruling]) -> Rule:

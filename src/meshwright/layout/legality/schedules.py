@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Bools
+from meshwright.arrays import Bools, one_of
 from meshwright.layout.legality.rule import Ruling, change, changes, invariant, limit, one, restriction
 from meshwright.layout.microbatches import group_sizes
 from meshwright.layout.plan import Plan, Recompute
@@ -31,7 +31,7 @@ def schedule(plan: Layout, runtime: Runtime) -> Ruling:
     """A pipeline's schedule is one that the runtime has."""
     known = runtime.plans.schedules
     codes = [int(code) for code, name in SCHEDULE_NAMES.items() if name in known]
-    yield np.isin(plan.schedule, codes) | (plan.pp == 1)
+    yield one_of(plan.schedule, codes) | (plan.pp == 1)
     yield (
         f"schedule {SCHEDULE_NAMES[one(plan).schedule]} of pp {plan.pp} is not modelled for {runtime.id}; it has "
         f"{', '.join(known)}; set schedule to {known[0]}"

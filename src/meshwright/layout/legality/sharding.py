@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from meshwright.arrays import one_of
 from meshwright.layout.legality.rule import Ruling, change, changes, divisors, invariant, one, restriction
 from meshwright.layout.plans import Layout
 from meshwright.specs.precision import FP32_BYTES
@@ -15,7 +14,7 @@ def zero(plan: Layout, runtime: Runtime) -> Ruling:
     """The ZeRO stage is one that is priced for the runtime; 0 where one rank alone is not sharded."""
     stages, always = runtime.plans.zero_stages, runtime.plans.shards_one_rank
     alone = (plan.zero == 0) & (plan.dp * plan.cp == 1)
-    yield np.isin(plan.zero, stages) | (alone & (not always))
+    yield one_of(plan.zero, stages) | (alone & (not always))
     where = ", on one rank too" if always else ""
     yield (
         f"ZeRO {plan.zero} is not modelled for {runtime.id}; its stages{where}: {', '.join(map(str, stages))}; "
