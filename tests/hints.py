@@ -59,5 +59,7 @@ def _named_changes(reason: str) -> list[dict[str, Any]]:
         changes += [{"recompute_modules": names.split(",")}]
     for kinds in re.findall(r"set recompute to (\w+(?: or \w+)*)", reason):
         changes += [{"recompute": kind} for kind in kinds.split(" or ")]
+    for names in re.findall(r"set context_exchange to (\w+(?: or \w+)*)", reason):
+        changes += [{"context_exchange": name} for name in names.split(" or ")]
     changes += [{"schedule": name} for name in re.findall(r"set schedule to ([\w-]+)", reason)]
     return changes + [change for phrase, change in PHRASES.items() if phrase in reason]

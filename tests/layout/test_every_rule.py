@@ -17,6 +17,7 @@ from meshwright.layout.plans import Plans
 from meshwright.specs import catalog
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import read_runtime
 from strategies import dense_model, gemma_like, llama_8b, question, with_biases, with_experts
 
@@ -50,6 +51,8 @@ def asked(name: str) -> Inputs:
         "bf16 moments": lambda: llama.replace(runtime=llama.runtime.replace(moment_bytes=2)),
         "on the host": lambda: on_host("megatron-core"),
         "deepspeed on the host": lambda: on_host("deepspeed"),
+        "windows": lambda: question(read_model("gemma-3-12b"), "8x8:h100", **fields),
+        "sinks": lambda: question(read_model("gpt-oss-20b"), "8x8:h100", **fields),
         "no ends": lambda: llama.replace(runtime=llama.runtime.replace(ends_as_layers=(False,))),
         "even": lambda: llama.replace(runtime=llama.runtime.replace(stage_split="even")),
         **{name: partial(question, llama_8b(), "8x8:h100", name, **fields) for name in RUNTIMES},
@@ -103,6 +106,10 @@ KEPT_AND_BROKEN: tuple[tuple[str, str, dict[str, object], dict[str, object]], ..
     ("context_parallel_slices", "odd", {"cp": 6}, {"cp": 4}),
     ("context_parallel_heads", "llama", {"tp": 4, "cp": 8, **ULYSSES}, {"tp": 8, "cp": 8, **ULYSSES}),
     ("context_parallel_kv_heads", "llama", {"tp": 2, "cp": 4, **ULYSSES}, {"tp": 4, "cp": 4, **ULYSSES}),
+    ("context_parallel_attention", "windows", {"cp": 2, **ULYSSES}, {"cp": 2}),
+    ("context_parallel_attention", "windows", {"cp": 2, "context_exchange": "all_gather"}, {"cp": 2}),
+    ("context_parallel_attention", "sinks", {"cp": 2, **ULYSSES}, {"cp": 2, "context_exchange": "all_gather"}),
+    ("context_parallel_causal", "windows", {}, {"cp": 2}),
     ("context_parallel_alone", "llama", {"cp": 8}, {"cp": 8, "tp": 2}),
     ("loss_pieces", "pieces", {"cp": 2}, {"cp": 4}),
     ("tokens_per_microbatch", "odd", {"tp": 4, "sp": True, "micro_batch": 4}, {"tp": 4, "sp": True}),

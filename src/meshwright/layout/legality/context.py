@@ -89,6 +89,37 @@ def context_parallel_kv_heads(plan: Layout, inputs: Inputs, model: Model) -> Rul
 
 
 @restriction
+def context_parallel_attention(plan: Layout, model: Model) -> Ruling:
+    """cp 2 or more exchanges windowed attention by all_gather or all_to_all, and attention with sinks by all_to_all."""
+    special = _beside_causal(model)
+    known = (
+        [ContextExchange.ALL_TO_ALL] if "sinks" in special else [ContextExchange.ALL_GATHER, ContextExchange.ALL_TO_ALL]
+    )
+    yield (plan.cp == 1) | (not special) | one_of(plan.context_exchange, map(int, known))
+    names = " or ".join(CONTEXT_EXCHANGE_NAMES[each] for each in known)
+    exchange = CONTEXT_EXCHANGE_NAMES[one(plan).context_exchange]
+    yield (
+        f"cp {plan.cp} with context_exchange {exchange}: no kernel of it takes the {' and '.join(special)} of "
+        f"{model.name}; set context_exchange to {names}; nearest cp: 1"
+    )
+
+
+@restriction
+def context_parallel_causal(plan: Layout, model: Model) -> Ruling:
+    """cp 2 or more needs attention to all tokens before, with neither windows nor sinks."""
+    special = _beside_causal(model)
+    yield (plan.cp == 1) | (not special)
+    yield f"cp {plan.cp} attends to all tokens before, and {model.name} has {' and '.join(special)}; nearest cp: 1"
+
+
+def _beside_causal(model: Model) -> list[str]:
+    """What attention of a model has beside the causal mask."""
+    kinds = [kind.attention for kind in model.layer_kinds]
+    has = {"windows": any(kind.window for kind in kinds), "sinks": any(kind.sinks for kind in kinds)}
+    return [name for name, there in has.items() if there]
+
+
+@restriction
 def context_parallel_alone(plan: Layout) -> Ruling:
     """cp 2 or more needs tp 1 and pp 1."""
     yield (plan.cp == 1) | ((plan.tp == 1) & (plan.pp == 1))
