@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from meshwright.answers.pace import pace
@@ -42,6 +43,13 @@ class Switch:
     estimate: Estimate
     gain: float
     """Share of the step that it saves."""
+
+    @property
+    def condition(self) -> str:
+        """On which the gain depends: how much an overlap hides; empty where nothing."""
+        if not self.knob.startswith("overlap."):
+            return ""
+        return f"if it hides {attrgetter(self.knob)(self.inputs.runtime):.0%} of that communication, as predicted, "
 
     @property
     def needs(self) -> str:
@@ -88,7 +96,7 @@ def switch_lines(estimate: Estimate, inputs: Inputs) -> list[str]:
     if first is None:
         return []
     flag = f" ({first.flag})" if first.flag else ""
-    faster = f"it makes this plan {pace(first.estimate, estimate)}, and may help another plan more"
+    faster = f"{first.condition}it makes this plan {pace(first.estimate, estimate)}, and may help another plan more"
     return [f"Worth trying: {first.option}{flag}; {faster}.{first.needs}"]
 
 
