@@ -5,6 +5,7 @@ from __future__ import annotations
 from meshwright.arrays import one_of
 from meshwright.layout.legality.rule import Ruling, change, changes, divisors, invariant, one, restriction
 from meshwright.layout.plans import Layout
+from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.runtime import Runtime
 
@@ -88,6 +89,13 @@ def offloaded_states(plan: Layout, runtime: Runtime) -> Ruling:
     kept = runtime.storage.offloaded == "nothing"
     yield (plan.zero > 0) | (plan.dp * plan.cp == 1) | kept
     yield f"zero {plan.zero} does not go with optimizer states on the host in {runtime.id}; nearest zero: 1"
+
+
+@restriction
+def zero_with_experts(plan: Layout, model: Model) -> Ruling:
+    """Layers of experts need ZeRO 2 or less."""
+    yield (plan.zero < 3) | (not model.is_moe)
+    yield f"ZeRO {plan.zero} shards weights, which layers of experts refuse; nearest zero: 2"
 
 
 @restriction
