@@ -52,6 +52,15 @@ def test_where_all_ranks_are_alike_nothing_is_told(inputs: Inputs, plan: Plan) -
     assert routing_lines(_priced(inputs, plan), inputs) == []
 
 
+def test_tokens_that_a_runtime_drops_are_told() -> None:
+    inputs = question(mixture(), "2x8:h100", "deepspeed", global_batch=64, expert_imbalance=None)
+    (line,) = routing_lines(_priced(inputs), inputs)
+    assert (
+        line
+        == "An expert takes at most 1 x its equal share of tokens; the rest are dropped, as deepspeed does by default"
+    )
+
+
 def test_an_imbalance_that_the_job_gives_is_told_as_its_own() -> None:
     inputs = _asked(expert_imbalance=1.5)
     (line,) = routing_lines(_priced(inputs), inputs)

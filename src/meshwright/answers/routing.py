@@ -72,7 +72,14 @@ def routing_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
 
 
 def routing_lines(estimate: Estimate, inputs: Inputs) -> list[str]:
-    """One line on the imbalance of ranks and the price with even routing; none where they are even."""
+    """One line on the imbalance of ranks and the price with even routing, or on tokens that a capacity drops; none
+    where ranks are even and no token is dropped.
+    """
+    if inputs.model.is_moe and inputs.expert_capacity and inputs.job.expert_capacity is None:
+        return [
+            f"An expert takes at most {inputs.expert_capacity:g} x its equal share of tokens; the rest are dropped, as "
+            f"{inputs.runtime.id} does by default"
+        ]
     imbalance = rank_imbalance(estimate, inputs)
     if imbalance is None or imbalance.assumed == 1:
         return []
