@@ -114,9 +114,25 @@ def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
         plans.recompute_layers > 0,
     ]
     points = [2 * np.array([*settings, modules], dtype=np.int64).sum(axis=0)]
-    points += [6 * (plans.chunk_layers > 0), 4 * ~np.isin(plans.schedule, USUAL), np.log2(plans.vpp).astype(np.int64)]
+    points += [
+        6 * _spells_chunks(plans, inputs),
+        4 * ~np.isin(plans.schedule, USUAL),
+        np.log2(plans.vpp).astype(np.int64),
+    ]
     total: IntColumn = np.sum(np.array(points, dtype=np.int64), axis=0)
     return total
+
+
+def _spells_chunks(plans: Plans, inputs: Inputs) -> BoolColumn:
+    """Whether a launch spells out the layers of every chunk: those that a plan names, and those that do not divide
+    where the framework has no split of its own for them.
+    """
+    named = (plans.first_stage_layers > 0) | (plans.last_stage_layers > 0)
+    ends = (plans.embedding_as_layer > 0) | (plans.head_as_layer > 0)
+    uneven = inputs.model.num_layers % (plans.pp * plans.vpp) != 0
+    left = (plans.pp > 1) & uneven & ~named & ~ends & (inputs.runtime.pipeline.stage_split == "outer_fewer")
+    spelled: BoolColumn = (plans.chunk_layers > 0) | left
+    return spelled
 
 
 def share_of_ties(inputs: Inputs, published: bool = True) -> float:
