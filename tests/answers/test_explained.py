@@ -34,6 +34,7 @@ from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each, estimate_plans
 from meshwright.layout.named import plan_of
 from meshwright.search.find import find
+from meshwright.search.rank import rank_key
 from meshwright.search.sensitivity import sensitivity
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
@@ -213,6 +214,16 @@ def test_the_best_plan_is_no_neighbour_of_itself() -> None:
     found = cheap_search(LLAMA)
     assert found
     assert found.best[0].plan not in [each.plan for each in neighbours(found, found.best[0])]
+
+
+def test_the_neighbours_stand_as_they_rank() -> None:
+    """Also where the best plans of other splits are at risk, and other plans of the same split are safe."""
+    found = cheap_search(question(llama_70b(), "3x8:h100", global_batch=100, sequence_length=8192))
+    assert found
+    assert Verdict.AT_RISK in [each.verdict for each in found.other_splits]
+    ranked = neighbours(found, found.best[0])
+    assert ranked[: len(found.best) - 1] == [*found.best[1:]]
+    assert ranked == sorted(ranked, key=rank_key)
 
 
 def test_a_large_space_is_not_searched() -> None:

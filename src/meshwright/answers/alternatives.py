@@ -13,6 +13,7 @@ from meshwright.answers.step_parts import why_lost
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import IllegalPlan, Stopped
 from meshwright.search.find import Progress, SearchResult, find
+from meshwright.search.rank import rank_key
 from meshwright.search.sensitivity import PricedChange, Sensitivity, sensitivity
 from meshwright.search.space import size
 from meshwright.specs.inputs import Inputs
@@ -34,8 +35,10 @@ def cheap_search(inputs: Inputs, progress: Progress | None = None) -> SearchResu
 
 
 def neighbours(result: SearchResult, estimate: Estimate) -> list[Estimate]:
-    """The best plan, then the best of every other split, at most five, without the explained one."""
-    others = [*result.best[:1], *result.other_splits, *result.best[1:]]
+    """The recommended plan, then the best of every other choice and split as they rank, safe ones first, then the
+    fastest; at most five, without the explained one.
+    """
+    others = [*result.best[:1], *sorted((*result.best[1:], *result.other_splits), key=rank_key)]
     return list({each.plan: each for each in others if each.plan != estimate.plan}.values())[:SHOWN]
 
 
