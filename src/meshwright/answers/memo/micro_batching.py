@@ -96,6 +96,6 @@ def _bubbles(plan: Plan, inputs: Inputs) -> Iterator[Bubble]:
     for count in counts:
         batch = count * plan.dp * plan.micro_batch
         job = inputs.job.replace(global_batch=batch, assumptions=())
-        other = replace(plan, num_microbatches=count, microbatch_group=0)
+        other = plan if count == plan.num_microbatches else replace(plan, num_microbatches=count, microbatch_group=0)
         equal_stages = (plan.pp - 1) / (plan.vpp * count + plan.pp - 1)
         yield Bubble(count, batch, equal_stages, estimate_each([other], inputs.replace(job=job))[0])
