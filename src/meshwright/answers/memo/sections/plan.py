@@ -152,7 +152,7 @@ def reason_lost(plan: Estimate, memo: Memo) -> str:
     unproven = unpublished(plan.plan, inputs)
     rest = f"; no published run has {unproven[0].what}" if unproven else ""
     if plan.verdict > best.verdict or longer(plan, best) > share_of_ties(inputs):
-        return ", ".join(why_lost(plan, best).split(", ")[:NAMED]) + rest
+        return why_lost(plan, best, NAMED) + rest
     return f"{pace(plan, best)}, closer than predictions can tell: the best plan {reasons(best, plan, inputs)}{rest}"
 
 
