@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines
+from meshwright.answers.memo.words import plural
 from meshwright.launch.imports.question import LaunchQuestion
 from meshwright.launch.readers.limits import named_lines
 
@@ -40,7 +41,6 @@ def launch_file_screen(question: LaunchQuestion | None) -> tuple[Block, ...]:
         return ()
     read, table, understood = question.settings, question.table, question.understood
     lines = {each.key: each.line for each in read.settings}
-    program = f", for {read.program.rpartition('/')[2]}" if read.form == "shell" else ""
     places = {key: f"line {line}: " for key, line in lines.items() if line}
     unpriced = [f"{places.get(key, '')}{key} changes {table.unpriced[key]}" for key in understood.unpriced]
     items = [*unpriced, *question.notes]
@@ -52,9 +52,16 @@ def launch_file_screen(question: LaunchQuestion | None) -> tuple[Block, ...]:
     if read.undecided:
         where = named_lines(read.undecided, len(read.undecided))
         items.append(f"the conditions on {where} depend on the machine; neither branch was read")
-    count = f"{len(read.settings)} settings{program}; {len(understood.ignored)} of them change neither memory nor time"
-    head = Lines((f"Launch file: **{read.path}**", f"{table.framework} ({table.release}): {count}"))
+    head = Lines((f"Launch file: **{read.path}**", f"{table.framework} ({table.release}): {_counts(question)}"))
     return (head, Heading("In the file but not in the prediction", 3), Bullets(tuple(items))) if items else (head,)
+
+
+def _counts(question: LaunchQuestion) -> str:
+    """How many settings the file has, and how many of them, if any, change neither memory nor time."""
+    read, idle = question.settings, len(question.understood.ignored)
+    program = f" for {read.program.rpartition('/')[2]}" if read.form == "shell" else ""
+    change = f", of which {idle} {'changes' if idle == 1 else 'change'} neither memory nor time" if idle else ""
+    return f"{plural(len(read.settings), 'setting')}{program}{change}"
 
 
 def _listed(names: list[str]) -> str:
