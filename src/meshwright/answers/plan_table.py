@@ -7,6 +7,7 @@ from typing import Any
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.constraint_lines import constraint_lines, constraints_entry
+from meshwright.answers.crossing import crosses_domains, nothing_fits_inside
 from meshwright.answers.document.blocks import Block, Heading, Lines, Paragraph, Table, Toned
 from meshwright.answers.records import document_of
 from meshwright.answers.routing import routing_lines
@@ -125,8 +126,9 @@ def warnings(result: SearchResult) -> list[str]:
         lines.append(f"The search was stopped early: {looked}; this is the best of them.")
     if inputs.job.sequence_length > LONG_SEQUENCE and not inputs.runtime.plans.context_exchanges:
         lines.append(f"Not searched: context parallelism, which {inputs.runtime.id} does not have.")
-    if tp > domain.size:
-        lines.append(f"tp {tp} crosses {domain.name} domains of {domain.size}. This is rare; nothing simpler fits.")
+    if crosses_domains(result):
+        why = "nothing fits within one" if nothing_fits_inside(result) else "every layer waits for slower links"
+        lines.append(f"tp {tp} crosses {domain.name} domains of {domain.size}. This is rare; {why}.")
     warned = [Toned(f"**{line}**", "warning") for line in lines]
     unproven = [Toned(f"**{line}**", "warning") for line in unpublished_lines(result.best[0], inputs)]
     return [*unproven, *unaligned_lines(unaligned_sizes(result.best[0], inputs)), *warned]
