@@ -13,7 +13,9 @@ from rich.console import Console
 
 from meshwright.answers.document.terminal import terminal
 from meshwright.answers.explain_table import explain_document, explain_screen
+from meshwright.answers.memo.exchanges import exchanges, tensor_seconds_apart
 from meshwright.answers.plan_file import json_schema
+from meshwright.cost.comms.collectives import reached_bandwidths
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.layout.named import plan_of
@@ -224,3 +226,14 @@ def test_the_screen_tells_of_the_context_exchange() -> None:
     exposed = format_seconds(estimate.time.exposed_cp_s)
     assert f"cp 16 across 2 nodes, 8 ranks in each, over fabric (50 GB/s); {exposed} exposed per step" in text
     assert "32 layers (dense), sent by a rank per layer and micro-batch: forward " in text
+
+
+def test_tensor_parallel_messages_between_nodes_take_as_long_as_the_links_between_them() -> None:
+    """Large messages of a group with a rank in each node go at the bandwidth that collectives reach there."""
+    inputs = question(llama_8b(), "2x8:h100", global_batch=16, sequence_length=8192)
+    estimate = priced(inputs, tp=2)
+    tensor = [each for each in exchanges(estimate, inputs) if each.axis == "tp"]
+    sent = sum(each.sent_bytes * each.times for each in tensor)
+    apart = tensor_seconds_apart(estimate, inputs)
+    assert apart == pytest.approx(sent / reached_bandwidths(inputs.cluster)[-1], rel=0.15)
+    assert apart > sum(each.seconds for each in tensor)

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from meshwright.answers.links import link_of
+from meshwright.cost.comms.collectives import operation_time
 from meshwright.cost.comms.data import WEIGHTS, earlier_reductions
-from meshwright.cost.comms.group import axis_group
+from meshwright.cost.comms.group import Group, axis_group
 from meshwright.cost.comms.sharded import gathers_weights
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.messages import MessageRow, step_messages
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, Plan
 from meshwright.layout.plans import Plans
+from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 
 NAMES = {
@@ -66,6 +68,25 @@ def exchanges(estimate: Estimate, inputs: Inputs) -> tuple[ExchangeLine, ...]:
     """Every exchange of one step; what they expose adds up to the communication in the estimate's waterfall."""
     plan, rows = estimate.plan, step_messages(estimate_plans(Plans.of([estimate.plan]), inputs, keep_all_stages=True))
     return (*_passes(rows, plan, inputs), *_between_stages(rows, plan, inputs), *_weights(rows, plan, inputs))
+
+
+def tensor_seconds_apart(estimate: Estimate, inputs: Inputs) -> float:
+    """Seconds of the tensor-parallel messages of one step if only the cluster's slowest links joined the ranks of a
+    group, one rank in each of their blocks, and nothing ran beside them; priced as any other collective.
+    """
+    rows = step_messages(estimate_plans(Plans.of([estimate.plan]), inputs, keep_all_stages=True))
+    return sum(_seconds_apart(row, inputs.cluster) for row in rows if row.part == "tp")
+
+
+def _seconds_apart(row: MessageRow, cluster: Cluster) -> float:
+    """Of a collective, with what its seconds hold beside the price of sending, such as a copy."""
+    inner, ranks = len(cluster.levels) - 1, row.group.ranks
+    apart = Group(ranks, (*[1] * inner, ranks), (*[ranks] * inner, 1))
+    before, after = (
+        float(operation_time(row.operation, row.bytes, group, cluster))  # type: ignore[arg-type]
+        for group in (row.group, apart)
+    )
+    return row.seconds + row.times * (after - before)
 
 
 def _passes(rows: Sequence[MessageRow], plan: Plan, inputs: Inputs) -> Iterator[ExchangeLine]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from meshwright.answers.crossing import nothing_fits_inside
 from meshwright.answers.document.blocks import Block, Heading, Paragraph, Table
 from meshwright.answers.expert_tables import expert_tables
-from meshwright.answers.memo.exchanges import NAMES
+from meshwright.answers.memo.exchanges import NAMES, tensor_seconds_apart
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.sections.scaling import scaling_section
 from meshwright.answers.memo.words import percent, plural
@@ -136,9 +137,10 @@ def _inside(memo: Memo) -> str:
     if first.link == slowest.name and first.domains == 1:
         return f"{over}; the cluster has no slower links."
     if first.domains > 1:
-        return f"{over}; it crosses {plural(first.domains, 'domain')}, because no layout that fits avoids it."
-    longer = seconds * first.bandwidth / slowest.effective_bandwidth
+        why = ", because nothing fits within one" if nothing_fits_inside(memo.search) else ""
+        return f"{over}; it crosses {plural(first.domains, 'domain')}{why}."
+    links = f"{slowest.name} at {format_bandwidth(slowest.effective_bandwidth)}"
     return (
-        f"{over}. Over {slowest.name} at {format_bandwidth(slowest.effective_bandwidth)} the same bytes "
-        f"would take about {format_seconds(longer)}."
+        f"{over}. With only {links} between its {first.ranks} ranks, the same messages would take about "
+        f"{format_seconds(tensor_seconds_apart(memo.best, memo.inputs))}."
     )
