@@ -11,7 +11,8 @@ from hypothesis import given, settings
 
 from meshwright.answers.step_parts import why_lost
 from meshwright.answers.ties import proven_lines, tie_lines, tied_share
-from meshwright.layout.plan import Plan
+from meshwright.cost.memory.fit import Verdict
+from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
 from meshwright.search.find import find
 from meshwright.search.published import (
@@ -25,7 +26,15 @@ from meshwright.search.published import (
     unpublished,
 )
 from meshwright.search.rank import rank_key, rank_time_s
-from meshwright.search.ties import Ranks, choices, complexity, share_of_layouts, share_of_ties, tied_rows
+from meshwright.search.ties import (
+    Ranks,
+    choices,
+    complexity,
+    recomputed_in_vain,
+    share_of_layouts,
+    share_of_ties,
+    tied_rows,
+)
 from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
@@ -52,6 +61,18 @@ MORE = [
 def test_whatever_has_to_be_set_up_counts(change: dict[str, object]) -> None:
     one, other = complexity(Plans.of([PLAIN, replace(PLAIN, **change)]), DENSE)
     assert other > one
+
+
+def test_no_runner_up_recomputes_whole_layers_in_vain() -> None:
+    """At risk without recomputation it stays, and so does one that nothing else is like."""
+    full = replace(PLAIN, recompute=Recompute.FULL)
+    plans = Plans.of([PLAIN, full, replace(full, zero=3), replace(PLAIN, tp=8), replace(full, tp=8)])
+    verdict = np.array([Verdict.SAFE, Verdict.SAFE, Verdict.SAFE, Verdict.AT_RISK, Verdict.SAFE])
+    ranks = Ranks(verdict, np.arange(1.0, 6.0), np.full(5, True), np.full(5, False), np.zeros(5, dtype=np.int64))
+    assert recomputed_in_vain(plans, ranks).tolist() == [False, True, False, False, False]
+    found = find(question(llama_8b(), "2x8:h100", global_batch=32, sequence_length=8192))
+    assert len(found.best) == 5
+    assert Recompute.FULL not in [each.plan.recompute for each in found.best]
 
 
 def test_plans_of_one_choice_differ_in_how_it_is_laid_out_alone() -> None:

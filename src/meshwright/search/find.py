@@ -35,6 +35,7 @@ from meshwright.search.ties import (
     contenders_of_all,
     equal_plans,
     ranks_of,
+    recomputed_in_vain,
     tied_rows,
 )
 from meshwright.search.unmet import nothing_legal
@@ -132,6 +133,7 @@ def _chosen(estimates: Estimates, ranks: Ranks, fitting: IntColumn, top: int) ->
     ranks, choice, split = ranks.take(fitting), choices(plans), _splits_of(plans)
     first = tied_rows(ranks, inputs)[0]
     others = best_of_groups(ranks, choice, inputs)
+    others = others[~recomputed_in_vain(plans.take(others), ranks.take(others))]
     best = np.concatenate([[first], others[choice[others] != choice[first]]])[:top]
     splits = best_of_groups(ranks, split, inputs)
     return _Chosen(fitting[best], fitting[splits[~np.isin(split[splits], split[best])][:top]])
@@ -240,7 +242,7 @@ def _candidates(memory: Footprints, top: int, tally: _Tally, times: ShapeTimes) 
     estimates = estimates_of(memory, times)
     ranks, ranked = ranks_of(estimates), order(estimates)
     chosen = np.zeros(len(fitting), dtype=bool)
-    best = contenders(ranks, choices(fitting), top + 1, inputs)
+    best = contenders(ranks, choices(fitting), 2 * (top + 1), inputs)
     splits = contenders(ranks, _splits_of(fitting), 2 * top, inputs)
     known = ranked[ranks.known_layout[ranked]]
     for rows in (

@@ -28,8 +28,8 @@ class SearchResult:
     refused: dict[str, int]
     """Per rule of the runtime, how many considered plans break it."""
     best: tuple[Estimate, ...]
-    """The recommended plan, then the best plan of every other choice that fits, the fastest first; empty when
-    nothing fits."""
+    """The recommended plan, then the best plan of every other choice that fits, the fastest first, less those that
+    recompute in vain (`recomputed_in_vain`); empty when nothing fits."""
     other_splits: tuple[Estimate, ...]
     """For every (tp, cp, pp, dp) that none of these has, the best of its plans, the fastest first."""
     fastest: Estimate | None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from meshwright.arrays import BoolColumn, FloatColumn, Floats, IntColumn
 from meshwright.cost.estimate import Estimates
-from meshwright.cost.memory.fit import MOST_CERTAIN
+from meshwright.cost.memory.fit import MOST_CERTAIN, Verdict
 from meshwright.distinct import distinct_rows, distinct_values
 from meshwright.layout.named import usual_exchange
 from meshwright.layout.plan import USUAL, Recompute
@@ -69,6 +70,18 @@ def choices(plans: Plans) -> IntColumn:
     ]
     numbers: IntColumn = distinct_rows(*(column.astype(np.int64) for column in columns))[1]
     return numbers
+
+
+def recomputed_in_vain(plans: Plans, ranks: Ranks) -> BoolColumn:
+    """Which plans recompute layers in full though a safe one among them, no slower, does not and differs in nothing
+    else that `choices` tells apart; shape (n,).
+    """
+    full = plans.recompute == Recompute.FULL
+    alike = choices(replace(plans, recompute=np.zeros_like(plans.recompute)))
+    least = np.full(len(plans), np.inf)
+    np.minimum.at(least, alike, np.where(~full & (ranks.verdict == Verdict.SAFE), ranks.time_s, np.inf))
+    in_vain: BoolColumn = full & (least[alike] <= ranks.time_s)
+    return in_vain
 
 
 def risk_points(probability: Floats) -> IntColumn:
