@@ -98,7 +98,7 @@ def _refused(plan: Plan, inputs: Inputs) -> set[str]:
 def test_a_plan_of_another_framework_is_refused_or_replaced_by_the_nearest() -> None:
     plan = Plan(tp=8, sp=True, dp=8, zero=1, num_microbatches=32)
     inputs = LLAMA.replace(model=read_model("llama-3.1-8b"))
-    with pytest.raises(InvalidInput, match=r"priced for megatron-core.*--runtime torchtitan"):
+    with pytest.raises(InvalidInput, match=r"priced for the runtime megatron-core.*--runtime torchtitan"):
         launch_files(plan, inputs, "torchtitan")
     moved = launch_files(plan, inputs, "torchtitan", nearest=True)
     assert moved.launch.plan.zero == 2

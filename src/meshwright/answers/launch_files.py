@@ -24,7 +24,7 @@ from meshwright.layout.legality import faults, require_legal
 from meshwright.layout.plan import Plan
 from meshwright.search.nearest import nearest_legal
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.runtime import read_runtime
+from meshwright.specs.runtime import Runtime, read_runtime
 from meshwright.units import format_seconds
 from meshwright.version import VERSION
 
@@ -58,7 +58,24 @@ def framework_of(runtime: str) -> str:
     for name in WRITERS:
         if runtime in launch_table(name).runtimes:
             return name
-    raise InvalidInput(f"no launch files are written for {runtime}; --to {' or '.join(WRITERS)} with --nearest")
+    raise InvalidInput(_without_files(read_runtime(runtime)))
+
+
+def _without_files(runtime: Runtime) -> str:
+    """Why a runtime has no launch files, and the options that write some."""
+    head = f"no launch files are written for {runtime.id}, the runtime of {runtime.version}"
+    for name in WRITERS:
+        table = launch_table(name)
+        written = table.runtimes[0]
+        if runtime.framework in (name, written):
+            return (
+                f"{head}: --to {name} writes those of {table.release}, whose runtime is {written}. Add --to {name} "
+                f"--nearest for the nearest plan that {written} runs, priced again; or plan with --runtime {written}"
+            )
+    return (
+        f"{head}. Add --to FRAMEWORK --nearest for the nearest plan that another framework runs, priced again: "
+        f"{', '.join(WRITERS)}"
+    )
 
 
 def launch_files(plan: Plan, inputs: Inputs, name: str, *, nearest: bool = False) -> LaunchFiles:

@@ -60,7 +60,7 @@ class RankedLaunchOptions:
 
 def require_launch(asked: RankedLaunchOptions, runtime: str | None) -> None:
     """Raise `InvalidInput` before a search where its plan could not be launched: options that say nothing without
-    --launch, a folder that is there, a runtime without a launch table. runtime: None where there are several.
+    --launch, a folder that is there, a runtime that the files are not for. runtime: None where there are several.
     """
     files = asked.files
     if asked.launch is None:
@@ -71,11 +71,14 @@ def require_launch(asked: RankedLaunchOptions, runtime: str | None) -> None:
         return
     from meshwright.answers.launch_files import framework_of
     from meshwright.answers.launch_folder import require_free
+    from meshwright.launch.export import require_written
 
     if runtime is None:
         raise InvalidInput("--launch writes files for one runtime; name it instead of all")
     if files.framework is None:
         framework_of(runtime)
+    elif not files.nearest:
+        require_written(files.framework, runtime)
     require_free(asked.launch, "--launch", overwrite=files.overwrite)
 
 

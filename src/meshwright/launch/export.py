@@ -62,6 +62,16 @@ class Launch:
         return min(self.inputs.cluster.gpus_per_node, self.plan.num_gpus)
 
 
+def require_written(name: str, runtime: str) -> None:
+    """Raise `InvalidInput` where a launch table does not write plans of a runtime, `UnknownName` for no such table."""
+    table = launch_table(name)
+    if runtime not in table.runtimes:
+        raise InvalidInput(
+            f"this plan is priced for the runtime {runtime}, and {name} writes files for {table.release}, whose "
+            f"runtime is {' or '.join(table.runtimes)}: plan with --runtime {table.runtimes[0]}, or add --nearest"
+        )
+
+
 def export(plan: Plan, inputs: Inputs, name: str) -> Launch:
     """The settings of a plan.
 
@@ -69,11 +79,7 @@ def export(plan: Plan, inputs: Inputs, name: str) -> Launch:
     framework or release, `InvalidSpec` with every field that the framework has no setting for.
     """
     table = launch_table(name)
-    if inputs.runtime.id not in table.runtimes:
-        raise InvalidInput(
-            f"this plan is priced for {inputs.runtime.id}, and {name} ({table.release}) launches plans of "
-            f"{' or '.join(table.runtimes)}: plan with --runtime {table.runtimes[0]}, or add --nearest"
-        )
+    require_written(name, inputs.runtime.id)
     launch, ran = _spelled(plan, inputs, table, name)
     if different := differences(plan, inputs, *ran):
         faults = [Fault(*_named(difference, table)) for difference in _causes(different)]
