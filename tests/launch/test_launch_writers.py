@@ -276,6 +276,16 @@ def test_a_script_hands_on_everything_that_it_asks_for(name: str, model: str, tm
         assert (done.returncode != 0, missing in done.stderr) == (True, True)
 
 
+def test_a_batch_file_speaks_of_other_ranks_and_nodes_where_there_are_some() -> None:
+    said = {}
+    for cluster, dp in (("2x8:h100", 16), ("1x8:h100", 8), ("1x1:h200", 1)):
+        inputs = question(read_model("gpt2"), cluster, "megatron-core", global_batch=64, sequence_length=1024)
+        plan = Plan(dp=dp, zero=min(dp - 1, 1), num_microbatches=64 // dp)
+        job = launch_files(plan, inputs, "megatron-lm").files["job.slurm"]
+        said[cluster] = [each for each in ("Ranks:", "SLURM_NODEID:", "NCCL_IB_HCA") if each in job]
+    assert list(said.values()) == [["Ranks:", "SLURM_NODEID:", "NCCL_IB_HCA"], ["Ranks:"], []]
+
+
 def test_training_on_a_pipeline_or_with_experts_apart_is_refused_of_deepspeed() -> None:
     with pytest.raises(InvalidSpec, match=r"plan\.pp: it has no setting for 2, and would run 1$"):
         export(Plan(pp=2, dp=4, zero=1, num_microbatches=16), asked("deepspeed"), "deepspeed")

@@ -67,17 +67,36 @@ def start_script(launch: Launch, notes: Sequence[str], command: str, filled: Map
 
 def batch_file(launch: Launch, notes: Sequence[str]) -> str:
     """The Slurm batch file: one task a node, which starts a process for each of its accelerators."""
-    order = launch.inputs.runtime.plans.rank_order
-    fabric = launch.inputs.cluster.levels[-1].name
     said = [
         *notes,
         "",
-        f"Ranks: {' then '.join(AXIS_NAMES[axis] for axis in order)} parallelism, the first of them fastest. Slurm "
-        "numbers nodes in the order of SLURM_NODEID, and torchrun the ranks of a node one after the other: keep both.",
-        f"Network between nodes ({fabric}): name your interfaces if NCCL does not find them by itself.",
-        "  export NCCL_IB_HCA=mlx5_0,mlx5_1 NCCL_SOCKET_IFNAME=eth0 NCCL_DEBUG=WARN",
+        *_between_ranks(launch),
+        *_between_nodes(launch),
         "Submit it from its own folder: sbatch job.slurm",
         "FILL IN: partition, account and time of your site, as #SBATCH lines below.",
     ]
     head = BATCH.format(name=slug(f"{launch.inputs.model.name}")[:40], nodes=launch.nodes, ranks=launch.ranks_per_node)
     return "\n".join(["#!/bin/bash", head.rstrip(), *commented(said), "", SRUN])
+
+
+def _between_ranks(launch: Launch) -> list[str]:
+    """The order of ranks, where there are several."""
+    if launch.plan.num_gpus == 1:
+        return []
+    order = " then ".join(AXIS_NAMES[axis] for axis in launch.inputs.runtime.plans.rank_order)
+    return [
+        f"Ranks: {order} parallelism, the first of them fastest. torchrun numbers the ranks of a node one after the "
+        "other: keep that."
+    ]
+
+
+def _between_nodes(launch: Launch) -> list[str]:
+    """The order of nodes and their network, where there are several."""
+    if launch.nodes == 1:
+        return []
+    fabric = launch.inputs.cluster.levels[-1].name
+    return [
+        "Slurm numbers nodes in the order of SLURM_NODEID: keep that too.",
+        f"Network between nodes ({fabric}): name your interfaces if NCCL does not find them by itself.",
+        "  export NCCL_IB_HCA=mlx5_0,mlx5_1 NCCL_SOCKET_IFNAME=eth0 NCCL_DEBUG=WARN",
+    ]
