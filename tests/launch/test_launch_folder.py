@@ -84,6 +84,15 @@ def test_a_folder_that_is_there_is_refused_before_the_search(tmp_path: Path) -> 
     assert "is there; give another folder, or --overwrite" in answer.message
 
 
+def test_a_nearest_plan_that_does_not_fit_is_not_written(tmp_path: Path) -> None:
+    plan = ["llama-3.1-70b", "3x8:h100", "--global-batch", "96", "--seq-len", "8k", "--tp", "8", "--pp", "3"]
+    answer = asked("launch", *plan, "--to", "deepspeed", "--nearest", "--out", str(tmp_path / "run"))
+    assert answer.code == 3, answer
+    assert "does not fit in memory, and no files were written" in answer.message
+    assert "Plan with --runtime deepspeed" in answer.message
+    assert not list(tmp_path.iterdir())
+
+
 def test_launch_takes_the_framework_of_the_plan_unless_told(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(asked("plan", *LLAMA, "--runtime", "torchtitan", "--json").out)

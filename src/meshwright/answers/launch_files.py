@@ -10,7 +10,7 @@ from meshwright.answers.screen import fit_words
 from meshwright.answers.uncertainty import step_time_line
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
-from meshwright.errors import IllegalPlan, InvalidInput
+from meshwright.errors import IllegalPlan, InvalidInput, NothingFits
 from meshwright.launch.carried import carried_settings
 from meshwright.launch.export import Launch, export, nearest_spelled
 from meshwright.launch.spelling import Settings
@@ -83,7 +83,8 @@ def launch_files(plan: Plan, inputs: Inputs, name: str, *, nearest: bool = False
 
     name: of a launch table with a writer; nearest: what the framework cannot say is replaced by the nearest legal plan
     of its own runtime, named and priced again. Raises `InvalidInput` for a framework without a writer, `IllegalPlan`
-    for a plan that the runtime refuses, `InvalidSpec` with every field that the framework has no setting for.
+    for a plan that the runtime refuses, `InvalidSpec` with every field that the framework has no setting for,
+    `NothingFits` where the nearest plan does not fit in memory.
     """
     if name in launch_tables() and name not in WRITERS:
         raise InvalidInput(f"no launch files are written for {name} yet; use {' or '.join(WRITERS)}")
@@ -95,7 +96,20 @@ def launch_files(plan: Plan, inputs: Inputs, name: str, *, nearest: bool = False
     carried = carried_settings(inputs.model, launch.table)
     launch = replace(launch, settings=launch.settings | carried)
     estimate = estimate_each([plan], inputs)[0]
+    if replaced:
+        _require_fitting(estimate, inputs)
     return LaunchFiles(launch, estimate, WRITERS[name](launch, _notes(launch, estimate, replaced, carried)), replaced)
+
+
+def _require_fitting(estimate: Estimate, inputs: Inputs) -> None:
+    """Raise `NothingFits` for a nearest plan that does not fit: nobody chose it."""
+    if estimate.verdict.fits:
+        return
+    raise NothingFits(
+        f"the nearest plan that {inputs.runtime.id} runs does not fit in memory, and no files were written: "
+        f"{estimate.plan}; {fit_words(estimate).replace('**', '')}. Plan with --runtime {inputs.runtime.id}, which "
+        "looks for one that fits"
+    )
 
 
 def _moved(plan: Plan, inputs: Inputs, name: str) -> tuple[Plan, Inputs, tuple[str, ...]]:
