@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from meshwright.errors import Fault, InvalidInput, InvalidSpec
 from meshwright.launch.architecture import same_architecture
 from meshwright.launch.facts import Facts, facts_of, holds
-from meshwright.launch.fields import differences, fields_of, question_of
+from meshwright.launch.fields import differences, fields_of, normal_fields, question_of
 from meshwright.launch.forms import Fields
+from meshwright.launch.refusals import refusals
 from meshwright.launch.spelling import Settings, settings_of, understand
 from meshwright.launch.table import LaunchTable, launch_table
 from meshwright.layout.plan import Plan
@@ -19,8 +20,6 @@ from meshwright.specs.read_model import read_model
 
 FOLLOWING = ("plan.dp_shard", "plan.local_batch", "plan.num_microbatches", "plan.pipeline_micro_batch")
 """Fields that differ because others do."""
-LONGEST = 60
-"""Letters of a value that a refusal shows."""
 MOST_CHANGES = 5
 """Times that a plan is changed in search of one that a framework has settings for."""
 
@@ -82,7 +81,8 @@ def export(plan: Plan, inputs: Inputs, name: str) -> Launch:
     require_written(name, inputs.runtime.id)
     launch, ran = _spelled(plan, inputs, table, name)
     if different := differences(plan, inputs, *ran):
-        faults = [Fault(*_named(difference, table)) for difference in _causes(different)]
+        names = [each.partition(":")[0] for each in _causes(different)]
+        faults = refusals(names, normal_fields(*ran), normal_fields(plan, inputs), table)
         raise InvalidSpec(f"a launch of {table.framework} ({table.release}) with this plan", faults)
     return launch
 
@@ -142,21 +142,6 @@ def _causes(different: list[str]) -> list[str]:
     follow |= {"plan.chunk_layers", "plan.schedule"} if "plan.pp" in names else set()
     follow |= {"plan.context_exchange"} if "plan.cp" in names else set()
     return [each for each in different if each.partition(":")[0] not in follow] or different
-
-
-def _named(difference: str, table: LaunchTable) -> tuple[str, str]:
-    name, _, values = difference.partition(": ")
-    ran, wanted = (_short(value) for value in values.split(", not ", 1))
-    cases = [case.fields.get(name) for choice in table.choices for case in choice.cases]
-    spelled = dict.fromkeys([*(table.rows[name].values if name in table.rows else ()), *cases])
-    known = [str(each) for each in spelled if isinstance(each, str) and each not in ("true", "false")]
-    others = f" (it has {', '.join(known)})" if len(known) > 1 else ""
-    return name, f"it has no setting for {wanted}, and would run {ran}{others}"
-
-
-def _short(value: str) -> str:
-    """A value, without the rest of a list of many layers."""
-    return value if len(value) <= LONGEST else f"{value[:LONGEST].rpartition(',')[0]}, ...)"
 
 
 def _registered(model: Model, table: LaunchTable) -> str | None:

@@ -77,6 +77,11 @@ def normal_plan(plan: Plan, inputs: Inputs) -> Plan:
     return replace(plan, **split, **loose)
 
 
+def normal_fields(plan: Plan, inputs: Inputs) -> Fields:
+    """The fields of the plan in that form and of its question."""
+    return fields_of(normal_plan(plan, inputs), inputs)
+
+
 def pipeline_fields(plan: Plan, inputs: Inputs) -> dict[str, Any]:
     """The layers of every chunk by number, in place of what cut them."""
     sizes = tuple(int(size) for size in layers_of_chunks(inputs, plan))
@@ -169,6 +174,6 @@ def _plan(said: Fields, inputs: Inputs) -> Plan:
 
 def differences(plan: Plan, inputs: Inputs, other: Plan, others: Inputs) -> list[str]:
     """Fields in which two plans and their questions differ, as `plan.zero: 3, not 1`."""
-    mine, theirs = (fields_of(normal_plan(*each), each[1]) for each in ((plan, inputs), (other, others)))
+    mine, theirs = normal_fields(plan, inputs), normal_fields(other, others)
     names = sorted(mine.keys() | theirs.keys())
     return [f"{name}: {theirs.get(name)}, not {mine.get(name)}" for name in names if mine.get(name) != theirs.get(name)]

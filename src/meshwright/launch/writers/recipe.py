@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from meshwright.errors import Fault, InvalidSpec
+from meshwright.errors import InvalidSpec
 from meshwright.launch.export import Launch
 from meshwright.launch.forms import read_value
+from meshwright.launch.refusals import refusal
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import Value
 from meshwright.launch.writers.comments import commented, used_imports
@@ -72,7 +73,7 @@ def recipe_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
     """
     learned, length = launch.inputs.model.learned_positions, launch.inputs.job.sequence_length
     if learned not in (0, length):
-        fault = Fault("model.learned_positions", f"it has no setting for {learned}, and would run {length}")
+        fault = refusal("model.learned_positions", length, learned)
         raise InvalidSpec(f"a launch of {launch.table.framework} ({launch.table.release}) with this plan", [fault])
     command = f'{torchrun(launch)}    "$HERE/{FILE}" "$@"'
     return {

@@ -1,0 +1,148 @@
+"""Refusals: what a framework cannot run of a plan and its question, in the words of the field."""
+
+from __future__ import annotations
+
+from meshwright.errors import Fault
+from meshwright.launch.forms import Fields
+from meshwright.launch.table import LaunchTable
+
+LONGEST = 60
+"""Letters of a value that a refusal shows."""
+BLOCK = ("model.gated", "model.activation")
+"""Fields that a refusal says together."""
+CAPACITY = "job.expert_capacity"
+ACTIVATIONS = {"silu": "SiLU", "gelu": "GELU", "gelu_new": "tanh GELU", "relu": "ReLU", "relu2": "squared ReLU"}
+WORDS = {
+    "plan.tp": "tensor-parallel degree {}",
+    "plan.sp": "sequence parallelism",
+    "plan.cp": "context-parallel degree {}",
+    "plan.context_exchange": "context-parallel exchange {}",
+    "plan.pp": "{} pipeline stages",
+    "plan.vpp": "{} chunks of a pipeline stage",
+    "plan.dp": "{} data-parallel replicas",
+    "plan.ep": "expert-parallel degree {}",
+    "plan.etp": "expert tensor-parallel degree {}",
+    "plan.zero": "ZeRO stage {}",
+    "plan.dp_replicate": "{} replicas of the sharded group",
+    "plan.dp_shard": "sharding over {} data-parallel ranks",
+    "plan.micro_batch": "micro-batches of {} sequences",
+    "plan.num_microbatches": "{} micro-batches",
+    "plan.embedding_as_layer": "the embedding counted as a layer",
+    "plan.head_as_layer": "the output layer counted as a layer",
+    "plan.first_stage_layers": "{} layers on the first pipeline stage",
+    "plan.last_stage_layers": "{} layers on the last pipeline stage",
+    "plan.chunk_layers": "chunks of {} layers",
+    "plan.microbatch_group": "groups of {} micro-batches",
+    "plan.recompute": "recomputation {}",
+    "plan.recompute_modules": "recomputation of {}",
+    "plan.recompute_layers": "recomputation of {} layers of each chunk",
+    "plan.schedule": "pipeline schedule {}",
+    "job.sequence_length": "sequences of {} tokens",
+    "job.global_batch": "a global batch of {} sequences",
+    "job.precision": "precision {}",
+    "job.gradients": "gradients in {}",
+    "job.mtp_layers": "{} layers of multi-token prediction",
+    "runtime.dispatcher": "token dispatcher {}",
+    "runtime.optimizer": "optimizer {}",
+    "model.tied_embeddings": "tied embeddings",
+    "model.head_bias": "a bias of the output layer",
+    "model.norm": "norm {}",
+    "model.norms": "{} norms a layer",
+    "model.learned_positions": "{} learned positions",
+    "model.parallel_residual": "attention and feed-forward block side by side",
+    "model.head_dim": "heads of {} elements",
+    "model.value_head_dim": "values of {} elements a head",
+    "model.kv_heads": "{} key and value heads",
+    "model.qkv_bias": "biases of queries, keys and values",
+    "model.output_bias": "a bias of the attention output",
+    "model.qk_norm": "norm of queries and keys {}",
+    "model.sinks": "attention sinks",
+    "model.scaled_rotary": "scaled rotary positions",
+    "model.window": "an attention window of {} tokens",
+    "model.windowed_layers": "attention windows on the layers {}",
+    "model.latent": "latent attention",
+    "model.query_rank": "query rank {} of latent attention",
+    "model.plain_head_dim": "heads of {} elements without positions",
+    "model.rope_head_dim": "heads of {} elements with rotary positions",
+    "model.kv_rank": "key and value rank {} of latent attention",
+    "model.ffn_size": "feed-forward size {}",
+    "model.bias": "biases of feed-forward blocks",
+    "model.experts": "{} experts",
+    "model.active_experts": "{} active experts",
+    "model.expert_groups": "{} groups of experts",
+    "model.active_groups": "{} active groups of experts",
+    "model.expert_ffn_size": "expert feed-forward size {}",
+    "model.expert_layers": "experts on the layers {}",
+    "model.expert_bias": "biases of experts",
+    "model.router_bias": "a bias of the router",
+    "model.shared_ffn_size": "shared-expert feed-forward size {}",
+    "model.shared_gate": "a gate of the shared expert",
+    "model.clamped": "clamped activations of experts",
+    "model.mtp_layers": "{} layers of multi-token prediction",
+}
+"""What fields are called; `{}`: the value, of those that are not on or off."""
+
+
+def refusal(name: str, ran: object, wanted: object, table: LaunchTable | None = None) -> Fault:
+    """The fault of one field. ran, wanted: its values by the framework and in the plan; table: of the framework, for
+    the values that it has.
+
+    >>> str(refusal("model.norms", 2, 4))
+    'model: it has no setting for 4 norms a layer, and would run 2'
+    >>> str(refusal("model.sinks", False, True))
+    'model: it has no setting for attention sinks, and would run without'
+    """
+    part, _, rest = name.partition(".")
+    words = WORDS.get(name, rest.replace("_", " ") + " {}")
+    if "{}" not in words:
+        without = f"it has no setting for {words}, and would run without"
+        return Fault(part, without if wanted else f"it has no setting to run without {words}")
+    if name == CAPACITY:
+        return Fault(part, _capacity(ran, wanted))
+    others = _others(name, table) if table else ""
+    return Fault(part, f"it has no setting for {words.format(_shown(wanted))}, and would run {_shown(ran)}{others}")
+
+
+def refusals(names: list[str], ran: Fields, wanted: Fields, table: LaunchTable) -> list[Fault]:
+    """The faults of fields that differ, what belongs together in one."""
+    faults = [
+        _block(ran, wanted) if name in BLOCK else refusal(name, ran.get(name), wanted.get(name), table)
+        for name in names
+    ]
+    return list(dict.fromkeys(faults))
+
+
+def _block(ran: Fields, wanted: Fields) -> Fault:
+    mine, theirs = (_activation(each) for each in (wanted, ran))
+    return Fault("model", f"it has no setting for feed-forward blocks with {mine}, and would run {theirs}")
+
+
+def _activation(fields: Fields) -> str:
+    kind = str(fields.get("model.activation"))
+    called = ACTIVATIONS.get(kind, kind)
+    return f"gated {called}" if fields.get("model.gated") else f"{called} without a gate"
+
+
+def _capacity(ran: object, wanted: object) -> str:
+    if wanted is None:
+        return (
+            f"it has no setting for experts that take all their tokens, and would drop those above a capacity of {ran}"
+        )
+    takes = "take all their tokens" if ran is None else f"have a capacity of {ran}"
+    return f"it has no setting for an expert capacity of {wanted}, and its experts would {takes}"
+
+
+def _others(name: str, table: LaunchTable) -> str:
+    """The values that a framework has for a field, where it names them."""
+    cases = [case.fields.get(name) for choice in table.choices for case in choice.cases]
+    spelled = dict.fromkeys([*(table.rows[name].values if name in table.rows else ()), *cases])
+    known = [str(each) for each in spelled if isinstance(each, str) and each not in ("true", "false")]
+    return f" (it has {', '.join(known)})" if len(known) > 1 else ""
+
+
+def _shown(value: object) -> str:
+    """A value, without the rest of a list of many layers."""
+    if value is None or value in ((), []):
+        return "none"
+    text = ", ".join(str(each) for each in value) if isinstance(value, list | tuple) else str(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST].rpartition(',')[0]}, ..."
