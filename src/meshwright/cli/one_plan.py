@@ -18,7 +18,14 @@ from meshwright.cli.groups import (
     refuse_given,
     require_subject,
 )
-from meshwright.cli.launch_file import ABOUT_A_FILE, BESIDE_A_FILE, OF_A_FILE, LaunchFileOptions, read_question
+from meshwright.cli.launch_file import (
+    ABOUT_A_FILE,
+    ANSWERS,
+    BESIDE_A_FILE,
+    OF_A_FILE,
+    LaunchFileOptions,
+    read_question,
+)
 from meshwright.cli.options import Degree, Measured
 
 if TYPE_CHECKING:
@@ -175,10 +182,13 @@ def from_launch_file(
     subject: SubjectOptions,
     options: dict[str, Any],
 ) -> tuple[LaunchQuestion, OnePlan]:
-    """A launch file and its plan, with what options change of it and its question; options: by their names."""
+    """A launch file and its plan, with what options say that the file leaves open and what they change of it and its
+    question; options: by their names.
+    """
     named = {name: options[name] for name in _given(context, options)}
-    question = read_question(launch, subject.model, subject.cluster, named.pop("runtime", None))
-    return question, _varied(question.inputs, question.plan, named)._replace(launch=question)
+    question = read_question(launch, subject.model, subject.cluster, named.pop("runtime", None), named)
+    changed = {name: value for name, value in named.items() if ANSWERS.get(name) not in question.answered}
+    return question, _varied(question.inputs, question.plan, changed)._replace(launch=question)
 
 
 def _given(context: typer.Context, options: dict[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from meshwright.launch.forms import Fields
+from meshwright.launch.imports.answered import left_auto, says_batch
 from meshwright.launch.imports.deepspeed import CONFIGURATIONS
 from meshwright.launch.imports.places import place_of
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
@@ -50,12 +51,7 @@ def gaps_of(
     if hidden and not gaps:
         gaps += [_open(each) for each in relevant]
     open_keys = {each.key for each in relevant}
-    batches = sum(fields.get(name) is not None for name in ("job.global_batch", "plan.micro_batch"))
-    counted = (
-        fields.get("plan.local_batch") is not None
-        or batches == 2
-        or (batches == 1 and fields.get("plan.num_microbatches") is not None)
-    )
+    counted = says_batch(fields)
     needed = [name for name in NEEDED if fields.get(name) is None and not (counted and name != "job.sequence_length")]
     if fields.get("plan.zero") is None:
         needed.append("plan.zero")
@@ -92,6 +88,8 @@ def _absent(read: LaunchSettings, table: LaunchTable, name: str, open_keys: set[
     key = table.rows[name].key if name in table.rows else name
     if key in open_keys:
         return ""
+    if name == "job.global_batch" and (auto := left_auto(read, table, ())):
+        return f"line {auto.line}: {auto.key} is auto, and follows from the global batch: --set {name}=..."
     cases = [case for choice in table.choices for case in choice.cases]
     if name == "plan.zero" and (file := _named_engine(read)):
         where = f": line {file.line} names {file.value}, which is neither beside it nor at the root of its repository"

@@ -11,6 +11,7 @@ from pathlib import Path
 from meshwright.errors import IllegalPlan, InvalidInput, InvalidSpec, UnknownName
 from meshwright.launch.fields import question_of
 from meshwright.launch.forms import Fields, read_value
+from meshwright.launch.imports.answered import answered
 from meshwright.launch.imports.behaviours import left_out, runtime_as_set
 from meshwright.launch.imports.dialects import Dialect, dialect_of
 from meshwright.launch.imports.folder import (
@@ -54,6 +55,8 @@ class Given:
     framework: str | None = None
     values: dict[str, str] = field(default_factory=dict)
     """Of what the file leaves open: variables of a script, its arguments by number, settings by key."""
+    answers: Fields = field(default_factory=dict)
+    """Fields that options of the question say, taken where the file leaves them open."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,8 @@ class LaunchQuestion:
     machines: Machines
     """What the file itself starts."""
     notes: tuple[str, ...]
+    answered: tuple[str, ...]
+    """Fields that the file leaves open and options say."""
     plan: Plan
     inputs: Inputs
 
@@ -121,12 +126,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     cluster = cluster_for(machines, given.cluster)
     spelled = translated(dialect, read, known, notes, cluster.num_gpus if cluster else machines.ranks)
     understood = understand(spelled, table)
-    fields = _plain(understood.fields | named)
-    counted_row = table.rows.get("plan.num_microbatches")
-    if counted_row and not {counted_row.key, *counted_row.aliases} & spelled.keys():
-        fields.pop("plan.num_microbatches" if fields.get("job.global_batch") else "", None)
-    if fields.get("job.global_batch") is None and _is_one_micro_batch(table):
-        fields["plan.num_microbatches"] = 1
+    fields, used = answered(_plain(understood.fields | named), given.answers, read, table, spelled)
     cluster = cluster or cluster_for(counted(machines, fields), given.cluster)
     model = read_model(given.model) if given.model else named_model(fields, table)
     gaps = [
@@ -174,6 +174,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
         understood=understood,
         machines=machines,
         notes=tuple(notes),
+        answered=used,
         plan=plan,
         inputs=inputs,
     )
@@ -236,12 +237,6 @@ def _runtime_of(fields: Fields, table: LaunchTable, notes: list[str]) -> Runtime
                 notes.append(f"{what} is not modelled for {runtimes[0].id}; priced as {each.id} runs it")
             return each
     return runtimes[0]
-
-
-def _is_one_micro_batch(table: LaunchTable) -> bool:
-    """Whether a framework makes the global batch of one micro-batch of every replica where a file names none."""
-    row = table.rows.get("job.global_batch")
-    return row is not None and row.default == "{plan.micro_batch} * {plan.dp}"
 
 
 def _fields_given(keyed: dict[str, str]) -> Fields:

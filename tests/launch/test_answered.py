@@ -1,0 +1,61 @@
+"""Options beside a launch file: what answers the question counts as given, and changes what the file says itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from commands import asked
+from meshwright.errors import InvalidInput
+from meshwright.launch.imports.question import Given, question_of_file
+
+DEEPSPEED = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}, "bf16": {"enabled": True}}
+AUTO = DEEPSPEED | {"gradient_accumulation_steps": "auto"}
+ACCELERATE = "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\nmixed_precision: bf16\n"
+LLAMA = ("--model", "llama-3.1-8b", "--cluster", "2x8:h100")
+BATCH = ("--global-batch", "64", "--seq-len", "4k")
+
+
+def test_options_say_what_a_file_leaves_open_and_change_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps(DEEPSPEED))
+    answer = asked("explain", "--from", str(tmp_path / "ds.json"), *LLAMA, *BATCH, "--json")
+    explained = json.loads(answer.out)
+    assert [each["name"] for each in explained["variation"]["changed"]] == ["global batch"]
+
+
+@pytest.mark.parametrize(
+    "batch", [("--global-batch", "64", "--micro-batch", "2"), ("--global-batch-tokens", "256k", "--micro-batch", "2")]
+)
+def test_a_configuration_that_says_no_batch_takes_that_of_the_options(tmp_path: Path, batch: tuple[str, ...]) -> None:
+    (tmp_path / "a.yaml").write_text(ACCELERATE)
+    answer = asked("check", "--from", str(tmp_path / "a.yaml"), *LLAMA, "--seq-len", "4k", *batch, "--json")
+    checked = json.loads(answer.out)
+    assert (checked["plan"]["micro_batch"], checked["plan"]["num_microbatches"]) == (2, 2)
+    assert "variation" not in checked
+
+
+def test_a_batch_is_given_once(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(ACCELERATE)
+    answer = asked("explain", "--from", str(tmp_path / "a.yaml"), *LLAMA, *BATCH, "--global-batch-tokens", "256k")
+    assert (answer.code, "both are given" in answer.message) == (2, True)
+
+
+def test_what_no_option_says_is_still_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(ACCELERATE)
+    answer = asked("explain", "--from", str(tmp_path / "a.yaml"), *LLAMA, *BATCH)
+    assert answer.code == 2
+    assert "--set plan.micro_batch=..." in answer.message
+    assert "job." not in answer.message
+
+
+def test_micro_batches_that_are_auto_follow_from_the_global_batch_or_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps(AUTO))
+    said = {"job.sequence_length": 4096, "job.global_batch": 64}
+    given = Given(cluster="2x8:h100", model="llama-3.1-8b", answers=said)
+    question = question_of_file(tmp_path / "ds.json", given)
+    assert question.plan.num_microbatches == 4
+    assert question.answered == ("job.sequence_length", "job.global_batch")
+    with pytest.raises(InvalidInput, match=r"line 1: gradient_accumulation_steps is auto.*--set job\.global_batch="):
+        question_of_file(tmp_path / "ds.json", Given(cluster="2x8:h100", model="llama-3.1-8b"))
