@@ -286,6 +286,14 @@ def test_a_batch_file_speaks_of_other_ranks_and_nodes_where_there_are_some() -> 
     assert list(said.values()) == [["Ranks:", "SLURM_NODEID:", "NCCL_IB_HCA"], ["Ranks:"], []]
 
 
+def test_files_of_accelerate_say_what_whole_models_need_on_a_host() -> None:
+    plans = Plan(dp=8, zero=3, num_microbatches=8), Plan(tp=2, dp=4, zero=3, num_microbatches=16)
+    alone, split = (launch_files(plan, asked("accelerate"), "accelerate").files for plan in plans)
+    assert all("Host memory: 239.3 GiB a node" in alone[name] for name in ("accelerate.yaml", "train.py", "train.sh"))
+    assert "processes a node: 8." in alone["train.sh"]
+    assert "Host memory" not in split["train.sh"]
+
+
 def test_training_on_a_pipeline_or_with_experts_apart_is_refused_of_deepspeed() -> None:
     with pytest.raises(InvalidSpec, match=r"plan: it has no setting for 2 pipeline stages, and would run 1$"):
         export(Plan(pp=2, dp=4, zero=1, num_microbatches=16), asked("deepspeed"), "deepspeed")

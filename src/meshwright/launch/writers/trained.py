@@ -9,6 +9,9 @@ from meshwright.launch.export import Launch
 from meshwright.launch.writers.comments import commented
 from meshwright.launch.writers.start import ADDRESS, batch_file, start_script, torchrun
 from meshwright.launch.writers.trees import json_text, yaml_text
+from meshwright.specs.precision import FP32_BYTES
+from meshwright.specs.weights import parameter_count
+from meshwright.units import format_gib
 
 TEMPLATES = resources.files("meshwright.launch.writers") / "templates"
 CONFIGURATIONS = {"deepspeed": "deepspeed.json", "accelerate": "accelerate.yaml"}
@@ -24,6 +27,7 @@ def trained_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
 
     notes: what all say first.
     """
+    notes = [*notes, *_host_memory(launch)]
     name, text = CONFIGURATIONS[launch.name], yaml_text if launch.table.file == "yaml" else json_text
     own = {key: value for key, value in launch.settings.items() if not key.startswith(("plan.", "job.", "runtime."))}
     command = torchrun(launch) if launch.name == "deepspeed" else ACCELERATE.format(nodes=launch.nodes)
@@ -33,6 +37,17 @@ def trained_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
         "train.sh": start_script(launch, notes, f'{command}    "$HERE/train.py" "$@"', launch.to_fill),
         "job.slurm": batch_file(launch, notes),
     }
+
+
+def _host_memory(launch: Launch) -> list[str]:
+    """What the hosts need before ranks share the model, where every process makes all of it."""
+    if launch.name != "accelerate" or launch.plan.tp > 1:
+        return []
+    whole, ranks = FP32_BYTES * parameter_count(launch.inputs.model), launch.ranks_per_node
+    return [
+        f"Host memory: {format_gib(ranks * whole)} a node. Each of its processes first makes the whole model there in "
+        f"fp32, {format_gib(whole)}; processes a node: {ranks}."
+    ]
 
 
 def _script(launch: Launch, notes: Sequence[str]) -> str:
