@@ -36,7 +36,8 @@ class PlanAnswer(Answer, SearchResult):
 
         rank: which plan, as `rows` numbers them; framework: whose files, else those of the runtime; nearest: take the
         nearest plan that the framework has; overwrite: replace files of a folder that is there. Raises `InvalidInput`
-        where there is no such plan, no such writer or the folder cannot be written.
+        where there is no such plan, no such writer or the folder cannot be written, `NothingFits` where the nearest
+        plan does not fit in memory.
         """
         from meshwright.answers.launch_files import framework_of, launch_files
         from meshwright.answers.launch_folder import write_folder
