@@ -238,8 +238,11 @@ def test_what_the_power_limit_costs_products_is_said_where_it_is_known(
     [
         ("2x8:h100", "nvlink 450 GB/s (344 reached), fabric 50 GB/s (48.6 reached)"),
         ("1x8:l40s", "pcie 32 GB/s (12.7 reached)"),
-        ("1x1:h100", "nvlink 450 GB/s"),
     ],
 )
 def test_the_head_shows_what_collectives_reach_of_each_level(cluster: str, said: str) -> None:
     assert f"Links per GPU, one direction: {said}" in headline(question(llama_8b(), cluster)).lines
+
+
+def test_the_head_of_one_accelerator_shows_no_links() -> None:
+    assert not any("Links" in line for line in headline(question(llama_8b(), "1x1:h100")).lines)

@@ -21,7 +21,7 @@ MEANINGS = {
     r"(ends|embedding|head)-as-layers?": "the split counts it as a layer: the embedding, the head or both (ends)",
     r"first\d+": "layers of the first stage",
     r"last\d+": "layers of the last stage",
-    r"chunks\([\d,*]+\)": "layers of every chunk: 5*17 is 5, seventeen times",
+    r"chunks\([\d,*]+\)": "layers of every chunk: 5*17 is seventeen chunks of 5",
     r"dp\d+": "data-parallel replicas",
     r"zero[0-3]": "ZeRO stage: 1 shards optimizer states among replicas, 2 gradients too, 3 weights too",
     r"replicate\d+": "copies of each shard: ZeRO shards within a part of the replicas (HSDP)",
@@ -29,7 +29,7 @@ MEANINGS = {
     r"m\d+": "micro-batches: of a replica in one step",
     r"group\d+": "micro-batches of a chunk before the next chunk",
     rf"({_SCHEDULES})": "the pipeline schedule",
-    r"recompute-full(\(\d+ a chunk\))?": "activations are computed again: those of every layer, or of so many a chunk",
+    r"recompute-full(\(\d+ a chunk\))?": "activations are computed again: in every layer, or in that many of a chunk",
     r"recompute-selective(\([\w,]+\))?": "activations are computed again: those of the parts that are named",
 }
 """What each word of a name means, by its form: in short, and behind a colon the rest."""

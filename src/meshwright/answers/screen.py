@@ -79,12 +79,13 @@ def job_words(inputs: Inputs) -> str:
 
 
 def headline(inputs: Inputs) -> Lines:
-    """What was asked: model, cluster with its links, job and runtime."""
+    """What was asked: model, cluster with the links between its accelerators, job and runtime."""
     cluster = inputs.cluster
+    several = cluster.num_gpus > 1
     return Lines(
         (
             f"{model_words(inputs)} on **{cluster.num_nodes} x {cluster.gpus_per_node} {cluster.accelerator.id}**",
-            f"Links per GPU, one direction: {_reached_links(cluster)}",
+            *([f"Links per GPU, one direction: {_reached_links(cluster)}"] if several else []),
             f"{job_words(inputs)}, {_runtime_words(inputs.runtime)}",
         )
     )
