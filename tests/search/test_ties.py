@@ -63,6 +63,13 @@ def test_whatever_has_to_be_set_up_counts(change: dict[str, object]) -> None:
     assert other > one
 
 
+def test_layers_that_do_not_divide_count_where_a_launch_spells_them_out() -> None:
+    plans = Plans.of([Plan(pp=4, num_microbatches=8), Plan(pp=5, num_microbatches=8)])
+    for runtime, more in (("megatron-core", 6), ("torchtitan", 0)):
+        even, uneven = complexity(plans, question(llama_8b(), "2x8:h100", runtime))
+        assert uneven - even == more
+
+
 def test_no_runner_up_recomputes_whole_layers_in_vain() -> None:
     """At risk without recomputation it stays, and so does one that nothing else is like."""
     full = replace(PLAIN, recompute=Recompute.FULL)

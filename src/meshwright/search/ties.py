@@ -100,9 +100,9 @@ def complexity(plans: Plans, inputs: Inputs) -> IntColumn:
     Each axis above 1 counts 2, tensor parallelism of experts 4, every doubling of vpp 1. 2 more each: a stage of ZeRO
     above 1 in a pipeline, tensor without sequence parallelism, an exchange of context-parallel ranks that is not the
     runtime's usual one, ends that count as layers where they do not usually or the reverse, a first or last stage of
-    its own size, full recomputation, each recomputed module and recomputation of some layers alone. Chunks spelled out
-    one by one count 6, schedules that split the backward pass or run both ways 4. The counts are a judgement, not
-    measured. Source of expert before tensor parallelism of experts: Megatron-LM,
+    its own size, full recomputation, each recomputed module and recomputation of some layers alone. Chunks that
+    a launch spells out one by one count 6, schedules that split the backward pass or run both ways 4. The counts are a
+    judgement, not measured. Source of expert before tensor parallelism of experts: Megatron-LM,
     megatron/core/transformer/moe/README.md, guideline 4.
 
     >>> from meshwright.layout.plan import Plan
