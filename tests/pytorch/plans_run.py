@@ -98,6 +98,12 @@ CASES = {
     "embedding reduced beside its chunk": Case("llama-3.1-8b", _interleaved(zero=3, num_microbatches=2), layers=8),
     "a chunk without layers": Case("llama-3.1-8b", _interleaved(vpp=4, zero=3, num_microbatches=2), layers=8),
     "chunks of unlike sizes": Case("llama-3.1-8b", _interleaved(pp=4, vpp=4, zero=3), layers=30),
+    "chunks of few layers, zero 2": Case(
+        "llama-3.1-70b",
+        _interleaved(tp=4, dp=8, vpp=4, micro_batch=2, num_microbatches=2, sp=True),
+        1024,
+        layers=8,
+    ),
     "chunks of one layer": Case("llama-3.1-8b", _interleaved(pp=4, vpp=4, zero=3), 4096, layers=16),
     "experts by rows of three chunks": Case(
         "mixtral-8x7b",

@@ -203,14 +203,15 @@ class UnitStep:
         gathered ahead those alone. With one group of micro-batches the first of these chunks waits for its turn. A rank
         alone has those of them that have worked.
         """
-        whole, unsharded = self.whole, self.unsharded
+        whole, unsharded, chunks = self.whole, self.unsharded, self.plans.vpp
         some = (sharding_ranks(self.plans) == 1) & (self.plans.num_microbatches > self.group) & ~self.split
         worked = unsharded.first - unsharded.first_own + 1
-        ahead = np.minimum(np.where(some, np.minimum(worked, AHEAD), AHEAD) / self.plans.vpp, 1.0)
+        ahead = np.minimum(np.where(some, np.minimum(worked, AHEAD), AHEAD), chunks)
         embedding = whole.embedding * (self.waiting_chunks == 0)
         ends = (whole.head + embedding * (not self.ends_apart)) * self.keeps_ends_gathered
         resharded = ends + whole.layer * self.keeps_last_layer_gathered
-        every: FloatColumn = HALF_BYTES * (whole.head + embedding + self.layers * ahead)
+        layers = np.where(self.one_group, whole.of_chunks(1.0 * ahead, chunks), self.layers * ahead / chunks)
+        every: FloatColumn = HALF_BYTES * (whole.head + embedding + layers)
         return np.where(self.resharded, HALF_BYTES * resharded, every)
 
     @cached_property
