@@ -35,12 +35,13 @@ def reduction(line: MemoryTimeline, step: UnitStep) -> None:
     head = (0.0 * whole.head, 0.0 * stored.head) if apart else (whole.head, stored.head)
     _reduced_units(line, step, np.maximum(gradients - sent, 0.0), step.until_backward, *head, chunks > 1)
     _reduction_before_last(line, step, every - group)
-    gradients, _ = worked_chunks(step, every, last_reduced=False)
+    gradients, resharded = worked_chunks(step, every, last_reduced=False)
     line.free("saved for backward")
     own = HALF_BYTES * (whole.first_chunk + whole.embedding + whole.head * (chunks == 1))
     own_chunk = other_chunks(step, np.minimum(step.unsharded.after_backward, 1), first=chunks > 1)
     line.allocate("parameters", "other chunks", own_chunk)
-    gathered = np.where(step.resharded, step.until_backward + waiting_embedding(step, chunks > 1), own)
+    kept = step.until_backward - resharded + waiting_embedding(step, chunks > 1)
+    gathered = np.where(step.resharded, kept, own)
     ends = whole.embedding, stored.embedding
     if not apart:
         ends = tuple(each.embedding + each.head * (chunks == 1) for each in (whole, stored))
