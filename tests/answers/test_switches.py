@@ -48,6 +48,14 @@ def test_nothing_is_said_where_nothing_is_worth_a_run() -> None:
     assert not switch_entry(estimate, inputs)
 
 
+def test_the_gain_of_an_overlap_stands_behind_what_it_must_hide() -> None:
+    overlaps = [each for each in switches_of(ESTIMATE, INPUTS).gaining if each.knob.startswith("overlap.")]
+    assert overlaps
+    for each in overlaps:
+        hidden = float(each.option.rpartition("=")[2])
+        assert each.condition == f"if it hides {hidden:.0%} of that communication, as predicted, "
+
+
 def test_plan_tells_it_on_the_screen_and_in_the_file() -> None:
     told, screen = asked("plan", *LLAMA, "--json").document["switch"], " ".join(asked("plan", *LLAMA).out.split())
     assert told["option"] == "--with cross_entropy=fused"
