@@ -53,7 +53,7 @@ def test_the_gain_of_an_overlap_stands_behind_what_it_must_hide() -> None:
     assert overlaps
     for each in overlaps:
         hidden = float(each.option.rpartition("=")[2])
-        assert each.condition == f"if it hides {hidden:.0%} of that communication, as predicted, "
+        assert each.condition == f"if it hides {hidden:.0%} of that communication, "
 
 
 def test_plan_tells_it_on_the_screen_and_in_the_file() -> None:

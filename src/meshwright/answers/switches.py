@@ -49,7 +49,7 @@ class Switch:
         """On which the gain depends: how much an overlap hides; empty where nothing."""
         if not self.knob.startswith("overlap."):
             return ""
-        return f"if it hides {attrgetter(self.knob)(self.inputs.runtime):.0%} of that communication, as predicted, "
+        return f"if it hides {attrgetter(self.knob)(self.inputs.runtime):.0%} of that communication, "
 
     @property
     def needs(self) -> str:

@@ -9,6 +9,7 @@ from meshwright.cost.memory.optimizer_states import optimizer_bytes
 from meshwright.layout.groups import context_split, expert_data_ranks
 from meshwright.layout.layout_string import layout_string
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
+from meshwright.layout.plans import leaves_split
 from meshwright.layout.recompute_modules import RecomputeModules, names_of
 from meshwright.layout.splits import layers_of_chunks, outer_fewer
 from meshwright.specs.inputs import Inputs
@@ -74,7 +75,7 @@ def _pipeline(plan: Plan) -> Facts:
     return {
         "chunks": plan.pp * plan.vpp,
         "interleaved": plan.vpp > 1,
-        "leaves_split": leaves_split(plan),
+        "leaves_split": bool(leaves_split(plan)),
         "names_ends": names_ends,
         "nanotron_engine": names.get("nanotron", "afab"),
         "names_nanotron_engine": names.get("nanotron", "afab") != "afab",
@@ -84,12 +85,6 @@ def _pipeline(plan: Plan) -> Facts:
         "torch_schedule": names.get("torch", "1F1B"),
         "two_stages": plan.pp == 2,
     }
-
-
-def leaves_split(plan: Plan) -> bool:
-    """Whether a plan leaves the layers of its stages to the runtime."""
-    named = plan.first_stage_layers + plan.last_stage_layers > 0
-    return not (plan.chunk_layers or plan.embedding_as_layer or plan.head_as_layer or named)
 
 
 def _layers(plan: Plan, inputs: Inputs) -> Facts:
@@ -106,7 +101,7 @@ def _layers(plan: Plan, inputs: Inputs) -> Facts:
         "layout": layout_string(sizes, predicted) if len(sizes) > 1 else "",
         "model_mtp_layers": inputs.model.mtp_layers,
         "mtp_layers": predicted,
-        "names_chunks": bool(plan.chunk_layers) or (plan.pp > 1 and leaves_split(plan) and cut),
+        "names_chunks": bool(plan.chunk_layers) or (plan.pp > 1 and bool(leaves_split(plan)) and cut),
         "several_mtp_layers": predicted > 1,
         "stage_layers": ", ".join(map(str, layers_of_chunks(inputs, plan))),
         "uneven_chunks": layers % chunks != 0,

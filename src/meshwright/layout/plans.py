@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, TypeVar
 
 import numpy as np
 
-from meshwright.arrays import BoolColumn, IntColumn, Ints
+from meshwright.arrays import BoolColumn, Bools, IntColumn, Ints
 from meshwright.layout.plan import KINDS, Plan, Recompute
 
 
@@ -111,7 +111,7 @@ class _Rows(Plans):
         return column
 
 
-def without_recompute(plans: Layout) -> Layout:
+def without_recompute(plans: AnyLayout) -> AnyLayout:
     """The same plans, in which nothing is computed again."""
     if isinstance(plans, Plan):
         return replace(plans, recompute=Recompute.NONE)
@@ -127,6 +127,17 @@ def of_chunks(plan: Layout, count: Callable[[tuple[int, ...]], int]) -> Ints:
     if isinstance(plan, Plan):
         return count(plan.chunk_layers)
     return np.array([count(sizes) for sizes in plan.chunkings])[plan.chunk_layers]
+
+
+def leaves_split(plan: Layout) -> Bools:
+    """Whether a plan leaves the layers of its stages to the runtime; scalar or array (n,).
+
+    >>> leaves_split(Plan(pp=2)), leaves_split(Plan(pp=2, chunk_layers=(4, 3)))
+    (True, False)
+    """
+    named = plan.first_stage_layers + plan.last_stage_layers
+    ends = plan.embedding_as_layer + plan.head_as_layer
+    return (of_chunks(plan, len) == 0) & (named == 0) & (ends == 0)
 
 
 def _codes(chunkings: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], int]:
@@ -153,3 +164,4 @@ COLUMNS = tuple(KINDS)
 _NUMBERS = {name: kind for name, kind in KINDS.items() if kind is not tuple}
 Layout: TypeAlias = Plan | Plans
 """One plan or many: formulas read the same attributes from both."""
+AnyLayout = TypeVar("AnyLayout", bound=Plan | Plans)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from meshwright.cost.memory.fit import MOST_CERTAIN, Verdict
 from meshwright.distinct import distinct_rows, distinct_values
 from meshwright.layout.named import usual_exchange
 from meshwright.layout.plan import USUAL, Recompute
-from meshwright.layout.plans import Plans
+from meshwright.layout.plans import Plans, leaves_split, without_recompute
 from meshwright.search.published import has_published_layout, is_published
 from meshwright.search.rank import rank_time_s
 from meshwright.specs.inputs import Inputs
@@ -77,7 +76,7 @@ def recomputed_in_vain(plans: Plans, ranks: Ranks) -> BoolColumn:
     else that `choices` tells apart; shape (n,).
     """
     full = plans.recompute == Recompute.FULL
-    alike = choices(replace(plans, recompute=np.zeros_like(plans.recompute)))
+    alike = choices(without_recompute(plans))
     least = np.full(len(plans), np.inf)
     np.minimum.at(least, alike, np.where(~full & (ranks.verdict == Verdict.SAFE), ranks.time_s, np.inf))
     in_vain: BoolColumn = full & (least[alike] <= ranks.time_s)
@@ -140,10 +139,8 @@ def _spells_chunks(plans: Plans, inputs: Inputs) -> BoolColumn:
     """Whether a launch spells out the layers of every chunk: those that a plan names, and those that do not divide
     where the framework has no split of its own for them.
     """
-    named = (plans.first_stage_layers > 0) | (plans.last_stage_layers > 0)
-    ends = (plans.embedding_as_layer > 0) | (plans.head_as_layer > 0)
     uneven = inputs.model.num_layers % (plans.pp * plans.vpp) != 0
-    left = (plans.pp > 1) & uneven & ~named & ~ends & (inputs.runtime.pipeline.stage_split == "outer_fewer")
+    left = (plans.pp > 1) & uneven & leaves_split(plans) & (inputs.runtime.pipeline.stage_split == "outer_fewer")
     spelled: BoolColumn = (plans.chunk_layers > 0) | left
     return spelled
 
