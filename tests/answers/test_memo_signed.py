@@ -25,6 +25,7 @@ from meshwright.answers.memo.sections.plan import reason_lost
 from meshwright.answers.memo.sections.risk import risk_words
 from meshwright.answers.memo.sections.scaling import _other_axes
 from meshwright.answers.memo.unfit import unfit, unfit_document
+from meshwright.answers.memo.words import capitalised
 from meshwright.answers.nothing_fits import change_words
 from meshwright.answers.step_parts import ALL_NAMES, from_peak
 from meshwright.answers.switches import WORTH, library_of, newly_set
@@ -219,6 +220,7 @@ def test_the_first_mitigation_is_free_and_shortens_the_part_that_it_names(name: 
     assert mitigation.part_before_s - mitigation.part_after_s >= first.gain * target.best.step_time_s / 4
     assert alone.verdict <= target.best.verdict
     assert first.option in text
+    assert capitalised(f"{first.condition}it cuts {mitigation.part_name} from ") in text
 
 
 @pytest.mark.parametrize("name", FITTING)

@@ -13,7 +13,7 @@ from meshwright.answers.document.blocks import Block, Bullets, Callout, Document
 from meshwright.answers.memo.budget import Budgets, budgets
 from meshwright.answers.memo.output import SCHEMA, budgets_entry, subtitle
 from meshwright.answers.memo.sections.memory import budget_blocks
-from meshwright.answers.memo.words import SIGNATURE, TRILLION, accelerators, listed, percent, times
+from meshwright.answers.memo.words import SIGNATURE, TRILLION, accelerators, capitalised, listed, percent, times
 from meshwright.answers.nothing_fits import change_words, remedy_entry
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.records import document_of
@@ -147,7 +147,7 @@ def _remedies(memo: Unfit) -> Iterator[Block]:
         )
         return
     chosen, tokens = memo.chosen, format_count(memo.inputs.job.tokens or TRILLION)
-    yield Callout("First thing to try", f"{_upper(change_words(chosen))}, with `{chosen.estimate.plan}`.", "good")
+    yield Callout("First thing to try", f"{capitalised(change_words(chosen))}, with `{chosen.estimate.plan}`.", "good")
     columns = ["change, each alone", "plan", "step", f"{tokens} tokens", "accelerator-hours", "fits"]
     columns[5:5] = ["price"] if memo.price else []
     yield Table(
@@ -205,7 +205,3 @@ def _fewest(memo: Unfit) -> str:
     hours, least = (_training(each).accelerator_hours for each in (memo.chosen, more[0]))
     fewest = accelerators(more[0].inputs.cluster.num_gpus)
     return f", {percent(1 - hours / least)} fewer than on {fewest}" if hours < least else ""
-
-
-def _upper(text: str) -> str:
-    return text[0].upper() + text[1:]

@@ -28,6 +28,15 @@ def percent(share: float) -> str:
     return f"{share:.1%}" if abs(share) >= 0.01 else f"{share:.2%}"
 
 
+def capitalised(text: str) -> str:
+    """A text whose first letter is a capital.
+
+    >>> capitalised("it fits, as GB300 has more memory")
+    'It fits, as GB300 has more memory'
+    """
+    return text[0].upper() + text[1:]
+
+
 def times(ratio: float) -> str:
     """A ratio.
 

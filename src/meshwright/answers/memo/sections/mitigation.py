@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshwright.answers.memo.memo import Memo
-from meshwright.answers.memo.words import percent
+from meshwright.answers.memo.words import capitalised, percent
 from meshwright.answers.switches import WORTH
 from meshwright.cost.memory.fit import Verdict
 from meshwright.units import format_count, format_seconds
@@ -17,10 +17,11 @@ def mitigation_words(memo: Memo) -> tuple[str, str]:
     after, tokens = first.estimate.step_time_s, memo.inputs.job.tokens_per_step
     risk = "" if first.estimate.verdict == Verdict.SAFE else f" Memory: {first.estimate.verdict}."
     flag = f" (`{first.flag}`)" if first.flag else ""
+    cuts = capitalised(f"{first.condition}it cuts")
     return (
         f"First mitigation: {first.change}",
         f"This is a launch switch{flag} and costs only a run to confirm it. The plan above does not use it (ask with "
-        f"`{first.option}`). It cuts {part.part_name} from {format_seconds(part.part_before_s)} to "
+        f"`{first.option}`). {cuts} {part.part_name} from {format_seconds(part.part_before_s)} to "
         f"{format_seconds(part.part_after_s)} and the step from {format_seconds(step)} to {format_seconds(after)}, "
         f"{percent(first.gain)} less.{risk}{first.needs} To confirm it, compare the throughput: "
         f"{format_count(tokens / step)} before, {format_count(tokens / after)} after.",
