@@ -8,7 +8,7 @@ from meshwright.errors import InvalidInput, NotModelled, UnknownName
 from meshwright.specs.model import Experts, Mlp, Model
 from meshwright.specs.read_model import read_model
 from meshwright.specs.weights import parameter_count
-from meshwright.validation.rows.architecture import architectures, model_of
+from meshwright.validation.rows.architecture import architectures, model_of, with_neighbouring_experts
 from meshwright.validation.rows.blanks import fill_blanks
 from meshwright.validation.rows.table import Row, normalised
 from tables import llama, shipped
@@ -121,3 +121,18 @@ def test_every_structure_is_that_of_a_shipped_row_or_of_an_unknown_name() -> Non
 def test_sizes_that_make_no_model_are_refused(changes: dict[str, str]) -> None:
     with pytest.raises(InvalidInput):
         _model(llama(**changes))
+
+
+def test_neighbouring_experts_are_those_of_one_group() -> None:
+    model = read_model("deepseek-v3")
+    dense, routed = (kind.feed_forward for kind in with_neighbouring_experts(model).layer_kinds)
+    assert dense == model.layer_kinds[0].feed_forward
+    assert isinstance(routed, Experts)
+    assert (routed.groups, routed.active_groups, routed.count // routed.groups) == (32, 1, 8)
+
+
+def test_experts_that_do_not_divide_into_such_groups_are_refused() -> None:
+    kind = read_model("mixtral-8x7b").layer_kinds[0]
+    uneven = kind.replace(feed_forward=kind.feed_forward.replace(count=10, active=3))
+    with pytest.raises(InvalidInput, match="multiple of groups"):
+        with_neighbouring_experts(read_model("mixtral-8x7b").replace(layer_kinds=(uneven,)))

@@ -91,7 +91,9 @@ def test_what_stands_for_a_framework_is_no_runtime_of_that_name() -> None:
     for name, stand_in in stand_ins().items():
         assert stand_in.runtime == read_runtime(stand_in.runtime).id
         assert name in judged_together() or name == "pytorch-eager"
-    assert {runtime_of(llama(runtime=name)).id for name in stand_ins()} == {"torchtitan", "pytorch-ddp"}
+    assert {runtime_of(llama(runtime=name)).id for name in stand_ins()} == {
+        *("torchtitan", "torchtitan@0.2.2", "pytorch-ddp")
+    }
 
 
 def test_a_rule_that_the_runtime_does_not_have_cannot_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,20 @@ def model_of(row: Row) -> tuple[Model, tuple[str, ...]]:
     return _nearest(row, f"; it is not the catalogue's {known.name}: {differing}" if known else "")
 
 
+def with_neighbouring_experts(model: Model) -> Model:
+    """The model whose tokens each visit neighbouring experts, all of one group, as the gates of some benchmarks send
+    them: token i to the top-k experts from i times top-k on. Raises `InvalidInput` where experts make no such groups.
+    """
+    return model.replace(layer_kinds=tuple(map(_neighbouring, model.layer_kinds)))
+
+
+def _neighbouring(kind: LayerKind) -> LayerKind:
+    block = kind.feed_forward
+    if isinstance(block, Mlp):
+        return kind
+    return kind.replace(feed_forward=block.replace(groups=block.count // block.active, active_groups=1))
+
+
 def catalogue_model(row: Row) -> Model | None:
     """The catalogue's model of the id or alias in `architecture` or else in `model`; None: there is none; raises
     `UnknownName` for an architecture that is neither a model nor a structure. A model of which the row has the first

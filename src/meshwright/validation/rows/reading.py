@@ -15,7 +15,7 @@ from meshwright.layout.recompute_modules import RecomputeModules, read_modules
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
 from meshwright.specs.topology import segment_assumptions
-from meshwright.validation.rows.architecture import model_of
+from meshwright.validation.rows.architecture import model_of, with_neighbouring_experts
 from meshwright.validation.rows.blanks import fill_blanks
 from meshwright.validation.rows.clusters import cluster_of
 from meshwright.validation.rows.settings import runtime_of, settings_of, stand_ins
@@ -49,6 +49,7 @@ def read_case(row: Row) -> Case:
     named = bool(row["gpu"] or row["cluster"])
     row, blanks = fill_blanks(normalised(row))
     model, structure = model_of(row)
+    model = with_neighbouring_experts(model) if row["routing"] == "neighbours" else model
     job = job_of(
         int(row["seq_len"]),
         int(row["global_batch_size"]),

@@ -41,7 +41,7 @@ CHOICES = {
     "recompute": ("none", "selective", "full"),
     "attention_kernel": ("flash", "newest", "flash-2", "flash-1", "eager"),
     "memory_kind": ("allocated", "reserved", "device", UNKNOWN),
-    "routing": ("even", "natural"),
+    "routing": ("even", "neighbours", "natural"),
 }
 """Columns that take a few words, and these."""
 SYNONYMS = {
