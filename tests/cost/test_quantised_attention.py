@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from meshwright.cost.compute.elementwise import elementwise_time
@@ -52,6 +53,19 @@ def test_gb300_gains_what_cudnn_measured(
     whole = _seconds(model, "1x4:gb300", precision=precision)
     for ours, both, short, long in zip(eight, whole, *measured, strict=True):
         assert ours / both == pytest.approx(short / long, rel=0.06)
+
+
+def test_attention_beside_nvfp4_products_has_operands_in_fp8() -> None:
+    """MLPerf Training v5.1, llama31_8b: `NVTE_DPA_FP8_RECIPE="Float8CurrentScaling"` beside nvfp4."""
+    gains = [
+        np.divide(
+            _seconds("llama-3.1-8b", "1x4:gb300", "quantised_attention=true", precision=precision),
+            _seconds("llama-3.1-8b", "1x4:gb300", precision=precision),
+        )
+        for precision in ("nvfp4", "fp8")
+    ]
+    assert gains[0] == pytest.approx(gains[1], rel=0.03)
+    assert (gains[0] < 0.95).all()
 
 
 def test_it_gains_nothing_where_nobody_measured_it() -> None:

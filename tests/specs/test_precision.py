@@ -26,7 +26,14 @@ def test_every_recipe_loads_with_sources(name: str) -> None:
     assert recipe.quantises == (name in QUANTISED)
     quantising = {"quantise", "products", "saved", "gathered", "weights", "half"} if recipe.quantises else set()
     quantising |= {"rescales_gradients"} if recipe.rescales_gradients else set()
+    quantising |= {"attention"} if recipe.attention else set()
     assert recipe.sources.keys() == {"recipe"} | quantising
+
+
+def test_a_recipe_of_attention_is_one_that_quantises() -> None:
+    named = [recipe for name in PRECISIONS if (recipe := read_precision(name).attention)]
+    assert named == ["fp8"]
+    assert all(read_precision(recipe).quantises for recipe in named)
 
 
 def test_no_name_means_two_recipes() -> None:

@@ -38,6 +38,8 @@ class Precision(Spec):
     """Of an element of an operand, with its share of the scales."""
     product_slowdown: Annotated[float, Field(ge=1, le=10)] = 1.0
     """Time of its products over that of products with one scale per tensor."""
+    attention: str = ""
+    """The recipe of 8-bit attention beside it, where that is not its own."""
     quantise_reads: Annotated[int, Field(ge=0, le=3)]
     """How often quantising reads an element: once, and once more for a maximum over the whole tensor."""
     rescales_gradients: bool = False

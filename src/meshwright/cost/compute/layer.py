@@ -263,7 +263,8 @@ def _quantised_attention(
     of the accelerator's kernel table; TransformerEngine, dot_product_attention (fp8_dpa).
     """
     accelerator, element = inputs.cluster.accelerator, inputs.quantise_bytes
-    measured = accelerator.kernels.attention.quantised.get(inputs.job.precision)
+    recipe = inputs.recipe.attention or inputs.job.precision
+    measured = accelerator.kernels.attention.quantised.get(recipe)
     read = (shard.query + shard.key + shard.value), shard.core
     ahead = tuple(elementwise_time(element * shard.tokens * width, accelerator) for width in read)
     if measured is None:
