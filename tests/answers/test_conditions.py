@@ -56,6 +56,18 @@ def test_a_single_accelerator_waits_for_no_hop() -> None:
     assert ["Latency of one hop" in each for each in told] == [False, True]
 
 
+@pytest.mark.parametrize("runtime", ["megatron-core", "megatron-bridge"])
+def test_thousands_of_accelerators_are_told_what_runs_of_few_micro_batches_took(runtime: str) -> None:
+    told = {
+        nodes: [
+            line for line in assumptions(question(llama_8b(), f"{nodes}x8:h100", runtime)) if "micro-batches" in line
+        ]
+        for nodes in (255, 256)
+    }
+    assert not told[255]
+    assert ["longer than predicted" in line for line in told[256]] == [True]
+
+
 def test_an_unknown_condition_is_refused() -> None:
     with pytest.raises(InvalidSpec, match="assumed"):
         read_accelerator({"like": "h100", "assumed": [{"weather": "it rains"}]})

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from meshwright.specs.assumed import Assumed, Condition
 from meshwright.specs.inputs import Inputs
 
+THOUSANDS = 2048
+"""From this many accelerators on, published runs of few micro-batches a step come out too fast."""
 CONDITIONS: dict[Condition, Callable[[Inputs], bool]] = {
     "experts": lambda inputs: inputs.model.is_moe,
     "prediction": lambda inputs: inputs.model.mtp_layers > 0,
@@ -17,6 +19,7 @@ CONDITIONS: dict[Condition, Callable[[Inputs], bool]] = {
     "fp16": lambda inputs: inputs.recipe.half == "fp16",
     "several_accelerators": lambda inputs: inputs.cluster.num_gpus > 1,
     "several_nodes": lambda inputs: inputs.cluster.num_nodes > 1,
+    "thousands_of_accelerators": lambda inputs: inputs.cluster.num_gpus >= THOUSANDS,
 }
 
 

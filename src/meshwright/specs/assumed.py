@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Literal
 
 Condition = Literal[
-    "experts", "prediction", "quantised", "fp8", "fp4", "bf16", "fp16", "several_accelerators", "several_nodes"
+    "experts",
+    "prediction",
+    "quantised",
+    "fp8",
+    "fp4",
+    "bf16",
+    "fp16",
+    "several_accelerators",
+    "several_nodes",
+    "thousands_of_accelerators",
 ]
 """What a question has: of the model, of the recipe, of the cluster."""
 Assumed = tuple[str | dict[Condition, str], ...]
