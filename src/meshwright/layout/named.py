@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from meshwright.errors import InvalidInput, quoted
 from meshwright.layout.layout_string import read_layout_string
+from meshwright.layout.legality.context import context_parallel_attention, exchanges_of_attention
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, USUAL, ContextExchange, Plan, Recompute
 from meshwright.layout.recompute_modules import RecomputeModules, read_modules
 from meshwright.schedules.records import SCHEDULE_NAMES, Schedule, usual_schedule
@@ -112,8 +113,14 @@ def usual_stage(inputs: Inputs, ranks: int) -> int:
 
 
 def usual_exchange(inputs: Inputs) -> ContextExchange:
-    """The runtime's first context exchange; a ring, which means nothing, where it has none."""
-    return ContextExchange[(*inputs.runtime.plans.context_exchanges, "ring")[0].upper()]
+    """The runtime's first context exchange that takes the model's attention; a ring, which means nothing, where it has
+    none.
+    """
+    known = [ContextExchange[name.upper()] for name in (*inputs.runtime.plans.context_exchanges, "ring")]
+    if all(rule.name != context_parallel_attention.name for rule in inputs.runtime.rules):
+        return known[0]
+    taken = exchanges_of_attention(inputs.model)
+    return next((each for each in known if each in taken), known[0])
 
 
 def _chunk_layers(text: str | None) -> tuple[int, ...]:

@@ -91,17 +91,22 @@ def context_parallel_kv_heads(plan: Layout, inputs: Inputs, model: Model) -> Rul
 @restriction
 def context_parallel_attention(plan: Layout, model: Model) -> Ruling:
     """cp 2 or more exchanges windowed attention by all_gather or all_to_all, and attention with sinks by all_to_all."""
-    special = _beside_causal(model)
-    known = (
-        [ContextExchange.ALL_TO_ALL] if "sinks" in special else [ContextExchange.ALL_GATHER, ContextExchange.ALL_TO_ALL]
-    )
-    yield (plan.cp == 1) | (not special) | one_of(plan.context_exchange, map(int, known))
+    special, known = _beside_causal(model), exchanges_of_attention(model)
+    yield (plan.cp == 1) | one_of(plan.context_exchange, map(int, known))
     names = " or ".join(CONTEXT_EXCHANGE_NAMES[each] for each in known)
     exchange = CONTEXT_EXCHANGE_NAMES[one(plan).context_exchange]
     yield (
         f"cp {plan.cp} with context_exchange {exchange}: no kernel of it takes the {' and '.join(special)} of "
         f"{model.name}; set context_exchange to {names}; nearest cp: 1"
     )
+
+
+def exchanges_of_attention(model: Model) -> tuple[ContextExchange, ...]:
+    """The exchanges whose kernels take the attention of a model, where `context_parallel_attention` is a rule."""
+    special = _beside_causal(model)
+    if "sinks" in special:
+        return (ContextExchange.ALL_TO_ALL,)
+    return (ContextExchange.ALL_GATHER, ContextExchange.ALL_TO_ALL) if special else tuple(ContextExchange)
 
 
 @restriction
