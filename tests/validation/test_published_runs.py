@@ -9,8 +9,10 @@ import pytest
 
 from baseline import BASELINE, errors_by_source
 from measured_orders import schedule_orders
+from meshwright.answers.conditions import THOUSANDS
 from meshwright.errors import InvalidInput
 from meshwright.specs.fitted import fitted_constants
+from meshwright.specs.runtime import read_runtime
 from meshwright.specs.weights import parameter_count
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.reading import read_case
@@ -163,3 +165,35 @@ def test_no_source_is_predicted_worse_than_before_without_saying_so(score: Score
 
 def test_fifteen_constants_at_most_are_fitted_to_training_runs() -> None:
     assert len(fitted_constants()) <= 15
+
+
+@pytest.mark.parametrize(
+    ("runtime", "model", "accelerator", "most_micro_batches", "told"),
+    [
+        ("megatron-core", "GPT3-175B", "H100", 16, "6 to 16 micro-batches {} took 13 to 21 % longer"),
+        ("megatron-bridge", "DeepSeek-V3", "GB200", 60, "16 to 60 micro-batches {} took 15 to 56 % longer"),
+    ],
+)
+def test_answers_say_how_far_off_runs_of_few_micro_batches_are(
+    outcomes: list[Outcome], runtime: str, model: str, accelerator: str, most_micro_batches: int, told: str
+) -> None:
+    """What the runtimes' files tell questions of thousands of accelerators, at the constants of the catalogue."""
+    longer, micro_batches = [], []
+    for each in outcomes:
+        row = each.configuration.rows[0]
+        if row["dataset"] != "mlperf" or row["model"] != model or not row["gpu"].startswith(accelerator):
+            continue
+        if int(row["num_gpus"]) >= THOUSANDS and each.case and each.case.plan.num_microbatches <= most_micro_batches:
+            assert each.step_time
+            longer.append(100 * (each.step_time.measured / each.step_time.predicted - 1))
+            micro_batches.append(each.case.plan.num_microbatches)
+    (sentence,) = (
+        each["thousands_of_accelerators"]
+        for each in read_runtime(runtime).assumed
+        if isinstance(each, dict) and "thousands_of_accelerators" in each
+    )
+    before, after = told.split(" {} ")
+    assert before in sentence
+    assert after in sentence
+    numbers = [int(word) for word in told.replace("micro-batches", "").split() if word.isdecimal()]
+    assert numbers == [min(micro_batches), max(micro_batches), round(min(longer)), round(max(longer))]
