@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,3 +57,22 @@ def test_a_plan_imports_nothing_of_other_commands() -> None:
     modules = imported(*PLAN)
     assert "meshwright.search.find" in modules
     assert not modules & {*NOT_OF_PLANS}
+
+
+RUN = """
+import json, sys
+from pathlib import Path
+sys.argv = ["meshwright", *json.loads(sys.argv[1])]
+from meshwright.__main__ import run
+try:
+    run()
+except SystemExit:
+    pass
+print(len(list(Path("/proc/self/task").iterdir())), file=sys.stderr)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists() or os.cpu_count() == 1, reason="counts threads as Linux does")
+def test_the_command_starts_no_threads_that_only_spin() -> None:
+    done = subprocess.run([sys.executable, "-c", RUN, json.dumps(PLAN)], capture_output=True, text=True, check=True)
+    assert int(done.stderr.splitlines()[-1]) == 1
