@@ -146,6 +146,13 @@ def spread(cells: Sequence[Cell], like: Cell | Likeness | None = None, levels: S
     return mean
 
 
+def _spreads(cells: Sequence[Cell], labelled: Sequence[Cell | Likeness], levels: Sequence[str]) -> FloatColumn:
+    """`spread` of the runs like each: shape (n,)."""
+    labels = [tuple(getattr(each, level) for level in levels) for each in labelled]
+    known = {label: spread(cells, each, levels) for label, each in dict(zip(labels, labelled, strict=True)).items()}
+    return np.array([known[label] for label in labels])
+
+
 def _weighted_mean(cells: Sequence[Cell], parent: float, weight: float) -> float:
     weights = [math.sqrt(cell.runs - 1) for cell in cells]
     total = sum(each * cell.spread for each, cell in zip(weights, cells, strict=True)) + weight * parent
@@ -154,7 +161,7 @@ def _weighted_mean(cells: Sequence[Cell], parent: float, weight: float) -> float
 
 def common_effects(labelled: Sequence[Cell | Likeness], cells: Sequence[Cell]) -> FloatColumn:
     """For each of `EFFECTS`, the product of both spreads where two labels are equal, else 0: (4, n, n)."""
-    scales = {levels: np.array([spread(cells, each, levels) for each in labelled]) for levels in set(COMMON.values())}
+    scales = {levels: _spreads(cells, labelled, levels) for levels in set(COMMON.values())}
     labels = {name: np.array([_label(each, name) for each in labelled]) for name in EFFECTS}
     outer = {name: np.outer(scales[COMMON[name]], scales[COMMON[name]]) for name in EFFECTS}
     return np.array([(labels[name][:, None] == labels[name]) * outer[name] for name in EFFECTS])
@@ -176,7 +183,7 @@ def common_covariance(labelled: Sequence[Cell | Likeness], known: Residuals) -> 
 
 def own_covariance(cells: Sequence[Cell]) -> FloatColumn:
     """Covariance of what is a cell's own: w^2 / n of its runs, shape (n, n)."""
-    return np.diag([spread(cells, cell) ** 2 / cell.runs for cell in cells])
+    return np.diag(_spreads(cells, cells, OWN) ** 2 / [cell.runs for cell in cells])
 
 
 def _degrees(like: Likeness, known: Residuals) -> int:
