@@ -101,6 +101,8 @@ class AttentionConstants(Spec):
     """Moved forward, and again backward, per element of queries, keys, values and output of heads that are padded."""
     older: dict[Literal["flash-1", "flash-2"], Annotated[float, Field(ge=1, le=100)]]
     """Time of an older generation of kernels over these."""
+    in_pytorch: Literal["newest", "flash-2"]
+    """The generation that PyTorch itself attends with at the newest."""
     quantised: dict[str, QuantisedAttention] = {}
     """By precision; one that is not there was not measured and is taken to gain nothing."""
 

@@ -29,6 +29,7 @@ from meshwright.layout.plan import ContextExchange, Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
+from meshwright.specs.runtime.device import AttentionKernel
 
 LINEAR_SHAPE = ("tp", "sp", "cp", "micro_batch")
 """The fields of a plan on which the sizes of its linear layers depend."""
@@ -228,14 +229,14 @@ def _total(products: tuple[Gemm, ...]) -> Gemm:
 def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> tuple[Floats, Floats]:
     attention, accelerator, peak = kind.attention, inputs.cluster.accelerator, inputs.half_peak_flops
     sequence, batch = inputs.job.sequence_length, plan.micro_batch
-    if inputs.runtime.kernels.attention_kernel == "eager":
+    generation = _attention_generation(inputs)
+    if generation == "eager":
         widths = attention.head_dim, attention.value_head_dim
         scores = inputs.runtime.elementwise_bytes.attention_scores
         whole = eager_attention_time(batch, shard.heads, *widths, sequence, accelerator, peak, scores)
         return whole[0] / plan.cp, whole[1] / plan.cp
     constants, factor = accelerator.kernels.attention, older_attention_slowdown(inputs)
     softmax, older, multiple = constants.softmax_width, 1.0, constants.head_multiple
-    generation = inputs.runtime.kernels.attention_kernel
     if generation != "newest":
         older, softmax = constants.older[generation], constants.older_softmax_width
         multiple = constants.older_head_multiple
@@ -253,6 +254,13 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
     padding = elementwise_time(padded, accelerator)
     time = forward + padding, forward * ratio + padding
     return _quantised_attention(time, inputs, kind, shard) if inputs.quantises_attention else time
+
+
+def _attention_generation(inputs: Inputs) -> AttentionKernel:
+    """Of the kernels of fused attention."""
+    kernels = inputs.runtime.kernels
+    newest = kernels.attention_kernel == "newest" and kernels.attends_with_pytorch
+    return inputs.cluster.accelerator.kernels.attention.in_pytorch if newest else kernels.attention_kernel
 
 
 def _quantised_attention(

@@ -27,6 +27,9 @@ class PassSeconds(Spec):
     backward: NonNegative
 
 
+AttentionKernel = Literal["newest", "flash-2", "flash-1", "eager"]
+
+
 class PassCounts(Spec):
     """Counts in each pass."""
 
@@ -37,8 +40,10 @@ class PassCounts(Spec):
 class RuntimeKernels(Spec):
     """The kernels in use."""
 
-    attention_kernel: Literal["newest", "flash-2", "flash-1", "eager"]
+    attention_kernel: AttentionKernel
     """Fused attention by the kernels of the accelerator's table or an older generation; or score matrices in memory."""
+    attends_with_pytorch: bool
+    """The newest that it takes are PyTorch's own, those of scaled_dot_product_attention."""
     kernel_constant: str = ""
     """Name of the fitted constant that all of its kernels take over the accelerator's alone; empty: none."""
     attention_constant: str = ""
