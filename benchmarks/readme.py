@@ -121,9 +121,11 @@ def compared(page: str, mark: str) -> str:
 
 
 def truth() -> str:
-    """The score of the published runs, without the list of rows that are left out."""
+    """The score of the published runs: what is judged together, intervals and the rest, without sources and rows."""
     printed = run("-m", "meshwright.cli", "validate", columns=120)
-    return f"$ meshwright validate\n{printed.partition('Not represented')[0].rstrip()}"
+    judged, _, sources = printed.partition("\n\nstep time  ")
+    rest = sources[sources.index("inside intervals") : sources.index("Not represented")]
+    return f"$ meshwright validate\n{judged}\n...\n{rest.rstrip()}"
 
 
 def excerpt() -> str:

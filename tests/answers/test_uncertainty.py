@@ -34,8 +34,8 @@ def test_a_runtime_or_an_accelerator_without_a_source_makes_it_wider_and_is_name
     widths = []
     for inputs, missing in (
         (known, ()),
-        (question(llama_8b(), "1x8:mi300x", precision="bf16"), ("none on mi300x",)),
-        (question(llama_8b(), "1x8:mi300x", "deepspeed", precision="bf16"), ("none with deepspeed", "none on mi300x")),
+        (question(llama_8b(), "1x8:l40s", precision="bf16"), ("none on l40s",)),
+        (question(llama_8b(), "1x8:l40s", "deepspeed", precision="bf16"), ("none with deepspeed", "none on l40s")),
     ):
         estimate = _estimate(inputs)
         interval, line = step_time_interval(estimate, inputs), step_time_line(estimate, inputs)

@@ -92,7 +92,7 @@ def test_what_stands_for_a_framework_is_no_runtime_of_that_name() -> None:
         assert stand_in.runtime == read_runtime(stand_in.runtime).id
         assert name in judged_together() or name == "pytorch-eager"
     assert {runtime_of(llama(runtime=name)).id for name in stand_ins()} == {
-        *("torchtitan", "torchtitan@0.2.2", "pytorch-ddp")
+        *("torchtitan", "torchtitan@0.2.2", "pytorch-ddp", "megatron-core")
     }
 
 
