@@ -13,6 +13,8 @@ from meshwright.validation.score.score import Score
 HEAD = ("mean", "median", "bias", "p90", "within 10 %", "within 20 %")
 LONGEST_REASON = 160
 MOST_IDS = 4
+MOST_DOUBTS = 10
+"""Reasons to doubt runs that are told, those of the most runs."""
 
 
 def score_screen(score: Score) -> tuple[Block, ...]:
@@ -20,11 +22,6 @@ def score_screen(score: Score) -> tuple[Block, ...]:
     sources = score.by["dataset"].items()
     step_times, memories = ({name: getattr(part, what) for name, part in sources} for what in ("step_time", "memory"))
     unknown = f"{score.memory_not_scored} memory figures of an unknown kind are not scored."
-    doubted = {
-        f"{quality}: {what}": errors
-        for quality, part in score.apart.items()
-        for what, errors in (("step time", part.step_time), ("memory", part.memory))
-    }
     return (
         _coverage(score),
         _judged_together(score),
@@ -34,7 +31,7 @@ def score_screen(score: Score) -> tuple[Block, ...]:
             {**score.memory_by_kind, **memories, "all": score.memory},
             note=unknown if score.memory_not_scored else "",
         ),
-        *([_errors("scored separately, as their source doubts them", doubted)] if doubted else []),
+        *([_doubted(score)] if score.apart else []),
         *([_intervals(score)] if score.intervals else []),
         Lines((_verdicts(score), _rankings(score))),
         *([Lines(tuple(_skipped(score)))] if score.skipped else []),
@@ -53,6 +50,20 @@ def _judged_together(score: Score) -> Table:
         for name, each in score.judged_together.items()
     )
     return Table(("step time, judged together", "n", "sources", "mean of sources", *HEAD[:3]), tuple(rows))
+
+
+def _doubted(score: Score) -> Table:
+    """The reasons of the most runs first."""
+    doubted = [
+        (f"{quality}: {what}", errors)
+        for quality, part in score.apart.items()
+        for what, errors in (("step time", part.step_time), ("memory", part.memory))
+        if errors
+    ]
+    doubted.sort(key=lambda each: -each[1].n)
+    more = len(doubted) - MOST_DOUBTS
+    note = f"{more} more of fewer runs are in --json." if more > 0 else ""
+    return _errors("scored separately, as their source doubts them", dict(doubted[:MOST_DOUBTS]), note)
 
 
 def _errors(title: str, parts: Mapping[str, Errors | None], note: str = "") -> Table:
