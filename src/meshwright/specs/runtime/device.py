@@ -163,6 +163,8 @@ class Host(Spec):
     """Seconds that the host needs to issue one dense layer."""
     host_s_per_expert_layer: PassSeconds
     """The same of a layer of experts, without what each expert of the rank adds."""
+    host_s_per_tensor_parallel_layer: PassSeconds = PassSeconds(forward=0, backward=0)
+    """On top, of a dense layer that tensor parallelism splits, where DTensor places the result of every operator."""
     host_s_per_kernel: NonNegative
     """For each kernel of each expert of the rank, where its products are kernels of their own."""
     host_s_per_all_to_all: PassSeconds
