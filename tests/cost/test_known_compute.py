@@ -211,3 +211,14 @@ def test_model_flops_of_a_tied_head_count_its_product_and_no_look_up() -> None:
     tied = question(gpt_like(), "8x8:h100")
     untied = tied.replace(model=tied.model.replace(tied_embeddings=False))
     assert model_flops_per_step(tied) == pytest.approx(model_flops_per_step(untied), rel=1e-12)
+
+
+def test_pytorch_attends_more_slowly_on_amd_than_transformer_engine() -> None:
+    """AMD's account of MI325X, both passes together: PyTorch's kernels take 3.46 times as long as AITER's."""
+    times = {}
+    for runtime in ("megatron-core", "torchtitan", "accelerate"):
+        inputs = question(llama_70b(), "1x8:mi325x", runtime)
+        (kind,) = inputs.model.layer_kinds
+        times[runtime] = float(layer_time(Plan(dp=8), inputs, kind).forward.attention) / slowdown(inputs)
+    assert times["torchtitan"] == pytest.approx(3.46 * times["megatron-core"], rel=0.02)
+    assert times["accelerate"] == pytest.approx(times["torchtitan"], rel=0.02)
