@@ -80,6 +80,7 @@ TABLES = {
     "unit_states.stored_states",
     "sharded_step.sharded_step",
     "sharded_step.replicated_step",
+    "unfused_update.unfused_update",
     "pipelined_step.pipelined_step",
     "pipelined_reduction.reduction",
     "chunk_turns.of_last_chunk",

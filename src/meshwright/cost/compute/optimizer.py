@@ -18,13 +18,14 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     Of the n-th part of the parameters that the rank updates (n = dp c / dp_replicate with ZeRO, else 1): gradients read
     twice (norm and update), after 2-byte ones were cast to fp32 where the optimizer takes them so, the runtime's states
     (12 bytes as a rule) read and written, of moments that are cast the copies too, and, of half weights, what is
-    gathered of them written and the gradient buffer cleared once. Where states are in the host's memory the device
+    gathered of them written and the gradient buffer cleared once; of full weights, what operators of an update that is
+    not fused read and write again. Where states are in the host's memory the device
     reads gradients for their norm and sends them there in fp32, the processors of the node update the parameters of
     all its ranks, and the weights come back in 2 bytes, one after the other.
     parameters: on the rank, without routed experts; experts: those of routed experts; scalar or array (n,). Returns
     seconds. Source: traffic of a fused Adam (Apex FusedAdam); Megatron-LM, distrib_optimizer.py,
     _copy_model_grads_to_main_grads; TransformerEngine, pytorch/optimizers/fused_adam.py (fp8 moments: cast, searched
-    for their maximum and quantised around the update); Megatron-LM, optimizer/cpu_offloading/hybrid_optimizer.py and
+    for their maximum and quantised around the update); torch 2.13, optim/adam.py, _multi_tensor_adam; Megatron-LM, optimizer/cpu_offloading/hybrid_optimizer.py and
     DeepSpeed, runtime/zero/stage_1_and_2.py (step), of states on the host.
 
     >>> from meshwright.layout.plan import Plan
@@ -39,12 +40,20 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     read = where(casts_gradients(plan, inputs), gradient + 3 * FP32_BYTES, 2 * gradient)
     # An fp32 copy is written, read and written by the update, and read twice to be quantised.
     states = 2 * optimizer_bytes(plan, inputs) + 5 * inputs.runtime.storage.cast_moment_bytes
-    updated = read + states + (inputs.gathered_bytes if half else 0)
+    updated = read + states + (inputs.gathered_bytes if half else _unfused_bytes(inputs))
     bytes_moved = owned * (gradient if inputs.runtime.storage.offloads_states else updated)
     buffered = where(plan.zero > 1, owned, 1.0 * parameters + experts)
     cleared = gradient * buffered if half else 0.0
     on_device = elementwise_time(bytes_moved + cleared, inputs.cluster.accelerator) * slowdown(inputs)
     return on_device + (_host_time(plan, inputs, owned) if inputs.runtime.storage.offloads_states else 0.0)
+
+
+def _unfused_bytes(inputs: Inputs) -> int:
+    """Bytes a parameter that an update operator by operator moves more than one kernel: weights and gradients once
+    more, the first moment once and the second three times more, and its root six times.
+    """
+    storage = inputs.runtime.storage
+    return 0 if storage.fused_update else 2 * FP32_BYTES + FP32_BYTES + 10 * storage.moment_bytes
 
 
 def _host_time(plan: Layout, inputs: Inputs, owned: Numbers) -> Floats:

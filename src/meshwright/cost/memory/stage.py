@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -15,7 +16,8 @@ from meshwright.cost.memory.pipelined_step import pipelined_step
 from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
 from meshwright.cost.memory.split_step import split_step
 from meshwright.cost.memory.states import States, dummy_gradient_bytes, half_weights_step, stage_states
-from meshwright.cost.memory.timeline import MemoryEvent, Peak, StagesTimeline, most_held, peaks
+from meshwright.cost.memory.timeline import MemoryEvent, MemoryTimeline, Peak, StagesTimeline, most_held, peaks
+from meshwright.cost.memory.unfused_update import unfused_update
 from meshwright.cost.memory.unit_in_flight import unit_in_flight_bytes
 from meshwright.cost.memory.unit_states import pooled_bytes, stored_states
 from meshwright.cost.memory.unit_step import UnitStep
@@ -84,8 +86,16 @@ def _timelines(step: UnitStep) -> list[StagesTimeline]:
     }
     for play, rows in kinds.items():
         if rows.all():
-            return [(np.arange(len(rows)), play(step))]
-    return [(np.flatnonzero(rows), play(step.take(np.flatnonzero(rows)))) for play, rows in kinds.items() if rows.any()]
+            return [(np.arange(len(rows)), _played(play, step))]
+    chosen = ((play, np.flatnonzero(rows)) for play, rows in kinds.items() if rows.any())
+    return [(rows, _played(play, step.take(rows))) for play, rows in chosen]
+
+
+def _played(play: Callable[[UnitStep], MemoryTimeline], step: UnitStep) -> MemoryTimeline:
+    """A step of that kind, and the update after it."""
+    line = play(step)
+    unfused_update(line, step)
+    return line
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,6 +101,10 @@ class MemoryTimeline:
         for name in names:
             del self._allocated[name]
 
+    def free_all(self) -> None:
+        """Release all that is allocated."""
+        self._allocated.clear()
+
     def at(self, moment: Moment, only: BoolColumn | None = None) -> None:
         """What is allocated now may be the most. only: the ranks that have such a moment, shape (r,)."""
         total = reduce(operator.add, (each.size for each in self._allocated.values()))

@@ -94,7 +94,8 @@ def _observed(
     memory, weights = watch.memory, [weight for chunk in chunks for weight in chunk.parameters()]
     memory.relabel(weights, "parameters")
     memory.relabel([list(chunk.buffers()) for chunk in chunks], "buffers")
-    optimizer = torch.optim.AdamW(weights, fused=True)
+    fused = request.inputs.runtime.storage.fused_update
+    optimizer = torch.optim.AdamW(weights, fused=fused, foreach=not fused)
     with memory.labelled("batch"):
         plan, length = request.plan, request.inputs.job.sequence_length // request.plan.cp
         shape = plan.micro_batch * plan.num_microbatches, length

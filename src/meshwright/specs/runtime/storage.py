@@ -38,6 +38,9 @@ class Storage(Spec):
     """Of each of Adam's two moments."""
     moment_block: Annotated[int, Field(ge=0, le=2**20)]
     """Elements of a moment that share a 4-byte scale; 0: those of a whole tensor do, or there is none."""
+    fused_update: bool
+    """Full weights: one kernel updates a parameter, as AdamW(fused=True) does; else the update goes operator by
+    operator over all that a rank owns (foreach, PyTorch's default), which takes one more moment meanwhile."""
     casts_moments: bool
     """Half weights: moments are narrow, and the update takes fp32 copies of them, all at once."""
     offloaded: Literal["nothing", "states", "states_and_gradients"]
