@@ -99,8 +99,8 @@ class AttentionConstants(Spec):
     """Heads that are no multiple of this many elements are padded first."""
     padding_bytes: NonNegative
     """Moved forward, and again backward, per element of queries, keys, values and output of heads that are padded."""
-    older: dict[Literal["flash-1", "flash-2"], Annotated[float, Field(ge=1, le=100)]]
-    """Time of an older generation of kernels over these."""
+    older: dict[Literal["flash-1", "flash-2", "flex"], Annotated[float, Field(ge=1, le=100)]]
+    """Time of an older generation of kernels, or of FlexAttention's in Triton, over these."""
     in_pytorch: Literal["newest", "flash-2"]
     """The generation that PyTorch itself attends with at the newest."""
     quantised: dict[str, QuantisedAttention] = {}

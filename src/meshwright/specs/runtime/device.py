@@ -27,7 +27,7 @@ class PassSeconds(Spec):
     backward: NonNegative
 
 
-AttentionKernel = Literal["newest", "flash-2", "flash-1", "eager"]
+AttentionKernel = Literal["newest", "flash-2", "flash-1", "flex", "eager"]
 
 
 class PassCounts(Spec):
@@ -41,7 +41,8 @@ class RuntimeKernels(Spec):
     """The kernels in use."""
 
     attention_kernel: AttentionKernel
-    """Fused attention by the kernels of the accelerator's table or an older generation; or score matrices in memory."""
+    """Fused attention by the kernels of the accelerator's table, an older generation or FlexAttention's in Triton; or
+    score matrices in memory."""
     attends_with_pytorch: bool
     """The newest that it takes are PyTorch's own, those of scaled_dot_product_attention."""
     kernel_constant: str = ""

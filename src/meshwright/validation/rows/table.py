@@ -39,7 +39,7 @@ UNKNOWN = "unknown"
 CHOICES = {
     "schedule": tuple(SCHEDULE_NAMES.values()),
     "recompute": ("none", "selective", "full"),
-    "attention_kernel": ("flash", "newest", "flash-2", "flash-1", "eager"),
+    "attention_kernel": ("flash", "newest", "flash-2", "flash-1", "flex", "eager"),
     "memory_kind": ("allocated", "reserved", "device", UNKNOWN),
     "routing": ("even", "neighbours", "natural"),
 }
