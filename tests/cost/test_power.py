@@ -56,6 +56,15 @@ def test_a_lower_limit_costs_what_was_measured_of_a_blackwell() -> None:
     assert lower / full == pytest.approx(1717 / 1088, rel=5e-3)
 
 
+@pytest.mark.parametrize(("name", "watts", "measured_tflops"), [("b200", 750, 1088), ("gb300", None, 1717)])
+def test_products_of_blackwells_are_as_fast_as_measured(name: str, watts: float | None, measured_tflops: float) -> None:
+    """cuBLAS, 8192 x 8192 x 8192 in 2 bytes, within 2 %: facebookexperimental/triton PR 854 and PR 740."""
+    inputs = capped(watts, name)
+    accelerator, sustained = inputs.cluster.accelerator, sustained_slowdown(inputs, "half")
+    seconds = gemm_time(8192, 8192, 8192, accelerator, accelerator.peak_flops["bf16"], sustained=sustained)
+    assert 2 * 8192**3 / seconds / 1e12 == pytest.approx(measured_tflops, rel=0.02)
+
+
 def test_8_bit_products_under_their_limits_are_as_fast_as_measured() -> None:
     """FBGEMM PR 4172, within 5 %: B200 at 750 W some 2 and GB200 at 1200 W some 2.8 times as fast as H100, which does
     1125 TFLOP/s in 8192 x 8192 x 8192 (FBGEMM PR 2546).

@@ -121,7 +121,8 @@ class UnitTimes(NamedTuple):
 
 def micro_batch_shapes(plans: Plans, inputs: Inputs) -> Shapes:
     """The distinct shapes of one micro-batch: the columns of `SHAPE`, the axes that the rank order numbers before tp,
-    and the pipeline where it says whether exchanges of experts overlap. plans: shape (n,). Returns plans of the
+    the pipeline where it says whether exchanges of experts overlap, and the stage of ZeRO where the host issues more
+    under one. plans: shape (n,). Returns plans of the
     distinct shapes, and the index of each plan among them.
 
     >>> from meshwright.layout.plan import Plan
@@ -143,7 +144,9 @@ def shape_fields(inputs: Inputs) -> tuple[str, ...]:
     """
     order = inputs.runtime.plans.rank_order
     pipeline = ("pp", "vpp", "schedule") if overlap_share(inputs) else ()
-    return tuple(dict.fromkeys((*SHAPE, *pipeline, *order[: order.index("tp")])))
+    gathered = inputs.runtime.host.host_s_per_gathered_layer
+    sharding = ("zero",) if gathered.forward or gathered.backward else ()
+    return tuple(dict.fromkeys((*SHAPE, *pipeline, *sharding, *order[: order.index("tp")])))
 
 
 def unit_times(shapes: Plans, inputs: Inputs, *, some_not_recomputed: bool) -> UnitTimes:

@@ -65,6 +65,7 @@ def _around_products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Flo
     parts: list[tuple[Floats, PassSeconds]] = [
         (-attention_graph, host.host_s_per_attention),
         (kind.attention.latent is not None and not attention_graph, host.host_s_per_latent_attention),
+        (1.0 * (plan.zero == 3), host.host_s_per_gathered_layer),
     ]
     if isinstance(block, Experts):
         fused = (communication.dispatcher, communication.fused_kernels) == ("fused", "hybrid_ep")

@@ -166,6 +166,8 @@ class Host(Spec):
     """The same of a layer of experts, without what each expert of the rank adds."""
     host_s_per_tensor_parallel_layer: PassSeconds = PassSeconds(forward=0, backward=0)
     """On top, of a dense layer that tensor parallelism splits, where DTensor places the result of every operator."""
+    host_s_per_gathered_layer: PassSeconds = PassSeconds(forward=0, backward=0)
+    """On top, of a layer under ZeRO 3, where hooks of each of its modules gather weights and let them go."""
     host_s_per_kernel: NonNegative
     """For each kernel of each expert of the rank, where its products are kernels of their own."""
     host_s_per_all_to_all: PassSeconds
