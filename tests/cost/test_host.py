@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from meshwright.cost.compute.host import issue_time
@@ -163,7 +165,7 @@ def test_hooks_of_zero_3_keep_small_batches_waiting() -> None:
     hooks = case.inputs.runtime.host.host_s_per_gathered_layer
     assert estimate_each([case.plan], case.inputs)[0].step_time_s == pytest.approx(0.698, rel=0.1)
     sharded, whole = (
-        issue_time(case.plan.replace(zero=zero), case.inputs, case.inputs.model.layer_kinds[0]) for zero in (3, 2)
+        issue_time(replace(case.plan, zero=zero), case.inputs, case.inputs.model.layer_kinds[0]) for zero in (3, 2)
     )
     assert float(sharded.forward - whole.forward) == pytest.approx(hooks.forward)
     assert float(sharded.backward - whole.backward) == pytest.approx(hooks.backward)
