@@ -62,3 +62,23 @@ def test_attention_runs_again_where_its_output_is_not_kept() -> None:
     assert repeated.recompute.gemm == kept.recompute.gemm
     saved = [float(layer_memory(PLAN, each, kind).saved) for each in (inputs, again)]
     assert saved[0] - saved[1] == 4096 * (2 * 4096 + 4 * 32)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "again", "kept"),
+    [("torchtitan", [], 4096), ("torchtitan@0.2.2", [4096, 1024, 1024, 4096], -(4096 + 1024))],
+)
+def test_a_product_with_a_bias_is_not_among_those_of_which_every_second_runs_again(
+    runtime: str, again: list[int], kept: int
+) -> None:
+    """Queries, keys, values and output of a Llama with attention_bias are aten.addmm, which torchtitan saves since its
+    pull request 2357 and computed again before. kept: outputs a token more than without biases.
+    """
+    plain = question(llama_8b(), "1x8:h100", runtime, sequence_length=4096, global_batch=8)
+    attention = plain.model.layer_kinds[0].attention.replace(qkv_bias=True, output_bias=True)
+    kind = plain.model.layer_kinds[0].replace(attention=attention)
+    inputs = plain.replace(model=plain.model.replace(layer_kinds=(kind,)))
+    expected = sum(linear_time(4096, outputs, 4096, inputs).forward for outputs in [*again, 14336])
+    assert layer_time(PLAN, inputs, kind).recompute.gemm == pytest.approx(expected * slowdown(inputs))
+    saved = [float(layer_memory(PLAN, each, each.model.layer_kinds[0]).saved) for each in (inputs, plain)]
+    assert saved[0] - saved[1] == 2 * 4096 * kept

@@ -179,7 +179,7 @@ def test_tied_embeddings_on_two_stages_have_a_communicator_of_their_own() -> Non
 def test_the_verdict_never_improves_with_more_memory(name: str) -> None:
     inputs = questions()[name]
     visible, memory = inputs.cluster.accelerator.visible_memory_bytes, inputs.runtime.memory
-    allocated = np.linspace(0, 1.2 * visible, 1000)
+    allocated = np.linspace(0, 1.5 * visible, 1000)
     reserved = (1 + memory.fragmentation) * allocated
     for communicators in (0.0, 3e9):
         codes = verdict(allocated, reserved, communicators, inputs)

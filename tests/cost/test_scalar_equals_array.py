@@ -140,6 +140,7 @@ OF_THE_QUESTION = {
     "slowdown.sustained_attention_slowdown",
     "slowdown.slowest_rank",
     "experts.exchange_constants",
+    "kept_products.kept_products",
 }
 """They take no plan and no column, or tell of one plan alone."""
 

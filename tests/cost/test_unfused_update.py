@@ -50,7 +50,7 @@ def test_a_parameter_takes_20_bytes_with_16_of_states() -> None:
 
 
 def test_operators_move_80_bytes_of_a_parameter_where_one_kernel_moves_28() -> None:
-    """Counted in torch 2.13 optim/adam.py, _multi_tensor_adam: 20 operands of 4 bytes; the norm reads 4 more of both."""
+    """Counted in torch 2.13 optim/adam.py, _multi_tensor_adam: 20 operands of 4 bytes; the norm reads 4 more."""
     seconds = [float(optimizer_time(Plan(), asked("torchtitan", 1, fused), 1e9)) for fused in (True, False)]
     assert seconds[1] / seconds[0] == pytest.approx((80 + 4) / (28 + 4), rel=0.01)
 

@@ -55,6 +55,10 @@ CASES = {
     "tp with sp": Case("llama-3.1-8b", Plan(tp=8, sp=True, dp=8, zero=3), 8192),
     "tp full": Case("llama-3.1-8b", Plan(tp=4, sp=True, dp=2, zero=3, recompute=Recompute.FULL)),
     "tp selective": Case("qwen3-32b", Plan(tp=8, sp=True, dp=4, zero=3, recompute=Recompute.SELECTIVE)),
+    "selective, with biases": Case("qwen2.5-1.5b", Plan(dp=8, zero=3, recompute=Recompute.SELECTIVE)),
+    "selective, with biases, 0.2.2": Case(
+        "qwen2.5-1.5b", Plan(dp=8, zero=3, recompute=Recompute.SELECTIVE), runtime="torchtitan@0.2.2"
+    ),
     "tp full to its end": Case(
         "llama-3.1-70b",
         Plan(tp=8, sp=True, pp=2, dp=2, zero=3, micro_batch=2, num_microbatches=2, recompute=Recompute.FULL),

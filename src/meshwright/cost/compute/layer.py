@@ -20,6 +20,7 @@ from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time, projectio
 from meshwright.cost.compute.parts import ExpertParts, Kernels, LayerParts, TimedKernels
 from meshwright.cost.compute.slowdown import older_attention_slowdown, slowdown, sustained_attention_slowdown
 from meshwright.cost.compute.work import Work
+from meshwright.cost.kept_products import kept_products
 from meshwright.cost.repeated import Repeated, repeated_parts
 from meshwright.cost.shapes import on_shapes
 from meshwright.cost.shard import Shard, layer_shard
@@ -197,8 +198,9 @@ def _every_second_product(
     inputs: Inputs, kind: LayerKind, shard: Shard, products: Products, forward: LayerParts[Kernels]
 ) -> LayerParts[Kernels]:
     """What selective recomputation by products computes again: of the products in order (q, k, v, output, gate, up,
-    down, as they are fused) every second one, routed experts, and everything element-wise but the last sum; of latent
-    attention half of the products; the attention core where the runtime does not keep what its kernel puts out.
+    down, as they are fused) those that `kept_products` does not name, routed experts, and everything element-wise but
+    the last sum; of latent attention half of the products; the attention core where the runtime does not keep what its
+    kernel puts out.
 
     shard: sizes on the rank; products, forward: of the layer. Returns seconds and bytes. Source: torchtitan 0.3.0,
     distributed/activation_checkpoint.py L254-268; products of a compiled block counted with PyTorch 2.13 (two of five,
@@ -210,10 +212,12 @@ def _every_second_product(
     if kind.attention.latent is not None:
         around = [0.0, 0.5 * sum(each.forward for each in (*into, *others))]
     inside = [each.forward for each in block]
+    kept = kept_products(inputs, kind, len(around) - 1, len(inside))
+    repeated = [0.0 if keeps else seconds for seconds, keeps in zip((*around, *inside), kept, strict=True)]
     moved = forward.attention.moved_bytes - residual_sum_bytes(inputs, shard)
     return LayerParts(
-        attention=Kernels(sum(around[1::2]), again * forward.attention.attention, moved),
-        feed_forward=forward.feed_forward._replace(gemm=sum(inside[1 - len(around) % 2 :: 2], 0.0)),
+        attention=Kernels(sum(repeated[: len(around)]), again * forward.attention.attention, moved),
+        feed_forward=forward.feed_forward._replace(gemm=sum(repeated[len(around) :], 0.0)),
         routed=forward.routed,
     )
 

@@ -19,14 +19,14 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     twice (norm and update), after 2-byte ones were cast to fp32 where the optimizer takes them so, the runtime's states
     (12 bytes as a rule) read and written, of moments that are cast the copies too, and, of half weights, what is
     gathered of them written and the gradient buffer cleared once; of full weights, what operators of an update that is
-    not fused read and write again. Where states are in the host's memory the device
-    reads gradients for their norm and sends them there in fp32, the processors of the node update the parameters of
-    all its ranks, and the weights come back in 2 bytes, one after the other.
+    not fused read and write again. Where states are in the host's memory the device reads gradients for their norm and
+    sends them there in fp32, the processors of the node update the parameters of all its ranks, and the weights come
+    back in 2 bytes, one after the other.
     parameters: on the rank, without routed experts; experts: those of routed experts; scalar or array (n,). Returns
     seconds. Source: traffic of a fused Adam (Apex FusedAdam); Megatron-LM, distrib_optimizer.py,
     _copy_model_grads_to_main_grads; TransformerEngine, pytorch/optimizers/fused_adam.py (fp8 moments: cast, searched
-    for their maximum and quantised around the update); torch 2.13, optim/adam.py, _multi_tensor_adam; Megatron-LM, optimizer/cpu_offloading/hybrid_optimizer.py and
-    DeepSpeed, runtime/zero/stage_1_and_2.py (step), of states on the host.
+    for their maximum and quantised around the update); torch 2.13, optim/adam.py, _multi_tensor_adam; of states on the
+    host Megatron-LM, optimizer/cpu_offloading/hybrid_optimizer.py, and DeepSpeed, runtime/zero/stage_1_and_2.py (step).
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.specs.examples import LLAMA

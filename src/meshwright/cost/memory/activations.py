@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, Ints, larger, where
 from meshwright.cost.compute.experts import expert_shard
+from meshwright.cost.kept_products import kept_products
 from meshwright.cost.memory.rotary import table_bytes, table_copy_bytes
 from meshwright.cost.memory.saved import (
     CHOICE_BYTES,
@@ -155,10 +157,11 @@ def _where(times: Ints, size: Floats) -> Floats:
 def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, core: Floats) -> Floats:
     """Saved bytes of one layer where every second matrix product is computed again, and everything element-wise.
 
-    Kept: the layer's input; of the products in order (q, k, v, which may be one, output, gate, up, down) the first,
-    third and so on; the attention core's output and what it keeps, unless the runtime attends again; with sequence
-    parallelism the outputs of its reduce-scatters. The down product's output is whole on every rank; a compiler keeps
-    it only where backward reads it, which a plain residual does not. core: what the attention core keeps, bytes.
+    Kept: the layer's input; of the products in order (q, k, v, which may be one, output, gate, up, down) those that
+    `kept_products` names; the attention core's output and what it keeps, unless the runtime attends again; with
+    sequence parallelism the outputs of its reduce-scatters. The down product's output is whole on every rank; a
+    compiler keeps it only where backward reads it, which a plain residual does not. core: what the attention core
+    keeps, bytes.
     Source: torchtitan's per-operator selective checkpointing, counted with PyTorch 2.13 on fake tensors, and compiled
     (aot_eager and inductor) by its saved-tensor hooks.
     """
@@ -169,9 +172,10 @@ def _every_second_product(plan: Layout, inputs: Inputs, kind: LayerKind, shard: 
         read = 1.0 * inputs.runtime.activations.keeps_unread_products
         products += [rows * shard.ffn] * (2 if block.gated else 1) + [read * rows * hidden]
     regions = 1 + (block is not None)
+    kept = kept_products(inputs, kind, len(into), len(products) - len(into) - 1)
     reduced = where(plan.sp, 1.0 * regions * shard.residual_tokens * hidden, 0.0)
     attended = inputs.runtime.activations.keeps_attention_output * (HALF_BYTES * rows * shard.core + core)
-    saved = HALF_BYTES * (shard.residual_tokens * hidden + reduced + sum(products[::2]))
+    saved = HALF_BYTES * (shard.residual_tokens * hidden + reduced + sum(compress(products, kept)))
     return saved + attended + _of_other_pieces(plan, inputs, shard) + _of_exchanges(plan, inputs, kind)
 
 

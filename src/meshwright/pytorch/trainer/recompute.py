@@ -16,6 +16,7 @@ from meshwright.pytorch.trainer.model import Decoder
 from meshwright.specs.runtime import Runtime
 
 PRODUCT = torch.ops.aten.mm.default
+BIASED = torch.ops.aten.addmm.default
 SAVED = {operator.default for operator in get_default_op_list().compute_intensive_ops} | {
     ATTEND,
     torch.ops.aten.topk.default,
@@ -31,7 +32,8 @@ def recompute(decoder: Decoder, plan: Plan, runtime: Runtime) -> None:
     routers = [module for module in decoder.modules() if isinstance(module, Router)]
     gates = {torch.Size((router.gate.in_features, router.gate.out_features)) for router in routers}
     stops, selective = runtime.activations.checkpoint_stops_early, plan.recompute == Recompute.SELECTIVE
-    saved = SAVED if runtime.activations.keeps_attention_output else SAVED - {ATTEND}
+    kept = {ATTEND: runtime.activations.keeps_attention_output, BIASED: runtime.activations.keeps_biased_products}
+    saved = SAVED - {operator for operator, keeps in kept.items() if not keeps}
     for index, layer in enumerate(decoder.layers):
         if selective and not runtime.activations.recomputes_by_product:
             layer.attention.core = checkpoint_wrapper(layer.attention.core, early_stop=stops)

@@ -167,6 +167,9 @@ class Activations(Spec):
     """What selective recomputation computes again; by products, also everything element-wise."""
     keeps_unread_products: bool
     """Selective recomputation by products also keeps the last one, which backward does not read (no compiler)."""
+    keeps_biased_products: bool
+    """Selective recomputation by products keeps every one that adds a bias, which is an operator of its own; else it
+    computes them all again. Either way they are not among those of which every second one is."""
     checkpoint_stops_early: bool
     """Full recomputation leaves out the last product and reduction of a dense layer, which backward does not need."""
     recomputes_combine: bool
