@@ -14,7 +14,7 @@ from meshwright.layout.plan import Plan
 MIXTURE = ("--model", "mixtral-8x7b", "--cluster", "2x8:h100", "--seq-len", "4096", "--global-batch", "64")
 NARROW = ("--cp", "1", "--pp", "1,2", "--tp", "1,2,4", "--micro-batch", "1")
 EXPERTS = ("--cp", "1", "--pp", "1", "--tp", "1,2", "--ep", "4,8", "--etp", "1", "--micro-batch", "1")
-TIGHT = ("--model", "llama-3.1-70b", "--cluster", "2x8:h100", "--seq-len", "8192", "--global-batch", "64")
+TIGHT = ("--model", "llama-3.1-70b", "--cluster", "2x8:h100", "--seq-len", "131072", "--global-batch", "64")
 TOO_TIGHT = (*TIGHT, "--tp", "8", "--cp", "1", "--pp", "2", "--micro-batch", "1", "--recompute", "full")
 ANSWERS = {
     "plan": ("plan", *LLAMA, *NARROW, "--pareto", "--cite"),

@@ -27,7 +27,7 @@ def warned(result: SearchResult) -> str:
 
 
 def test_where_no_plan_fits_within_a_domain_that_is_said() -> None:
-    result = found(16, 131072)
+    result = found(16, 147456)
     assert crosses_domains(result)
     assert nothing_fits_inside(result)
     assert "tp 16 crosses nvlink domains of 8. This is rare; nothing fits within one." in warned(result)

@@ -34,7 +34,7 @@ MODELS = {
     "latent": (latent, "megatron-core", "torchtitan"),
 }
 SIZES = (("1x2:h100", 1024, 0.1), ("1x4:a100-sxm-40gb", 2048, 0.1), ("1x4:h100", 4096, 0.01), ("1x8:h100", 8192, 0.3))
-SIZES = (*SIZES, ("2x8:a100", 4096, 0.1))
+SIZES = (*SIZES, ("2x8:a100", 4096, 0.1), ("1x1:h100", 8192, 0.1))
 
 
 def _questions() -> dict[str, Inputs]:

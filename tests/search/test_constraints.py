@@ -269,11 +269,11 @@ def test_a_wrong_constraint_is_refused_with_what_works(wrong: dict[str, object],
 
 
 def test_the_command_limits_its_plans_and_writes_them_into_the_plan_file(tmp_path: Path) -> None:
-    answer = asked("plan", *options(tp="2", pp="1,2", even_chunks=None), "--even-chunks", "--json")
-    assert answer.document["inputs"]["constraints"] == {"tp": [2], "pp": [1, 2], "even_chunks": True}
-    assert {each["plan"]["tp"] for each in answer.document["plans"]} == {2}
+    answer = asked("plan", *options(tp="4", pp="1,2", even_chunks=None), "--even-chunks", "--json")
+    assert answer.document["inputs"]["constraints"] == {"tp": [4], "pp": [1, 2], "even_chunks": True}
+    assert {each["plan"]["tp"] for each in answer.document["plans"]} == {4}
     assert {"without", "faster", "tied", "plan"} <= answer.document["constraint_costs"][0].keys()
     path = tmp_path / "plan.json"
     path.write_text(answer.out)
     inputs, _ = read_plan_file(path)
-    assert inputs.constraints == Constraints(tp=2, pp="1-2", even_chunks=True)
+    assert inputs.constraints == Constraints(tp=4, pp="1-2", even_chunks=True)

@@ -76,7 +76,7 @@ def test_at_its_own_bandwidth_the_fastest_is_the_plain_answer(name: str) -> None
 
 def test_a_plan_with_layers_chosen_by_cost_can_be_the_fastest() -> None:
     """Recomputing some of the layers is a plan of the answer, of no space."""
-    model = dense_model(layers=29, hidden_size=16384, heads=128, kv_heads=8, ffn_size=53248, vocab_size=256000)
+    model = dense_model(layers=27, hidden_size=16384, heads=128, kv_heads=8, ffn_size=53248, vocab_size=256000)
     answer = find(question(model, "8x8:h100", "internevo", sequence_length=8192, global_batch=32), top=1)
     assert answer.fastest.plan.recompute_layers
     crossing = crossover([answer])

@@ -152,7 +152,7 @@ def test_another_form_of_the_logits_comes_before_shorter_sequences_and_these_bef
     kinds = [each.kind for each in ways("logits")]
     assert kinds == sorted(kinds, key=[*Kind].index)
     assert {Kind.FEWER_BYTES, Kind.MORE_ACCELERATORS} <= set(kinds)
-    assert any(each.options == ("--with cross_entropy=fused",) for each in ways("logits"))
+    assert any(each.options == ("--with cross_entropy=chunked_compiled",) for each in ways("logits"))
 
 
 def test_the_first_way_alone_stands_in_one_line() -> None:

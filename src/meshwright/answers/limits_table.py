@@ -11,6 +11,7 @@ from meshwright.answers.plan_file import nodes_entry, plan_entry
 from meshwright.answers.records import document_of
 from meshwright.answers.screen import SPEED_COLUMNS, assumption_list, headline, speed_cells
 from meshwright.answers.ties import unpublished_lines
+from meshwright.cost.memory.fit import Verdict
 from meshwright.search.fewest_nodes import MOST_TIMES_THE_NODES
 from meshwright.search.limits import GRAIN, Limits
 from meshwright.units import format_count
@@ -42,8 +43,10 @@ def limits_document(limits: Limits) -> dict[str, Any]:
 def limits_screen(limits: Limits) -> tuple[Block, ...]:
     """The question, one line for each limit, the plan that reaches it, and the assumptions."""
     inputs = limits.asked.inputs
-    note = "Every plan here fits safely. Step times are for different questions; do not compare them."
     plans = [("as asked", estimate) for estimate in limits.asked.best[:1]]
+    safe = all(estimate.verdict == Verdict.SAFE for _, estimate in plans)
+    fits = "Every plan here fits safely." if safe else "The plan as asked is at risk, every other fits safely."
+    note = f"{fits} Step times are for different questions; do not compare them."
     lines = []
     for name, limit, words in (
         ("Longest sequence", limits.sequence, _sequence_words(limits)),
