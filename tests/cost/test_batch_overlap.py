@@ -43,8 +43,8 @@ def test_stages_of_one_chunk_are_priced_without_it() -> None:
 
 def test_the_overlap_gains_what_was_measured() -> None:
     """Qwen3 30B on 16 H100, micro-batch 1 of 64, ep 16, HybridEP, graphs of the router: 24.71 to 20.99 s
-    (skills/nemo-mbridge-perf-moe-comm-overlap, Megatron-Bridge@067f987df). Without the overlap it is predicted 5.1 % too
-    slow since the constant of Hopper is 1.07.
+    (skills/nemo-mbridge-perf-moe-comm-overlap, Megatron-Bridge@067f987df). Without the overlap it is predicted 5.1 %
+    too slow since the constant of Hopper is 1.07.
     """
     plan = Plan(dp=16, ep=16, num_microbatches=64, zero=1)
     changes = "host.graphs=router", "overlap.fused_expert=0"
