@@ -30,11 +30,12 @@ def test_the_prediction_lies_inside_its_interval(name: str) -> None:
 
 
 def test_a_runtime_or_an_accelerator_without_a_source_makes_it_wider_and_is_named() -> None:
-    known = question(llama_8b(), "1x8:h100", precision="bf16")
+    known, unseen = (question(llama_8b(), f"1x8:{name}", precision="bf16") for name in ("h100", "l40s"))
     widths = []
     for inputs, missing in (
         (known, ()),
-        (question(llama_8b(), "1x8:l40s", precision="bf16"), ("none on l40s",)),
+        (unseen, ("none on l40s",)),
+        (unseen.replace(runtime=unseen.runtime.replace(framework="new")), ("none with new", "none on l40s")),
     ):
         estimate = _estimate(inputs)
         interval, line = step_time_interval(estimate, inputs), step_time_line(estimate, inputs)

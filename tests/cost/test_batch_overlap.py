@@ -51,6 +51,7 @@ def test_the_overlap_gains_what_was_measured() -> None:
     hidden, exposed = (estimate_each([plan], _asked("megatron-bridge", *changes[:n]))[0].step_time_s for n in (1, 2))
     assert hidden == pytest.approx(20.99, rel=0.07)
     assert exposed == pytest.approx(24.71, rel=0.06)
+    assert exposed / hidden == pytest.approx(24.71 / 20.99, rel=0.02)
 
 
 @pytest.mark.parametrize(("release", "share"), [("25.11", 0.0), ("26.04", 0.0), ("26.06", 0.32), ("26.08", 0.32)])

@@ -208,3 +208,16 @@ def test_answers_say_how_far_off_runs_of_few_micro_batches_are(
     assert after in sentence
     numbers = [int(word) for word in told.replace("micro-batches", "").split() if word.isdecimal()]
     assert numbers == [min(micro_batches), max(micro_batches), round(min(longer)), round(max(longer))]
+
+
+def test_answers_say_how_much_less_deepseek_v3_took_on_gb300(outcomes: list[Outcome]) -> None:
+    """The other half of what Megatron-Bridge's file tells questions of thousands of accelerators."""
+    rows = ((each, each.configuration.rows[0]) for each in outcomes if each.step_time)
+    less = [
+        100 * (1 - each.step_time.measured / each.step_time.predicted)
+        for each, row in rows
+        if each.step_time and (row["dataset"], row["model"]) == ("mlperf", "DeepSeek-V3")
+        if row["gpu"].startswith("GB300") and int(row["num_gpus"]) >= THOUSANDS
+    ]
+    told = str(read_runtime("megatron-bridge").assumed)
+    assert f"{min(less):.0f} to {max(less):.0f} % less on GB300" in told

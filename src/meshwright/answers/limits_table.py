@@ -45,7 +45,7 @@ def limits_screen(limits: Limits) -> tuple[Block, ...]:
     inputs = limits.asked.inputs
     plans = [("as asked", estimate) for estimate in limits.asked.best[:1]]
     safe = all(estimate.verdict == Verdict.SAFE for _, estimate in plans)
-    fits = "Every plan here fits safely." if safe else "The plan as asked is at risk, every other fits safely."
+    fits = "Every plan here fits safely." if safe else "The plan as asked is at risk; every other fits safely."
     note = f"{fits} Step times are for different questions; do not compare them."
     lines = []
     for name, limit, words in (

@@ -122,8 +122,7 @@ class UnitTimes(NamedTuple):
 def micro_batch_shapes(plans: Plans, inputs: Inputs) -> Shapes:
     """The distinct shapes of one micro-batch: the columns of `SHAPE`, the axes that the rank order numbers before tp,
     the pipeline where it says whether exchanges of experts overlap, and the stage of ZeRO where the host issues more
-    under one. plans: shape (n,). Returns plans of the
-    distinct shapes, and the index of each plan among them.
+    under one. plans: shape (n,). Returns plans of the distinct shapes, and the index of each plan among them.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.layout.plans import Plans

@@ -49,11 +49,11 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
 
 
 def _unfused_bytes(inputs: Inputs) -> int:
-    """Bytes a parameter that an update operator by operator moves more than one kernel: weights and gradients once
-    more, the first moment once and the second three times more, and its root six times.
+    """Bytes a parameter that an update operator by operator moves more than one kernel: weights read and written
+    once more, gradients and the first moment read once more, the second moment moved three times more, its root six.
     """
     storage = inputs.runtime.storage
-    return 0 if storage.fused_update else 2 * FP32_BYTES + FP32_BYTES + 10 * storage.moment_bytes
+    return 0 if storage.fused_update else 3 * FP32_BYTES + 10 * storage.moment_bytes
 
 
 def _host_time(plan: Layout, inputs: Inputs, owned: Numbers) -> Floats:
