@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from meshwright.specs import predictive
-from meshwright.specs.predictive import STUDENT, Predictive, of_a_measured_source, of_a_new_source, spread
+from meshwright.specs.predictive import Predictive, of_a_measured_source, of_a_new_source, spread
 from meshwright.specs.residuals import Between, Cell, Likeness, OrderError, Residuals, Unseen
+from meshwright.specs.student import STUDENT
 
 SIZES = Between(kind=0.3, runtime=0.8, accelerator=0.5, source=0.5)
 ALIKE = Between(kind=0, runtime=0, accelerator=0, source=0.5)

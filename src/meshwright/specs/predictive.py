@@ -2,7 +2,8 @@
 
 A model of random effects (Henderson 1975, doi:10.2307/2529430): ln(measured / predicted) of a run is the sum of what it
 has in common with runs of its kind, of its runtime, of its accelerator and of its source, and of what is its own. Each
-is normal around 0; what is in common varies in proportion to how like runs of one source spread.
+is normal around 0, but that of a source is Student's, as some sources are far off (Pinheiro, Liu and Wu 2001,
+doi:10.1198/10618600152628059); what is in common varies in proportion to how like runs of one source spread.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 from meshwright.arrays import FloatColumn
 from meshwright.specs.residuals import EFFECTS, Cell, Likeness, Quantity, Residuals, order_error, residuals
-from meshwright.specs.student import STUDENT
+from meshwright.specs.student import student
 
 PARENT = 2
 """What all runs count for in the spread of a group, and a group in that of one of its runtimes or families, in sources;
@@ -32,6 +33,9 @@ COMMON = {
 }
 """Those by which what runs have in common varies, for each of `EFFECTS`: sources and runtimes of a family differ as its
 runs spread; what a number format or an accelerator does is no matter of the family."""
+TAILS = 4
+"""Degrees of freedom of Student's distribution of sources; usual, not fitted (Lange, Little and Taylor 1989,
+doi:10.1080/01621459.1989.10478852)."""
 
 MEDIAN = NormalDist().inv_cdf(0.75)
 """What half of the draws of a normal distribution stay within, in standard deviations."""
@@ -54,7 +58,7 @@ class Predictive(NamedTuple):
     @property
     def eight_of_ten(self) -> tuple[float, float]:
         """The ratios of measured to predicted between which eight of ten runs lie, shares."""
-        width = STUDENT[min(self.degrees, len(STUDENT)) - 1] * self.spread
+        width = student(self.degrees) * self.spread
         return math.exp(self.bias - width), math.exp(self.bias + width)
 
 
@@ -102,17 +106,22 @@ def layout_share(like: Likeness) -> float:
 def of_a_new_source(like: Likeness, known: Residuals) -> Predictive:
     """Where the runs of a further source lie.
 
-    bias = k' V^-1 y and spread^2 = c + u + w^2 - k' V^-1 k, with y the means of the cells, V their covariance, k that
-    of the question with them, c the variance of what the question has in common with others, u what is added where
-    none has its runtime or accelerator (`Residuals.unseen`), w the spread of its runs. Source: best linear unbiased
-    prediction, Henderson 1975.
+    bias = k' V^-1 y and spread^2 = c + u + w^2 - k' V^-1 k + s^2 ((t_4 / t_d)^2 - 1), with y the means of the cells, V
+    their covariance, k that of the question with them, c the variance of what the question has in common with others, u
+    what is added where none has its runtime or accelerator (`Residuals.unseen`), w the spread of its runs, s that of
+    sources, t_4 and t_d what nine of ten values of Student's distribution with 4 and with the degrees of freedom of w
+    stay below. That these widths add up as squares is an approximation. Source: best linear unbiased prediction,
+    Henderson 1975.
     """
     cells = known.cells
     shared = common_covariance([*cells, like], known)
     weights = np.linalg.solve(shared[:-1, :-1] + own_covariance(cells), shared[:-1, -1])
     bias = float(weights @ np.array([cell.mean for cell in cells]))
     common = float(shared[-1, -1] - weights @ shared[:-1, -1]) + _unseen_variance(like, known)
-    return Predictive(bias, math.sqrt(common + spread(cells, like) ** 2), _degrees(like, known))
+    degrees = _degrees(like, known)
+    tails = max(1.0, student(TAILS) / student(degrees)) ** 2 - 1
+    common += tails * (known.between.source * spread(cells, like, COMMON["source"])) ** 2
+    return Predictive(bias, math.sqrt(common + spread(cells, like) ** 2), degrees)
 
 
 def _unseen_variance(like: Likeness, known: Residuals) -> float:
@@ -160,15 +169,18 @@ def _weighted_mean(cells: Sequence[Cell], parent: float, weight: float) -> float
 
 
 def common_effects(labelled: Sequence[Cell | Likeness], cells: Sequence[Cell]) -> FloatColumn:
-    """For each of `EFFECTS`, the product of both spreads where two labels are equal, else 0: (4, n, n)."""
+    """For each of `EFFECTS`, the product of both spreads where two labels are equal, else 0, over the weight of a
+    source: (4, n, n).
+    """
     scales = {levels: _spreads(cells, labelled, levels) for levels in set(COMMON.values())}
     labels = {name: np.array([_label(each, name) for each in labelled]) for name in EFFECTS}
     outer = {name: np.outer(scales[COMMON[name]], scales[COMMON[name]]) for name in EFFECTS}
+    outer["source"] /= [each.weight if isinstance(each, Cell) else 1.0 for each in labelled]
     return np.array([(labels[name][:, None] == labels[name]) * outer[name] for name in EFFECTS])
 
 
 def _label(each: Cell | Likeness, name: str) -> str:
-    """The source of a question is none of those that are known."""
+    """The source of a question is none of those that are known; the kinds of runs of one have no error in common."""
     if name == "source":
         return f"{each.source}: {each.kind}" if isinstance(each, Cell) else ""
     return str(getattr(each, name))

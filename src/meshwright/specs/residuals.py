@@ -47,6 +47,8 @@ class Cell(Spec):
     mean: float
     spread: NonNegative
     """Standard deviation, 0 of a single run."""
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    """What its source counts for, 1 of a usual one: less the further off it is."""
 
 
 class Between(Spec):

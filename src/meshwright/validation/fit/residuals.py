@@ -8,16 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.specs.predictive import common_effects, of_a_new_source, own_covariance
-from meshwright.specs.residuals import EFFECTS, Between, Cell, Likeness, Residuals, Unseen, like, like_memory
+from meshwright.specs.predictive import of_a_new_source
+from meshwright.specs.residuals import Cell, Likeness, Residuals, Unseen, like, like_memory
+from meshwright.validation.fit.effects import effects
 from meshwright.validation.rows.settings import stand_ins
 from meshwright.validation.score.outcomes import Outcome, Pair
-
-ROUNDS = 300
-FIRST = 0.5
-"""Where the search for standard deviations begins, over the spread of runs."""
-SMALLEST, LARGEST = 1e-9, 9.0
-"""Of a variance over that of runs: none is 0 for good, nor grows without end where all cells have one label."""
 
 
 class Residual(NamedTuple):
@@ -81,9 +76,10 @@ def residuals_of(runs: Sequence[Residual], off_zero: bool = False) -> Residuals:
     none has vary even where those that some have are not seen to, as `between` has it.
     """
     cells = cells_of(runs)
-    likeliest, wider = between(cells), between(cells, off_zero)
+    (likeliest, weights), wider = effects(cells), effects(cells, off_zero).between
     unseen = {name: max(getattr(likeliest, name), getattr(wider, name)) for name in Unseen.model_fields}
-    return Residuals(cells=cells, between=likeliest, unseen=Unseen(**unseen))
+    weighted = [cell.replace(weight=weight) for cell, weight in zip(cells, weights, strict=True)]
+    return Residuals(cells=tuple(weighted), between=likeliest, unseen=Unseen(**unseen))
 
 
 def cells_of(runs: Iterable[Residual]) -> tuple[Cell, ...]:
@@ -101,25 +97,6 @@ def cells_of(runs: Iterable[Residual]) -> tuple[Cell, ...]:
         )
         for (source, labels), logs in sorted(groups.items())
     )
-
-
-def between(cells: Sequence[Cell], off_zero: bool = False) -> Between:
-    """The standard deviations under which the cells' means are likeliest, over the spread of runs.
-
-    Each round takes of every variance v the positive root of a v'^2 - p v' - b = 0, with a = tr(V^-1 K), b = v^2 y'
-    V^-1 K V^-1 y, y the means, V their covariance and K the effect's part of it; the likelihood never falls (Zhou, Hu,
-    Zhou and Lange, arXiv:1509.07426). p is 0, and 1 with off_zero: a prior in proportion to the standard deviation,
-    under which none is 0 (Chung et al. 2013, doi:10.1007/s11336-013-9328-2).
-    """
-    parts, own = common_effects(cells, cells), own_covariance(cells)
-    means, prior = np.array([cell.mean for cell in cells]), float(off_zero)
-    variances = np.full(len(EFFECTS), FIRST**2)
-    for _ in range(ROUNDS):
-        inverse = np.linalg.inv(np.tensordot(variances, parts, axes=1) + own)
-        weighted = inverse @ means
-        a, b = np.sum(parts * inverse, axis=(1, 2)), variances**2 * (parts @ weighted @ weighted)
-        variances = np.clip((prior + np.sqrt(prior + 4 * a * b)) / (2 * a), SMALLEST, LARGEST)
-    return Between(**{name: round(float(each) ** 0.5, 3) for name, each in zip(EFFECTS, variances, strict=True)})
 
 
 def coverage(runs: Sequence[Residual], known: Callable[[str], Residuals]) -> dict[str, Coverage]:
