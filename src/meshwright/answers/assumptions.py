@@ -18,7 +18,7 @@ def assumptions(inputs: Inputs) -> list[str]:
     """Every assumption behind the price of a plan, in the order model, job, cluster, runtime."""
     accelerator, library, runtime = inputs.cluster.accelerator, inputs.cluster.library, inputs.runtime
     job = [
-        f"{_formats(inputs)}, {inputs.gradient_bytes}-byte gradients, Adam with fp32 master weights and "
+        f"{_formats(inputs)}, {inputs.gradient_bytes}-byte gradients, Adam with {_updated(inputs)} and "
         f"{_moments(inputs)}",
         *_host_memory(inputs),
         f"every sequence is full ({inputs.job.sequence_length} tokens), with causal attention",
@@ -41,6 +41,12 @@ def assumptions(inputs: Inputs) -> list[str]:
         *applicable(runtime.assumed, inputs),
         *(f"replaced for this question, in spite of anything above: {behaviour}" for behaviour in runtime.replaced),
     ]
+
+
+def _updated(inputs: Inputs) -> str:
+    """The weights that Adam updates."""
+    in_fp32 = inputs.runtime.storage.weight_bytes == FP32_BYTES
+    return "fp32 master weights" if in_fp32 else "2-byte weights that have no fp32 copy"
 
 
 def _moments(inputs: Inputs) -> str:

@@ -95,9 +95,10 @@ def scope_of(plan: Plan, inputs: Inputs, versions: Versions = NONE) -> Scope:
 
 
 def is_native(inputs: Inputs) -> bool:
-    """Whether the runtime shards fp32 weights by fully_shard, or replicates them under autocast."""
+    """Whether the runtime shards full weights by fully_shard, or replicates them in 2 bytes or under autocast."""
     runtime = inputs.runtime
-    return runtime.storage.weights == "full" and runtime.sharding.shards_rows != runtime.storage.autocast
+    replicates = runtime.storage.autocast or (not runtime.sharding.shards_rows and runtime.storage.weight_bytes == 2)
+    return runtime.storage.weights == "full" and runtime.sharding.shards_rows != replicates
 
 
 def _model_reasons(inputs: Inputs) -> Iterator[str]:

@@ -234,10 +234,11 @@ class Inputs(Spec):
 
     @property
     def optimizer_bytes(self) -> float:
-        """Bytes per parameter of a distributed optimizer's fp32 weights, or what it keeps of them, and two moments,
-        wherever they are.
+        """Bytes per parameter of the weights that a distributed optimizer updates, or what it keeps of them, and two
+        moments, wherever they are.
         """
-        return FP32_BYTES - HALF_BYTES * self.keeps_remainders + self.runtime.storage.moments_bytes
+        storage = self.runtime.storage
+        return storage.weight_bytes - HALF_BYTES * self.keeps_remainders + storage.moments_bytes
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

@@ -33,8 +33,8 @@ def optimizer_time(plan: Layout, inputs: Inputs, parameters: Numbers, experts: N
     >>> [round(float(optimizer_time(Plan(dp=8, zero=zero), LLAMA, 1e9)) * 1e3, 2) for zero in (0, 1)]
     [15.49, 3.36]
     """
-    half = inputs.runtime.storage.weights == "half"
-    gradient = inputs.gradient_bytes if half else FP32_BYTES
+    half, width = inputs.runtime.storage.weights == "half", inputs.runtime.storage.weight_bytes
+    gradient = inputs.gradient_bytes if half else width
     owned = parameters / where(plan.zero > 0, sharding_ranks(plan), 1)
     owned = owned + experts / where(plan.zero > 0, expert_sharding_ranks(plan), 1)
     read = where(casts_gradients(plan, inputs), gradient + 3 * FP32_BYTES, 2 * gradient)
@@ -53,7 +53,7 @@ def _unfused_bytes(inputs: Inputs) -> int:
     once more, gradients and the first moment read once more, the second moment moved three times more, its root six.
     """
     storage = inputs.runtime.storage
-    return 0 if storage.fused_update else 3 * FP32_BYTES + 10 * storage.moment_bytes
+    return 0 if storage.fused_update else 3 * storage.weight_bytes + 10 * storage.moment_bytes
 
 
 def _host_time(plan: Layout, inputs: Inputs, owned: Numbers) -> Floats:

@@ -9,7 +9,7 @@ from meshwright.cost.memory.chunk_turns import other_chunks, waiting_embedding
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.memory.unit_states import reduced_unit, worked_chunks
 from meshwright.cost.memory.unit_step import UnitStep
-from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
+from meshwright.specs.precision import HALF_BYTES
 
 
 def reduction(line: MemoryTimeline, step: UnitStep) -> None:
@@ -82,10 +82,10 @@ def _reduced_units(
     whole, sent = step.whole, step.inputs.gradient_bytes
     line.allocate("gradients", "of chunks", gradients)
     line.allocate("parameters", "gathered until backward", gathered - HALF_BYTES * ends)
-    joined = reduced_unit(step, ends, stored, FP32_BYTES) - FP32_BYTES * ends
+    joined = reduced_unit(step, ends, stored, sent) - sent * ends
     line.allocate("temporaries", "gradients of a unit, joined", joined)
     line.at(Moment.GRADIENT_REDUCTION, only & (ends > 0))
-    line.allocate("gradients", "of chunks", gradients - FP32_BYTES * (ends - stored))
+    line.allocate("gradients", "of chunks", gradients - sent * ends + step.weight_bytes * stored)
     line.allocate("parameters", "gathered until backward", gathered - HALF_BYTES * (ends + whole.layer))
     relaid, alone = whole.product * (whole.split_experts > 0), step.stored.all >= whole.all
     quotient = whole.layer * (alone & step.inputs.runtime.sharding.divides_gradients)

@@ -20,7 +20,7 @@ from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.memory.unit_states import reduced_unit, worked_chunks
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.layout.groups import sharding_ranks
-from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
+from meshwright.specs.precision import HALF_BYTES
 
 
 def pipelined_step(step: UnitStep) -> MemoryTimeline:
@@ -47,7 +47,7 @@ def pipelined_step(step: UnitStep) -> MemoryTimeline:
     )
     # A reduced gradient lies twice once the second loss has reduced its own.
     second_loss = step.plans.num_microbatches == 2
-    line.allocate("gradients", "of chunks", gradients - FP32_BYTES * step.reduced_twice * second_loss)
+    line.allocate("gradients", "of chunks", gradients - step.weight_bytes * step.reduced_twice * second_loss)
     _forward(line, step)
     line.allocate("parameters", "other chunks", other_chunks(step, chunks.at_loss, size=step.other_chunk_size))
     _loss(line, step, saved.activations, saved.logits)

@@ -9,7 +9,7 @@ from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.memory.unit_states import reduced_unit
 from meshwright.cost.memory.unit_step import UnitStep
 from meshwright.layout.plan import Recompute
-from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
+from meshwright.specs.precision import HALF_BYTES
 
 
 def sharded_step(step: UnitStep) -> MemoryTimeline:
@@ -17,9 +17,9 @@ def sharded_step(step: UnitStep) -> MemoryTimeline:
 
     Forward gathers one layer after the other in 2 bytes, the next one ahead; the ends stay gathered where the runtime
     says so, with ZeRO 2 everything does; what the last unit was sent in stands until the model's forward is over. The
-    cross-entropy works backward before any layer is gathered again. In
-    backward a unit's 2-byte gradients are joined in the format of the sum, sent, and kept on the rank in fp32; what is
-    sent stays until the next unit's is.
+    cross-entropy works backward before any layer is gathered again. In backward a unit's 2-byte gradients are joined in
+    the format of the sum, sent, and kept on the rank in that of its weights; what is sent stays until the next unit's
+    is.
     Source: torch.distributed.fsdp 2.13, _fully_shard/_fsdp_param_group.py (unshard, wait_for_unshard, post_backward),
     _fsdp_collectives.py (foreach_all_gather_copy_out, foreach_reduce), _fsdp_param.py (to_accumulated_grad_if_needed);
     peaks counted on fake tensors, moment by moment. step: of every stage, shape (r,). Returns allocations in bytes.
@@ -39,7 +39,7 @@ def _forward(line: MemoryTimeline, step: UnitStep) -> None:
     line.allocate(
         "gradients",
         "shards of earlier micro-batches",
-        FP32_BYTES * (step.stored.all + step.reduced_twice) * step.several,
+        step.weight_bytes * (step.stored.all + step.reduced_twice) * step.several,
     )
     _gather_last_layer(line, step)
     line.allocate("parameters", "gathered until backward", step.until_backward)
@@ -194,13 +194,13 @@ def replicated_step(step: UnitStep) -> MemoryTimeline:
     runtime, whole, saved = step.inputs.runtime, step.whole, step.in_flight
     line, tied = MemoryTimeline(len(step.plans), step.unused), step.inputs.model.tied_embeddings
     buckets = runtime.storage.gradient_buckets
-    copies = 1.0 * step.several + (buckets != "none")
+    copies, width = 1.0 * step.several + (buckets != "none"), step.weight_bytes
     embedding = whole.embedding * (runtime.storage.autocast and not tied)
-    cast = HALF_BYTES * (whole.all - embedding)
+    cast = HALF_BYTES * (whole.all - embedding) * (width > HALF_BYTES)
     casts_again = runtime.storage.autocast & (step.plans.recompute == Recompute.FULL)
     again = HALF_BYTES * step.layers * casts_again
     line.allocate("temporaries", "message buffers", saved.messages)
-    line.allocate("gradients", "of earlier micro-batches, and buckets", FP32_BYTES * copies * whole.all)
+    line.allocate("gradients", "of earlier micro-batches, and buckets", width * copies * whole.all)
     line.allocate("parameters", "2-byte copies", cast - again)
     line.allocate("activations", "saved for backward", saved.activations)
     line.allocate("temporaries", "output of the layer", saved.layer_output)
@@ -218,8 +218,8 @@ def replicated_step(step: UnitStep) -> MemoryTimeline:
     line.allocate("temporaries", "working set", saved.working)
     line.at(Moment.LAST_LAYER_BACKWARD)
     line.free("2-byte copies", "saved for backward", "working set")
-    line.allocate("gradients", "of this micro-batch", FP32_BYTES * whole.all * (~step.several & (buckets != "views")))
+    line.allocate("gradients", "of this micro-batch", width * whole.all * (~step.several & (buckets != "views")))
     summands = step.several + 2.0 * tied
-    line.allocate("temporaries", "summands of the embedding", FP32_BYTES * whole.embedding * summands)
+    line.allocate("temporaries", "summands of the embedding", width * whole.embedding * summands)
     line.at(Moment.GRADIENT_REDUCTION)
     return line

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.memory.unit_step import UnitStep
-from meshwright.specs.precision import FP32_BYTES
 
 
 def unfused_update(line: MemoryTimeline, step: UnitStep) -> None:
@@ -23,6 +22,6 @@ def unfused_update(line: MemoryTimeline, step: UnitStep) -> None:
     copies = 1 + (~sharded & (storage.gradient_buckets == "copies"))
     gradients = copies * step.stored.all + sharded * step.reduced_twice
     line.free_all()
-    line.allocate("gradients", "of the step", FP32_BYTES * gradients)
+    line.allocate("gradients", "of the step", step.weight_bytes * gradients)
     line.allocate("temporaries", "roots of second moments", storage.moment_bytes * step.stored.all)
     line.at(Moment.OPTIMIZER_STEP)

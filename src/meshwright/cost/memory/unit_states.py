@@ -7,20 +7,20 @@ import numpy as np
 from meshwright.arrays import FloatColumn, IntColumn
 from meshwright.cost.memory.states import States
 from meshwright.cost.memory.unit_step import UnitStep
-from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
+from meshwright.specs.precision import HALF_BYTES
 
 
 def stored_states(step: UnitStep) -> States:
-    """fp32 weights and the two moments of Adam, of the parameters that a rank stores.
+    """Weights and the two moments of Adam, of the parameters that a rank stores.
 
-    step: of every stage, shape (r,). Returns bytes, shape (r,). Source: `moments_bytes` of the runtime.
+    step: of every stage, shape (r,). Returns bytes, shape (r,). Source: the runtime's formats.
     """
-    stored, moments = step.stored.all - step.stored_once, step.inputs.runtime.storage.moments_bytes
+    stored, storage = step.stored.all - step.stored_once, step.inputs.runtime.storage
     nothing = 0.0 * stored
     return States(
-        parameters=FP32_BYTES * stored,
+        parameters=storage.weight_bytes * stored,
         gradients=nothing,
-        optimizer_states=moments * stored,
+        optimizer_states=storage.moments_bytes * stored,
         whole_gradients=nothing,
         updating=nothing,
         joined=nothing,
@@ -29,7 +29,7 @@ def stored_states(step: UnitStep) -> States:
 
 def pooled_bytes(step: UnitStep) -> FloatColumn:
     """Not alive at the peak, yet kept for the streams of the exchanges alone: the ends and one layer as they were
-    gathered, the shard of the ends that was sent, and 4 P / n of reduced gradients that do not last.
+    gathered, the shard of the ends that was sent, and reduced gradients that do not last.
 
     step: of every stage, shape (r,). Returns bytes, shape (r,). Source: torch.distributed.fsdp 2.13,
     _fully_shard/_fsdp_collectives.py L336-365, L611-635 and _fsdp_param_group.py L475-489.
@@ -42,7 +42,7 @@ def pooled_bytes(step: UnitStep) -> FloatColumn:
         ends, of_shard = np.maximum(whole.embedding, whole.head), np.maximum(stored.embedding, stored.head)
     exchanged = np.where(stored.all < whole.all, HALF_BYTES * (ends + whole.layer + of_shard), 0.0)
     lasting = step.several & ~step.deferred
-    return np.where(step.plans.zero > 1, exchanged + FP32_BYTES * stored.all * ~lasting, 0.0)
+    return np.where(step.plans.zero > 1, exchanged + step.weight_bytes * stored.all * ~lasting, 0.0)
 
 
 def reduced_unit(
@@ -64,7 +64,7 @@ def reduced_unit(
     sent = step.inputs.gradient_bytes
     if last is None:
         last = np.where(step.whole.head > 0, np.minimum(step.whole.head, whole), whole)
-    cast = FP32_BYTES * (sent < FP32_BYTES)
+    cast = step.cast_bytes
     quotient = sent * step.inputs.runtime.sharding.divides_gradients
     one, several = (sent + max(quotient, cast)) * whole, gradient_bytes * last + (sent + cast) * stored
     put_out = np.where(step.stored.all < step.whole.all, several, one)
@@ -78,7 +78,7 @@ def worked_chunks(
     those that were gathered in their place, ZeRO 3 a head that was kept.
 
     Whole gradients of the chunks that have worked backward. A chunk reduces its own after its last micro-batch: with
-    one group of micro-batches, and so one chunk after the other, fp32 shards are left of those that are done.
+    one group of micro-batches, and so one chunk after the other, shards are left of those that are done.
     step: of every stage; backwards: a count, shape (r,); last_reduced: also the chunk that the last of these completes.
     Returns bytes, shape (r,). Source: torch 2.13, distributed/pipelining/stage.py, backward_maybe_with_nosync.
     """
@@ -96,7 +96,7 @@ def worked_chunks(
     shards = stored.of_chunks(reduced, chunks) + stored.head * head
     if step.loss_in_pieces:
         shards = shards + (step.loss_unit[1] + step.reduced_twice + step.summed_last) * has_head - stored.head * head
-    gradients = step.inputs.gradient_bytes * alive + FP32_BYTES * shards
+    gradients = step.inputs.gradient_bytes * alive + step.weight_bytes * shards
     kept = whole.head * head
     resharded = np.where(step.resharded, kept * step.keeps_ends_gathered, layers + kept - step.gathered_next(reduced))
     return gradients, HALF_BYTES * resharded

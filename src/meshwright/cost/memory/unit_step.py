@@ -1,4 +1,4 @@
-"""Unit step: what a step is played with where fp32 weights are gathered and gradients reduced unit by unit."""
+"""Unit step: what a step is played with where full weights are gathered and gradients reduced unit by unit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from meshwright.layout.stages import Stages
 from meshwright.schedules.gathered import AHEAD, UnshardedChunks
 from meshwright.schedules.records import splits_backward
 from meshwright.specs.inputs import Inputs
-from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
+from meshwright.specs.precision import HALF_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +126,16 @@ class UnitStep:
     def unused(self) -> Floats:
         """Free bytes of no use beside the logits."""
         return beside_logits(self.in_flight.unjoined, self.inputs)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of a stored weight, and of its reduced gradient."""
+        return self.inputs.runtime.storage.weight_bytes
+
+    @property
+    def cast_bytes(self) -> int:
+        """Of a reduced gradient that is cast to its weight's format; 0 where it was summed in that."""
+        return self.weight_bytes * (self.inputs.gradient_bytes != self.weight_bytes)
 
     @property
     def ends_apart(self) -> bool:
@@ -279,8 +289,8 @@ class UnitStep:
     @cached_property
     def new_shards(self) -> FloatColumn:
         """Bytes per stored parameter of gradients that appear as they are reduced: those of an only micro-batch, and
-        what is summed over replicas, which stays until the backward is done, and is cast where it is of 2 bytes.
+        what is summed over replicas, which stays until the backward is done, and is cast where weights are of
+        another format.
         """
-        sent = self.inputs.gradient_bytes
-        summed = (self.plans.dp_replicate > 1) & (self.several | (sent < FP32_BYTES))
-        return 1.0 * FP32_BYTES * ~self.several + sent * summed
+        summed = (self.plans.dp_replicate > 1) & (self.several | (self.cast_bytes > 0))
+        return 1.0 * self.weight_bytes * ~self.several + self.inputs.gradient_bytes * summed

@@ -116,10 +116,10 @@ def stage_check(
 
 
 def _native(stage: PredictedStage, whole: Observed, inputs: Inputs) -> Iterator[Quantity]:
-    stored, moments = stage.stored_parameters, inputs.runtime.storage.moments_bytes
-    yield Quantity("parameters", FP32_BYTES * stored, whole.parameters)
-    yield Quantity("gradients", FP32_BYTES * stage.reduced_parameters, whole.gradients)
-    yield Quantity("optimizer states", moments * stored, whole.optimizer_states)
+    stored, storage = stage.stored_parameters, inputs.runtime.storage
+    yield Quantity("parameters", storage.weight_bytes * stored, whole.parameters)
+    yield Quantity("gradients", storage.weight_bytes * stage.reduced_parameters, whole.gradients)
+    yield Quantity("optimizer states", storage.moments_bytes * stored, whole.optimizer_states)
     yield Quantity("peak allocated", stage.allocated, whole.peak.total, tolerance=PEAK_TOLERANCE)
 
 

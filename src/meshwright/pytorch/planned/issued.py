@@ -162,8 +162,9 @@ def _weights(plan: Plan, inputs: Inputs, stage: PredictedStage) -> Iterator[Issu
     """Over the sharding groups: weights of every unit gathered, gradients scattered and summed over replicas."""
     ranks = int(sharding_ranks(plan))
     if plan.zero < 2:
-        summed = FP32_BYTES * stage.whole_parameters if ranks > 1 else 0.0
-        yield _collective(inputs, "dp", "all_reduce", summed, "backward", full=True), 1
+        width = inputs.runtime.storage.weight_bytes
+        summed = width * stage.whole_parameters if ranks > 1 else 0.0
+        yield _collective(inputs, "dp", "all_reduce", summed, "backward", full=width == FP32_BYTES), 1
         return
     every = _gathers(plan, inputs, stage)
     for layers, times in zip(stage.chunks, every, strict=True):

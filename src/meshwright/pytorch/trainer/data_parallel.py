@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 
 import torch
 import torch.distributed as dist
@@ -18,6 +19,7 @@ from meshwright.pytorch.processes.records import Request
 from meshwright.pytorch.trainer.experts import MixtureOfExperts
 from meshwright.pytorch.trainer.mesh import Meshes
 from meshwright.pytorch.trainer.model import Decoder
+from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.runtime import Runtime
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -28,6 +30,14 @@ ALL_IN_ONE = 2**20
 def number_format(request: Request) -> torch.dtype:
     """Of weights, activations and messages."""
     return torch.float32 if request.full_precision else HALF[request.inputs.recipe.half]
+
+
+def store(chunks: Iterable[nn.Module], request: Request) -> None:
+    """Give weights the format in which the runtime stores them; buffers keep theirs."""
+    if request.inputs.runtime.storage.weight_bytes == FP32_BYTES:
+        return
+    for weight in chain.from_iterable(chunk.parameters() for chunk in chunks):
+        weight.data = weight.data.to(number_format(request))
 
 
 def shard(decoder: Decoder, request: Request, meshes: Meshes) -> None:

@@ -13,6 +13,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from meshwright.pytorch.processes.records import Observed, ObservedMoment, Request, layer_moments
 from meshwright.pytorch.trainer.build import Build, Parts, build_of
+from meshwright.pytorch.trainer.data_parallel import store
 from meshwright.pytorch.trainer.memory import MemoryWatch
 from meshwright.pytorch.trainer.mesh import Meshes, axes_of_groups, build_meshes, local, stage_rank, world
 from meshwright.pytorch.trainer.passes import passes_of
@@ -82,6 +83,7 @@ def _watched(request: Request, meshes: Meshes) -> Observed:
     fake, build = FakeTensorMode(), build_of(request)
     with fake:
         chunks = build.chunks(request)
+        store(chunks, request)
     whole_parameters = sum(build.parallelize(chunk, request, meshes) for chunk in chunks)
     watch = _Watch(MemoryWatch(), TrafficWatch(axes_of_groups(request.plan)), [*map(build.parts, chunks)])
     with fake, watch.traffic, watch.memory:

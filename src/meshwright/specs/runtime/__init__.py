@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from functools import cache
+from itertools import chain
 from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
@@ -13,6 +14,7 @@ from meshwright.specs import catalog
 from meshwright.specs.assumed import Assumed
 from meshwright.specs.base import Spec
 from meshwright.specs.fitted import fitted_constants
+from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.runtime.capabilities import Capabilities, Enforcement, RuleReference
 from meshwright.specs.runtime.communication import Communication, Overlap, PipelineEngine
 from meshwright.specs.runtime.device import CrossEntropy, DeviceMemory, ElementwiseKernels, Host, RuntimeKernels
@@ -89,7 +91,8 @@ class Runtime(Spec):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if faults := [*self._entries(), *self._plans(), *self._recipes(), *self._states(), *self._references()]:
+        found = (self._entries(), self._plans(), self._recipes(), self._formats(), self._states(), self._references())
+        if faults := [*chain.from_iterable(found)]:
             raise InvalidSpec(self.called, faults)
         return self
 
@@ -132,6 +135,19 @@ class Runtime(Spec):
             if others := [name for name in getattr(self.storage, field) if name not in self.plans.precisions]:
                 known = ", ".join(self.plans.precisions)
                 yield Fault(f"storage.{field}", f"{', '.join(others)} is not among plans.precisions: {known}")
+
+    def _formats(self) -> Iterator[Fault]:
+        """Updated weights of 2 bytes, beside what they rule out."""
+        storage = self.storage
+        if storage.weight_bytes == FP32_BYTES:
+            return
+        if storage.weights == "half":
+            what = f"must be 4: {self.id} stores half weights, which its optimizer updates in fp32 copies"
+            yield Fault("storage.weight_bytes", what)
+        if storage.moment_bytes > storage.weight_bytes:
+            yield Fault("storage.moment_bytes", "must be 2 or 1 where weight_bytes is 2: moments are as weights")
+        if storage.autocast:
+            yield Fault("storage.autocast", "must be false where weight_bytes is 2: there is nothing to cast")
 
     def _states(self) -> Iterator[Fault]:
         """Optimizer states in the host's memory that the runtime has no way to keep there."""

@@ -17,7 +17,11 @@ class Storage(Spec):
     """The form of weights, gradients and optimizer states, whichever ranks hold them."""
 
     weights: Literal["half", "full"]
-    """What a rank stores: 2-byte weights beside fp32 copies in the optimizer, or fp32 weights that are cast for use."""
+    """What a rank stores: 2-byte weights beside fp32 copies in the optimizer, or weights that it updates themselves,
+    cast for use."""
+    weight_bytes: Literal[2, 4] = 4
+    """Of a weight that the optimizer updates, and full weights: of its gradient on the rank that owns it. 4: fp32; 2:
+    full weights in 2 bytes alone, as their moments."""
     vocabulary_multiple: Annotated[int, Field(gt=0, le=2**20)]
     """The vocabulary is padded to a multiple of this times tp."""
     gradient_bytes: Literal[2, 4]

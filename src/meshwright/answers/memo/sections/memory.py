@@ -19,6 +19,7 @@ from meshwright.cost.memory.components import Components
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plan import RECOMPUTE_NAMES, Plan
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import FP32_BYTES
 from meshwright.units import GIB, format_gib, format_seconds
 
 PARTS = (
@@ -185,5 +186,6 @@ def sharding_rows(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, ...]]:
             cut += f", experts by {int(expert_sharding_ranks(plan))}"
         weights, *others = (cut if plan.zero >= stage else WHOLE for stage in (3, 2, 1))
         if plan.zero == 2 and inputs.runtime.storage.weights == "full":
-            weights = f"fp32 {cut}, {inputs.recipe.half} whole"
+            in_fp32 = inputs.runtime.storage.weight_bytes == FP32_BYTES
+            weights = f"fp32 {cut}, {inputs.recipe.half} whole" if in_fp32 else f"{cut}, and gathered whole"
         yield f"{ranks}, ZeRO {plan.zero}", weights, *others, "not divided: every replica has its own sequences"

@@ -48,7 +48,9 @@ def _formats(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str, str]]:
         why = "read by matrix units, which sum in fp32 inside"
         yield "operands of matrix products", half, f"{HALF_BYTES}", why
     if storage.weights == "full":
-        yield "weights at rest", "fp32", f"{FP32_BYTES}", f"sharded, and cast to {half} for use"
+        width = storage.weight_bytes
+        used = f"cast to {half} for use" if width == FP32_BYTES else "updated as they are: no fp32 copy is kept"
+        yield "weights at rest", _named(width, half), f"{width}", f"sharded, and {used}"
     else:
         yield "weights", half, f"{inputs.gathered_bytes:g}", "what the passes read and replicas gather"
         master_bytes = float(optimizer_bytes(plan, inputs)) - storage.moments_bytes
@@ -99,10 +101,10 @@ def _saves(memo: Memo) -> str:
 def _states(plan: Plan, inputs: Inputs) -> str:
     states = float(optimizer_bytes(plan, inputs))
     full, moments = inputs.runtime.storage.weights == "full", inputs.runtime.storage.moments_bytes
-    gradients = FP32_BYTES if full else inputs.gradient_bytes
+    weights = inputs.runtime.storage.weight_bytes if full else HALF_BYTES
+    gradients = weights if full else inputs.gradient_bytes
     mixed, plain = (0 if full else HALF_BYTES) + gradients + states, 4 * FP32_BYTES
     master = f"master weights {states - moments:g}" if not full else ""
-    weights = FP32_BYTES if full else HALF_BYTES
     named = (f"weights {weights}", f"gradients {gradients}", master, f"moments {moments:.4g}")
     parts = listed([each for each in named if each])
     count = parameter_count(inputs.model)
@@ -169,16 +171,18 @@ def _step(memo: Memo) -> Iterator[str]:
     yield f"Divide the loss by micro-batches times replicas ({share}) exactly once, and run backward."
     yield f"Sum the gradients over micro-batches and replicas in {inputs.gradient_bytes} bytes."
     yield f"Take the global norm in fp32 over all {all_ranks}; on a NaN or a spike skip the step on every rank."
-    yield "Clip by that norm (1.0 is usual), update the fp32 weights and cast them."
+    updated = "the fp32 weights and cast them" if inputs.runtime.storage.weight_bytes == FP32_BYTES else "the weights"
+    yield f"Clip by that norm (1.0 is usual) and update {updated}."
 
 
 def _master(inputs: Inputs) -> str:
-    half = FORMATS[inputs.recipe.half]
+    half, narrow = FORMATS[inputs.recipe.half], inputs.runtime.storage.weight_bytes < FP32_BYTES
+    lost = "are lost, as this runtime keeps no master weights" if narrow else "would be lost without master weights"
     risk = f", which this runtime's {inputs.gradient_bytes}-byte sums risk (`--gradients fp32`)"
     return (
-        f"Why {half.name} needs fp32: 1 + {half.spacing * 0.4:.1g} rounds to 1 in {half.name}, so without master "
-        f"weights updates smaller than half of {half.spacing:.2g} of a weight would be lost. A running sum of ones in "
-        f"{half.name} stops at {half.counts_to}, so sums over many micro-batches and replicas belong in fp32"
+        f"Why {half.name} needs fp32: 1 + {half.spacing * 0.4:.1g} rounds to 1 in {half.name}, so updates smaller than "
+        f"half of {half.spacing:.2g} of a weight {lost}. A running sum of ones in {half.name} stops at "
+        f"{half.counts_to}, so sums over many micro-batches and replicas belong in fp32"
         f"{'' if inputs.gradient_bytes == FP32_BYTES else risk}. Warm the learning rate up, watch the gradient norm, "
         "and keep a checkpoint to go back to when it spikes."
     )
