@@ -17,6 +17,7 @@ from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
+from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.routing import expert_spread
 from meshwright.specs.runtime import Runtime
 
@@ -28,6 +29,10 @@ NO_SPLIT: dict[str, Any] = {
     "chunk_layers": (),
 }
 """Fields of a plan that cut no layers."""
+
+
+TRAINED_IN = {"fp32": ["weight_bytes=4"], "bf16": ["weight_bytes=2", "moment_bytes=2"]}
+"""Of full weights, the behaviours that a format of training stands for."""
 
 
 def fields_of(plan: Plan, inputs: Inputs) -> Fields:
@@ -53,10 +58,17 @@ def fields_of(plan: Plan, inputs: Inputs) -> Fields:
         "job.mtp_layers": inputs.mtp_layers,
         "job.expert_capacity": inputs.expert_capacity,
         "runtime.dispatcher": experts,
+        "runtime.training_dtype": _training_dtype(inputs.runtime),
         "runtime.optimizer": "AdamW8bit" if inputs.runtime.storage.moment_block else "AdamW",
         **model_fields(inputs.model),
         "model.mtp_layers": inputs.mtp_layers,
     }
+
+
+def _training_dtype(runtime: Runtime) -> str | None:
+    """The format of weights, their gradients and moments where there is one; None for half weights."""
+    storage = runtime.storage
+    return None if storage.weights == "half" else "fp32" if storage.weight_bytes == FP32_BYTES else "bf16"
 
 
 def normal_plan(plan: Plan, inputs: Inputs) -> Plan:
@@ -100,6 +112,9 @@ def question_of(
     dispatcher = fields.get("runtime.dispatcher")
     if dispatcher and built.is_moe and dispatcher != runtime.communication.dispatcher:
         runtime = with_behaviours(runtime, [f"dispatcher={dispatcher}"])
+    stored = fields.get("runtime.training_dtype")
+    if stored and stored != _training_dtype(runtime):
+        runtime = with_behaviours(runtime, TRAINED_IN[stored])
     said = _degrees(fields, built, cluster)
     inputs = Inputs(model=built, cluster=cluster, job=_job(fields | said, built, runtime), runtime=runtime)
     return _plan(said, inputs), inputs

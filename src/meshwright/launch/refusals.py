@@ -44,6 +44,7 @@ WORDS = {
     "job.mtp_layers": "{} layers of multi-token prediction",
     "runtime.dispatcher": "token dispatcher {}",
     "runtime.optimizer": "optimizer {}",
+    "runtime.training_dtype": "weights in {} alone",
     "model.tied_embeddings": "tied embeddings",
     "model.head_bias": "a bias of the output layer",
     "model.norm": "norm {}",
