@@ -234,11 +234,9 @@ class Inputs(Spec):
 
     @property
     def optimizer_bytes(self) -> float:
-        """Bytes per parameter of the weights that a distributed optimizer updates, or what it keeps of them, and two
-        moments, wherever they are.
-        """
-        storage = self.runtime.storage
-        return storage.weight_bytes - HALF_BYTES * self.keeps_remainders + storage.moments_bytes
+        """Bytes per parameter of weights that a distributed optimizer updates, or keeps of them, and two moments."""
+        stored = self.runtime.storage
+        return stored.weight_bytes - HALF_BYTES * self.keeps_remainders + stored.moments_bytes
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

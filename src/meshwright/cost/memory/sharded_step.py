@@ -94,7 +94,7 @@ def _last_layer(line: MemoryTimeline, step: UnitStep) -> None:
         if step.loss_in_pieces:
             line.allocate("parameters", "gathered until backward", step.until_backward + step.head_again)
             line.allocate("temporaries", "gradients of the head", head)
-            line.allocate("gradients", "new shards", step.new_shards(step.loss_unit[1]))
+            line.allocate("gradients", "new shards", _new_shards(step, step.loss_unit[1]))
             line.at(Moment.HEAD_REDUCE_SCATTER, whole.head > 0)
             line.allocate("parameters", "gathered until backward", step.until_backward - done)
             head = head * step.tied
@@ -102,7 +102,7 @@ def _last_layer(line: MemoryTimeline, step: UnitStep) -> None:
             line.allocate("parameters", "gathered until backward", step.until_backward - done)
             line.allocate("temporaries", "gradients of the head", reduced_unit(step, whole.head, step.stored.head))
             line.at(Moment.HEAD_REDUCE_SCATTER, whole.head > 0)
-            line.allocate("gradients", "new shards", step.new_shards(step.stored.head))
+            line.allocate("gradients", "new shards", _new_shards(step, step.stored.head))
             head = sent * whole.head
     line.allocate("parameters", "two layers", step.prefetched(2))
     line.allocate("temporaries", "gradients of the head", head)
@@ -122,7 +122,7 @@ def _middle_layers(line: MemoryTimeline, step: UnitStep) -> None:
     passed = np.maximum(saved.activations - saved.head - saved.layer, 0.0)
     line.allocate("activations", "saved for backward", passed)
     head = step.loss_unit[1] if step.loss_in_pieces else stored.head * step.ends_apart
-    line.allocate("gradients", "new shards", step.new_shards(stored.layer + head))
+    line.allocate("gradients", "new shards", _new_shards(step, stored.layer + head))
     line.allocate("temporaries", "gradients of the head", step.root_head)
     line.allocate("temporaries", "gradients of a layer", step.inputs.gradient_bytes * step.whole.layer)
     gathered = step.until_backward - _head_resharded(step) - HALF_BYTES * step.whole.layer * ~step.resharded
@@ -133,6 +133,17 @@ def _middle_layers(line: MemoryTimeline, step: UnitStep) -> None:
     line.free("experts put together")
     line.allocate("temporaries", "working set", saved.working)
     line.at(Moment.MIDDLE_LAYER_BACKWARD, step.has_more_layers_than(2))
+
+
+def _new_shards(step: UnitStep, reduced: FloatColumn) -> FloatColumn:
+    """Bytes of gradients that appear as so many stored parameters are reduced: those of an only micro-batch, and what
+    replicas sum, which stays until the backward pass is done if other gradients last. A loss in pieces leaves none of
+    it, as each piece has a backward pass of its own.
+    """
+    lasts_apart = step.several | (step.cast_bytes > 0)
+    summed = step.inputs.gradient_bytes * ((step.plans.dp_replicate > 1) & lasts_apart)
+    new: FloatColumn = (1.0 * step.weight_bytes * ~step.several + summed) * reduced - summed * step.loss_unit[1]
+    return new
 
 
 def _first_layers(line: MemoryTimeline, step: UnitStep) -> None:
@@ -149,7 +160,7 @@ def _first_layers(line: MemoryTimeline, step: UnitStep) -> None:
         """So many layers are left."""
         reduced = np.maximum(stored.all - layers * stored.layer - stored.embedding, 0.0)
         line.allocate("activations", "saved for backward", layers * saved.layer + saved.standing)
-        line.allocate("gradients", "new shards", step.new_shards(reduced))
+        line.allocate("gradients", "new shards", _new_shards(step, reduced))
 
     above(2)
     line.at(Moment.SECOND_LAYER_BACKWARD, step.has_more_layers_than(2))
@@ -173,7 +184,7 @@ def _embedding(line: MemoryTimeline, step: UnitStep) -> None:
     last, done = (np.where(apart, each.embedding, each.ends) for each in (whole, stored))
     line.free("two layers", "working set")
     line.allocate("activations", "saved for backward", step.in_flight.standing)
-    line.allocate("gradients", "new shards", step.new_shards(stored.all - done + step.loss_unit[1] * step.tied))
+    line.allocate("gradients", "new shards", _new_shards(step, stored.all - done + step.loss_unit[1] * step.tied))
     line.allocate("temporaries", "gradients of the ends", 2 * step.tied_head)
     line.at(Moment.EMBEDDING_GRADIENTS, step.tied_head > 0)
     line.free("gathered until backward", "gradients of the head", "gradients of a layer")

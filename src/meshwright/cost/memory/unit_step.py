@@ -285,19 +285,3 @@ class UnitStep:
     def root_head(self) -> Floats:
         """Bytes of the head's 2-byte gradients that wait for the embedding's, as both are of one unit."""
         return 0.0 if self.ends_apart else HALF_BYTES * self.whole.head + self.tied_head
-
-    @cached_property
-    def summed_shards(self) -> FloatColumn:
-        """Bytes per stored parameter of gradients that are summed over replicas, which stay until the backward pass is
-        done where the gradients that last are others.
-        """
-        lasts_apart = self.several | (self.cast_bytes > 0)
-        return 1.0 * self.inputs.gradient_bytes * ((self.plans.dp_replicate > 1) & lasts_apart)
-
-    def new_shards(self, reduced: FloatColumn) -> FloatColumn:
-        """Bytes of gradients that appear as so many stored parameters are reduced, those of a loss in pieces among
-        them: of an only micro-batch those that last, and what is summed over replicas, of which a loss in pieces leaves
-        nothing, as each piece has a backward pass of its own.
-        """
-        lasting = 1.0 * self.weight_bytes * ~self.several
-        return (lasting + self.summed_shards) * reduced - self.summed_shards * self.loss_unit[1]

@@ -19,7 +19,7 @@ class Storage(Spec):
     weights: Literal["half", "full"]
     """What a rank stores: 2-byte weights beside fp32 copies in the optimizer, or weights that it updates themselves,
     cast for use."""
-    weight_bytes: Literal[2, 4] = 4
+    weight_bytes: Literal[2, 4]
     """Of a weight that the optimizer updates, and full weights: of its gradient on the rank that owns it. 4: fp32; 2:
     full weights in 2 bytes alone, as their moments."""
     vocabulary_multiple: Annotated[int, Field(gt=0, le=2**20)]
