@@ -16,6 +16,8 @@ from meshwright.search.ties import AXES, complexity, tied_within
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib
 
+AS_PUBLISHED = "has the split of a published run of this model that was the fastest of its job"
+
 
 def ties_entry(result: SearchResult) -> dict[str, Any]:
     """How many plans cannot be told from the fastest, up to which share of its step, which one is the fastest, and the
@@ -52,7 +54,7 @@ def proven_words(result: SearchResult) -> str:
     best, proven = result.best[0], result.proven
     if proven is None or has_published_layout(Plans.of([best.plan]), result.inputs).item():
         return ""
-    split = f"`{proven.plan}` has the split of the fastest published run of this model and is predicted to be"
+    split = f"`{proven.plan}` {AS_PUBLISHED}, and is predicted to be"
     slower = f"{pace(proven, best)} with these settings"
     return f"{split} {slower}; no published run confirms that the recommended plan is faster"
 
@@ -86,7 +88,7 @@ def reasons(best: Estimate, fastest: Estimate, inputs: Inputs) -> str:
         given.append("stays within what published runs have used")
     layouts = has_published_layout(Plans.of([one, other]), inputs)
     if layouts[0] and not layouts[1]:
-        given.append("has the split of the fastest published run of this model")
+        given.append(AS_PUBLISHED)
     surely, before = (f"{each.fit.probability:.0%}" for each in (best, fastest))
     if best.fit.probability > fastest.fit.probability and surely != before:
         given.append(f"is more likely to fit ({surely} vs {before})")

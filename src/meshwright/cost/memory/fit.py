@@ -100,16 +100,16 @@ def bounds(allocated: Floats, reserved: Floats, communicators: Floats, inputs: I
 
     m is the mean, l and h the 10th and 90th percentile of measured over predicted x (`predictive`): of reserved memory
     where that was measured (`measured_memory`), with the error of the allocator in it, which makes the term in f_safe
-    0; else of allocated memory. f, the expected share of fragmentation, f_safe and f_likely are the runtime's; 0.093
-    and 0.04 of Megatron bracket the worst ranks of 43 measured runs. u = 1.8: one measured dense layout held 2.8 times
-    the communicators counted here. That these are percentiles too, and the errors independent, is assumed.
-    allocated, reserved, communicators: bytes, scalar or array (n,); routing: what a rank holds more where experts are
-    as unequal as in one of ten training runs, and as much less where they are as equal, bytes. Returns bytes. Source:
-    reserved over allocated of SimuMax's B200 runs.
+    0; else of allocated memory. f, the expected share of fragmentation, f_safe and f_likely are the runtime's; 0.093 of
+    Megatron is the worst rank of 43 measured runs, and 0 that of segments which expand. u = 1.8: one measured dense
+    layout held 2.8 times the communicators counted here. That these are percentiles too, and the errors independent, is
+    assumed. allocated, reserved, communicators: bytes, scalar or array (n,); routing: what a rank holds more where
+    experts are as unequal as in one of ten training runs, and as much less where they are as equal, bytes. Returns
+    bytes. Source: reserved over allocated of SimuMax's B200 runs.
 
     >>> from meshwright.specs.examples import LLAMA
     >>> [round(float(size) / 1e9) for size in bounds(50e9, 54e9, 2e9, LLAMA)]
-    [50, 56, 63]
+    [51, 56, 62]
     """
     memory, measured = inputs.runtime.memory, measured_memory(inputs)
     error = predictive("memory", like_memory(inputs, measured))
