@@ -64,7 +64,7 @@ def test_the_update_moves_half_the_bytes() -> None:
     ("runtime", "changes", "what"),
     [
         ("megatron-core", BF16, "stores half weights"),
-        ("torchtitan", BF16[:1], "must be 2 or 1 where weight_bytes is 2"),
+        ("torchtitan", BF16[:1], "where weight_bytes is 2; add --with moment_bytes=2"),
         ("pytorch-ddp", BF16, "there is nothing to cast"),
     ],
 )

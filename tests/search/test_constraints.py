@@ -168,7 +168,7 @@ def test_constraints_that_the_best_plan_keeps_cost_nothing() -> None:
     result = find(within(asked_of("dense"), tp=best.tp, cp=best.cp))
     assert constraint_costs(result) == ()
     assert constraint_lines(result, ()) == [
-        "The constraints cost nothing: dropping one of them, or all, gives no better plan"
+        "The constraints cost nothing: dropping one of them, or all, gives no better plan."
     ]
 
 

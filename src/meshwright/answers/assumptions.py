@@ -46,7 +46,7 @@ def assumptions(inputs: Inputs) -> list[str]:
 def _updated(inputs: Inputs) -> str:
     """The weights that Adam updates."""
     in_fp32 = inputs.runtime.storage.weight_bytes == FP32_BYTES
-    return "fp32 master weights" if in_fp32 else "2-byte weights that have no fp32 copy"
+    return "fp32 master weights" if in_fp32 else "2-byte weights, without fp32 copies, which loses small updates,"
 
 
 def _moments(inputs: Inputs) -> str:

@@ -15,7 +15,7 @@ from meshwright.search.find import SearchResult
 def constraint_lines(result: SearchResult, costs: Sequence[ConstraintCost]) -> list[str]:
     """The best plan without each constraint of the question that costs something; nothing without constraints."""
     if constrained(result.inputs) and not costs:
-        return ["The constraints cost nothing: dropping one of them, or all, gives no better plan"]
+        return ["The constraints cost nothing: dropping one of them, or all, gives no better plan."]
     return [_cost(each, result.best[0]) for each in costs]
 
 

@@ -13,6 +13,7 @@ from meshwright.cost.step import estimate_each
 from meshwright.errors import IllegalPlan, InvalidInput, NothingFits
 from meshwright.launch.carried import carried_settings
 from meshwright.launch.export import Launch, export, nearest_spelled
+from meshwright.launch.fields import trained_as
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table, launch_tables
 from meshwright.launch.writers.arguments import argument_files
@@ -116,7 +117,7 @@ def _moved(plan: Plan, inputs: Inputs, name: str) -> tuple[Plan, Inputs, tuple[s
     """The plan, or the nearest that the framework has settings for, and what is different."""
     runtimes, moved = launch_table(name).runtimes, inputs
     if inputs.runtime.id not in runtimes:
-        moved = inputs.replace(runtime=read_runtime(runtimes[0]))
+        moved = inputs.replace(runtime=trained_as(inputs.runtime, read_runtime(runtimes[0])))
     legal = nearest_legal(plan, moved, ()) if faults(plan, moved) else plan
     if legal is None:
         raise IllegalPlan(f"plan {plan} with {moved.runtime.id}", faults(plan, moved))
@@ -126,6 +127,8 @@ def _moved(plan: Plan, inputs: Inputs, name: str) -> tuple[Plan, Inputs, tuple[s
     changed = [field for field in before if before[field] != after[field] and field not in idle]
     changes = [f"{field} {before[field]} becomes {after[field]}" for field in changed]
     runtime = [f"runtime {inputs.runtime.id} becomes {moved.runtime.id}"] if moved is not inputs else []
+    if inputs.runtime.storage.weight_bytes < moved.runtime.storage.weight_bytes:
+        runtime.append("training in bf16 alone becomes training with fp32 weights and moments")
     return chosen, moved, (*runtime, *changes)
 
 

@@ -9,6 +9,7 @@ from meshwright.answers.step_parts import BAR, PART_NAMES
 from meshwright.cost.comms.collectives import reached_bandwidths
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
+from meshwright.specs.behaviours import replaced_words
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import Runtime
@@ -93,11 +94,11 @@ def headline(inputs: Inputs) -> Lines:
 
 def _runtime_words(runtime: Runtime) -> str:
     """Its name, with what the question replaced of it."""
-    replaced = runtime.replaced
-    if not replaced:
+    if not runtime.replaced:
         return runtime.id
-    many = f"{len(replaced)} of its behaviours replaced"
-    return f"{runtime.id} with {many if len(replaced) > MOST_REPLACED else ', '.join(each.change for each in replaced)}"
+    words = replaced_words(runtime)
+    many = f"{len(runtime.replaced)} of its behaviours replaced"
+    return f"{runtime.id} with {many if len(words) > MOST_REPLACED else ', '.join(words)}"
 
 
 def verdict_lines(estimate: Estimate, inputs: Inputs) -> tuple[str, str]:

@@ -71,6 +71,13 @@ def _training_dtype(runtime: Runtime) -> str | None:
     return None if storage.weights == "half" else "fp32" if storage.weight_bytes == FP32_BYTES else "bf16"
 
 
+def trained_as(runtime: Runtime, other: Runtime) -> Runtime:
+    """Another runtime that trains in the format of a runtime, where it has a switch for it; else that one as it is."""
+    dtype = _training_dtype(runtime)
+    changed = dtype in other.switches.get("training_dtype", {}) and dtype != _training_dtype(other)
+    return with_behaviours(other, [f"training_dtype={dtype}"]) if changed else other
+
+
 def normal_plan(plan: Plan, inputs: Inputs) -> Plan:
     """The plan with the layers of all its chunks spelled out, and without what means nothing in it: two plans that
     place the same work alike are equal in this form.

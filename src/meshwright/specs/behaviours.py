@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from meshwright.errors import Fault, InvalidSpec, UnknownName, quoted
+from meshwright.specs import catalog
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import SECTION_OF, Runtime, read_runtime
 from meshwright.specs.runtime.replaced import ReplacedBehaviour
@@ -37,7 +39,7 @@ def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
         key, _, text = change.partition("=")
         key = key.strip()
         try:
-            value, path = _value(key, text, change), _path(key)
+            value, path = _value(key, text, change), _path(key, runtime)
             table = _table_of(path, fields)
         except InvalidSpec as error:
             faults += error.faults
@@ -85,9 +87,26 @@ def position_of(runtime: Runtime, switch: str) -> str:
     'true'
     """
     for position, values in runtime.switches.get(switch, {}).items():
-        if with_behaviours(runtime, _changes(values)).replace(replaced=runtime.replaced) == runtime:
-            return position
+        with suppress(InvalidSpec):
+            if with_behaviours(runtime, _changes(values)).replace(replaced=runtime.replaced) == runtime:
+                return position
     return ""
+
+
+def replaced_words(runtime: Runtime) -> list[str]:
+    """What a question replaced of a runtime: positions of switches, and changes that belong to none.
+
+    >>> from meshwright.specs.runtime import read_runtime
+    >>> replaced_words(with_behaviours(read_runtime("torchtitan"), ["training_dtype=bf16", "moment_block=8"]))
+    ['training_dtype bf16', 'moment_block 8']
+    """
+    left, words = {each.field: each.change for each in runtime.replaced}, list[str]()
+    for switch, positions in runtime.switches.items():
+        set_here = {_field(key) for values in positions.values() for key in values} & left.keys()
+        if len(set_here) > 1 and (position := position_of(runtime, switch)):
+            words.append(f"{switch} {position}")
+            left = {field: change for field, change in left.items() if field not in set_here}
+    return [*words, *left.values()]
 
 
 def switched_on(runtime: Runtime, field: str, otherwise: float) -> float:
@@ -166,13 +185,19 @@ def _value(key: str, text: str, change: str) -> Any:
     return document["value"]
 
 
-def _path(key: str) -> list[str]:
-    """The steps to a field, with the section of one that is named alone; raises `InvalidSpec` where there is none."""
+def _path(key: str, runtime: Runtime) -> list[str]:
+    """The steps to a field, with the section of one that is named alone; raises `InvalidSpec` where there is none, with
+    the runtimes that have a switch of that name.
+    """
     steps = key.split(".")
     if steps[0] in Runtime.model_fields:
         return steps
     if steps[0] not in SECTION_OF:
-        raise _fault(key, str(UnknownName("behaviour", steps[0], SECTION_OF.keys() | Runtime.model_fields.keys())))
+        others = [name for name in catalog.names("runtimes") if key in read_runtime(name).switches]
+        if others:
+            raise _fault(key, f"is no switch of {runtime.id}; it is one of {', '.join(others)}")
+        known = SECTION_OF.keys() | Runtime.model_fields.keys() | runtime.switches.keys()
+        raise _fault(key, str(UnknownName("behaviour", steps[0], known)))
     return [SECTION_OF[steps[0]], *steps]
 
 

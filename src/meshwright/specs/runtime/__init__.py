@@ -145,7 +145,8 @@ class Runtime(Spec):
             what = f"must be 4: {self.id} stores half weights, which its optimizer updates in fp32 copies"
             yield Fault("storage.weight_bytes", what)
         if storage.moment_bytes > storage.weight_bytes:
-            yield Fault("storage.moment_bytes", "must be 2 or 1 where weight_bytes is 2: moments are as weights")
+            what = "must be 2 (1 with 8-bit Adam) where weight_bytes is 2; add --with moment_bytes=2"
+            yield Fault("storage.moment_bytes", what)
         if storage.autocast:
             yield Fault("storage.autocast", "must be false where weight_bytes is 2: there is nothing to cast")
 

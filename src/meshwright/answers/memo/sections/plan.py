@@ -25,6 +25,7 @@ from meshwright.search.published import unpublished
 from meshwright.search.rank import rank_key
 from meshwright.search.ties import share_of_ties
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.weights import parameter_count
 from meshwright.units import GIB, format_count, format_gib, format_seconds
 
@@ -91,7 +92,8 @@ def _fields(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str]]:
     over = f" over {plural(int(sharding_ranks(plan)), 'rank')}" if plan.zero else ""
     yield "ZeRO stage", f"{plan.zero}", f"{DIVIDED[plan.zero]}{over}"
     yield "recompute", RECOMPUTE_NAMES[plan.recompute], _recompute(plan)
-    yield "precision", job.precision, f"gradients summed in {inputs.gradient_bytes} bytes"
+    alone = "" if inputs.runtime.storage.weight_bytes == FP32_BYTES else "no fp32 weights, which loses small updates; "
+    yield "precision", job.precision, f"{alone}gradients summed in {inputs.gradient_bytes} bytes"
 
 
 def _pipeline(plan: Plan, inputs: Inputs) -> str:

@@ -49,15 +49,20 @@ def _formats(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str, str]]:
         yield "operands of matrix products", half, f"{HALF_BYTES}", why
     if storage.weights == "full":
         width = storage.weight_bytes
-        used = f"cast to {half} for use" if width == FP32_BYTES else "updated as they are: no fp32 copy is kept"
+        used = f"cast to {half} for use" if width == FP32_BYTES else "updated as they are, without fp32 copies"
         yield "weights at rest", _named(width, half), f"{width}", f"sharded, and {used}"
     else:
         yield "weights", half, f"{inputs.gathered_bytes:g}", "what the passes read and replicas gather"
         master_bytes = float(optimizer_bytes(plan, inputs)) - storage.moments_bytes
         yield "master weights", "fp32", f"{master_bytes:g}", "small updates must not round away"
     moments, why = storage.moment_bytes, "squares of gradients span decades"
+    like_weights = "in the format of their weights"
+    why = why if storage.weight_bytes == FP32_BYTES else like_weights
     yield "Adam's two moments", _named(moments, half), f"{storage.moments_bytes / 2:.4g} each", why
-    yield "gradients summed", _named(inputs.gradient_bytes, half), f"{inputs.gradient_bytes}", _why_summed(inputs)
+    if storage.weight_bytes < FP32_BYTES:
+        yield "gradients kept", half, f"{storage.weight_bytes}", f"{like_weights}, over micro-batches"
+    summed = "gradients summed" if storage.weight_bytes == FP32_BYTES else "gradients exchanged"
+    yield summed, _named(inputs.gradient_bytes, half), f"{inputs.gradient_bytes}", _why_summed(inputs)
     yield "activations and their messages", half, f"{HALF_BYTES}", "half the memory and half the traffic of fp32"
     if inputs.gathers_quantised:
         operand, gradient = (f"{size:g}" for size in inputs.sequence_gather_bytes)
@@ -72,7 +77,8 @@ def _formats(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str, str]]:
 def _why_summed(inputs: Inputs) -> str:
     """Why gradients are summed in so many bytes."""
     if inputs.gradient_bytes == FP32_BYTES:
-        return "over micro-batches and replicas: thousands of small terms"
+        over = "micro-batches and replicas" if inputs.runtime.storage.weight_bytes == FP32_BYTES else "replicas"
+        return f"over {over}: thousands of small terms"
     scaled = ", and the loss scale keeps them in range" if FORMATS[inputs.recipe.half] is FP16 else ""
     return f"half the memory and traffic of fp32{scaled}; small terms of long sums are lost"
 
@@ -110,10 +116,13 @@ def _states(plan: Plan, inputs: Inputs) -> str:
     count = parameter_count(inputs.model)
     compared = "as many as" if mixed == plain else f"{abs(mixed - plain):g} {'more' if mixed > plain else 'fewer'} than"
     sizes = "" if mixed == plain else f" instead of {format_gib(count * plain)}"
+    narrow = inputs.runtime.storage.weight_bytes < FP32_BYTES
+    smaller = "are half as large" if narrow else "get no smaller"
+    divides = "" if narrow else " Sharding divides it; precision does not."
     return (
-        f"Weights, gradients and optimizer states get no smaller: {parts} are {mixed:.4g} bytes per "
+        f"Weights, gradients and optimizer states {smaller}: {parts} are {mixed:.4g} bytes per "
         f"parameter, {compared} the {plain} of plain fp32 (4 + 4 + 8). For {format_count(count)} parameters that is "
-        f"{format_gib(count * mixed)}{sizes} before sharding. Sharding divides it; precision does not."
+        f"{format_gib(count * mixed)}{sizes} before sharding.{divides}"
     )
 
 
@@ -169,20 +178,29 @@ def _step(memo: Memo) -> Iterator[str]:
         yield "On an overflow skip the step and lower the scale; else update the fp32 weights and cast them."
         return
     yield f"Divide the loss by micro-batches times replicas ({share}) exactly once, and run backward."
-    yield f"Sum the gradients over micro-batches and replicas in {inputs.gradient_bytes} bytes."
+    narrow = inputs.runtime.storage.weight_bytes < FP32_BYTES
+    over = "replicas" if narrow else "micro-batches and replicas"
+    kept = f", and keep them in {inputs.runtime.storage.weight_bytes} over micro-batches" if narrow else ""
+    yield f"Sum the gradients over {over} in {inputs.gradient_bytes} bytes{kept}."
     yield f"Take the global norm in fp32 over all {all_ranks}; on a NaN or a spike skip the step on every rank."
-    updated = "the fp32 weights and cast them" if inputs.runtime.storage.weight_bytes == FP32_BYTES else "the weights"
+    updated = "the weights" if narrow else "the fp32 weights and cast them"
     yield f"Clip by that norm (1.0 is usual) and update {updated}."
 
 
 def _master(inputs: Inputs) -> str:
-    half, narrow = FORMATS[inputs.recipe.half], inputs.runtime.storage.weight_bytes < FP32_BYTES
-    lost = "are lost, as this runtime keeps no master weights" if narrow else "would be lost without master weights"
+    half = FORMATS[inputs.recipe.half]
+    rounds = f"1 + {half.spacing * 0.4:.1g} rounds to 1 in {half.name}, so"
+    small, stops = f"updates smaller than half of {half.spacing:.2g} of a weight", f"stops at {half.counts_to}"
+    habits = "Warm the learning rate up, watch the gradient norm, and keep a checkpoint to go back to when it spikes."
+    if inputs.runtime.storage.weight_bytes < FP32_BYTES:
+        return (
+            f"What training in {half.name} alone risks: {rounds} {small} are lost, as no fp32 copy keeps them. A "
+            f"running sum of ones in {half.name} {stops}, and gradients of micro-batches are summed in it. Compare the "
+            f"loss with that of a run with fp32 weights before you rely on it. {habits}"
+        )
     risk = f", which this runtime's {inputs.gradient_bytes}-byte sums risk (`--gradients fp32`)"
     return (
-        f"Why {half.name} needs fp32: 1 + {half.spacing * 0.4:.1g} rounds to 1 in {half.name}, so updates smaller than "
-        f"half of {half.spacing:.2g} of a weight {lost}. A running sum of ones in {half.name} stops at "
-        f"{half.counts_to}, so sums over many micro-batches and replicas belong in fp32"
-        f"{'' if inputs.gradient_bytes == FP32_BYTES else risk}. Warm the learning rate up, watch the gradient norm, "
-        "and keep a checkpoint to go back to when it spikes."
+        f"Why {half.name} needs fp32: {rounds} without master weights {small} would be lost. A running sum of ones in "
+        f"{half.name} {stops}, so sums over many micro-batches and replicas belong in fp32"
+        f"{'' if inputs.gradient_bytes == FP32_BYTES else risk}. {habits}"
     )
