@@ -82,6 +82,21 @@ def test_what_is_written_is_read_as_the_same_plan(
     assert compared > 5
 
 
+@pytest.mark.parametrize(
+    ("framework", "runtime"), [("megatron-lm", "megatron-core"), ("megatron-bridge", "megatron-bridge")]
+)
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "qwen3-30b-a3b"])
+def test_a_written_file_says_all_that_the_price_rests_on(
+    framework: str, runtime: str, model: str, tmp_path: Path
+) -> None:
+    inputs = question(read_model(model), "1x8:h100", runtime, global_batch=64)
+    plan = Plan(tp=2, dp=4, sp=True, zero=1, num_microbatches=16)
+    for name, text in WRITERS[framework](export(plan, inputs, framework), []).items():
+        (tmp_path / name).write_text(text)
+    notes = question_of_file(tmp_path, Given(cluster="1x8:h100", runtime=runtime)).notes
+    assert not [note for note in notes if note.startswith("priced as if")]
+
+
 def _differences(plan: Plan, inputs: Inputs, framework: str, model: str, folder: Path) -> list[str]:
     known = {
         "job.sequence_length": str(inputs.job.sequence_length),

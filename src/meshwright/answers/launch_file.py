@@ -36,7 +36,7 @@ def launch_file_entry(question: LaunchQuestion | None) -> dict[str, Any]:
 
 
 def launch_file_screen(question: LaunchQuestion | None) -> tuple[Block, ...]:
-    """The file, its framework, and everything in it that is not in the answer; nothing without a file."""
+    """The file, its framework, and where it and the answer differ; nothing without a file."""
     if question is None:
         return ()
     read, table, understood = question.settings, question.table, question.understood
@@ -53,7 +53,7 @@ def launch_file_screen(question: LaunchQuestion | None) -> tuple[Block, ...]:
         where = named_lines(read.undecided, len(read.undecided))
         items.append(f"the conditions on {where} depend on the machine; neither branch was read")
     head = Lines((f"Launch file: **{read.path}**", f"{table.framework} ({table.release}): {_counts(question)}"))
-    return (head, Heading("In the file but not in the prediction", 3), Bullets(tuple(items))) if items else (head,)
+    return (head, Heading("Where the file and the prediction differ", 3), Bullets(tuple(items))) if items else (head,)
 
 
 def _counts(question: LaunchQuestion) -> str:
