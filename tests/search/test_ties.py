@@ -233,7 +233,7 @@ def test_the_best_plan_that_was_published_stands_beside_another_one() -> None:
     published, recommended = has_published_layout(Plans.of([proven.plan, best.plan]), result.inputs)
     assert (published, recommended) == (True, False)
     (line,) = proven_lines(result)
-    assert line.startswith(f"Published alternative: {proven.plan} has the split of a published run")
+    assert line.startswith(f"Published alternative: {proven.plan} is split as a published run")
     alike = [each for each in result.best if has_published_layout(Plans.of([each.plan]), result.inputs).item()]
     assert min(map(rank_key, [proven, *alike])) == rank_key(proven)
 

@@ -95,7 +95,7 @@ def test_a_switch_sets_what_goes_together() -> None:
     assert with_behaviours(read_runtime("accelerate"), ["compiled=false"]).kernels.elementwise == "transformers"
     for runtime, change, message in (
         (titan, "compiled=perhaps", "it must be true or false"),
-        (read_runtime("megatron-core"), "compiled=true", "behaviour"),
+        (read_runtime("megatron-core"), "compiled=true", "is no switch of megatron-core; it is one of .*torchtitan"),
     ):
         with pytest.raises(InvalidSpec, match=message):
             with_behaviours(runtime, [change])

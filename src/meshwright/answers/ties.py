@@ -16,7 +16,7 @@ from meshwright.search.ties import AXES, complexity, tied_within
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib
 
-AS_PUBLISHED = "has the split of a published run of this model that was the fastest of its job"
+AS_PUBLISHED = "is split as a published run of this model, the fastest of its job"
 
 
 def ties_entry(result: SearchResult) -> dict[str, Any]:
@@ -54,9 +54,8 @@ def proven_words(result: SearchResult) -> str:
     best, proven = result.best[0], result.proven
     if proven is None or has_published_layout(Plans.of([best.plan]), result.inputs).item():
         return ""
-    split = f"`{proven.plan}` {AS_PUBLISHED}, and is predicted to be"
     slower = f"{pace(proven, best)} with these settings"
-    return f"{split} {slower}; no published run confirms that the recommended plan is faster"
+    return f"`{proven.plan}` {AS_PUBLISHED}, and predicted to be {slower}; no published run confirms that"
 
 
 def tied_share(result: SearchResult) -> float:

@@ -72,7 +72,7 @@ def left_out(plan: Plan, inputs: Inputs, table: LaunchTable, settings: Settings)
 
 
 def _differs(constant: Constant, key: str, facts: Facts, settings: Settings) -> bool:
-    """Whether a file does not say what a setting is priced as; one that a recipe spells in other fields is on or off."""
+    """Whether a file does not say what a setting is priced as; what a recipe spells in other fields is on or off."""
     if constant.settings[key] is True or key.isupper() or settings.get(key) is True:
         return not _is_set(settings, key)
     if key not in constant.left_out:

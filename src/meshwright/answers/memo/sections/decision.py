@@ -137,7 +137,7 @@ def _equal(memo: Memo) -> tuple[str, str] | None:
     else:
         told += [
             f"this one {reasons(best, fastest, memo.inputs)}",
-            f"`{fastest.plan}` is predicted to be {pace(fastest, best)}",
+            f"the fastest is predicted to be {pace(fastest, best)}",
         ]
     return count, "; ".join([*told, *proven])
 

@@ -144,6 +144,8 @@ def _runners_up(memo: Memo) -> Iterator[Block]:
     counts += f"legal and {search.fitting:,} fit"
     yield Table(("plan", "step", "MFU", "GiB", "fits", "why it lost"), rows, "lrrrrl", counts)
     yield from (Paragraph(line) for line in unpublished_lines(best, memo.inputs))
+    if search.fastest and search.fastest.plan != best.plan:
+        yield Paragraph(f"Predicted fastest: `{search.fastest.plan}`, {pace(search.fastest, best)}.")
     if risky := search.faster_at_risk:
         yield Paragraph(f"Not recommended: `{risky.plan}` is {why_lost(risky, best)}.")
 
