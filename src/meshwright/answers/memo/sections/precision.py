@@ -117,7 +117,7 @@ def _states(plan: Plan, inputs: Inputs) -> str:
     compared = "as many as" if mixed == plain else f"{abs(mixed - plain):g} {'more' if mixed > plain else 'fewer'} than"
     sizes = "" if mixed == plain else f" instead of {format_gib(count * plain)}"
     narrow = inputs.runtime.storage.weight_bytes < FP32_BYTES
-    smaller = "are half as large" if narrow else "get no smaller"
+    smaller = "get smaller" if narrow else "get no smaller"
     divides = "" if narrow else " Sharding divides it; precision does not."
     return (
         f"Weights, gradients and optimizer states {smaller}: {parts} are {mixed:.4g} bytes per "
