@@ -168,8 +168,10 @@ def test_constraints_that_the_best_plan_keeps_cost_nothing() -> None:
     result = find(within(asked_of("dense"), tp=best.tp, cp=best.cp))
     assert constraint_costs(result) == ()
     assert constraint_lines(result, ()) == [
-        "The constraints cost nothing: dropping one of them, or all, gives no better plan."
+        "The constraints cost nothing: no plan is better without one of them, or without all."
     ]
+    alone = find(within(asked_of("dense"), tp=best.tp))
+    assert constraint_lines(alone, ()) == [f"--tp {best.tp} costs nothing: no plan without it is better."]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from meshwright.answers.plan_legend import legend_line
 from meshwright.answers.plan_table import best_lines, front_section, ranking_table, search_counts
 from meshwright.answers.screen import KIND_NAMES, headline
 from meshwright.answers.step_parts import PART_NAMES
+from meshwright.answers.switched_plan import SwitchedPlan
 from meshwright.cost.estimate import Estimate
 from meshwright.search.constraint_costs import ConstraintCost
 from meshwright.search.find import SearchResult
@@ -65,16 +66,20 @@ def lines_of(blocks: Blocks) -> int:
 
 
 def plan_briefs(
-    result: SearchResult, front: Sequence[Estimate] = (), costs: Sequence[ConstraintCost] = (), top: int | None = None
+    result: SearchResult,
+    front: Sequence[Estimate] = (),
+    costs: Sequence[ConstraintCost] = (),
+    switched: SwitchedPlan | None = None,
+    top: int | None = None,
 ) -> Iterator[Blocks]:
     """Ever shorter answers: the best plan with its verdict, the ranking with the part that decided, and where memory
     and time go.
 
-    front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost; top:
-    how many plans are shown at any length.
+    front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost;
+    switched: the best plan with other switches; top: how many plans are shown at any length.
     """
     told = sorted(costs, key=lambda each: -each.faster)[:MOST_COSTS] if len(costs) > MOST_COSTS else costs
-    first = asked_lines(result.inputs), best_lines(result, told)
+    first = asked_lines(result.inputs), best_lines(result, told, switched)
     untold = len(costs) > len(told)
     return ((*first, *_plan_brief(result, front, untold, top or each.ranked, each)) for each in PLAN_LENGTHS)
 

@@ -8,15 +8,17 @@ from typing import Any
 from meshwright.answers.pace import pace
 from meshwright.answers.records import priced_plan
 from meshwright.cost.estimate import Estimate
-from meshwright.search.constraint_costs import ConstraintCost, constrained
+from meshwright.search.constraint_costs import ConstraintCost, constrained, options_of
 from meshwright.search.find import SearchResult
 
 
 def constraint_lines(result: SearchResult, costs: Sequence[ConstraintCost]) -> list[str]:
     """The best plan without each constraint of the question that costs something; nothing without constraints."""
-    if constrained(result.inputs) and not costs:
-        return ["The constraints cost nothing: dropping one of them, or all, gives no better plan."]
-    return [_cost(each, result.best[0]) for each in costs]
+    if costs or not (given := constrained(result.inputs)):
+        return [_cost(each, result.best[0]) for each in costs]
+    if len(given) == 1:
+        return [f"{options_of(result.inputs, given)[0]} costs nothing: no plan without it is better."]
+    return ["The constraints cost nothing: no plan is better without one of them, or without all."]
 
 
 def _cost(cost: ConstraintCost, best: Estimate) -> str:

@@ -22,6 +22,7 @@ from meshwright.answers.screen import (
     verdict_lines,
 )
 from meshwright.answers.step_parts import why_lost
+from meshwright.answers.switched_plan import SwitchedPlan, switched_entry, switched_lines
 from meshwright.answers.switches import switch_entry, switch_lines
 from meshwright.answers.ties import proven_lines, tie_lines, ties_entry, unpublished_lines
 from meshwright.answers.unaligned import unaligned_entry, unaligned_lines, unaligned_sizes
@@ -40,11 +41,15 @@ UNTESTED = "untested: no published run has a plan of this kind"
 
 
 def plan_document(
-    result: SearchResult, front: Sequence[Estimate] = (), costs: Sequence[ConstraintCost] = ()
+    result: SearchResult,
+    front: Sequence[Estimate] = (),
+    costs: Sequence[ConstraintCost] = (),
+    switched: SwitchedPlan | None = None,
 ) -> dict[str, Any]:
     """The answer of a search as a plan file.
 
-    front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost.
+    front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost;
+    switched: the best plan with other switches.
     """
     from meshwright.answers.plan_file import SCHEMA, plan_entry
 
@@ -69,20 +74,25 @@ def plan_document(
         **({"unaligned": unaligned} if unaligned else {}),
         **constraints_entry(result, costs),
         **switch_entry(best, inputs),
+        **switched_entry(switched),
         assumptions=assumptions(inputs),
     )
 
 
 def plan_screen(
-    result: SearchResult, front: Sequence[Estimate] = (), costs: Sequence[ConstraintCost] = ()
+    result: SearchResult,
+    front: Sequence[Estimate] = (),
+    costs: Sequence[ConstraintCost] = (),
+    switched: SwitchedPlan | None = None,
 ) -> tuple[Block, ...]:
     """Inputs, the best plan with its verdict, the runners-up, memory and time of the best, and the assumptions.
 
-    front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost.
+    front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost;
+    switched: the best plan with other switches.
     """
     best, inputs = result.best[0], result.inputs
     return (
-        *plan_summary(result, costs),
+        *plan_summary(result, costs, switched),
         *other_splits_section(result),
         *risky_lines(result),
         *front_section(front),
@@ -93,14 +103,18 @@ def plan_screen(
     )
 
 
-def plan_summary(result: SearchResult, costs: Sequence[ConstraintCost] = ()) -> tuple[Block, ...]:
-    """Inputs, the best plan with its verdict, and the ranking; costs: what the constraints of the question cost."""
+def plan_summary(
+    result: SearchResult, costs: Sequence[ConstraintCost] = (), switched: SwitchedPlan | None = None
+) -> tuple[Block, ...]:
+    """Inputs, the best plan with its verdict, and the ranking; costs, switched: as `plan_screen` has them."""
     ranking = ranking_table(result.best, result.best[0], result.inputs)
-    return headline(result.inputs), best_lines(result, costs), ranking
+    return headline(result.inputs), best_lines(result, costs, switched), ranking
 
 
-def best_lines(result: SearchResult, costs: Sequence[ConstraintCost] = ()) -> Lines:
-    """The best plan with its verdict, and why it is recommended; costs: what the constraints of the question cost."""
+def best_lines(
+    result: SearchResult, costs: Sequence[ConstraintCost] = (), switched: SwitchedPlan | None = None
+) -> Lines:
+    """The best plan with its verdict, and why it is recommended; costs, switched: as `plan_screen` has them."""
     best, inputs = result.best[0], result.inputs
     title = "Best plan" if best.verdict == Verdict.SAFE else "No plan fits safely; the least risky"
     lines = (
@@ -113,6 +127,7 @@ def best_lines(result: SearchResult, costs: Sequence[ConstraintCost] = ()) -> Li
         *warnings(result),
         *constraint_lines(result, costs),
         *switch_lines(best, inputs),
+        *switched_lines(switched, best),
     )
     return Lines(lines)
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from meshwright.answers.baseline import Baseline
     from meshwright.answers.document.blocks import Block
     from meshwright.answers.progress import Stoppable
+    from meshwright.answers.switched_plan import SwitchedPlan
     from meshwright.cost.estimate import Estimate
     from meshwright.search.constraint_costs import ConstraintCost
     from meshwright.search.find import SearchResult
@@ -77,12 +78,13 @@ def plan(
             from meshwright.answers.nothing_fits import nothing_fits_or_stopped
 
             raise nothing_fits_or_stopped(result, progress)
-        front, costs = _beyond(result, pareto, progress)
+        front, costs, switched = _beyond(result, pareto, progress)
     beside = _beside(result, baseline, price or [], asked.subject.cluster)
     if as_json:
-        answer: Any = plan_document(result, front, costs) | beside.entry
+        answer: Any = plan_document(result, front, costs, switched) | beside.entry
     else:
-        answers = [plan_screen(result, front, costs)] if more or cite else plan_briefs(result, front, costs, top)
+        found = result, front, costs, switched
+        answers = [plan_screen(*found)] if more or cite else plan_briefs(*found, top)
         answer = on_one_screen(answers, beside.before, beside.after)
     if cite:
         plans = [estimate.plan for estimate in (*result.best, *result.other_splits, *front)]
@@ -95,16 +97,20 @@ def plan(
 
 def _beyond(
     result: SearchResult, pareto: bool, progress: Stoppable
-) -> tuple[Sequence[Estimate], Sequence[ConstraintCost]]:
-    """The front of time and memory if asked for, and what constraints cost; nothing where a search was stopped."""
+) -> tuple[Sequence[Estimate], Sequence[ConstraintCost], SwitchedPlan | None]:
+    """The front of time and memory if asked for, what constraints cost, and the best plan with other switches; nothing
+    where a search was stopped.
+    """
+    from meshwright.answers.switched_plan import switched_plan
     from meshwright.search.constraint_costs import constraint_costs
 
     if not result.complete:
-        return (), ()
+        return (), (), None
     try:
-        return _front(result, progress) if pareto else (), constraint_costs(result, progress)
+        front = _front(result, progress) if pareto else ()
+        return front, constraint_costs(result, progress), switched_plan(result, progress)
     except Stopped:
-        return (), ()
+        return (), (), None
 
 
 class _Beside(NamedTuple):

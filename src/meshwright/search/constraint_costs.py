@@ -62,7 +62,7 @@ def constraint_costs(result: SearchResult, progress: Progress | None = None) -> 
         if estimate.verdict < best.verdict or (estimate.verdict == best.verdict and gain >= LEAST_SHARE):
             faster = 1 - estimate.step_time_s / best.step_time_s
             tied = estimate.verdict == best.verdict and best.step_time_s <= estimate.step_time_s * (1 + share)
-            found.append(ConstraintCost(_options(result.inputs, names), estimate, faster, tied))
+            found.append(ConstraintCost(options_of(result.inputs, names), estimate, faster, tied))
     return tuple(found)
 
 
@@ -78,8 +78,8 @@ def _without(inputs: Inputs, names: tuple[str, ...]) -> Inputs:
     return inputs.replace(constraints=inputs.constraints.without(*names), runtime=runtime)
 
 
-def _options(inputs: Inputs, names: tuple[str, ...]) -> tuple[str, ...]:
-    """As the command line has them."""
+def options_of(inputs: Inputs, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Constraints as the command line has them."""
     dispatcher = f"--{DISPATCHER} {inputs.runtime.communication.dispatcher}"
     return tuple(dispatcher if name == DISPATCHER else inputs.constraints.option(name) for name in names)
 

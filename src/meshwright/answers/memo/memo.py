@@ -14,6 +14,7 @@ from meshwright.answers.memo.micro_batching import MicroBatching, micro_batching
 from meshwright.answers.memo.mitigation import Mitigation, mitigation
 from meshwright.answers.memo.other_questions import OtherQuestion, other_questions
 from meshwright.answers.memo.scaling import Point, Scaling, doublings, scaling
+from meshwright.answers.switched_plan import SwitchedPlan, switched_plan
 from meshwright.answers.switches import Switches, switches_of
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
@@ -27,7 +28,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_gpus
 
 Figure = TypeVar("Figure")
-FIGURES = 7
+FIGURES = 8
 """Those that take time."""
 BEYOND = 1.01
 """Times as many accelerators, by which a speed-up is more than they explain."""
@@ -59,6 +60,8 @@ class Memo:
     switches: Switches
     mitigation: Mitigation | None
     """None where no switch is worth a run."""
+    switched: SwitchedPlan | None
+    """The best plan with other switches; None where that is no other plan, or not worth a run."""
     other_questions: tuple[OtherQuestion, ...]
     price: float | None
     """Of one accelerator for one hour; None where none is given."""
@@ -111,7 +114,7 @@ def memo(
     scaled = told(scaling(best, inputs, baseline))
     smaller, pipelined = told(fewest_safe(inputs, baseline)), told(best_pipelined(search))
     limiting, changes = bottleneck(best, inputs, scaled, smaller), told(sensitivity(best, inputs))
-    switched = told(switches_of(best, inputs))
+    switches = told(switches_of(best, inputs))
     return Memo(
         search=search,
         best=best,
@@ -125,8 +128,9 @@ def memo(
         micro_batching=micro_batching(pipelined, inputs) if pipelined else None,
         sensitivity=changes,
         bottleneck=limiting,
-        switches=switched,
-        mitigation=mitigation(switched, best, inputs, limiting),
+        switches=switches,
+        mitigation=mitigation(switches, best, inputs, limiting),
+        switched=told(switched_plan(search)),
         other_questions=told(other_questions(best, inputs)),
         price=price,
         existing=existing,

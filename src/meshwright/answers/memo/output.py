@@ -27,6 +27,7 @@ from meshwright.answers.memo.sections.precision import precision_section
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.records import document_of, fields_of, priced_plan
 from meshwright.answers.screen import constraint_words
+from meshwright.answers.switched_plan import switched_entry
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.weights import active_parameter_count, parameter_count
 from meshwright.units import format_count
@@ -74,6 +75,7 @@ def memo_entry(memo: Memo) -> dict[str, Any]:
         runners_up=[plan_entry(each, inputs) | {"lost": reason_lost(each, memo)} for each in others],
         budgets=budgets_entry(memo.budgets, inputs),
         **constraints_entry(memo.search, memo.constraint_costs),
+        **switched_entry(memo.switched),
         exchanges=memo.exchanges,
         expert_parts=expert_parts(best, inputs),
         expert_degrees=expert_degrees(best, inputs),

@@ -14,6 +14,7 @@ from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.words import accelerators, percent, plural
 from meshwright.answers.pace import longer, pace
 from meshwright.answers.step_parts import why_lost
+from meshwright.answers.switched_plan import switched_lines
 from meshwright.answers.ties import reasons, unpublished_lines
 from meshwright.cost.estimate import Estimate
 from meshwright.launch.settings import launch_settings
@@ -47,8 +48,8 @@ def plan_section(memo: Memo) -> Iterator[Block]:
     """The plan with every degree, where its ranks stand, what its launch must set, and the runners-up."""
     best, inputs = memo.best, memo.inputs
     yield Heading("Appendix A. The plan and its runners-up", 2, new_page=True)
-    if costs := constraint_lines(memo.search, memo.constraint_costs):
-        yield Bullets(tuple(costs))
+    if lines := [*constraint_lines(memo.search, memo.constraint_costs), *switched_lines(memo.switched, best)]:
+        yield Bullets(tuple(lines))
     yield Table(("", "value", "which means"), tuple(_fields(best.plan, inputs)), "lll", "The configuration")
     yield Paragraph(_placed(best, inputs))
     launch = [FLAG.sub(r"`\1`", str(setting)) for setting in launch_settings(best.plan, inputs)]

@@ -1,0 +1,140 @@
+"""Switched plan: the best plan for a model with experts where the launch makes and hides exchanges its fastest way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from meshwright.answers.pace import pace
+from meshwright.answers.records import fields_of, priced_plan
+from meshwright.answers.switches import WORTH, library_of, newly_set
+from meshwright.cost.estimate import Estimate
+from meshwright.cost.step import estimate_each
+from meshwright.errors import InvalidInput, Stopped
+from meshwright.launch.settings import launch_file
+from meshwright.layout.plan import Plan
+from meshwright.search.constraint_costs import DISPATCHER, constrained
+from meshwright.search.find import Progress, SearchResult, find
+from meshwright.specs.behaviours import position_of, with_behaviours
+from meshwright.specs.inputs import Inputs
+from meshwright.units import format_seconds
+
+FUSED = "fused"
+ON, OVERLAP = "on", "overlap."
+"""The position of a switch, and what the fields that it sets begin with, where it hides an exchange."""
+
+
+@dataclass(frozen=True)
+class SwitchedPlan:
+    """The best plan with switches of the launch set together, which the recommended plan does without."""
+
+    options: tuple[str, ...]
+    """With which the question asks for them."""
+    flag: str
+    """With which the launch of this plan sets them."""
+    library: str
+    """What they need beside the framework; empty where nothing."""
+    estimate: Estimate
+    gain: float
+    """Share of the recommended plan's step that it saves."""
+
+
+def switched_plan(result: SearchResult, progress: Progress | None = None) -> SwitchedPlan | None:
+    """The best plan with the fused dispatcher and every overlap that the runtime has a switch for: a search of its own.
+
+    None for a model without experts, where all is set already or the question names the dispatcher, where the launch
+    cannot set them, where the step is not `WORTH` shorter or the plan fits less safely, and where one switch of the
+    recommended plan does as much (`switches_of`). Switches without which this plan is as fast are left out. progress:
+    as of `find`. Raises `Stopped` where it stops the search.
+    """
+    inputs, best = result.inputs, result.best[0]
+    options = _options(inputs)
+    if not options:
+        return None
+    try:
+        found = find(_with(inputs, options), top=1, progress=progress)
+    except InvalidInput:
+        return None
+    if not found.complete:
+        raise Stopped("the search with other switches is not complete")
+    estimate = next(iter(found.best), best)
+    gain = 1 - estimate.step_time_s / best.step_time_s
+    if estimate.verdict > best.verdict or gain < WORTH:
+        return None
+    kept = _needed(options, estimate, inputs)
+    if estimate.plan == best.plan and max(_gain_alone(each, best, inputs) for each in kept) > gain - WORTH:
+        return None
+    after = _with(inputs, kept)
+    flag = _flags(estimate.plan, after, inputs)
+    return SwitchedPlan(kept, flag, library_of(estimate.plan, after), estimate, gain) if flag else None
+
+
+def switched_lines(switched: SwitchedPlan | None, best: Estimate) -> list[str]:
+    """The plan with what it gains over the recommended one, and what it needs; nothing where there is none."""
+    if switched is None:
+        return []
+    estimate, options = switched.estimate, " ".join(f"--with {each}" for each in switched.options)
+    library = f" It needs {switched.library} installed on every node." if switched.library else ""
+    takes = f"{format_seconds(estimate.step_time_s)} a step, {pace(estimate, best)}"
+    return [f"Faster setup: {options} ({switched.flag}); the best plan is then {estimate.plan}: {takes}.{library}"]
+
+
+def switched_entry(switched: SwitchedPlan | None) -> dict[str, Any]:
+    """The same for JSON."""
+    if switched is None:
+        return {}
+    told = fields_of(switched, "flag", "library", "gain")
+    return {"switched_plan": {"options": list(switched.options)} | told | priced_plan(switched.estimate)}
+
+
+def _options(inputs: Inputs) -> tuple[str, ...]:
+    """Changes of behaviours, as `--with` takes them."""
+    if not inputs.model.is_moe or not inputs.runtime.launch or DISPATCHER in constrained(inputs):
+        return ()
+    return tuple(_dispatchers(inputs)) + tuple(_overlaps(inputs))
+
+
+def _dispatchers(inputs: Inputs) -> Iterator[str]:
+    """The fused one, where the launch can choose it."""
+    chosen = (each.choices for each in launch_file(inputs.runtime.launch).settings if each.by == DISPATCHER)
+    if inputs.runtime.communication.dispatcher != FUSED and any(FUSED in each for each in chosen):
+        yield f"{DISPATCHER}={FUSED}"
+
+
+def _overlaps(inputs: Inputs) -> Iterator[str]:
+    """Switches of the runtime that are not on and hide an exchange, of which the question replaces nothing itself."""
+    named = {each.field for each in inputs.runtime.replaced}
+    for name, positions in inputs.runtime.switches.items():
+        shares = [key.removeprefix(OVERLAP) for key in positions.get(ON, {}) if key.startswith(OVERLAP)]
+        if shares and named.isdisjoint(shares) and position_of(inputs.runtime, name) != ON:
+            yield f"{name}={ON}"
+
+
+def _with(inputs: Inputs, options: Sequence[str]) -> Inputs:
+    return inputs.replace(runtime=with_behaviours(inputs.runtime, options)) if options else inputs
+
+
+def _needed(options: tuple[str, ...], estimate: Estimate, inputs: Inputs) -> tuple[str, ...]:
+    """The options without which a plan takes longer."""
+
+    def takes_longer(left_out: str) -> bool:
+        (without,) = estimate_each([estimate.plan], _with(inputs, [each for each in options if each != left_out]))
+        return without.step_time_s > estimate.step_time_s
+
+    return tuple(each for each in options if takes_longer(each))
+
+
+def _gain_alone(option: str, best: Estimate, inputs: Inputs) -> float:
+    (alone,) = estimate_each([best.plan], _with(inputs, [option]))
+    return 1 - alone.step_time_s / best.step_time_s
+
+
+def _flags(plan: Plan, after: Inputs, before: Inputs) -> str:
+    """What the launch of a plan sets: for dispatchers, and for each overlap that changes."""
+    flags = newly_set(plan, after, before)
+    for name, flag in launch_file(after.runtime.launch).overlaps.items():
+        changed = getattr(after.runtime.overlap, name) != getattr(before.runtime.overlap, name)
+        if changed and flag not in flags:
+            flags += f" {flag}"
+    return flags.strip()

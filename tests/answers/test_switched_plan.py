@@ -1,0 +1,84 @@
+"""Switched plan: the best plan with exchanges made and hidden the fastest way that the launch can set."""
+
+from __future__ import annotations
+
+import pytest
+
+from commands import asked
+from meshwright.answers.switched_plan import switched_entry, switched_lines, switched_plan
+from meshwright.answers.switches import WORTH
+from meshwright.cost.step import estimate_each
+from meshwright.errors import Stopped
+from meshwright.search.find import find
+from meshwright.search.stop import StopSearch
+from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.inputs import Inputs
+from strategies import latent, llama_8b, question
+
+QWEN = ("--model", "qwen3-30b-a3b", "--cluster", "4x8:h100", "--seq-len", "4096", "--global-batch", "512")
+
+
+def with_options(inputs: Inputs, options: tuple[str, ...]) -> Inputs:
+    return inputs.replace(runtime=with_behaviours(inputs.runtime, options))
+
+
+def test_it_is_the_best_plan_of_the_question_that_asks_for_the_switches() -> None:
+    told = asked("plan", *QWEN, "--json").document
+    switched = told["switched_plan"]
+    options = [word for each in switched["options"] for word in ("--with", each)]
+    again = asked("plan", *QWEN, *options, "--json").document
+    assert again["plans"][0]["plan"] == switched["plan"]
+    assert again["plans"][0]["step_time_s"] == pytest.approx(switched["step_time_s"], rel=1e-6)
+    assert switched["gain"] == pytest.approx(1 - switched["step_time_s"] / told["plans"][0]["step_time_s"], rel=1e-3)
+    assert switched["gain"] >= WORTH
+    assert "switched_plan" not in again
+
+
+def test_the_screen_names_the_options_what_the_launch_sets_and_what_it_needs() -> None:
+    screen = " ".join(asked("plan", *QWEN).out.split())
+    assert "Faster setup: --with dispatcher=fused" in screen
+    assert "--moe-token-dispatcher-type flex" in screen
+    assert "--overlap-moe-expert-parallel-comm" in screen
+    assert "It needs DeepEP installed on every node." in screen
+
+
+def test_each_switch_makes_the_step_shorter() -> None:
+    inputs = question(latent(), "2x8:h100", global_batch=64)
+    switched = switched_plan(find(inputs))
+    assert switched
+    for left_out in switched.options:
+        rest = tuple(each for each in switched.options if each != left_out)
+        (without,) = estimate_each([switched.estimate.plan], with_options(inputs, rest) if rest else inputs)
+        assert without.step_time_s > switched.estimate.step_time_s
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        question(llama_8b(), "1x8:h100", global_batch=64),
+        question(latent(), "2x8:h100", "megatron-bridge", global_batch=64),
+        question(latent(), "2x8:h100", "deepspeed", global_batch=64),
+        with_options(question(latent(), "2x8:h100", global_batch=64), ("dispatcher=all_gather",)),
+    ],
+    ids=["dense", "all is set", "the launch cannot", "the question names the dispatcher"],
+)
+def test_nothing_is_said_where_there_is_nothing_to_switch(inputs: Inputs) -> None:
+    result = find(inputs)
+    assert switched_plan(result) is None
+    assert switched_entry(None) == {}
+    assert switched_lines(None, result.best[0]) == []
+
+
+def test_an_overlap_that_the_question_replaces_stays() -> None:
+    inputs = with_options(question(latent(), "2x8:h100", global_batch=64), ("overlap.expert=0.3",))
+    switched = switched_plan(find(inputs))
+    assert switched is None or "expert_overlap=on" not in switched.options
+
+
+def stops(_done: int, _size: int) -> None:
+    raise StopSearch
+
+
+def test_a_search_that_is_stopped_tells_nothing() -> None:
+    with pytest.raises(Stopped):
+        switched_plan(find(question(latent(), "2x8:h100", global_batch=64)), stops)
