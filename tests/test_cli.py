@@ -157,6 +157,13 @@ def test_fp16_on_an_accelerator_without_bf16() -> None:
     assert document["inputs"]["job"]["precision"] == "fp16"
 
 
+@pytest.mark.parametrize("command", ["explain", "check"])
+def test_that_no_plan_was_named_is_said(command: str) -> None:
+    said = "No plan was named, so this is data parallelism alone; meshwright plan finds the best plan."
+    assert " ".join(asked(command, *LLAMA).out.split()).startswith(said)
+    assert said not in " ".join(asked(command, *LLAMA, "--tp", "2").out.split())
+
+
 def test_explain_fills_in_what_is_not_said() -> None:
     document = planned("explain", *LLAMA, "--tp", "2", "--pp", "2")
     (entry,) = document["plans"]

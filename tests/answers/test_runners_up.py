@@ -19,6 +19,6 @@ def test_a_reason_ends_with_what_it_says_of_memory() -> None:
     assert risky
     for each in risky:
         reason = reason_lost(each, target)
-        assert reason.split("; no published")[0].endswith(f"fits with {each.fit.probability:.0%})")
+        assert reason.split("; no published")[0].endswith(f"probability of fitting {each.fit.probability:.0%})")
     for each in found.best[2:]:
         assert reason_lost(each, target).count(", ") <= 1, "two parts of the step"

@@ -153,8 +153,10 @@ def test_a_limit_of_time_does_the_same(name: str) -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("options", [(), ("--real", "2")])
 def test_verify_is_stopped_without_an_answer(options: tuple[str, ...]) -> None:
+    """Also where the interrupt comes as Python reads a module, whose open file it then warns of."""
     answer = asked("verify", *LLAMA, "--tp", "4", *options, "--time-limit", "1ms", "--json")
     assert answer.code == INTERRUPTED
     assert answer.document["complete"] is False

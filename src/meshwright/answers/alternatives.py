@@ -58,8 +58,9 @@ def neighbours_section(
 def knobs_section(
     estimate: Estimate, priced: Sensitivity, near: SearchResult | None, shown: int | None = None
 ) -> tuple[Block, ...]:
-    """Every single change, what fits first, the fastest first; of a plan that is not safe, what would be; shown: how
-    many.
+    """Every single change, the safe ones first, the fastest first; of a plan that is not safe, what would be.
+
+    shown: how many.
     """
     rescued = rescue_section(rescue(estimate, priced, near))
     if shown == 0:
@@ -68,7 +69,7 @@ def knobs_section(
     outside = f", {priced.outside} outside the constraints" if priced.outside else ""
     note = f"Left out: {priced.illegal} not legal, {priced.idle} without effect{outside}."
     if len(rows) < len(priced.changes):
-        note = f"The fastest {len(rows)} of {len(priced.changes)} changes; those that fit come first."
+        note = f"{len(rows)} of {len(priced.changes)} changes: safe ones first, the fastest first."
     columns = ("change", "step", "gain", "GiB", "+/- GiB", "verdict")
     return (*rescued, Table(columns, rows, "lrrrrw", "What one change would do", note))
 

@@ -58,6 +58,11 @@ def on_one_screen(answers: Iterable[Blocks], before: Blocks = (), after: Blocks 
     return whole
 
 
+def note_lines(note: str) -> Blocks:
+    """A line before an answer; nothing without one."""
+    return (Lines((note,)),) if note else ()
+
+
 def lines_of(blocks: Blocks) -> int:
     """Lines that an answer takes on a screen of `COLUMNS`."""
     out = StringIO()

@@ -11,6 +11,7 @@ from meshwright.errors import MeshwrightError, NothingFits, Stopped
 from meshwright.search.find import Progress, SearchResult
 from meshwright.search.published import unpublished
 from meshwright.search.remedies import Kind, Remedy, remedies
+from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 
 HOPELESS = "No plan fits safely even with 32 times the nodes or a sixteenth of the sequence length."
@@ -26,7 +27,7 @@ def nothing_fits(result: SearchResult, most: int | None = None, progress: Progre
     words = [*map(remedy_words, ways)]
     listed = "".join([f" {each}" for each in words] if most == 1 else [f"\n  - {each}" for each in words])
     return NothingFits(
-        f"{shortfall_words(result)} {f'What would fit:{listed}' if ways else HOPELESS}",
+        f"{shortfall_words(result)} {unsharded_words(inputs)}{f'What would fit:{listed}' if ways else HOPELESS}",
         document_of(
             inputs=inputs,
             considered=result.considered,
@@ -35,6 +36,14 @@ def nothing_fits(result: SearchResult, most: int | None = None, progress: Progre
             what_would_fit=map(remedy_entry, ways),
         ),
     )
+
+
+def unsharded_words(inputs: Inputs) -> str:
+    """That no plan of the runtime divides the weights among ranks, and where to look; nothing where one does."""
+    plans = inputs.runtime.plans
+    if plans.tensor_parallel or plans.pipeline_parallel or 3 in plans.zero_stages:
+        return ""
+    return f"{inputs.runtime.id} keeps all weights on every rank; --runtime all looks at the other runtimes. "
 
 
 def nothing_fits_or_stopped(

@@ -62,7 +62,7 @@ def why_lost(plan: Estimate, best: Estimate, most: int | None = None) -> str:
 
 
 def _chance(plan: Estimate) -> str:
-    return f", fits with {plan.fit.probability:.0%}" if plan.verdict.fits else ""
+    return f", probability of fitting {plan.fit.probability:.0%}" if plan.verdict.fits else ""
 
 
 class Computed(NamedTuple):

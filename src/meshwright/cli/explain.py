@@ -29,7 +29,7 @@ def explain(
 ) -> None:
     """Price one plan: whether it fits, where its memory and time go, and what each change would do."""
     from meshwright.answers.alternatives import cheap_search
-    from meshwright.answers.brief import on_one_screen
+    from meshwright.answers.brief import note_lines, on_one_screen
     from meshwright.answers.explain_brief import explain_briefs, explain_stopped
     from meshwright.answers.explain_table import explain_document, explain_screen
     from meshwright.answers.files import writable
@@ -40,7 +40,7 @@ def explain(
     from meshwright.cost.step import estimate_each
     from meshwright.layout.legality import require_legal
 
-    inputs, plan, variation, launch = one_plan(context, asked)
+    inputs, plan, variation, launch, note = one_plan(context, asked)
     if not variation:
         require_legal(plan, inputs)
     with stoppable_progress(what=NEAREST) as progress:
@@ -49,12 +49,14 @@ def explain(
     if traced:
         write_trace(traced, estimate, inputs)
 
+    before = *launch_file_screen(launch), *note_lines(note)
+
     def whole() -> Any:
         change = launch_patch(launch, estimate, near, variation)
         if as_json:
             explained: Any = explain_document(estimate, inputs, near, variation)
             return explained | launch_file_entry(launch) | launch_patch_entry(change)
-        beside = launch_file_screen(launch), launch_patch_section(launch, change)
+        beside = before, launch_patch_section(launch, change)
         if more or cite:
             return on_one_screen([explain_screen(estimate, inputs, near, variation)], *beside)
         return on_one_screen(explain_briefs(estimate, inputs, near, variation), *beside)
@@ -65,7 +67,7 @@ def explain(
     if document is None and as_json:
         document = explain_document(estimate, inputs, variation=variation, complete=False) | launch_file_entry(launch)
     elif document is None:
-        document = *launch_file_screen(launch), *explain_stopped(estimate, inputs)
+        document = *before, *explain_stopped(estimate, inputs)
     if cite:
         show_cited(document, [plan], inputs, as_json)
     else:
@@ -76,17 +78,18 @@ def explain(
 @grouped
 def check(context: typer.Context, asked: OnePlanOptions, as_json: AsJson = False) -> None:
     """Check one plan against every rule of its runtime; exit code 2 if one is broken."""
+    from meshwright.answers.brief import note_lines
     from meshwright.answers.check_table import check_document, check_of, check_screen
     from meshwright.answers.launch_file import launch_file_entry, launch_file_screen
     from meshwright.answers.progress import stoppable_progress
 
-    inputs, plan, variation, launch = one_plan(context, asked)
+    inputs, plan, variation, launch, note = one_plan(context, asked)
     checked = check_of(plan, inputs)
     with stoppable_progress(what=NEAREST) as progress:
         answer: Any = (
             check_document(checked, variation, progress) | launch_file_entry(launch)
             if as_json
-            else (*launch_file_screen(launch), *check_screen(checked, inputs, variation, progress))
+            else (*launch_file_screen(launch), *note_lines(note), *check_screen(checked, inputs, variation, progress))
         )
     show(answer, as_json)
     if not checked.legal:

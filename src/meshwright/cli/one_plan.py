@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 OTHER_NAMES = {"seq_len": "sequence_length"}
 """Options whose fields are called otherwise."""
+UNNAMED = "No plan was named, so this is data parallelism alone; meshwright plan finds the best plan."
 END_HELP = "count it as a layer in the pipeline split; default: the runtime's choice"
 
 
@@ -131,6 +132,8 @@ class OnePlan(NamedTuple):
     """Of the plan of a file, where options change it."""
     launch: LaunchQuestion | None = None
     """Of a framework's launch file."""
+    note: str = ""
+    """That no plan was named, where none was."""
 
 
 def one_plan(context: typer.Context, asked: OnePlanOptions) -> OnePlan:
@@ -149,7 +152,8 @@ def one_plan(context: typer.Context, asked: OnePlanOptions) -> OnePlan:
         raise errors.InvalidInput(f"--rank chooses a plan in a plan file; name the file: {command} PLAN.json --rank 2")
     require_subject(subject, command, "a plan file: {} PLAN.json")
     inputs = inputs_of(subject, asked.job, asked.framework, asked.measured)
-    return OnePlan(inputs, plan_of(inputs, **vars(asked.plan)), None)
+    note = "" if _given(context, vars(asked.plan)) else UNNAMED
+    return OnePlan(inputs, plan_of(inputs, **vars(asked.plan)), None, note=note)
 
 
 def inputs_and_plan(context: typer.Context, asked: OnePlanOptions) -> tuple[Inputs, Plan]:

@@ -58,7 +58,7 @@ class Sensitivity:
     """Every single change of one plan."""
 
     changes: tuple[PricedChange, ...]
-    """What fits first, then by step time."""
+    """By verdict, the safest first, then by step time."""
     illegal: int
     """Changes that the runtime refuses, or that make no valid question."""
     idle: int
@@ -84,7 +84,7 @@ def sensitivity(estimate: Estimate, inputs: Inputs, changes: Iterable[Knob] | No
         for (knob, variant), each in zip(unique.values(), after, strict=True)
     ]
     moving = [each for each in priced if not _same(each.estimate, estimate)]
-    ranked = sorted(moving, key=lambda each: (not each.estimate.verdict.fits, each.estimate.step_time_s))
+    ranked = sorted(moving, key=lambda each: (each.estimate.verdict, each.estimate.step_time_s))
     return Sensitivity(tuple(ranked), chosen.count(None), len(priced) - len(moving), len(every) - len(tried))
 
 

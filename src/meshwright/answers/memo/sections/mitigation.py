@@ -24,7 +24,7 @@ def mitigation_words(memo: Memo) -> tuple[str, str]:
         f"`{first.option}`). {cuts} {part.part_name} from {format_seconds(part.part_before_s)} to "
         f"{format_seconds(part.part_after_s)} and the step from {format_seconds(step)} to {format_seconds(after)}, "
         f"{percent(first.gain)} less.{risk}{first.needs} To confirm it, compare the throughput: "
-        f"{format_count(tokens / step)} before, {format_count(tokens / after)} after.",
+        f"{format_count(tokens / step)} before, {format_count(tokens / after)} after.{_other_setup(memo)}",
     )
 
 
@@ -39,5 +39,11 @@ def _nothing(memo: Memo) -> str:
     return (
         f"No free change saves {WORTH:.0%} of the step. {switches}The plan reaches {percent(memo.best.mfu)} of the "
         f"ideal, in which every accelerator always runs at its dense {memo.inputs.recipe.peak} peak. Appendix E shows "
-        "the changes that have a price: number formats, the batch, the network."
+        f"the changes that have a price: number formats, the batch, the network.{_other_setup(memo)}"
     )
+
+
+def _other_setup(memo: Memo) -> str:
+    """What the best plan with other switches saves; nothing where there is none."""
+    saved = f"{percent(memo.switched.gain)} of the step" if memo.switched else ""
+    return f" Another plan with several switches saves {saved} (appendix A)." if saved else ""
