@@ -70,9 +70,10 @@ def test_nothing_is_said_where_there_is_nothing_to_switch(inputs: Inputs) -> Non
 
 
 def test_an_overlap_that_the_question_replaces_stays() -> None:
-    inputs = with_options(question(latent(), "2x8:h100", global_batch=64), ("overlap.expert=0.3",))
-    switched = switched_plan(find(inputs))
-    assert switched is None or "expert_overlap=on" not in switched.options
+    for replaced, options in (((), {"tensor_parallel_overlap=on"}), (("--with", "overlap.tensor_parallel=0.1"), set())):
+        switched = asked("plan", *QWEN, *replaced, "--json").document["switched_plan"]
+        assert "dispatcher=fused" in switched["options"]
+        assert {"tensor_parallel_overlap=on"} & set(switched["options"]) == options
 
 
 def stops(_done: int, _size: int) -> None:

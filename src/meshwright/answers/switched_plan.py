@@ -8,10 +8,10 @@ from typing import Any
 
 from meshwright.answers.pace import pace
 from meshwright.answers.records import fields_of, priced_plan
-from meshwright.answers.switches import WORTH, library_of, newly_set
+from meshwright.answers.switches import WORTH, library_of, newly_set, overlap_flag
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
-from meshwright.errors import InvalidInput, Stopped
+from meshwright.errors import IllegalPlan, InvalidSpec, Stopped
 from meshwright.launch.settings import launch_file
 from meshwright.layout.plan import Plan
 from meshwright.search.constraint_costs import DISPATCHER, constrained
@@ -54,7 +54,7 @@ def switched_plan(result: SearchResult, progress: Progress | None = None) -> Swi
         return None
     try:
         found = find(_with(inputs, options), top=1, progress=progress)
-    except InvalidInput:
+    except (IllegalPlan, InvalidSpec):
         return None
     if not found.complete:
         raise Stopped("the search with other switches is not complete")
@@ -116,25 +116,28 @@ def _with(inputs: Inputs, options: Sequence[str]) -> Inputs:
 
 
 def _needed(options: tuple[str, ...], estimate: Estimate, inputs: Inputs) -> tuple[str, ...]:
-    """The options without which a plan takes longer."""
-
-    def takes_longer(left_out: str) -> bool:
-        (without,) = estimate_each([estimate.plan], _with(inputs, [each for each in options if each != left_out]))
-        return without.step_time_s > estimate.step_time_s
-
-    return tuple(each for each in options if takes_longer(each))
+    """The options that a plan's step time rests on: one after the other is left out where it is as short without."""
+    kept = options
+    for option in options:
+        rest = tuple(each for each in kept if each != option)
+        if _with_options(estimate.plan, rest, inputs).step_time_s <= estimate.step_time_s:
+            kept = rest
+    return kept
 
 
 def _gain_alone(option: str, best: Estimate, inputs: Inputs) -> float:
-    (alone,) = estimate_each([best.plan], _with(inputs, [option]))
-    return 1 - alone.step_time_s / best.step_time_s
+    return 1 - _with_options(best.plan, (option,), inputs).step_time_s / best.step_time_s
+
+
+def _with_options(plan: Plan, options: Sequence[str], inputs: Inputs) -> Estimate:
+    (estimate,) = estimate_each([plan], _with(inputs, options))
+    return estimate
 
 
 def _flags(plan: Plan, after: Inputs, before: Inputs) -> str:
-    """What the launch of a plan sets: for dispatchers, and for each overlap that changes."""
+    """What the launch of a plan sets anew: of its settings, and for each overlap that changes."""
+    shares = before.runtime.overlap, after.runtime.overlap
+    changed = [name for name in type(shares[0]).model_fields if getattr(shares[0], name) != getattr(shares[1], name)]
     flags = newly_set(plan, after, before)
-    for name, flag in launch_file(after.runtime.launch).overlaps.items():
-        changed = getattr(after.runtime.overlap, name) != getattr(before.runtime.overlap, name)
-        if changed and flag not in flags:
-            flags += f" {flag}"
-    return flags.strip()
+    more = [flag for flag in (overlap_flag(name, plan, after) for name in changed) if flag not in flags.split()]
+    return " ".join(filter(None, [flags, *more]))

@@ -118,12 +118,17 @@ def _flag(knob: str, plan: Plan, after: Inputs, before: Inputs) -> str | None:
         return None if knob.startswith("overlap.") else ""
     if not knob.startswith("overlap."):
         return newly_set(plan, after, before) or None
-    flag = launch_file(launch).overlaps.get(knob.removeprefix("overlap."))
-    return flag if flag and all(flag not in each.unset for each in launch_settings(plan, after)) else None
+    return overlap_flag(knob.removeprefix("overlap."), plan, after) or None
 
 
 def _settable(knob: str, plan: Plan, after: Inputs, before: Inputs) -> bool:
     return _flag(knob, plan, after, before) is not None
+
+
+def overlap_flag(name: str, plan: Plan, inputs: Inputs) -> str:
+    """With which the launch of a plan switches on an overlap; empty where it cannot."""
+    flag = launch_file(inputs.runtime.launch).overlaps.get(name, "")
+    return "" if any(flag in each.unset for each in launch_settings(plan, inputs)) else flag
 
 
 def newly_set(plan: Plan, after: Inputs, before: Inputs) -> str:

@@ -45,5 +45,6 @@ def _nothing(memo: Memo) -> str:
 
 def _other_setup(memo: Memo) -> str:
     """What the best plan with other switches saves; nothing where there is none."""
-    saved = f"{percent(memo.switched.gain)} of the step" if memo.switched else ""
-    return f" Another plan with several switches saves {saved} (appendix A)." if saved else ""
+    if memo.switched is None:
+        return ""
+    return f" The best plan with other switches saves {percent(memo.switched.gain)} of the step (appendix A)."
