@@ -8,6 +8,7 @@ from meshwright.errors import InvalidSpec, UnknownName
 from meshwright.layout.legality import RULES, rules_of
 from meshwright.specs import catalog
 from meshwright.specs.base import Spec
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.runtime import SECTION_OF, Runtime, read_runtime
 from strategies import llama_8b, mixture, question
 
@@ -105,6 +106,14 @@ def test_a_refused_recipe_is_answered_with_those_of_runtime_and_accelerator(
 ) -> None:
     with pytest.raises(InvalidSpec, match=said):
         question(llama_8b(), cluster, "torchtitan", precision=precision)
+
+
+def test_an_optimizer_that_updates_weights_of_two_bytes_does_not_take_fp16() -> None:
+    runtime = with_behaviours(read_runtime("pytorch-ddp"), ["training_dtype=bf16"])
+    usual = question(llama_8b(), "1x8:h100", "pytorch-ddp", precision="fp16")
+    assert usual.replace(runtime=runtime, job=usual.job.replace(precision="bf16")).runtime == runtime
+    with pytest.raises(InvalidSpec, match=r"storage.weight_bytes: is 2, where fp16 needs 4: .* or job.precision bf16"):
+        usual.replace(runtime=runtime)
 
 
 @pytest.mark.parametrize("name", catalog.names("runtimes"))

@@ -31,10 +31,6 @@ NO_SPLIT: dict[str, Any] = {
 """Fields of a plan that cut no layers."""
 
 
-TRAINED_IN = {"fp32": ["weight_bytes=4"], "bf16": ["weight_bytes=2", "moment_bytes=2"]}
-"""Of full weights, the behaviours that a format of training stands for."""
-
-
 def fields_of(plan: Plan, inputs: Inputs) -> Fields:
     """The plan, the job and the model as flat fields; what a plan leaves to the runtime is spelled out.
 
@@ -73,9 +69,13 @@ def _training_dtype(runtime: Runtime) -> str | None:
 
 def trained_as(runtime: Runtime, other: Runtime) -> Runtime:
     """Another runtime that trains in the format of a runtime, where it has a switch for it; else that one as it is."""
-    dtype = _training_dtype(runtime)
-    changed = dtype in other.switches.get("training_dtype", {}) and dtype != _training_dtype(other)
-    return with_behaviours(other, [f"training_dtype={dtype}"]) if changed else other
+    return _trained_in(_training_dtype(runtime), other)
+
+
+def _trained_in(dtype: str | None, runtime: Runtime) -> Runtime:
+    """The runtime that trains in a format, where it has a switch for it; else as it is."""
+    changed = dtype in runtime.switches.get("training_dtype", {}) and dtype != _training_dtype(runtime)
+    return with_behaviours(runtime, [f"training_dtype={dtype}"]) if changed else runtime
 
 
 def normal_plan(plan: Plan, inputs: Inputs) -> Plan:
@@ -119,9 +119,7 @@ def question_of(
     dispatcher = fields.get("runtime.dispatcher")
     if dispatcher and built.is_moe and dispatcher != runtime.communication.dispatcher:
         runtime = with_behaviours(runtime, [f"dispatcher={dispatcher}"])
-    stored = fields.get("runtime.training_dtype")
-    if stored and stored != _training_dtype(runtime):
-        runtime = with_behaviours(runtime, TRAINED_IN[stored])
+    runtime = _trained_in(fields.get("runtime.training_dtype"), runtime)
     said = _degrees(fields, built, cluster)
     inputs = Inputs(model=built, cluster=cluster, job=_job(fields | said, built, runtime), runtime=runtime)
     return _plan(said, inputs), inputs

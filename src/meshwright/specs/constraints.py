@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_serializer
 from meshwright.errors import quoted
 from meshwright.schedules.records import SCHEDULE_NAMES
 from meshwright.specs.base import Spec
+from meshwright.specs.runtime import Runtime
 
 MOST_VALUES = 1 << 16
 """Of one axis."""
@@ -23,6 +24,13 @@ KNOWN = {
     "context_exchange": EXCHANGES,
 }
 """By axis, the names of its values."""
+NAMES_OF = {
+    "recompute": "recompute",
+    "recompute_modules": "recompute_modules",
+    "schedule": "schedules",
+    "context_exchange": "context_exchanges",
+}
+"""By constraint, what a runtime has of it."""
 
 
 def _whole_numbers(value: Any) -> Any:
@@ -128,3 +136,15 @@ class Constraints(Spec):
     @model_serializer
     def _given(self) -> dict[str, Any]:
         return self.given
+
+
+def lacking(constraints: Constraints, runtime: Runtime) -> dict[str, str]:
+    """By constraint, what it names that the runtime does not have, with what it has."""
+    faults = {}
+    for name, field in NAMES_OF.items():
+        had = getattr(runtime.plans, field)
+        missing = [each for each in getattr(constraints, name) or () if each not in had]
+        if missing:
+            what, kinds = f"{name.replace('_', ' ')} {', '.join(missing)}", ", ".join(had) or "none"
+            faults[name] = f"{runtime.id} has no {what}; it has {kinds}"
+    return faults

@@ -10,7 +10,7 @@ from pydantic import SerializerFunctionWrapHandler, model_serializer, model_vali
 from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
-from meshwright.specs.constraints import Constraints
+from meshwright.specs.constraints import Constraints, lacking
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.job import Job
 from meshwright.specs.model import Attention, Model
@@ -20,27 +20,8 @@ from meshwright.specs.runtime import Runtime
 from meshwright.specs.weights import parameter_count
 from meshwright.units import format_count
 
-NAMES_OF = {
-    "recompute": "recompute",
-    "recompute_modules": "recompute_modules",
-    "schedule": "schedules",
-    "context_exchange": "context_exchanges",
-}
-"""By constraint, what a runtime has of it."""
 MAX_PARAMETERS = 10**15
 """More than any model has; a larger count is taken for a slip."""
-
-
-def lacking(constraints: Constraints, runtime: Runtime) -> dict[str, str]:
-    """By constraint, what it names that the runtime does not have, with what it has."""
-    faults = {}
-    for name, field in NAMES_OF.items():
-        had = getattr(runtime.plans, field)
-        missing = [each for each in getattr(constraints, name) or () if each not in had]
-        if missing:
-            what, kinds = f"{name.replace('_', ' ')} {', '.join(missing)}", ", ".join(had) or "none"
-            faults[name] = f"{runtime.id} has no {what}; it has {kinds}"
-    return faults
 
 
 class Inputs(Spec):
@@ -259,6 +240,9 @@ class Inputs(Spec):
         elif recipe.number_format != "half" and recipe.number_format not in constants:
             what = f"kernels {quoted(accelerator.kernels.id)} hold no constants of {recipe.number_format} products"
             yield Fault("job.precision", f"{what}; use {recipe.half}")
+        elif recipe.half == "fp16" and self.runtime.storage.weight_bytes == HALF_BYTES:
+            what = "is 2, where fp16 needs 4: an optimizer that updates fp16 weights alone loses small updates"
+            yield Fault("runtime.storage.weight_bytes", f"{what}; use 4, or job.precision bf16")
 
     def _host(self) -> Iterator[Fault]:
         """Source: Megatron-LM, training/arguments.py: --optimizer-cpu-offload and --fp8-param-gather."""

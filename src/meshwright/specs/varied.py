@@ -8,7 +8,8 @@ from typing import Any
 from meshwright.specs.base import Spec
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.cluster import Cluster
-from meshwright.specs.inputs import Inputs, lacking
+from meshwright.specs.constraints import lacking
+from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job, job_of
 from meshwright.specs.model import Model
 from meshwright.specs.read_cluster import read_cluster

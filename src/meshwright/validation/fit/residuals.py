@@ -76,7 +76,8 @@ def residuals_of(runs: Sequence[Residual], off_zero: bool = False) -> Residuals:
     none has vary even where those that some have are not seen to, as `between` has it.
     """
     cells = cells_of(runs)
-    (likeliest, weights), wider = effects(cells), effects(cells, off_zero).between
+    likeliest, weights = effects(cells)
+    wider = effects(cells, off_zero=True).between if off_zero else likeliest
     unseen = {name: max(getattr(likeliest, name), getattr(wider, name)) for name in Unseen.model_fields}
     weighted = [cell.replace(weight=weight) for cell, weight in zip(cells, weights, strict=True)]
     return Residuals(cells=tuple(weighted), between=likeliest, unseen=Unseen(**unseen))
