@@ -164,16 +164,26 @@ def tied_rows(ranks: Ranks, inputs: Inputs) -> IntColumn:
     split as the fastest published run of a job of the model: they are known to work, and up to `share_of_layouts` not
     known to be slower.
     """
-    best = np.flatnonzero(ranks.verdict == ranks.verdict.min())
-    times, published = ranks.time_s[best], ranks.published[best]
-    least, known = times.min(), times[published].min(initial=np.inf)
-    if known <= least * (1 + share_of_ties(inputs, published=False)):
-        best, times, least = best[published], times[published], known
-    near = times <= least * (1 + share_of_ties(inputs))
-    near |= ranks.known_layout[best] & (times <= least * (1 + share_of_layouts(inputs)))
-    equal: IntColumn = best[near]
-    rows: IntColumn = equal[_worth_most_first(ranks.take(equal))]
-    return rows
+    return _worth_most_first(ranks, np.flatnonzero(_tied(ranks, np.zeros(len(ranks.time_s), dtype=np.int64), inputs)))
+
+
+def _tied(ranks: Ranks, groups: IntColumn, inputs: Inputs) -> BoolColumn:
+    """Whether plans are as good as the fastest of the best verdict of their group, as `tied_rows` says, shape (n,)."""
+    times = np.where(ranks.verdict == _least(ranks.verdict, groups), ranks.time_s, np.inf)
+    published = np.where(ranks.published, times, np.inf)
+    least, known = _least(times, groups), _least(published, groups)
+    gives_way = known <= least * (1 + share_of_ties(inputs, published=False))
+    times, least = np.where(gives_way, published, times), np.where(gives_way, known, least)
+    share = share_of_ties(inputs)
+    tied: BoolColumn = times <= least * (1 + np.where(ranks.known_layout, max(share_of_layouts(inputs), share), share))
+    return tied
+
+
+def _least(values: FloatColumn | IntColumn, groups: IntColumn) -> FloatColumn:
+    """The least value of the group of each row, shape (n,); groups: a number each, from 0."""
+    least = np.full(groups.max(initial=-1) + 1, np.inf)
+    np.minimum.at(least, groups, values)
+    return least[groups]
 
 
 def tied_within(longer: float, published: bool, inputs: Inputs) -> float:
@@ -197,16 +207,16 @@ def equal_plans(ranks: Ranks, inputs: Inputs) -> int:
     return int(np.count_nonzero(times <= times[fastest] * (1 + most)))
 
 
-def _worth_most_first(ranks: Ranks) -> IntColumn:
+def _worth_most_first(ranks: Ranks, rows: IntColumn) -> IntColumn:
+    ranks = ranks.take(rows)
     worth = ranks.time_s * (1 + POINT * ranks.complexity)
-    order: IntColumn = np.lexsort((ranks.time_s, worth, ~ranks.known_layout))
-    return order
+    return rows[np.lexsort((ranks.time_s, worth, ~ranks.known_layout))]
 
 
 def best_of_groups(ranks: Ranks, groups: IntColumn, inputs: Inputs) -> IntColumn:
     """Of each group the first of its tied rows; groups by verdict and step time. groups: a number each, shape (n,)."""
-    members = (np.flatnonzero(groups == group) for group in distinct_values(groups).values)
-    rows = np.array([each[tied_rows(ranks.take(each), inputs)[0]] for each in members], dtype=np.int64)
+    tied = _worth_most_first(ranks, np.flatnonzero(_tied(ranks, groups, inputs)))
+    rows = tied[distinct_values(groups[tied]).first]
     ordered: IntColumn = rows[np.lexsort((ranks.time_s[rows], ranks.verdict[rows]))]
     return ordered
 
