@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from meshwright.errors import Fault, InvalidInput, InvalidSpec
 from meshwright.launch.architecture import same_architecture
+from meshwright.launch.attention import attention_faults, splits_attention
 from meshwright.launch.facts import Facts, facts_of, holds
 from meshwright.launch.fields import differences, fields_of, normal_fields, question_of
 from meshwright.launch.forms import Fields
@@ -80,9 +81,10 @@ def export(plan: Plan, inputs: Inputs, name: str) -> Launch:
     table = launch_table(name)
     require_written(name, inputs.runtime.id)
     launch, ran = _spelled(plan, inputs, table, name)
-    if different := differences(plan, inputs, *ran):
-        names = [each.partition(":")[0] for each in _causes(different)]
-        faults = refusals(names, normal_fields(*ran), normal_fields(plan, inputs), table)
+    different = differences(plan, inputs, *ran)
+    names = [each.partition(":")[0] for each in _causes(different)]
+    faults = refusals(names, normal_fields(*ran), normal_fields(plan, inputs), table)
+    if faults := [*faults, *attention_faults(plan, inputs, table)]:
         raise InvalidSpec(f"a launch of {table.framework} ({table.release}) with this plan", faults)
     return launch
 
@@ -96,14 +98,15 @@ def nearest_spelled(plan: Plan, inputs: Inputs, name: str) -> Plan | None:
     table, named = launch_table(name), set[str]()
     for _ in range(MOST_CHANGES):
         ran, read = _spelled(plan, inputs, table, name)[1]
-        different = differences(plan, inputs, ran, read)
-        if not different:
+        different, splits = differences(plan, inputs, ran, read), splits_attention(plan, inputs, table)
+        if not different and splits:
             return plan
         fields = [_field(each) for each in different if each.startswith("plan.")]
         if len(fields) < len(different):
             export(plan, inputs, name)
-        named |= {_field(each) for each in _causes(different)}
+        named |= {_field(each) for each in _causes(different)} | ({"cp"} if not splits else set())
         values = {field: getattr(ran, field) for field in fields if field in Plan.__dataclass_fields__}
+        values |= {} if splits else {"cp": 1}
         chosen = nearest_legal(replace(plan, **values), inputs, named)
         if chosen is None or chosen == plan:
             return None

@@ -54,6 +54,7 @@ def fields_of(plan: Plan, inputs: Inputs) -> Fields:
         "job.mtp_layers": inputs.mtp_layers,
         "job.expert_capacity": inputs.expert_capacity,
         "runtime.dispatcher": experts,
+        "runtime.attention_kernel": inputs.runtime.kernels.attention_kernel,
         "runtime.training_dtype": _training_dtype(inputs.runtime),
         "runtime.optimizer": "AdamW8bit" if inputs.runtime.storage.moment_block else "AdamW",
         **model_fields(inputs.model),
@@ -119,6 +120,9 @@ def question_of(
     dispatcher = fields.get("runtime.dispatcher")
     if dispatcher and built.is_moe and dispatcher != runtime.communication.dispatcher:
         runtime = with_behaviours(runtime, [f"dispatcher={dispatcher}"])
+    kernel = fields.get("runtime.attention_kernel")
+    if kernel and kernel != runtime.kernels.attention_kernel:
+        runtime = with_behaviours(runtime, [f"attention_kernel={kernel}"])
     runtime = _trained_in(fields.get("runtime.training_dtype"), runtime)
     said = _degrees(fields, built, cluster)
     inputs = Inputs(model=built, cluster=cluster, job=_job(fields | said, built, runtime), runtime=runtime)

@@ -42,6 +42,7 @@ WORDS = {
     "job.precision": "precision {}",
     "job.gradients": "gradients in {}",
     "job.mtp_layers": "{} layers of multi-token prediction",
+    "runtime.attention_kernel": "attention kernel {}",
     "runtime.dispatcher": "token dispatcher {}",
     "runtime.optimizer": "optimizer {}",
     "runtime.training_dtype": "weights in {} alone",

@@ -113,6 +113,9 @@ class LaunchTable(Spec):
     carried: tuple[Carried, ...] = ()
     recipe: dict[str, tuple[str, ...]] = {}
     """Of settings that a recipe in Python has elsewhere than at `model`: the fields, some with a value of their own."""
+    context_attention: dict[Literal["plain", "windows", "sinks"], tuple[str, ...]] = {}
+    """Of a training script that makes its models with transformers: the attention kernels that context parallelism
+    takes, of models without anything special and of those with windows or sinks."""
     script: dict[str, str] = {}
     """Of a framework with a training script beside its configuration: the fields that constants of the script hold."""
     to_fill: dict[str, str] = {}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import resources
+from typing import Any
 
+from meshwright.launch.attention import windows_as_masks
 from meshwright.launch.export import Launch
 from meshwright.launch.writers.comments import commented
 from meshwright.launch.writers.start import ADDRESS, batch_file, start_script, torchrun
@@ -27,7 +29,7 @@ def trained_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
 
     notes: what all say first.
     """
-    notes = [*notes, *_host_memory(launch)]
+    notes = [*notes, *_host_memory(launch), *_masked_windows(launch)]
     name, text = CONFIGURATIONS[launch.name], yaml_text if launch.table.file == "yaml" else json_text
     own = {key: value for key, value in launch.settings.items() if not key.startswith(("plan.", "job.", "runtime."))}
     command = torchrun(launch) if launch.name == "deepspeed" else ACCELERATE.format(nodes=launch.nodes)
@@ -50,8 +52,28 @@ def _host_memory(launch: Launch) -> list[str]:
     ]
 
 
+def _masked_windows(launch: Launch) -> list[str]:
+    """What windows cost beyond the prediction, where PyTorch gets them as masks.
+
+    Source: transformers 5.23.0 integrations/sdpa_attention.py, sdpa_attention_forward: kernels of FlashAttention and
+    cuDNN take the flag `is_causal` and no mask.
+    """
+    if not windows_as_masks(launch.inputs, launch.table):
+        return []
+    return [
+        "Attention windows: transformers passes them to scaled_dot_product_attention as a mask, which its kernels of "
+        "FlashAttention and cuDNN do not take. Layers with windows take longer than predicted. "
+        "--with attention_kernel=flash-2 prices and writes FlashAttention-2, which has windows."
+    ]
+
+
 def _script(launch: Launch, notes: Sequence[str]) -> str:
     template = (TEMPLATES / f"{launch.name}.py.txt").read_text("utf-8")
     head = [*commented(notes), "", "# The plan, which the configuration beside this script shares."]
-    lines = [*head, *(f"{name} = {launch.fields[field]!r}" for name, field in launch.table.script.items())]
+    lines = [*head, *(f"{name} = {_written(launch, field)!r}" for name, field in launch.table.script.items())]
     return "\n".join(lines) + "\n\n" + template
+
+
+def _written(launch: Launch, field: str) -> Any:
+    """The value of a field as the framework has it."""
+    return launch.settings.get(launch.table.rows[field].key, launch.fields[field])

@@ -1,0 +1,173 @@
+"""Attention of models of transformers: what is written is what is priced, or the launch is refused with what works."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands import asked
+from meshwright.answers.launch_files import launch_files
+from meshwright.answers.launch_folder import write_folder
+from meshwright.errors import InvalidSpec
+from meshwright.launch.attention import transformers
+from meshwright.launch.export import export, nearest_spelled
+from meshwright.launch.imports.question import Given, question_of_file
+from meshwright.launch.table import launch_table
+from meshwright.layout.plan import Plan
+from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.huggingface.families import FAMILIES
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.read_model import read_model
+from strategies import question
+
+PLAN = Plan(dp=8, zero=2, num_microbatches=8)
+SPELLED = {"newest": "sdpa", "flash-2": "flash_attention_2", "flex": "flex_attention", "eager": "eager"}
+SMALL = {"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 64, "vocab_size": 64, "head_dim": 16}
+SMALL |= {"num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 2, "layer_types": None}
+WITHOUT_CLASS = {"kimi_k2", "qwen3_vl_moe_text", "qwen3_vl_text"}
+
+
+def _asked(model: str, kernel: str, runtime: str = "accelerate") -> Inputs:
+    inputs = question(read_model(model), "1x8:h200", runtime, sequence_length=8192, global_batch=64)
+    if kernel == inputs.runtime.kernels.attention_kernel:
+        return inputs
+    return inputs.replace(runtime=with_behaviours(inputs.runtime, [f"attention_kernel={kernel}"]))
+
+
+def _written(model: str, kernel: str, runtime: str) -> str:
+    """The constant of the training script."""
+    text = launch_files(PLAN, _asked(model, kernel, runtime), runtime).files["train.py"]
+    (found,) = [
+        each.value
+        for each in ast.parse(text).body
+        if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "ATTENTION"
+    ]
+    return str(ast.literal_eval(found))
+
+
+@pytest.mark.parametrize("runtime", ["accelerate", "deepspeed"])
+@pytest.mark.parametrize(
+    ("model", "kernels"),
+    [("llama-3.1-8b", [*SPELLED]), ("gemma-2-9b", ["flash-2", "flex", "eager"]), ("gpt-oss-20b", ["flex", "eager"])],
+)
+def test_the_script_asks_for_the_attention_that_is_priced_or_nothing_is_written(
+    model: str, kernels: list[str], runtime: str
+) -> None:
+    for kernel, spelled in SPELLED.items():
+        if kernel in kernels:
+            assert _written(model, kernel, runtime) == spelled
+            continue
+        with pytest.raises(InvalidSpec, match=f"cannot train {model}; plan with --with attention_kernel=") as caught:
+            export(PLAN, _asked(model, kernel, runtime), runtime)
+        assert str(caught.value).count("--with attention_kernel") == len(kernels) - 1
+
+
+def test_what_is_refused_is_written_as_the_refusal_says(tmp_path: Path) -> None:
+    words = ("plan", "gpt-oss-20b", "1x8:h200", "--runtime", "accelerate", "--seq-len", "8192", "--global-batch", "64")
+    folder = tmp_path / "run"
+    refused = asked(*words, "--launch", str(folder))
+    assert (refused.code, folder.exists()) == (2, False)
+    *_, option, change = refused.err.split()
+    assert asked(*words, "--launch", str(folder), option, change).code == 0
+    assert "ATTENTION = 'flex_attention'" in (folder / "train.py").read_text()
+
+
+def test_an_older_kernel_that_transformers_lacks_is_refused() -> None:
+    with pytest.raises(InvalidSpec, match=r"attention kernel flash-1; plan with --with attention_kernel=newest or"):
+        export(PLAN, _asked("llama-3.1-8b", "flash-1"), "accelerate")
+
+
+def test_a_model_without_a_class_of_transformers_is_refused() -> None:
+    with pytest.raises(InvalidSpec, match="no language model of the type kimi_k2; add --to megatron-lm --nearest"):
+        export(PLAN, _asked("kimi-k2", "newest", "deepspeed"), "deepspeed")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "model", "kernels"),
+    [
+        ("accelerate", "llama-3.1-8b", {"newest"}),
+        ("deepspeed", "llama-3.1-8b", {"newest", "flash-2", "flex"}),
+        ("deepspeed", "gemma-3-12b", {"flash-2"}),
+        ("deepspeed", "gpt-oss-20b", set()),
+    ],
+)
+def test_context_parallelism_splits_the_attention_that_its_framework_knows(
+    runtime: str, model: str, kernels: set[str]
+) -> None:
+    exchange = {"accelerate": "all_gather", "deepspeed": "all_to_all"}[runtime]
+    plan = replace(PLAN, dp=4, cp=2, context_exchange=exchange, zero=2, num_microbatches=16)
+    for kernel in transformers().attention[read_model(model).family]:
+        name = next(each for each, spelled in SPELLED.items() if spelled == kernel)
+        inputs = _asked(model, name, runtime)
+        if name in kernels:
+            assert export(plan, inputs, runtime).plan == plan
+            continue
+        with pytest.raises(InvalidSpec, match=r"context parallelism of \w+ cannot split.*; plan with --cp 1"):
+            export(plan, inputs, runtime)
+        nearest = nearest_spelled(plan, inputs, runtime)
+        assert nearest is not None
+        assert nearest.cp == 1
+        assert export(nearest, inputs, runtime)
+
+
+@pytest.mark.parametrize(
+    ("model", "kernel", "noted"),
+    [("gemma-3-12b", "newest", True), ("gemma-3-12b", "flash-2", False), ("llama-3.1-8b", "newest", False)],
+)
+def test_windows_that_become_masks_are_said_in_the_files(model: str, kernel: str, noted: bool) -> None:
+    for name, text in launch_files(PLAN, _asked(model, kernel), "accelerate").files.items():
+        assert ("take longer than predicted" in " ".join(text.split("#"))) is noted, name
+
+
+@pytest.mark.parametrize("runtime", ["accelerate", "deepspeed"])
+def test_a_folder_is_priced_with_the_attention_of_its_script(runtime: str, tmp_path: Path) -> None:
+    for kernel in SPELLED:
+        files = launch_files(PLAN, _asked("llama-3.1-8b", kernel, runtime), runtime).files
+        folder = write_folder(files, tmp_path / kernel)
+        read = question_of_file(folder, Given(cluster="1x8:h200", model="llama-3.1-8b"))
+        assert read.inputs.runtime.kernels.attention_kernel == kernel
+
+
+def test_every_family_that_is_read_has_its_implementations_or_no_class() -> None:
+    assert transformers().attention.keys() == FAMILIES.keys() - WITHOUT_CLASS
+    for name in ("accelerate", "deepspeed"):
+        spelled = {*launch_table(name).rows["runtime.attention_kernel"].values.values()}
+        assert {each for known in transformers().attention.values() for each in known} == spelled
+
+
+@pytest.mark.clients("torch", "transformers")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_transformers_has_these_implementations(family: str) -> None:
+    library: Any = pytest.importorskip("transformers")
+    assert transformers().release == f"transformers {library.__version__}"
+    known = {name: each for name, each in library.CONFIG_MAPPING.items() if name == family}
+    made = library.MODEL_FOR_CAUSAL_LM_MAPPING.get(known[family], None) if known else None
+    if made is None:
+        assert family in WITHOUT_CLASS
+        return
+    has = {"sdpa": made._supports_sdpa, "flex_attention": made._supports_flex_attn, "eager": True}
+    has["flash_attention_2"] = made._supports_flash_attn and not made._compatible_flash_implementations
+    assert {each for each, there in has.items() if there} == {*transformers().attention[family]}
+
+
+@pytest.mark.clients("torch", "transformers")
+@pytest.mark.parametrize(
+    ("model", "kernel"), [("gpt-oss-20b", "flex"), ("gpt-oss-20b", "eager"), ("gemma-2-9b", "flex")]
+)
+def test_transformers_makes_the_model_of_the_script(model: str, kernel: str) -> None:
+    torch: Any = pytest.importorskip("torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        library: Any = pytest.importorskip("transformers")
+        config = library.AutoConfig.for_model(read_model(model).family, **SMALL)
+        written = _written(model, kernel, "accelerate")
+        with torch.device("meta"):
+            made = library.AutoModelForCausalLM.from_config(config, attn_implementation=written)
+        assert made.config._attn_implementation == written
+        with pytest.raises(ValueError, match="scaled_dot_product_attention"), torch.device("meta"):
+            library.AutoModelForCausalLM.from_config(config, attn_implementation=SPELLED["newest"])
