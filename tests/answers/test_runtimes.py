@@ -1,21 +1,31 @@
-"""Runtimes side by side: each answers as it would alone, the fastest first; and fully sharded plans against 3D ones."""
+"""Runtimes side by side: each answers as it would alone, safe and fast ones first; fully sharded plans against 3D."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
 from functools import cache
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from commands import Answer, asked, question
-from meshwright.answers.runtimes_table import crossover_entry, crossover_lines
+from meshwright.answers.document.blocks import Table
+from meshwright.answers.runtimes_table import (
+    Answers,
+    answers_of_each,
+    crossover_entry,
+    crossover_lines,
+    crossover_of,
+    runtimes_screen,
+)
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan
 from meshwright.search.crossover import HIGHEST, LOWEST, Crossover, CrossoverPoint, crossover
-from meshwright.search.find import find
+from meshwright.search.find import SearchResult, find
 from meshwright.specs import catalog
+from meshwright.specs.inputs import Inputs
 from strategies import llama_8b, three_levels
 from strategies import question as question_of
 
@@ -38,9 +48,49 @@ def test_every_runtime_answers_as_it_would_alone() -> None:
 def test_the_fastest_runtime_stands_first_and_all_are_told() -> None:
     text = asked("plan", *question(runtime="all")).out
     document = asked("plan", *question(runtime="all"), "--json").document["runtimes"]
-    times = [answer["plans"][0]["step_time_s"] for answer in document.values() if "plans" in answer]
-    assert times == sorted(times)
+    best = [answer["plans"][0] for answer in document.values() if "plans" in answer]
+    ranks = [(plan["memory"]["verdict"] != "safe", plan["step_time_s"]) for plan in best]
+    assert ranks == sorted(ranks)
     assert all(runtime in text for runtime in document)
+
+
+def at_risk(result: SearchResult) -> SearchResult:
+    """The same with a best plan that may run out of memory."""
+    best = result.best[0]
+    risky = replace(best, fit=replace(best.fit, verdict=Verdict.AT_RISK))
+    return replace(result, best=(risky, *result.best[1:]))
+
+
+def with_at_risk(*runtimes: str) -> Answers:
+    """The answers of all runtimes, where the best plans of some may run out of memory; of all where none is named."""
+
+    def found(inputs: Inputs, **options: Any) -> SearchResult:
+        result = find(inputs, **options)
+        return at_risk(result) if result.best and inputs.runtime.id in (runtimes or (inputs.runtime.id,)) else result
+
+    inputs = question_of(llama_8b(), "2x8:h100", global_batch=64, sequence_length=8192)
+    with mock.patch("meshwright.answers.runtimes_table.find", found):
+        return answers_of_each(inputs, top=1)
+
+
+def test_safe_plans_stand_before_faster_ones_at_risk_and_are_compared_alone() -> None:
+    fastest = next(iter(asked("plan", *question(runtime="all", cluster="2x8:h100"), "--json").document["runtimes"]))
+    answers = with_at_risk(fastest)
+    planned = {name: each.best[0] for name, each in answers.items() if isinstance(each, SearchResult)}
+    assert list(planned)[-1] == fastest
+    assert planned[fastest].step_time_s == min(each.step_time_s for each in planned.values())
+    crossing = crossover_of(answers)
+    assert crossing
+    assert crossing.fastest.estimate.verdict == Verdict.SAFE
+    assert crossing.fastest.inputs.runtime.id != fastest
+    table = next(each for each in runtimes_screen(answers, None) if isinstance(each, Table))
+    assert [row[-1] for row in table.rows] == ["safe"] * (len(planned) - 1) + ["at-risk"]
+    assert table.note == ""
+
+
+def test_where_no_plan_is_safe_a_line_says_so() -> None:
+    table = next(each for each in runtimes_screen(with_at_risk(), None) if isinstance(each, Table))
+    assert table.note.startswith("No runtime has a plan that fits safely")
 
 
 def test_nothing_fits_for_any_runtime() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -11,7 +12,8 @@ from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
 from meshwright.answers.nothing_fits import error_document, nothing_fits_or_stopped
 from meshwright.answers.plan_table import plan_document
 from meshwright.answers.records import document_of, fields_of
-from meshwright.answers.screen import SPEED_COLUMNS, headline, job_words, speed_cells, without_plan
+from meshwright.answers.screen import SPEED_COLUMNS, headline, job_words, speed_cells, verdict_cell, without_plan
+from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits, Stopped
 from meshwright.search import fan_out
@@ -38,7 +40,7 @@ def answers_of_each(
     constraints: Constraints | None = None,
     executor: Executor | None = None,
 ) -> Answers:
-    """Search once for every runtime of the catalogue, the fastest first, those without a plan last.
+    """Search once for every runtime of the catalogue, safe plans first, then the fastest, those without a plan last.
 
     behaviours: replaced in each, as `with_behaviours` takes them; progress, executor: as in `fan_out.answers`;
     constraints: on the plans of each, of which those that name what a runtime does not have refuse it.
@@ -64,7 +66,7 @@ def answers_of_each(
             raise InvalidInput(message)
         refusals = {name: error_document(each) for name, each in answers.items() if isinstance(each, MeshwrightError)}
         raise NothingFits(message, {"runtimes": refusals})
-    return dict(sorted(answers.items(), key=lambda answer: _step_time(answer[1])))
+    return dict(sorted(answers.items(), key=lambda answer: _preference(answer[1])))
 
 
 def _question(
@@ -90,11 +92,13 @@ def _answer(top: int, inputs: Inputs, progress: Progress | None) -> SearchResult
 def crossover_of(
     answers: Answers, progress: Progress | None = None, executor: Executor | None = None
 ) -> Crossover | None:
-    """Fully sharded plans against 3D ones, over all runtimes; None for a cluster without links between nodes.
+    """Fully sharded plans against 3D ones; None for a cluster without links between nodes.
 
-    progress, executor: as in `fan_out.answers`.
+    The runtimes whose best plan is as safe as that of the first take part. progress, executor: as in `fan_out.answers`.
     """
-    return crossover([answer for answer in answers.values() if isinstance(answer, SearchResult)], progress, executor)
+    results = _results(answers)
+    safest = min(each.best[0].verdict for each in results.values())
+    return crossover([each for each in results.values() if each.best[0].verdict == safest], progress, executor)
 
 
 def runtimes_document(answers: Answers, crossing: Crossover | None) -> dict[str, Any]:
@@ -109,15 +113,15 @@ def runtimes_document(answers: Answers, crossing: Crossover | None) -> dict[str,
 
 
 def runtimes_screen(answers: Answers, crossing: Crossover | None) -> tuple[Block, ...]:
-    """One row for each runtime: its best plan, how fast and how large it is; then the two families of plans."""
-    results = {runtime: answer for runtime, answer in answers.items() if isinstance(answer, SearchResult)}
-    rows = tuple((runtime, str(each.best[0].plan), *speed_cells(each.best[0])) for runtime, each in results.items())
+    """One row for each runtime: its best plan, how fast and large it is, its verdict; then both families of plans."""
+    results = _results(answers)
+    rows = tuple(_row(runtime, each.best[0]) for runtime, each in results.items())
     refused = [f"{runtime}: {answer}" for runtime, answer in answers.items() if runtime not in results]
     inputs = next(iter(results.values())).inputs
     question = (*headline(inputs).lines[:-1], job_words(inputs), *_replaced(inputs))
     return (
         Lines(question),
-        Table(("runtime", "best plan", *SPEED_COLUMNS), rows, "llrrr"),
+        Table(("runtime", "best plan", *SPEED_COLUMNS, "verdict"), rows, "llrrrw", note=_note(results)),
         *without_plan(refused),
         *([Lines(tuple(crossover_lines(crossing)))] if crossing else []),
         Paragraph("meshwright plan --runtime NAME shows the full answer for one runtime."),
@@ -130,8 +134,26 @@ def _replaced(inputs: Inputs) -> list[str]:
     return [f"Replaced in every runtime: {changes}"] if changes else []
 
 
-def _step_time(answer: SearchResult | MeshwrightError) -> float:
-    return answer.best[0].step_time_s if isinstance(answer, SearchResult) else float("inf")
+def _results(answers: Answers) -> dict[str, SearchResult]:
+    """The runtimes that have a plan."""
+    return {runtime: answer for runtime, answer in answers.items() if isinstance(answer, SearchResult)}
+
+
+def _row(runtime: str, best: Estimate) -> tuple[str, ...]:
+    return runtime, str(best.plan), *speed_cells(best), verdict_cell(best.verdict)
+
+
+def _note(results: dict[str, SearchResult]) -> str:
+    """That no plan is safe, where none is."""
+    safe = any(each.best[0].verdict == Verdict.SAFE for each in results.values())
+    return "" if safe else "No runtime has a plan that fits safely: each of these may run out of memory."
+
+
+def _preference(answer: SearchResult | MeshwrightError) -> tuple[int, float]:
+    """By what answers are ranked: the verdict of the best plan, then its step time; without a plan the last."""
+    if not isinstance(answer, SearchResult):
+        return Verdict.OUT_OF_MEMORY, math.inf
+    return answer.best[0].verdict, answer.best[0].step_time_s
 
 
 def crossover_lines(crossing: Crossover) -> list[str]:
