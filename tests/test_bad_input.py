@@ -378,5 +378,5 @@ def test_a_question_of_limits_is_refused_like_any_other(options: dict[str, str |
 def test_limits_of_what_fits_on_no_number_of_nodes() -> None:
     message = refused(asked("limits", *question(runtime="pytorch-ddp")), code=3)
     assert "none of the" in message
-    assert "pytorch-ddp keeps all weights on every rank; --runtime all looks at the other runtimes" in message
+    assert "every rank; meshwright plan --runtime all looks at the other runtimes. " in message
     assert "No plan fits safely even with 32 times the nodes" in message

@@ -99,6 +99,8 @@ def test_nothing_fits_for_any_runtime() -> None:
     assert answer.code == 3
     assert "megatron-core" in answer.message
     assert "torchtitan" in answer.message
+    assert "pytorch-ddp keeps all weights on every rank. No plan" in answer.message
+    assert "--runtime all" not in answer.message
 
 
 def test_a_question_that_every_runtime_refuses_is_a_wrong_one() -> None:

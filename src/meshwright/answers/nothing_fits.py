@@ -17,17 +17,20 @@ from meshwright.units import format_gib, format_seconds
 HOPELESS = "No plan fits safely even with 32 times the nodes or a sixteenth of the sequence length."
 
 
-def nothing_fits(result: SearchResult, most: int | None = None, progress: Progress | None = None) -> NothingFits:
+def nothing_fits(
+    result: SearchResult, most: int | None = None, progress: Progress | None = None, of_all: bool = False
+) -> NothingFits:
     """The error for a search without a fitting plan: the leanest plan, what it lacks, and what would fit.
 
-    most: how many ways to look for; None: all; progress: as in `remedies`.
+    most: how many ways to look for; None: all; progress: as in `remedies`; of_all: every runtime is asked.
     """
     inputs, leanest = result.inputs, result.leanest
     ways = remedies(result, most, progress)
     words = [*map(remedy_words, ways)]
     listed = "".join([f" {each}" for each in words] if most == 1 else [f"\n  - {each}" for each in words])
+    why = unsharded_words(inputs, of_all)
     return NothingFits(
-        f"{shortfall_words(result)} {unsharded_words(inputs)}{f'What would fit:{listed}' if ways else HOPELESS}",
+        f"{shortfall_words(result)} {why}{f'What would fit:{listed}' if ways else HOPELESS}",
         document_of(
             inputs=inputs,
             considered=result.considered,
@@ -38,20 +41,24 @@ def nothing_fits(result: SearchResult, most: int | None = None, progress: Progre
     )
 
 
-def unsharded_words(inputs: Inputs) -> str:
-    """That no plan of the runtime divides the weights among ranks, and where to look; nothing where one does."""
+def unsharded_words(inputs: Inputs, of_all: bool = False) -> str:
+    """That no plan of the runtime divides the weights among ranks, and where to look; nothing where one does.
+
+    of_all: every runtime is asked, so that there is nowhere else to look.
+    """
     plans = inputs.runtime.plans
     if plans.tensor_parallel or plans.pipeline_parallel or 3 in plans.zero_stages:
         return ""
-    return f"{inputs.runtime.id} keeps all weights on every rank; --runtime all looks at the other runtimes. "
+    elsewhere = "" if of_all else "; meshwright plan --runtime all looks at the other runtimes"
+    return f"{inputs.runtime.id} keeps all weights on every rank{elsewhere}. "
 
 
 def nothing_fits_or_stopped(
-    result: SearchResult, progress: Progress | None, most: int | None = None
+    result: SearchResult, progress: Progress | None, most: int | None = None, of_all: bool = False
 ) -> MeshwrightError:
     """The same, where it is not stopped before; else that no plan fits, and that this is not complete."""
     try:
-        return nothing_fits(result, most, progress)
+        return nothing_fits(result, most, progress, of_all)
     except Stopped:
         return Stopped(f"{shortfall_words(result)} The search was stopped, so this answer is not complete.")
 

@@ -84,7 +84,7 @@ def _answer(top: int, inputs: Inputs, progress: Progress | None) -> SearchResult
     """The answer of one runtime, or why it has none."""
     try:
         result = find(inputs, top=top, progress=progress)
-        return result if result.best else nothing_fits_or_stopped(result, progress, most=1)
+        return result if result.best else nothing_fits_or_stopped(result, progress, most=1, of_all=True)
     except MeshwrightError as refusal:
         return refusal
 
