@@ -8,12 +8,12 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
+from meshwright.answers.compare.dropped import drops_tokens, mark_of, mark_words
 from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
 from meshwright.answers.nothing_fits import error_document, nothing_fits_or_stopped
 from meshwright.answers.plan_table import plan_document
 from meshwright.answers.records import document_of, fields_of
 from meshwright.answers.screen import SPEED_COLUMNS, headline, job_words, speed_cells, verdict_cell, without_plan
-from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits, Stopped
 from meshwright.search import fan_out
@@ -102,20 +102,25 @@ def crossover_of(
 
 
 def runtimes_document(answers: Answers, crossing: Crossover | None) -> dict[str, Any]:
-    """Per runtime its plan file, or the reason why it has no plan; then one family of plans against the other."""
+    """Per runtime its plan file, or the reason why it has no plan; those that drop tokens; then one family of plans
+    against the other.
+    """
     runtimes = {
         runtime: plan_document(answer) if isinstance(answer, SearchResult) else {"refused": str(answer)}
         for runtime, answer in answers.items()
     }
     return document_of(
-        schema="meshwright.runtimes/1", runtimes=runtimes, crossover=crossover_entry(crossing) if crossing else None
+        schema="meshwright.runtimes/1",
+        runtimes=runtimes,
+        drops_tokens=[runtime for runtime, each in _results(answers).items() if drops_tokens(each.inputs)],
+        crossover=crossover_entry(crossing) if crossing else None,
     )
 
 
 def runtimes_screen(answers: Answers, crossing: Crossover | None) -> tuple[Block, ...]:
     """One row for each runtime: its best plan, how fast and large it is, its verdict; then both families of plans."""
     results = _results(answers)
-    rows = tuple(_row(runtime, each.best[0]) for runtime, each in results.items())
+    rows = tuple(_row(each) for each in results.values())
     refused = [f"{runtime}: {answer}" for runtime, answer in answers.items() if runtime not in results]
     inputs = next(iter(results.values())).inputs
     question = (*headline(inputs).lines[:-1], job_words(inputs), *_replaced(inputs))
@@ -139,14 +144,16 @@ def _results(answers: Answers) -> dict[str, SearchResult]:
     return {runtime: answer for runtime, answer in answers.items() if isinstance(answer, SearchResult)}
 
 
-def _row(runtime: str, best: Estimate) -> tuple[str, ...]:
-    return runtime, str(best.plan), *speed_cells(best), verdict_cell(best.verdict)
+def _row(result: SearchResult) -> tuple[str, ...]:
+    best, inputs = result.best[0], result.inputs
+    return inputs.runtime.id + mark_of(inputs), str(best.plan), *speed_cells(best), verdict_cell(best.verdict)
 
 
 def _note(results: dict[str, SearchResult]) -> str:
-    """That no plan is safe, where none is."""
+    """What the marks mean, where there are any, and that no plan is safe, where none is."""
     safe = any(each.best[0].verdict == Verdict.SAFE for each in results.values())
-    return "" if safe else "No runtime has a plan that fits safely: each of these may run out of memory."
+    risk = "" if safe else "No runtime has a plan that fits safely: each of these may run out of memory."
+    return " ".join(filter(None, (mark_words(each.inputs for each in results.values()), risk)))
 
 
 def _preference(answer: SearchResult | MeshwrightError) -> tuple[int, float]:
@@ -203,8 +210,10 @@ def _alike(one: Contender, other: Contender) -> bool:
 
 def _named(contender: Contender) -> str:
     estimate = contender.estimate
-    risk = "" if estimate.verdict == Verdict.SAFE else f" ({estimate.verdict})"
-    return f"{contender.inputs.runtime.id} with {estimate.plan}, {format_seconds(estimate.step_time_s)}{risk}"
+    marks = [] if estimate.verdict == Verdict.SAFE else [str(estimate.verdict)]
+    marks += ["drops tokens"] if drops_tokens(contender.inputs) else []
+    said = f" ({', '.join(marks)})" if marks else ""
+    return f"{contender.inputs.runtime.id} with {estimate.plan}, {format_seconds(estimate.step_time_s)}{said}"
 
 
 def _rounded(bandwidth: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from meshwright.answers.compare.dropped import side_words
 from meshwright.answers.compare.named import Named
 from meshwright.answers.compare.premises import Contradiction, plan_premise
 from meshwright.answers.compare.training import Training, training_of
@@ -52,7 +53,7 @@ class PlanComparison:
     recommended: Estimate | None
     """What a search of the question recommends, where it was asked since plans are close to the best."""
     sentences: tuple[str, ...]
-    """Which is better, and for each of the others mainly why."""
+    """Which is better, for each of the others mainly why, and which drop tokens that others compute."""
 
     @property
     def reference(self) -> Column:
@@ -78,7 +79,9 @@ def compare_plans(named: Sequence[Named], inputs: Inputs, progress: Progress | N
     chosen = best_of([estimate for _, estimate in legal], [column.named.inputs for column, _ in legal], progress)
     best, estimate = legal[chosen.row]
     tied = [legal[row] for row in chosen.tied]
+    dropped = side_words({column.label: column.named.inputs for column, _ in legal})
     sentences = *_losses(columns, best, estimate), *_ties(best, estimate, tied, chosen.recommended)
+    sentences += (dropped,) if dropped else ()
     return PlanComparison(inputs, columns, best, chosen.recommended, sentences)
 
 

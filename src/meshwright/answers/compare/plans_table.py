@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from meshwright.answers.assumptions import assumptions
+from meshwright.answers.compare.dropped import drops_tokens
 from meshwright.answers.compare.plans import Column, PlanComparison
 from meshwright.answers.document.blocks import Block, Lines, Table, Toned
 from meshwright.answers.plan_file import plan_entry
@@ -40,6 +41,7 @@ def plans_document(comparison: PlanComparison) -> dict[str, Any]:
             "file": column.named.file,
             "plan": column.named.plan,
             "differs": question_changes(inputs, column.named.inputs),
+            "drops_tokens": drops_tokens(column.named.inputs),
             "legal": not column.broken,
             "broken": [{"rule": fault.where, "reason": fault.what} for fault in column.broken],
             "price": plan_entry(column.estimate, column.named.inputs) if column.estimate else None,
@@ -123,6 +125,9 @@ def _speed(columns: Sequence[Column], tokens: int | None) -> Table:
     verdicts = [verdict_cell(each.estimate.verdict) if each.estimate else "-" for each in columns]
     legal = ["yes" if not column.broken else Toned("no", "bad") for column in columns]
     rows = [("legal", *_spread(legal)), ("verdict", *_spread(verdicts))]
+    dropping = [drops_tokens(column.named.inputs) for column in columns]
+    if any(dropping):
+        rows.append(("drops tokens", *_spread(["yes" if drops else "no" for drops in dropping])))
     for name, number, written in (
         ("step", lambda each: each.step_time_s, format_seconds),
         ("tokens/s per GPU", lambda each: each.tokens_per_s_per_gpu, lambda value: f"{value:,.0f}"),

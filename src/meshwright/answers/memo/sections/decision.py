@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from meshwright.answers.baseline import Baseline, beside
+from meshwright.answers.compare.dropped import recommended_words
 from meshwright.answers.compare.training import training_on
 from meshwright.answers.document.blocks import Block, Callout, Heading, Paragraph, Table
 from meshwright.answers.memo.memo import Memo
@@ -25,7 +26,8 @@ def decision(memo: Memo) -> Iterator[Block]:
     best = memo.best
     yield Heading("Recommendation", 2)
     words = f"{in_words(best.plan, memo.inputs)} In short: `{best.plan}`."
-    yield Callout("Train with this plan", words, TONES[best.verdict])
+    dropped = recommended_words(memo.inputs)
+    yield Callout("Train with this plan", f"{words} {dropped}".rstrip(), TONES[best.verdict])
     yield Table(("", "predicted", "which means"), tuple(_figures(memo)), "lll")
     yield Callout(*risk_words(memo), "warning")
     yield Callout(*mitigation_words(memo), "good")
