@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from commands import Answer, asked, question
-from meshwright.answers.document.blocks import Table
+from meshwright.answers.document.blocks import Lines, Table
 from meshwright.answers.runtimes_table import (
     Answers,
     answers_of_each,
@@ -201,3 +201,15 @@ def test_a_plan_at_risk_is_told_so() -> None:
     risky = replace(crossing.fastest, estimate=replace(estimate, fit=fit))
     assert "s (at-risk). No" in said(replace(crossing, fastest=risky))[0]
     assert "at-risk" not in said(crossing)[0]
+
+
+def test_a_table_that_has_another_plan_than_the_fastest_says_why() -> None:
+    result = find(question_of(llama_8b(), "2x8:h100", global_batch=64, sequence_length=8192))
+    slow = max(result.best, key=lambda each: each.step_time_s)
+    for best, told in ((result.fastest, False), (slow, True)):
+        assert best
+        answers: Answers = {"megatron-core": replace(result, best=(best,))}
+        crossing = crossover_of(answers)
+        lines = [line for each in runtimes_screen(answers, crossing) if isinstance(each, Lines) for line in each.lines]
+        words = f"The table has the plan that meshwright plan recommends for megatron-core, {best.plan}: it is "
+        assert any(line.startswith(words) for line in lines) == told

@@ -11,9 +11,11 @@ from typing import Any
 from meshwright.answers.compare.dropped import drops_tokens, mark_of, mark_words
 from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
 from meshwright.answers.nothing_fits import error_document, nothing_fits_or_stopped
+from meshwright.answers.pace import pace
 from meshwright.answers.plan_table import plan_document
 from meshwright.answers.records import document_of, fields_of
 from meshwright.answers.screen import SPEED_COLUMNS, headline, job_words, speed_cells, verdict_cell, without_plan
+from meshwright.answers.ties import reasons
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits, Stopped
 from meshwright.search import fan_out
@@ -128,7 +130,7 @@ def runtimes_screen(answers: Answers, crossing: Crossover | None) -> tuple[Block
         Lines(question),
         Table(("runtime", "best plan", *SPEED_COLUMNS, "verdict"), rows, "llrrrw", note=_note(results)),
         *without_plan(refused),
-        *([Lines(tuple(crossover_lines(crossing)))] if crossing else []),
+        *([Lines((*crossover_lines(crossing), *_recommended_lines(results, crossing)))] if crossing else []),
         Paragraph("meshwright plan --runtime NAME shows the full answer for one runtime."),
     )
 
@@ -172,6 +174,19 @@ def crossover_lines(crossing: Crossover) -> list[str]:
         return [at + best, _change_line(crossing, other)]
     missing = next(family for family in Family if family != fastest.family)
     return [f"{at}{_named(fastest)}. No {missing} plan fits as safely, however fast the links."]
+
+
+def _recommended_lines(results: dict[str, SearchResult], crossing: Crossover) -> list[str]:
+    """Why the table has another plan of the runtime that is predicted fastest; nothing where it has that one."""
+    fastest, inputs = crossing.fastest.estimate, crossing.fastest.inputs
+    best = results[inputs.runtime.id].best[0]
+    if fastest.step_time_s >= best.step_time_s:
+        return []
+    lost = f"it is {pace(best, fastest)} than the fastest, closer than predictions can tell"
+    return [
+        f"The table has the plan that meshwright plan recommends for {inputs.runtime.id}, {best.plan}: {lost}, but "
+        f"{reasons(best, fastest, inputs)}."
+    ]
 
 
 def crossover_entry(crossing: Crossover) -> dict[str, Any]:

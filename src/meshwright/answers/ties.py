@@ -43,6 +43,17 @@ def tie_lines(result: SearchResult) -> list[str]:
     return [text, f"Predicted fastest: {fastest.plan}, {pace(fastest, best)}."] if slower else [text]
 
 
+def fastest_lines(result: SearchResult) -> list[str]:
+    """That the recommended plan is not the predicted fastest, which one is, and why it is not recommended."""
+    best, fastest = result.best[0], result.fastest
+    if fastest is None or best.step_time_s <= fastest.step_time_s:
+        return []
+    return [
+        f"This is not the predicted fastest: {fastest.plan} is {pace(fastest, best)}, closer than predictions can "
+        f"tell. This one {reasons(best, fastest, result.inputs)}."
+    ]
+
+
 def proven_lines(result: SearchResult) -> list[str]:
     """The best plan that is split as the fastest published run of the model, where the recommended one is not."""
     words = proven_words(result).replace("`", "")

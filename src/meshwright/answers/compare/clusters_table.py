@@ -16,7 +16,7 @@ from meshwright.answers.records import document_of
 from meshwright.answers.routing import routing_lines
 from meshwright.answers.screen import assumption_list, headline, links, model_words, verdict_cell, without_plan
 from meshwright.answers.step_parts import ALL_NAMES
-from meshwright.answers.ties import unpublished_lines
+from meshwright.answers.ties import fastest_lines, unpublished_lines
 from meshwright.search.fewest_nodes import MOST_TIMES_THE_NODES
 from meshwright.units import GIB, format_count, format_seconds
 
@@ -103,6 +103,7 @@ def _plans(rows: Iterable[ClusterRow]) -> Iterator[Lines]:
             yield Lines(
                 (
                     f"**{row.cluster.name}** ({links(row.cluster)}): {row.best.plan}",
+                    *(fastest_lines(row.result) if row.result else ()),
                     f"Largest loss: {ALL_NAMES[part]}, {format_seconds(seconds)} ({share:.0%} of the step)",
                     *(routing_lines(row.best, row.inputs) if row.inputs else ()),
                     *(unpublished_lines(row.best, row.inputs) if row.inputs else ()),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from meshwright.answers.compare.clusters import ClusterComparison
+from meshwright.answers.compare.clusters import ClusterComparison, ClusterRow
 from meshwright.answers.document.blocks import Block, Heading, Paragraph, Table
+from meshwright.answers.memo.words import listed
+from meshwright.answers.pace import longer, pace_of
 from meshwright.answers.records import priced_plan
 from meshwright.answers.screen import verdict_cell
+from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan
 from meshwright.search.min_max import Exclusion, OnePlan
@@ -16,6 +20,8 @@ from meshwright.units import GIB, format_gib, format_seconds
 
 OF_THE_CLUSTER = re.compile(r"(dp|m|group|replicate)\d+")
 """Words of a plan that follow the cluster."""
+SAME = 5e-5
+"""Of a step, below which two are told to be as fast."""
 
 
 def one_plan_section(comparison: ClusterComparison) -> tuple[Block, ...]:
@@ -70,6 +76,7 @@ def layout_words(plan: Plan) -> str:
 
 
 def _chosen(result: OnePlan, comparison: ClusterComparison) -> tuple[Block, ...]:
+    pairs = [(row, estimate, longer(estimate, row.best)) for row, estimate in _priced(result, comparison) if row.best]
     rows = tuple(
         (
             row.cluster.name,
@@ -77,18 +84,40 @@ def _chosen(result: OnePlan, comparison: ClusterComparison) -> tuple[Block, ...]
             str(estimate.plan.num_microbatches),
             format_seconds(estimate.step_time_s),
             format_seconds(row.best.step_time_s) if row.best else "-",
-            f"{regret:.1%}",
+            pace_of(slower) if abs(slower) >= SAME else "as fast",
             f"{estimate.memory.device / GIB:.1f}",
             verdict_cell(estimate.verdict),
         )
-        for row, estimate, regret in zip(comparison.rows, result.estimates, result.regrets, strict=True)
+        for row, estimate, slower in pairs
     )
-    regret, worst = max(zip(result.regrets, comparison.rows, strict=True), key=lambda each: each[0])
-    note = f"It loses most on {worst.cluster.name}: {regret:.1%} against the best plan there."
-    note = note if regret else "It is as fast as the best plan of each cluster."
-    columns = ("cluster", "dp", "m", "step", "best step", "slower", "GiB", "verdict")
+    columns = ("cluster", "dp", "m", "step", "best plan", "against it", "GiB", "verdict")
     title = Heading(f"One layout for all: {layout_words(_whole(result))}", 3)
+    note = _note({row.cluster.name: slower for row, _, slower in pairs})
     return title, Table(columns, rows, "lrrrrrrw", note=note)
+
+
+def _priced(result: OnePlan, comparison: ClusterComparison) -> Iterator[tuple[ClusterRow, Estimate]]:
+    return zip(comparison.rows, result.estimates, strict=True)
+
+
+def _note(slower: Mapping[str, float]) -> str:
+    """Where the layout loses most to the best plan, and where it is faster, as the best plan need not be the fastest.
+
+    slower: what its step takes more than that of the best plan, a share, by cluster.
+    """
+    most = max(slower, key=lambda name: slower[name])
+    ahead = [name for name, share in slower.items() if share <= -SAME]
+    lines = []
+    if slower[most] >= SAME:
+        lines.append(f"It loses most on {most}: it is {pace_of(slower[most])} than the best plan there.")
+    elif not ahead:
+        lines.append("It is as fast as the best plan of each cluster.")
+    if ahead:
+        lines.append(
+            f"On {listed(ahead)} it is faster than the best plan, which is the one recommended there and not the "
+            "predicted fastest."
+        )
+    return " ".join(lines)
 
 
 def _whole(result: OnePlan) -> Plan:
