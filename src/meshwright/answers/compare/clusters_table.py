@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from meshwright.answers.assumptions import assumptions
+from meshwright.answers.compare.attributed import attributed
 from meshwright.answers.compare.clusters import ClusterComparison, ClusterRow
 from meshwright.answers.compare.one_plan_table import one_plan_entry, one_plan_section
 from meshwright.answers.compare.training import Deadline, deadline_entry
@@ -49,10 +50,10 @@ def clusters_document(comparison: ClusterComparison) -> dict[str, Any]:
 
 def clusters_screen(comparison: ClusterComparison) -> tuple[Block, ...]:
     """The question, a row for each cluster, the best plans, training where the job names its tokens, one layout for all
-    where it was asked for, what does not fit, and the assumptions.
+    where it was asked for, what does not fit, and the assumptions with the clusters that they hold for.
     """
     rows = comparison.rows
-    assumed = dict.fromkeys(line for row in rows if row.best and row.inputs for line in assumptions(row.inputs))
+    assumed = {row.cluster.name: assumptions(row.inputs) for row in rows if row.best and row.inputs}
     return (
         _question(comparison),
         _speeds(comparison),
@@ -60,7 +61,7 @@ def clusters_screen(comparison: ClusterComparison) -> tuple[Block, ...]:
         *_training(comparison),
         *one_plan_section(comparison),
         *without_plan([f"{row.cluster.name}: {row.refused}" for row in rows if row.refused]),
-        *assumption_list(list(assumed)),
+        *assumption_list(attributed(assumed)),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from meshwright.answers.assumptions import assumptions
+from meshwright.answers.compare.attributed import attributed
 from meshwright.answers.compare.dropped import drops_tokens
 from meshwright.answers.compare.plans import Column, PlanComparison
 from meshwright.answers.document.blocks import Block, Lines, Table, Toned
@@ -99,8 +100,8 @@ def plans_screen(comparison: PlanComparison) -> tuple[Block, ...]:
 
 
 def _assumptions(comparison: PlanComparison) -> list[str]:
-    """What the prices of all plans rest on, each once."""
-    return list(dict.fromkeys(line for column in comparison.columns for line in assumptions(column.named.inputs)))
+    """What the prices of all plans rest on, each once, with the plans that it holds for where it is not all."""
+    return attributed({column.label: assumptions(column.named.inputs) for column in comparison.columns})
 
 
 def _legend(comparison: PlanComparison) -> Iterator[str]:
