@@ -12,7 +12,7 @@ from meshwright.layout.plans import Plans
 from meshwright.search.find import SearchResult
 from meshwright.search.published import Unpublished, has_published_layout, is_published, unpublished
 from meshwright.search.rank import rank_time_s
-from meshwright.search.ties import AXES, complexity, tied_within
+from meshwright.search.ties import AXES, complexity, share_of_layouts, share_of_ties, tied_within
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib
 
@@ -34,7 +34,8 @@ def tie_lines(result: SearchResult) -> list[str]:
     if fastest is None or result.equal == 1:
         return []
     within = (
-        f"{result.equal:,} plans are within {tied_share(result):.1%} of the fastest, closer than predictions can tell"
+        f"{result.equal:,} plans are within {tied_share(result):.1%} of the fastest{wider_words(result)}, closer than "
+        "predictions can tell"
     )
     if fastest.plan == best.plan:
         return [f"{within}. This one is the fastest of them."]
@@ -75,6 +76,21 @@ def tied_share(result: SearchResult) -> float:
     fastest = result.fastest or best
     published = bool(is_published(Plans.of([fastest.plan]), inputs).item())
     return tied_within(float(rank_time_s(best) / rank_time_s(fastest)) - 1, published, inputs)
+
+
+def wider_words(result: SearchResult) -> str:
+    """Why that share is not the usual one, in brackets; nothing where it is.
+
+    Either no run is of the kind of the fastest plan, so that a published one takes its place, or the recommended one
+    has the layout of a published run, which models with experts allow for (`search.ties.tied_rows`).
+    """
+    inputs, share, usual = result.inputs, tied_share(result), share_of_ties(result.inputs)
+    if share <= usual:
+        return ""
+    fastest = Plans.of([(result.fastest or result.best[0]).plan])
+    untested = not is_published(fastest, inputs).item() and share != share_of_layouts(inputs)
+    why = "no published run is of the fastest plan's kind" if untested else "this one is split as a published run"
+    return f" (wider than the usual {usual:.1%}, as {why})"
 
 
 def most_published(each: Unpublished) -> str:
