@@ -79,13 +79,13 @@ class Fault:
 
 
 class InvalidSpec(InvalidInput):
-    """A specification breaks its own rules; `faults` holds all of them at once."""
+    """A specification breaks its own rules; `faults` holds all of them at once, `hint` what works instead of all."""
 
-    def __init__(self, subject: str, faults: Sequence[Fault]) -> None:
-        self.subject = subject
+    def __init__(self, subject: str, faults: Sequence[Fault], hint: str = "") -> None:
+        self.subject, self.hint = subject, hint
         self.faults = tuple(faults)
         listed = "".join(f"\n  - {fault}" for fault in self.faults)
-        super().__init__(f"{subject} is not valid:{listed}")
+        super().__init__(f"{subject} is not valid:{listed}" + (f"\n{hint}" if hint else ""))
 
 
 class UnknownName(InvalidInput):

@@ -48,7 +48,7 @@ def test_what_nobody_says_is_assumed_and_said() -> None:
     assert (job["sequence_length"], job["global_batch"]) == (1024, 4096)
     assumed = " ".join(answer["assumptions"])
     assert "sequence length 1024 (set it with --seq-len)" in assumed
-    assert "global batch 4096, about 4M tokens" in assumed
+    assert "global batch 4096, near 4M tokens" in assumed
 
 
 def test_a_network_replaces_that_of_the_cluster() -> None:

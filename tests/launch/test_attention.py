@@ -62,9 +62,9 @@ def test_the_script_asks_for_the_attention_that_is_priced_or_nothing_is_written(
         if kernel in kernels:
             assert _written(model, kernel, runtime) == spelled
             continue
-        with pytest.raises(InvalidSpec, match=f"cannot train {model}; plan with --with attention_kernel=") as caught:
+        with pytest.raises(InvalidSpec, match=f"cannot train {model} ") as caught:
             export(PLAN, _asked(model, kernel, runtime), runtime)
-        assert str(caught.value).count("--with attention_kernel") == len(kernels) - 1
+        assert f"Plan with --with attention_kernel={kernels[0]}." in str(caught.value) + "."
 
 
 def test_what_is_refused_is_written_as_the_refusal_says(tmp_path: Path) -> None:
@@ -73,17 +73,17 @@ def test_what_is_refused_is_written_as_the_refusal_says(tmp_path: Path) -> None:
     refused = asked(*words, "--launch", str(folder))
     assert (refused.code, folder.exists()) == (2, False)
     *_, option, change = refused.err.split()
-    assert asked(*words, "--launch", str(folder), option, change).code == 0
+    assert asked(*words, "--launch", str(folder), option, change.rstrip(".")).code == 0
     assert "ATTENTION = 'flex_attention'" in (folder / "train.py").read_text()
 
 
 def test_an_older_kernel_that_transformers_lacks_is_refused() -> None:
-    with pytest.raises(InvalidSpec, match=r"attention kernel flash-1; plan with --with attention_kernel=newest or"):
+    with pytest.raises(InvalidSpec, match=r"kernel flash-1 (?s:.*)Plan with --with attention_kernel=newest\."):
         export(PLAN, _asked("llama-3.1-8b", "flash-1"), "accelerate")
 
 
 def test_a_model_without_a_class_of_transformers_is_refused() -> None:
-    with pytest.raises(InvalidSpec, match="no language model of the type kimi_k2; add --to megatron-lm --nearest"):
+    with pytest.raises(InvalidSpec, match=r"of the type kimi_k2\nPlan with --runtime megatron-bridge, or with"):
         export(PLAN, _asked("kimi-k2", "newest", "deepspeed"), "deepspeed")
 
 
@@ -107,7 +107,7 @@ def test_context_parallelism_splits_the_attention_that_its_framework_knows(
         if name in kernels:
             assert export(plan, inputs, runtime).plan == plan
             continue
-        with pytest.raises(InvalidSpec, match=r"context parallelism of \w+ cannot split.*; plan with --cp 1"):
+        with pytest.raises(InvalidSpec, match=r"context parallelism of \w+ cannot split.*\nPlan with .*--cp 1"):
             export(plan, inputs, runtime)
         nearest = nearest_spelled(plan, inputs, runtime)
         assert nearest is not None
@@ -140,6 +140,7 @@ def test_every_family_that_is_read_has_its_implementations_or_no_class() -> None
         assert {each for known in transformers().attention.values() for each in known} == spelled
 
 
+@pytest.mark.slow
 @pytest.mark.clients("torch", "transformers")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_transformers_has_these_implementations(family: str) -> None:

@@ -50,6 +50,7 @@ HALVES = DEEPSPEED.replace(job=DEEPSPEED.job.replace(precision="fp16"))
 NANOTRON = question(dense_model(vocab_size=50257), "8x8:h100", "nanotron")
 INTERN = question(llama_8b(), "8x8:h100", "internevo")
 TITAN = question(llama_8b(), "8x8:h100", "torchtitan")
+TITAN_NEWEST = TITAN.replace(runtime=with_behaviours(TITAN.runtime, ["attention=newest"]))
 TITAN_EXPERTS = question(read_model("qwen3-30b-a3b"), "8x8:h100", "torchtitan")
 TITAN_FUSED = TITAN_EXPERTS.replace(runtime=with_behaviours(TITAN_EXPERTS.runtime, ["dispatcher=fused"]))
 ACCELERATE = question(llama_8b(), "8x8:h100", "accelerate")
@@ -260,7 +261,14 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         (TITAN_FUSED, {}),
         "moe_comm_backend deepep: the dispatcher that is priced for ep 8",
     ),
-    ("flex_attention", (TITAN, {"cp": 2}), (TITAN, {}), "Flex attention and spmd_types: cp 2"),
+    ("attention_backend", (TITAN_NEWEST, {}), (TITAN, {}), "attn_backend varlen: the attention that is priced"),
+    ("attention_backend", (TITAN_NEWEST, {"cp": 2}), (TITAN, {"cp": 2}), "attn_backend flex_flash: the attention"),
+    (
+        "context_parallel_types",
+        (TITAN, {"cp": 2}),
+        (TITAN, {}),
+        "spmd_types and FlexAttention (flex or",
+    ),
     (
         "fully_sharded_version",
         (ACCELERATE, {"zero": 3}),

@@ -14,6 +14,7 @@ from meshwright.answers.ties import proven_lines, tie_lines, tied_share
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
+from meshwright.search import published
 from meshwright.search.find import find
 from meshwright.search.published import (
     PublishedRun,
@@ -126,7 +127,24 @@ def test_a_layout_that_another_run_of_the_job_beats_is_not_kept() -> None:
     elsewhere = question(llama_70b(), "8x8:h100", global_batch=512, sequence_length=8192)
     assert {layout.degrees[3] for layout in published_plans_of(runs).layouts} == {5, 4}
     runs.append(PublishedRun(slower, elsewhere, 30.0))
-    assert {layout.degrees[3] for layout in published_plans_of(runs).layouts} == {5, 4, 2}
+    layouts = published_plans_of(runs).layouts
+    assert {(layout.degrees[3], layout.global_batch, layout.beaten) for layout in layouts} == {
+        (5, DENSE.job.global_batch, False),
+        (4, DENSE.job.global_batch, False),
+        (2, 512, True),
+    }
+
+
+def test_layouts_of_the_job_itself_come_first_and_beaten_ones_of_others_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, slow = replace(PLAIN, vpp=2), replace(PLAIN, vpp=4)
+    small, large, other = (DENSE.replace(job=DENSE.job.replace(global_batch=batch)) for batch in (512, 1024, 2048))
+    runs = [(fast, small, 10.0), (slow, small, 12.0), (slow, large, 20.0)]
+    known = published_plans_of(PublishedRun(*run) for run in runs)
+    monkeypatch.setattr(published, "published_plans", lambda: known)
+    elsewhere = question(llama_70b(), "8x8:h100", "torchtitan", global_batch=512, sequence_length=8192)
+    both = Plans.of([fast, slow])
+    found = [has_published_layout(both, asked).tolist() for asked in (small, large, other, elsewhere)]
+    assert found == [[True, False], [False, True], [True, False], [False, False]]
 
 
 def test_what_no_run_has_is_named_with_how_far_runs_go() -> None:
@@ -239,7 +257,7 @@ def test_the_best_plan_that_was_published_stands_beside_another_one() -> None:
 
 
 def test_a_recommended_plan_that_was_published_stands_alone() -> None:
-    job = Job(sequence_length=8192, global_batch=128)
+    job = Job(sequence_length=8192, global_batch=512)
     result = find(read_inputs("llama-3.1-8b", "1x8:h100", job, runtime="megatron-core@nemo-24.11"))
     assert has_published_layout(Plans.of([result.best[0].plan]), result.inputs).item()
     assert not proven_lines(result)

@@ -24,6 +24,8 @@ OFF = "0"
 """Share of an exchange that is hidden where its overlap is off, which makes no step shorter."""
 LIBRARIES = {"deepep": "DeepEP", "hybridep": "HybridEP (of DeepEP)"}
 """By the backend that a launch sets."""
+ATTENTION_LIBRARIES = {10.0: "FlashAttention-4", 9.0: "FlashAttention-3"}
+"""By the least compute capability, from the highest."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,19 @@ def _all_set(plan: Plan, inputs: Inputs) -> dict[str, str | bool]:
     return {key: value for setting in launch_settings(plan, inputs) for key, value in setting.set.items()}
 
 
+def _library(knob: str, plan: Plan, inputs: Inputs) -> str:
+    """What the switch of a knob needs beside the framework; empty where nothing."""
+    if knob == "attention":
+        return _attention_library(inputs) if inputs.attention_kernel == "newest" else ""
+    return library_of(plan, inputs) if knob == "dispatcher" else ""
+
+
+def _attention_library(inputs: Inputs) -> str:
+    """Source: torchtitan 0.3.0 tools/utils.py, get_cuda_flash_attention_impl."""
+    capability = inputs.cluster.accelerator.compute_capability or 0
+    return next((name for least, name in ATTENTION_LIBRARIES.items() if capability >= least), "")
+
+
 def library_of(plan: Plan, inputs: Inputs) -> str:
     """Whose kernels a fused dispatcher runs."""
     if inputs.runtime.communication.dispatcher != "fused":
@@ -156,7 +171,7 @@ def _switch(each: PricedChange, before: Estimate, inputs: Inputs) -> Switch:
         change=each.change,
         option=f"--with {field.name}={field.after}",
         flag=_flag(each.knob, before.plan, each.inputs, inputs) or "",
-        library=library_of(before.plan, each.inputs) if each.knob == "dispatcher" else "",
+        library=_library(each.knob, before.plan, each.inputs),
         inputs=each.inputs,
         estimate=each.estimate,
         gain=1 - each.estimate.step_time_s / before.step_time_s,

@@ -194,7 +194,7 @@ def _job(model: Model, options: dict[str, Any]) -> Job:
         assumed.append(f"sequence length {options['seq_len']} (set it with --seq-len)")
     if options["global_batch"] is None and options["global_batch_tokens"] is None:
         options["global_batch"] = usual_batch(options["seq_len"])
-        assumed.append(f"global batch {options['global_batch']}, about 4M tokens (set it with --global-batch)")
+        assumed.append(f"global batch {options['global_batch']}, near 4M tokens (set it with --global-batch)")
     job = job_of(options.pop("seq_len"), **options)
     return job.replace(assumptions=(*job.assumptions, *assumed)) if assumed else job
 

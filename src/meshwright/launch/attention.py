@@ -8,6 +8,7 @@ from importlib import resources
 from typing import ClassVar, Literal
 
 from meshwright.errors import Fault
+from meshwright.launch.forms import Fields
 from meshwright.launch.table import LaunchTable
 from meshwright.layout.plan import Plan
 from meshwright.specs.base import Spec
@@ -52,20 +53,32 @@ def attention_faults(plan: Plan, inputs: Inputs, table: LaunchTable) -> list[Fau
         return []
     model, release = inputs.model, transformers().release
     if model.family not in (NATIVE, *transformers().attention):
-        what = f"{release} has no language model of the type {model.family}; add --to megatron-lm --nearest"
-        return [Fault("model", what)]
+        return [Fault("model", f"{release} has no language model of the type {model.family}")]
     kernel, spelled = inputs.runtime.kernels.attention_kernel, table.rows[KERNEL].values
     if kernel not in spelled:
-        return [Fault("runtime", f"it has no setting for the attention kernel {kernel}{_hint(plan, model, table)}")]
+        return [Fault("runtime", f"it has no setting for the attention kernel {kernel} (it has {', '.join(spelled)})")]
     priced = f"this plan is priced with {WORDS[str(spelled[kernel])]}"
-    if spelled[kernel] not in _implementations(model):
-        what = f"{priced}, with which {release} cannot train {model.name}{_hint(plan, model, table)}"
-        return [Fault("attention", what)]
-    if plan.cp > 1 and kernel not in _within_context(model, table):
-        has = f" of models with {kind}" if (kind := _special(model)) != "plain" else ""
-        what = f"{priced}, which context parallelism of {table.framework} cannot split{has}; plan with --cp 1"
-        return [Fault("attention", what)]
+    if kernel not in _kernels(model, table):
+        known = ", ".join(WORDS[each] for each in _implementations(model))
+        return [Fault("attention", f"{priced}, with which {release} cannot train {model.name} (it has {known})")]
+    if not splits_attention(plan, inputs, table):
+        kind = "" if _special(model) == "plain" else f" of models with {_special(model)}"
+        return [Fault("attention", f"{priced}, which context parallelism of {table.framework} cannot split{kind}")]
     return []
+
+
+def attention_changes(plan: Plan, inputs: Inputs, table: LaunchTable) -> Fields:
+    """The values of fields with which a script of transformers would run the attention of a plan; none where it does,
+    or where nothing helps.
+    """
+    faults, kernel = attention_faults(plan, inputs, table), inputs.runtime.kernels.attention_kernel
+    if not faults or faults[0].where == "model":
+        return {}
+    known = _kernels(inputs.model, table)
+    if kernel in known:
+        return {"plan.cp": 1}
+    split = [each for each in known if plan.cp == 1 or each in _within_context(inputs.model, table)]
+    return {KERNEL: (split or known)[0]} | ({} if split else {"plan.cp": 1})
 
 
 def splits_attention(plan: Plan, inputs: Inputs, table: LaunchTable) -> bool:
@@ -83,13 +96,9 @@ def windows_as_masks(inputs: Inputs, table: LaunchTable) -> bool:
     return shorter and spelled.get(inputs.runtime.kernels.attention_kernel) == "sdpa"
 
 
-def _hint(plan: Plan, model: Model, table: LaunchTable) -> str:
-    """The kernels that the script can run, as options."""
-    within = _within_context(model, table) if plan.cp > 1 else tuple(table.rows[KERNEL].values)
-    has = [name for name, spelled in table.rows[KERNEL].values.items() if spelled in _implementations(model)]
-    known = [name for name in has if name in within] or has
-    fused = [name for name in known if name != "eager"] or known
-    return f"; plan with {' or '.join(f'--with attention_kernel={name}' for name in fused)}"
+def _kernels(model: Model, table: LaunchTable) -> list[str]:
+    """Attention kernels that the script can run for a model, the fastest first."""
+    return [name for name, spelled in table.rows[KERNEL].values.items() if spelled in _implementations(model)]
 
 
 def _implementations(model: Model) -> tuple[str, ...]:

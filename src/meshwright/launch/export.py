@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from meshwright.errors import Fault, InvalidInput, InvalidSpec
+from meshwright.errors import Fault, InvalidInput, InvalidSpec, MeshwrightError
 from meshwright.launch.architecture import same_architecture
-from meshwright.launch.attention import attention_faults, splits_attention
+from meshwright.launch.attention import attention_changes, attention_faults, splits_attention
 from meshwright.launch.facts import Facts, facts_of, holds
 from meshwright.launch.fields import differences, fields_of, normal_fields, question_of
 from meshwright.launch.forms import Fields
-from meshwright.launch.refusals import refusals
+from meshwright.launch.refusals import limits_of, options_of, refusals, way_on
 from meshwright.launch.spelling import Settings, settings_of, understand
-from meshwright.launch.table import LaunchTable, launch_table
+from meshwright.launch.table import LaunchTable, launch_table, launch_tables
 from meshwright.layout.plan import Plan
 from meshwright.search.nearest import nearest_legal
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
 from meshwright.specs.read_model import read_model
+from meshwright.specs.runtime import read_runtime
 
 FOLLOWING = ("plan.dp_shard", "plan.local_batch", "plan.num_microbatches", "plan.pipeline_micro_batch")
 """Fields that differ because others do."""
@@ -80,12 +81,15 @@ def export(plan: Plan, inputs: Inputs, name: str) -> Launch:
     """
     table = launch_table(name)
     require_written(name, inputs.runtime.id)
-    launch, ran = _spelled(plan, inputs, table, name)
-    different = differences(plan, inputs, *ran)
-    names = [each.partition(":")[0] for each in _causes(different)]
-    faults = refusals(names, normal_fields(*ran), normal_fields(plan, inputs), table)
+    launch, ran = _spelled_or_refused(plan, inputs, table, name)
+    names = [each.partition(":")[0] for each in _causes(differences(plan, inputs, *ran))]
+    theirs, changes = normal_fields(*ran), attention_changes(plan, inputs, table)
+    faults = refusals(names, theirs, normal_fields(plan, inputs), table) if names else []
     if faults := [*faults, *attention_faults(plan, inputs, table)]:
-        raise InvalidSpec(f"a launch of {table.framework} ({table.release}) with this plan", faults)
+        hint = way_on([*dict.fromkeys([*names, *changes])], theirs | changes, inputs, table)
+        if any(fault.where == "model" for fault in faults):
+            hint = _elsewhere(inputs, name)
+        raise InvalidSpec(f"a launch of {table.framework} ({table.release}) with this plan", faults, hint)
     return launch
 
 
@@ -97,7 +101,7 @@ def nearest_spelled(plan: Plan, inputs: Inputs, name: str) -> Plan | None:
     """
     table, named = launch_table(name), set[str]()
     for _ in range(MOST_CHANGES):
-        ran, read = _spelled(plan, inputs, table, name)[1]
+        ran, read = _spelled_or_refused(plan, inputs, table, name)[1]
         different, splits = differences(plan, inputs, ran, read), splits_attention(plan, inputs, table)
         if not different and splits:
             return plan
@@ -132,6 +136,39 @@ def _spelled(plan: Plan, inputs: Inputs, table: LaunchTable, name: str) -> tuple
     imbalance = inputs.job.expert_imbalance or (1.0 if takes_all and inputs.model.is_moe else None)
     routed = read.job.replace(expert_imbalance=imbalance, expert_spread=inputs.job.expert_spread)
     return Launch(name, plan, inputs, settings, fields), (ran, read.replace(job=routed))
+
+
+def _spelled_or_refused(
+    plan: Plan, inputs: Inputs, table: LaunchTable, name: str
+) -> tuple[Launch, tuple[Plan, Inputs]]:
+    """The same; a model that is refused with the frameworks that have settings for it."""
+    try:
+        return _spelled(plan, inputs, table, name)
+    except InvalidSpec as error:
+        raise InvalidSpec(error.subject, error.faults, _elsewhere(inputs, name)) from None
+
+
+def _elsewhere(inputs: Inputs, name: str) -> str:
+    """The frameworks but one that have settings for a model, as options; empty where there is none."""
+    others = [options for each in launch_tables() if each != name and (options := _options(each, inputs))]
+    return f"Plan with {', or with '.join(others)}." if others else ""
+
+
+def _options(name: str, inputs: Inputs) -> str:
+    """The options with which a search finds plans of a framework for a model; empty where it has no settings for it."""
+    table, ranks = launch_table(name), inputs.cluster.num_gpus
+    plan = Plan(dp=ranks, num_microbatches=max(inputs.job.global_batch // ranks, 1))
+    try:
+        moved = inputs.replace(runtime=read_runtime(table.runtimes[0]))
+        ran = _spelled(plan, moved, table, name)[1]
+    except MeshwrightError:
+        return ""
+    faults, changes = attention_faults(plan, moved, table), attention_changes(plan, moved, table)
+    names = [each.partition(":")[0] for each in differences(plan, moved, *ran)]
+    if any(each.startswith("model.") for each in names) or any(each.where == "model" for each in faults):
+        return ""
+    asked = options_of([*names, *changes], normal_fields(*ran) | changes, moved)
+    return " ".join([f"--runtime {moved.runtime.id}", *asked, *limits_of({}, moved, table)])
 
 
 def _field(difference: str) -> str:

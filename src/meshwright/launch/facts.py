@@ -160,6 +160,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
     return {
         "accelerator": accelerator.id,
         "asks_for_gradients": job.gradients is not None,
+        "attention_backend": _attention_backend(plan, inputs),
         "chunked_cross_entropy": inputs.runtime.entropy.sequence_pieces > 1,
         "compiled": runtime.kernels.cross_entropy.endswith("compiled"),
         "never": False,
@@ -183,6 +184,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "eight_bit_moments": runtime.storage.moment_bytes == 1,
         "overlaps_tensor_parallel": runtime.overlap.tensor_parallel > 0,
         "moment_bytes": runtime.storage.moment_bytes,
+        "newest_attention": inputs.attention_kernel == "newest",
         "narrow_optimizer_states": inputs.keeps_remainders or runtime.storage.moment_bytes < FP32_BYTES,
         "offloads_states": inputs.runtime.storage.offloads_states,
         "optimizer_bytes": f"{float(optimizer_bytes(plan, inputs)):g}",
@@ -193,3 +195,10 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "sequence_length": job.sequence_length,
         "stores_quantised": inputs.stores_quantised,
     }
+
+
+def _attention_backend(plan: Plan, inputs: Inputs) -> str:
+    """The one of torchtitan that runs what is priced: varlen takes the newest kernels and no context parallelism."""
+    if inputs.attention_kernel != "newest":
+        return "flex"
+    return "flex_flash" if plan.cp > 1 else "varlen"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from meshwright.errors import Fault
 from meshwright.launch.forms import Fields
 from meshwright.launch.table import LaunchTable
+from meshwright.specs.constraints import Constraints
+from meshwright.specs.inputs import Inputs
 
 LONGEST = 60
 """Letters of a value that a refusal shows."""
@@ -83,6 +87,20 @@ WORDS = {
     "model.mtp_layers": "{} layers of multi-token prediction",
 }
 """What fields are called; `{}`: the value, of those that are not on or off."""
+OPTIONS = {
+    "job.precision": "--precision {}",
+    "job.gradients": "--gradients {}",
+    "job.mtp_layers": "--mtp-layers {}",
+    "runtime.dispatcher": "--dispatcher {}",
+    "runtime.attention_kernel": "--with attention_kernel={}",
+    "runtime.training_dtype": "--with training_dtype={}",
+    "runtime.optimizer": "--with optimizer_states=fp32",
+}
+"""Options of the command that set fields of the job and the runtime; those of a plan are its `Constraints`."""
+CUT = ("plan.chunk_layers", "plan.first_stage_layers", "plan.last_stage_layers")
+"""Fields that unequal chunks need."""
+IMBALANCE = 1.1
+"""Tokens of the busiest rank over the mean, for an option: where one rank holds all experts, any ratio is the same."""
 
 
 def refusal(name: str, ran: object, wanted: object, table: LaunchTable | None = None) -> Fault:
@@ -112,6 +130,72 @@ def refusals(names: list[str], ran: Fields, wanted: Fields, table: LaunchTable) 
         for name in names
     ]
     return list(dict.fromkeys(faults))
+
+
+def way_on(names: Sequence[str], ran: Fields, inputs: Inputs, table: LaunchTable) -> str:
+    """The options with which a question that was refused leads to launch files, in one line; empty where none does.
+
+    names: of the refused fields; ran: what the framework would run.
+    """
+    of_plan = [name for name in names if name.startswith("plan.")]
+    others = options_of(names, ran, inputs)
+    if not names or len(others) + len(of_plan) < len(names):
+        return ""
+    limits = limits_of({name: ran.get(name) for name in of_plan}, inputs, table) if of_plan else []
+    if "" in limits:
+        return f"Add {' '.join([*others, '--nearest'])}."
+    return f"Plan with {' '.join([*others, *limits])}{'' if others else ', or add --nearest'}."
+
+
+def options_of(names: Sequence[str], ran: Fields, inputs: Inputs) -> list[str]:
+    """The options that set fields of the job and the runtime to what a framework would run, of those that have one.
+
+    names: of the fields; ran: their values.
+    """
+    return [option for name in names if (option := _option(name, ran.get(name), inputs))]
+
+
+def limits_of(values: Fields, inputs: Inputs, table: LaunchTable) -> list[str]:
+    """The options that limit a search to plans that a framework has settings for; an empty one for a field without.
+
+    values: of the plan's fields that it has at these values alone; beside them go those that it has at one value and
+    the runtime at several, so that no other plan of theirs is refused next.
+    """
+    fixed = {name: value for name, value in table.fixed.items() if _is_open(name, inputs)}
+    return list(dict.fromkeys(_limit(name, value) for name, value in (values | fixed).items()))
+
+
+def _option(name: str, value: object, inputs: Inputs) -> str:
+    """The option that sets a field of the job or the runtime; empty where there is none."""
+    if name == CAPACITY:
+        instead = " in place of --expert-capacity" if inputs.job.expert_capacity is not None else ""
+        return f"--expert-imbalance {IMBALANCE}{instead}" if value is None else f"--expert-capacity {value}"
+    return OPTIONS.get(name, "").format(value) if value is not None else ""
+
+
+def _limit(name: str, value: object) -> str:
+    """The option that limits a search to one value of a plan's field; empty where there is none."""
+    axis = name.removeprefix("plan.")
+    if name in CUT:
+        axis, value = "even_chunks", True
+    if axis not in Constraints.model_fields or value is None:
+        return ""
+    return Constraints(**{axis: value}).option(axis)
+
+
+def _is_open(name: str, inputs: Inputs) -> bool:
+    """Whether the search of a question may choose among values of a plan's field that a framework has at one alone."""
+    plans, model = inputs.runtime.plans, inputs.model
+    able = {
+        "plan.tp": plans.tensor_parallel,
+        "plan.sp": plans.sequence_parallel,
+        "plan.cp": bool(plans.context_exchanges),
+        "plan.context_exchange": len(plans.context_exchanges) > 1,
+        "plan.pp": plans.pipeline_parallel,
+        "plan.ep": model.is_moe and plans.expert_parallel,
+        "plan.etp": model.is_moe and plans.expert_tensor_parallel != "none",
+    }
+    return able.get(name, False)
 
 
 def _block(ran: Fields, wanted: Fields) -> Fault:

@@ -155,7 +155,7 @@ def _job_reasons(inputs: Inputs) -> Iterator[str]:
     if native and kernels.cross_entropy not in ("eager", "chunked"):
         yield f"the cross-entropy {kernels.cross_entropy} is not run here; use --with cross_entropy=eager"
     activations = runtime.activations.fused_activation or runtime.activations.dropout
-    if native and (kernels.attention_kernel == "eager" or activations):
+    if native and (inputs.attention_kernel == "eager" or activations):
         yield "the trainer has flash attention, an activation apart from its product, and no dropout"
     if inputs.job.expert_capacity is not None or inputs.job.expert_imbalance not in (None, 1.0):
         yield "tokens are dealt evenly to experts here; leave out --expert-imbalance and --expert-capacity"

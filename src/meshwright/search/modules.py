@@ -26,9 +26,9 @@ def module_sets(inputs: Inputs) -> list[RecomputeModules]:
     The attention core is in all of them where it keeps its scores in memory. Under fused attention it keeps next to
     nothing, and stands alone only where there is nothing else, or where the runtime chooses for itself.
     """
-    core, runtime = RecomputeModules.CORE_ATTENTION, inputs.runtime
+    core = RecomputeModules.CORE_ATTENTION
     usable = usable_modules(inputs)
-    always = core if runtime.kernels.attention_kernel == "eager" else NO_MODULES
+    always = core if inputs.attention_kernel == "eager" else NO_MODULES
     ladder = [always, *(always | step & usable for step in LADDER)]
     return list(dict.fromkeys(modules for modules in ladder if modules)) or [core]
 

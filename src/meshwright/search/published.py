@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, reduce
@@ -34,7 +35,9 @@ NEWEST = 99
 """The number of a generation that none is newer than."""
 AS_FAST = 0.02
 """Of a step time, by which a run is no slower than another: what a run of one job repeated differs by; assumed."""
-_Job = tuple[tuple[str, str, int, int], int, int]
+_Key = tuple[str, str, str, int, int]
+"""Model, family of runtimes, accelerator, how many, bits."""
+_Job = tuple[_Key, int, int]
 """A question's key, sequence length and global batch."""
 
 
@@ -72,10 +75,16 @@ class Layout(BaseModel, frozen=True, extra="forbid"):
 
     model: str
     """As `model_key` says it."""
+    family: str
+    """Of its runtime."""
     accelerator: str
     accelerators: int
     bits: int
     """Of the operands of its products."""
+    sequence_length: int
+    global_batch: int
+    beaten: bool
+    """Another layout was measured to be faster in another job of the same model on as many accelerators."""
     degrees: tuple[int, ...]
     """Of `LAYOUT`."""
 
@@ -125,10 +134,13 @@ def published_plans_of(runs: Iterable[PublishedRun]) -> PublishedPlans:
     for run in runs:
         job = run.inputs.job
         jobs[_question_key(run.inputs), job.sequence_length, job.global_batch].append(run)
+    fastest = {job: {_degrees_of(run) for run in _fastest(of_job)} for job, of_job in jobs.items()}
+    every = ((job, _degrees_of(run)) for job, of_job in jobs.items() for run in of_job)
+    beaten = {(job[0], degrees) for job, degrees in every if degrees not in fastest[job]}
     layouts = {
-        (*key, tuple(int(getattr(run.plan, name)) for name in LAYOUT))
-        for (key, *_), of_job in jobs.items()
-        for run in _fastest(of_job)
+        (*key, length, batch, (key, degrees) in beaten, degrees)
+        for (key, length, batch), of_job in fastest.items()
+        for degrees in of_job
     }
     known = [dict(zip(Layout.model_fields, layout, strict=True)) for layout in sorted(layouts, key=str)]
     return PublishedPlans(generations=extents_of(runs), layouts=tuple(Layout(**each) for each in known))
@@ -200,21 +212,33 @@ def model_key(inputs: Inputs) -> str:
     return f"{model.num_layers} layers, {parameters} parameters, {experts} experts"
 
 
-def _question_key(inputs: Inputs) -> tuple[str, str, int, int]:
-    cluster = inputs.cluster
-    return model_key(inputs), cluster.accelerator.id, cluster.num_gpus, BITS[inputs.recipe.number_format]
+def _degrees_of(run: PublishedRun) -> tuple[int, ...]:
+    return tuple(int(getattr(run.plan, name)) for name in LAYOUT)
+
+
+def _question_key(inputs: Inputs) -> _Key:
+    cluster, bits = inputs.cluster, BITS[inputs.recipe.number_format]
+    return model_key(inputs), inputs.runtime.family, cluster.accelerator.id, cluster.num_gpus, bits
 
 
 def has_published_layout(plans: Plans, inputs: Inputs) -> BoolColumn:
-    """Whether the fastest published run of a job of the model, as precise and on as many of the same accelerators, was
-    split as each plan is, shape (n,).
+    """Whether the fastest published run of this job was split as each plan is, shape (n,); of the same model in the
+    family of runtimes, as precise and on as many of the same accelerators. Where none is of this batch, those of
+    others with sequences as long count that no other batch has shown to be slower.
     """
-    asked, found = _question_key(inputs), np.zeros(len(plans), dtype=bool)
-    for layout in published_plans().layouts:
-        if (layout.model, layout.accelerator, layout.accelerators, layout.bits) == asked:
-            columns = [getattr(plans, name) == value for name, value in zip(LAYOUT, layout.degrees, strict=True)]
-            found |= np.all(columns, axis=0)
+    found = np.zeros(len(plans), dtype=bool)
+    for layout in _layouts_for(inputs):
+        columns = [getattr(plans, name) == value for name, value in zip(LAYOUT, layout.degrees, strict=True)]
+        found |= np.all(columns, axis=0)
     return found
+
+
+def _layouts_for(inputs: Inputs) -> list[Layout]:
+    asked, job = (*_question_key(inputs), inputs.job.sequence_length), inputs.job
+    keys = operator.attrgetter("model", "family", "accelerator", "accelerators", "bits", "sequence_length")
+    alike = [each for each in published_plans().layouts if keys(each) == asked]
+    of_job = [each for each in alike if each.global_batch == job.global_batch]
+    return of_job or [each for each in alike if not each.beaten]
 
 
 class Unpublished(NamedTuple):

@@ -41,8 +41,8 @@ def question_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[Quest
 
     Padding of the model's sizes that are not aligned; other precisions, gradients and narrower optimizer states;
     switches of the runtime (each share of overlap to nothing, or from nothing to what its switch hides, else to what
-    the runtime hides best; cross-entropy; dispatcher of experts; ranks that are bound to cores); the fewest more nodes;
-    the network twice as fast.
+    the runtime hides best; cross-entropy; attention; dispatcher of experts; ranks that are bound to cores); the fewest
+    more nodes; the network twice as fast.
     """
     job, runtime = inputs.job, inputs.runtime
     for each in paddings(plan, inputs):
@@ -86,6 +86,10 @@ def switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
     for name in get_args(Communication.model_fields["dispatcher"].annotation) if inputs.model.is_moe else ():
         if name != runtime.communication.dispatcher:
             yield _of_runtime(inputs, "dispatcher", runtime.communication.dispatcher, name, dispatcher=name)
+    for name in runtime.switches.get("attention", {}):
+        if name != inputs.attention_kernel:
+            kernels = dict.fromkeys(("attention_kernel", "sinks_attention_kernel"), name)
+            yield _of_runtime(inputs, "attention", inputs.attention_kernel, name, **kernels)
     for name in ("binds_ranks", "runs_ahead"):
         if not getattr(runtime.host, name):
             yield _of_runtime(inputs, name, "false", "true", **{name: True})

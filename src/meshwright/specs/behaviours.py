@@ -102,8 +102,9 @@ def replaced_words(runtime: Runtime) -> list[str]:
     """
     left, words = {each.field: each.change for each in runtime.replaced}, list[str]()
     for switch, positions in runtime.switches.items():
-        set_here = {_field(key) for values in positions.values() for key in values} & left.keys()
-        if len(set_here) > 1 and (position := position_of(runtime, switch)):
+        fields = {_field(key) for values in positions.values() for key in values}
+        set_here = fields & left.keys()
+        if set_here and len(fields) > 1 and (position := position_of(runtime, switch)):
             words.append(f"{switch} {position}")
             left = {field: change for field, change in left.items() if field not in set_here}
     return [*words, *left.values()]

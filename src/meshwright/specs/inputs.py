@@ -17,6 +17,7 @@ from meshwright.specs.model import Attention, Model
 from meshwright.specs.precision import FP32_BYTES, HALF_BYTES, Precision, read_precision
 from meshwright.specs.routing import expert_spread
 from meshwright.specs.runtime import Runtime
+from meshwright.specs.runtime.device import AttentionKernel
 from meshwright.specs.weights import parameter_count
 from meshwright.units import format_count
 
@@ -62,6 +63,13 @@ class Inputs(Spec):
         if not self.recipe.quantises:
             return 0.0
         return self.recipe.quantise_bytes(self.cluster.accelerator, apart=self.quantises_apart)
+
+    @property
+    def attention_kernel(self) -> AttentionKernel:
+        """The runtime's, for this model."""
+        kernels = self.runtime.kernels
+        sinks = any(kind.attention.sinks for kind in self.model.layer_kinds)
+        return (sinks and kernels.sinks_attention_kernel) or kernels.attention_kernel
 
     @property
     def quantises_attention(self) -> bool:

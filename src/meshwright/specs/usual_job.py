@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from meshwright.specs.model import Model
 
 USUAL_LENGTH = 8192
@@ -23,9 +25,12 @@ def usual_length(model: Model) -> int:
 
 
 def usual_batch(sequence_length: int) -> int:
-    """Sequences in a step: those of 4M tokens, one or more.
+    """Sequences in a step: the power of two that comes nearest to 4M tokens by ratio, so that replicas divide it; 1 for
+    longer sequences, and for lengths that no job has.
 
-    >>> usual_batch(8192)
-    512
+    >>> [usual_batch(length) for length in (8192, 10240, 12288, 2**23, 0)]
+    [512, 512, 256, 1, 1]
     """
-    return max(USUAL_TOKENS_PER_STEP // sequence_length, 1)
+    if sequence_length < 1:
+        return 1
+    return 1 << max(round(math.log2(USUAL_TOKENS_PER_STEP / sequence_length)), 0)

@@ -262,9 +262,8 @@ def _attention_time(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard)
 
 def _attention_generation(inputs: Inputs) -> AttentionKernel:
     """Generation of the attention kernels that the runtime takes on this accelerator: PyTorch's may be older ones."""
-    kernels = inputs.runtime.kernels
-    newest = kernels.attention_kernel == "newest" and kernels.attends_with_pytorch
-    return inputs.cluster.accelerator.kernels.attention.in_pytorch if newest else kernels.attention_kernel
+    newest = inputs.attention_kernel == "newest" and inputs.runtime.kernels.attends_with_pytorch
+    return inputs.cluster.accelerator.kernels.attention.in_pytorch if newest else inputs.attention_kernel
 
 
 def _quantised_attention(

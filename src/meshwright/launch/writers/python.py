@@ -65,6 +65,7 @@ def _module(launch: Launch, notes: Sequence[str]) -> str:
     options = CONVERTERS[str(settings["model_spec.converters"])].format(compiled=compiled, experts=experts)
     if exchange := settings.get("model_spec.moe_comm_backend"):
         options = f', moe_comm_backend="{exchange}"{options}'
+    options = f', attn_backend="{settings["model_spec.attn_backend"]}"{options}'
     recompute = settings["activation_checkpoint"]
     lines = ["def plan() -> Trainer.Config:", f'    model_spec = model_registry("{flavor}"{options})']
     lines += ["    return Trainer.Config(", "        model_spec=model_spec,"]

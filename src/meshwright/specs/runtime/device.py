@@ -43,6 +43,8 @@ class RuntimeKernels(Spec):
     attention_kernel: AttentionKernel
     """Fused attention by the kernels of the accelerator's table, an older generation or FlexAttention's in Triton; or
     score matrices in memory."""
+    sinks_attention_kernel: AttentionKernel | None = None
+    """The same for models with attention sinks; none: no different."""
     attends_with_pytorch: bool
     """The newest that it takes are PyTorch's own, those of scaled_dot_product_attention."""
     kernel_constant: str = ""
