@@ -10,6 +10,7 @@ from meshwright.answers.switches import WORTH
 from meshwright.cost.step import estimate_each
 from meshwright.errors import Stopped
 from meshwright.search.find import find
+from meshwright.search.question_knobs import switches
 from meshwright.search.stop import StopSearch
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
@@ -40,6 +41,15 @@ def test_the_screen_names_the_options_what_the_launch_sets_and_what_it_needs() -
     assert "--moe-token-dispatcher-type flex" in screen
     assert "--overlap-moe-expert-parallel-comm" in screen
     assert "It needs DeepEP installed on every node." in screen
+
+
+@pytest.mark.parametrize("cluster", ["2x8:v100", "2x8:l40s", "2x8:mi300x", "2x8:a100-40gb"])
+def test_a_fused_dispatcher_is_named_only_where_it_runs(cluster: str) -> None:
+    inputs = question(latent(), cluster, global_batch=64, precision="fp16" if "v100" in cluster else "bf16")
+    switched = switched_plan(find(inputs))
+    assert not switched or not any("dispatcher" in each for each in switched.options)
+    changes = [str(each.change) for knob, each_way in switches(inputs) if knob == "dispatcher" for each in each_way]
+    assert not any("fused" in each for each in changes)
 
 
 def test_each_switch_makes_the_step_shorter() -> None:

@@ -43,10 +43,11 @@ class SwitchedPlan:
 def switched_plan(result: SearchResult, progress: Progress | None = None) -> SwitchedPlan | None:
     """The best plan with the fused dispatcher and every overlap that the runtime has a switch for: a search of its own.
 
-    None for a model without experts, where all is set already or the question names the dispatcher, where the launch
-    cannot set them, where the step is not `WORTH` shorter or the plan fits less safely, and where one switch of the
-    recommended plan does as much (`switches_of`). Switches without which this plan is as fast are left out. progress:
-    as of `find`. Raises `Stopped` where it stops the search.
+    The dispatcher where the accelerators run it. None for a model without experts, where all is set already or the
+    question names the dispatcher, where the launch cannot set them, where the step is not `WORTH` shorter or the
+    plan fits less safely, and where one switch of the recommended plan does as much (`switches_of`). Switches
+    without which this plan is as fast are left out. progress: as of `find`. Raises `Stopped` where it stops the
+    search.
     """
     inputs, best = result.inputs, result.best[0]
     options = _options(inputs)
@@ -96,7 +97,9 @@ def _options(inputs: Inputs) -> tuple[str, ...]:
 
 
 def _dispatchers(inputs: Inputs) -> Iterator[str]:
-    """The fused one, where the launch can choose it."""
+    """The fused one, where it runs and the launch can choose it."""
+    if not inputs.cluster.accelerator.runs_fused_dispatch:
+        return
     chosen = (each.choices for each in launch_file(inputs.runtime.launch).settings if each.by == DISPATCHER)
     if inputs.runtime.communication.dispatcher != FUSED and any(FUSED in each for each in chosen):
         yield f"{DISPATCHER}={FUSED}"

@@ -81,6 +81,15 @@ class Accelerator(Spec):
         """Whether one scale-up domain holds several nodes (NVL72)."""
         return self.scale_up_domain > self.node_size
 
+    @property
+    def runs_fused_dispatch(self) -> bool:
+        """Whether DeepEP and HybridEP run on it: over NVLink, from Hopper on.
+
+        Source: deepseek-ai/DeepEP, README.md (Hopper, NVLink) and setup.py, which leaves exchanges between nodes out on
+        compute capability 8.0.
+        """
+        return self.scale_up_name == "nvlink" and (self.compute_capability or 0) >= 9.0
+
     @model_validator(mode="after")
     def _visible(self) -> Self:
         if self.visible_memory_bytes > 1.1 * self.memory_bytes:

@@ -92,7 +92,7 @@ def _fields(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str]]:
     yield "micro-batches a step", f"m {plan.num_microbatches}", f"{batch}, the global batch"
     over = f" over {plural(int(sharding_ranks(plan)), 'rank')}" if plan.zero else ""
     yield "ZeRO stage", f"{plan.zero}", f"{DIVIDED[plan.zero]}{over}"
-    yield "recompute", RECOMPUTE_NAMES[plan.recompute], _recompute(plan)
+    yield "recompute", RECOMPUTE_NAMES[plan.recompute], _recompute(plan, inputs)
     alone = "" if inputs.runtime.storage.weight_bytes == FP32_BYTES else "no fp32 weights, which loses small updates; "
     yield "precision", job.precision, f"{alone}gradients summed in {inputs.gradient_bytes} bytes"
 
@@ -108,12 +108,14 @@ def _pipeline(plan: Plan, inputs: Inputs) -> str:
     return f"{inputs.model.num_layers} layers over {plan.pp} stages, schedule {schedule}{chunks}{layers}{counted}"
 
 
-def _recompute(plan: Plan) -> str:
+def _recompute(plan: Plan, inputs: Inputs) -> str:
     if plan.recompute == Recompute.NONE:
         return "every activation is kept"
     if plan.recompute == Recompute.FULL:
         which = f"{plan.recompute_layers} layers of every chunk" if plan.recompute_layers else "every layer"
         return f"{which} recomputed from its input"
+    if not inputs.runtime.plans.recompute_modules:
+        return f"recomputed: what the selective recomputation of {inputs.runtime.id} does not keep"
     return f"recomputed: {', '.join(names_of(plan.recompute_modules))}"
 
 
