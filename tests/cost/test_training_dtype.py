@@ -22,7 +22,7 @@ BF16 = ("weight_bytes=2", "moment_bytes=2")
 
 
 def asked(runtime: str, *changes: str, gpus: int = 2, model: str = "qwen3-0.6b", **sizes: int) -> Inputs:
-    inputs = question(read_model(model), f"1x{gpus}:h100", runtime, **sizes)
+    inputs = question(read_model(model), f"1x{gpus}:h100", runtime, precision="bf16", **sizes)
     return inputs.replace(runtime=with_behaviours(inputs.runtime, changes))
 
 

@@ -17,7 +17,7 @@ from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
 from meshwright.specs.model import Model
-from meshwright.specs.precision import FP32_BYTES
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 from meshwright.specs.routing import expert_spread
 from meshwright.specs.runtime import Runtime
 
@@ -123,7 +123,11 @@ def question_of(
     kernel = fields.get("runtime.attention_kernel")
     if kernel and kernel != runtime.kernels.attention_kernel:
         runtime = with_behaviours(runtime, [f"attention_kernel={kernel}"])
-    runtime = _trained_in(fields.get("runtime.training_dtype"), runtime)
+    stored = fields.get("runtime.training_dtype")
+    runtime = _trained_in(stored, runtime)
+    if stored and stored != _training_dtype(runtime):
+        size = FP32_BYTES if stored == "fp32" else HALF_BYTES
+        runtime = with_behaviours(runtime, [f"weight_bytes={size}", f"moment_bytes={size}"])
     said = _degrees(fields, built, cluster)
     inputs = Inputs(model=built, cluster=cluster, job=_job(fields | said, built, runtime), runtime=runtime)
     return _plan(said, inputs), inputs
