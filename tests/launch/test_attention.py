@@ -16,6 +16,7 @@ from meshwright.answers.launch_folder import write_folder
 from meshwright.errors import InvalidSpec
 from meshwright.launch.attention import transformers
 from meshwright.launch.export import export, nearest_spelled
+from meshwright.launch.fields import question_of
 from meshwright.launch.imports.question import Given, question_of_file
 from meshwright.launch.table import launch_table
 from meshwright.layout.plan import Plan
@@ -131,6 +132,16 @@ def test_a_folder_is_priced_with_the_attention_of_its_script(runtime: str, tmp_p
         folder = write_folder(files, tmp_path / kernel)
         read = question_of_file(folder, Given(cluster="1x8:h200", model="llama-3.1-8b"))
         assert read.inputs.runtime.kernels.attention_kernel == kernel
+
+
+def test_a_kernel_of_models_with_sinks_is_written_and_read() -> None:
+    inputs = _asked("gpt-oss-20b", "newest")
+    inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, ["sinks_attention_kernel=flex"]))
+    launch = export(PLAN, inputs, "accelerate")
+    assert launch.settings["runtime.attention_kernel"] == "flex_attention"
+    fields = launch.fields | {"runtime.attention_kernel": "eager"}
+    read = question_of(fields, inputs.cluster, inputs.runtime, model=inputs.model)[1]
+    assert read.attention_kernel == "eager"
 
 
 def test_every_family_that_is_read_has_its_implementations_or_no_class() -> None:

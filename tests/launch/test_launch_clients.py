@@ -98,7 +98,8 @@ def test_llm_foundry_reads_what_was_planned(tmp_path: Path) -> None:
 @pytest.mark.clients("torchtitan")
 def test_torchtitan_reads_what_was_planned(tmp_path: Path) -> None:
     assert find_spec("torchtitan")
-    written = drawn("torchtitan", ("llama-3.1-8b", "llama-3.2-3b", "deepseek-v2-lite", "qwen3-30b-a3b"), 6)
+    models = ("llama-3.1-8b", "llama-3.2-3b", "deepseek-v2-lite", "qwen3-30b-a3b", "gpt-oss-20b")
+    written = drawn("torchtitan", models, 6)
     answers = read_back("objects_torchtitan.py", written, tmp_path)
     for files, told in zip(written, answers, strict=True):
         if files.launch.plan.pp == 1:

@@ -54,7 +54,7 @@ def attention_faults(plan: Plan, inputs: Inputs, table: LaunchTable) -> list[Fau
     model, release = inputs.model, transformers().release
     if model.family not in (NATIVE, *transformers().attention):
         return [Fault("model", f"{release} has no language model of the type {model.family}")]
-    kernel, spelled = inputs.runtime.kernels.attention_kernel, table.rows[KERNEL].values
+    kernel, spelled = inputs.attention_kernel, table.rows[KERNEL].values
     if kernel not in spelled:
         return [Fault("runtime", f"it has no setting for the attention kernel {kernel} (it has {', '.join(spelled)})")]
     priced = f"this plan is priced with {WORDS[str(spelled[kernel])]}"
@@ -71,7 +71,7 @@ def attention_changes(plan: Plan, inputs: Inputs, table: LaunchTable) -> Fields:
     """The values of fields with which a script of transformers would run the attention of a plan; none where it does,
     or where nothing helps.
     """
-    faults, kernel = attention_faults(plan, inputs, table), inputs.runtime.kernels.attention_kernel
+    faults, kernel = attention_faults(plan, inputs, table), inputs.attention_kernel
     if not faults or faults[0].where == "model":
         return {}
     known = _kernels(inputs.model, table)
@@ -85,7 +85,7 @@ def splits_attention(plan: Plan, inputs: Inputs, table: LaunchTable) -> bool:
     """Whether the framework's script can run the plan's attention with its context-parallel degree."""
     if plan.cp == 1 or not table.context_attention:
         return True
-    return inputs.runtime.kernels.attention_kernel in _within_context(inputs.model, table)
+    return inputs.attention_kernel in _within_context(inputs.model, table)
 
 
 def windows_as_masks(inputs: Inputs, table: LaunchTable) -> bool:
@@ -93,7 +93,7 @@ def windows_as_masks(inputs: Inputs, table: LaunchTable) -> bool:
     spelled = table.rows[KERNEL].values if KERNEL in table.rows else {}
     windows = [kind.attention.window for kind in inputs.model.layer_kinds if kind.attention.window is not None]
     shorter = any(window < inputs.job.sequence_length for window in windows)
-    return shorter and spelled.get(inputs.runtime.kernels.attention_kernel) == "sdpa"
+    return shorter and spelled.get(inputs.attention_kernel) == "sdpa"
 
 
 def _kernels(model: Model, table: LaunchTable) -> list[str]:

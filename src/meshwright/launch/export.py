@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from meshwright.errors import Fault, InvalidInput, InvalidSpec, MeshwrightError
+from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError
 from meshwright.launch.architecture import same_architecture
 from meshwright.launch.attention import attention_changes, attention_faults, splits_attention
 from meshwright.launch.facts import Facts, facts_of, holds
 from meshwright.launch.fields import differences, fields_of, normal_fields, question_of
 from meshwright.launch.forms import Fields
 from meshwright.launch.refusals import limits_of, options_of, refusals, way_on
+from meshwright.launch.registry import unregistered
 from meshwright.launch.spelling import Settings, settings_of, understand
 from meshwright.launch.table import LaunchTable, launch_table, launch_tables
 from meshwright.layout.plan import Plan
@@ -191,5 +192,4 @@ def _registered(model: Model, table: LaunchTable) -> str | None:
     for known, called in table.models.items():
         if same_architecture(read_model(known), model):
             return called
-    what = f"{model.name} is not in its registry, which has {', '.join(table.models)}"
-    raise InvalidSpec(f"a launch of {table.framework} ({table.release})", [Fault("model", what)])
+    raise InvalidSpec(f"a launch of {table.framework} ({table.release})", unregistered(model, table))

@@ -191,10 +191,15 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "orders_kernels_by_connection": (accelerator.compute_capability or 0) < BLACKWELL,
         "precision": job.precision,
         "quantises": recipe.quantises,
+        "quantises_split_bias": recipe.quantises and plan.tp > 1 and _has_output_bias(inputs),
         "scales_from_earlier_steps": recipe.scales_from_earlier_steps,
         "sequence_length": job.sequence_length,
         "stores_quantised": inputs.stores_quantised,
     }
+
+
+def _has_output_bias(inputs: Inputs) -> bool:
+    return any(kind.attention.output_bias for kind in inputs.model.layer_kinds)
 
 
 def _attention_backend(plan: Plan, inputs: Inputs) -> str:

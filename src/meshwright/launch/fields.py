@@ -54,7 +54,7 @@ def fields_of(plan: Plan, inputs: Inputs) -> Fields:
         "job.mtp_layers": inputs.mtp_layers,
         "job.expert_capacity": inputs.expert_capacity,
         "runtime.dispatcher": experts,
-        "runtime.attention_kernel": inputs.runtime.kernels.attention_kernel,
+        "runtime.attention_kernel": inputs.attention_kernel,
         "runtime.training_dtype": _training_dtype(inputs.runtime),
         "runtime.optimizer": "AdamW8bit" if inputs.runtime.storage.moment_block else "AdamW",
         **model_fields(inputs.model),
@@ -77,6 +77,15 @@ def _trained_in(dtype: str | None, runtime: Runtime) -> Runtime:
     """The runtime that trains in a format, where it has a switch for it; else as it is."""
     changed = dtype in runtime.switches.get("training_dtype", {}) and dtype != _training_dtype(runtime)
     return with_behaviours(runtime, [f"training_dtype={dtype}"]) if changed else runtime
+
+
+def _attending_with(kernel: str | None, model: Model, runtime: Runtime) -> Runtime:
+    """The runtime that runs the attention of a model with a kernel; None: with its own."""
+    sinks = any(kind.attention.sinks for kind in model.layer_kinds)
+    apart = sinks and runtime.kernels.sinks_attention_kernel is not None
+    name = "sinks_attention_kernel" if apart else "attention_kernel"
+    changed = kernel not in (None, getattr(runtime.kernels, name))
+    return with_behaviours(runtime, [f"{name}={kernel}"]) if changed else runtime
 
 
 def normal_plan(plan: Plan, inputs: Inputs) -> Plan:
@@ -120,9 +129,7 @@ def question_of(
     dispatcher = fields.get("runtime.dispatcher")
     if dispatcher and built.is_moe and dispatcher != runtime.communication.dispatcher:
         runtime = with_behaviours(runtime, [f"dispatcher={dispatcher}"])
-    kernel = fields.get("runtime.attention_kernel")
-    if kernel and kernel != runtime.kernels.attention_kernel:
-        runtime = with_behaviours(runtime, [f"attention_kernel={kernel}"])
+    runtime = _attending_with(fields.get("runtime.attention_kernel"), built, runtime)
     stored = fields.get("runtime.training_dtype")
     runtime = _trained_in(stored, runtime)
     if stored and stored != _training_dtype(runtime):

@@ -107,6 +107,8 @@ class LaunchTable(Spec):
     choices: tuple[Choice, ...] = ()
     models: dict[str, str] = {}
     """Of a framework that has a registry of models and spells none: its names by those of the catalogue."""
+    registered_otherwise: dict[str, str] = {}
+    """Models of the catalogue that its registry has otherwise: what differs."""
     fixed: dict[str, Value] = {}
     """Fields that it has at one value alone."""
     constants: tuple[Constant, ...] = ()

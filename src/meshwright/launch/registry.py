@@ -1,0 +1,41 @@
+"""Registry: models that a framework ships, and in what a model that it lacks differs from them."""
+
+from __future__ import annotations
+
+from meshwright.errors import Fault, NotModelled
+from meshwright.launch.architecture import model_fields, same_architecture
+from meshwright.launch.forms import Fields
+from meshwright.launch.refusals import refusals
+from meshwright.launch.table import LaunchTable
+from meshwright.specs.model import Model
+from meshwright.specs.read_model import read_model
+
+MOST = 4
+"""Fields in which a shipped model may differ to be called the nearest."""
+
+
+def unregistered(model: Model, table: LaunchTable) -> list[Fault]:
+    """Why a model is not launched from a framework's registry: how the registry has it, or the nearest one that it has
+    with all that differs.
+    """
+    for name, what in table.registered_otherwise.items():
+        if same_architecture(read_model(name), model):
+            return [Fault("model", what)]
+    has = f"{model.name} is not in its registry, which has {', '.join(table.models)}"
+    try:
+        wanted = model_fields(model)
+    except NotModelled:
+        return [Fault("model", has)]
+    shipped = {name: model_fields(read_model(name)) for name in table.models}
+    nearest = min(shipped, key=lambda name: len(_different(shipped[name], wanted)))
+    names = _different(shipped[nearest], wanted)
+    if len(names) > MOST:
+        return [Fault("model", has)]
+    what = f"{model.name} is not in its registry, whose nearest model is {nearest}"
+    return [Fault("model", what), *refusals(names, shipped[nearest], wanted, table)]
+
+
+def _different(shipped: Fields, wanted: Fields) -> list[str]:
+    """Fields in which two models differ; multi-token prediction is the job's."""
+    names = sorted((shipped.keys() | wanted.keys()) - {"model.mtp_layers"})
+    return [name for name in names if shipped.get(name) != wanted.get(name)]

@@ -1,0 +1,107 @@
+"""The registry of torchtitan: what is launched from it is the model that was priced, and what differs is named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshwright.answers.launch_files import launch_files
+from meshwright.answers.launch_folder import write_folder
+from meshwright.errors import InvalidSpec
+from meshwright.launch.architecture import model_fields
+from meshwright.launch.export import export
+from meshwright.launch.imports.question import Given, question_of_file
+from meshwright.launch.table import launch_table
+from meshwright.layout.plan import Plan
+from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import Model
+from meshwright.specs.read_model import read_model
+from meshwright.specs.weights import parameter_count
+from strategies import question
+
+TABLE = launch_table("torchtitan")
+PLAN = Plan(dp=8, zero=3, num_microbatches=8, context_exchange="all_gather")
+MODEL = read_model("gpt-oss-20b")
+
+
+def _asked(model: Model, precision: str = "bf16") -> Inputs:
+    return question(model, "1x8:b200", "torchtitan", global_batch=64, precision=precision, sequence_length=4096)
+
+
+@pytest.mark.parametrize(("model", "flavour"), [("gpt-oss-20b", "20b"), ("gpt-oss-120b", "120b")])
+def test_gpt_oss_is_launched_from_the_registry_and_read_back(model: str, flavour: str, tmp_path: Path) -> None:
+    files = launch_files(replace(PLAN, ep=8), _asked(read_model(model)), "torchtitan").files
+    module = files["meshwright_plan.py"]
+    assert "from torchtitan.models.gpt_oss import model_registry" in module
+    assert f'model_registry("{flavour}", attn_backend="varlen", moe_comm_backend="standard")' in module
+    read = question_of_file(write_folder(files, tmp_path / "run"), Given(cluster="1x8:b200"))
+    assert read.inputs.model.name == model
+    assert read.plan == replace(PLAN, ep=8)
+    assert read.inputs.attention_kernel == "newest"
+
+
+def test_the_nearest_shipped_model_is_named_with_what_differs() -> None:
+    kinds = tuple(each.replace(attention=each.attention.replace(sinks=False)) for each in MODEL.layer_kinds)
+    other = MODEL.replace(name="mine", layer_kinds=kinds, vocab_size=200064)
+    with pytest.raises(InvalidSpec) as caught:
+        export(PLAN, _asked(other), "torchtitan")
+    assert [str(each) for each in caught.value.faults] == [
+        "model: mine is not in its registry, whose nearest model is gpt-oss-20b",
+        "model: it has no setting to run without attention sinks",
+        "model: it has no setting for vocab size 200064, and would run 201088",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("kimi-k2", "as kimi_k2_7 Kimi-K2.5, with a vision encoder of 0.47B parameters beside it"),
+        ("moonlight-16b-a3b", "as kimi_k2_7 moonlight-16B-A3B, the text part of a multimodal model"),
+        ("mixtral-8x22b", "mixtral-8x22b is not in its registry, which has llama-3.1-8b"),
+    ],
+)
+def test_a_model_that_is_shipped_otherwise_or_not_at_all_is_refused(model: str, said: str) -> None:
+    with pytest.raises(InvalidSpec, match=r"\nPlan with --runtime ") as caught:
+        export(PLAN, _asked(read_model(model)), "torchtitan")
+    assert said in caught.value.faults[0].what
+
+
+@pytest.mark.parametrize(("precision", "tp", "written"), [("bf16", 2, True), ("mxfp8", 1, True), ("mxfp8", 2, False)])
+def test_no_converter_takes_the_bias_that_tensor_parallelism_divides(precision: str, tp: int, written: bool) -> None:
+    plan, inputs = replace(PLAN, tp=tp, sp=tp > 1, dp=8 // tp, num_microbatches=8 * tp), _asked(MODEL, precision)
+    if written:
+        assert export(plan, inputs, "torchtitan").plan == plan
+        return
+    with pytest.raises(InvalidSpec, match=r"no setting for precision mxfp8.*\nPlan with --precision bf16\."):
+        export(plan, inputs, "torchtitan")
+
+
+@pytest.mark.slow
+@pytest.mark.clients("torchtitan")
+def test_every_shipped_model_is_that_of_the_catalogue(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.json"
+    cases.write_text(json.dumps([*TABLE.models.values()]))
+    command = [sys.executable, str(Path(__file__).parent / "objects_registry.py"), str(cases)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for name, told in zip(TABLE.models, json.loads(done.stdout), strict=True):
+        known = read_model(name)
+        assert "error" not in told, (name, told)
+        assert told.pop("parameters") == parameter_count(known), name
+        wanted = {key.removeprefix("model."): _plain(value) for key, value in model_fields(known).items()}
+        assert {key: wanted.get(key) for key in told} == _only_of_experts(told, wanted), name
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _only_of_experts(told: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """What is told, without marks of experts where a model has none."""
+    return told if wanted["experts"] else told | {"expert_layers": None}
