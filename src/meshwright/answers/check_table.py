@@ -10,6 +10,7 @@ from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, T
 from meshwright.answers.records import document_of, json_of
 from meshwright.answers.screen import headline
 from meshwright.answers.unaligned import UnalignedSize, unaligned_entry, unaligned_lines, unaligned_sizes
+from meshwright.answers.unlaunched import LaunchRefusal, unlaunched, unlaunched_entry, unlaunched_lines
 from meshwright.answers.varied_plan import variation_lines
 from meshwright.cost.step import estimate_each
 from meshwright.launch.settings import LaunchSetting, launch_settings
@@ -52,6 +53,8 @@ class PlanCheck:
     """What the launch of a legal plan must set besides."""
     unaligned: tuple[UnalignedSize, ...]
     """Of a legal plan, sizes of the model that slow its kernels down."""
+    launch_refused: LaunchRefusal | None
+    """Of a legal plan, why the framework cannot launch it; None where it can."""
 
 
 def check_of(plan: Plan, inputs: Inputs) -> PlanCheck:
@@ -74,7 +77,9 @@ def check_of(plan: Plan, inputs: Inputs) -> PlanCheck:
     )
     launch = () if broken else tuple(launch_settings(plan, inputs))
     unaligned = () if broken else unaligned_sizes(estimate_each([plan], inputs)[0], inputs)
-    return PlanCheck(inputs.runtime.id, inputs.runtime.version, plan, not broken, tuple(rules), launch, unaligned)
+    refused = None if broken else unlaunched(plan, inputs)
+    version = inputs.runtime.version
+    return PlanCheck(inputs.runtime.id, version, plan, not broken, tuple(rules), launch, unaligned, refused)
 
 
 def check_document(
@@ -88,6 +93,7 @@ def check_document(
     settings = [{**json_of(setting), "text": str(setting)} for setting in check.launch]
     parts = {**vars(check), "name": str(check.plan), "launch": settings}
     parts["unaligned"] = unaligned_entry(check.unaligned)
+    parts |= unlaunched_entry(check.launch_refused) or {"launch_refused": None}
     if variation:
         changes = {"changed": variation.named, "follows": variation.follows, "saved": variation.saved}
         parts["variation"] = changes | {"nearest": None if check.legal else variation.nearest_plan(progress)}
@@ -106,7 +112,8 @@ def check_screen(
     answer = f"Plan: **{check.plan}**", f"{check.runtime} ({check.version}) {verdict}"
     changes = variation_lines(variation) if variation else ()
     nearest = [f"To make it legal: {variation.nearest_words(progress)}"] if variation and broken else []
-    lines = Lines((*answer, *changes, *nearest, *unaligned_lines(check.unaligned)))
+    warned = *unlaunched_lines(check.launch_refused), *unaligned_lines(check.unaligned)
+    lines = Lines((*answer, *changes, *nearest, *warned))
     settings = Bullets(tuple(map(str, check.launch)))
     launch = (Heading("The launch must set", 3), settings) if check.launch else ()
     return headline(inputs), lines, _rules(check.rules), *launch

@@ -24,6 +24,7 @@ from meshwright.answers.step_parts import from_peak, waterfall_table
 from meshwright.answers.ties import unpublished_lines
 from meshwright.answers.unaligned import unaligned_entry, unaligned_lines, unaligned_sizes
 from meshwright.answers.uncertainty import confidence_entry, margin_line, step_time_line
+from meshwright.answers.unlaunched import unlaunched, unlaunched_entry, unlaunched_lines
 from meshwright.answers.varied_plan import variation_entry, variation_section
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.messages import step_messages
@@ -73,6 +74,7 @@ def explain_document(
         fitting=int(estimate.verdict.fits),
         plans=[plan_entry(estimate, inputs) | parts],
         **({"unaligned": unaligned} if unaligned else {}),
+        **unlaunched_entry(unlaunched(estimate.plan, inputs)),
         **({"variation": variation_entry(estimate, variation)} if variation else {}),
         assumptions=assumptions(inputs),
     )
@@ -125,6 +127,7 @@ def explain_lines(estimate: Estimate, inputs: Inputs, more: Sequence[str] = ()) 
             *verdict_lines(estimate, inputs),
             *routing_lines(estimate, inputs),
             step_time_line(estimate, inputs),
+            *unlaunched_lines(unlaunched(estimate.plan, inputs)),
             *(Toned(f"**{line}**", "warning") for line in unpublished_lines(estimate, inputs)),
             *more,
             *unaligned_lines(unaligned_sizes(estimate, inputs)),

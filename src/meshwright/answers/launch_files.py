@@ -15,7 +15,7 @@ from meshwright.launch.carried import carried_settings
 from meshwright.launch.export import Launch, export, nearest_spelled
 from meshwright.launch.fields import trained_as
 from meshwright.launch.spelling import Settings
-from meshwright.launch.table import launch_table, launch_tables
+from meshwright.launch.table import launch_table, launch_tables, table_of
 from meshwright.launch.writers.arguments import argument_files
 from meshwright.launch.writers.filled import filled_files
 from meshwright.launch.writers.python import python_files
@@ -56,9 +56,8 @@ class LaunchFiles:
 
 def framework_of(runtime: str) -> str:
     """The launch table of a runtime's own framework; raises `InvalidInput` where no files are written for it."""
-    for name in WRITERS:
-        if runtime in launch_table(name).runtimes:
-            return name
+    if name := table_of(runtime):
+        return name
     raise InvalidInput(_without_files(read_runtime(runtime)))
 
 

@@ -27,6 +27,7 @@ from meshwright.answers.switches import switch_entry, switch_lines
 from meshwright.answers.ties import proven_lines, tie_lines, ties_entry, unpublished_lines
 from meshwright.answers.unaligned import unaligned_entry, unaligned_lines, unaligned_sizes
 from meshwright.answers.uncertainty import step_time_line
+from meshwright.answers.unlaunched import unlaunched, unlaunched_entry, unlaunched_lines
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.constraint_costs import ConstraintCost
@@ -72,6 +73,7 @@ def plan_document(
         other_splits=entries(result.other_splits),
         **({"pareto": entries(front)} if front else {}),
         **({"unaligned": unaligned} if unaligned else {}),
+        **unlaunched_entry(unlaunched(best.plan, inputs)),
         **constraints_entry(result, costs),
         **switch_entry(best, inputs),
         **switched_entry(switched),
@@ -133,7 +135,9 @@ def best_lines(
 
 
 def warnings(result: SearchResult) -> list[str]:
-    """What a reader must know before acting: sizes that slow the best plan, layouts that were not searched."""
+    """What a reader must know before acting: that the best plan cannot be launched, sizes that slow it, layouts that
+    were not searched.
+    """
     inputs, tp, domain = result.inputs, result.best[0].plan.tp, result.inputs.cluster.levels[0]
     lines = []
     if not result.complete:
@@ -146,7 +150,8 @@ def warnings(result: SearchResult) -> list[str]:
         lines.append(f"tp {tp} crosses {domain.name} domains of {domain.size}. This is rare; {why}.")
     warned = [Toned(f"**{line}**", "warning") for line in lines]
     unproven = [Toned(f"**{line}**", "warning") for line in unpublished_lines(result.best[0], inputs)]
-    return [*unproven, *unaligned_lines(unaligned_sizes(result.best[0], inputs)), *warned]
+    unaligned = unaligned_lines(unaligned_sizes(result.best[0], inputs))
+    return [*unlaunched_lines(unlaunched(result.best[0].plan, inputs)), *unproven, *unaligned, *warned]
 
 
 def ranking_table(

@@ -16,6 +16,8 @@ from meshwright.answers.plan_table import plan_document
 from meshwright.answers.records import document_of, fields_of
 from meshwright.answers.screen import SPEED_COLUMNS, headline, job_words, speed_cells, verdict_cell, without_plan
 from meshwright.answers.ties import reasons
+from meshwright.answers.unlaunched import MARK, unlaunched
+from meshwright.answers.unlaunched import mark_words as unlaunched_words
 from meshwright.cost.memory.fit import Verdict
 from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError, NothingFits, Stopped
 from meshwright.search import fan_out
@@ -42,7 +44,8 @@ def answers_of_each(
     constraints: Constraints | None = None,
     executor: Executor | None = None,
 ) -> Answers:
-    """Search once for every runtime of the catalogue, safe plans first, then the fastest, those without a plan last.
+    """Search once for every runtime of the catalogue. Plans that their framework can launch come first, of those safe
+    ones, then the fastest; runtimes without a plan last.
 
     behaviours: replaced in each, as `with_behaviours` takes them; progress, executor: as in `fan_out.answers`;
     constraints: on the plans of each, of which those that name what a runtime does not have refuse it.
@@ -96,11 +99,12 @@ def crossover_of(
 ) -> Crossover | None:
     """Fully sharded plans against 3D ones; None for a cluster without links between nodes.
 
-    The runtimes whose best plan is as safe as that of the first take part. progress, executor: as in `fan_out.answers`.
+    The runtimes whose best plan is as safe as that of the first, and launched if that is, take part. progress,
+    executor: as in `fan_out.answers`.
     """
-    results = _results(answers)
-    safest = min(each.best[0].verdict for each in results.values())
-    return crossover([each for each in results.values() if each.best[0].verdict == safest], progress, executor)
+    results = _results(answers).values()
+    first = min(map(_standing, results))
+    return crossover([each for each in results if _standing(each) == first], progress, executor)
 
 
 def runtimes_document(answers: Answers, crossing: Crossover | None) -> dict[str, Any]:
@@ -148,21 +152,32 @@ def _results(answers: Answers) -> dict[str, SearchResult]:
 
 def _row(result: SearchResult) -> tuple[str, ...]:
     best, inputs = result.best[0], result.inputs
-    return inputs.runtime.id + mark_of(inputs), str(best.plan), *speed_cells(best), verdict_cell(best.verdict)
+    name = inputs.runtime.id + mark_of(inputs) + MARK * _unlaunched(result)
+    return name, str(best.plan), *speed_cells(best), verdict_cell(best.verdict)
 
 
 def _note(results: dict[str, SearchResult]) -> str:
     """What the marks mean, where there are any, and that no plan is safe, where none is."""
     safe = any(each.best[0].verdict == Verdict.SAFE for each in results.values())
     risk = "" if safe else "No runtime has a plan that fits safely: each of these may run out of memory."
-    return " ".join(filter(None, (mark_words(each.inputs for each in results.values()), risk)))
+    marks = mark_words(each.inputs for each in results.values()), unlaunched_words(map(_unlaunched, results.values()))
+    return " ".join(filter(None, (*marks, risk)))
 
 
-def _preference(answer: SearchResult | MeshwrightError) -> tuple[int, float]:
-    """By what answers are ranked: the verdict of the best plan, then its step time; without a plan the last."""
+def _unlaunched(result: SearchResult) -> bool:
+    return unlaunched(result.best[0].plan, result.inputs) is not None
+
+
+def _standing(result: SearchResult) -> tuple[bool, int]:
+    """Whether the framework cannot launch the best plan, and its verdict."""
+    return _unlaunched(result), result.best[0].verdict
+
+
+def _preference(answer: SearchResult | MeshwrightError) -> tuple[bool, int, float]:
+    """By what answers are ranked: the standing of the best plan, then its step time; without a plan the last."""
     if not isinstance(answer, SearchResult):
-        return Verdict.OUT_OF_MEMORY, math.inf
-    return answer.best[0].verdict, answer.best[0].step_time_s
+        return True, Verdict.OUT_OF_MEMORY, math.inf
+    return *_standing(answer), answer.best[0].step_time_s
 
 
 def crossover_lines(crossing: Crossover) -> list[str]:

@@ -152,11 +152,19 @@ def _spelled_or_refused(
 def _elsewhere(inputs: Inputs, name: str) -> str:
     """The frameworks but one that have settings for a model, as options; empty where there is none."""
     others = [options for each in launch_tables() if each != name and (options := _options(each, inputs))]
-    return f"Plan with {', or with '.join(others)}." if others else ""
+    plain = [each for each in others if " " not in each]
+    ways = [*([_either(plain)] if plain else []), *(each for each in others if each not in plain)]
+    return f"Plan with {', or with '.join(f'--runtime {each}' for each in ways)}." if ways else ""
+
+
+def _either(names: list[str]) -> str:
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _options(name: str, inputs: Inputs) -> str:
-    """The options with which a search finds plans of a framework for a model; empty where it has no settings for it."""
+    """The runtime and the options with which a search finds plans of a framework for a model; empty where it has no
+    settings for it.
+    """
     table, ranks = launch_table(name), inputs.cluster.num_gpus
     plan = Plan(dp=ranks, num_microbatches=max(inputs.job.global_batch // ranks, 1))
     try:
@@ -169,7 +177,7 @@ def _options(name: str, inputs: Inputs) -> str:
     if any(each.startswith("model.") for each in names) or any(each.where == "model" for each in faults):
         return ""
     asked = options_of([*names, *changes], normal_fields(*ran) | changes, moved)
-    return " ".join([f"--runtime {moved.runtime.id}", *asked, *limits_of({}, moved, table)])
+    return " ".join([moved.runtime.id, *asked, *limits_of({}, moved, table)])
 
 
 def _field(difference: str) -> str:

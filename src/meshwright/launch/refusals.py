@@ -61,7 +61,7 @@ WORDS = {
     "model.kv_heads": "{} key and value heads",
     "model.qkv_bias": "biases of queries, keys and values",
     "model.output_bias": "a bias of the attention output",
-    "model.qk_norm": "norm of queries and keys {}",
+    "model.qk_norm": "norms of queries and keys ({})",
     "model.sinks": "attention sinks",
     "model.scaled_rotary": "scaled rotary positions",
     "model.window": "an attention window of {} tokens",

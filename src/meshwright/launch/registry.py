@@ -21,7 +21,8 @@ def unregistered(model: Model, table: LaunchTable) -> list[Fault]:
     for name, what in table.registered_otherwise.items():
         if same_architecture(read_model(name), model):
             return [Fault("model", what)]
-    has = f"{model.name} is not in its registry, which has {', '.join(table.models)}"
+    kinds = dict.fromkeys(called.split()[0] for called in table.models.values())
+    has = f"{model.name} is not in its registry, which has models of {', '.join(kinds)}"
     try:
         wanted = model_fields(model)
     except NotModelled:

@@ -153,3 +153,8 @@ def launch_table(name: str) -> LaunchTable:
     if "like" not in entry:
         return LaunchTable(**entry)
     return launch_table(entry.pop("like")).replace(**entry)
+
+
+def table_of(runtime: str) -> str | None:
+    """The name of the table of a runtime's own framework and release; None where there is none."""
+    return next((name for name in launch_tables() if runtime in launch_table(name).runtimes), None)

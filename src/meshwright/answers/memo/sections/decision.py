@@ -17,6 +17,7 @@ from meshwright.answers.pace import pace
 from meshwright.answers.screen import TONES
 from meshwright.answers.ties import proven_words, reasons, tied_share
 from meshwright.answers.uncertainty import step_time_interval
+from meshwright.answers.unlaunched import unlaunched
 from meshwright.cost.estimate import Estimate
 from meshwright.units import format_count, format_gib, format_seconds
 
@@ -28,6 +29,8 @@ def decision(memo: Memo) -> Iterator[Block]:
     words = f"{in_words(best.plan, memo.inputs)} In short: `{best.plan}`."
     dropped = recommended_words(memo.inputs)
     yield Callout("Train with this plan", f"{words} {dropped}".rstrip(), TONES[best.verdict])
+    if refusal := unlaunched(best.plan, memo.inputs):
+        yield Callout("No launch files", refusal.words, "warning")
     yield Table(("", "predicted", "which means"), tuple(_figures(memo)), "lll")
     yield Callout(*risk_words(memo), "warning")
     yield Callout(*mitigation_words(memo), "good")

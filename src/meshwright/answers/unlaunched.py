@@ -1,0 +1,69 @@
+"""Unlaunched: what of a plan the framework of its runtime has no settings for, told wherever a plan is recommended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from meshwright.answers.document.blocks import Toned
+from meshwright.answers.records import json_of
+from meshwright.errors import InvalidSpec
+from meshwright.launch.export import export
+from meshwright.launch.table import launch_table, table_of
+from meshwright.layout.plan import Plan
+from meshwright.specs.inputs import Inputs
+
+MARK = " !"
+"""Behind the name of a runtime whose framework cannot launch its plan."""
+SHOWN = 2
+"""Reasons that a sentence names."""
+
+
+@dataclass(frozen=True)
+class LaunchRefusal:
+    """Why no launch files are written for a plan that its runtime accepts."""
+
+    framework: str
+    release: str
+    reasons: tuple[str, ...]
+    instead: str
+    """The options with which files are written; empty where there are none."""
+
+    @property
+    def words(self) -> str:
+        """That it cannot be launched, why, and what can."""
+        more = f"; {len(self.reasons) - SHOWN} more" if len(self.reasons) > SHOWN else ""
+        text = f"{self.framework} cannot launch it as it stands: {'; '.join(self.reasons[:SHOWN])}{more}."
+        return f"{text} {self.instead}".rstrip()
+
+
+def unlaunched(plan: Plan, inputs: Inputs) -> LaunchRefusal | None:
+    """Why the framework of a plan's runtime cannot launch it; None where it can, or where no files are written for
+    that runtime at all.
+    """
+    name = table_of(inputs.runtime.id)
+    if name is None:
+        return None
+    try:
+        export(plan, inputs, name)
+    except InvalidSpec as refusal:
+        reasons = tuple(fault.what for fault in refusal.faults)
+        table = launch_table(name)
+        return LaunchRefusal(table.framework, table.release, reasons, refusal.hint)
+    return None
+
+
+def unlaunched_lines(refusal: LaunchRefusal | None) -> tuple[str, ...]:
+    """The refusal on screen; nothing where there is none."""
+    return (Toned(f"**{refusal.words}**", "warning"),) if refusal else ()
+
+
+def unlaunched_entry(refusal: LaunchRefusal | None) -> dict[str, Any]:
+    """The refusal as a part of a document; nothing where there is none."""
+    return {"launch_refused": {**json_of(refusal), "warning": refusal.words}} if refusal else {}
+
+
+def mark_words(marked: Iterable[bool]) -> str:
+    """What the mark means below a table; nothing where it has none."""
+    return f"{MARK.strip()} its framework cannot launch this plan as it stands." if any(marked) else ""
