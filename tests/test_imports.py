@@ -35,7 +35,6 @@ NOT_OF_PLANS = (
     "meshwright.answers.explain_table",
     "meshwright.answers.plan_file",
     "meshwright.answers.experts",
-    "meshwright.launch.export",
     "meshwright.launch.imports",
     "meshwright.launch.readers",
     "meshwright.launch.writers",

@@ -63,7 +63,7 @@ def test_sides_are_named_only_where_they_differ() -> None:
 def test_rows_of_runtimes_are_marked_and_the_mark_is_told() -> None:
     answers = {name: find(_asked(name), top=1) for name in ("deepspeed", "megatron-core")}
     table = next(each for each in runtimes_screen(answers, None) if isinstance(each, Table))
-    assert [row[0] for row in table.rows] == ["deepspeed *", "megatron-core"]
+    assert [row[0] for row in table.rows] == ["deepspeed * !", "megatron-core"]
     assert table.note.startswith("* drops tokens: ")
     assert runtimes_document(answers, None)["drops_tokens"] == ["deepspeed"]
     without = next(each for each in runtimes_screen({"a": answers["megatron-core"]}, None) if isinstance(each, Table))

@@ -42,7 +42,7 @@ def _bytes(inputs: Inputs, operation: str) -> dict[str, float]:
         ("megatron-core", "mxfp8", (MXFP8, 2 * MXFP8)),
         ("megatron-core", "nvfp4", (NVFP4, 2 * NVFP4)),
         ("megatron-bridge", "fp8-delayed", (1, 1)),
-        ("torchtitan", "fp8", (1, 1)),
+        ("torchtitan@0.2.2", "fp8", (1, 1)),
         ("torchtitan", "fp8-rowwise", (2, 2)),
         ("torchtitan", "mxfp8", (2, 2)),
         ("nanotron", "bf16", (2, 2)),

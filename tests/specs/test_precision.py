@@ -27,6 +27,7 @@ def test_every_recipe_loads_with_sources(name: str) -> None:
     quantising = {"quantise", "products", "saved", "gathered", "weights", "half"} if recipe.quantises else set()
     quantising |= {"rescales_gradients"} if recipe.rescales_gradients else set()
     quantising |= {"attention"} if recipe.attention else set()
+    quantising |= {"least_compute_capability"} if recipe.least_compute_capability else set()
     assert recipe.sources.keys() == {"recipe"} | quantising
 
 
@@ -69,7 +70,7 @@ def test_kernels_apart_read_an_element_each(name: str, apart: float) -> None:
 
 @pytest.mark.parametrize(
     ("name", "runtime", "apart"),
-    [("mxfp8", "torchtitan", True), ("mxfp8", "megatron-core", False), ("fp8", "torchtitan", False)],
+    [("mxfp8", "torchtitan", True), ("mxfp8", "megatron-core", False), ("fp8", "accelerate", False)],
 )
 def test_torchao_quantises_rows_and_columns_apart_where_each_has_scales_of_its_own(
     name: str, runtime: str, apart: bool
@@ -100,6 +101,11 @@ def test_an_unknown_precision_names_the_nearest() -> None:
         ("mxfp8", "1x8:h100", "has no mxfp8 matrix units; use bf16 or fp16 or fp8"),
         ("nvfp4", "1x8:h200", "has no nvfp4 matrix units"),
         ("bf16", "1x8:v100", "has no bf16 matrix units; use fp16"),
+        (
+            "fp8-blockwise",
+            "1x8:l40s",
+            r"needs compute capability 9 or more, and l40s has 8\.9; use bf16 or fp16 or fp8 or fp8-delayed$",
+        ),
     ],
 )
 def test_a_recipe_without_units_is_refused_with_what_there_is(name: str, cluster: str, says: str) -> None:

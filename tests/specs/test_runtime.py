@@ -83,7 +83,7 @@ def test_a_runtime_like_another_keeps_what_it_does_not_say() -> None:
         (
             "torchtitan",
             "fp16",
-            "job.precision: torchtitan has no fp16; use bf16 or fp8 or fp8-rowwise or mxfp8 or nvfp4",
+            "job.precision: torchtitan has no fp16; use bf16 or fp8-rowwise or mxfp8 or nvfp4",
         ),
         ("llm-foundry", "fp8", "job.precision: llm-foundry has no fp8; use bf16 or fp16 or fp8-delayed"),
     ],
@@ -96,8 +96,8 @@ def test_a_recipe_that_the_runtime_lacks_is_refused_with_those_it_has(runtime: s
 @pytest.mark.parametrize(
     ("cluster", "precision", "said"),
     [
-        ("1x8:h100", "fp16", "torchtitan has no fp16; use bf16 or fp8 or fp8-rowwise$"),
-        ("1x8:h100", "mxfp8", "h100-sxm-80gb has no mxfp8 matrix units; use bf16 or fp8 or fp8-rowwise$"),
+        ("1x8:h100", "fp16", "torchtitan has no fp16; use bf16 or fp8-rowwise$"),
+        ("1x8:h100", "mxfp8", "h100-sxm-80gb has no mxfp8 matrix units; use bf16 or fp8-rowwise$"),
         ("1x8:v100", "bf16", "has no bf16 matrix units; torchtitan has no recipe that v100[-a-z0-9]* can run"),
     ],
 )

@@ -30,7 +30,7 @@ seq_len = 2048
 global_batch = [64, 128]
 
 [knobs]
-runtime = ["megatron-core", "torchtitan"]
+runtime = ["megatron-core", "accelerate"]
 precision = ["bf16", "fp8"]
 with = [[], ["overlap.expert=0.7"]]
 
@@ -72,7 +72,7 @@ MISTAKES = {
         "give either global_batch in sequences or global_batch_tokens; both are given",
     ),
     'tokens = "1T"': ("risk = 0.7", "line 1, jobs[0].risk: must be less than or equal to 0.5"),
-    'runtime = ["megatron-core", "torchtitan"]': ('runtime = "torchtitn"', "line 1, knobs.runtime: unknown runtime"),
+    'runtime = ["megatron-core", "accelerate"]': ('runtime = "torchtitn"', "line 1, knobs.runtime: unknown runtime"),
     PRECISIONS: ('precision = ["fp9"]', "line 1, knobs.precision[0]: unknown precision 'fp9'"),
     BEHAVIOURS: (
         'with = ["overlp=1", "overlap.expert=7"]',

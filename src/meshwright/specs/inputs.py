@@ -239,12 +239,17 @@ class Inputs(Spec):
     def _precision(self) -> Iterator[Fault]:
         accelerator, recipe = self.cluster.accelerator, self.recipe
         peaks, constants = accelerator.peak_flops, accelerator.kernels.low_precision
-        possible = " or ".join(name for name in self.runtime.plans.precisions if read_precision(name).peak in peaks)
+        known = self.runtime.plans.precisions
+        possible = " or ".join(name for name in known if read_precision(name).runs_on(accelerator))
         instead = f"use {possible}" if possible else f"{self.runtime.id} has no recipe that {accelerator.id} can run"
-        if self.job.precision not in self.runtime.plans.precisions:
+        if self.job.precision not in known:
             yield Fault("job.precision", f"{self.runtime.id} has no {self.job.precision}; {instead}")
         elif missing := [peak for peak in (recipe.peak, recipe.half) if peak not in peaks]:
             yield Fault("job.precision", f"{accelerator.id} has no {missing[0]} matrix units; {instead}")
+        elif not recipe.runs_on(accelerator):
+            needs = f"{recipe.id} needs compute capability {recipe.least_compute_capability:g} or more"
+            has = f"{accelerator.id} has {accelerator.compute_capability}"
+            yield Fault("job.precision", f"{needs}, and {has}; {instead}")
         elif recipe.number_format != "half" and recipe.number_format not in constants:
             what = f"kernels {quoted(accelerator.kernels.id)} hold no constants of {recipe.number_format} products"
             yield Fault("job.precision", f"{what}; use {recipe.half}")

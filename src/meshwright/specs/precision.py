@@ -32,6 +32,8 @@ class Precision(Spec):
     """Of activations and whatever is not quantised."""
     peak: Literal["bf16", "fp16", "fp8", "mxfp8", "nvfp4"]
     """The accelerator's peak that its products run at; one without that peak cannot run it."""
+    least_compute_capability: Annotated[float, Field(gt=0, lt=100)] | None = None
+    """Below which its library refuses an accelerator that has that peak; None: it refuses none."""
     number_format: NumberFormat
     """Of the operands of its products, which chooses the constants of their time."""
     operand_bytes: ElementBytes
@@ -54,6 +56,11 @@ class Precision(Spec):
     assumed: Assumed = ()
     """What in here is an assumption, for the user's eyes."""
     sources: dict[str, str]
+
+    def runs_on(self, accelerator: Accelerator) -> bool:
+        """Whether an accelerator has the matrix units of its products, and its library takes the accelerator."""
+        least, has = self.least_compute_capability, accelerator.compute_capability
+        return self.peak in accelerator.peak_flops and (least is None or has is None or has >= least)
 
     @property
     def quantises(self) -> bool:
