@@ -103,6 +103,16 @@ def test_nothing_fits_for_any_runtime() -> None:
     assert "--runtime all" not in answer.message
 
 
+@pytest.mark.parametrize(("runtime", "told"), [("accelerate", True), ("megatron-core", False)])
+def test_experts_that_leave_ranks_without_are_told(runtime: str, told: bool) -> None:
+    words = "accelerate shards experts one by one: with 8 experts on 16 ranks, the fullest rank holds 2.0 times"
+    asked_for = question(model="mixtral-8x22b", cluster="2x8:h100", runtime=runtime)
+    with mock.patch("meshwright.answers.nothing_fits.remedies", return_value=[]):
+        answer = asked("plan", *asked_for)
+    assert answer.code == 3
+    assert (words in answer.message) == told
+
+
 def test_a_question_that_every_runtime_refuses_is_a_wrong_one() -> None:
     answer = asked("plan", *question(runtime="all", cluster="59x1:h100"))
     assert answer.code == 2

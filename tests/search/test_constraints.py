@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from meshwright.search.rank import LEAST_GAIN
 from meshwright.search.sensitivity import sensitivity
 from meshwright.search.space import size, space
 from meshwright.specs.behaviours import with_behaviours
-from meshwright.specs.constraints import KNOWN
+from meshwright.specs.constraints import KNOWN, without_effect
 from meshwright.specs.inputs import Inputs
 from strategies import legal_plans, llama_8b, llama_70b, mixture, question
 
@@ -172,6 +173,41 @@ def test_constraints_that_the_best_plan_keeps_cost_nothing() -> None:
     ]
     alone = find(within(asked_of("dense"), tp=best.tp))
     assert constraint_lines(alone, ()) == [f"--tp {best.tp} costs nothing: no plan without it is better."]
+
+
+@pytest.mark.parametrize(
+    ("constraints", "said"),
+    [
+        ({"tp": 1, "sp": True}, "--sp has no effect: it is of plans with tp 2 or more."),
+        (
+            {"pp": 1, "schedule": "interleaved"},
+            "--schedule interleaved has no effect: it is of plans with pp 2 or more.",
+        ),
+        (
+            {"cp": 1, "context_exchange": "ring"},
+            "--context-exchange ring has no effect: it is of plans with cp 2 or more.",
+        ),
+        (
+            {"recompute": "none,full", "recompute_modules": "mlp"},
+            "--recompute-modules mlp has no effect: it is of plans with selective recomputation.",
+        ),
+    ],
+)
+def test_a_constraint_that_another_rules_out_is_told(constraints: dict[str, Any], said: str) -> None:
+    result = find(within(asked_of("dense"), **constraints))
+    assert constraint_lines(result, ())[0] == said
+    free = find(within(asked_of("dense"), **dict([next(iter(constraints.items()))])))
+    assert [each.plan for each in result.best] == [each.plan for each in free.best]
+
+
+def test_a_constraint_that_allows_what_another_is_about_is_not() -> None:
+    assert without_effect(Constraints(tp="1,2", sp=True, recompute="none,selective", recompute_modules="mlp")) == {}
+
+
+def test_a_dispatcher_has_no_effect_on_a_model_without_experts() -> None:
+    inputs = asked_of("dense")
+    named = inputs.replace(runtime=with_behaviours(inputs.runtime, ["dispatcher=fused"]))
+    assert constraint_lines(find(named), ())[0].startswith("--dispatcher fused has no effect: ")
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,29 @@ from typing import Any
 from meshwright.answers.pace import pace
 from meshwright.answers.records import priced_plan
 from meshwright.cost.estimate import Estimate
-from meshwright.search.constraint_costs import ConstraintCost, constrained, options_of
+from meshwright.search.constraint_costs import DISPATCHER, ConstraintCost, constrained, options_of
 from meshwright.search.find import SearchResult
+from meshwright.specs.constraints import without_effect
+from meshwright.specs.inputs import Inputs
 
 
 def constraint_lines(result: SearchResult, costs: Sequence[ConstraintCost]) -> list[str]:
-    """The best plan without each constraint of the question that costs something; nothing without constraints."""
-    if costs or not (given := constrained(result.inputs)):
-        return [_cost(each, result.best[0]) for each in costs]
+    """Constraints of the question that have no effect, and the best plan without each that costs something; nothing
+    without constraints.
+    """
+    idle, given = _idle(result.inputs), constrained(result.inputs)
+    if costs or not given:
+        return idle + [_cost(each, result.best[0]) for each in costs]
     if len(given) == 1:
-        return [f"{options_of(result.inputs, given)[0]} costs nothing: no plan without it is better."]
-    return ["The constraints cost nothing: no plan is better without one of them, or without all."]
+        return [*idle, f"{options_of(result.inputs, given)[0]} costs nothing: no plan without it is better."]
+    return [*idle, "The constraints cost nothing: no plan is better without one of them, or without all."]
+
+
+def _idle(inputs: Inputs) -> list[str]:
+    why = without_effect(inputs.constraints)
+    if DISPATCHER in constrained(inputs) and not inputs.model.is_moe:
+        why[DISPATCHER] = f"{inputs.model.name} has no experts"
+    return [f"{options_of(inputs, (name,))[0]} has no effect: {reason}." for name, reason in why.items()]
 
 
 def _cost(cost: ConstraintCost, best: Estimate) -> str:

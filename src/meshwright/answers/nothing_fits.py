@@ -7,13 +7,19 @@ from typing import Any
 from meshwright.answers.host_memory import host_bytes
 from meshwright.answers.plan_file import plan_entry
 from meshwright.answers.records import document_of, priced_plan
+from meshwright.cost.memory.parameters import sharded_expert_parameters
+from meshwright.cost.routing import routed_experts
 from meshwright.errors import MeshwrightError, NothingFits, Stopped
+from meshwright.layout.groups import expert_sharding_ranks
 from meshwright.search.find import Progress, SearchResult
 from meshwright.search.published import unpublished
 from meshwright.search.remedies import Kind, Remedy, remedies
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 
+FULLY_SHARDED = 3
+UNEVEN = 1.1
+"""Times its even share of the experts, from which it is told what a rank holds."""
 HOPELESS = "No plan fits safely even with 32 times the nodes or a sixteenth of the sequence length."
 
 
@@ -28,7 +34,7 @@ def nothing_fits(
     ways = remedies(result, most, progress)
     words = [*map(remedy_words, ways)]
     listed = "".join([f" {each}" for each in words] if most == 1 else [f"\n  - {each}" for each in words])
-    why = unsharded_words(inputs, of_all)
+    why = unsharded_words(inputs, of_all) + uneven_experts_words(result)
     return NothingFits(
         f"{shortfall_words(result)} {why}{f'What would fit:{listed}' if ways else HOPELESS}",
         document_of(
@@ -51,6 +57,23 @@ def unsharded_words(inputs: Inputs, of_all: bool = False) -> str:
         return ""
     elsewhere = "" if of_all else "; meshwright plan --runtime all looks at the other runtimes"
     return f"{inputs.runtime.id} keeps all weights on every rank{elsewhere}. "
+
+
+def uneven_experts_words(result: SearchResult) -> str:
+    """That the leanest plan deals whole experts out to more ranks than there are; nothing where it does not."""
+    inputs, plan = result.inputs, result.leanest.plan
+    kind = next((each for each in inputs.model.layer_kinds if each.is_moe), None)
+    if kind is None or plan.zero < FULLY_SHARDED:
+        return ""
+    ranks = int(expert_sharding_ranks(plan))
+    held, whole = (float(sharded_expert_parameters(plan, inputs, kind, n)) for n in (ranks, 1))
+    share = held * ranks / whole
+    if share < UNEVEN:
+        return ""
+    return (
+        f"{inputs.runtime.id} shards experts one by one: with {routed_experts(kind).count} experts on "
+        f"{ranks * plan.ep} ranks, the fullest rank holds {share:.1f} times its share of them. "
+    )
 
 
 def nothing_fits_or_stopped(

@@ -138,6 +138,24 @@ class Constraints(Spec):
         return self.given
 
 
+def without_effect(constraints: Constraints) -> dict[str, str]:
+    """By constraint that no allowed plan can be of, why: the degree or the recomputation that it is about is ruled out.
+
+    >>> without_effect(Constraints(tp=1, sp=True))
+    {'sp': 'it is of plans with tp 2 or more'}
+    """
+    given, why = constraints.given, {}
+    if given.get("sp") and given.get("tp") == (1,):
+        why["sp"] = "it is of plans with tp 2 or more"
+    if "context_exchange" in given and given.get("cp") == (1,):
+        why["context_exchange"] = "it is of plans with cp 2 or more"
+    if "schedule" in given and given.get("pp") == (1,):
+        why["schedule"] = "it is of plans with pp 2 or more"
+    if "recompute_modules" in given and "selective" not in given.get("recompute", RECOMPUTATIONS):
+        why["recompute_modules"] = "it is of plans with selective recomputation"
+    return why
+
+
 def lacking(constraints: Constraints, runtime: Runtime) -> dict[str, str]:
     """By constraint, what it names that the runtime does not have, with what it has."""
     faults = {}
