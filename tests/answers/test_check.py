@@ -77,7 +77,7 @@ def test_a_rule_says_when_the_framework_enforces_it() -> None:
     when = {entry["name"]: entry["enforced"] for entry in document["rules"]}
     assert (when["query_heads"], when["kv_heads"], when["sequence_parallel"]) == ("at start", "late", "silently")
     shown = _printed(plan, inputs)
-    assert "late: 8 key-value heads neither divide by tp 3" in shown
+    assert "late: 8 key-value heads are neither a multiple nor a divisor of tp 3" in shown
     assert "silently: in its arguments" in shown
     assert "late: the framework notices only after it has started" in shown
     assert "silently: the framework does something else without a word" in shown

@@ -120,7 +120,12 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ("low_precision", (EIGHT_BITS, {}), (LLAMA, {}), "--bf16 --fp8-format hybrid --fp8-recipe blockwise: the job"),
     ("chunk_layers", (LLAMA, {"pp": 2, "chunk_layers": (20, 12)}), (LLAMA, {"pp": 2}), "'Et*20|t*12L': the plan's 2"),
     ("layers_of_prediction", (PREDICTED, {"pp": 4}), (LLAMA, {"pp": 4}), "chunks holds 1 of multi-token prediction"),
-    ("uneven_layers", (LLAMA, {"pp": 5}), (LLAMA, {"pp": 4}), "'Et*6|t*7|t*7|t*6|t*6L': 32 layers do not divide by 5"),
+    (
+        "uneven_layers",
+        (LLAMA, {"pp": 5}),
+        (LLAMA, {"pp": 4}),
+        "'Et*6|t*7|t*7|t*6|t*6L': 32 layers are not divisible by 5",
+    ),
     (
         "embedding_as_layer",
         (LLAMA, {"pp": 3, "embedding_as_layer": True}),

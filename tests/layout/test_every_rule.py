@@ -238,14 +238,14 @@ def test_a_runtime_may_spare_micro_batches_that_others_need() -> None:
 @pytest.mark.parametrize(
     ("name", "question_name", "plan", "said"),
     [
-        ("context_parallel_halves", "odd", Plan(cp=4), "4098 does not divide by 2 x cp 4"),
+        ("context_parallel_halves", "odd", Plan(cp=4), "4098 is not divisible by 2 x cp 4"),
         ("expert_world_size", "experts", Plan(etp=3, ep=5, pp=2), "nearest etp: 2 or 4"),
         ("expert_world_size", "experts", Plan(etp=3, ep=5, pp=7), "nearest pp: 4 or 8"),
         (
             "expert_ffn_size",
             "experts",
             Plan(etp=3),
-            "FFN size 1024 of an expert does not divide by etp 3; nearest etp: 2",
+            "FFN size 1024 of an expert is not divisible by etp 3; nearest etp: 2",
         ),
         ("replicas_shard", "llama", Plan(dp=8, dp_replicate=2), "zero 0 shards nothing; nearest zero: 1"),
         (

@@ -198,7 +198,7 @@ def test_the_nearest_choices_are_the_ones_next_to_the_value(value: int, choices:
 
 @pytest.mark.parametrize(("layers", "legal"), [(80, False), (78, True)])
 def test_both_ends_as_layers_divide_as_megatron_tried(layers: int, legal: bool) -> None:
-    """PP 2 with 4 virtual stages: (80 + 2) / 2 = 41 does not divide by 4, (78 + 2) / 2 = 40 does."""
+    """PP 2 with 4 virtual stages: (80 + 2) / 2 = 41 is not divisible by 4, (78 + 2) / 2 = 40 does."""
     given = question(dense_model(layers=layers), "8x8:h100", global_batch=64)
     ends = {"embedding_as_layer": True, "head_as_layer": True}
     plan = Plan(pp=2, vpp=4, dp=32, num_microbatches=2, schedule=Schedule.INTERLEAVED, **ends)

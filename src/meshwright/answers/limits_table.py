@@ -7,6 +7,7 @@ from typing import Any
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.constraint_lines import constraint_lines, constraints_entry
 from meshwright.answers.document.blocks import Block, Lines, Table
+from meshwright.answers.memo.words import sequences
 from meshwright.answers.plan_file import nodes_entry, plan_entry
 from meshwright.answers.records import document_of
 from meshwright.answers.screen import SPEED_COLUMNS, assumption_list, headline, speed_cells
@@ -81,7 +82,7 @@ def _sequence_words(limits: Limits) -> str:
 
 def _nodes_words(limits: Limits) -> str:
     inputs, limit = limits.asked.inputs, limits.nodes
-    asked = f"for {inputs.job.global_batch} sequences of {inputs.job.sequence_length}"
+    asked = f"for {sequences(inputs.job.global_batch)} of {inputs.job.sequence_length}"
     if limit is None:
         return f"even {MOST_TIMES_THE_NODES * inputs.cluster.num_nodes} are too few {asked}"
     cluster = limit.inputs.cluster
@@ -93,7 +94,7 @@ def _nodes_words(limits: Limits) -> str:
 def _micro_batch_words(limits: Limits) -> str:
     length, limit = limits.asked.inputs.job.sequence_length, limits.micro_batch
     return (
-        f"{limit.estimate.plan.micro_batch} sequences of {length}"
+        f"{sequences(limit.estimate.plan.micro_batch)} of {length}"
         if limit
         else f"none: no micro-batch of sequences of {length} fits safely"
     )

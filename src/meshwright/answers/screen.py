@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table, Tone, Toned
+from meshwright.answers.memo.words import sequences
 from meshwright.answers.step_parts import BAR, PART_NAMES
 from meshwright.cost.comms.collectives import reached_bandwidths
 from meshwright.cost.estimate import Estimate
@@ -75,7 +76,7 @@ def job_words(inputs: Inputs) -> str:
     """The batch, the precision and which plans may be chosen."""
     job = inputs.job
     tokens = format_count(job.tokens_per_step)
-    question = f"{job.global_batch} sequences of {job.sequence_length} ({tokens} tokens) a step, {job.precision}"
+    question = f"{sequences(job.global_batch)} of {job.sequence_length} ({tokens} tokens) a step, {job.precision}"
     return question + constraint_words(inputs)
 
 

@@ -55,6 +55,15 @@ def plural(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
+def sequences(count: int) -> str:
+    """A count of sequences.
+
+    >>> sequences(1), sequences(2048)
+    ('1 sequence', '2048 sequences')
+    """
+    return f"{count} sequence{'s' * (count != 1)}"
+
+
 def accelerators(count: int) -> str:
     """A count of accelerators.
 

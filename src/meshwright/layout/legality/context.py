@@ -44,7 +44,7 @@ def context_parallel(plan: Layout, runtime: Runtime) -> Ruling:
 def context_parallel_slices(plan: Layout, job: Job) -> Ruling:
     """cp divides the sequence."""
     sequence = job.sequence_length
-    yield from dividing(plan, "cp", sequence, f"sequence length {sequence} does")
+    yield from dividing(plan, "cp", sequence, f"sequence length {sequence} is")
 
 
 @invariant
@@ -54,7 +54,7 @@ def context_parallel_heads(plan: Layout, model: Model) -> Ruling:
     exchanged = plan.context_exchange == int(ContextExchange.ALL_TO_ALL)
     yield (plan.cp == 1) | np.logical_not(exchanged) | (heads % (plan.cp * plan.tp) == 0)
     yield (
-        f"{heads} query heads do not divide by cp {plan.cp} x tp {plan.tp}: attention exchanges sequence "
+        f"{heads} query heads are not divisible by cp {plan.cp} x tp {plan.tp}: attention exchanges sequence "
         f"for heads; {change('cp', plan.cp, _degrees_of_heads(heads, one(plan).tp))}"
     )
 
@@ -70,7 +70,7 @@ def context_parallel_halves(plan: Layout, job: Job) -> Ruling:
     degrees = [1, *(cp for cp in divisors(sequence) if sequence % (2 * cp) == 0)]
     yield (plan.cp == 1) | (sequence % (2 * plan.cp) == 0)
     yield (
-        f"sequence length {sequence} does not divide by 2 x cp {plan.cp}: every rank takes a piece from the front and "
+        f"sequence length {sequence} is not divisible by 2 x cp {plan.cp}: every rank takes a piece from the front and "
         f"one from the back; {change('cp', plan.cp, degrees)}"
     )
 
@@ -82,7 +82,7 @@ def context_parallel_kv_heads(plan: Layout, inputs: Inputs, model: Model) -> Rul
     split = context_split(plan, inputs).heads
     yield (split == 1) | (heads % (split * plan.tp) == 0)
     yield (
-        f"{heads} key-value heads do not divide by tp {plan.tp} x the {int(split)} ranks that exchange "
+        f"{heads} key-value heads are not divisible by tp {plan.tp} x the {int(split)} ranks that exchange "
         f"sequence for heads, which a ring does not ask for; "
         f"{change('cp', plan.cp, _degrees_of_heads(heads, one(plan).tp))}"
     )
@@ -142,7 +142,7 @@ def tokens_per_microbatch(plan: Layout, job: Job) -> Ruling:
     degrees = [cp for cp in divisors(tokens) if tokens % (others * cp) == 0]
     split = f"tp {plan.tp} x 2 x cp {plan.cp}" if plan.sp else f"2 x cp {plan.cp}"
     yield (
-        f"a micro-batch of {plan.micro_batch} x {sequence} = {tokens} tokens does not divide by {split} = {step}; "
+        f"a micro-batch of {plan.micro_batch} x {sequence} = {tokens} tokens is not divisible by {split} = {step}; "
         f"{changes(change('cp', plan.cp, degrees), change('micro_batch', plan.micro_batch, batches))}"
     )
 

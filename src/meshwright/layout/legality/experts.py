@@ -56,7 +56,7 @@ def experts_present(plan: Layout, model: Model) -> Ruling:
 def experts_per_rank(plan: Layout, model: Model) -> Ruling:
     """ep divides the experts."""
     experts = math.gcd(*(block.count for block in model.mixtures))
-    yield from dividing(plan, "ep", experts, f"{experts} experts do")
+    yield from dividing(plan, "ep", experts, f"{experts} experts are")
 
 
 @invariant
@@ -65,7 +65,7 @@ def expert_world_size(plan: Layout, model: Model, cluster: Cluster) -> Ruling:
     world, product = cluster.num_gpus, plan.etp * plan.ep * plan.pp
     yield (world % product == 0) | (not model.is_moe)
     yield (
-        f"{world} accelerators do not divide by etp {plan.etp} x ep {plan.ep} x pp {plan.pp} = {product}; "
+        f"{world} accelerators are not divisible by etp {plan.etp} x ep {plan.ep} x pp {plan.pp} = {product}; "
         f"{_world_size_hint(one(plan), world)}"
     )
 
@@ -88,7 +88,7 @@ def expert_ffn_size(plan: Layout, model: Model) -> Ruling:
     sizes = sorted({block.ffn_size for block in model.mixtures})
     yield math.gcd(*sizes) % plan.etp == 0
     yield (
-        f"FFN size {next(size for size in sizes if size % plan.etp)} of an expert does not divide by etp {plan.etp}; "
+        f"FFN size {next(size for size in sizes if size % plan.etp)} of an expert is not divisible by etp {plan.etp}; "
         f"{change('etp', plan.etp, divisors(math.gcd(*sizes)))}"
     )
 
@@ -141,6 +141,6 @@ def expert_replicas(plan: Layout, model: Model, cluster: Cluster) -> Ruling:
     copies = cluster.num_gpus // (plan.etp * plan.ep * plan.pp)
     yield (copies % plan.dp_replicate == 0) | (not model.is_moe)
     yield (
-        f"the experts have {copies} replicas, which do not divide by dp_replicate {plan.dp_replicate}; "
+        f"the experts have {copies} replicas, which are not divisible by dp_replicate {plan.dp_replicate}; "
         f"{change('dp_replicate', plan.dp_replicate, divisors(int(copies)))}"
     )

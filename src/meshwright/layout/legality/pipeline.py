@@ -57,7 +57,7 @@ def layers_per_stage(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     if ends and True in runtime.plans.ends_as_layers:
         hint += f"; or count {'the embedding or the head' if ends[0] == 1 else 'embedding and head'} as a layer"
     with_ends = f" ({counted} with the ends that count)" if counted != layers else ""
-    yield f"{layers} layers{with_ends} do not divide by pp {plan.pp}; {hint}"
+    yield f"{layers} layers{with_ends} are not divisible by pp {plan.pp}; {hint}"
 
 
 @invariant
@@ -66,7 +66,7 @@ def layers_per_chunk(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     layers = _counted_layers(plan, model) // plan.pp
     yield (layers % plan.vpp == 0) | (runtime.pipeline.stage_split != "even")
     yield (
-        f"{layers} layers of each of the pp {plan.pp} stages do not divide by vpp {plan.vpp}; "
+        f"{layers} layers of each of the pp {plan.pp} stages are not divisible by vpp {plan.vpp}; "
         f"nearest vpp: {nearest(one(plan).vpp, divisors(int(layers))) or 1}"
     )
 
@@ -83,7 +83,7 @@ def layers_fill_chunks(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     plan = one(plan)
     split = f"pp {plan.pp} x vpp {plan.vpp} = {chunks} chunks"
     if layers >= chunks:
-        yield f"{layers} layers with the ends that count do not divide by {split}; leave both out"
+        yield f"{layers} layers with the ends that count are not divisible by {split}; leave both out"
     fitting = [(axis, layers // other) for axis, other in (("pp", plan.vpp), ("vpp", plan.pp)) if layers >= other]
     fitting = fitting or [(axis, 1) for axis, degree in (("pp", plan.pp), ("vpp", plan.vpp)) if degree > 1]
     hints = "; ".join(f"nearest {axis}: {degree}" for axis, degree in fitting)
@@ -95,7 +95,7 @@ def layers_per_round(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
     """Where the last stages of each round take what is left, vpp divides the layers."""
     layers = model.num_layers
     yield (layers % plan.vpp == 0) | (runtime.pipeline.stage_split != "back")
-    yield f"{layers} layers do not divide by vpp {plan.vpp}; {change('vpp', plan.vpp, divisors(layers))}"
+    yield f"{layers} layers are not divisible by vpp {plan.vpp}; {change('vpp', plan.vpp, divisors(layers))}"
 
 
 @restriction

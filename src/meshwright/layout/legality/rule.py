@@ -108,7 +108,7 @@ def dividing(plan: Layout, field: str, count: int, subject: str) -> Ruling:
     """
     degree = getattr(plan, field)
     yield count % degree == 0
-    yield f"{subject} not divide by {field} {degree}; {change(field, degree, divisors(count))}"
+    yield f"{subject} not divisible by {field} {degree}; {change(field, degree, divisors(count))}"
 
 
 def one(plan: Layout) -> Plan:

@@ -35,7 +35,7 @@ def tensor_parallel(plan: Layout, runtime: Runtime) -> Ruling:
 def query_heads(plan: Layout, model: Model) -> Ruling:
     """tp divides the query heads."""
     heads = _query_heads(model)
-    yield from dividing(plan, "tp", heads, f"{heads} query heads do")
+    yield from dividing(plan, "tp", heads, f"{heads} query heads are")
 
 
 @invariant
@@ -46,7 +46,7 @@ def kv_heads(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
         common = math.gcd(*counts)
         yield common % plan.tp == 0
         yield (
-            f"{common} key-value heads do not divide by tp {plan.tp}, and {runtime.id} replicates none; "
+            f"{common} key-value heads are not divisible by tp {plan.tp}, and {runtime.id} replicates none; "
             f"{change('tp', plan.tp, divisors(common))}"
         )
         return
@@ -57,7 +57,7 @@ def kv_heads(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
         tp for tp in divisors(_query_heads(model)) if all(count % tp == 0 or tp % count == 0 for count in counts)
     ]
     yield (
-        f"{broken} key-value heads neither divide by tp {plan.tp} nor divide it (replication); "
+        f"{broken} key-value heads are neither a multiple nor a divisor of tp {plan.tp}; "
         f"{change('tp', plan.tp, fitting)}"
     )
 
@@ -67,7 +67,7 @@ def ffn_size(plan: Layout, model: Model) -> Ruling:
     """tp divides the FFN size."""
     blocks = (kind.feed_forward for kind in model.layer_kinds)
     size = math.gcd(*(block.ffn_size for block in blocks if isinstance(block, Mlp)))
-    yield from dividing(plan, "tp", size, f"FFN size {size} does")
+    yield from dividing(plan, "tp", size, f"FFN size {size} is")
 
 
 @invariant
@@ -81,7 +81,7 @@ def sequence_parallel(plan: Layout, job: Job, runtime: Runtime) -> Ruling:
     if plan.tp == 1:
         yield "sp needs tp 2 or more: with tp 1 there is nothing to split it over"
     degrees = nearest(plan.tp, [tp for tp in divisors(sequence) if tp > 1 and sequence % (tp * plan.cp) == 0])
-    yield f"sequence length {sequence} does not divide by tp {plan.tp} x cp {plan.cp} as sp needs; " + (
+    yield f"sequence length {sequence} is not divisible by tp {plan.tp} x cp {plan.cp} as sp needs; " + (
         f"nearest tp: {degrees}, or no sp" if degrees else "only no sp would do"
     )
 

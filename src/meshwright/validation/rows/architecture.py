@@ -129,7 +129,7 @@ def _built(row: Row, structure: Architecture) -> Model:
     if int(row["layers"]) > MAX_LAYERS:
         raise NotModelled(f"{row['layers']} layers; at most {MAX_LAYERS} are planned for")
     if hidden % heads and not row["head_dim"]:
-        raise NotModelled(f"hidden {hidden} does not divide by heads {heads}, and no head_dim is printed")
+        raise NotModelled(f"hidden {hidden} is not divisible by heads {heads}, and no head_dim is printed")
     sizes = {"head_dim": hidden // heads} | structure.attention
     sizes |= {"head_dim": int(row["head_dim"])} if row["head_dim"] else {}
     try:

@@ -11,7 +11,7 @@ from meshwright.answers.constraint_lines import constraint_lines
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Paragraph, Table
 from meshwright.answers.links import axes, placement_words
 from meshwright.answers.memo.memo import Memo
-from meshwright.answers.memo.words import accelerators, percent, plural
+from meshwright.answers.memo.words import accelerators, percent, plural, sequences
 from meshwright.answers.pace import longer, pace
 from meshwright.answers.step_parts import why_lost
 from meshwright.answers.switched_plan import switched_lines
@@ -202,7 +202,7 @@ def _given(inputs: Inputs, assumed: tuple[str, ...]) -> Iterator[str]:
         f"one accelerator, one direction: {links}"
     )
     yield (
-        f"job: {job.global_batch} sequences of {job.sequence_length} tokens in one step "
+        f"job: {sequences(job.global_batch)} of {job.sequence_length} tokens in one step "
         f"({format_count(job.tokens_per_step)} tokens)"
     )
     if not any("precision" in each for each in assumed):
