@@ -96,17 +96,18 @@ def _within(knob: Knob) -> Knob | None:
 
 def field_changes(plan: Plan, variant: Variant) -> tuple[FieldChange, ...]:
     """The change of the question, if it is one, then every field of the plan that has another value."""
-    before, after = _values(plan), _values(variant.plan)
+    before, after = (_values(each, variant.inputs) for each in (plan, variant.plan))
     if plan.cp == 1 or variant.plan.cp == 1:
         del before["exchange"]
     of_plan = (FieldChange(name, before[name], after[name]) for name in before if before[name] != after[name])
     return (*filter(None, [variant.change]), *of_plan)
 
 
-def _values(plan: Plan) -> dict[str, str]:
-    """The value of each field as people write it, by the name that they write."""
+def _values(plan: Plan, inputs: Inputs) -> dict[str, str]:
+    """The value of each field as people write it, by the name that they write; modules where a launch names them."""
     named = {field.name: getattr(plan, field.name) for field in fields(Plan) if field.name not in IMPLIED}
-    modules = f"({','.join(names_of(plan.recompute_modules))})" if plan.recompute == Recompute.SELECTIVE else ""
+    names_modules = plan.recompute == Recompute.SELECTIVE and inputs.runtime.plans.recompute_modules
+    modules = f"({','.join(names_of(plan.recompute_modules))})" if names_modules else ""
     named |= {
         "chunk_layers": in_runs(plan.chunk_layers) or "by the runtime",
         "context_exchange": CONTEXT_EXCHANGE_NAMES[plan.context_exchange],
