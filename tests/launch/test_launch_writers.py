@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from meshwright.answers.launch_files import framework_of, launch_files
-from meshwright.errors import InvalidSpec
+from meshwright.errors import IllegalPlan, InvalidSpec
 from meshwright.launch.export import export
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
@@ -287,11 +287,14 @@ def test_a_batch_file_speaks_of_other_ranks_and_nodes_where_there_are_some() -> 
 
 
 def test_files_of_accelerate_say_what_whole_models_need_on_a_host() -> None:
-    plans = Plan(dp=8, zero=3, num_microbatches=8), Plan(tp=2, dp=4, zero=3, num_microbatches=16)
-    alone, split = (launch_files(plan, asked("accelerate"), "accelerate").files for plan in plans)
-    assert all("Host memory: 239.3 GiB a node" in alone[name] for name in ("accelerate.yaml", "train.py", "train.sh"))
-    assert "processes a node: 8." in alone["train.sh"]
-    assert "Host memory" not in split["train.sh"]
+    files = launch_files(Plan(dp=8, zero=3, num_microbatches=8), asked("accelerate"), "accelerate").files
+    assert all("Host memory: 239.3 GiB a node" in files[name] for name in ("accelerate.yaml", "train.py", "train.sh"))
+    assert "processes a node: 8." in files["train.sh"]
+
+
+def test_tensor_parallelism_of_accelerate_is_refused_as_transformers_lacks_what_it_imports() -> None:
+    with pytest.raises(IllegalPlan, match="accelerate has no tensor parallelism"):
+        launch_files(Plan(tp=2, dp=4, zero=3, num_microbatches=16), asked("accelerate"), "accelerate")
 
 
 def test_training_on_a_pipeline_or_with_experts_apart_is_refused_of_deepspeed() -> None:

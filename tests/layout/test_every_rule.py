@@ -110,7 +110,7 @@ KEPT_AND_BROKEN: tuple[tuple[str, str, dict[str, object], dict[str, object]], ..
     ("context_parallel_attention", "windows", {"cp": 2, "context_exchange": "all_gather"}, {"cp": 2}),
     ("context_parallel_attention", "sinks", {"cp": 2, **ULYSSES}, {"cp": 2, "context_exchange": "all_gather"}),
     ("context_parallel_causal", "windows", {}, {"cp": 2}),
-    ("zero_with_experts", "experts", {"zero": 2}, {"zero": 3}),
+    ("zero_with_experts", "experts", {"zero": 3}, {"zero": 3, "ep": 8}),
     ("context_parallel_alone", "llama", {"cp": 8}, {"cp": 8, "tp": 2}),
     ("loss_pieces", "pieces", {"cp": 2}, {"cp": 4}),
     ("tokens_per_microbatch", "odd", {"tp": 4, "sp": True, "micro_batch": 4}, {"tp": 4, "sp": True}),

@@ -43,7 +43,7 @@ def trained_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
 
 def _host_memory(launch: Launch) -> list[str]:
     """What the hosts need before ranks share the model, where every process makes all of it."""
-    if launch.name != "accelerate" or launch.plan.tp > 1:
+    if launch.name != "accelerate":
         return []
     whole, ranks = FP32_BYTES * parameter_count(launch.inputs.model), launch.ranks_per_node
     return [

@@ -93,9 +93,9 @@ def offloaded_states(plan: Layout, runtime: Runtime) -> Ruling:
 
 @restriction
 def zero_with_experts(plan: Layout, model: Model) -> Ruling:
-    """Layers of experts need ZeRO 2 or less."""
-    yield (plan.zero < 3) | (not model.is_moe)
-    yield f"ZeRO {plan.zero} shards weights, which layers of experts refuse; nearest zero: 2"
+    """Experts on different ranks (ep 2 or more) need ZeRO 2 or less."""
+    yield (plan.zero < 3) | (plan.ep == 1) | (not model.is_moe)
+    yield f"ZeRO {plan.zero} shards weights, which experts on ep {plan.ep} ranks refuse; nearest zero: 2; nearest ep: 1"
 
 
 @restriction
