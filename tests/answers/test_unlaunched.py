@@ -79,3 +79,15 @@ def test_every_runtime_that_launches_its_plan_stands_before_those_that_do_not() 
     shown = _words(asked("plan", *QWEN, "--runtime", "all").out)
     assert "nanotron !" in shown
     assert "! its framework cannot launch this plan as it stands." in shown
+
+
+def test_a_listed_plan_that_can_be_launched_is_named_beside_one_that_cannot() -> None:
+    """DeepSpeed's pipeline takes a model of its own; stages are the fastest on cards without NVLink."""
+    words = ["--model", "llama-3.1-8b", "--cluster", "1x8:l40s", "--seq-len", "4096", "--global-batch", "32"]
+    document = json.loads(asked("plan", *words, "--runtime", "deepspeed", "--json").out)
+    assert document["plans"][0]["plan"]["pp"] > 1
+    assert document["launch_refused"]["of_model"] is False
+    shown = _words(asked("plan", *words, "--runtime", "deepspeed").out)
+    named = shown.partition("The best listed plan that DeepSpeed can launch: ")[2]
+    listed = [each["name"] for each in (*document["plans"], *document["other_splits"]) if each["plan"]["pp"] == 1]
+    assert any(named.startswith(each) for each in listed)

@@ -235,10 +235,10 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "ZBVZeroBubble: left out",
     ),
     (
-        "pipeline_microbatches",
-        (TITAN, {"pp": 2, "num_microbatches": 8}),
+        "pipeline_micro_batch",
+        (TITAN, {"pp": 2, "micro_batch": 2, "num_microbatches": 8}),
         (TITAN, {}),
-        "num_pp_microbatches 8: left out",
+        "pipeline_parallel_microbatch_size 2: left out",
     ),
     (
         "chunk_layers",

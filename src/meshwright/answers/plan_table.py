@@ -27,7 +27,7 @@ from meshwright.answers.switches import switch_entry, switch_lines
 from meshwright.answers.ties import proven_lines, tie_lines, ties_entry, unpublished_lines
 from meshwright.answers.unaligned import unaligned_entry, unaligned_lines, unaligned_sizes
 from meshwright.answers.uncertainty import step_time_line
-from meshwright.answers.unlaunched import unlaunched, unlaunched_entry, unlaunched_lines
+from meshwright.answers.unlaunched import launched_instead, unlaunched, unlaunched_entry, unlaunched_lines
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.constraint_costs import ConstraintCost
@@ -151,7 +151,8 @@ def warnings(result: SearchResult) -> list[str]:
     warned = [Toned(f"**{line}**", "warning") for line in lines]
     unproven = [Toned(f"**{line}**", "warning") for line in unpublished_lines(result.best[0], inputs)]
     unaligned = unaligned_lines(unaligned_sizes(result.best[0], inputs))
-    return [*unlaunched_lines(unlaunched(result.best[0].plan, inputs)), *unproven, *unaligned, *warned]
+    launch = *unlaunched_lines(unlaunched(result.best[0].plan, inputs)), *launched_instead(result)
+    return [*launch, *unproven, *unaligned, *warned]
 
 
 def ranking_table(

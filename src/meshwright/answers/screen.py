@@ -110,9 +110,10 @@ def verdict_lines(estimate: Estimate, inputs: Inputs) -> tuple[str, str]:
 
 def _speed(estimate: Estimate, inputs: Inputs) -> str:
     whole = estimate.tokens_per_s_per_gpu * inputs.cluster.num_gpus
+    peak = f" of the {inputs.recipe.peak} peak" if inputs.recipe.quantises else ""
     text = (
         f"**{format_seconds(estimate.step_time_s)} a step**, {estimate.tokens_per_s_per_gpu:,.0f} tokens/s per GPU "
-        f"({format_count(whole)} in all), MFU {estimate.mfu:.1%}"
+        f"({format_count(whole)} in all), MFU {estimate.mfu:.1%}{peak}"
     )
     if not inputs.job.tokens:
         return text

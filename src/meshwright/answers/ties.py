@@ -67,7 +67,9 @@ def proven_words(result: SearchResult) -> str:
     if proven is None or has_published_layout(Plans.of([best.plan]), result.inputs).item():
         return ""
     slower = f"{pace(proven, best)} with these settings"
-    return f"`{proven.plan}` {AS_PUBLISHED}, and predicted to be {slower}; no published run confirms that"
+    risk = f", but it is {proven.verdict} (probability of fitting {proven.fit.probability:.0%})"
+    risky = risk if proven.verdict > best.verdict else ""
+    return f"`{proven.plan}` {AS_PUBLISHED}, and predicted to be {slower}{risky}; no published run confirms that"
 
 
 def tied_share(result: SearchResult) -> float:

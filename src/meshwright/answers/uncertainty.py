@@ -31,7 +31,8 @@ class Interval(NamedTuple):
     like: str
     """What a question has in common with published runs."""
     sources: dict[str, int]
-    """How many sources have runs of its `group`, `runtime` and `accelerator`; 0 makes it wider."""
+    """How many sources have runs of its `group` (dense or experts), of that group with its `runtime`, and on its
+    `accelerator`; 0 makes it wider."""
 
 
 def step_time_interval(estimate: Estimate, inputs: Inputs) -> Interval:
@@ -44,8 +45,8 @@ def step_time_interval(estimate: Estimate, inputs: Inputs) -> Interval:
     low, high = _range(estimate, inputs, proven)
     sources = {
         "group": known.sources(group=labels.group),
-        "runtime": known.sources(runtime=labels.runtime),
-        "accelerator": known.sources(accelerator=labels.accelerator),
+        "runtime": known.sources_of_label("runtime", labels),
+        "accelerator": known.sources_of_label("accelerator", labels),
     }
     text = ", ".join((labels.kind, labels.runtime, labels.accelerator, *([] if proven else [UNPROVEN])))
     return Interval(p10=low, p90=high, like=text, sources=sources)
@@ -98,10 +99,9 @@ def step_time_line(estimate: Estimate, inputs: Inputs) -> str:
     if inputs.cluster.measured_runs:
         return f"{text}; published runs of one source vary by as much.{unproven}"
     counts = interval.sources
-    seen = {f"with {labels.runtime}": counts["runtime"], f"on {labels.accelerator}": counts["accelerator"]}
-    rest = ", ".join(f"{count or 'none'} {name}" for name, count in seen.items())
-    wider = "" if all(seen.values()) else ", which widens the range"
-    group = f"{counts['group']} {GROUPS[labels.group]}"
+    wider = "" if counts["runtime"] and counts["accelerator"] else ", which widens the range"
+    group = f"{counts['group']} {GROUPS[labels.group]} ({counts['runtime'] or 'none'} of them with {labels.runtime})"
+    rest = f"{counts['accelerator'] or 'none'} on {labels.accelerator}"
     return f"{text}. Sources of published runs behind this: {group}, {rest}{wider}.{unproven}"
 
 

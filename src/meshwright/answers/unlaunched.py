@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from meshwright.answers.document.blocks import Toned
+from meshwright.answers.pace import pace
 from meshwright.answers.records import json_of
 from meshwright.errors import InvalidSpec
 from meshwright.launch.export import export
 from meshwright.launch.table import launch_table, table_of
 from meshwright.layout.plan import Plan
+from meshwright.search.find import SearchResult
+from meshwright.search.rank import rank_key
 from meshwright.specs.inputs import Inputs
 
 MARK = " !"
@@ -29,6 +32,8 @@ class LaunchRefusal:
     reasons: tuple[str, ...]
     instead: str
     """The options with which files are written; empty where there are none."""
+    of_model: bool
+    """No plan of the model can be launched."""
 
     @property
     def words(self) -> str:
@@ -50,8 +55,22 @@ def unlaunched(plan: Plan, inputs: Inputs) -> LaunchRefusal | None:
     except InvalidSpec as refusal:
         reasons = tuple(fault.what for fault in refusal.faults)
         table = launch_table(name)
-        return LaunchRefusal(table.framework, table.release, reasons, refusal.hint)
+        of_model = any(fault.where == "model" for fault in refusal.faults)
+        return LaunchRefusal(table.framework, table.release, reasons, refusal.hint, of_model)
     return None
+
+
+def launched_instead(result: SearchResult) -> list[str]:
+    """Where the best plan of a search cannot be launched, the best listed one that can; nothing where there is none."""
+    best, inputs = result.best[0], result.inputs
+    refusal = unlaunched(best.plan, inputs)
+    if refusal is None or refusal.of_model:
+        return []
+    others = sorted((*result.best[1:], *result.other_splits), key=rank_key)
+    launched = next((each for each in others if unlaunched(each.plan, inputs) is None), None)
+    if launched is None:
+        return []
+    return [f"The best listed plan that {refusal.framework} can launch: {launched.plan}, {pace(launched, best)}."]
 
 
 def unlaunched_lines(refusal: LaunchRefusal | None) -> tuple[str, ...]:

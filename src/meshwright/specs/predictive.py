@@ -126,7 +126,7 @@ def of_a_new_source(like: Likeness, known: Residuals) -> Predictive:
 
 def _unseen_variance(like: Likeness, known: Residuals) -> float:
     """By how much more the effects of labels vary that no cell has."""
-    unseen = [(name, size) for name, size in known.unseen if not known.sources(**{name: getattr(like, name)})]
+    unseen = [(name, size) for name, size in known.unseen if not known.sources_of_label(name, like)]
     more: list[float] = [
         (size**2 - getattr(known.between, name) ** 2) * spread(known.cells, like, COMMON[name]) ** 2
         for name, size in unseen

@@ -79,6 +79,14 @@ class Residuals(Spec):
         """How many sources have runs with these labels; like: fields of `Likeness` with their values."""
         return len({cell.source for cell in self.cells if all(getattr(cell, name) == like[name] for name in like)})
 
+    def sources_of_label(self, name: str, like: Likeness | Cell) -> int:
+        """How many of them speak for one label of runs: for an accelerator those of any model, for a runtime those of
+        its group, as what runs experts has little in common with what runs dense layers. name: `runtime` or
+        `accelerator`.
+        """
+        within = {"group": like.group} if name == "runtime" else {}
+        return self.sources(**within, **{name: getattr(like, name)})
+
 
 class OrderError(Spec):
     """How far apart the ratio of two runs of one job and its prediction lie."""
@@ -113,10 +121,10 @@ def like(inputs: Inputs) -> Likeness:
 
 
 def without_source(inputs: Inputs) -> list[str]:
-    """The runtime and the accelerator of a question, each if no published step time is of it."""
+    """The runtime, with models as that of a question, and the accelerator, each if no published step time is of it."""
     labels, known = like(inputs), residuals("step_time")
     words = {"runtime": f"with {labels.runtime}", "accelerator": f"on {labels.accelerator}"}
-    return [text for name, text in words.items() if not known.sources(**{name: getattr(labels, name)})]
+    return [text for name, text in words.items() if not known.sources_of_label(name, labels)]
 
 
 def like_memory(inputs: Inputs, measured: str) -> Likeness:
