@@ -197,6 +197,8 @@ def test_a_memo_of_what_does_not_fit_is_an_answer() -> None:
         (["1x8:h100", "2x8:h100"], {"deadline_days": 3}, "add tokens"),
         (["1x8:h100", "2x8:h100"], {"plans": [LAYOUT, ILLEGAL]}, "one cluster"),
         ("1x8:h100", {"plans": [LAYOUT]}, "two or more"),
+        ("1x8:h100", {"plans": [LAYOUT, LAYOUT], "prices": {"h100": 2.0}}, "prices beside plans: only a comparison of"),
+        ("1x8:h100", {"plans": [LAYOUT, LAYOUT], "one_plan": True}, "one_plan beside plans"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(cluster: Any, more: dict[str, Any], why: str) -> None:

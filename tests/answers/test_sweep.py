@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -24,6 +25,7 @@ from commands import asked
 from meshwright.answers import files
 from meshwright.answers.sweep import answer, run
 from meshwright.answers.sweep.columns import COLUMNS
+from meshwright.answers.sweep.folder import opened
 from meshwright.answers.sweep.parquet import read_rows
 from meshwright.answers.sweep.run import SweepResult, sweep
 from meshwright.errors import INTERRUPTED, InvalidInput
@@ -372,6 +374,13 @@ def test_a_file_with_mistakes_leaves_no_trace(tmp_path: Path) -> None:
     ):
         sweep(SWEEP | one, tmp_path / "out")
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC, errno.ENOENT])
+def test_a_directory_that_cannot_be_made_is_an_answer(code: int, tmp_path: Path) -> None:
+    failed = OSError(code, os.strerror(code))
+    with mock.patch.object(Path, "mkdir", side_effect=failed), pytest.raises(InvalidInput, match=os.strerror(code)):
+        opened(tmp_path / "out", all_plans=False).__enter__()
 
 
 def test_two_sweeps_never_write_to_one_directory(tmp_path: Path) -> None:

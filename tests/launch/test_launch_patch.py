@@ -54,6 +54,12 @@ def imported(folder: Path, name: str, text: str) -> LaunchQuestion:
             ["+    --micro-batch-size 1 --global-batch-size 64", "--recompute-granularity full"],
         ),
         (
+            "run.sh",
+            SCRIPT.replace("--bf16", "--bf16 --recompute-activations"),
+            {"recompute": "none"},
+            ["+    --position-embedding-type rope --swiglu --seq-length 4096 --bf16"],
+        ),
+        (
             "mpt.yaml",
             FOUNDRY,
             {"zero": 2},
@@ -76,6 +82,14 @@ def test_settings_that_cannot_be_placed_are_named(tmp_path: Path) -> None:
     patch = patch_of(question, replace(question.plan, tp=4, dp=4, num_microbatches=8), question.inputs)
     assert patch.diff == ""
     assert patch.settings["--tensor-model-parallel-size"] == 4
+
+
+def test_what_a_file_that_cannot_be_patched_does_not_say_need_not_be_left_out(tmp_path: Path) -> None:
+    text = SCRIPT.replace("TP=2", "TP=$((1 + 1))").replace("--bf16", "--bf16 --recompute-activations")
+    question = imported(tmp_path, "run.sh", text)
+    wished = replace(question.plan, tp=4, dp=4, num_microbatches=8, recompute="none")
+    patch = patch_of(question, wished, question.inputs)
+    assert patch.settings == {"--tensor-model-parallel-size": 4, "--recompute-activations": None}
 
 
 FLAGS = """MODEL_ARGS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from itertools import groupby
 from typing import Any, Self
@@ -116,6 +116,14 @@ class Plan:
     def num_gpus(self) -> int:
         """Ranks: the product of the degrees; ep and etp fold into dp, cp and tp."""
         return self.tp * self.cp * self.pp * self.dp
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with other values of some fields.
+
+        >>> print(Plan(tp=8, sp=True).replace(dp=2))
+        tp8 sp pp1 dp2 zero0 mbs1 m1
+        """
+        return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as they stand in a plan file."""

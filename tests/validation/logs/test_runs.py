@@ -42,7 +42,9 @@ def logged(path: Path, lines: list[str]) -> Path:
 
 
 def test_a_run_that_takes_what_is_predicted_differs_by_nothing(tmp_path: Path, launch: Path) -> None:
-    (first,) = runs([logged(tmp_path / "a.log", megatron())], launch, "8x8:h100")
+    log = logged(tmp_path / "a.log", megatron())
+    (first,) = runs([log], launch, "8x8:h100")
+    assert [each.step_time for each in runs(str(log), launch, "8x8:h100")] == [first.step_time]
     assert first.estimate is not None
     seconds = [first.estimate.step_time_s] * 30
     table = tmp_path / "runs.csv"

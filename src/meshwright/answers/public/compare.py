@@ -149,7 +149,8 @@ def compare(
     other arguments are those of `plan`, and of clusters: prices: of an accelerator-hour, by accelerator or cluster;
     deadline_days: in which all tokens should be trained on; one_plan: look for one layout for all; executor:
     what searches the clusters, as a `ProcessPoolExecutor`; None: this process.
-    Raises `InvalidInput` for fewer than two things to compare, and as `plan` does where no cluster has a plan.
+    Raises `InvalidInput` for fewer than two things to compare, for arguments of clusters beside plans, and as `plan`
+    does where no cluster has a plan.
 
     >>> job = Job(sequence_length=8192, global_batch=64)
     >>> both = {"fsdp": Plan(dp=8, zero=3, num_microbatches=8), "tp": Plan(tp=8, sp=True, num_microbatches=64)}
@@ -157,7 +158,11 @@ def compare(
     'fsdp'
     """
     if plans is not None:
-        inputs = read_inputs(model, _one(cluster), job, runtime, constraints)
+        of_clusters = {"constraints": constraints, "prices": prices, "deadline_days": deadline_days}
+        given = [name for name, value in of_clusters.items() if value is not None] + ["one_plan"] * one_plan
+        if given:
+            raise InvalidInput(f"{', '.join(given)} beside plans: only a comparison of clusters takes them")
+        inputs = read_inputs(model, _one(cluster), job, runtime)
         return PlansAnswer(compare_plans(named_layouts(plans, inputs), inputs, progress))
     clusters = _several(cluster)
     if (prices or deadline_days is not None) and not job.tokens:

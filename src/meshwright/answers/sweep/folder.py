@@ -67,11 +67,18 @@ def opened(out: str | Path, all_plans: bool) -> Iterator[SweepFolder]:
     try:
         for folder in (path, path / PARTS, *([path / PLANS] if all_plans else [])):
             folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(out, error) from None
+    try:
         with _locked(path):
             _remove(file for folder in (path, path / PARTS, path / PLANS) for file in folder.glob(f".*{TEMPORARY}"))
             yield SweepFolder(path)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise InvalidInput(f"--out {str(out)!r} cannot be a directory to write to: {error.strerror}") from None
+        raise _unwritable(out, error) from None
+
+
+def _unwritable(out: str | Path, error: OSError) -> InvalidInput:
+    return InvalidInput(f"--out {str(out)!r} cannot be a directory to write to: {error.strerror}")
 
 
 @contextmanager

@@ -37,12 +37,13 @@ def patch_of(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Patch:
     before, after = _spelled(question, question.plan, question.inputs), _spelled(question, plan, inputs)
     keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     keys += [key for key in _implied(question) if key in after and key not in keys]
-    changed = {key: after.get(key) for key in keys}
+    given = question.settings.by_key()
+    changed = {key: after.get(key) for key in keys if key in after or key in given}
+    changed |= dict.fromkeys(key for key in _spelled_otherwise(question, keys) if key not in after)
     if before == after:
         return Patch({}, "")
     if any(key.startswith(OF_THE_SCRIPT) for key in changed):
         return Patch(changed, "")
-    given = question.settings.by_key()
     for tried in ([key for key in changed if key in given], [*changed]):
         edits = [edit_of(question.settings, question.table.keys, key, changed[key]) for key in tried]
         text = _applied(question.settings.text, [edit for edit in edits if edit]) if all(edits) else ""
@@ -56,6 +57,13 @@ def _spelled(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Settings:
     table = question.table
     spelled = settings_of(fields_of(plan, inputs), facts_of(plan, inputs), table)
     return {key: value for key, value in spelled.items() if key in table.keys and not key.startswith("model")}
+
+
+def _spelled_otherwise(question: LaunchQuestion, keys: list[str]) -> list[str]:
+    """Settings of the file that say in another way what some settings say, as a short form of them does."""
+    given = question.settings.by_key()
+    choices = [{key for case in choice.cases for key in case.settings} for choice in question.table.choices]
+    return [key for choice in choices if choice & {*keys} for key in choice if key in given and key not in keys]
 
 
 def _implied(question: LaunchQuestion) -> list[str]:

@@ -59,7 +59,7 @@ class RunsAnswer(Answer, Sequence[MeasuredRun]):
 
 
 def runs(
-    logs: Iterable[str | Path],
+    logs: str | Path | Iterable[str | Path],
     launch_file: str | Path | None = None,
     cluster: str | None = None,
     *,
@@ -69,14 +69,15 @@ def runs(
 ) -> RunsAnswer:
     """The runs of logs, each measured and, with their launch file, predicted.
 
-    logs: files, gzipped or not, or folders with the files of one run's ranks; launch_file: a framework's script or
-    configuration, which is read and never run, or none where the log of Megatron-LM holds its arguments; cluster,
-    model: what that file does not say; runtime: priced as another one; output_file: a CSV table to write, as
-    `validate --runs` takes it. Raises `InvalidInput` for a log without steps, with what was looked for, and where log
-    and launch file contradict each other.
+    logs: one or several, each a file, gzipped or not, or a folder with the files of one run's ranks; launch_file: a
+    framework's script or configuration, which is read and never run, or none where the log of Megatron-LM holds its
+    arguments; cluster, model: what that file does not say; runtime: priced as another one; output_file: a CSV table to
+    write, as `validate --runs` takes it. Raises `InvalidInput` for a log without steps, with what was looked for, and
+    where log and launch file contradict each other.
     """
     table = writable(output_file) if output_file is not None else None
-    read = [read_log(Path(each)) for each in logs]
+    paths = [logs] if isinstance(logs, str | Path) else logs
+    read = [read_log(Path(each)) for each in paths]
     question, given = None, Given(cluster=cluster, model=model, runtime=runtime)
     if launch_file is not None:
         question = question_of_file(Path(launch_file), given)

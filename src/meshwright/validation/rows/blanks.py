@@ -75,9 +75,9 @@ def _usual_schedule(row: Row) -> str:
 
 REQUIRED = {
     "model": "the model is not named",
-    "layers": "the number of layers is not printed",
-    "hidden": "the hidden size is not printed",
-    "heads": "the number of attention heads is not printed",
+    "layers": "the number of layers is not given, and the model is not one of the catalogue",
+    "hidden": "the hidden size is not given, and the model is not one of the catalogue",
+    "heads": "the number of attention heads is not given, and the model is not one of the catalogue",
     "seq_len": "the sequence length is not printed",
     "runtime": "the framework is not named",
     "num_gpus": "neither the number of accelerators nor the degrees or the cluster that make it are printed",

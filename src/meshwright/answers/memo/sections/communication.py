@@ -128,7 +128,7 @@ def _of_experts(memo: Memo) -> str:
 def _inside(memo: Memo) -> str:
     tensor = [each for each in memo.exchanges if each.axis == "tp"]
     if not tensor:
-        return "Without tensor parallelism a layer sends nothing to other ranks: 0 bytes."
+        return "Without tensor parallelism a layer sends no activations to other ranks for its products: 0 bytes."
     slowest, first, seconds = memo.inputs.cluster.levels[-1], tensor[0], sum(each.seconds for each in tensor)
     over = (
         f"Tensor parallelism communicates in every layer, {format_seconds(seconds)} a step over {first.link} at "

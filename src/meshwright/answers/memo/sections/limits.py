@@ -82,7 +82,19 @@ def _questions(memo: Memo) -> Table:
     rows = [_answer("as asked", memo.best, memo.best, memo.inputs)]
     rows += [_answer(each.change, each.best, each.same, each.inputs) for each in memo.other_questions]
     columns = ("question", "best plan", "tokens/s", "the recommended layout for it")
-    return Table(columns, tuple(rows), "llrl", "The same question with one thing changed, and a new search for each")
+    title = "The same question with one thing changed, and a new search for each"
+    return Table(columns, tuple(rows), "llrl", title, note=_not_the_fastest(memo))
+
+
+def _not_the_fastest(memo: Memo) -> str:
+    """That the recommended plan is not the predicted fastest, so that another question may have more tokens/s."""
+    fastest, best = memo.search.fastest, memo.best
+    if fastest is None or fastest.step_time_s >= best.step_time_s:
+        return ""
+    speed = format_count(fastest.tokens_per_s_per_gpu * memo.inputs.cluster.num_gpus)
+    return (
+        f"As asked, the plan predicted fastest, {fastest.plan}, has {speed} tokens/s; the recommended one ties with it."
+    )
 
 
 def _answer(change: str, best: Estimate | None, same: Estimate | None, inputs: Inputs) -> tuple[str, ...]:
