@@ -28,7 +28,11 @@ DEGREES: list[tuple[str, dict[str, str], list[str]]] = [
     ("--tp 16", {}, ["tp 16", "8 accelerators", "tp 8 would divide it"]),
     ("--pp 16", {}, ["pp 16", "8 accelerators", "pp 8 would divide it"]),
     ("--tp 12", {"cluster": "3x4:h100", "model": "llama-3.1-70b"}, ["64 query heads", "tp 12", "nearest tp: 8 or 16"]),
-    ("--tp 12", {"cluster": "3x4:h100"}, ["8 key-value heads", "replication", "nearest tp: 8 or 16"]),
+    (
+        "--tp 12",
+        {"cluster": "3x4:h100"},
+        ["8 key-value heads are neither a multiple nor a divisor", "nearest tp: 8 or 16"],
+    ),
     ("--tp 12", {"cluster": "3x4:h100"}, ["FFN size 14336", "nearest tp: 8 or 14"]),
     ("--tp 64", {"cluster": "8x8:h100"}, ["32 query heads", "nearest tp: 32"]),
     ("--tp 4", {"model": "falcon-7b"}, ["71 query heads", "nearest tp: 1 or 71"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import fields
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from meshwright.arrays import FloatColumn
 from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import COLUMNS, Plans, regrouped
-from meshwright.search.constrained import CODES
+from meshwright.search.constrained import CODES, satisfies
 from meshwright.search.knobs import plan_knobs
 from meshwright.search.space import parts, tables_of
 from meshwright.search.stop import Progress
@@ -58,7 +59,17 @@ def nearest_legal(
     within = inputs.replace(constraints=Constraints(**{name: _value(name, plan) for name in axes}))
     one_change = nearest([Plans.of(changed)], len(changed)) if changed else ()
     known = [*one_change, *(of_space(within) or of_space(inputs))]
-    return min(known, key=lambda each: each[0])[1] if known else None
+    return _restored(min(known, key=lambda each: each[0])[1], plan, inputs, named) if known else None
+
+
+def _restored(near: Plan, plan: Plan, inputs: Inputs, named: Collection[str]) -> Plan:
+    """The near plan with every value of the plan that the space does not hold beside its own, and that is legal."""
+    for name in (each.name for each in fields(Plan) if each.name not in FOLLOWING):
+        tried = near.replace(**{name: getattr(plan, name)})
+        closer = (_distance(Plans.of([tried]), plan, named) < _distance(Plans.of([near]), plan, named)).item()
+        if closer and check(Plans.of([tried]), inputs).legal.item() and satisfies(tried, inputs):
+            near = tried
+    return near
 
 
 def _value(name: str, plan: Plan) -> int | str:
