@@ -224,6 +224,13 @@ def test_what_changes_memory_or_time_and_is_not_priced_is_named(tmp_path: Path) 
     assert "switches it off without a word" in question.notes[0]
 
 
+def test_a_variable_that_the_script_does_not_read_is_named(tmp_path: Path) -> None:
+    text = f"TP=${{TP:-4}}\ntorchrun t.py {MODEL} {BATCH} --tensor-model-parallel-size $TP"
+    mistyped, read = (imported(tmp_path, "run.sh", text, **{name: "2"}) for name in ("TPP", "TP"))
+    assert (mistyped.plan.tp, mistyped.notes[0]) == (4, "--set TPP: run.sh itself does not read TPP")
+    assert (read.plan.tp, any("--set" in each for each in read.notes)) == (2, False)
+
+
 def test_settings_switch_the_runtime(tmp_path: Path) -> None:
     fused = imported(tmp_path, "a.sh", f"torchrun t.py {MODEL} {BATCH} --cross-entropy-loss-fusion").inputs.runtime
     assert fused.kernels.cross_entropy == "fused"

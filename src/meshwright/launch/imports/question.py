@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -116,7 +117,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     path = Path(read.path)
     read = with_objects(read) if dialect.name == "torchtitan" else without_objects(with_classes(read))
     table = import_table(dialect.name)
-    notes: list[str] = []
+    notes = _unread({*given.values} - {*keyed, "function"}, read)
     read, empty = settled(with_script(read, table, keyed, notes), table)
     notes += [f"{name}, which nothing sets, is taken as empty" for name in empty]
     known: Settings = {each.key: each.value for each in read.settings if _says(each)}  # type: ignore[misc]
@@ -178,6 +179,12 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
         plan=plan,
         inputs=inputs,
     )
+
+
+def _unread(names: set[str], read: LaunchSettings) -> list[str]:
+    """What is given as a variable or an argument of the file, and stands nowhere in it."""
+    absent = [name for name in sorted(names) if not re.search(rf"\b{re.escape(name)}\b", read.text)]
+    return [f"--set {name}: {Path(read.path).name} itself does not read {name}" for name in absent]
 
 
 def import_table(name: str) -> LaunchTable:
