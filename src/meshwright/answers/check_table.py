@@ -20,6 +20,7 @@ from meshwright.search.stop import Progress
 from meshwright.search.variation import Variation
 from meshwright.specs.inputs import Inputs
 
+SCHEMA = "meshwright.check/1"
 WHEN = {
     "late": "late: the framework notices only after it has started",
     "silently": "silently: the framework does something else without a word",
@@ -97,7 +98,7 @@ def check_document(
     if variation:
         changes = {"changed": variation.named, "follows": variation.follows, "saved": variation.saved}
         parts["variation"] = changes | {"nearest": None if check.legal else variation.nearest_plan(progress)}
-    return document_of(**parts)
+    return document_of(schema=SCHEMA, **parts)
 
 
 def check_screen(
