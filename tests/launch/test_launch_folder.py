@@ -20,11 +20,16 @@ def test_a_folder_is_written_whole_and_never_over_another(tmp_path: Path) -> Non
     assert (folder / "train.sh").read_text() == "one"
     write_folder({"train.sh": "three"}, tmp_path / "run", overwrite=True)
     assert (folder / "train.sh").read_text() == "three"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="is a file; give a folder"):
+        write_folder({"a": ""}, tmp_path / "file", overwrite=True)
+    with pytest.raises(InvalidInput, match="--out is an empty name"):
+        write_folder({"a": ""}, Path(" "))
     with pytest.raises(InvalidInput, match="does not exist"):
         write_folder({"train.sh": "four"}, tmp_path / "no" / "run")
     with pytest.raises(InvalidInput, match="cannot be written"):
         write_folder({"a/b": "five"}, tmp_path / "other")
-    assert [each.name for each in tmp_path.iterdir()] == ["run"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "run"]
 
 
 def test_files_stay_where_they_were_if_the_disk_refuses_one(tmp_path: Path) -> None:
@@ -32,7 +37,7 @@ def test_files_stay_where_they_were_if_the_disk_refuses_one(tmp_path: Path) -> N
     with pytest.raises(InvalidInput, match="cannot be written"):
         write_folder({"train.sh": "two", "a/b": "three"}, folder, overwrite=True)
     assert [(each.name, each.read_text()) for each in folder.iterdir()] == [("train.sh", "one")]
-    assert [each.name for each in tmp_path.iterdir()] == ["run"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "run"]
 
 
 def test_nothing_is_written_through_a_link_in_the_folder(tmp_path: Path) -> None:

@@ -17,9 +17,13 @@ def require_free(folder: Path, option: str, *, overwrite: bool = False) -> Path:
     or if its directory is not.
     """
     target = Path(os.path.realpath(folder))
-    if not str(folder).strip() or not target.parent.is_dir():
+    if not str(folder).strip():
+        raise InvalidInput(f"{option} is an empty name; it must be the path of a folder")
+    if not target.parent.is_dir():
         raise InvalidInput(f"{option} {str(folder)!r}: the directory {str(target.parent)!r} does not exist")
-    if target.exists() and not (overwrite and target.is_dir()):
+    if target.exists() and not target.is_dir():
+        raise InvalidInput(f"{option} {str(folder)!r} is a file; give a folder")
+    if target.exists() and not overwrite:
         raise InvalidInput(f"{option} {str(folder)!r} is there; give another folder, or --overwrite")
     return target
 

@@ -148,6 +148,8 @@ def _key(question: SweepQuestion) -> str:
 def _require_one(questions: list[SweepQuestion]) -> None:
     """Raise `InvalidInput` where every question is refused before it is asked."""
     refusals = [question.inputs for question in questions if isinstance(question.inputs, InvalidInput)]
+    if not questions:
+        raise InvalidInput("the sweep asks nothing: models, clusters and jobs must hold one or more each")
     if len(refusals) == len(questions):
         reasons = [*dict.fromkeys(map(str, refusals))]
         listed = "".join(f"\n- {reason}" for reason in reasons[:REASONS])

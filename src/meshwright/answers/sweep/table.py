@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from meshwright.answers.document.blocks import Block, Lines, Table, Toned
+from meshwright.answers.memo.words import plural
 from meshwright.answers.records import document_of
 from meshwright.answers.screen import TONES, without_plan
 from meshwright.answers.sweep.columns import REFUSED, Row
@@ -27,7 +28,7 @@ def counts_words(rows: Sequence[Row]) -> str:
     """How many questions have a plan, and what the others have."""
     counts = Counter(row["status"] for row in rows)
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
-    return f"{len(rows)} questions: {listed}"
+    return f"{plural(len(rows), 'question')}: {listed}"
 
 
 def sweep_screen(rows: Sequence[Row], files: Sequence[Path], unanswered: int = 0) -> tuple[Block, ...]:
