@@ -18,7 +18,7 @@ from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import of_a_new_source
 from meshwright.specs.residuals import like, residuals
 from meshwright.units import format_seconds
-from strategies import llama_8b, question, questions, some_legal_plans
+from strategies import llama_8b, mixture, question, questions, some_legal_plans
 
 
 @pytest.mark.parametrize("name", questions())
@@ -34,16 +34,18 @@ def test_a_runtime_or_an_accelerator_without_a_source_makes_it_wider_and_is_name
     widths = []
     for inputs, missing in (
         (known, ()),
-        (unseen, ("none on l40s",)),
-        (unseen.replace(runtime=unseen.runtime.replace(framework="new")), ("none with new", "none on l40s")),
+        (unseen, ("on l40s",)),
+        (unseen.replace(runtime=unseen.runtime.replace(framework="new")), ("with new", "on l40s")),
     ):
         estimate = _estimate(inputs)
         interval, line = step_time_interval(estimate, inputs), step_time_line(estimate, inputs)
         widths.append(interval.p90 / interval.p10)
-        assert all(words in line for words in missing)
+        assert ("none of them with new" in line, "none on l40s" in line) == (
+            "with new" in missing,
+            "on l40s" in missing,
+        )
         assert ("widens the range" in line) == bool(missing)
-        named = [each.removeprefix("none ") for each in missing]
-        said = f"no published run {' or '.join(named)} supports the step time, so its range is wider"
+        said = f"no published run {' or '.join(missing)} supports the step time, so its range is wider"
         assert [each for each in assumptions(inputs) if "supports the step time" in each] == ([said] if missing else [])
         assert list(interval.sources.values()).count(0) == len(missing)
         own = inputs.replace(cluster=inputs.cluster.replace(measured_runs=1))
@@ -59,10 +61,20 @@ SEEN = sorted({cell.runtime for cell in KNOWN.cells})
 def test_a_runtime_without_a_source_says_so_and_is_wider_than_most_others() -> None:
     known = question(llama_8b(), "1x8:h100")
     inputs = known.replace(runtime=known.runtime.replace(framework="new"))
-    assert "none with new" in step_time_line(_estimate(inputs), inputs)
+    assert "none of them with new" in step_time_line(_estimate(inputs), inputs)
     asked = like(inputs)
     own, *others = (of_a_new_source(asked._replace(runtime=each), KNOWN).spread for each in ("new", *SEEN))
     assert own > np.median(others)
+
+
+def test_a_runtime_whose_runs_are_all_dense_is_unseen_for_experts() -> None:
+    dense, experts = (question(model, "1x8:h100", "deepspeed", global_batch=8) for model in (llama_8b(), mixture()))
+    assert KNOWN.sources(group="dense", runtime="deepspeed")
+    assert not KNOWN.sources(group="experts", runtime="deepspeed")
+    told = [step_time_line(_estimate(each), each) for each in (dense, experts)]
+    assert ["none of them with deepspeed" in each for each in told] == [False, True]
+    said = "no published run of models with experts with deepspeed supports the step time"
+    assert [any(each.startswith(said) for each in assumptions(asked)) for asked in (dense, experts)] == [False, True]
 
 
 @pytest.mark.parametrize("name", catalog.names("accelerators"))

@@ -12,13 +12,12 @@ from meshwright.cost.memory.fit import Verdict
 from meshwright.search.published import unpublished
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.predictive import of_an_unproven_kind, predictive
-from meshwright.specs.residuals import ALLOCATED, like, measured_memory, residuals
+from meshwright.specs.residuals import ALLOCATED, GROUPS, like, measured_memory, residuals
 from meshwright.units import format_gib, format_seconds
 
 MEASURED = ("fragmentation", "communicators")
 """What the range of memory rests on beside published runs, by the keys of a runtime's sources."""
 UNPROVEN = "with a kind of plan that no published run has"
-GROUPS = {"dense": "for dense models", "experts": "for models with experts"}
 
 
 class Interval(NamedTuple):
@@ -100,7 +99,9 @@ def step_time_line(estimate: Estimate, inputs: Inputs) -> str:
         return f"{text}; published runs of one source vary by as much.{unproven}"
     counts = interval.sources
     wider = "" if counts["runtime"] and counts["accelerator"] else ", which widens the range"
-    group = f"{counts['group']} {GROUPS[labels.group]} ({counts['runtime'] or 'none'} of them with {labels.runtime})"
+    group = (
+        f"{counts['group']} for {GROUPS[labels.group]} ({counts['runtime'] or 'none'} of them with {labels.runtime})"
+    )
     rest = f"{counts['accelerator'] or 'none'} on {labels.accelerator}"
     return f"{text}. Sources of published runs behind this: {group}, {rest}{wider}.{unproven}"
 

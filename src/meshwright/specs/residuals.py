@@ -19,6 +19,10 @@ ALLOCATED, RESERVED = "allocated", "reserved"
 NonNegative = Annotated[float, Field(ge=0)]
 
 
+GROUPS = {"dense": "dense models", "experts": "models with experts"}
+"""Of step times, in words."""
+
+
 class Likeness(NamedTuple):
     """What runs have in common, and a question with them."""
 
@@ -123,7 +127,9 @@ def like(inputs: Inputs) -> Likeness:
 def without_source(inputs: Inputs) -> list[str]:
     """The runtime, with models as that of a question, and the accelerator, each if no published step time is of it."""
     labels, known = like(inputs), residuals("step_time")
-    words = {"runtime": f"with {labels.runtime}", "accelerator": f"on {labels.accelerator}"}
+    elsewhere = known.sources(runtime=labels.runtime)
+    of_group = f"of {GROUPS[labels.group]} " if elsewhere else ""
+    words = {"runtime": f"{of_group}with {labels.runtime}", "accelerator": f"on {labels.accelerator}"}
     return [text for name, text in words.items() if not known.sources_of_label(name, labels)]
 
 
