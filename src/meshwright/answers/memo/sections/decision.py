@@ -15,7 +15,7 @@ from meshwright.answers.memo.sections.risk import risk_words
 from meshwright.answers.memo.words import SIGNATURE, TRILLION, accelerators, in_words, percent, plural, times
 from meshwright.answers.pace import pace
 from meshwright.answers.screen import TONES
-from meshwright.answers.ties import proven_words, reasons, tied_share, wider_words
+from meshwright.answers.ties import proven_words, reasons, tied_share
 from meshwright.answers.uncertainty import step_time_interval
 from meshwright.answers.unlaunched import unlaunched
 from meshwright.cost.estimate import Estimate
@@ -136,7 +136,7 @@ def _equal(memo: Memo) -> tuple[str, str] | None:
     if fastest is None or search.equal == 1:
         return ("no other plan", proven[0]) if proven else None
     count = plural(search.equal - 1, "other plan")
-    told = [f"within {tied_share(search):.1%}{wider_words(search)}, closer than predictions can tell"]
+    told = [f"within {tied_share(search):.1%}, closer than predictions can tell"]
     if fastest.plan == best.plan:
         told.append("this one is the fastest of them")
     else:
