@@ -18,6 +18,7 @@ from meshwright.specs.topology import segment_assumptions
 from meshwright.validation.rows.architecture import model_of, with_neighbouring_experts
 from meshwright.validation.rows.blanks import fill_blanks
 from meshwright.validation.rows.clusters import cluster_of
+from meshwright.validation.rows.released import as_released
 from meshwright.validation.rows.settings import runtime_of, settings_of, stand_ins
 from meshwright.validation.rows.table import Row, normalised, split_list
 
@@ -47,7 +48,8 @@ def read_case(row: Row) -> Case:
     if row["refused"]:
         raise NotModelled(row["refused"])
     named = bool(row["gpu"] or row["cluster"])
-    row, blanks = fill_blanks(normalised(row))
+    row, released = as_released(normalised(row))
+    row, blanks = fill_blanks(row)
     model, structure = model_of(row)
     model = with_neighbouring_experts(model) if row["routing"] == "neighbours" else model
     job = job_of(
@@ -62,7 +64,7 @@ def read_case(row: Row) -> Case:
     # Benchmarks balance the routing by force, or train too briefly for it to become unequal.
     inputs = inputs if row["routing"] == "natural" else inputs.with_even_routing()
     plan, micro_batch = _plan_and_batch(row, inputs)
-    assumed = (*blanks, *structure, *micro_batch, *_stand_in(row), *map(str, settings_of(row)))
+    assumed = (*blanks, *structure, *micro_batch, *released, *_stand_in(row), *map(str, settings_of(row)))
     racks = segment_assumptions(cluster.accelerator, cluster.gpus_per_node, cluster.levels)
     return Case(plan, inputs, (*assumed, *racks), timed=named, memory_rank=_memory_rank(row))
 

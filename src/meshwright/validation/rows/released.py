@@ -1,0 +1,116 @@
+"""Released: the framework and the release of a row that names them in words alone, in columns for people."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from meshwright.specs import catalog
+from meshwright.specs.base import Spec
+from meshwright.specs.runtime import read_runtime, releases
+from meshwright.validation.rows.settings import document, stand_ins
+from meshwright.validation.rows.table import Row
+
+MONTH = re.compile(r"(?<!\d)(20\d\d)[-_.]?(0[1-9]|1[0-2])?(?!\d)")
+"""A year with its month, or alone."""
+PULL_REQUEST = re.compile(r"#(\d{1,5})\b|\bpull(?: request)? (\d{1,5})\b")
+NUMBER = re.compile(r"(?<!\d)(\d\d)\.(\d\d)(?!\d)")
+"""Of a release by its month, as 25.09."""
+HALF = "bf16"
+"""The recipe of a row that names none."""
+LAST_MONTH = 12
+"""Of a year that stands alone."""
+
+
+class Named(Spec):
+    """A framework that rows of a runtime name in `runtime_detail`."""
+
+    runtime: str
+    says: str
+    framework: str
+    prefix: str = ""
+    """Of its releases, before their number."""
+
+
+class Dated(Spec):
+    """Until when each release was the newest, the oldest first."""
+
+    months: dict[str, str]
+    pull_requests: dict[str, int]
+
+
+@cache
+def _named() -> tuple[Named, ...]:
+    return tuple(Named(**each) for each in document("frameworks")["named"])
+
+
+@cache
+def _dated() -> dict[str, Dated]:
+    return {name: Dated(**each) for name, each in document("frameworks")["dated"].items()}
+
+
+def as_released(row: Row) -> tuple[Row, list[str]]:
+    """The row with the framework and the release that its words name, and that this was taken from them; as it is where
+    its runtime or its settings say how it ran.
+
+    A row whose recipe the framework of now has dropped is one of the newest release that had it. Raises `UnknownName`
+    for a runtime or a recipe that the catalogue has not.
+    """
+    name = row["runtime"]
+    if not name or "@" in name or name in stand_ins():
+        return row, []
+    told = row["settings"] or row["with"]
+    meant = name if told else (_by_name(row) or _by_date(row) or name)
+    precision = catalog.resolve("precisions", row["precision"] or HALF)
+    if precision not in read_runtime(meant).plans.precisions:
+        meant = _with_recipe(meant.partition("@")[0], precision) or meant
+    if meant == name:
+        return row, []
+    return row | {"runtime": meant}, [f"{meant}, by what the row says of its software"]
+
+
+def _by_name(row: Row) -> str:
+    """Of the framework that `runtime_detail` names, with the release that is no later than the one that ran."""
+    said = row["runtime_detail"].lower()
+    for each in _named():
+        if each.runtime == row["runtime"] and each.says.lower() in said:
+            known = [release for release in releases(each.framework) if release.startswith(each.prefix)]
+            numbered = {release: number for release in known if (number := _number(release))}
+            ran = _number(row["software_release"]) or _number(row["runtime_detail"])
+            if not numbered or ran is None:
+                return each.framework
+            earlier = [release for release, number in numbered.items() if number <= ran]
+            return f"{each.framework}@{earlier[-1] if earlier else next(iter(numbered))}"
+    return ""
+
+
+def _number(text: str) -> tuple[int, int] | None:
+    found = NUMBER.search(text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _by_date(row: Row) -> str:
+    """Of the release that was the newest when the source was written; empty for that of now, or without a date."""
+    dated = _dated().get(row["runtime"])
+    if dated is None:
+        return ""
+    pulls = [int(one or other) for one, other in PULL_REQUEST.findall(row["source"])]
+    if pulls:
+        return _until(
+            row["runtime"], {release: last for release, last in dated.pull_requests.items() if pulls[0] <= last}
+        )
+    months = [(int(year), int(month or LAST_MONTH)) for year, month in MONTH.findall(row["source"])]
+    if not months:
+        return ""
+    last_months = {release: tuple(map(int, last.split("-"))) for release, last in dated.months.items()}
+    return _until(row["runtime"], {release: last for release, last in last_months.items() if min(months) <= last})
+
+
+def _until(framework: str, possible: dict[str, object]) -> str:
+    return f"{framework}@{next(iter(possible))}" if possible else ""
+
+
+def _with_recipe(framework: str, precision: str) -> str:
+    """The newest release that has a recipe; empty where none has."""
+    had = (f"{framework}@{each}" for each in reversed([*releases(framework)]))
+    return next((each for each in had if precision in read_runtime(each).plans.precisions), "")

@@ -1,0 +1,61 @@
+"""Rows that name their framework and its release in words alone are priced as these."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.validation.rows.reading import read_case
+from meshwright.validation.rows.released import as_released
+from meshwright.validation.rows.table import COLUMNS, Row, read_rows
+from tables import llama
+
+
+def _row(**said: str) -> Row:
+    return dict.fromkeys(COLUMNS, "") | {"runtime": "megatron-core"} | said
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (
+            {"runtime_detail": "Megatron-Bridge (Megatron-Core)", "software_release": "26.02.01"},
+            "megatron-bridge@26.02",
+        ),
+        ({"runtime_detail": "Megatron-Bridge", "software_release": "26.03"}, "megatron-bridge@26.02"),
+        ({"runtime_detail": "Megatron-Bridge", "software_release": "25.07"}, "megatron-bridge@25.09"),
+        ({"runtime_detail": "megatron-bridge"}, "megatron-bridge"),
+        (
+            {"runtime_detail": "NeMo container 24.12 (Megatron-Core)", "software_release": "25.02"},
+            "megatron-core@nemo-25.02",
+        ),
+        ({"runtime_detail": "NeMo 24.07 (Megatron-Core)"}, "megatron-core@nemo-24.07"),
+        ({"runtime_detail": "Megatron-LM", "software_release": "24.07"}, "megatron-core"),
+        ({"runtime": "pytorch-fsdp1", "runtime_detail": "Composer+PyTorch FSDP1 (llm-foundry)"}, "llm-foundry"),
+        ({"runtime": "megatron-lm", "runtime_detail": "Megatron-LM fork (sail-sg zero-bubble)"}, "zero-bubble"),
+        ({"runtime": "torchtitan", "source": "benchmarks/llama3_h100_202412_torchtitan.md@b5b"}, "torchtitan@0.1.0"),
+        ({"runtime": "torchtitan", "source": "docs/performance.md (2024)"}, "torchtitan@0.1.0"),
+        ({"runtime": "torchtitan", "source": 'commit 5940ddeb5 "reshard_after_forward (#822)"'}, "torchtitan@0.1.0"),
+        ({"runtime": "torchtitan", "source": 'commit d9bdfbb20 "bucketing (#1881)"'}, "torchtitan@0.2.2"),
+        ({"runtime": "torchtitan", "source": "a blog of 2026-03-02"}, "torchtitan@0.2.2"),
+        ({"runtime": "torchtitan", "source": "pull request 3914"}, "torchtitan"),
+        ({"runtime": "torchtitan", "source": "a user's log"}, "torchtitan"),
+        ({"runtime": "torchtitan@0.1.0", "source": "2026-03"}, "torchtitan@0.1.0"),
+        ({"runtime": "torchtitan", "source": "2024", "settings": "flex-attention"}, "torchtitan"),
+        ({"runtime": "galvatron", "source": "2024"}, "galvatron"),
+    ],
+)
+def test_the_release_is_the_one_that_the_row_names(said: Row, meant: str) -> None:
+    row, told = as_released(_row(**said))
+    assert row["runtime"] == meant
+    assert bool(told) == (meant != said.get("runtime", "megatron-core"))
+
+
+def test_a_recipe_that_the_framework_dropped_is_that_of_its_newest_release_with_it() -> None:
+    case = read_case(llama(runtime="torchtitan", precision="fp8", zero_stage="3", settings="flash-2"))
+    assert case.inputs.runtime.id == "torchtitan@0.2.2"
+    assert "torchtitan@0.2.2, by what the row says of its software" in case.assumed
+
+
+def test_no_row_of_the_table_needs_it() -> None:
+    for row in read_rows():
+        assert as_released(row) == (row, [])
