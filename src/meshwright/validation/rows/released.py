@@ -16,6 +16,7 @@ MONTH = re.compile(r"(?<!\d)(20\d\d)[-_.]?(0[1-9]|1[0-2])?(?!\d)")
 PULL_REQUEST = re.compile(r"#(\d{1,5})\b|\bpull(?: request)? (\d{1,5})\b")
 NUMBER = re.compile(r"(?<!\d)(\d\d)\.(\d\d)(?!\d)")
 """Of a release by its month, as 25.09."""
+VERSION = re.compile(r"\d+(?:\.\d+)+")
 HALF = "bf16"
 """The recipe of a row that names none."""
 LAST_MONTH = 12
@@ -60,7 +61,7 @@ def as_released(row: Row) -> tuple[Row, list[str]]:
     if not name or "@" in name or name in stand_ins():
         return row, []
     told = row["settings"] or row["with"]
-    meant = name if told else (_by_name(row) or _by_date(row) or name)
+    meant = name if told else (_by_name(row) or _by_version(row) or _by_date(row) or name)
     precision = catalog.resolve("precisions", row["precision"] or HALF)
     if precision not in read_runtime(meant).plans.precisions:
         meant = _with_recipe(meant.partition("@")[0], precision) or meant
@@ -82,6 +83,22 @@ def _by_name(row: Row) -> str:
             earlier = [release for release, number in numbered.items() if number <= ran]
             return f"{each.framework}@{earlier[-1] if earlier else next(iter(numbered))}"
     return ""
+
+
+def _by_version(row: Row) -> str:
+    """Of the oldest release that is no older than the version of `software_release`; empty where there is none."""
+    name, said = row["runtime"], row["software_release"].lower().replace(" ", "-")
+    for release in releases(name):
+        if numbered := VERSION.search(release):
+            prefix, last = release[: numbered.start()], _version(numbered[0])
+            ran = VERSION.search(said.partition(prefix)[2] if prefix else said)
+            if ran and _version(ran[0])[: len(last)] <= last:
+                return f"{name}@{release}"
+    return ""
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(".")))
 
 
 def _number(text: str) -> tuple[int, int] | None:
