@@ -31,6 +31,8 @@ class Named(Spec):
     framework: str
     prefix: str = ""
     """Of its releases, before their number."""
+    precisions: dict[str, str] = {}
+    """Recipes that its configurations mean by other names."""
 
 
 class Dated(Spec):
@@ -67,6 +69,8 @@ def as_released(row: Row) -> tuple[Row, list[str]]:
         meant = _with_recipe(meant.partition("@")[0], precision) or meant
     if meant == name:
         return row, []
+    recipes = next((each.precisions for each in _named() if meant.startswith(f"{each.framework}@{each.prefix}")), {})
+    row = row | {"precision": recipes.get(row["precision"], row["precision"])}
     return row | {"runtime": meant}, [f"{meant}, by what the row says of its software"]
 
 
