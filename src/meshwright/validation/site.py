@@ -11,6 +11,7 @@ from meshwright.errors import InvalidInput
 from meshwright.specs.inputs import Inputs
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.reading import Case
+from meshwright.validation.rows.siblings import as_known
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import Outcome, outcomes_of
 
@@ -26,7 +27,7 @@ def with_measured_runs(inputs: Inputs, path: Path) -> Inputs:
     path: a table of measured runs, as `validate` takes it. Raises `InvalidInput` if it holds no run with a step time
     that can be predicted, a run on another accelerator, or one that no speed of kernels explains.
     """
-    outcomes = outcomes_of(configurations(read_rows(path)))
+    outcomes = outcomes_of(configurations(as_known(read_rows(path))))
     timed = [outcome for outcome in outcomes if outcome.step_time]
     if not timed:
         reasons = "; ".join(dict.fromkeys(each.refusal or "no step time is printed" for each in outcomes)) or "no rows"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshwright.validation.rows.reading import read_case
-from meshwright.validation.rows.released import as_released
+from meshwright.validation.rows.released import as_released, with_its_recipe
 from meshwright.validation.rows.table import COLUMNS, Row, read_rows
 from tables import llama
 
@@ -47,22 +47,25 @@ def _row(**said: str) -> Row:
         ({"runtime": "torchtitan", "source": "pull request 3914"}, "torchtitan"),
         ({"runtime": "torchtitan", "source": "a user's log"}, "torchtitan"),
         ({"runtime": "torchtitan@0.1.0", "source": "2026-03"}, "torchtitan@0.1.0"),
-        ({"runtime": "torchtitan", "source": "2024", "settings": "flex-attention"}, "torchtitan"),
         ({"runtime": "galvatron", "source": "2024"}, "galvatron"),
     ],
 )
 def test_the_release_is_the_one_that_the_row_names(said: Row, meant: str) -> None:
-    row, told = as_released(_row(**said))
-    assert row["runtime"] == meant
-    assert bool(told) == (meant != said.get("runtime", "megatron-core"))
+    assert as_released(_row(**said))["runtime"] == meant
+
+
+def test_fp8_of_nemo_is_delayed() -> None:
+    said = {"runtime_detail": "NeMo 24.07 (Megatron-Core)", "precision": "fp8"}
+    assert as_released(_row(**said))["precision"] == "fp8-delayed"
+    assert as_released(_row(precision="fp8"))["precision"] == "fp8"
 
 
 def test_a_recipe_that_the_framework_dropped_is_that_of_its_newest_release_with_it() -> None:
     case = read_case(llama(runtime="torchtitan", precision="fp8", zero_stage="3", settings="flash-2"))
     assert case.inputs.runtime.id == "torchtitan@0.2.2"
-    assert "torchtitan@0.2.2, by what the row says of its software" in case.assumed
+    assert "torchtitan@0.2.2, the newest release that has fp8" in case.assumed
 
 
 def test_no_row_of_the_table_needs_it() -> None:
     for row in read_rows():
-        assert as_released(row) == (row, [])
+        assert with_its_recipe(row) == (row, [])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from meshwright.errors import InvalidInput
-from meshwright.validation.rows.released import as_released
+from meshwright.validation.rows.released import with_its_recipe
 from meshwright.validation.rows.settings import behaviours_of
 from meshwright.validation.rows.table import COLUMNS, FALSE, FREE_TEXT, UNKNOWN, Row, figure, normalised
 
@@ -89,7 +89,7 @@ def configurations(rows: Iterable[Row]) -> Iterator[Configuration]:
     for index, row in enumerate(rows):
         try:
             read = normalised(row)
-            run = (*(read[column] for column in RUN), *behaviours_of(as_released(read)[0]))
+            run = (*(read[column] for column in RUN), *behaviours_of(with_its_recipe(read)[0]))
         except InvalidInput:
             read, run = row, ()
         keyed[run if run and row["config_key"] else (index,)].append(read)

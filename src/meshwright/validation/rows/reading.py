@@ -18,7 +18,7 @@ from meshwright.specs.topology import segment_assumptions
 from meshwright.validation.rows.architecture import model_of, with_neighbouring_experts
 from meshwright.validation.rows.blanks import fill_blanks
 from meshwright.validation.rows.clusters import cluster_of
-from meshwright.validation.rows.released import as_released
+from meshwright.validation.rows.released import with_its_recipe
 from meshwright.validation.rows.settings import runtime_of, settings_of, stand_ins
 from meshwright.validation.rows.table import Row, normalised, split_list
 
@@ -48,7 +48,7 @@ def read_case(row: Row) -> Case:
     if row["refused"]:
         raise NotModelled(row["refused"])
     named = bool(row["gpu"] or row["cluster"])
-    row, released = as_released(normalised(row))
+    row, released = with_its_recipe(normalised(row))
     row, blanks = fill_blanks(row)
     model, structure = model_of(row)
     model = with_neighbouring_experts(model) if row["routing"] == "neighbours" else model

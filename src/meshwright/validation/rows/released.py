@@ -52,26 +52,32 @@ def _dated() -> dict[str, Dated]:
     return {name: Dated(**each) for name, each in document("frameworks")["dated"].items()}
 
 
-def as_released(row: Row) -> tuple[Row, list[str]]:
-    """The row with the framework and the release that its words name, and that this was taken from them; as it is where
-    its runtime or its settings say how it ran.
+def as_released(row: Row) -> Row:
+    """The row with the framework and the release that its words name; as it is where its runtime names a release.
 
-    A row whose recipe the framework of now has dropped is one of the newest release that had it. Raises `UnknownName`
-    for a runtime or a recipe that the catalogue has not.
+    Raises `UnknownName` for a runtime that the catalogue has not.
+    """
+    name = row["runtime"]
+    if not name or "@" in name or name in stand_ins():
+        return row
+    meant = _by_name(row) or _by_version(row) or _by_date(row) or name
+    recipes = next((each.precisions for each in _named() if meant.startswith(f"{each.framework}@{each.prefix}")), {})
+    return row | {"runtime": meant, "precision": recipes.get(row["precision"], row["precision"])}
+
+
+def with_its_recipe(row: Row) -> tuple[Row, list[str]]:
+    """The row as a run of the newest release that has its recipe, where the framework of now has dropped it; and that
+    this was taken. Raises `UnknownName` for a runtime or a recipe that the catalogue has not.
     """
     name = row["runtime"]
     if not name or "@" in name or name in stand_ins():
         return row, []
-    told = row["settings"] or row["with"]
-    meant = name if told else (_by_name(row) or _by_version(row) or _by_date(row) or name)
     precision = catalog.resolve("precisions", row["precision"] or HALF)
-    if precision not in read_runtime(meant).plans.precisions:
-        meant = _with_recipe(meant.partition("@")[0], precision) or meant
-    if meant == name:
+    if precision in read_runtime(name).plans.precisions:
         return row, []
-    recipes = next((each.precisions for each in _named() if meant.startswith(f"{each.framework}@{each.prefix}")), {})
-    row = row | {"precision": recipes.get(row["precision"], row["precision"])}
-    return row | {"runtime": meant}, [f"{meant}, by what the row says of its software"]
+    had = (f"{name}@{each}" for each in reversed([*releases(name)]))
+    found = next((each for each in had if precision in read_runtime(each).plans.precisions), "")
+    return (row | {"runtime": found}, [f"{found}, the newest release that has {precision}"]) if found else (row, [])
 
 
 def _by_name(row: Row) -> str:
@@ -129,9 +135,3 @@ def _by_date(row: Row) -> str:
 
 def _until(framework: str, possible: dict[str, object]) -> str:
     return f"{framework}@{next(iter(possible))}" if possible else ""
-
-
-def _with_recipe(framework: str, precision: str) -> str:
-    """The newest release that has a recipe; empty where none has."""
-    had = (f"{framework}@{each}" for each in reversed([*releases(framework)]))
-    return next((each for each in had if precision in read_runtime(each).plans.precisions), "")

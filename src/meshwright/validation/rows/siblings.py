@@ -1,4 +1,4 @@
-"""Siblings: what runs of a source have in common that a table of further runs of it does not say."""
+"""Siblings: what a table without settings leaves out of its runs, from their words and from runs of the same source."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ UNPRINTED = (
 """Columns that a row takes from its siblings where it leaves them blank and all have the same."""
 
 
-def with_settings_of_siblings(rows: Iterable[Row]) -> list[Row]:
-    """The rows of a table that names no settings, those of a source of the project's table with the settings, and in
-    blank columns the values, that all its nearest runs have: what a source does not print of a run, it did as in the
-    others. As they are where any names
-    some.
+def as_known(rows: Iterable[Row]) -> list[Row]:
+    """The rows of a table that names no settings, each with the release that its words name, and those of a source of
+    the project's table with the settings, and in blank columns the values, that all its nearest runs have: what a
+    source does not print of a run, it did as in the others. As they are where any names settings.
     """
     rows = [*rows]
     if any(row["settings"] or row["with"] for row in rows):
         return rows
-    return [_with_settings(row) for row in rows]
+    return [_as_known(row) for row in rows]
 
 
 @cache
@@ -39,11 +38,12 @@ def _published() -> dict[str, tuple[Row, ...]]:
     return {source: tuple(rows) for source, rows in by_source.items()}
 
 
-def _with_settings(row: Row) -> Row:
+def _as_known(row: Row) -> Row:
     try:
-        read, _ = as_released(normalised(row))
+        read = as_released(normalised(row))
     except InvalidInput:
         return row
+    row = row | {name: read[name] for name in ("runtime", "precision")}
     of_source = _published().get(read["dataset"], ())
     others = [each for each in of_source if each["runtime"] == read["runtime"] and not _same_run(each, read)]
     for level in LEVELS:
@@ -52,7 +52,7 @@ def _with_settings(row: Row) -> Row:
             common = {name: values.pop() for name in UNPRINTED if len(values := {each[name] for each in alike}) == 1}
             blank = {name: value for name, value in common.items() if value and not row[name]}
             settings = {name: _shared(alike, name) for name in ("settings", "with")}
-            return row | blank | settings | {name: read[name] for name in ("runtime", "precision")}
+            return row | blank | settings
     return row
 
 

@@ -15,7 +15,7 @@ from meshwright.reprs import lines_of
 from meshwright.search.stop import Progress
 from meshwright.validation.fit.fitting import leave_one_source_out, leave_one_source_out_coverage
 from meshwright.validation.rows.configurations import configurations
-from meshwright.validation.rows.siblings import with_settings_of_siblings
+from meshwright.validation.rows.siblings import as_known
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import Outcome, Pair, outcomes_of
 from meshwright.validation.score.score import Score, score_of
@@ -69,7 +69,7 @@ def validate(
     Raises `InvalidInput` for a table or a condition that cannot be read.
     """
     wanted = row_filter(where) if where is not None else lambda _: True
-    table = read_rows() if runs is None else with_settings_of_siblings(read_rows(Path(runs)))
+    table = read_rows() if runs is None else as_known(read_rows(Path(runs)))
     rows = [row for row in table if wanted(row)]
     priced = partial(outcomes_of, progress=progress, executor=executor)
     outcomes = priced(configurations(rows))
