@@ -54,10 +54,12 @@ def test_the_release_is_the_one_that_the_row_names(said: Row, meant: str) -> Non
     assert as_released(_row(**said))["runtime"] == meant
 
 
-def test_fp8_of_nemo_is_delayed() -> None:
+def test_fp8_of_nemo_and_composer_is_delayed() -> None:
     said = {"runtime_detail": "NeMo 24.07 (Megatron-Core)", "precision": "fp8"}
     assert as_released(_row(**said))["precision"] == "fp8-delayed"
+    assert as_released(_row(runtime="llm-foundry", precision="fp8"))["precision"] == "fp8-delayed"
     assert as_released(_row(precision="fp8"))["precision"] == "fp8"
+    assert as_released(_row(runtime="megatron-bridge", precision="fp8"))["precision"] == "fp8"
 
 
 def test_a_recipe_that_the_framework_dropped_is_that_of_its_newest_release_with_it() -> None:

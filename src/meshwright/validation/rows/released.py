@@ -61,7 +61,9 @@ def as_released(row: Row) -> Row:
     if not name or "@" in name or name in stand_ins():
         return row
     meant = _by_name(row) or _by_version(row) or _by_date(row) or name
-    recipes = next((each.precisions for each in _named() if meant.startswith(f"{each.framework}@{each.prefix}")), {})
+    framework, _, release = meant.partition("@")
+    alike = (each for each in _named() if each.framework == framework and release.startswith(each.prefix))
+    recipes = next((each.precisions for each in alike), {})
     return row | {"runtime": meant, "precision": recipes.get(row["precision"], row["precision"])}
 
 
