@@ -94,7 +94,7 @@ def check_document(
     settings = [{**json_of(setting), "text": str(setting)} for setting in check.launch]
     parts = {**vars(check), "name": str(check.plan), "launch": settings}
     parts["unaligned"] = unaligned_entry(check.unaligned)
-    parts |= unlaunched_entry(check.launch_refused) or {"launch_refused": None}
+    parts |= unlaunched_entry(check.launch_refused)
     if variation:
         changes = {"changed": variation.named, "follows": variation.follows, "saved": variation.saved}
         parts["variation"] = changes | {"nearest": None if check.legal else variation.nearest_plan(progress)}

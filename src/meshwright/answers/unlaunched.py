@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from meshwright.answers.document.blocks import Toned
@@ -43,6 +44,7 @@ class LaunchRefusal:
         return f"{text} {self.instead}".rstrip()
 
 
+@lru_cache(maxsize=64)
 def unlaunched(plan: Plan, inputs: Inputs) -> LaunchRefusal | None:
     """Why the framework of a plan's runtime cannot launch it; None where it can, or where no files are written for
     that runtime at all.

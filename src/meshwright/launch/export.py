@@ -153,12 +153,8 @@ def _elsewhere(inputs: Inputs, name: str) -> str:
     """The frameworks but one that have settings for a model, as options; empty where there is none."""
     others = [options for each in launch_tables() if each != name and (options := _options(each, inputs))]
     plain = [each for each in others if " " not in each]
-    ways = [*([_either(plain)] if plain else []), *(each for each in others if each not in plain)]
+    ways = [*([" or ".join(plain)] if plain else []), *(each for each in others if each not in plain)]
     return f"Plan with {', or with '.join(f'--runtime {each}' for each in ways)}." if ways else ""
-
-
-def _either(names: list[str]) -> str:
-    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _options(name: str, inputs: Inputs) -> str:

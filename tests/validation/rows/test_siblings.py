@@ -21,6 +21,9 @@ def test_a_row_of_a_known_source_takes_what_all_its_runs_have() -> None:
     (row,) = as_known([_row(software_release="transformers 5.17.0", model="a new model")])
     assert row["runtime"] == "accelerate@transformers-5.17"
     assert row["settings"] == "fp32-reduction;one-root-unit"
+    release, common = row["assumed"].split("; ")
+    assert release == "accelerate@transformers-5.17, by what the row says of its software"
+    assert common.endswith("runs of one-h100-hf in the project's table have in common")
 
 
 def test_what_the_row_says_itself_stays(table: list[Row]) -> None:

@@ -15,7 +15,16 @@ from meshwright.validation.rows.table import COLUMNS, FALSE, FREE_TEXT, UNKNOWN,
 
 SOUND = "ok"
 """The quality of rows that count."""
-MEASURED = ("id", "software_release", "step_time_s", "tokens_per_s_per_gpu", "memory_gib", "memory_kind", "quality")
+MEASURED = (
+    "id",
+    "software_release",
+    "assumed",
+    "step_time_s",
+    "tokens_per_s_per_gpu",
+    "memory_gib",
+    "memory_kind",
+    "quality",
+)
 """Columns in which rows of one configuration may differ, beside those for people."""
 RUNTIME = ("runtime", "compiled", "attention_kernel", "settings", "with")
 """Columns that say how the runtime behaves: rows agree where it behaves alike, in whichever release."""

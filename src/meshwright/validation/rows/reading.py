@@ -64,7 +64,8 @@ def read_case(row: Row) -> Case:
     # Benchmarks balance the routing by force, or train too briefly for it to become unequal.
     inputs = inputs if row["routing"] == "natural" else inputs.with_even_routing()
     plan, micro_batch = _plan_and_batch(row, inputs)
-    assumed = (*blanks, *structure, *micro_batch, *released, *_stand_in(row), *map(str, settings_of(row)))
+    taken = [*split_list(row["assumed"]), *released]
+    assumed = (*blanks, *structure, *micro_batch, *taken, *_stand_in(row), *map(str, settings_of(row)))
     racks = segment_assumptions(cluster.accelerator, cluster.gpus_per_node, cluster.levels)
     return Case(plan, inputs, (*assumed, *racks), timed=named, memory_rank=_memory_rank(row))
 

@@ -43,6 +43,7 @@ def _as_known(row: Row) -> Row:
         read = as_released(normalised(row))
     except InvalidInput:
         return row
+    taken = [f"{read['runtime']}, by what the row says of its software"] if read["runtime"] != row["runtime"] else []
     row = row | {name: read[name] for name in ("runtime", "precision")}
     of_source = _published().get(read["dataset"], ())
     others = [each for each in of_source if each["runtime"] == read["runtime"] and not _same_run(each, read)]
@@ -52,8 +53,10 @@ def _as_known(row: Row) -> Row:
             common = {name: values.pop() for name in UNPRINTED if len(values := {each[name] for each in alike}) == 1}
             blank = {name: value for name, value in common.items() if value and not row[name]}
             settings = {name: _shared(alike, name) for name in ("settings", "with")}
-            return row | blank | settings
-    return row
+            taken.append(f"what {len(alike)} runs of {row['dataset']} in the project's table have in common")
+            row = row | blank | settings
+            break
+    return row | {"assumed": "; ".join(taken)}
 
 
 def _same_run(one: Row, other: Row) -> bool:

@@ -20,7 +20,7 @@ FREE_TEXT = ("source", "runtime_detail", "precision_detail", "step_time_is", "no
 """Columns for people, which no prediction reads; of a table without settings they name releases (`released`)."""
 NAMES = (
     *("id", "dataset", "config_key", "quality", "runtime", "settings", "with", "refused", "model", "architecture"),
-    *("cluster", "gpu", "precision", "recompute_modules", "plan", "software_release"),
+    *("cluster", "gpu", "precision", "recompute_modules", "plan", "software_release", "assumed"),
 )
 COUNTS = (
     *("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "head_dim", "vocab", "seq_len"),
