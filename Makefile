@@ -77,11 +77,13 @@ docs: $(VENV)/docs
 clean:
 	rm -rf $(VENV) site dist
 
+# pip compiles what it installs, but not what it installs in place: where PYTHONDONTWRITEBYTECODE is set, each start would.
 $(VENV)/core: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Meshwright needs Python 3.11 or newer; set PYTHON=python3.12, say" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --editable .
+	$(BIN)/python -m compileall -q src/meshwright
 	@touch $@
 
 $(VENV)/dev $(VENV)/sweep $(VENV)/clients $(VENV)/torchtitan $(VENV)/docs: $(VENV)/core
