@@ -28,12 +28,12 @@ def _asked(runtime: str, **job: Any) -> Inputs:
 @pytest.mark.parametrize(
     ("inputs", "drops"),
     [
-        (_asked("deepspeed"), True),
         (_asked("internevo"), True),
+        (_asked("deepspeed"), False),
         (_asked("megatron-core"), False),
         (_asked("megatron-core", expert_capacity=1.0), True),
-        (_asked("deepspeed", expert_imbalance=1.0), False),
-        (question(llama_8b(), "2x8:h100", "deepspeed", global_batch=64), False),
+        (_asked("internevo", expert_imbalance=1.0), False),
+        (question(llama_8b(), "2x8:h100", "internevo", global_batch=64), False),
     ],
 )
 def test_tokens_are_dropped_where_experts_have_a_capacity(inputs: Inputs, drops: bool) -> None:
@@ -43,8 +43,8 @@ def test_tokens_are_dropped_where_experts_have_a_capacity(inputs: Inputs, drops:
 
 
 def test_words_say_what_becomes_of_tokens_and_who_wanted_that() -> None:
-    by_default, wished = _asked("deepspeed"), _asked("megatron-core", expert_capacity=1.25)
-    assert recommended_words(by_default) == f"It drops tokens, as deepspeed does by default: {CAPACITY}."
+    by_default, wished = _asked("internevo"), _asked("megatron-core", expert_capacity=1.25)
+    assert recommended_words(by_default) == f"It drops tokens, as internevo does by default: {CAPACITY}."
     assert recommended_words(wished).startswith("It drops tokens, as you asked: an expert takes at most 1.25 x its")
     assert mark_words([by_default, _asked("torchtitan")]) == (
         f"* drops tokens: {CAPACITY}; the other plans compute every token."
@@ -52,7 +52,7 @@ def test_words_say_what_becomes_of_tokens_and_who_wanted_that() -> None:
 
 
 def test_sides_are_named_only_where_they_differ() -> None:
-    dropping, whole = _asked("deepspeed"), _asked("megatron-core")
+    dropping, whole = _asked("internevo"), _asked("megatron-core")
     assert side_words({"A": dropping, "B": dropping}) == side_words({"A": whole, "B": whole}) == ""
     words = side_words({"A": whole, "B": dropping, "C": whole})
     assert (
@@ -61,18 +61,18 @@ def test_sides_are_named_only_where_they_differ() -> None:
 
 
 def test_rows_of_runtimes_are_marked_and_the_mark_is_told() -> None:
-    answers = {name: find(_asked(name), top=1) for name in ("deepspeed", "megatron-core")}
+    answers = {name: find(_asked(name), top=1) for name in ("internevo", "megatron-core")}
     table = next(each for each in runtimes_screen(answers, None) if isinstance(each, Table))
-    assert [row[0] for row in table.rows] == ["deepspeed * !", "megatron-core"]
+    assert [row[0] for row in table.rows] == ["internevo *", "megatron-core"]
     assert table.note.startswith("* drops tokens: ")
-    assert runtimes_document(answers, None)["drops_tokens"] == ["deepspeed"]
+    assert runtimes_document(answers, None)["drops_tokens"] == ["internevo"]
     without = next(each for each in runtimes_screen({"a": answers["megatron-core"]}, None) if isinstance(each, Table))
     assert "*" not in without.note
 
 
 def test_compared_plans_say_which_drop_tokens() -> None:
     inputs = _asked("megatron-core")
-    comparison = compare_plans(named_plans(["ep=8,zero=1", "ep=8,zero=1,runtime=deepspeed"], inputs), inputs)
+    comparison = compare_plans(named_plans(["ep=8,zero=1", "ep=8,zero=1,runtime=internevo"], inputs), inputs)
     assert comparison.sentences[-1].startswith("B drops tokens, and A computes all of them: ")
     assert [plan["drops_tokens"] for plan in plans_document(comparison)["plans"]] == [False, True]
     speed = next(each for each in plans_screen(comparison) if isinstance(each, Table))
@@ -83,9 +83,9 @@ def test_compared_plans_say_which_drop_tokens() -> None:
     assert "drops tokens" not in [row[0] for row in speed.rows]
 
 
-@pytest.mark.parametrize(("runtime", "told"), [("deepspeed", True), ("megatron-core", False)])
+@pytest.mark.parametrize(("runtime", "told"), [("internevo", True), ("megatron-core", False)])
 def test_the_first_page_of_the_memo_says_that_the_plan_drops_tokens(runtime: str, told: bool) -> None:
     recommended = memo(find(_asked(runtime)), 8)
     first = next(each for each in decision(recommended) if isinstance(each, Callout))
-    assert first.text.endswith(f"as deepspeed does by default: {CAPACITY}.") == told
+    assert first.text.endswith(f"as internevo does by default: {CAPACITY}.") == told
     assert ("drops tokens" in first.text) == told

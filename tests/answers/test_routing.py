@@ -53,11 +53,11 @@ def test_where_all_ranks_are_alike_nothing_is_told(inputs: Inputs, plan: Plan) -
 
 
 def test_tokens_that_a_runtime_drops_are_told() -> None:
-    inputs = question(mixture(), "2x8:h100", "deepspeed", global_batch=64, expert_imbalance=None)
+    inputs = question(mixture(), "2x8:h100", "internevo", global_batch=64, expert_imbalance=None)
     (line,) = routing_lines(_priced(inputs), inputs)
     assert (
         line
-        == "An expert takes at most 1 x its equal share of tokens; the rest are dropped, as deepspeed does by default"
+        == "An expert takes at most 1 x its equal share of tokens; the rest are dropped, as internevo does by default"
     )
 
 

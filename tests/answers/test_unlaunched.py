@@ -37,7 +37,7 @@ def test_a_model_that_a_framework_has_no_settings_for_is_named_with_what_runs_it
     refused = document["launch_refused"]
     assert refused["reasons"] == [REASON]
     assert refused["instead"].startswith(
-        "Plan with --runtime accelerate or megatron-bridge or megatron-core or torchtitan"
+        "Plan with --runtime accelerate or deepspeed or megatron-bridge or megatron-core or torchtitan"
     )
     shown = _words(asked(command, *QWEN, "--runtime", "nanotron").out)
     assert f"nanotron cannot launch it as it stands: {REASON}. {refused['instead']}" in shown
@@ -86,6 +86,7 @@ def test_every_runtime_that_launches_its_plan_stands_before_those_that_do_not() 
 def test_a_listed_plan_that_can_be_launched_is_named_beside_one_that_cannot() -> None:
     """DeepSpeed's pipeline takes a model of its own; stages are the fastest on cards without NVLink."""
     words = ["--model", "llama-3.1-8b", "--cluster", "1x8:l40s", "--seq-len", "4096", "--global-batch", "32"]
+    words += ["--pp", "1,2,4"]
     document = json.loads(asked("plan", *words, "--runtime", "deepspeed", "--json").out)
     assert document["plans"][0]["plan"]["pp"] > 1
     assert document["launch_refused"]["of_model"] is False

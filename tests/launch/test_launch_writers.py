@@ -18,7 +18,7 @@ import yaml
 
 from meshwright.answers.launch_files import framework_of, launch_files
 from meshwright.errors import IllegalPlan, InvalidSpec
-from meshwright.launch.export import export
+from meshwright.launch.export import export, nearest_spelled
 from meshwright.layout.legality import faults
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
@@ -297,7 +297,23 @@ def test_tensor_parallelism_of_accelerate_is_refused_as_transformers_lacks_what_
         launch_files(Plan(tp=2, dp=4, zero=3, num_microbatches=16), asked("accelerate"), "accelerate")
 
 
-def test_training_on_a_pipeline_or_with_experts_apart_is_refused_of_deepspeed() -> None:
+def test_experts_of_models_that_autoep_knows_are_on_ranks_of_their_own_with_deepspeed() -> None:
+    plan = Plan(dp=8, ep=4, zero=2, num_microbatches=8)
+    known = question(read_model("qwen3-30b-a3b"), "1x8:h100", "deepspeed", global_batch=64, precision="bf16")
+    written = json.loads(launch_files(plan, known, "deepspeed").files["deepspeed.json"])
+    assert written["expert_parallel"] == {"autoep_size": 4, "enabled": True}
+    whole = json.loads(launch_files(plan.replace(ep=1), known, "deepspeed").files["deepspeed.json"])
+    assert "expert_parallel" not in whole
+    flex = known.runtime.replace(attention_kernel="flex")
+    other = known.replace(model=read_model("gpt-oss-20b"), runtime=flex)
+    with pytest.raises(InvalidSpec, match=r"not of gpt_oss: ep 4 would run as 1\nPlan with --ep 1"):
+        export(plan, other, "deepspeed")
+    nearest = nearest_spelled(plan, other, "deepspeed")
+    assert nearest
+    assert nearest.ep == 1
+
+
+def test_training_on_a_pipeline_is_refused_of_deepspeed() -> None:
     with pytest.raises(InvalidSpec, match=r"plan: it has no setting for 2 pipeline stages, and would run 1\n.*--pp 1"):
         export(Plan(pp=2, dp=4, zero=1, num_microbatches=16), asked("deepspeed"), "deepspeed")
 

@@ -59,10 +59,10 @@ def test_no_field_of_a_plan_goes_by_its_internal_name() -> None:
 @pytest.mark.parametrize(
     ("names", "ran", "said"),
     [
-        (["plan.sp"], {"plan.sp": False}, "Plan with --no-sp --pp 1 --ep 1 --etp 1, or add --nearest."),
+        (["plan.sp"], {"plan.sp": False}, "Plan with --no-sp, or add --nearest."),
         (["plan.dp_replicate"], {"plan.dp_replicate": 1}, "Add --nearest."),
-        (["plan.chunk_layers"], {"plan.chunk_layers": (2, 2)}, "Plan with --even-chunks --pp 1 --ep 1 --etp 1, or"),
-        (["plan.schedule"], {"plan.schedule": "1f1b"}, "Plan with --schedule 1f1b --pp 1 --ep 1 --etp 1, or add"),
+        (["plan.chunk_layers"], {"plan.chunk_layers": (2, 2)}, "Plan with --even-chunks, or"),
+        (["plan.schedule"], {"plan.schedule": "1f1b"}, "Plan with --schedule 1f1b, or add"),
         (["job.expert_capacity"], {"job.expert_capacity": None}, "Plan with --expert-imbalance 1.1."),
         (["job.expert_capacity"], {"job.expert_capacity": 2.0}, "Plan with --expert-capacity 2.0."),
         (["job.precision", "plan.dp_shard"], {"job.precision": "bf16"}, "Add --precision bf16 --nearest."),
@@ -78,8 +78,8 @@ def test_what_was_refused_says_the_options_that_get_further(names: list[str], ra
 
 
 def test_a_capacity_that_was_asked_for_is_replaced() -> None:
-    asked_for = DEEPSPEED.replace(job=DEEPSPEED.job.replace(expert_capacity=1.25))
-    hint = way_on(["job.expert_capacity"], {}, asked_for, launch_table("deepspeed"))
+    asked_for = question(read_model("qwen3-30b-a3b"), "1x8:h100", global_batch=64, expert_capacity=1.25)
+    hint = way_on(["job.expert_capacity"], {}, asked_for, launch_table("megatron-lm"))
     assert hint == "Plan with --expert-imbalance 1.1 in place of --expert-capacity."
 
 
@@ -87,9 +87,8 @@ def test_a_capacity_that_was_asked_for_is_replaced() -> None:
 @pytest.mark.parametrize(
     ("question_asked", "first"),
     [
-        ("gpt-oss-20b 1x8:h200 --runtime deepspeed --seq-len 8192 --global-batch 64 --nearest", "--expert-imbalance"),
-        ("qwen3-30b-a3b 1x8:h200 --runtime deepspeed --seq-len 4096 --global-batch 64", "--expert-imbalance"),
-        ("gemma-3-12b 1x8:h200 --runtime deepspeed --seq-len 4096 --global-batch 64", "--pp"),
+        ("gpt-oss-20b 1x8:h200 --runtime deepspeed --seq-len 8192 --global-batch 64", "--with"),
+        ("gemma-3-12b 1x8:h200 --runtime deepspeed --seq-len 4096 --global-batch 64 --pp 2", "--pp"),
         ("gemma-2-9b 1x8:h200 --seq-len 4096 --global-batch 64", "--runtime"),
         ("phi-4 1x8:h200 --runtime torchtitan --seq-len 4096 --global-batch 64", "--runtime"),
     ],

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from meshwright.errors import Fault
 from meshwright.launch.forms import Fields
+from meshwright.launch.registry import NATIVE
 from meshwright.launch.table import LaunchTable
 from meshwright.layout.plan import Plan
 from meshwright.specs.base import Spec
@@ -17,7 +18,6 @@ from meshwright.specs.model import Model
 
 FILE = resources.files("meshwright.launch") / "transformers.toml"
 KERNEL = "runtime.attention_kernel"
-NATIVE = "native"
 WORDS = {
     "sdpa": "PyTorch's scaled_dot_product_attention",
     "flash_attention_2": "FlashAttention-2",

@@ -11,7 +11,7 @@ from meshwright.launch.facts import Facts, facts_of, holds
 from meshwright.launch.fields import differences, fields_of, normal_fields, question_of
 from meshwright.launch.forms import Fields
 from meshwright.launch.refusals import limits_of, options_of, refusals, way_on
-from meshwright.launch.registry import unregistered
+from meshwright.launch.registry import unregistered, unspread
 from meshwright.launch.spelling import Settings, settings_of, understand
 from meshwright.launch.table import LaunchTable, launch_table, launch_tables
 from meshwright.layout.plan import Plan
@@ -84,9 +84,10 @@ def export(plan: Plan, inputs: Inputs, name: str) -> Launch:
     require_written(name, inputs.runtime.id)
     launch, ran = _spelled_or_refused(plan, inputs, table, name)
     names = [each.partition(":")[0] for each in _causes(differences(plan, inputs, *ran))]
-    theirs, changes = normal_fields(*ran), attention_changes(plan, inputs, table)
+    whole = unspread(plan, inputs.model, table)
+    theirs, changes = normal_fields(*ran), attention_changes(plan, inputs, table) | ({"plan.ep": 1} if whole else {})
     faults = refusals(names, theirs, normal_fields(plan, inputs), table) if names else []
-    if faults := [*faults, *attention_faults(plan, inputs, table)]:
+    if faults := [*faults, *attention_faults(plan, inputs, table), *whole]:
         hint = way_on([*dict.fromkeys([*names, *changes])], theirs | changes, inputs, table)
         if any(fault.where == "model" for fault in faults):
             hint = _elsewhere(inputs, name)
@@ -103,20 +104,26 @@ def nearest_spelled(plan: Plan, inputs: Inputs, name: str) -> Plan | None:
     table, named = launch_table(name), set[str]()
     for _ in range(MOST_CHANGES):
         ran, read = _spelled_or_refused(plan, inputs, table, name)[1]
-        different, splits = differences(plan, inputs, ran, read), splits_attention(plan, inputs, table)
-        if not different and splits:
+        different, alone = differences(plan, inputs, ran, read), _whole_axes(plan, inputs, table)
+        if not different and not alone:
             return plan
         fields = [_field(each) for each in different if each.startswith("plan.")]
         if len(fields) < len(different):
             export(plan, inputs, name)
-        named |= {_field(each) for each in _causes(different)} | ({"cp"} if not splits else set())
+        named |= {*map(_field, _causes(different)), *alone}
         values = {field: getattr(ran, field) for field in fields if field in Plan.__dataclass_fields__}
-        values |= {} if splits else {"cp": 1}
+        values |= dict.fromkeys(alone, 1)
         chosen = nearest_legal(replace(plan, **values), inputs, named)
         if chosen is None or chosen == plan:
             return None
         plan = chosen
     return None
+
+
+def _whole_axes(plan: Plan, inputs: Inputs, table: LaunchTable) -> list[str]:
+    """Axes that a framework's settings split, and its script cannot for this model."""
+    cp = [] if splits_attention(plan, inputs, table) else ["cp"]
+    return [*cp, "ep"] if unspread(plan, inputs.model, table) else cp
 
 
 def _spelled(plan: Plan, inputs: Inputs, table: LaunchTable, name: str) -> tuple[Launch, tuple[Plan, Inputs]]:

@@ -191,7 +191,7 @@ def _is_open(name: str, inputs: Inputs) -> bool:
         "plan.sp": plans.sequence_parallel,
         "plan.cp": bool(plans.context_exchanges),
         "plan.context_exchange": len(plans.context_exchanges) > 1,
-        "plan.pp": plans.pipeline_parallel,
+        "plan.pp": plans.pipeline_parallel and (plans.searches_pipelines or inputs.constraints.pp is not None),
         "plan.ep": model.is_moe and plans.expert_parallel,
         "plan.etp": model.is_moe and plans.expert_tensor_parallel != "none",
     }

@@ -1,4 +1,4 @@
-"""Registry: models that a framework ships, and in what a model that it lacks differs from them."""
+"""Registry: models that a framework ships or knows by their type, and in what a model that it lacks differs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from meshwright.launch.architecture import model_fields, same_architecture
 from meshwright.launch.forms import Fields
 from meshwright.launch.refusals import refusals
 from meshwright.launch.table import LaunchTable
+from meshwright.layout.plan import Plan
 from meshwright.specs.model import Model
 from meshwright.specs.read_model import read_model
 
+NATIVE = "native"
+"""The `model_type` of models in Meshwright's own form, whose class is not known."""
 MOST = 4
 """Fields in which a shipped model may differ to be called the nearest."""
 
@@ -34,6 +37,15 @@ def unregistered(model: Model, table: LaunchTable) -> list[Fault]:
         return [Fault("model", has)]
     what = f"{model.name} is not in its registry, whose nearest model is {nearest}"
     return [Fault("model", what), *refusals(names, shipped[nearest], wanted, table)]
+
+
+def unspread(plan: Plan, model: Model, table: LaunchTable) -> list[Fault]:
+    """Why a framework cannot put the experts of a model on ranks of their own; nothing where it can or need not."""
+    known = table.spread_experts
+    if plan.ep == 1 or not known or model.family in (NATIVE, *known):
+        return []
+    what = f"has experts on ranks of their own for models of {', '.join(known)}, and not of {model.family}"
+    return [Fault("plan", f"{table.framework} {what}: ep {plan.ep} would run as 1")]
 
 
 def _different(shipped: Fields, wanted: Fields) -> list[str]:

@@ -109,6 +109,8 @@ class LaunchTable(Spec):
     """Of a framework that has a registry of models and spells none: its names by those of the catalogue."""
     registered_otherwise: dict[str, str] = {}
     """Models of the catalogue that its registry has otherwise: what differs."""
+    spread_experts: tuple[str, ...] = ()
+    """Of a framework that puts experts of some models alone on ranks of their own: their `model_type`s."""
     fixed: dict[str, Value] = {}
     """Fields that it has at one value alone."""
     constants: tuple[Constant, ...] = ()

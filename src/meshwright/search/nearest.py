@@ -56,10 +56,19 @@ def nearest_legal(
 
     changed = [variant.plan for knob in plan_knobs(plan, inputs) for variant in knob.variants]
     axes = [name for name in named if name in Constraints.model_fields]
-    within = inputs.replace(constraints=Constraints(**{name: _value(name, plan) for name in axes}))
+    named_alone = inputs.replace(constraints=Constraints(**{name: _value(name, plan) for name in axes}))
+    within = _with_its_pipeline(plan, named_alone)
     one_change = nearest([Plans.of(changed)], len(changed)) if changed else ()
-    known = [*one_change, *(of_space(within) or of_space(inputs))]
+    known = [*one_change, *(of_space(within) or of_space(_with_its_pipeline(plan, inputs)))]
     return _restored(min(known, key=lambda each: each[0])[1], plan, inputs, named) if known else None
+
+
+def _with_its_pipeline(plan: Plan, inputs: Inputs) -> Inputs:
+    """The question with the stages of a plan beside one, where its runtime's search does not try pipelines unasked."""
+    if inputs.runtime.plans.searches_pipelines or inputs.constraints.pp:
+        return inputs
+    stages = tuple(sorted({1, plan.pp}))
+    return inputs.replace(constraints=Constraints(**inputs.constraints.given | {"pp": stages}))
 
 
 def _restored(near: Plan, plan: Plan, inputs: Inputs, named: Collection[str]) -> Plan:

@@ -65,7 +65,7 @@ def space(inputs: Inputs) -> Iterator[Plans]:
     experts and the ranks that hold one pipeline stage, with etp 1 or tp. One table per split.
 
     Of all these only what the constraints of the question allow; a cp, micro-batch, vpp, etp or modules that they name
-    are tried where they would not be without them.
+    are tried where they would not be without them, and pipelines where the runtime needs models written for them.
     """
     return tables_of(parts(inputs), inputs)
 
@@ -98,7 +98,7 @@ def _degrees(inputs: Inputs) -> Iterator[_Split]:
     world, limited = inputs.cluster.num_gpus, inputs.constraints.max_nodes_per_tp is not None
     for tp in allowed("tp", divisors(world), inputs):
         for cp in allowed("cp", _context_degrees(world // tp, inputs), inputs):
-            for pp in allowed("pp", divisors(world // tp // cp), inputs):
+            for pp in allowed("pp", _pipeline_degrees(world // tp // cp, inputs), inputs):
                 dp = world // tp // cp // pp
                 too_wide = limited and too_many_nodes(Plan(tp=tp, cp=cp, pp=pp, dp=dp), inputs)
                 if allowed("dp", [dp], inputs) and not too_wide:
@@ -110,6 +110,10 @@ def _context_degrees(ranks: int, inputs: Inputs) -> list[int]:
         return [1]
     most = max(inputs.job.sequence_length // SHORTEST_SLICE, 1, *named("cp", inputs))
     return [cp for cp in divisors(ranks) if cp <= most]
+
+
+def _pipeline_degrees(ranks: int, inputs: Inputs) -> list[int]:
+    return divisors(ranks) if inputs.runtime.plans.searches_pipelines or named("pp", inputs) else [1]
 
 
 def _ends(pp: int, inputs: Inputs) -> list[tuple[int, int]]:

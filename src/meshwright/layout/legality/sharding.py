@@ -93,9 +93,11 @@ def offloaded_states(plan: Layout, runtime: Runtime) -> Ruling:
 
 @restriction
 def zero_with_experts(plan: Layout, model: Model) -> Ruling:
-    """Experts on different ranks (ep 2 or more) need ZeRO 2 or less."""
-    yield (plan.zero < 3) | (plan.ep == 1) | (not model.is_moe)
-    yield f"ZeRO {plan.zero} shards weights, which experts on ep {plan.ep} ranks refuse; nearest zero: 2; nearest ep: 1"
+    """Under ZeRO 3 experts on different ranks (ep 2 or more) need tp 1, cp 1 and shards over all replicas."""
+    alone = (plan.tp == 1) & (plan.cp == 1) & (plan.dp_replicate == 1)
+    yield (plan.zero < 3) | (plan.ep == 1) | (not model.is_moe) | alone
+    beside = f"tp {plan.tp}, cp {plan.cp} and {plan.dp_replicate} replicas of the shards"
+    yield f"ZeRO {plan.zero} with experts on ep {plan.ep} ranks refuses {beside}; nearest zero: 2; nearest ep: 1"
 
 
 @restriction

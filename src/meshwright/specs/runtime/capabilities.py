@@ -43,6 +43,8 @@ class Capabilities(Spec):
     """Where tp exceeds the key-value heads, several ranks hold a copy of the same one; else tp divides them."""
     pipeline_parallel: bool
     """Can split layers over ranks."""
+    searches_pipelines: bool = True
+    """A search tries pipelines; else only those that its question names, as the models have to be written for them."""
     takes_chunk_layers: bool
     """A plan can name the layers of every chunk."""
     takes_end_stage_layers: bool
