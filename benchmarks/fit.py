@@ -26,6 +26,7 @@ from meshwright.validation.fit.fitting import fit_constants, leave_one_source_ou
 from meshwright.validation.fit.residuals import memory_residuals, residuals_of, step_time_residuals
 from meshwright.validation.fit.unproven import unproven_coverage
 from meshwright.validation.rows.configurations import configurations
+from meshwright.validation.rows.siblings import as_known
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import Outcome, outcomes_of
 from meshwright.validation.score.ranking import order_error_of
@@ -34,6 +35,7 @@ from meshwright.validation.score.screen import score_screen
 from readme import filled
 from recipes import printed_recipes, recipe_errors
 
+UNSEEN = Path(__file__).parent / "unseen_runs.csv"
 DOCS = Path(__file__).parents[1] / "docs"
 CATALOG = Path(meshwright.__file__).parent / "specs" / "catalog"
 HEAD = """# ln(measured / predicted) of like runs of one source, under constants that do not rest on that source, and
@@ -69,7 +71,13 @@ def main() -> None:
     page = DOCS / "accuracy.md"
     score = score_of(without, leave_one_source_out_coverage(without, without))
     text = filled(page.read_text("utf-8"), "left-out", printed(score))
+    text = filled(text, "unseen", printed(unseen_score()))
     page.write_text(filled(text, "constants", "\n".join(worth)), "utf-8")
+
+
+def unseen_score() -> Score:
+    """Of the runs that nothing is fitted to, with the constants of the catalogue."""
+    return score_of(outcomes_of(configurations(as_known(read_rows(UNSEEN)))))
 
 
 def printed(score: Score) -> str:

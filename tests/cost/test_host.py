@@ -9,7 +9,7 @@ import pytest
 from meshwright.cost.compute.host import issue_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.step import estimate_each
-from meshwright.cost.unit import layer_unit_time
+from meshwright.cost.unit import layer_unit_time, shape_fields
 from meshwright.layout.plan import Plan
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
@@ -41,6 +41,25 @@ def test_every_expert_of_a_rank_adds_kernels_to_issue() -> None:
     assert float(again.backward) == pytest.approx(float(time.forward + time.backward))
     fused = issue_time(Plan(dp=8, ep=8), _qwen("expert_products=fused"), kind)
     assert [float(seconds) for seconds in fused] == [4.1e-3, 2.42e-3, 0]
+
+
+def test_every_expert_of_a_fully_sharded_rank_is_gathered_by_itself() -> None:
+    """Megatron-FSDP: Qwen3 30B on 8 GB200, 32 experts a rank, 26.1 ms of the host for each layer and micro-batch."""
+    inputs = _qwen(precision="bf16", runtime="megatron-core", cluster="2x4:gb200")
+    (kind,) = inputs.model.layer_kinds
+    whole, sharded = (issue_time(Plan(dp=8, ep=4, zero=zero), inputs, kind) for zero in (1, 3))
+    each = inputs.runtime.host.host_s_per_gathered_expert
+    assert float(sharded.forward - whole.forward) == pytest.approx(1.29 * 32 * each.forward)
+    assert float(sharded.forward + sharded.backward) == pytest.approx(26.1e-3, rel=0.01)
+    assert sharded.experts == whole.experts
+    fewer = issue_time(Plan(dp=8, ep=8, zero=3), inputs, kind)
+    assert float(fewer.backward) < float(sharded.backward)
+
+
+def test_the_stage_of_zero_tells_shapes_apart_where_the_host_issues_more_under_one() -> None:
+    experts = question(read_model("qwen3-30b-a3b"), "1x8:h100")
+    assert "zero" in shape_fields(experts)
+    assert "zero" not in shape_fields(experts.replace(model=read_model("qwen3-8b")))
 
 
 def test_a_fused_dispatcher_leaves_less_to_the_host() -> None:

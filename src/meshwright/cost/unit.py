@@ -143,8 +143,9 @@ def shape_fields(inputs: Inputs) -> tuple[str, ...]:
     """
     order = inputs.runtime.plans.rank_order
     pipeline = ("pp", "vpp", "schedule") if overlap_share(inputs) else ()
-    gathered = inputs.runtime.host.host_s_per_gathered_layer
-    sharding = ("zero",) if gathered.forward or gathered.backward else ()
+    layer, expert = inputs.runtime.host.host_s_per_gathered_layer, inputs.runtime.host.host_s_per_gathered_expert
+    gathered = layer.total + (expert.total if inputs.model.is_moe else 0.0)
+    sharding = ("zero",) if gathered else ()
     return tuple(dict.fromkeys((*SHAPE, *pipeline, *sharding, *order[: order.index("tp")])))
 
 

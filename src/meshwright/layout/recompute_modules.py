@@ -79,7 +79,7 @@ def read_modules(text: str) -> RecomputeModules:
     >>> names_of(read_modules("Moe-Act + norm"))
     ['layernorm', 'moe_act']
     """
-    names = [name.lower().replace("-", "_") for name in re.split(r"[\s,+]+", text) if name]
+    names = [name.lower().replace("-", "_") for name in re.split(r"[\s,;+]+", text) if name]
     unknown = [name for name in names if name not in {*RECOMPUTE_MODULE_NAMES.values(), *RECOMPUTE_MODULE_ALIASES}]
     if unknown or not names:
         what = f"unknown recompute module {quoted(', '.join(unknown))}" if names else f"{quoted(text)} names no module"

@@ -37,6 +37,33 @@ def test_what_the_row_says_itself_stays(table: list[Row]) -> None:
 @pytest.mark.parametrize("said", [{"dataset": "a stranger"}, {"dataset": ""}, {"runtime": "warp-drive"}])
 def test_a_row_that_no_known_source_has_is_as_it_was(said: Row) -> None:
     assert as_known([_row(**said)]) == [_row(**said)]
+    (named,) = as_known([_row(**said | {"runtime": "torchtitan@0.2.2", "dataset": "a stranger"})])
+    assert named["runtime"] == "torchtitan@0.2.2"
+
+
+RECIPE = "expert-overlap;full-iteration-graph;fused-experts"
+"""Of all runs with experts in MXFP8 on GB300 that a release has."""
+
+
+def test_a_stranger_takes_what_all_runs_of_its_release_have_with_its_model() -> None:
+    said = {
+        "dataset": "a stranger",
+        "runtime": "megatron-bridge@26.08",
+        "precision": "mxfp8",
+        "gpu": "GB300-NVL72-288GB",
+    }
+    model, kind = as_known([_row(model="Qwen3-30B-A3B", **said), _row(model="mine", moe_experts="64", **said)])
+    assert model["settings"].startswith(RECIPE)
+    assert kind["settings"].startswith(RECIPE)
+    assert model["assumed"].endswith("such runs of megatron-bridge@26.08 in the project's table have in common")
+    dense, older = as_known([_row(model="Qwen3-8B", **said), _row(model="Qwen3-30B-A3B", **said | {"gpu": "A100"})])
+    assert dense["settings"] == older["settings"] == ""
+
+
+def test_a_model_of_known_sizes_takes_their_structure() -> None:
+    sizes = {"layers": "32", "hidden": "6144", "ffn_hidden": "24576", "heads": "48", "kv_heads": "8", "vocab": "256000"}
+    known, other = as_known([_row(dataset="", model="mine", **sizes), _row(dataset="", model="mine", layers="31")])
+    assert (known["architecture"], other["architecture"]) == ("nemotron-4", "")
 
 
 def test_a_table_that_names_settings_is_as_it_was(table: list[Row]) -> None:

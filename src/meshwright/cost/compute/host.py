@@ -90,4 +90,9 @@ def _experts(plan: Layout, inputs: Inputs, block: Experts) -> IssueTime:
         for products, apart in zip(EXPERT_PRODUCTS, (quantising.forward, quantising.backward), strict=True)
     )
     count = larger(block.count // plan.ep, 1) * (inputs.runtime.kernels.expert_products == "each")
-    return IssueTime(count * forward, count * backward, count * forward)
+    gathered, sharded = host.host_s_per_gathered_expert, 1.0 * (plan.zero == 3)
+    return IssueTime(
+        count * (forward + sharded * gathered.forward),
+        count * (backward + sharded * gathered.backward),
+        count * forward,
+    )

@@ -26,6 +26,11 @@ class PassSeconds(Spec):
     forward: NonNegative
     backward: NonNegative
 
+    @property
+    def total(self) -> float:
+        """Of both."""
+        return self.forward + self.backward
+
 
 AttentionKernel = Literal["newest", "flash-2", "flash-1", "flex", "eager"]
 
@@ -170,6 +175,9 @@ class Host(Spec):
     """On top, of a dense layer that tensor parallelism splits, where DTensor places the result of every operator."""
     host_s_per_gathered_layer: PassSeconds = PassSeconds(forward=0, backward=0)
     """On top, of a layer under ZeRO 3, where hooks of each of its modules gather weights and let them go."""
+    host_s_per_gathered_expert: PassSeconds = PassSeconds(forward=0, backward=0)
+    """The same for each expert of the rank, where its products are kernels of their own and so have weights of their
+    own, each of which is gathered, let go and reduced by itself."""
     host_s_per_kernel: NonNegative
     """For each kernel of each expert of the rank, where its products are kernels of their own."""
     host_s_per_all_to_all: PassSeconds

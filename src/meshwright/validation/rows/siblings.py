@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cache
 
-from meshwright.errors import InvalidInput
+from meshwright.errors import InvalidInput, UnknownName
+from meshwright.specs import catalog
+from meshwright.specs.read_accelerator import read_accelerator
+from meshwright.specs.read_model import read_model
 from meshwright.validation.rows.released import as_released
 from meshwright.validation.rows.table import Row, normalised, read_rows, split_list
 
 LEVELS = (("model", "gpu", "precision"), ("model", "gpu"), ("model",), ("precision",), ())
 """Columns in which siblings agree, beside their source and runtime: the first that any do."""
+FEWEST = 3
+"""Runs of other sources and other models that say what a release does."""
+SIZES = ("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "moe_experts", "moe_topk", "moe_ffn")
+"""Columns that tell one model from another, whatever it is called."""
 UNPRINTED = (
     *("architecture", "vocab", "ends_layers_less", "recompute", "recompute_modules", "expert_capacity"),
     *("mtp_layers", "power_limit_w", "memory_rank", "compiled"),
@@ -21,7 +28,9 @@ UNPRINTED = (
 def as_known(rows: Iterable[Row]) -> list[Row]:
     """The rows of a table that names no settings, each with the release that its words name, and those of a source of
     the project's table with the settings, and in blank columns the values, that all its nearest runs have: what a
-    source does not print of a run, it did as in the others. As they are where any names settings.
+    source does not print of a run, it did as in the others. A row of another source takes the settings that all runs
+    of its release have with its model, or with models of its kind, on accelerators of its generation in its recipe,
+    and the structure of the model of its sizes. As they are where any names settings.
     """
     rows = [*rows]
     if any(row["settings"] or row["with"] for row in rows):
@@ -56,7 +65,76 @@ def _as_known(row: Row) -> Row:
             taken.append(f"what {len(alike)} runs of {row['dataset']} in the project's table have in common")
             row = row | blank | settings
             break
-    return row | {"assumed": "; ".join(taken)}
+    else:
+        alike = _of_its_release(read)
+        settings = {name: _shared(alike, name) for name in ("settings", "with")} if alike else {}
+        if any(settings.values()):
+            taken.append(f"what {len(alike)} such runs of {read['runtime']} in the project's table have in common")
+            row = row | settings
+    structure = _structure(read)
+    if structure:
+        taken.append(f"the structure {structure}, of a model of these sizes in the project's table")
+    return row | {"assumed": "; ".join(taken), "architecture": row["architecture"] or structure}
+
+
+def _of_its_release(read: Row) -> list[Row]:
+    """Runs of other sources of the row's release: with its model, or else with models of its kind, FEWEST at least."""
+    runtime, kind = read["runtime"], _kind(read)
+    if "@" not in runtime:
+        return []
+    of_release = [each for each in _every_run() if each["runtime"] == runtime and not _same_run(each, read)]
+    alike = [each for each in of_release if _kind(each) == kind and each["dataset"] != read["dataset"]]
+    model, same_gpu = _model(read), [each for each in alike if each["gpu"] == read["gpu"]]
+    for known in (same_gpu, alike):
+        if of_model := [each for each in known if model and _model(each) == model]:
+            return of_model
+    return next((known for known in (same_gpu, alike) if len(known) >= FEWEST), [])
+
+
+def _kind(row: Row) -> tuple[str, str, bool]:
+    """The recipe of a run, the generation of its accelerators, and whether its model has experts."""
+    return row["precision"], _generation(row["gpu"]), bool(row["moe_experts"]) or _has_experts(_model(row))
+
+
+@cache
+def _generation(name: str) -> str:
+    try:
+        return str(int(read_accelerator(name).compute_capability or 0))
+    except InvalidInput:
+        return name
+
+
+def _model(row: Row) -> str:
+    return _catalogued(row["architecture"]) or _catalogued(row["model"])
+
+
+@cache
+def _catalogued(name: str) -> str:
+    """The catalogue's id of a model; empty where it has none of that name."""
+    try:
+        return catalog.resolve("models", name)
+    except UnknownName:
+        return ""
+
+
+@cache
+def _has_experts(name: str) -> bool:
+    return bool(name) and read_model(name).is_moe
+
+
+def _structure(row: Row) -> str:
+    """The structure that all runs of the project's table with a row's sizes have; empty for a row that names one, or a
+    model of the catalogue, and where they differ.
+    """
+    if row["architecture"] or _catalogued(row["model"]) or not row["layers"]:
+        return ""
+    names = {each["architecture"] for each in _every_run() if all(each[name] == row[name] for name in SIZES)}
+    return names.pop() if len(names) == 1 else ""
+
+
+@cache
+def _every_run() -> tuple[Row, ...]:
+    return tuple(row for rows in _published().values() for row in rows)
 
 
 def _same_run(one: Row, other: Row) -> bool:
