@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from meshwright.answers.context_length import beyond_positions
 from meshwright.answers.document.blocks import Block, Bullets, Heading, Lines, Table, Toned
 from meshwright.answers.records import document_of, json_of
 from meshwright.answers.screen import headline
@@ -113,7 +114,8 @@ def check_screen(
     answer = f"Plan: **{check.plan}**", f"{check.runtime} ({check.version}) {verdict}"
     changes = variation_lines(variation) if variation else ()
     nearest = [f"To make it legal: {variation.nearest_words(progress)}"] if variation and broken else []
-    warned = *unlaunched_lines(check.launch_refused), *unaligned_lines(check.unaligned)
+    sizes = *unaligned_lines(check.unaligned), *beyond_positions(inputs)
+    warned = *unlaunched_lines(check.launch_refused), *sizes
     lines = Lines((*answer, *changes, *nearest, *warned))
     settings = Bullets(tuple(map(str, check.launch)))
     launch = (Heading("The launch must set", 3), settings) if check.launch else ()

@@ -6,6 +6,7 @@ from typing import Any
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.constraint_lines import constraint_lines, constraints_entry
+from meshwright.answers.context_length import beyond_positions
 from meshwright.answers.document.blocks import Block, Lines, Table
 from meshwright.answers.memo.words import sequences
 from meshwright.answers.plan_file import nodes_entry, plan_entry
@@ -57,7 +58,8 @@ def limits_screen(limits: Limits) -> tuple[Block, ...]:
         if not limits.complete:
             words = f"{words}, or better" if limit else "not found before the search was stopped"
         lines.append(f"{name}: **{words}**")
-        lines += [f"  {line}" for line in (unpublished_lines(limit.estimate, limit.inputs) if limit else ())]
+        told = (*beyond_positions(limit.inputs), *unpublished_lines(limit.estimate, limit.inputs)) if limit else ()
+        lines += [f"  {line}" for line in told]
         plans += [(name.lower(), limit.estimate)] if limit else []
     lines += constraint_lines(limits.asked, limits.constraint_costs) if limits.asked.best else []
     rows = tuple((name, str(estimate.plan), *speed_cells(estimate)) for name, estimate in plans)

@@ -7,6 +7,7 @@ from typing import Any
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.constraint_lines import constraint_lines, constraints_entry
+from meshwright.answers.context_length import beyond_positions
 from meshwright.answers.crossing import crosses_domains, nothing_fits_inside
 from meshwright.answers.document.blocks import Block, Heading, Lines, Paragraph, Table, Toned
 from meshwright.answers.records import document_of
@@ -148,6 +149,7 @@ def warnings(result: SearchResult) -> list[str]:
     if crosses_domains(result):
         why = "nothing fits within one" if nothing_fits_inside(result) else "every layer waits for slower links"
         lines.append(f"tp {tp} crosses {domain.name} domains of {domain.size}. This is rare; {why}.")
+    lines += beyond_positions(inputs)
     warned = [Toned(f"**{line}**", "warning") for line in lines]
     unproven = [Toned(f"**{line}**", "warning") for line in unpublished_lines(result.best[0], inputs)]
     unaligned = unaligned_lines(unaligned_sizes(result.best[0], inputs))

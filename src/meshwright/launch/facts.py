@@ -19,6 +19,8 @@ AMPERE = 8.0
 """Compute capability from which on Transformer Engine is supported."""
 BLACKWELL = 10.0
 """Compute capability from which on kernels keep their order without a single connection to the device."""
+CATALOGUED = {"max_position_embeddings"}
+"""Values of a config.json that entries of the catalogue have too."""
 Facts = dict[str, object]
 
 
@@ -142,7 +144,7 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
         "overlaps_experts": any(overlaps_micro_batches(plan, inputs, kind) for kind in model.layer_kinds),
         "own_head_size": own_size,
         "padded_vocabulary": -(-model.vocab_size // (multiple * plan.tp)) * multiple * plan.tp,
-        "read_from_config": bool(model.config_values),
+        "read_from_config": bool(model.config_values.keys() - CATALOGUED),
         "says_norm_epsilon": "norm_eps" in model.config_values,
         "says_rotary_base": "rope_theta" in model.config_values,
         "shared_expert": any(each.shared_ffn_size for each in model.mixtures),
