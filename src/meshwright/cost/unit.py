@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
+
+import numpy as np
 
 from meshwright.arrays import Floats, Numbers, larger, some, where
 from meshwright.cost.batch_overlap import overlap_share, overlaps_micro_batches
@@ -32,6 +35,8 @@ from meshwright.specs.model import LayerKind
 
 SHAPE = ("tp", "sp", "cp", "context_exchange", "ep", "etp", "micro_batch", "recompute", "recompute_modules")
 """The columns of a plan on which the cost of one layer depends."""
+GATHERS = 3
+"""The stage of ZeRO under which the host gathers weights in every layer."""
 
 
 class Exposed(NamedTuple):
@@ -121,8 +126,8 @@ class UnitTimes(NamedTuple):
 
 def micro_batch_shapes(plans: Plans, inputs: Inputs) -> Shapes:
     """The distinct shapes of one micro-batch: the columns of `SHAPE`, the axes that the rank order numbers before tp,
-    the pipeline where it says whether exchanges of experts overlap, and the stage of ZeRO where the host issues more
-    under one. plans: shape (n,). Returns plans of the distinct shapes, and the index of each plan among them.
+    the pipeline where it says whether exchanges of experts overlap, and whether the stage of ZeRO is 3 where the host
+    issues more under it. plans: shape (n,). Returns plans of the distinct shapes, and the index of each among them.
 
     >>> from meshwright.layout.plan import Plan
     >>> from meshwright.layout.plans import Plans
@@ -131,7 +136,10 @@ def micro_batch_shapes(plans: Plans, inputs: Inputs) -> Shapes:
     >>> len(shapes.plans)  # stages share the shape of a micro-batch
     1
     """
-    return distinct_shapes(plans, shape_fields(inputs))
+    fields = shape_fields(inputs)
+    if "zero" in fields:
+        plans = replace(plans, zero=np.where(plans.zero == GATHERS, GATHERS, 0))
+    return distinct_shapes(plans, fields)
 
 
 def shape_fields(inputs: Inputs) -> tuple[str, ...]:
