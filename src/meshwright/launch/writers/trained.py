@@ -17,6 +17,8 @@ from meshwright.units import format_gib
 
 TEMPLATES = resources.files("meshwright.launch.writers") / "templates"
 CONFIGURATIONS = {"deepspeed": "deepspeed.json", "accelerate": "accelerate.yaml"}
+EFFICIENT_LOADING = "fsdp_config.fsdp_cpu_ram_efficient_loading"
+"""With it the first process alone makes the weights."""
 ACCELERATE = (
     'accelerate launch --config_file "$HERE/accelerate.yaml" \\\n'
     '    --num_machines "${{NNODES:-{nodes}}}" --machine_rank "${{NODE_RANK:-0}}" \\\n'
@@ -42,10 +44,13 @@ def trained_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
 
 
 def _host_memory(launch: Launch) -> list[str]:
-    """What the hosts need before ranks share the model, where every process makes all of it."""
+    """What the hosts need before ranks share the model, where a process makes all of it."""
     if launch.name != "accelerate":
         return []
-    whole, ranks = FP32_BYTES * parameter_count(launch.inputs.model), launch.ranks_per_node
+    whole = FP32_BYTES * parameter_count(launch.inputs.model)
+    if EFFICIENT_LOADING in launch.settings:
+        return [f"Host memory: {format_gib(whole)} a node, where one process makes the whole model in fp32."]
+    ranks = launch.ranks_per_node
     return [
         f"Host memory: {format_gib(ranks * whole)} a node. Each of its processes first makes the whole model there in "
         f"fp32, {format_gib(whole)}; processes a node: {ranks}."
