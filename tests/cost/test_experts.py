@@ -208,3 +208,18 @@ def test_with_zero_2_what_layers_were_sent_in_stands_while_the_last_one_is_put_t
     (estimate,) = estimate_each([Plan(dp=16, zero=2, num_microbatches=2, recompute=Recompute.FULL)], inputs)
     assert estimate.memory.allocated - estimate.memory.workspaces == pytest.approx(287_659_202_190, rel=1e-3)
     assert estimate.stages[0].peak_moment == Moment.LAST_LAYER_FORWARD
+
+
+@pytest.mark.parametrize("runtime", ["megatron-bridge", "megatron-core"])
+def test_experts_of_one_rank_take_the_same_time_with_a_dispatcher_that_sends_to_others(runtime: str) -> None:
+    inputs = question(read_model("qwen3-30b-a3b"), "1x8:h200", runtime, precision="bf16", global_batch=64)
+    one, spread = (
+        {
+            estimate_each([plan], inputs.replace(runtime=with_behaviours(inputs.runtime, [f"dispatcher={name}"])))[
+                0
+            ].step_time_s
+            for name in ("fused", "all_to_all")
+        }
+        for plan in (Plan(dp=8, ep=ep, zero=1, num_microbatches=8) for ep in (1, 8))
+    )
+    assert (len(one), len(spread)) == (1, 2)

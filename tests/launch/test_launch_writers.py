@@ -301,7 +301,10 @@ def test_experts_of_models_that_autoep_knows_are_on_ranks_of_their_own_with_deep
     plan = Plan(dp=8, ep=4, zero=2, num_microbatches=8)
     known = question(read_model("qwen3-30b-a3b"), "1x8:h100", "deepspeed", global_batch=64, precision="bf16")
     written = json.loads(launch_files(plan, known, "deepspeed").files["deepspeed.json"])
-    assert written["expert_parallel"] == {"autoep_size": 4, "enabled": True}
+    assert written["expert_parallel"] == {"autoep_size": 4, "comm_backend": "comm", "enabled": True}
+    fused = known.replace(runtime=known.runtime.replace(dispatcher="fused"))
+    sent = json.loads(launch_files(plan, fused, "deepspeed").files["deepspeed.json"])["expert_parallel"]
+    assert (sent["comm_backend"], sent["comm_max_tokens_per_rank"]) == ("deepep", 4096)
     whole = json.loads(launch_files(plan.replace(ep=1), known, "deepspeed").files["deepspeed.json"])
     assert "expert_parallel" not in whole
     flex = known.runtime.replace(attention_kernel="flex")

@@ -53,6 +53,12 @@ def shares_states(plan: Plan, inputs: Inputs) -> bool:
     return plan.dp * plan.cp > 1 or (inputs.model.is_moe and int(expert_data_ranks(plan)) > 1)
 
 
+def dispatcher_of(plan: Plan, inputs: Inputs) -> str:
+    """How tokens reach their experts: a fused dispatcher only sends to other ranks, and Megatron's refuses one rank."""
+    dispatcher = inputs.runtime.communication.dispatcher
+    return "all_to_all" if dispatcher == "fused" and plan.ep * plan.etp == 1 else dispatcher
+
+
 def _degrees(plan: Plan, inputs: Inputs) -> Facts:
     return {
         "context_exchange": CONTEXT_EXCHANGE_NAMES[plan.context_exchange],
@@ -168,8 +174,8 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "never": False,
         "before_ampere": (accelerator.compute_capability or AMPERE) < AMPERE,
         "bf16": recipe.half == "bf16",
-        "dispatcher": runtime.communication.dispatcher,
-        "exchanges_by_hybrid_ep": hybrid and runtime.communication.dispatcher == "fused" and plan.ep > 1,
+        "dispatcher": dispatcher_of(plan, inputs),
+        "exchanges_by_hybrid_ep": hybrid and dispatcher_of(plan, inputs) == "fused" and plan.ep > 1,
         "expert_capacity": inputs.model.is_moe and inputs.expert_capacity is not None,
         "experts_per_domain": min(plan.ep, inputs.cluster.levels[0].size),
         "flex_backend": "hybridep" if hybrid else "deepep",
@@ -197,6 +203,7 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "scales_from_earlier_steps": recipe.scales_from_earlier_steps,
         "sequence_length": job.sequence_length,
         "stores_quantised": inputs.stores_quantised,
+        "tokens_per_rank": plan.micro_batch * job.sequence_length // plan.cp,
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from meshwright.errors import Fault, InvalidSpec
 from meshwright.launch.architecture import model_fields, model_of
-from meshwright.launch.facts import shares_states
+from meshwright.launch.facts import dispatcher_of, shares_states
 from meshwright.launch.forms import Fields
 from meshwright.layout.plan import USUAL, Plan
 from meshwright.layout.splits import layers_of_chunks
@@ -40,7 +40,7 @@ def fields_of(plan: Plan, inputs: Inputs) -> Fields:
     fields: Fields = {f"plan.{name}": value for name, value in normal.to_dict().items()}
     fields |= {f"plan.{name}": getattr(plan, name) for name in NO_SPLIT if name != "chunk_layers"}
     fields |= {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
-    experts = inputs.runtime.communication.dispatcher if inputs.model.is_moe else None
+    experts = dispatcher_of(plan, inputs) if inputs.model.is_moe else None
     return fields | {
         "plan.dp_shard": plan.dp // plan.dp_replicate,
         "plan.pipeline_micro_batch": plan.micro_batch,

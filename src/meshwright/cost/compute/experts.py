@@ -135,9 +135,11 @@ def _permuting(plan: Layout, inputs: Inputs, shard: ExpertShard) -> tuple[Floats
     """Bytes to write the tokens, and to permute and to unpermute the routed rows in each pass."""
     kernels, hidden = inputs.runtime.kernels, inputs.model.hidden_size
     received_some = (plan.ep > 1) | kernels.sorts_own_rows
-    sorted_again = (shard.experts > 1) & received_some & (inputs.runtime.communication.dispatcher == "all_to_all")
+    dispatcher = inputs.runtime.communication.dispatcher
+    fused = (dispatcher == "fused") & (plan.ep * plan.etp > 1)
+    sorted_again = (shard.experts > 1) & received_some & (dispatcher != "all_gather") & (fused == 0)
     received, rows = kernels.received_rows, 1.0 * hidden * shard.rows
-    indexed = kernels.indexed_rows * (inputs.runtime.communication.dispatcher != "fused") * (1.0 + sorted_again)
+    indexed = kernels.indexed_rows * (1.0 - fused) * (1.0 + sorted_again)
     masked = MASKING_BYTES * kernels.masks_routed_rows * rows
     permute, unpermute = (
         LayerTraffic(

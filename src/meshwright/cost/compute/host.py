@@ -72,7 +72,7 @@ def _around_products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Flo
         parts += [
             (1, host.host_s_per_expert_layer),
             (-(host.graphs in ("router", "parts")), host.host_s_per_router),
-            (-fused, host.host_s_per_all_to_all),
+            (-1.0 * fused * (plan.ep * plan.etp > 1), host.host_s_per_all_to_all),
             (block.shared_ffn_size > 0, host.host_s_per_shared_expert),
             (1.0 * overlaps_micro_batches(plan, inputs, kind), host.host_s_per_overlapped_layer),
         ]
