@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from meshwright.errors import Fault, IllegalPlan
 from meshwright.layout.legality import check, faults
 from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
-from meshwright.search.constrained import CODES, RULES, values_of
+from meshwright.search.constrained import CODES, RULES, satisfies, values_of
 from meshwright.search.space import Part, parts, space, tables_of
 from meshwright.specs.inputs import Inputs
 
@@ -41,19 +45,22 @@ def simplest(inputs: Inputs) -> Plan | None:
 def nothing_allowed(inputs: Inputs) -> IllegalPlan:
     """The error for constraints that no legal plan keeps.
 
-    Where no plan of the space keeps them, what the space holds of these axes; else the rules that the nearest plan
-    breaks. For every constraint the nearest values that work while all others hold.
+    The rules that the nearest plan with them breaks: one of the space or, where it has none, a plan that is legal
+    without one of them and is given it; else what the space holds of the axes that leave it empty. For every constraint
+    the nearest values that work while all others hold.
     """
     constraints, runtime = inputs.constraints, inputs.runtime.id
     options = " ".join(map(constraints.option, constraints.given))
-    found = [_fault(name, inputs) for name in constraints.given]
-    if plan := simplest(inputs):
+    without = {name: _without(name, inputs) for name in constraints.given}
+    found = {name: _fault(name, each.present, inputs) for name, each in without.items()}
+    if plan := simplest(inputs) or _nearest([plan for each in without.values() for plan in each.given], inputs):
         rules = [*faults(plan, inputs)]
         subject = f"{runtime}: none of the plans with {options}; the nearest, {plan},"
     else:
-        rules = [Fault("", rule) for rule in dict.fromkeys(map(_rules(inputs).get, constraints.given)) if rule]
+        clashing = [name for name, each in found.items() if each] or [*found]
+        rules = [Fault("", rule) for rule in dict.fromkeys(map(_rules(inputs).get, clashing)) if rule]
         subject = f"{runtime}: {options}"
-    return IllegalPlan(subject, [*rules, *(each for each in found if each)])
+    return IllegalPlan(subject, [*rules, *(each for each in found.values() if each)])
 
 
 def _rules(inputs: Inputs) -> dict[str, str]:
@@ -63,7 +70,7 @@ def _rules(inputs: Inputs) -> dict[str, str]:
     chunks = f"pp x vpp chunks share {layers} layers, and vpp is 1 without a pipeline"
     experts = math.gcd(*(each.count for each in inputs.model.mixtures)) if inputs.model.is_moe else 0
     mixture = f"ep divides {experts} experts and tp x cp x dp / etp" if experts else "ep and etp are 1 without experts"
-    beside = ", 0 and 1 alone beside a pipeline" if inputs.runtime.storage.weights == "half" else ""
+    beside = "; beside a pipeline 0 or 1 alone" if inputs.runtime.storage.weights == "half" else ""
     return {
         **dict.fromkeys(("tp", "cp", "pp", "dp"), degrees),
         **dict.fromkeys(("vpp", "even_chunks"), chunks),
@@ -76,13 +83,55 @@ def _rules(inputs: Inputs) -> dict[str, str]:
     }
 
 
-def _fault(name: str, inputs: Inputs) -> Fault | None:
-    """What works in place of one constraint while all others hold; None where nothing does."""
-    others, option = inputs.replace(constraints=inputs.constraints.without(name)), inputs.constraints.option(name)
-    present: dict[int, Plan] = {}
+class _Without(NamedTuple):
+    """Legal plans of a question without one of its constraints."""
+
+    present: dict[int, Plan]
+    """The first with each value of its axis."""
+    given: list[Plan]
+    """Of every table of the space, the nearest to legal of those that are given a value it allows."""
+
+
+def _without(name: str, inputs: Inputs) -> _Without:
+    others = inputs.replace(constraints=inputs.constraints.without(name))
+    found = _Without({}, [])
     for table in space(others):
-        for plan in _first_of_each(name, table, others):
-            present.setdefault(_value(name, plan), plan)
+        legal = table.take(check(table, others).legal)
+        for plan in _first_of_each(name, legal):
+            found.present.setdefault(_value(name, plan), plan)
+        values = () if name in RULES else (values_of(name, inputs) or ())[:NEAREST]
+        nearest = (_nearest(_with(name, value, legal, inputs), inputs) for value in values)
+        found.given.extend(plan for plan in nearest if plan)
+    return found
+
+
+def _with(name: str, value: int, plans: Plans, inputs: Inputs) -> Plans:
+    """Plans that are given a value of an axis, with the replicas and micro-batches that this leaves; those of them that
+    keep every constraint on all accelerators.
+    """
+    world, batch = inputs.cluster.num_gpus, inputs.job.global_batch
+    given: dict[str, Any] = {name: np.full(len(plans), value)}
+    plans = replace(plans, **given)
+    split = plans.tp * plans.cp * plans.pp
+    plans = plans if name == "dp" else replace(plans, dp=np.maximum(world // split, 1))
+    plans = replace(plans, num_microbatches=np.maximum(batch // (plans.dp * plans.micro_batch), 1))
+    return plans.take((split * plans.dp == world) & satisfies(plans, inputs))
+
+
+def _nearest(plans: Plans | list[Plan], inputs: Inputs) -> Plan | None:
+    """Of those that a rule refuses, the one that breaks the fewest."""
+    table = plans if isinstance(plans, Plans) else Plans.of(plans)
+    broken = check(table, inputs).broken
+    refused = np.flatnonzero(broken)
+    return table[int(refused[broken[refused].argmin()])] if len(refused) else None
+
+
+def _fault(name: str, present: dict[int, Plan], inputs: Inputs) -> Fault | None:
+    """What works in place of one constraint while all others hold; None where nothing does.
+
+    present: of the legal plans without it the first with each value of its axis.
+    """
+    option = inputs.constraints.option(name)
     if not present:
         return None
     if name in RULES:
@@ -92,13 +141,12 @@ def _fault(name: str, inputs: Inputs) -> Fault | None:
     distances = {value: 0.0 if words else min(_distance(value, each) for each in wanted) for value in present}
     near = sorted(present, key=lambda value: (distances[value], value))[:NEAREST]
     listed = ", ".join(str(words.get(value, value)) for value in near)
-    beside = " beside the others" if others.constraints.given else ""
+    beside = " beside the others" if len(inputs.constraints.given) > 1 else ""
     return Fault(option, f"no legal plan has it{beside}; nearest {name.replace('_', '-')}: {listed}")
 
 
-def _first_of_each(name: str, table: Plans, inputs: Inputs) -> list[Plan]:
-    """Of the legal plans the first with each value of an axis."""
-    legal = table.take(check(table, inputs).legal)
+def _first_of_each(name: str, legal: Plans) -> list[Plan]:
+    """Of legal plans the first with each value of an axis."""
     if name in RULES:
         return [legal[0]] if len(legal) else []
     column = getattr(legal, name)

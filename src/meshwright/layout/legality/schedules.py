@@ -133,10 +133,10 @@ def split_backward_compiled(plan: Layout, runtime: Runtime) -> Ruling:
     apart = runtime.plans.compiles_split_backward or runtime.kernels.elementwise != "fused"
     yield np.logical_not(splits_backward(plan.schedule)) | apart
     name, usual = SCHEDULE_NAMES[one(plan).schedule], usual_schedule(one(plan).vpp).record.name
+    uncompiled = "compiled=false" if "compiled" in runtime.switches else "elementwise=eager"
     yield (
         f"{name} with vpp {plan.vpp} splits the backward pass, which {runtime.id} cannot do "
-        f"with compiled layers; set schedule to {usual}, or leave them uncompiled "
-        "with elementwise=eager"
+        f"with compiled layers; set schedule to {usual}, or leave them uncompiled with --with {uncompiled}"
     )
 
 
@@ -159,7 +159,7 @@ def split_backward_keeps_norm(plan: Layout, runtime: Runtime) -> Ruling:
         f"{SCHEDULE_NAMES[one(plan).schedule]} splits the backward pass, in which {runtime.id} loses the gradient of a "
         f"final norm that the loss reshards with the head after {runtime.entropy.sequence_pieces} pieces of the "
         f"sequence; set schedule to {usual_schedule(one(plan).vpp).record.name}, or take the loss whole with "
-        "cross_entropy=eager"
+        "--with cross_entropy=eager"
     )
 
 
