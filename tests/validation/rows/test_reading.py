@@ -104,6 +104,10 @@ def test_any_blanks_are_filled_or_refused(blank: set[str]) -> None:
         ),
         ({"power_limit_w": "1200", "gpu": "b200"}, "power_limit_w: is 1200; b200-sxm-180gb draws 1000 W at most"),
         ({"memory_rank": "8"}, "memory_rank is 8; it must be from 0 to 7"),
+        (
+            {"memory_gib": "60000", "memory_kind": "device"},
+            "memory_gib is 60000, but h100-sxm-80gb has 79.1 GiB; it is what one accelerator held, in GiB",
+        ),
         ({"expert_capacity": "1"}, "has no experts"),
         ({"zero_stage": "9"}, "zero"),
         ({"tp": "3"}, "tp 3"),
@@ -117,6 +121,12 @@ def test_any_blanks_are_filled_or_refused(blank: set[str]) -> None:
 def test_what_cannot_be_represented_is_refused_by_name(changes: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidInput, match=f"(?s){told}"):
         read_case(llama(**changes))
+
+
+@pytest.mark.parametrize("changes", [{"memory_gib": "85"}, {"memory_gib": "6e4", "fits": "no"}, {"gpu": ""}])
+def test_memory_is_compared_with_that_of_a_named_accelerator_on_which_the_run_fitted(changes: dict[str, str]) -> None:
+    """85 is a full H100 of 79.1 GiB in GB."""
+    read_case(llama(**{"memory_gib": "100", "memory_kind": "device"} | changes))
 
 
 def test_a_blank_step_time_comes_from_the_tokens() -> None:

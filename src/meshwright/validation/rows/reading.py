@@ -12,9 +12,11 @@ from meshwright.layout.legality.recompute import absent_modules
 from meshwright.layout.named import usual_exchange
 from meshwright.layout.plan import Plan
 from meshwright.layout.recompute_modules import RecomputeModules, read_modules
+from meshwright.specs.cluster import Accelerator
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import job_of
 from meshwright.specs.topology import segment_assumptions
+from meshwright.units import GIB
 from meshwright.validation.rows.architecture import model_of, with_neighbouring_experts
 from meshwright.validation.rows.blanks import fill_blanks
 from meshwright.validation.rows.clusters import cluster_of
@@ -24,8 +26,9 @@ from meshwright.validation.rows.table import Row, normalised, split_list
 
 MICRO_BATCHES = tuple(2**power for power in range(8))
 """Sizes that are tried where a row prints none."""
-
-
+MOST_OF_MEMORY = 1.1
+"""Of what an accelerator has, the share from which on a row's memory is no measurement: GB under the name of GiB are
+1.074 times as many."""
 PER_OPERATOR = "per-op"
 """How torchtitan names its own selective recomputation, in the column of modules."""
 
@@ -60,6 +63,8 @@ def read_case(row: Row) -> Case:
         mtp_layers=int(row["mtp_layers"]) if row["mtp_layers"] else None,
     )
     cluster = cluster_of(row)
+    if named:
+        _require_possible_memory(row, cluster.accelerator)
     inputs = Inputs(model=model, cluster=cluster, job=job, runtime=runtime_of(row))
     # Benchmarks balance the routing by force, or train too briefly for it to become unequal.
     inputs = inputs if row["routing"] == "natural" else inputs.with_even_routing()
@@ -68,6 +73,14 @@ def read_case(row: Row) -> Case:
     assumed = (*blanks, *structure, *micro_batch, *taken, *_stand_in(row), *map(str, settings_of(row)))
     racks = segment_assumptions(cluster.accelerator, cluster.gpus_per_node, cluster.levels)
     return Case(plan, inputs, (*assumed, *racks), timed=named, memory_rank=_memory_rank(row))
+
+
+def _require_possible_memory(row: Row, accelerator: Accelerator) -> None:
+    """Raise `NotModelled` for a run that fitted with more memory than its accelerator has."""
+    gib, most = float(row["memory_gib"] or 0), accelerator.visible_memory_bytes / GIB
+    if row["fits"] != "no" and gib > MOST_OF_MEMORY * most:
+        what = "it is what one accelerator held, in GiB"
+        raise NotModelled(f"memory_gib is {gib:g}, but {accelerator.id} has {most:.1f} GiB; {what}")
 
 
 def _memory_rank(row: Row) -> int | None:
