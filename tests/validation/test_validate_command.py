@@ -65,10 +65,9 @@ def test_no_rows_at_all_are_scored_as_none(tmp_path: Path, where: str, as_json: 
     assert "nothing measured" in plot.read_text("utf-8")
 
 
-def test_a_header_alone_is_a_table_without_rows(tmp_path: Path) -> None:
-    answer = asked("validate", "--runs", str(written(tmp_path / "empty.csv", [])))
-    assert answer.code == 0
-    assert "0 of 0 rows are represented" in answer.out
+def test_a_header_alone_is_refused(tmp_path: Path) -> None:
+    error = refused(asked("validate", "--runs", str(written(tmp_path / "empty.csv", []))))
+    assert "empty.csv' has a header alone; give it one row for each run" in error
 
 
 @pytest.mark.parametrize("content", [None, "folder", b"\xff\xfe\x00", b"a,b\n1,2\n", b""])

@@ -11,6 +11,7 @@ from typing import Any
 from meshwright.answers.document.blocks import Block
 from meshwright.answers.public.answer import Answer
 from meshwright.answers.records import json_of
+from meshwright.errors import InvalidInput
 from meshwright.reprs import lines_of
 from meshwright.search.stop import Progress
 from meshwright.validation.fit.fitting import leave_one_source_out, leave_one_source_out_coverage
@@ -66,10 +67,12 @@ def validate(
     rows, as `dataset == 'llmfoundry'`; left_out: predict each source with constants fitted to all others, which takes
     minutes; progress: told (runs priced, in all), then of those that are left out; executor: what prices them; None:
     this process.
-    Raises `InvalidInput` for a table or a condition that cannot be read.
+    Raises `InvalidInput` for a table or a condition that cannot be read, and for a table without rows.
     """
     wanted = row_filter(where) if where is not None else lambda _: True
     table = read_rows() if runs is None else as_known(read_rows(Path(runs)))
+    if not table:
+        raise InvalidInput(f"the table of runs {str(runs)!r} has a header alone; give it one row for each run")
     rows = [row for row in table if wanted(row)]
     priced = partial(outcomes_of, progress=progress, executor=executor)
     outcomes = priced(configurations(rows))
