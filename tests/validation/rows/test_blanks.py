@@ -37,6 +37,15 @@ def test_accelerators_that_no_axis_takes_are_data_parallel() -> None:
     assert "data parallelism over all accelerators that the other axes leave" in assumed
 
 
+@pytest.mark.parametrize("model", ["mixtral-8x7b", "deepseek-v3", "llama-3.1-8b", "Foo-8x7B"])
+def test_no_width_of_a_feed_forward_is_assumed_where_the_catalogue_or_the_experts_have_it(model: str) -> None:
+    sizes = dict.fromkeys(("layers", "hidden", "ffn_hidden", "heads", "kv_heads", "vocab", "params_b"), "")
+    own = {"layers": "32", "hidden": "4096", "heads": "32", "moe_experts": "8", "moe_topk": "2", "moe_ffn": "14336"}
+    row = llama(model=model, micro_batch_size="1", **sizes | (own if model.startswith("Foo") else {}))
+    assert "FFN size" not in "; ".join(read_case(row).assumed)
+    assert "an FFN size of four times the hidden size" in fill_blanks(llama(model="Foo", ffn_hidden=""))[1]
+
+
 def test_a_blank_schedule_follows_the_chunks() -> None:
     schedules = [fill_blanks(llama(pp="2", vpp=chunks))[0]["schedule"] for chunks in ("1", "2")]
     assert schedules == ["1f1b", "interleaved"]

@@ -112,10 +112,13 @@ def differences(row: Row, model: Model) -> str:
 
 def _nearest(row: Row, why: str) -> tuple[Model, tuple[str, ...]]:
     """The structure whose parameters come nearest to the printed ones, or without these the likeliest."""
-    plain = int(row["ffn_hidden"]) >= PLAIN_WIDTH * int(row["hidden"]) and row["kv_heads"] == row["heads"]
-    names = ["llama", "llama-tied", "llama-shared-expert"] if row["moe_experts"] else ["llama", "llama-tied"]
-    if not row["moe_experts"]:
-        names = ["gpt", "gpt-untied", *names] if plain else [*names, "gpt", "gpt-untied"]
+    names = ["llama", "llama-tied"]
+    if row["moe_experts"]:
+        names.append("llama-shared-expert")
+    elif int(row["ffn_hidden"]) >= PLAIN_WIDTH * int(row["hidden"]) and row["kv_heads"] == row["heads"]:
+        names = ["gpt", "gpt-untied", *names]
+    else:
+        names += ["gpt", "gpt-untied"]
     models = [(_built(row, structure), structure) for structure in map(architectures().__getitem__, names)]
     if row["params_b"]:
         printed = float(row["params_b"]) * 1e9

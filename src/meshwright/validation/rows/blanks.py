@@ -95,7 +95,12 @@ BLANKS = (
     Blank("dp", _replicas, "data parallelism over all accelerators that the other axes leave"),
     Blank(column="sp", value=lambda _: "True", what="sequence parallelism with tp", matters=_is_over_1("tp")),
     Blank("global_batch_size", _one_each, "pp micro-batches for each data-parallel rank"),
-    Blank("ffn_hidden", lambda row: str(4 * int(row["hidden"])), "an FFN size of four times the hidden size"),
+    Blank(
+        column="ffn_hidden",
+        value=lambda row: str(4 * int(row["hidden"])),
+        what="an FFN size of four times the hidden size",
+        matters=lambda row: not (row["moe_experts"] and row["moe_ffn"]),
+    ),
     Blank("precision", lambda _: "bf16", "bf16"),
     Blank("kv_heads", lambda row: row["heads"], "as many key-value heads as heads"),
     Blank("vocab", lambda _: "50257", "the vocabulary of GPT-2"),

@@ -87,7 +87,6 @@ def _model(model: Model) -> Row:
             return {"model": name}
     sizes = sizes_of(model) | {"model": model.name, "head_dim": str(model.layer_kinds[-1].attention.head_dim)}
     row = dict.fromkeys(COLUMNS, "") | sizes | {"seq_len": str(model.learned_positions or 1)}
-    row["ffn_hidden"] = row["ffn_hidden"] or row["moe_ffn"]
     for structure in architectures():
         try:
             if _parts(model_of(row | {"architecture": structure})[0]) == parts:
