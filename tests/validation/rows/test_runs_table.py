@@ -71,8 +71,15 @@ def test_junk_in_a_count_is_refused_by_name(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["abc", "-1", "1e400", "nan", "1e16", "1e-10"])
 def test_junk_in_a_figure_is_refused_by_name(text: str) -> None:
-    with pytest.raises(NotModelled, match=f"memory_gib is '{text}'; it must be 0 or a number from"):
+    told = rf"memory_gib is '{text}'; it must be a number from \S+ to \S+, or 0 or blank where it was not measured"
+    with pytest.raises(NotModelled, match=told):
         normalised(llama(memory_gib=text))
+
+
+@pytest.mark.parametrize("text", ["-1", "0"])
+def test_what_a_run_had_is_no_0(text: str) -> None:
+    with pytest.raises(NotModelled, match=rf"power_limit_w is '{text}'; it must be a number from \S+ to \S+$"):
+        normalised(llama(power_limit_w=text))
 
 
 @pytest.mark.parametrize("column", ["sp", "compiled", "fits"])

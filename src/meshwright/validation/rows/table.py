@@ -29,10 +29,9 @@ COUNTS = (
     *("micro_batch_size", "global_batch_size", "recompute_layers", "memory_rank"),
 )
 """Columns of whole numbers."""
-FIGURES = (
-    *("params_b", "expert_capacity", "inter_node_GBps_per_gpu", "power_limit_w"),
-    *("step_time_s", "tokens_per_s_per_gpu", "memory_gib"),
-)
+MAY_BE_UNMEASURED = ("step_time_s", "tokens_per_s_per_gpu", "memory_gib")
+"""Columns of what was measured: 0 stands for nothing, as a blank does."""
+FIGURES = ("params_b", "expert_capacity", "inter_node_GBps_per_gpu", "power_limit_w", *MAY_BE_UNMEASURED)
 """Columns of other numbers."""
 UNKNOWN = "unknown"
 """A kind of memory of which nothing is scored."""
@@ -148,8 +147,9 @@ def _number(column: str, text: str, *, whole: bool) -> str:
         if value is None or value != round(value) or not least <= value <= LARGEST_COUNT:
             raise NotModelled(f"{column} is {quoted(text)}; it must be a whole number from {least} to {LARGEST_COUNT}")
         return str(round(value))
-    if value is None or (value and not LEAST_FIGURE <= value <= LARGEST_FIGURE):
-        raise NotModelled(
-            f"{column} is {quoted(text)}; it must be 0 or a number from {LEAST_FIGURE:g} to {LARGEST_FIGURE:g}"
-        )
+    nothing = column in MAY_BE_UNMEASURED
+    if value is None or not (LEAST_FIGURE <= value <= LARGEST_FIGURE or (nothing and value == 0)):
+        which = f"a number from {LEAST_FIGURE:g} to {LARGEST_FIGURE:g}"
+        which += ", or 0 or blank where it was not measured" if nothing else ""
+        raise NotModelled(f"{column} is {quoted(text)}; it must be {which}")
     return repr(value)
