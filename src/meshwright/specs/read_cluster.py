@@ -21,6 +21,7 @@ from meshwright.units import parse_bandwidth
 _SHORT = re.compile(r"(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*)", re.IGNORECASE)
 _PART = re.compile(r"\s*\d*\s*[x×]?\s*\d*\s*", re.IGNORECASE)
 _COUNTED = re.compile(r"(\d+)\s*[x×]\s*(\S.*)", re.IGNORECASE)
+_WITHOUT_COLON = re.compile(r"(\d+)[\s_-]*([^\W\d].*)")
 _ADAPTERS = re.compile(r"\s*(?:(\d{1,4})\s*[x×])?(.*)", re.IGNORECASE | re.DOTALL)
 _FORMS = (
     "write NODESxGPUS:ACCELERATOR (8x8:h100), a catalogue name (dgx-h100), NODESxNAME (16xdgx-h100) "
@@ -139,6 +140,9 @@ def _from_count(text: str, nodes: str, name: str) -> Described:
             f"{quoted(text)}: {quoted(name)} is an accelerator: write NODESxGPUS:ACCELERATOR, "
             f"for example {max(count // gpus, 1)}x{gpus}:{name}"
         )
+    if (glued := _WITHOUT_COLON.fullmatch(name)) and _is("accelerators", glued[2]):
+        nearest = f"{count or 1}x{_whole(text, glued[1]) or 1}:{glued[2]}"
+        raise InvalidInput(f"{quoted(text)} has no colon before its accelerator; nearest: {nearest} ({_FORMS})")
     id_ = catalog.resolve("clusters", name)
     if count == 0:
         raise InvalidInput(f"{quoted(text)} is an empty cluster: nodes start at 1; nearest: 1x{id_}")
