@@ -30,9 +30,14 @@ def test_the_command_prints_a_row_for_each_word() -> None:
     assert len(answer.out.splitlines()) >= 11
     assert "chunks of a stage: virtual stages" in answer.out
     broken = " ".join(asked("legend", "tp8 sp recompute-selective(layernorm, moe_act,\n mlp)").out.split())
-    for meaning in ("over tp as well", "recompute-selective(layernorm,", "of the parts that are named"):
+    for meaning in ("over tp as well", "recompute-selective(layernorm,", "some modules are computed again"):
         assert meaning in broken
     assert asked("legend", "tp8", "pp2", "--json").document == {"tp8": "tensor parallel", "pp2": "pipeline stages"}
+
+
+def test_each_recomputation_says_in_short_what_is_computed_again() -> None:
+    assert "recompute-full = whole layers are computed again" in legend_line("tp8 recompute-full")
+    assert "recompute-selective = some modules are computed again" in legend_line("tp8 recompute-selective")
 
 
 @pytest.mark.parametrize("name", ["tp8 xx2", "zero7", "tp8sp", "8x8"])

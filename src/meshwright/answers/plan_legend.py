@@ -29,8 +29,8 @@ MEANINGS = {
     r"m\d+": "micro-batches: of a replica in one step",
     r"group\d+": "micro-batches of a chunk before the next chunk",
     rf"({_SCHEDULES})": "the pipeline schedule",
-    r"recompute-full(\(\d+ a chunk\))?": "activations are computed again: in every layer, or in that many of a chunk",
-    r"recompute-selective(\([\w,]+\))?": "activations are computed again: those of the parts that are named",
+    r"recompute-full(\(\d+ a chunk\))?": "whole layers are computed again: all, or that many of a chunk",
+    r"recompute-selective(\([\w,]+\))?": "some modules are computed again: those named, or the runtime's own choice",
 }
 """What each word of a name means, by its form: in short, and behind a colon the rest."""
 _WORD = re.compile("|".join(f"(?:{form})(?= |$)" for form in MEANINGS))
