@@ -82,7 +82,8 @@ def compare(
     plan: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="[NAME:]FIELD=VALUE,...", help="a plan to compare, such as A:tp=4,pp=2,precision=fp8; repeatable"
+            metavar="[NAME:]FIELD=VALUE,...",
+            help="a plan to compare, such as A:tp=4,pp=2,precision=fp8, or as its name is printed; repeatable",
         ),
     ] = None,
     plan_file: Annotated[

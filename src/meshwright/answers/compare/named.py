@@ -11,6 +11,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+from meshwright.answers.compare.printed_name import fields_of_name, is_printed_name
 from meshwright.answers.plan_file import read_plan_file
 from meshwright.errors import InvalidInput, quoted
 from meshwright.launch.architecture import same_architecture
@@ -26,7 +27,7 @@ FIELDS = {field.name: field.default for field in fields(Plan)}
 ALSO = {short: name for name, short in SHORT.items()} | {"m": "num_microbatches", "pipeline_layout": "chunk_layers"}
 """Other names of fields, those that plans are written with among them."""
 SWITCHES = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
-FORM = 'write a plan as "tp=4,pp=2,zero=1" or "A:tp=4,pp=2,zero=1"'
+FORM = 'write a plan as "tp=4,pp=2,zero=1" or "A:tp=4,pp=2,zero=1", or by its printed name'
 LONGEST = 12
 """Characters of a name, which heads a column."""
 LABEL = rf"[\w. +-]{{1,{LONGEST}}}"
@@ -77,12 +78,13 @@ def plan_of_fields(assignments: str, line: str, inputs: Inputs) -> tuple[Plan, I
     """A plan from `tp=4,pp=2`: fields of `Plan`, what is left out filled in as `plan_of` does; and its question, which
     is the one that is given but for what the line names of it, as `precision=fp8`.
 
-    assignments: the fields; line: all that was written, for messages. A value goes on to the next name, as in
-    `chunk_layers=9,10,10`.
+    assignments: the fields, or a plan's printed name; line: all that was written, for messages. A value goes on to the
+    next name, as in `chunk_layers=9,10,10`.
     """
     values: dict[str, Any] = {}
     behaviours: list[str] = []
-    for name, text in _pairs(assignments, line):
+    printed = is_printed_name(assignments)
+    for name, text in fields_of_name(assignments) if printed else _pairs(assignments, line):
         if name == "with":
             behaviours.append(text)
             continue
