@@ -46,6 +46,14 @@ def test_an_impossible_combination_names_the_rule_and_what_works(constraints: di
             find(within(ASKED, **{**constraints, name.replace("-", "_"): int(value)}))
 
 
+def test_of_several_constraints_each_that_leaves_no_plan_by_itself_is_told() -> None:
+    inputs = question(llama_8b(), "1x8:h100", "pytorch-ddp", global_batch=32)
+    with pytest.raises(IllegalPlan) as raised:
+        find(within(inputs, pp=4, zero=3, tp=1))
+    told = [fault.where for fault in raised.value.faults]
+    assert told == ["pipeline_parallel", "--pp 4", "zero", "--zero 3"]
+
+
 def test_a_schedule_that_settings_rule_out_names_them() -> None:
     inputs = question(llama_8b(), "2x8:h100", "torchtitan", global_batch=32, sequence_length=8192)
     wanted = {"schedule": "zb-v", "pp": 4}

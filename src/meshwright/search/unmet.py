@@ -47,12 +47,15 @@ def nothing_allowed(inputs: Inputs) -> IllegalPlan:
 
     The rules that the nearest plan with them breaks: one of the space or, where it has none, a plan that is legal
     without one of them and is given it; else what the space holds of the axes that leave it empty. For every constraint
-    the nearest values that work while all others hold.
+    the nearest values that work while all others hold. Where more than one is in the way, what is wrong with each that
+    leaves none by itself.
     """
     constraints, runtime = inputs.constraints, inputs.runtime.id
     options = " ".join(map(constraints.option, constraints.given))
     without = {name: _without(name, inputs) for name in constraints.given}
     found = {name: _fault(name, each.present, inputs) for name, each in without.items()}
+    if len(found) > 1 and not any(found.values()) and (each_alone := _each_alone(inputs)):
+        return IllegalPlan(f"{runtime}: {options}", each_alone)
     if plan := simplest(inputs) or _nearest([plan for each in without.values() for plan in each.given], inputs):
         rules = [*faults(plan, inputs)]
         subject = f"{runtime}: none of the plans with {options}; the nearest, {plan},"
@@ -61,6 +64,17 @@ def nothing_allowed(inputs: Inputs) -> IllegalPlan:
         rules = [Fault("", rule) for rule in dict.fromkeys(map(_rules(inputs).get, clashing)) if rule]
         subject = f"{runtime}: {options}"
     return IllegalPlan(subject, [*rules, *(each for each in found.values() if each)])
+
+
+def _each_alone(inputs: Inputs) -> list[Fault]:
+    """The faults of every constraint that no legal plan keeps even by itself."""
+    constraints, known = inputs.constraints, list[Fault]()
+    for name in constraints.given:
+        others = constraints.given.keys() - {name}
+        alone = inputs.replace(constraints=constraints.without(*others))
+        if not any(check(table, alone).legal.any() for table in space(alone)):
+            known += nothing_allowed(alone).faults
+    return [*dict.fromkeys(known)]
 
 
 def _rules(inputs: Inputs) -> dict[str, str]:
