@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from meshwright.cost.batch_overlap import overlaps_micro_batches
+from meshwright.cost.compute.experts import dispatches_fused
 from meshwright.cost.memory.optimizer_states import optimizer_bytes
 from meshwright.layout.groups import context_split, expert_data_ranks
 from meshwright.layout.layout_string import layout_string
@@ -54,9 +55,9 @@ def shares_states(plan: Plan, inputs: Inputs) -> bool:
 
 
 def dispatcher_of(plan: Plan, inputs: Inputs) -> str:
-    """How tokens reach their experts: a fused dispatcher only sends to other ranks, and Megatron's refuses one rank."""
+    """The dispatcher that the launch sets: an all-to-all where a fused one has no other ranks to send to."""
     dispatcher = inputs.runtime.communication.dispatcher
-    return "all_to_all" if dispatcher == "fused" and plan.ep * plan.etp == 1 else dispatcher
+    return "all_to_all" if dispatcher == "fused" and not dispatches_fused(plan, inputs) else dispatcher
 
 
 def _degrees(plan: Plan, inputs: Inputs) -> Facts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from meshwright.arrays import Floats, Ints, larger
+from meshwright.arrays import Bools, Floats, Ints, larger
 from meshwright.cost.compute.alignment import ALIGNED
 from meshwright.cost.compute.elementwise import LayerTraffic
 from meshwright.cost.compute.grouped import grouped_time
@@ -131,13 +131,21 @@ def expert_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> ExpertTime:
     )
 
 
+def dispatches_fused(plan: Layout, inputs: Inputs) -> Bools:
+    """Whether a fused dispatcher sends tokens: it does to other ranks alone, and Megatron-core refuses it where a rank
+    has all experts whole.
+
+    plan: scalar or array (n,). Source: megatron/core/transformer/moe/token_dispatcher.py, MoEFlexTokenDispatcher.
+    """
+    return (plan.ep * plan.etp > 1) & (inputs.runtime.communication.dispatcher == "fused")
+
+
 def _permuting(plan: Layout, inputs: Inputs, shard: ExpertShard) -> tuple[Floats, tuple[LayerTraffic, LayerTraffic]]:
     """Bytes to write the tokens, and to permute and to unpermute the routed rows in each pass."""
     kernels, hidden = inputs.runtime.kernels, inputs.model.hidden_size
     received_some = (plan.ep > 1) | kernels.sorts_own_rows
-    dispatcher = inputs.runtime.communication.dispatcher
-    fused = (dispatcher == "fused") & (plan.ep * plan.etp > 1)
-    sorted_again = (shard.experts > 1) & received_some & (dispatcher != "all_gather") & (fused == 0)
+    fused, gathers = dispatches_fused(plan, inputs), inputs.runtime.communication.dispatcher == "all_gather"
+    sorted_again = (shard.experts > 1) & received_some & (not gathers) & (fused == 0)
     received, rows = kernels.received_rows, 1.0 * hidden * shard.rows
     indexed = kernels.indexed_rows * (1.0 - fused) * (1.0 + sorted_again)
     masked = MASKING_BYTES * kernels.masks_routed_rows * rows

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from meshwright.arrays import Floats, larger
 from meshwright.cost.batch_overlap import overlaps_micro_batches
+from meshwright.cost.compute.experts import dispatches_fused
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -68,11 +69,11 @@ def _around_products(plan: Layout, inputs: Inputs, kind: LayerKind) -> tuple[Flo
         (1.0 * (plan.zero == 3), host.host_s_per_gathered_layer),
     ]
     if isinstance(block, Experts):
-        fused = (communication.dispatcher, communication.fused_kernels) == ("fused", "hybrid_ep")
+        fused = dispatches_fused(plan, inputs) & (communication.fused_kernels == "hybrid_ep")
         parts += [
             (1, host.host_s_per_expert_layer),
             (-(host.graphs in ("router", "parts")), host.host_s_per_router),
-            (-1.0 * fused * (plan.ep * plan.etp > 1), host.host_s_per_all_to_all),
+            (-1.0 * fused, host.host_s_per_all_to_all),
             (block.shared_ffn_size > 0, host.host_s_per_shared_expert),
             (1.0 * overlaps_micro_batches(plan, inputs, kind), host.host_s_per_overlapped_layer),
         ]
