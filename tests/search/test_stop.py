@@ -153,6 +153,7 @@ def test_a_limit_of_time_does_the_same(name: str) -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.clients("torch")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("options", [(), ("--real", "2")])
 def test_verify_is_stopped_without_an_answer(options: tuple[str, ...]) -> None:
