@@ -254,6 +254,8 @@ class Kernels(Spec):
     """Standard deviation of the speed of accelerators of this kind over its mean."""
     slowdown: str = ""
     """The fitted constant by which these kernels take longer in a training step than alone; none: as long."""
+    expert_slowdown: str = ""
+    """The fitted constant by which kernels of routed experts take longer still; none: as long."""
     assumed: Assumed = ()
     """What in here is an assumption rather than a fit, for the user's eyes."""
     sources: dict[str, str]
@@ -261,9 +263,13 @@ class Kernels(Spec):
     @model_validator(mode="after")
     def _slowdown_known(self) -> Self:
         known = fitted_constants()
-        if self.slowdown and self.slowdown not in known:
-            what = f"{quoted(self.slowdown)} is not among {', '.join(known)}"
-            raise InvalidSpec("Kernels", [Fault("slowdown", what)])
+        named = {"slowdown": self.slowdown, "expert_slowdown": self.expert_slowdown}
+        if faults := [
+            Fault(field, f"{quoted(name)} is not among {', '.join(known)}")
+            for field, name in named.items()
+            if name and name not in known
+        ]:
+            raise InvalidSpec("Kernels", faults)
         return self
 
     @model_validator(mode="after")

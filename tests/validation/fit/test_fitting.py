@@ -10,6 +10,7 @@ from meshwright.specs import catalog
 from meshwright.specs.fitted import fitted_constants, fitted_values
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.read_accelerator import read_kernels
+from meshwright.specs.read_model import read_model
 from meshwright.specs.runtime import read_runtime
 from meshwright.validation.fit.curves import TIMES, Curve, Refitted, curves_of, follows_of, step_time_under
 from meshwright.validation.fit.fitting import fit_constants
@@ -17,6 +18,7 @@ from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.settings import stand_ins
 from meshwright.validation.rows.table import read_rows
 from meshwright.validation.score.outcomes import outcomes_of
+from strategies import question
 
 
 def curve(source: str, names: tuple[str, ...], measured_s: float) -> Curve:
@@ -94,6 +96,12 @@ def test_a_run_follows_the_constants_of_its_accelerator_and_runtime_and_of_older
     nemo, titan = [each.case for each in outcomes_of(configurations(rows)) if each.case]
     assert follows_of(titan.inputs) == (("blackwell", "torchtitan"),)
     assert follows_of(nemo.inputs) == (("hopper",), ("older_hopper_attention",))
+
+
+def test_a_run_with_experts_follows_the_constant_of_their_kernels_where_the_accelerator_has_one() -> None:
+    mixtral = read_model("mixtral-8x7b")
+    told = {name: follows_of(question(mixtral, f"1x8:{name}", precision="bf16")) for name in ("b200", "h200")}
+    assert told == {"b200": (("blackwell",), ("blackwell_experts",)), "h200": (("hopper",),)}
 
 
 def test_under_the_constants_of_the_file_a_run_takes_what_is_predicted_for_it_on_its_own_site() -> None:

@@ -18,7 +18,12 @@ from meshwright.cost.compute.elementwise import elementwise_time, moved_bytes, r
 from meshwright.cost.compute.experts import ExpertTime, expert_time
 from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time, projections, runtime_products
 from meshwright.cost.compute.parts import ExpertParts, Kernels, LayerParts, TimedKernels
-from meshwright.cost.compute.slowdown import older_attention_slowdown, slowdown, sustained_attention_slowdown
+from meshwright.cost.compute.slowdown import (
+    expert_slowdown,
+    older_attention_slowdown,
+    slowdown,
+    sustained_attention_slowdown,
+)
 from meshwright.cost.compute.work import Work
 from meshwright.cost.kept_products import kept_products
 from meshwright.cost.repeated import Repeated, repeated_parts
@@ -88,7 +93,7 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
         _timed(parts, inputs, slower)
         for parts in (forward, backward, _recomputed(plan, inputs, kind, (into, block, others), forward, experts))
     )
-    weights = around.weight_gradient + inside.weight_gradient + experts.weight_gradient
+    weights = around.weight_gradient + inside.weight_gradient + expert_slowdown(inputs) * experts.weight_gradient
     return LayerTime(
         forward=_total_work(forward_time),
         backward=_total_work(backward_time),
@@ -103,10 +108,11 @@ def layer_time(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerTime:
 
 def _timed(parts: LayerParts[Kernels], inputs: Inputs, slower: float) -> LayerParts[TimedKernels]:
     """The parts in seconds of a training step. slower: how much longer kernels take there, a share."""
+    slower_experts = slower * expert_slowdown(inputs)
     return LayerParts(
         _timed_kernels(parts.attention, inputs, slower),
         _timed_kernels(parts.feed_forward, inputs, slower),
-        ExpertParts(*(_timed_kernels(part, inputs, slower) for part in parts.routed)),
+        ExpertParts(*(_timed_kernels(part, inputs, slower_experts) for part in parts.routed)),
     )
 
 

@@ -100,9 +100,10 @@ def _mostly_computes(estimate: Estimate) -> bool:
 
 
 def follows_of(inputs: Inputs) -> tuple[tuple[str, ...], ...]:
-    """The constants that a step time follows, in groups that act on the same kernels: on all, on attention."""
+    """The constants that a step time follows, in groups that act on the same kernels: on all, attention, experts."""
     older = inputs.runtime.kernels.attention_constant
-    return tuple(group for group in (constants_of(inputs), (older,) if older else ()) if group)
+    experts = inputs.cluster.accelerator.kernels.expert_slowdown if inputs.model.is_moe else ""
+    return tuple(group for group in (constants_of(inputs), *((name,) for name in (older, experts) if name)) if group)
 
 
 def _curve(outcome: Outcome, case: Case) -> Curve:
