@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -17,11 +18,12 @@ from meshwright.answers.model_table import dividing_degrees, model_document, mod
 from meshwright.answers.pace import pace_of
 from meshwright.answers.plan_table import plan_screen
 from meshwright.answers.screen import headline
-from meshwright.answers.step_parts import why_lost
+from meshwright.answers.step_parts import named_parts, why_lost
 from meshwright.cost.memory.fit import Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.named import plan_of
 from meshwright.search.find import SearchResult, find
+from meshwright.search.rank import Difference
 from meshwright.specs import catalog
 from meshwright.specs.job import job_of
 from meshwright.specs.read_model import read_model
@@ -190,6 +192,37 @@ def test_an_equal_plan_differs_in_memory_alone() -> None:
     inputs = question(llama_8b(), "1x8:h100", global_batch=64, sequence_length=8192)
     estimate = estimate_each([plan_of(inputs, tp=2)], inputs)[0]
     assert why_lost(estimate, estimate).startswith("as fast")
+
+
+def test_plans_that_differ_by_less_than_a_gain_tie() -> None:
+    inputs = question(llama_8b(), "1x8:h100", global_batch=64, sequence_length=8192)
+    estimate = estimate_each([plan_of(inputs, tp=2)], inputs)[0]
+    time = estimate.time
+    slower = replace(estimate, time=time._replace(compute_s=time.compute_s + 0.002 * estimate.step_time_s))
+    assert why_lost(slower, estimate) == "0.2% slower, a tie"
+    assert why_lost(estimate, slower) == "0.2% faster, a tie"
+
+
+@pytest.mark.parametrize(
+    ("parts", "most", "named"),
+    [
+        ({"exposed_dp_s": 9.0, "compute_s": -8.0, "bubble_s": -0.4}, 1, ["exposed_dp_s", "compute_s"]),
+        (
+            {"exposed_dp_s": 9.0, "exposed_tp_s": 3.0, "compute_s": -11.4},
+            2,
+            ["exposed_dp_s", "exposed_tp_s", "compute_s"],
+        ),
+        ({"compute_s": -9.0, "exposed_dp_s": 8.4}, 1, ["compute_s", "exposed_dp_s"]),
+        ({"compute_s": 0.7, "bubble_s": -0.1}, 1, ["compute_s"]),
+        ({"compute_s": 0.4, "bubble_s": 0.2}, 1, ["compute_s"]),
+        ({"exposed_dp_s": 9.0, "compute_s": -8.0, "bubble_s": -0.4}, None, ["exposed_dp_s", "compute_s", "bubble_s"]),
+    ],
+)
+def test_what_offsets_a_part_that_exceeds_the_difference_is_named(
+    parts: dict[str, float], most: int | None, named: list[str]
+) -> None:
+    lost = Difference(seconds=sum(parts.values()), share=0.01, memory_bytes=0.0, parts=parts)
+    assert [name for name, _ in named_parts(lost, most)] == named
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ from meshwright.cost.estimate import Estimate
 
 SMALLEST = 0.001
 """A share below which two digits behind the point are written."""
+SAME = 5e-5
+"""A share below which two plans are told to be as fast."""
 
 
 def longer(plan: Estimate, than: Estimate) -> float:
@@ -30,3 +32,8 @@ def pace_of(share: float) -> str:
         return f"{1 + share:.1f} times as long"
     text = f"{abs(share):.1%}" if abs(share) >= SMALLEST else f"{abs(share):.2%}"
     return f"{text} {'slower' if share >= 0 else 'faster'}"
+
+
+def pace_or_same(share: float) -> str:
+    """The same, or that two plans are as fast where their difference is below `SAME`."""
+    return pace_of(share) if abs(share) >= SAME else "as fast"

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from meshwright.answers.document.blocks import Table
-from meshwright.answers.pace import pace_of
+from meshwright.answers.pace import pace_of, pace_or_same
 from meshwright.arrays import column
 from meshwright.cost.compute.work import Work
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_plans
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
-from meshwright.search.rank import difference
+from meshwright.search.rank import LEAST_GAIN, UNNAMED_SHARE, Difference, difference
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 
@@ -41,8 +41,8 @@ ALL_NAMES = COMPUTED_NAMES | PART_NAMES
 
 
 def why_lost(plan: Estimate, best: Estimate, most: int | None = None) -> str:
-    """How much a plan loses to the best one, or gains over one that is not, and in which parts of the step; most: of
-    these, how many are named.
+    """How much a plan loses to the best one, or gains over one that is not, and in which parts of the step; of a gain
+    or loss below `LEAST_GAIN`, that the two tie. most: parts that are named, as `named_parts` has them.
     """
     lost = difference(plan, best)
     if plan.verdict > best.verdict:
@@ -50,15 +50,31 @@ def why_lost(plan: Estimate, best: Estimate, most: int | None = None) -> str:
         risk = f"{link} at risk of running out" if plan.verdict.fits else f"{link} out"
         needs = f"{format_gib(plan.memory.device)} on its worst stage{_chance(plan)}"
         return f"{pace_of(lost.share)}, {risk} of memory ({needs})"
-    if not lost.parts:
-        more = "more" if lost.memory_bytes >= 0 else "less"
-        return f"as fast to within {abs(lost.share):.2%}, with {format_gib(abs(lost.memory_bytes))} {more} memory"
+    fits = f"{plan.verdict}, " if plan.verdict < best.verdict else ""
+    if not lost.parts or abs(lost.share) < LEAST_GAIN:
+        return f"{fits}{pace_or_same(lost.share)}, a tie{_memory_words(lost.memory_bytes)}"
     parts = [
         f"{format_seconds(abs(seconds))} {'more' if seconds > 0 else 'less'} {PART_NAMES[name]}"
-        for name, seconds in [*lost.parts.items()][:most]
+        for name, seconds in named_parts(lost, most)
     ]
-    fits = f"{plan.verdict}, " if plan.verdict < best.verdict else ""
     return f"{fits}{pace_of(lost.share)}: {', '.join(parts)}"
+
+
+def named_parts(lost: Difference, most: int | None = None) -> list[tuple[str, float]]:
+    """The parts of a difference with their seconds, `most` of them, the one that decides first; and the largest part
+    that goes the other way where these exceed the difference by more than `UNNAMED_SHARE`.
+    """
+    parts = [*lost.parts.items()]
+    named, rest = parts[:most], parts[len(parts[:most]) :]
+    over = sum(seconds for _, seconds in named) / lost.seconds - 1 if lost.seconds else 0.0
+    offset = [each for each in rest if each[1] * lost.seconds < 0][:1] if over > UNNAMED_SHARE else []
+    return named + offset
+
+
+def _memory_words(difference: float) -> str:
+    """Bytes that a plan takes more or less than another, in words; nothing where none are shown."""
+    size = format_gib(abs(difference))
+    return "" if size == format_gib(0) else f", with {size} {'more' if difference > 0 else 'less'} memory"
 
 
 def _chance(plan: Estimate) -> str:

@@ -13,7 +13,7 @@ from meshwright.cost.memory.fit import Verdict
 UNNAMED_SHARE = 0.2
 """Of a difference in step time, what may stay without a name."""
 LEAST_GAIN = 0.005
-"""Of the step time, for which numbers of layers are worth spelling out."""
+"""Of the step time, for which numbers of layers are worth spelling out; two plans that differ by less tie."""
 TIE_DIGITS = 9
 """Step times that agree to so many digits are equal, and the leaner plan wins."""
 

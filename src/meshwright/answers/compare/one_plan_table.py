@@ -9,7 +9,7 @@ from typing import Any
 from meshwright.answers.compare.clusters import ClusterComparison, ClusterRow
 from meshwright.answers.document.blocks import Block, Heading, Paragraph, Table
 from meshwright.answers.memo.words import listed
-from meshwright.answers.pace import longer, pace_of
+from meshwright.answers.pace import SAME, longer, pace_of, pace_or_same
 from meshwright.answers.records import priced_plan
 from meshwright.answers.screen import verdict_cell
 from meshwright.cost.estimate import Estimate
@@ -20,8 +20,6 @@ from meshwright.units import GIB, format_gib, format_seconds
 
 OF_THE_CLUSTER = re.compile(r"(dp|m|group|replicate)\d+")
 """Words of a plan that follow the cluster."""
-SAME = 5e-5
-"""Of a step, below which two are told to be as fast."""
 
 
 def one_plan_section(comparison: ClusterComparison) -> tuple[Block, ...]:
@@ -84,7 +82,7 @@ def _chosen(result: OnePlan, comparison: ClusterComparison) -> tuple[Block, ...]
             str(estimate.plan.num_microbatches),
             format_seconds(estimate.step_time_s),
             format_seconds(row.best.step_time_s) if row.best else "-",
-            pace_of(slower) if abs(slower) >= SAME else "as fast",
+            pace_or_same(slower),
             f"{estimate.memory.device / GIB:.1f}",
             verdict_cell(estimate.verdict),
         )
