@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
 
@@ -17,11 +17,15 @@ from meshwright.answers.plan_table import best_lines, front_section, ranking_tab
 from meshwright.answers.screen import KIND_NAMES, headline
 from meshwright.answers.step_parts import PART_NAMES
 from meshwright.answers.switched_plan import SwitchedPlan
+from meshwright.answers.ways_to_fit import first_of_each_kind, ways_lines
 from meshwright.cost.estimate import Estimate
 from meshwright.search.constraint_costs import ConstraintCost
 from meshwright.search.find import SearchResult
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
+
+if TYPE_CHECKING:
+    from meshwright.search.remedies import Remedy
 
 Blocks = tuple[Block, ...]
 LINES, COLUMNS = 40, 80
@@ -42,9 +46,15 @@ class PlanLength(NamedTuple):
     front: int = 8
     """Plans of the front."""
     legend: bool = True
+    every_way: bool = True
+    """Of what would fit safely; else the first of each kind."""
 
 
-PLAN_LENGTHS = PlanLength(), *(PlanLength(*each, legend=False) for each in ((3, 8), (2, 8), (0, 8), (0, 6), (0, 3)))
+PLAN_LENGTHS = (
+    PlanLength(),
+    *(PlanLength(*each, legend=False) for each in ((3, 8), (2, 8), (0, 8), (0, 6), (0, 3))),
+    PlanLength(ranked=0, front=3, legend=False, every_way=False),
+)
 """The longest first."""
 
 
@@ -75,32 +85,36 @@ def plan_briefs(
     front: Sequence[Estimate] = (),
     costs: Sequence[ConstraintCost] = (),
     switched: SwitchedPlan | None = None,
+    ways: Sequence[Remedy] | None = None,
     top: int | None = None,
 ) -> Iterator[Blocks]:
     """Ever shorter answers: the best plan with its verdict, the ranking with the part that decided, and where memory
     and time go.
 
     front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost;
-    switched: the best plan with other switches; top: how many plans are shown at any length.
+    switched: the best plan with other switches; ways: what would be safe where none is; top: how many plans are shown
+    at any length.
     """
     told = sorted(costs, key=lambda each: -each.faster)[:MOST_COSTS] if len(costs) > MOST_COSTS else costs
     first = asked_lines(result.inputs), best_lines(result, told, switched)
-    untold = len(costs) > len(told)
-    return ((*first, *_plan_brief(result, front, untold, top or each.ranked, each)) for each in PLAN_LENGTHS)
+    untold = ["what every constraint costs"] if len(costs) > len(told) else []
+    for each in PLAN_LENGTHS:
+        shown = ways if each.every_way or ways is None else first_of_each_kind(ways)
+        rest = ["every way to fit"] if len(shown or ()) < len(ways or ()) else []
+        yield *first, *ways_lines(shown), *_plan_brief(result, front, untold + rest, top or each.ranked, each)
 
 
 def _plan_brief(
     result: SearchResult,
     front: Sequence[Estimate],
-    untold_costs: bool,
+    untold: Sequence[str],
     ranked: int,
     length: PlanLength,
 ) -> Blocks:
     best, inputs = result.best[0], result.inputs
     rest = len(result.best[ranked or 1 :]) + len(result.other_splits)
-    untold = ["memory and time in full", *([f"{rest} more plan{'s' * (rest > 1)}"] if rest else [])]
-    untold += ["what every constraint costs"] if untold_costs else []
-    more = listed([*untold, f"all {len(assumptions(inputs))} assumptions"])
+    plans = [f"{rest} more plan{'s' * (rest > 1)}"] if rest else []
+    more = listed(["memory and time in full", *plans, *untold, f"all {len(assumptions(inputs))} assumptions"])
     return (
         *([ranking_table(result.best[:ranked], best, inputs, most=1)] if ranked else []),
         *front_section(front, length.front),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meshwright.answers.assumptions import assumptions
 from meshwright.answers.constraint_lines import constraint_lines, constraints_entry
@@ -29,12 +29,16 @@ from meshwright.answers.ties import proven_lines, tie_lines, ties_entry, unpubli
 from meshwright.answers.unaligned import unaligned_entry, unaligned_lines, unaligned_sizes
 from meshwright.answers.uncertainty import step_time_line
 from meshwright.answers.unlaunched import launched_instead, unlaunched, unlaunched_entry, unlaunched_lines
+from meshwright.answers.ways_to_fit import ways_entry, ways_lines
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
 from meshwright.search.constraint_costs import ConstraintCost
 from meshwright.search.find import SearchResult
 from meshwright.search.published import unpublished
 from meshwright.specs.inputs import Inputs
+
+if TYPE_CHECKING:
+    from meshwright.search.remedies import Remedy
 
 LEANER = 0.05
 """How much less memory, as a share, a plan needs to stand below another one on the front."""
@@ -47,11 +51,12 @@ def plan_document(
     front: Sequence[Estimate] = (),
     costs: Sequence[ConstraintCost] = (),
     switched: SwitchedPlan | None = None,
+    ways: Sequence[Remedy] | None = None,
 ) -> dict[str, Any]:
     """The answer of a search as a plan file.
 
     front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost;
-    switched: the best plan with other switches.
+    switched: the best plan with other switches; ways: what would be safe where none is, None where that was not asked.
     """
     from meshwright.answers.plan_file import SCHEMA, plan_entry
 
@@ -78,6 +83,7 @@ def plan_document(
         **constraints_entry(result, costs),
         **switch_entry(best, inputs),
         **switched_entry(switched),
+        **ways_entry(ways),
         assumptions=assumptions(inputs),
     )
 
@@ -87,15 +93,16 @@ def plan_screen(
     front: Sequence[Estimate] = (),
     costs: Sequence[ConstraintCost] = (),
     switched: SwitchedPlan | None = None,
+    ways: Sequence[Remedy] | None = None,
 ) -> tuple[Block, ...]:
     """Inputs, the best plan with its verdict, the runners-up, memory and time of the best, and the assumptions.
 
     front: the plans that no other beats in both time and memory; costs: what the constraints of the question cost;
-    switched: the best plan with other switches.
+    switched: the best plan with other switches; ways: as `plan_document` has them.
     """
     best, inputs = result.best[0], result.inputs
     return (
-        *plan_summary(result, costs, switched),
+        *plan_summary(result, costs, switched, ways),
         *other_splits_section(result),
         *risky_lines(result),
         *front_section(front),
@@ -107,11 +114,14 @@ def plan_screen(
 
 
 def plan_summary(
-    result: SearchResult, costs: Sequence[ConstraintCost] = (), switched: SwitchedPlan | None = None
+    result: SearchResult,
+    costs: Sequence[ConstraintCost] = (),
+    switched: SwitchedPlan | None = None,
+    ways: Sequence[Remedy] | None = None,
 ) -> tuple[Block, ...]:
-    """Inputs, the best plan with its verdict, and the ranking; costs, switched: as `plan_screen` has them."""
+    """Inputs, the best plan with its verdict, and the ranking; costs, switched, ways: as `plan_screen` has them."""
     ranking = ranking_table(result.best, result.best[0], result.inputs)
-    return headline(result.inputs), best_lines(result, costs, switched), ranking
+    return headline(result.inputs), best_lines(result, costs, switched), *ways_lines(ways), ranking
 
 
 def best_lines(
@@ -201,7 +211,7 @@ def search_lines(result: SearchResult) -> Lines:
 
 def search_counts(result: SearchResult) -> str:
     """How many plans were considered, legal and fitting."""
-    return f"{result.considered} plans considered, {result.legal} legal, {result.fitting} fit"
+    return f"{result.considered} plans considered, {result.legal} legal, {result.fitting_words}"
 
 
 def other_splits_section(result: SearchResult) -> list[Block]:

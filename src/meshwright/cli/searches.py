@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from meshwright.cost.estimate import Estimate
     from meshwright.search.constraint_costs import ConstraintCost
     from meshwright.search.find import SearchResult
+    from meshwright.search.remedies import Remedy
     from meshwright.specs.constraints import Constraints
     from meshwright.specs.inputs import Inputs
 
@@ -78,16 +79,15 @@ def plan(
             from meshwright.answers.nothing_fits import nothing_fits_or_stopped
 
             raise nothing_fits_or_stopped(result, progress)
-        front, costs, switched = _beyond(result, pareto, progress)
+        beyond = _beyond(result, pareto, progress)
     beside = _beside(result, baseline, price or [], asked.subject.cluster)
     if as_json:
-        answer: Any = plan_document(result, front, costs, switched) | beside.entry
+        answer: Any = plan_document(result, *beyond) | beside.entry
     else:
-        found = result, front, costs, switched
-        answers = [plan_screen(*found)] if more or cite else plan_briefs(*found, top)
+        answers = [plan_screen(result, *beyond)] if more or cite else plan_briefs(result, *beyond, top)
         answer = on_one_screen(answers, beside.before, beside.after)
     if cite:
-        plans = [estimate.plan for estimate in (*result.best, *result.other_splits, *front)]
+        plans = [estimate.plan for estimate in (*result.best, *result.other_splits, *beyond.front)]
         show_cited(answer, plans, inputs, as_json)
     else:
         show(answer, as_json)
@@ -95,22 +95,31 @@ def plan(
     end_where(progress.stopped)
 
 
-def _beyond(
-    result: SearchResult, pareto: bool, progress: Stoppable
-) -> tuple[Sequence[Estimate], Sequence[ConstraintCost], SwitchedPlan | None]:
-    """The front of time and memory if asked for, what constraints cost, and the best plan with other switches; nothing
-    where a search was stopped.
-    """
+class _Beyond(NamedTuple):
+    """What is searched for after the best plans."""
+
+    front: Sequence[Estimate] = ()
+    """Of time and memory, if asked for."""
+    costs: Sequence[ConstraintCost] = ()
+    switched: SwitchedPlan | None = None
+    ways: Sequence[Remedy] | None = None
+    """What would be safe, where no plan is."""
+
+
+def _beyond(result: SearchResult, pareto: bool, progress: Stoppable) -> _Beyond:
+    """All of it; nothing where a search was stopped."""
     from meshwright.answers.switched_plan import switched_plan
+    from meshwright.answers.ways_to_fit import ways_to_fit
     from meshwright.search.constraint_costs import constraint_costs
 
     if not result.complete:
-        return (), (), None
+        return _Beyond()
     try:
-        front = _front(result, progress) if pareto else ()
-        return front, constraint_costs(result, progress), switched_plan(result, progress)
+        front, costs = _front(result, progress) if pareto else (), constraint_costs(result, progress)
+        switched = switched_plan(result, progress)
+        return _Beyond(front=front, costs=costs, switched=switched, ways=ways_to_fit(result, progress))
     except Stopped:
-        return (), (), None
+        return _Beyond()
 
 
 class _Beside(NamedTuple):

@@ -49,15 +49,25 @@ class SearchResult:
 
     def __repr__(self) -> str:
         inputs = self.inputs
-        counts = f"{self.considered:,} plans considered, {self.legal:,} legal, {self.fitting:,} fit"
+        counts = f"{self.considered:,} plans considered, {self.legal:,} legal, {self.fitting_words}"
         title = f"<{type(self).__name__} of {inputs.model.name} on {inputs.cluster.name}: {counts}"
         shown = ("the best", self.best) if self.best else ("the leanest", (self.leanest,))
         return list_of(f"{title}; {shown[0]}:", [each.brief for each in shown[1]]) + ">"
 
     @property
+    def none_safe(self) -> bool:
+        """Whether plans fit, all of them at risk: the recommended one is safe where any is."""
+        return bool(self.best) and self.best[0].verdict != Verdict.SAFE
+
+    @property
+    def fitting_words(self) -> str:
+        """How many plans fit, and where none is safe that they are at risk."""
+        return f"none fits safely, {self.fitting:,} at risk" if self.none_safe else f"{self.fitting:,} fit"
+
+    @property
     def faster_at_risk(self) -> Estimate | None:
         """The fastest plan at risk, where the recommended one is safe and takes longer by `LEAST_GAIN` or more."""
         best, risky = self.best[0] if self.best else None, self.at_risk
-        if not best or not risky or best.verdict != Verdict.SAFE:
+        if not best or not risky or self.none_safe:
             return None
         return risky if risky.step_time_s <= (1 - LEAST_GAIN) * best.step_time_s else None

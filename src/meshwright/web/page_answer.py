@@ -27,6 +27,7 @@ from meshwright.answers.public.pictures import front_figure, memory_figure, wate
 from meshwright.answers.public.plans import MOST_BARS
 from meshwright.answers.screen import assumption_list, headline, memory_table, time_table
 from meshwright.answers.switched_plan import switched_plan
+from meshwright.answers.ways_to_fit import ways_to_fit
 from meshwright.search.constraint_costs import constraint_costs
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.pareto import pareto
@@ -56,7 +57,8 @@ def _html(blocks: Iterable[Block]) -> bytes:
 def _plan(task: Task, result: SearchResult, progress: Progress) -> Iterator[Block]:
     best, inputs = result.best[0], result.inputs
     yield Heading("The plan", 2)
-    yield from plan_summary(result, constraint_costs(result, progress), switched_plan(result, progress))
+    beyond = constraint_costs(result, progress), switched_plan(result, progress), ways_to_fit(result, progress)
+    yield from plan_summary(result, *beyond)
     yield from _cost(task, result)
     yield from risky_lines(result)
     yield from other_splits_section(result)

@@ -16,6 +16,7 @@ from meshwright.answers.launch_files import framework_of, launch_files
 from meshwright.answers.nothing_fits import nothing_fits
 from meshwright.answers.plan_table import plan_document
 from meshwright.answers.public.memo import LOOKED_AT, memo_of
+from meshwright.answers.ways_to_fit import ways_to_fit
 from meshwright.errors import MeshwrightError
 from meshwright.search.executors import prepare_worker
 from meshwright.search.find import Progress, SearchResult, find
@@ -76,7 +77,8 @@ def _memo_pdf(task: Task, progress: Progress) -> bytes:
 
 def _plan_file(task: Task, progress: Progress) -> bytes:
     result = _fitting(task, progress)
-    return json.dumps(plan_document(result, pareto(result, progress)), indent=2, allow_nan=False).encode()
+    document = plan_document(result, pareto(result, progress), ways=ways_to_fit(result, progress))
+    return json.dumps(document, indent=2, allow_nan=False).encode()
 
 
 def _launch(task: Task, progress: Progress) -> bytes:

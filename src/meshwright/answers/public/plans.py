@@ -9,9 +9,11 @@ from typing import Any
 from meshwright.answers.document.blocks import Block
 from meshwright.answers.public.answer import Answer
 from meshwright.answers.switched_plan import SwitchedPlan, switched_plan
+from meshwright.answers.ways_to_fit import ways_to_fit
 from meshwright.errors import InvalidInput
 from meshwright.search.constraint_costs import ConstraintCost, constraint_costs
 from meshwright.search.find import SearchResult
+from meshwright.search.remedies import Remedy
 
 MOST_BARS = 5
 
@@ -28,6 +30,11 @@ class PlanAnswer(Answer, SearchResult):
     def switched_plan(self) -> SwitchedPlan | None:
         """The best plan with other switches of the launch; searched for when it is asked for."""
         return switched_plan(self)
+
+    @cached_property
+    def ways_to_fit(self) -> list[Remedy] | None:
+        """What would make a plan safe, where none is; searched for when it is asked for."""
+        return ways_to_fit(self)
 
     def launch(
         self,
@@ -60,7 +67,7 @@ class PlanAnswer(Answer, SearchResult):
         """The plan file, as `meshwright plan --json` prints it."""
         from meshwright.answers.plan_table import plan_document
 
-        return plan_document(self, costs=self.constraint_costs, switched=self.switched_plan)
+        return plan_document(self, costs=self.constraint_costs, switched=self.switched_plan, ways=self.ways_to_fit)
 
     def blocks(self) -> tuple[Block, ...]:
         """The question, the best plan with its verdict, the ranking, and pictures of memory and time."""
@@ -68,7 +75,7 @@ class PlanAnswer(Answer, SearchResult):
         from meshwright.answers.public.pictures import memory_figure, waterfall_figure
 
         pictures = memory_figure(self.best[:MOST_BARS], self.inputs), waterfall_figure(self.best[0], self.inputs)
-        return *plan_summary(self, self.constraint_costs, self.switched_plan), *pictures
+        return *plan_summary(self, self.constraint_costs, self.switched_plan, self.ways_to_fit), *pictures
 
     def rows(self) -> list[dict[str, Any]]:
         """The plans of the ranking, then those of other splits, with the columns that a sweep has for a plan."""

@@ -130,7 +130,7 @@ def _runners_up(memo: Memo) -> Iterator[Block]:
     best, search = memo.best, memo.search
     others = _others(memo)
     if not others:
-        yield Paragraph(f"None: {search.fitting} of {search.legal} legal plans fit, and all of those have this layout.")
+        yield Paragraph(f"None: of {search.legal:,} legal plans {search.fitting_words}; all that fit have this layout.")
         return
     rows = tuple(
         (
@@ -144,7 +144,7 @@ def _runners_up(memo: Memo) -> Iterator[Block]:
         for each in others
     )
     counts = f"The best plan of each other split; of {search.considered:,} plans considered, {search.legal:,} are "
-    counts += f"legal and {search.fitting:,} fit"
+    counts += f"legal and {search.fitting_words}"
     yield Table(("plan", "step", "MFU", "GiB", "fits", "why it lost"), rows, "lrrrrl", counts)
     yield from (Paragraph(line) for line in unpublished_lines(best, memo.inputs))
     if search.fastest and search.fastest.plan != best.plan:
