@@ -14,7 +14,9 @@ from meshwright.layout.legality.rule import divisors
 from meshwright.layout.plans import Plans
 from meshwright.search.fewest_nodes import MOST_TIMES_THE_NODES, Limit, fewest_nodes
 from meshwright.search.find import Progress, chunks, find
-from meshwright.search.limits import GRAIN, Limits, limits, longest_sequence
+from meshwright.search.limits import GRAIN, Limits, largest_micro_batch, limits, longest_sequence, of_any_micro_batch
+from meshwright.search.space import MOST_TOKENS
+from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_nodes
 from strategies import dense_model, gpt_like, llama_8b, llama_70b, mixture, question
@@ -107,13 +109,27 @@ def test_one_node_fewer_is_not_safe(name: str) -> None:
 def test_no_safe_plan_has_a_larger_micro_batch(name: str) -> None:
     limit, inputs = found(name).micro_batch, asked(name)
     assert limit
-    plans = Plans.join(list(chunks(inputs)))
+    plans = Plans.join(list(chunks(of_any_micro_batch(inputs))))
     estimates = estimate_plans(plans.take(check(plans, inputs).legal), inputs)
     safe = estimates.verdict == Verdict.SAFE
     largest = estimates.plans.micro_batch[safe].max()
     fastest = estimates.step_time_s[safe & (estimates.plans.micro_batch == largest)].min()
     assert limit.estimate.plan.micro_batch == largest
     assert limit.estimate.step_time_s == pytest.approx(fastest, rel=1e-9)
+
+
+def test_the_largest_micro_batch_is_not_where_a_search_stops() -> None:
+    """A search for the best plan tries up to 65,536 tokens a rank; a question that names more finds no more."""
+    inputs = question(llama_8b(), "1x8:h200", "torchtitan", global_batch=64, sequence_length=1 << 17, precision="bf16")
+    limit = largest_micro_batch(inputs)
+    assert limit
+    largest = limit.estimate.plan
+    assert largest.micro_batch * inputs.job.sequence_length // largest.cp > MOST_TOKENS
+    assert limit.inputs == inputs
+    named = inputs.replace(constraints=Constraints(micro_batch=largest.micro_batch))
+    beyond = inputs.replace(constraints=Constraints(micro_batch=2 * largest.micro_batch))
+    assert largest_micro_batch(named) == Limit(named, limit.estimate)
+    assert largest_micro_batch(beyond) is None
 
 
 def test_what_never_fits_has_no_limit() -> None:

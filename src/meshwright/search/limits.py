@@ -24,6 +24,7 @@ from meshwright.search.find import Progress, SearchResult, chunks, find
 from meshwright.search.rank import order
 from meshwright.search.space import size
 from meshwright.search.stop import goes_on
+from meshwright.specs.constraints import Constraints
 from meshwright.specs.inputs import Inputs
 
 GRAIN = 1024
@@ -137,10 +138,11 @@ def longer_and_longer(inputs: Inputs, progress: Progress | None = None) -> Itera
 def largest_micro_batch(inputs: Inputs, progress: Progress | None = None) -> Limit | None:
     """The largest micro-batch of the plans that fit safely, with the fastest of those plans.
 
-    progress: told as by `find`.
+    Unless the question names micro-batches, every divisor of the global batch is tried, also beyond the tokens at which
+    a search for the best plan stops. progress: told as by `find`.
     """
     largest: list[Plan] = []
-    for chunk in _told(inputs, progress):
+    for chunk in _told(of_any_micro_batch(inputs), progress):
         most = max((plan.micro_batch for plan in largest), default=1)
         plans = chunk.take(chunk.micro_batch >= most)
         legal = plans.take(check(plans, inputs).legal)
@@ -154,6 +156,13 @@ def largest_micro_batch(inputs: Inputs, progress: Progress | None = None) -> Lim
     priced = estimate_each(largest, inputs) if largest else ()
     best = max(priced, key=lambda estimate: (estimate.plan.micro_batch, -estimate.step_time_s), default=None)
     return Limit(inputs, best) if best else None
+
+
+def of_any_micro_batch(inputs: Inputs) -> Inputs:
+    """The question with every divisor of its global batch as a micro-batch; as it is where it names some."""
+    given = inputs.constraints.given
+    every = {"micro_batch": tuple(divisors(inputs.job.global_batch))}
+    return inputs.replace(constraints=Constraints(**every | given))
 
 
 def _told(inputs: Inputs, progress: Progress | None) -> Iterator[Plans]:
