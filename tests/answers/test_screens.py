@@ -62,9 +62,9 @@ def test_the_plan_screen_answers(found: SearchResult) -> None:
         f"{best.mfu:.1%}",
         "safe",
         f"{best.memory.device / 2**30:.1f}",
-        str(found.considered),
-        str(found.legal),
-        str(found.fitting),
+        f"{found.considered:,}",
+        f"{found.legal:,}",
+        f"{found.fitting:,}",
     ):
         assert fact in text
     assert all(line in text for line in assumptions(found.inputs))

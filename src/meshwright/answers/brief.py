@@ -13,7 +13,7 @@ from meshwright.answers.document.blocks import Block, Lines
 from meshwright.answers.document.terminal import terminal
 from meshwright.answers.memo.words import listed
 from meshwright.answers.plan_legend import legend_line
-from meshwright.answers.plan_table import best_lines, front_section, ranking_table, search_counts
+from meshwright.answers.plan_table import best_lines, front_section, ranking_table
 from meshwright.answers.screen import KIND_NAMES, headline
 from meshwright.answers.step_parts import PART_NAMES
 from meshwright.answers.switched_plan import SwitchedPlan
@@ -122,7 +122,7 @@ def _plan_brief(
             (
                 *part_lines(best),
                 *legend_lines(best, length.legend),
-                f"{search_counts(result)}. --more prints {more}.",
+                f"{result.counts}. --more prints {more}.",
             )
         ),
     )

@@ -200,18 +200,13 @@ def _marks(estimate: Estimate, inputs: Inputs) -> str:
 
 def search_lines(result: SearchResult) -> Lines:
     """How many plans were considered, refused, too large and fitting."""
-    lines, refused = [search_counts(result)], ", ".join(f"{rule} {n}" for rule, n in result.refused.items() if n)
+    lines, refused = [result.counts], ", ".join(f"{rule} {n}" for rule, n in result.refused.items() if n)
     if result.unpriced:
         states = "weights, gradients and optimizer states alone exceed memory"
         lines.append(f"Not priced: {result.unpriced} legal plans whose {states}")
     if refused:
         lines.append(f"Refused, by rule (a plan may break several): {refused}")
     return Lines(tuple(lines))
-
-
-def search_counts(result: SearchResult) -> str:
-    """How many plans were considered, legal and fitting."""
-    return f"{result.considered} plans considered, {result.legal} legal, {result.fitting_words}"
 
 
 def other_splits_section(result: SearchResult) -> list[Block]:

@@ -49,8 +49,7 @@ class SearchResult:
 
     def __repr__(self) -> str:
         inputs = self.inputs
-        counts = f"{self.considered:,} plans considered, {self.legal:,} legal, {self.fitting_words}"
-        title = f"<{type(self).__name__} of {inputs.model.name} on {inputs.cluster.name}: {counts}"
+        title = f"<{type(self).__name__} of {inputs.model.name} on {inputs.cluster.name}: {self.counts}"
         shown = ("the best", self.best) if self.best else ("the leanest", (self.leanest,))
         return list_of(f"{title}; {shown[0]}:", [each.brief for each in shown[1]]) + ">"
 
@@ -58,6 +57,11 @@ class SearchResult:
     def none_safe(self) -> bool:
         """Whether plans fit, all of them at risk: the recommended one is safe where any is."""
         return bool(self.best) and self.best[0].verdict != Verdict.SAFE
+
+    @property
+    def counts(self) -> str:
+        """How many plans were considered, legal and fitting."""
+        return f"{self.considered:,} plans considered, {self.legal:,} legal, {self.fitting_words}"
 
     @property
     def fitting_words(self) -> str:

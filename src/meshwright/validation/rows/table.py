@@ -29,10 +29,11 @@ COUNTS = (
     *("micro_batch_size", "global_batch_size", "recompute_layers", "memory_rank"),
 )
 """Columns of whole numbers."""
-MAY_BE_UNMEASURED = ("step_time_s", "tokens_per_s_per_gpu", "memory_gib")
-"""Columns of what was measured: 0 stands for nothing, as a blank does."""
-FIGURES = ("params_b", "expert_capacity", "inter_node_GBps_per_gpu", "power_limit_w", *MAY_BE_UNMEASURED)
-"""Columns of other numbers."""
+FIGURES = (
+    *("params_b", "expert_capacity", "inter_node_GBps_per_gpu", "power_limit_w"),
+    *("step_time_s", "tokens_per_s_per_gpu", "memory_gib"),
+)
+"""Columns of other numbers: 0 stands for one that is not known, as a blank does."""
 UNKNOWN = "unknown"
 """A kind of memory of which nothing is scored."""
 CHOICES = {
@@ -122,7 +123,7 @@ def normalised(row: Row) -> Row:
         if word not in ("", *TRUE, *FALSE):
             raise NotModelled(f"{column} is {quoted(row[column])}; it must be {yes} or {no}")
         done[column] = word and (yes if word in TRUE else no)
-    if figure(done["memory_gib"] or "0") and not done["memory_kind"]:
+    if done["memory_gib"] and not done["memory_kind"]:
         raise NotModelled(f"memory_gib needs a memory_kind, one of {', '.join(CHOICES['memory_kind'])}")
     return done if done["moe_experts"] != "0" else done | dict.fromkeys(("moe_experts", "moe_topk", "moe_ffn"), "")
 
@@ -147,9 +148,7 @@ def _number(column: str, text: str, *, whole: bool) -> str:
         if value is None or value != round(value) or not least <= value <= LARGEST_COUNT:
             raise NotModelled(f"{column} is {quoted(text)}; it must be a whole number from {least} to {LARGEST_COUNT}")
         return str(round(value))
-    nothing = column in MAY_BE_UNMEASURED
-    if value is None or not (LEAST_FIGURE <= value <= LARGEST_FIGURE or (nothing and value == 0)):
-        which = f"a number from {LEAST_FIGURE:g} to {LARGEST_FIGURE:g}"
-        which += ", or 0 or blank where it was not measured" if nothing else ""
+    if value is None or (value and not LEAST_FIGURE <= value <= LARGEST_FIGURE):
+        which = f"a number from {LEAST_FIGURE:g} to {LARGEST_FIGURE:g}, or 0 or blank where it is not known"
         raise NotModelled(f"{column} is {quoted(text)}; it must be {which}")
-    return repr(value)
+    return repr(value) if value else ""
