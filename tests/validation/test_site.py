@@ -12,10 +12,14 @@ from commands import asked
 from meshwright.answers.uncertainty import step_time_interval
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
+from meshwright.layout.plan import Plan
+from meshwright.specs.read_model import read_model
 from meshwright.validation.rows.configurations import configurations
 from meshwright.validation.rows.reading import read_case
 from meshwright.validation.rows.table import Row, read_rows
+from meshwright.validation.rows.written import row_of
 from meshwright.validation.site import with_measured_runs
+from strategies import question
 
 
 @pytest.fixture
@@ -46,6 +50,20 @@ def test_a_measured_run_is_predicted_as_it_was_measured(tmp_path: Path, run: Row
     before, one, eight = (step_time_interval(estimate, each) for each in (case.inputs, inputs, several))
     assert eight.p90 / eight.p10 < before.p90 / before.p10
     assert eight.p90 / eight.p10 < one.p90 / one.p10
+
+
+def test_a_run_with_experts_that_is_predicted_right_changes_nothing_whether_or_not_it_says_how_it_routed(
+    tmp_path: Path,
+) -> None:
+    """A blank was taken as even routing, so that the usual imbalance counted twice."""
+    inputs = question(read_model("mixtral-8x7b"), "4x8:h100", global_batch=256, expert_imbalance=None)
+    plan = Plan(dp=32, ep=8, zero=1, num_microbatches=8)
+    seconds = estimate_each([plan], inputs)[0].step_time_s
+    for routing in ("natural", ""):
+        row = row_of(plan, inputs) | {"step_time_s": str(seconds), "routing": routing}
+        assert with_measured_runs(inputs, written(tmp_path / "runs.csv", row)).cluster.site_derate == pytest.approx(
+            1, rel=1e-3
+        )
 
 
 def test_runs_that_tell_nothing_are_refused_with_the_reason(tmp_path: Path, run: Row) -> None:

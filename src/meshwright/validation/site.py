@@ -24,10 +24,12 @@ def with_measured_runs(inputs: Inputs, path: Path) -> Inputs:
     """The same question with the site's factor on kernel times: the median of those that make the runs' predictions
     right. Communication is left as it is.
 
-    path: a table of measured runs, as `validate` takes it. Raises `InvalidInput` if it holds no run with a step time
-    that can be predicted, a run on another accelerator, or one that no speed of kernels explains.
+    path: a table of measured runs, as `validate` takes it; where it does not say how experts share tokens, they do as
+    is usual in training, since these are no published benchmarks. Raises `InvalidInput` if it holds no run with a step
+    time that can be predicted, a run on another accelerator, or one that no speed of kernels explains.
     """
-    outcomes = outcomes_of(configurations(as_known(read_rows(path))))
+    rows = [row | {"routing": row["routing"] or "natural"} for row in read_rows(path)]
+    outcomes = outcomes_of(configurations(as_known(rows)))
     timed = [outcome for outcome in outcomes if outcome.step_time]
     if not timed:
         reasons = "; ".join(dict.fromkeys(each.refusal or "no step time is printed" for each in outcomes)) or "no rows"

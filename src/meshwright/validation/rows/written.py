@@ -41,10 +41,16 @@ def row_of(plan: Plan, inputs: Inputs) -> Row:
         "precision": inputs.job.precision,
         "expert_capacity": _text(inputs.job.expert_capacity),
         "mtp_layers": _text(inputs.job.mtp_layers),
-        "routing": "natural" if inputs.routes_as_usual else "",
+        "routing": _routing(inputs),
     }
     lost = [*_lost(row, plan, inputs)]
     return row | {"refused": f"the table has no columns for {' and '.join(lost)}"} if lost else row
+
+
+def _routing(inputs: Inputs) -> str:
+    if inputs.routes_as_usual:
+        return "natural"
+    return "even" if inputs.model.is_moe and inputs.job.expert_imbalance == 1 else ""
 
 
 def _lost(row: Row, plan: Plan, inputs: Inputs) -> Iterator[str]:
