@@ -16,7 +16,7 @@ from meshwright.search.ties import AXES, complexity, share_of_layouts, share_of_
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib
 
-AS_PUBLISHED = "is split as a published run of this model, the fastest of its job"
+AS_PUBLISHED = "is split as the fastest published run of a job of this model"
 
 
 def ties_entry(result: SearchResult) -> dict[str, Any]:

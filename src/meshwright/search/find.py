@@ -20,6 +20,7 @@ from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans, regrouped
 from meshwright.search.bounds import least_memory
+from meshwright.search.published import has_published_layout
 from meshwright.search.rank import LEAST_GAIN, order, preference, rank_time_s
 from meshwright.search.resolve import resolved
 from meshwright.search.resolve.stages import named_by_ends
@@ -252,6 +253,7 @@ def _candidates(memory: Footprints, top: int, tally: _Tally, times: ShapeTimes) 
         known[:1],
         _fastest_at_risk(estimates, ranked),
         *_resolvable(fitting, ranked),
+        *_resolvable(fitting, known),
     ):
         chosen[rows] = True
     tally.near.append(ranks.take(contenders_of_all(ranks, inputs)))
@@ -271,11 +273,14 @@ def _resolvable(plans: Plans, ranked: IntColumn) -> list[IntColumn]:
 
 
 def _gaining(candidates: Plans, inputs: Inputs, known: ShapeTimes) -> Plans:
-    """The first of the candidates, fitting or not, with what their cost decides, where this gains."""
+    """The first of the candidates, and of those with a published layout, fitting or not, with what their cost decides,
+    where this gains."""
     estimates = estimate_plans(candidates, inputs, times=known)
     times = rank_time_s(estimates)
     first = np.lexsort((times, estimates.verdict))
-    rows = distinct_values(np.concatenate(_resolvable(candidates, first))).values
+    published = first[has_published_layout(candidates, inputs)[first]]
+    resolvable = [*_resolvable(candidates, first), *_resolvable(candidates, published)]
+    rows = distinct_values(np.concatenate(resolvable)).values
     after = resolved([candidates[row] for row in rows], inputs, known)
     faster = after.time_s < (1 - LEAST_GAIN) * times[rows]
     safer = after.verdict < estimates.verdict[rows]

@@ -86,24 +86,23 @@ def tie_share(like: Likeness, published: bool = True) -> float:
     published: whether runs of both kinds of plans were. Then it is m, the median error of their ratio, at which three
     of four such pairs run in that order. Else the errors of two kinds differ as well, by d, the median over sources
     that `make fit` computes, and nine of ten pairs must: 1.90 sqrt(m^2 + d^2), with 1.90 the ratio of the quantiles of
-    a normal distribution, and m of a model with experts that of plans with experts. Nine of ten is a judgement: who
-    runs a plan that nobody has run takes a risk. Source: `order_error`.
+    a normal distribution. Nine of ten is a judgement: who runs a plan that nobody has run takes a risk. Of a model with
+    experts, m is that of plans with experts that split the work differently. Source: `order_error`.
     """
-    order = order_error()
-    return order.median if published else NINE_OF_TEN * math.hypot(_split_error(like), order.plan_kinds)
+    usual = _ratio_error(like)
+    return usual if published else NINE_OF_TEN * math.hypot(usual, order_error().plan_kinds)
 
 
 @cache
 def layout_share(like: Likeness) -> float:
     """The share by which a plan must be predicted to be faster than one that is known to work to take its place: that
-    of nine of ten pairs of plans that split the work differently, 1.90 m, m as of `tie_share`. Nine of ten is a
-    judgement, as there.
+    of nine of ten pairs of plans, 1.90 m, m as of `tie_share`. Nine of ten is a judgement, as there.
     """
-    return NINE_OF_TEN * _split_error(like)
+    return NINE_OF_TEN * _ratio_error(like)
 
 
-def _split_error(like: Likeness) -> float:
-    """The median error of the ratio of two plans that split the work differently, with experts that of such pairs."""
+def _ratio_error(like: Likeness) -> float:
+    """The median error of the ratio of two plans' step times."""
     order = order_error()
     return order.experts if like.group == "experts" else order.median
 
