@@ -10,7 +10,7 @@ import jsonschema
 from meshwright.answers.brief import plan_briefs
 from meshwright.answers.nothing_fits import HOPELESS, remedy_words
 from meshwright.answers.plan_file import json_schema
-from meshwright.answers.plan_table import plan_document, search_counts
+from meshwright.answers.plan_table import plan_document
 from meshwright.answers.public.plans import PlanAnswer
 from meshwright.answers.ways_to_fit import first_of_each_kind, ways_entry, ways_lines, ways_to_fit
 from meshwright.cost.memory.fit import Verdict
@@ -28,8 +28,8 @@ def found(cluster: str) -> SearchResult:
 def test_the_count_says_that_plans_which_fit_are_at_risk() -> None:
     risky, safe = found("1x2:h100"), found("1x8:h100")
     assert {each.verdict for each in risky.best} == {Verdict.AT_RISK}
-    assert search_counts(risky).endswith(f"legal, none fits safely, {risky.fitting} at risk")
-    assert search_counts(safe).endswith(f"legal, {safe.fitting} fit")
+    assert risky.counts.endswith(f"legal, none fits safely, {risky.fitting:,} at risk")
+    assert safe.counts.endswith(f"legal, {safe.fitting:,} fit")
     assert f"none fits safely, {risky.fitting:,} at risk;" in " ".join(repr(risky).split())
 
 

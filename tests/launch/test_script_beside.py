@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import asked
 from meshwright.answers.launch_files import launch_files
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.patch import patch_of
@@ -77,9 +78,9 @@ def test_a_script_that_contradicts_its_configuration_is_refused(tmp_path: Path) 
 
 
 def test_what_the_script_holds_is_no_patch_of_the_configuration(tmp_path: Path) -> None:
-    asked = read(written(tmp_path, "accelerate"))
+    whole = read(written(tmp_path, "accelerate"))
     wished = replace(PLAN, micro_batch=4, num_microbatches=2)
-    patch = patch_of(asked, wished, asked.inputs)
+    patch = patch_of(whole, wished, whole.inputs)
     assert patch.diff == ""
     assert patch.settings == {"plan.micro_batch": 4, "plan.num_microbatches": 2}
 
@@ -102,8 +103,24 @@ def test_a_start_script_names_the_configuration_of_accelerate(tmp_path: Path) ->
         'accelerate launch --config_file "$HERE/accelerate.yaml" --num_machines 1 --mixed_precision=fp16 sft.py \\\n'
         "  --per_device_train_batch_size 4 --gradient_accumulation_steps 2 --packing\n"
     )
-    asked = read(own, job__sequence_length="2048")
-    assert (asked.plan.micro_batch, asked.plan.num_microbatches, asked.plan.zero) == (4, 2, 3)
-    assert asked.inputs.job.precision == "fp16"
-    assert asked.path.name == "accelerate.yaml"
-    assert "--packing" in asked.understood.unknown
+    alone = read(own, job__sequence_length="2048")
+    assert (alone.plan.micro_batch, alone.plan.num_microbatches, alone.plan.zero) == (4, 2, 3)
+    assert alone.inputs.job.precision == "fp16"
+    assert alone.path.name == "accelerate.yaml"
+    assert "--packing" in alone.understood.unknown
+
+
+def test_a_change_by_hand_says_where_each_setting_stands(tmp_path: Path) -> None:
+    """In the configuration, in the script beside it, in both, or in a script that is not known."""
+    folder = written(tmp_path, "deepspeed")
+    command = ("explain", "--from", str(folder), "--model", "llama-3.1-8b", "--cluster", "1x8:h100")
+    wished = (*command, "--micro-batch", "1", "--zero", "2", "--recompute", "none", "--cp", "2")
+    said = " ".join(asked(*wished).out.split())
+    assert "in deepspeed.json and in train.py beside it, or write both anew with meshwright launch:" in said
+    assert "set train_micro_batch_size_per_gpu 1, and MICRO_BATCH in train.py" in said
+    assert "- set zero_optimization.stage 2 -" in said
+    assert "- set RECOMPUTE = 'none' in train.py" in said
+    assert "- set CONTEXT_PARALLEL = 2 in train.py" in said
+    (folder / "train.py").unlink()
+    alone = asked(*command, "--set", "job.sequence_length=4096", "--recompute", "full")
+    assert "in deepspeed.json and in your training script: - set plan.recompute full" in " ".join(alone.out.split())

@@ -7,10 +7,13 @@ from typing import Any, NamedTuple
 
 from meshwright.answers.baseline import Baseline
 from meshwright.answers.document.blocks import Block, Code, Heading, Lines, Paragraph
+from meshwright.answers.pace import longer
 from meshwright.cost.estimate import Estimate
-from meshwright.launch.imports.patch import Patch, patch_of
+from meshwright.launch.imports.folder import SCRIPT, constants_beside
+from meshwright.launch.imports.patch import OF_THE_SCRIPT, Patch, patch_of
 from meshwright.launch.imports.question import LaunchQuestion
 from meshwright.search.find import SearchResult
+from meshwright.search.rank import LEAST_GAIN
 from meshwright.search.sensitivity import cheapest_safe, sensitivity
 from meshwright.search.variation import Variation
 from meshwright.specs.inputs import Inputs
@@ -85,7 +88,7 @@ def launch_patch_section(question: LaunchQuestion | None, change: LaunchPatch | 
     base, wish, patch = change
     words = [f"{wish.why}: **{wish.estimate.plan}**", *_gains(base, wish.estimate), str(wish.estimate.verdict)]
     gain = ", ".join(words)
-    lines = Code(tuple(patch.diff.splitlines())) if patch.diff else Lines(tuple(_by_hand(patch)))
+    lines = Code(tuple(patch.diff.splitlines())) if patch.diff else Lines(tuple(_by_hand(question, patch)))
     return Heading(f"As a change of {question.path.name}", 3), Paragraph(gain), lines
 
 
@@ -98,10 +101,25 @@ def _gains(base: Estimate | None, wished: Estimate) -> Iterator[str]:
         yield f"{abs(less):.1f} GiB {'less' if less >= 0 else 'more'}"
 
 
-def _by_hand(patch: Patch) -> Iterator[str]:
-    yield "Change these by hand; the file computes them or takes them from outside:"
+def _by_hand(question: LaunchQuestion, patch: Patch) -> Iterator[str]:
+    """What to set where: in the file, in the training script beside it, or in one that is not known."""
+    name, constants = question.path.name, constants_beside(question.path, question.table)
+    if constants:
+        yield f"Change these by hand, in {name} and in {SCRIPT} beside it, or write both anew with meshwright launch:"
+    elif any(key.startswith(OF_THE_SCRIPT) for key in patch.settings):
+        yield f"Change these by hand, in {name} and in your training script:"
+    else:
+        yield "Change these by hand; the file computes them or takes them from outside:"
+    own = {each.key for each in question.settings.settings if each.line}
     for key, value in patch.settings.items():
-        yield f"- leave out {key}" if value is None else f"- set {key}{'' if value is True else f' {value}'}"
+        words = f"- leave out {key}" if value is None else f"- set {key}{'' if value is True else f' {value}'}"
+        constant = constants.get(key)
+        if constant is None:
+            yield words
+        elif key in own:
+            yield f"{words}, and {constant} in {SCRIPT}"
+        else:
+            yield f"- set {constant} = {value!r} in {SCRIPT}"
 
 
 def _wishes(
@@ -115,5 +133,5 @@ def _wishes(
         for each in cheapest_safe(sensitivity(estimate, inputs)):
             if each.inputs.cluster == inputs.cluster and each.inputs.model == inputs.model:
                 yield Wish(f"It is safe with {each.change}", each.estimate, each.inputs)
-    if near and near.best and (near.best[0].step_time_s < estimate.step_time_s or not estimate.verdict.fits):
+    if near and near.best and (longer(estimate, near.best[0]) >= LEAST_GAIN or not estimate.verdict.fits):
         yield Wish(BEST, near.best[0], inputs)

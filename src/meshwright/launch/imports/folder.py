@@ -55,8 +55,8 @@ def with_script(read: LaunchSettings, table: LaunchTable, given: Fields, notes: 
     given: settings that go before both; notes: where they come from is added. Raises `InvalidInput` where the script
     and the file contradict each other.
     """
-    constants = _constants(Path(read.path).parent / SCRIPT)
-    if not table.script or not table.script.keys() <= constants.keys():
+    constants = _script_of_launch(Path(read.path), table)
+    if not constants:
         return read
     known = {each.key: each.value for each in read.settings if not each.open and each.value != "auto"}
     settings: list[FileSetting] = []
@@ -73,6 +73,14 @@ def with_script(read: LaunchSettings, table: LaunchTable, given: Fields, notes: 
             )
     notes.append(f"{', '.join(each.key for each in settings)}: as {SCRIPT} beside the file has it")
     return replace(read, settings=(*read.settings, *settings))
+
+
+def constants_beside(path: Path, table: LaunchTable) -> dict[str, str]:
+    """By the key of a setting, the constant that holds it in the training script beside a file; none where that is not
+    one of `launch`.
+    """
+    beside = _script_of_launch(path, table)
+    return {table.rows[field].key: name for name, field in table.script.items()} if beside else {}
 
 
 def with_configuration(read: LaunchSettings) -> LaunchSettings:
@@ -93,6 +101,12 @@ def with_configuration(read: LaunchSettings) -> LaunchSettings:
     changed = [each for each in said if each.key in own]
     settings = (*tree.settings, *changed, *options)
     return replace(tree, settings=settings, program=read.program, launcher=read.launcher, environment=read.environment)
+
+
+def _script_of_launch(path: Path, table: LaunchTable) -> dict[str, FileSetting]:
+    """The constants of the training script beside a file where it is one of `launch`, else nothing."""
+    constants = _constants(path.parent / SCRIPT)
+    return constants if table.script and table.script.keys() <= constants.keys() else {}
 
 
 def _constants(script: Path) -> dict[str, FileSetting]:
