@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from meshwright.answers.host_memory import host_bytes
@@ -60,8 +61,10 @@ def unsharded_words(inputs: Inputs, of_all: bool = False) -> str:
 
 
 def uneven_experts_words(result: SearchResult) -> str:
-    """That the leanest plan deals whole experts out to more ranks than there are; nothing where it does not."""
-    inputs, plan = result.inputs, result.leanest.plan
+    """That whole experts are dealt out to more ranks than there are experts, were all ranks of the leanest plan to share
+    them; nothing where they are not.
+    """
+    inputs, plan = result.inputs, replace(result.leanest.plan, dp_replicate=1)
     kind = next((each for each in inputs.model.layer_kinds if each.is_moe), None)
     if kind is None or plan.zero < FULLY_SHARDED:
         return ""
