@@ -292,6 +292,14 @@ def test_files_of_accelerate_say_what_whole_models_need_on_a_host() -> None:
     assert "fsdp_cpu_ram_efficient_loading: true" in files["accelerate.yaml"]
 
 
+@pytest.mark.parametrize(("zero", "told"), [(1, True), (3, False)])
+def test_files_of_deepspeed_say_what_whole_models_need_on_a_host(zero: int, told: bool) -> None:
+    """With ZeRO 3 ranks share weights as they are made."""
+    files = launch_files(Plan(dp=8, zero=zero, num_microbatches=8), asked("deepspeed"), "deepspeed").files
+    words = "Host memory: 119.7 GiB a node. Each of its processes first makes the whole model there in bf16"
+    assert (words in files["train.sh"]) == told
+
+
 def test_tensor_parallelism_of_accelerate_is_refused_as_transformers_lacks_what_it_imports() -> None:
     with pytest.raises(IllegalPlan, match="accelerate has no tensor parallelism"):
         launch_files(Plan(tp=2, dp=4, zero=3, num_microbatches=16), asked("accelerate"), "accelerate")

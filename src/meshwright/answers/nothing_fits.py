@@ -12,13 +12,13 @@ from meshwright.cost.memory.parameters import sharded_expert_parameters
 from meshwright.cost.routing import routed_experts
 from meshwright.errors import MeshwrightError, NothingFits, Stopped
 from meshwright.layout.groups import expert_sharding_ranks
+from meshwright.layout.plan import FULLY_SHARDED
 from meshwright.search.find import Progress, SearchResult
 from meshwright.search.published import unpublished
 from meshwright.search.remedies import Kind, Remedy, remedies
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_gib, format_seconds
 
-FULLY_SHARDED = 3
 UNEVEN = 1.1
 """Times its even share of the experts, from which it is told what a rank holds."""
 HOPELESS = "No plan fits safely even with 32 times the nodes or a sixteenth of the sequence length."
@@ -61,8 +61,8 @@ def unsharded_words(inputs: Inputs, of_all: bool = False) -> str:
 
 
 def uneven_experts_words(result: SearchResult) -> str:
-    """That whole experts are dealt out to more ranks than there are experts, were all ranks of the leanest plan to share
-    them; nothing where they are not.
+    """That whole experts are dealt out to more ranks than there are experts, were all ranks of the leanest plan to
+    share them; nothing where they are not.
     """
     inputs, plan = result.inputs, replace(result.leanest.plan, dp_replicate=1)
     kind = next((each for each in inputs.model.layer_kinds if each.is_moe), None)

@@ -41,6 +41,8 @@ CONTEXT_EXCHANGE_NAMES = {kind: kind.name.lower() for kind in ContextExchange}
 RECOMPUTE_NAMES = {kind: kind.name.lower() for kind in Recompute}
 USUAL = (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
 """Schedules that need no name beside vpp."""
+FULLY_SHARDED = 3
+"""The stage of ZeRO that shards weights too."""
 MAX_COUNT = 2**31 - 1
 """Of every whole number of a plan, so that the product of two fits in 64 bits."""
 

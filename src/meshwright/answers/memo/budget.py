@@ -6,14 +6,11 @@ from dataclasses import dataclass, replace
 
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
-from meshwright.layout.plan import Plan, Recompute
+from meshwright.layout.plan import FULLY_SHARDED, Plan, Recompute
 from meshwright.schedules.records import Schedule
 from meshwright.search.find import best_where
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.scale import with_gpus
-
-FULLY_SHARDED = 3
-"""The stage of ZeRO."""
 
 
 @dataclass(frozen=True)

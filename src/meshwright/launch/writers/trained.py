@@ -11,7 +11,8 @@ from meshwright.launch.export import Launch
 from meshwright.launch.writers.comments import commented
 from meshwright.launch.writers.start import ADDRESS, batch_file, start_script, torchrun
 from meshwright.launch.writers.trees import json_text, yaml_text
-from meshwright.specs.precision import FP32_BYTES
+from meshwright.layout.plan import FULLY_SHARDED
+from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
 from meshwright.specs.weights import parameter_count
 from meshwright.units import format_gib
 
@@ -44,16 +45,19 @@ def trained_files(launch: Launch, notes: Sequence[str]) -> dict[str, str]:
 
 
 def _host_memory(launch: Launch) -> list[str]:
-    """What the hosts need before ranks share the model, where a process makes all of it."""
-    if launch.name != "accelerate":
+    """What the hosts need before ranks share the model, where a process makes all of it; in DeepSpeed's script it is
+    sharded as it is made with ZeRO 3 alone.
+    """
+    if launch.name == "deepspeed" and launch.plan.zero == FULLY_SHARDED:
         return []
-    whole = FP32_BYTES * parameter_count(launch.inputs.model)
+    each, dtype = (FP32_BYTES, "fp32") if launch.name == "accelerate" else (HALF_BYTES, launch.inputs.recipe.half)
+    whole = each * parameter_count(launch.inputs.model)
     if EFFICIENT_LOADING in launch.settings:
-        return [f"Host memory: {format_gib(whole)} a node, where one process makes the whole model in fp32."]
+        return [f"Host memory: {format_gib(whole)} a node, where one process makes the whole model in {dtype}."]
     ranks = launch.ranks_per_node
     return [
         f"Host memory: {format_gib(ranks * whole)} a node. Each of its processes first makes the whole model there in "
-        f"fp32, {format_gib(whole)}; processes a node: {ranks}."
+        f"{dtype}, {format_gib(whole)}; processes a node: {ranks}."
     ]
 
 
