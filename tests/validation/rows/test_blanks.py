@@ -70,3 +70,17 @@ def test_a_run_on_an_unnamed_accelerator_has_memory_and_no_step_time() -> None:
     assert outcome.memory
     assert outcome.case
     assert any("as none is named; its step time is not scored" in said for said in outcome.case.assumed)
+
+
+@pytest.mark.parametrize(("layers", "counted"), [("126", True), ("128", False), ("125", False)])
+def test_ends_count_as_layers_where_chunks_are_not_alike_without(layers: str, counted: bool) -> None:
+    """As in Llama 3.1 405B, whose 126 layers fill 16 x 8 chunks with them alone."""
+    filled, assumed = fill_blanks(llama(layers=layers, num_gpus="256", pp="16", vpp="8", tp="4", dp="4"))
+    assert (filled["ends_layers_less"] == "1") == counted
+    assert any("the embedding and the head as layers" in said for said in assumed) == counted
+
+
+def test_ends_count_as_the_row_or_its_runtime_has_it() -> None:
+    chunks = {"layers": "126", "num_gpus": "256", "pp": "16", "vpp": "8", "tp": "4", "dp": "4"}
+    assert fill_blanks(llama(**chunks, ends_layers_less="0"))[0]["ends_layers_less"] == "0"
+    assert fill_blanks(llama(**chunks | {"vpp": "1"}, runtime="nanotron"))[0]["ends_layers_less"] == ""

@@ -26,6 +26,8 @@ class Blank(NamedTuple):
 
 UNNAMED_ACCELERATOR = "a100-sxm-80gb"
 """What stands for an accelerator that a row does not name."""
+ENDS = 2
+"""The embedding and the head."""
 CHUNKED = {schedule.record.name for schedule in Schedule if schedule.record.chunks != 1}
 """Schedules whose ranks hold two chunks or more."""
 
@@ -71,6 +73,13 @@ def _one_each(row: Row) -> str:
 
 def _usual_schedule(row: Row) -> str:
     return SCHEDULE_NAMES[Schedule.INTERLEAVED if int(row["vpp"]) > 1 else Schedule.ONE_F_ONE_B]
+
+
+def _only_ends_fill_chunks(row: Row) -> bool:
+    """Whether chunks of layers are alike with the embedding and the head as layers, and not without."""
+    chunks, layers = int(row["pp"]) * int(row["vpp"]), int(row["layers"])
+    takes_ends = True in base_runtime(row["runtime"]).plans.ends_as_layers
+    return chunks > 1 and takes_ends and not row["plan"] and layers % chunks != 0 == (layers + ENDS) % chunks
 
 
 REQUIRED = {
@@ -126,6 +135,12 @@ BLANKS = (
         value=_usual_schedule,
         what="1F1B, interleaved with more than one chunk per rank",
         matters=_is_over_1("pp"),
+    ),
+    Blank(
+        column="ends_layers_less",
+        value=lambda _: "1",
+        what="the embedding and the head as layers, without which chunks are not alike",
+        matters=_only_ends_fill_chunks,
     ),
     Blank(
         column="inter_node_GBps_per_gpu",

@@ -10,6 +10,7 @@ from meshwright.specs import catalog
 from meshwright.specs.read_accelerator import read_accelerator
 from meshwright.specs.read_model import read_model
 from meshwright.validation.rows.released import as_released
+from meshwright.validation.rows.said import said_behaviours, with_behaviours_over, with_said_recipe
 from meshwright.validation.rows.table import Row, normalised, read_rows, split_list
 
 LEVELS = (("model", "gpu", "precision"), ("model", "gpu"), ("model",), ("precision",), ())
@@ -49,7 +50,8 @@ def _published() -> dict[str, tuple[Row, ...]]:
 
 def _as_known(row: Row) -> Row:
     try:
-        read = as_released(normalised(row))
+        read = with_said_recipe(as_released(normalised(row)))
+        said = said_behaviours(read)
     except InvalidInput:
         return row
     taken = [f"{read['runtime']}, by what the row says of its software"] if read["runtime"] != row["runtime"] else []
@@ -71,6 +73,9 @@ def _as_known(row: Row) -> Row:
         if any(settings.values()):
             taken.append(f"what {len(alike)} such runs of {read['runtime']} in the project's table have in common")
             row = row | settings
+        if said:
+            taken.append(f"{' and '.join(said)}, by what the row says of its precision")
+            row = row | {"with": with_behaviours_over(row["with"], said)}
     structure = _structure(read)
     if structure:
         taken.append(f"the structure {structure}, of a model of these sizes in the project's table")

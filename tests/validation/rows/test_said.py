@@ -1,0 +1,59 @@
+"""What a row says of its precision in words is priced so, where a table names no settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.validation.rows.reading import read_case
+from meshwright.validation.rows.said import said_behaviours, with_said_recipe
+from meshwright.validation.rows.siblings import as_known
+from meshwright.validation.rows.table import Row
+from tables import llama
+
+
+def _stranger(**said: str) -> Row:
+    return llama(runtime="pytorch-fsdp1", tp="1", dp="8", dataset="a stranger", id="new") | said
+
+
+@pytest.mark.parametrize(
+    ("precision", "detail", "meant"),
+    [
+        ("fp8", "TransformerEngine fp8 (delayed)", "fp8-delayed"),
+        ("fp8-delayed", "fp8 current scaling (per tensor)", "fp8"),
+        ("fp8", "fp8 rowwise + bf16", "fp8-rowwise"),
+        ("fp8", "FP8 blockwise (128x128)", "fp8-blockwise"),
+        ("fp8", "fp8_mx", "mxfp8"),
+        ("fp8", "fp8 recipe not printed", "fp8"),
+        ("bf16", "delayed", "bf16"),
+        ("mxfp8", "mxfp8 (attention: current scaling)", "mxfp8"),
+    ],
+)
+def test_the_recipe_of_fp8_is_the_one_that_the_words_name(precision: str, detail: str, meant: str) -> None:
+    assert with_said_recipe(_stranger(precision=precision, precision_detail=detail))["precision"] == meant
+
+
+@pytest.mark.parametrize(
+    ("runtime", "detail", "behaviours"),
+    [
+        ("pytorch-eager", "all bf16", ["autocast=false", "weight_bytes=2", "moment_bytes=2"]),
+        ("pytorch-fsdp1", "Pure BF16", ["weight_bytes=2", "moment_bytes=2", "gradient_bytes=2"]),
+        ("torchtitan@0.2.2", "bf16 weights, gradients and moments", ["weight_bytes=2", "moment_bytes=2"]),
+        ("accelerate", "bf16 (fp32 master, fp32 reduction)", ["gradient_bytes=4"]),
+        ("pytorch-fsdp1", "bf16 with fp32 weights (FSDP mixed precision, bf16 reduction)", ["gradient_bytes=2"]),
+        ("accelerate", "bf16 weights with 16-bit remainders, fp32 moments", []),
+        ("megatron-core", "all bf16", []),
+    ],
+)
+def test_states_have_the_bytes_that_the_words_name(runtime: str, detail: str, behaviours: list[str]) -> None:
+    assert said_behaviours(_stranger(runtime=runtime, precision_detail=detail)) == behaviours
+
+
+def test_a_stranger_is_priced_so_and_says_it() -> None:
+    (row,) = as_known([_stranger(precision_detail="all bf16")])
+    storage = read_case(row).inputs.runtime.storage
+    assert (storage.weight_bytes, storage.moment_bytes, storage.gradient_bytes) == (2, 2, 2)
+    assert "weight_bytes=2 and moment_bytes=2 and gradient_bytes=2, by what the row says" in row["assumed"]
+    (silent,) = as_known([_stranger(precision_detail="bf16")])
+    assert (silent["with"], silent["assumed"]) == ("", "")
+    (named,) = as_known([_stranger(precision_detail="all bf16", settings="unfused-adamw")])
+    assert named["with"] == ""
