@@ -17,8 +17,8 @@ Row = dict[str, str]
 PUBLISHED = Path(__file__).parents[1] / "published_runs.csv"
 """The project's own table; each row with its source."""
 FREE_TEXT = ("source", "runtime_detail", "precision_detail", "step_time_is", "notes")
-"""Columns for people, which no prediction reads; of a table without settings they name releases and recipes (`released`,
-`said`)."""
+"""Columns for people, which no prediction reads; of a table without settings they name releases and
+recipes (`released`, `said`)."""
 NAMES = (
     *("id", "dataset", "config_key", "quality", "runtime", "settings", "with", "refused", "model", "architecture"),
     *("cluster", "gpu", "precision", "recompute_modules", "plan", "software_release", "assumed"),
