@@ -127,11 +127,14 @@ def published_json(outcomes: Sequence[Outcome]) -> str:
     """How far the plans of published runs go, as a file."""
     ran = [each for each in outcomes if each.configuration.rows[0]["fits"] != "no"]
     runs = [
-        PublishedRun(each.case.plan, each.case.inputs, each.step_time.measured if each.step_time else None)
+        PublishedRun(case.plan, case.inputs, each.step_time.measured if each.step_time else None, each.configuration.id)
         for each in ran
-        if each.case
+        if (case := each.case)
     ]
-    runs += [PublishedRun(recipe.plan, recipe.inputs, recipe.measured_s) for recipe in printed_recipes()]
+    runs += [
+        PublishedRun(recipe.plan, recipe.inputs, recipe.measured_s, recipe.name or recipe.document)
+        for recipe in printed_recipes()
+    ]
     plans = published_plans_of(runs)
     layouts = ",\n".join(f"  {json.dumps(layout.model_dump())}" for layout in plans.layouts)
     limits = json.dumps({"generations": plans.model_dump()["generations"]}, indent=1)

@@ -27,7 +27,7 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.schedules.records import usual_schedule
 from meshwright.search.find import find
-from meshwright.search.published import has_published_layout
+from meshwright.search.published_layouts import has_published_layout
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.job import Job
@@ -64,6 +64,11 @@ class Recipe(NamedTuple):
     """The question of the page of questions that it answers."""
     name: str = ""
     """Of the recipe, where its publisher gives it one."""
+
+    @property
+    def document(self) -> str:
+        """The first word of its source: a paper or a repository."""
+        return re.split(r"[,@ ]", self.source)[0]
 
     @property
     def question(self) -> str:
@@ -110,8 +115,7 @@ def recipe_errors() -> Iterator[LogError]:
         if recipe.measured_s:
             (priced,) = estimate_each([recipe.plan], recipe.inputs)
             error = math.log(priced.step_time_s / recipe.measured_s)
-            document = re.split(r"[,@ ]", recipe.source)[0]
-            yield LogError(document, recipe.inputs, recipe.plan, error)
+            yield LogError(recipe.document, recipe.inputs, recipe.plan, error)
 
 
 def _of_run(runs: dict[str, Configuration], name: str) -> Recipe:

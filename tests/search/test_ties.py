@@ -14,19 +14,19 @@ from meshwright.answers.ties import proven_lines, tie_lines, tied_share
 from meshwright.cost.memory.fit import Verdict
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
-from meshwright.search import published
+from meshwright.search import published_layouts
 from meshwright.search.find import find
 from meshwright.search.published import (
     LAYOUT,
     PublishedRun,
     extent,
     generation,
-    has_published_layout,
     is_published,
     published_plans,
     published_plans_of,
     unpublished,
 )
+from meshwright.search.published_layouts import fastest_run_of, has_published_layout
 from meshwright.search.rank import rank_key, rank_time_s
 from meshwright.search.ties import (
     Ranks,
@@ -136,12 +136,28 @@ def test_a_layout_that_another_run_of_the_job_beats_is_not_kept() -> None:
     }
 
 
+def test_a_layout_names_its_fastest_run_of_the_very_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow, untimed = replace(PLAIN, recompute=Recompute.FULL), replace(PLAIN, vpp=2)
+    runs = [
+        PublishedRun(slow, DENSE, 10.1, "b"),
+        PublishedRun(PLAIN, DENSE, 10.0, "a"),
+        PublishedRun(PLAIN, DENSE, None, "c"),
+        PublishedRun(untimed, DENSE, None, "d"),
+    ]
+    monkeypatch.setattr(published_layouts, "published_plans", lambda: published_plans_of(runs))
+    found = fastest_run_of(slow, DENSE)
+    assert found is not None
+    assert (found.run, found.step_time_s) == ("a", 10.0)
+    assert fastest_run_of(untimed, DENSE) is None
+    assert fastest_run_of(PLAIN, DENSE.replace(job=DENSE.job.replace(global_batch=512))) is None
+
+
 def test_layouts_of_the_job_itself_come_first_and_beaten_ones_of_others_never(monkeypatch: pytest.MonkeyPatch) -> None:
     fast, slow = replace(PLAIN, vpp=2), replace(PLAIN, vpp=4)
     small, large, other = (DENSE.replace(job=DENSE.job.replace(global_batch=batch)) for batch in (512, 1024, 2048))
     runs = [(fast, small, 10.0), (slow, small, 12.0), (slow, large, 20.0)]
     known = published_plans_of(PublishedRun(*run) for run in runs)
-    monkeypatch.setattr(published, "published_plans", lambda: known)
+    monkeypatch.setattr(published_layouts, "published_plans", lambda: known)
     elsewhere = question(llama_70b(), "8x8:h100", "torchtitan", global_batch=512, sequence_length=8192)
     both = Plans.of([fast, slow])
     found = [has_published_layout(both, asked).tolist() for asked in (small, large, other, elsewhere)]
@@ -263,4 +279,5 @@ def test_a_recommended_plan_that_was_published_stands_alone() -> None:
     job = Job(sequence_length=8192, global_batch=512)
     result = find(read_inputs("llama-3.1-8b", "1x8:h100", job, runtime="megatron-core@nemo-24.11"))
     assert has_published_layout(Plans.of([result.best[0].plan]), result.inputs).item()
-    assert not proven_lines(result)
+    (line,) = proven_lines(result)
+    assert re.fullmatch(r"The fastest published run of this job was split so and took [\d.]+ s with its own .*", line)

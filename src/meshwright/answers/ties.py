@@ -10,11 +10,12 @@ from meshwright.answers.records import priced_plan
 from meshwright.cost.estimate import Estimate
 from meshwright.layout.plans import Plans
 from meshwright.search.find import SearchResult
-from meshwright.search.published import Unpublished, has_published_layout, is_published, unpublished
+from meshwright.search.published import Layout, Unpublished, is_published, unpublished
+from meshwright.search.published_layouts import fastest_run_of, has_published_layout
 from meshwright.search.rank import rank_time_s
 from meshwright.search.ties import AXES, complexity, share_of_layouts, share_of_ties, tied_within
 from meshwright.specs.inputs import Inputs
-from meshwright.units import format_gib
+from meshwright.units import format_gib, format_seconds
 
 AS_PUBLISHED = "is split as the fastest published run of a job of this model"
 
@@ -56,9 +57,13 @@ def fastest_lines(result: SearchResult) -> list[str]:
 
 
 def proven_lines(result: SearchResult) -> list[str]:
-    """The best plan that is split as the fastest published run of the model, where the recommended one is not."""
-    words = proven_words(result).replace("`", "")
-    return [f"Published alternative: {words}."] if words else []
+    """The best plan that is split as the fastest published run of the model, where the recommended one is not; what
+    that run took, where it is.
+    """
+    if words := proven_words(result).replace("`", ""):
+        return [f"Published alternative: {words}."]
+    ran = fastest_run_of(result.best[0].plan, result.inputs)
+    return [f"The fastest published run of this job was split so and {_took(ran)}."] if ran else []
 
 
 def proven_words(result: SearchResult) -> str:
@@ -69,7 +74,13 @@ def proven_words(result: SearchResult) -> str:
     slower = f"{pace(proven, best)} with these settings"
     risk = f", but it is {proven.verdict} (probability of fitting {proven.fit.probability:.0%})"
     risky = risk if proven.verdict > best.verdict else ""
-    return f"`{proven.plan}` {AS_PUBLISHED}, and predicted to be {slower}{risky}; no published run confirms that"
+    ran = fastest_run_of(proven.plan, result.inputs)
+    measured = f"that run {_took(ran)}" if ran else "no published run confirms that"
+    return f"`{proven.plan}` {AS_PUBLISHED}, and predicted to be {slower}{risky}; {measured}"
+
+
+def _took(ran: Layout) -> str:
+    return f"took {format_seconds(ran.step_time_s or 0)} with its own settings ({ran.run})"
 
 
 def tied_share(result: SearchResult) -> float:

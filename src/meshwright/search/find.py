@@ -20,7 +20,7 @@ from meshwright.layout.legality import check
 from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans, regrouped
 from meshwright.search.bounds import least_memory
-from meshwright.search.published import has_published_layout
+from meshwright.search.published_layouts import has_published_layout
 from meshwright.search.rank import LEAST_GAIN, order, preference, rank_time_s
 from meshwright.search.resolve import resolved
 from meshwright.search.resolve.stages import named_by_ends

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, reduce
@@ -87,6 +86,10 @@ class Layout(BaseModel, frozen=True, extra="forbid"):
     """Another layout was measured to be faster in another job of the same model on as many accelerators."""
     degrees: tuple[int, ...]
     """Of `LAYOUT`."""
+    run: str
+    """The fastest of its job that was split so, by the name of its row or recipe."""
+    step_time_s: float | None
+    """That it was measured to take; None where no time is printed."""
 
 
 class PublishedRun(NamedTuple):
@@ -96,6 +99,8 @@ class PublishedRun(NamedTuple):
     inputs: Inputs
     step_time_s: float | None
     """None where no time is printed."""
+    name: str = ""
+    """Of its row or recipe."""
 
 
 class Extent(Spec):
@@ -133,14 +138,14 @@ def published_plans_of(runs: Iterable[PublishedRun]) -> PublishedPlans:
     runs, jobs = tuple(runs), defaultdict[_Job, list[PublishedRun]](list)
     for run in runs:
         job = run.inputs.job
-        jobs[_question_key(run.inputs), job.sequence_length, job.global_batch].append(run)
-    fastest = {job: {_degrees_of(run) for run in _fastest(of_job)} for job, of_job in jobs.items()}
-    every = ((job, _degrees_of(run)) for job, of_job in jobs.items() for run in of_job)
+        jobs[question_key(run.inputs), job.sequence_length, job.global_batch].append(run)
+    fastest = {job: _by_degrees(_fastest(of_job)) for job, of_job in jobs.items()}
+    every = ((job, degrees_of(run.plan)) for job, of_job in jobs.items() for run in of_job)
     beaten = {(job[0], degrees) for job, degrees in every if degrees not in fastest[job]}
     layouts = {
-        (*key, length, batch, (key, degrees) in beaten, degrees)
+        (*key, length, batch, (key, degrees) in beaten, degrees, run.name, run.step_time_s)
         for (key, length, batch), of_job in fastest.items()
-        for degrees in of_job
+        for degrees, run in of_job.items()
     }
     known = [dict(zip(Layout.model_fields, layout, strict=True)) for layout in sorted(layouts, key=str)]
     return PublishedPlans(generations=extents_of(runs), layouts=tuple(Layout(**each) for each in known))
@@ -204,6 +209,12 @@ def _fastest(runs: Sequence[PublishedRun]) -> list[PublishedRun]:
     return [run for run in runs if not run.step_time_s or run.step_time_s <= least * (1 + AS_FAST)]
 
 
+def _by_degrees(runs: Sequence[PublishedRun]) -> dict[tuple[int, ...], PublishedRun]:
+    """The fastest run of each layout; one whose time is printed, where there is one."""
+    fastest_last = sorted(runs, key=lambda run: run.step_time_s or np.inf, reverse=True)
+    return {degrees_of(run.plan): run for run in fastest_last}
+
+
 def model_key(inputs: Inputs) -> str:
     """What one model has in common with itself under other names: layers, billions of parameters and experts."""
     model = inputs.model
@@ -212,33 +223,15 @@ def model_key(inputs: Inputs) -> str:
     return f"{model.num_layers} layers, {parameters} parameters, {experts} experts"
 
 
-def _degrees_of(run: PublishedRun) -> tuple[int, ...]:
-    return tuple(int(getattr(run.plan, name)) for name in LAYOUT)
+def degrees_of(plan: Plan) -> tuple[int, ...]:
+    """Of `LAYOUT`."""
+    return tuple(int(getattr(plan, name)) for name in LAYOUT)
 
 
-def _question_key(inputs: Inputs) -> _Key:
+def question_key(inputs: Inputs) -> _Key:
+    """What a question has in common with a layout, but for its sequences and its batch."""
     cluster, bits = inputs.cluster, BITS[inputs.recipe.number_format]
     return model_key(inputs), inputs.runtime.family, cluster.accelerator.id, cluster.num_gpus, bits
-
-
-def has_published_layout(plans: Plans, inputs: Inputs) -> BoolColumn:
-    """Whether the fastest published run of this job was split as each plan is, shape (n,); of the same model in the
-    family of runtimes, as precise and on as many of the same accelerators. Where none is of this batch, those of
-    others with sequences as long count that no other batch has shown to be slower.
-    """
-    found = np.zeros(len(plans), dtype=bool)
-    for layout in _layouts_for(inputs):
-        columns = [getattr(plans, name) == value for name, value in zip(LAYOUT, layout.degrees, strict=True)]
-        found |= np.all(columns, axis=0)
-    return found
-
-
-def _layouts_for(inputs: Inputs) -> list[Layout]:
-    asked, job = (*_question_key(inputs), inputs.job.sequence_length), inputs.job
-    keys = operator.attrgetter("model", "family", "accelerator", "accelerators", "bits", "sequence_length")
-    alike = [each for each in published_plans().layouts if keys(each) == asked]
-    of_job = [each for each in alike if each.global_batch == job.global_batch]
-    return of_job or [each for each in alike if not each.beaten]
 
 
 class Unpublished(NamedTuple):

@@ -1,0 +1,42 @@
+"""Published layouts: which plans are split as the fastest published run of a job of the model, and what it took."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from meshwright.arrays import BoolColumn
+from meshwright.layout.plan import Plan
+from meshwright.layout.plans import Plans
+from meshwright.search.published import LAYOUT, Layout, degrees_of, published_plans, question_key
+from meshwright.specs.inputs import Inputs
+
+
+def has_published_layout(plans: Plans, inputs: Inputs) -> BoolColumn:
+    """Whether the fastest published run of this job was split as each plan is, shape (n,); of the same model in the
+    family of runtimes, as precise and on as many of the same accelerators. Where none is of this batch, those of
+    others with sequences as long count that no other batch has shown to be slower.
+    """
+    found = np.zeros(len(plans), dtype=bool)
+    for layout in _layouts_for(inputs):
+        columns = [getattr(plans, name) == value for name, value in zip(LAYOUT, layout.degrees, strict=True)]
+        found |= np.all(columns, axis=0)
+    return found
+
+
+def _layouts_for(inputs: Inputs) -> list[Layout]:
+    asked, job = (*question_key(inputs), inputs.job.sequence_length), inputs.job
+    keys = operator.attrgetter("model", "family", "accelerator", "accelerators", "bits", "sequence_length")
+    alike = [each for each in published_plans().layouts if keys(each) == asked]
+    of_job = [each for each in alike if each.global_batch == job.global_batch]
+    return of_job or [each for each in alike if not each.beaten]
+
+
+def fastest_run_of(plan: Plan, inputs: Inputs) -> Layout | None:
+    """The layout of a plan with what was measured of it, where the fastest published run of this very job was split so;
+    None where no run was, or no time is printed.
+    """
+    degrees = degrees_of(plan)
+    of_job = (each for each in _layouts_for(inputs) if each.global_batch == inputs.job.global_batch)
+    return next((each for each in of_job if each.degrees == degrees and each.step_time_s), None)
