@@ -63,3 +63,21 @@ def test_plan_tells_it_on_the_screen_and_in_the_file() -> None:
     again = asked("plan", *LLAMA, *told["option"].split(), "--json").document
     assert again["plans"][0]["step_time_s"] <= told["step_time_s"] * (1 + 1e-9)
     assert "switch" not in again
+
+
+def test_fused_experts_are_named_with_all_that_a_launch_sets_and_needs() -> None:
+    question = (
+        "--model",
+        "gpt-oss-120b",
+        "--cluster",
+        "16x4:gb300-nvl72",
+        "--seq-len",
+        "4096",
+        "--global-batch",
+        "1280",
+    )
+    answer = asked("plan", *question, "--precision", "mxfp8", "--runtime", "megatron-bridge")
+    said = " ".join(answer.out.split())
+    flags = "--use-transformer-engine-op-fuser --moe-mlp-glu-interleave-size 32 NVTE_CUTEDSL_FUSED_GROUPED_MLP 1"
+    assert f"Worth trying: --with fused_experts=on ({flags}); it makes this plan" in said
+    assert "It needs Transformer Engine 2.14 or later installed on every node." in said

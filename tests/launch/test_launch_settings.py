@@ -38,6 +38,8 @@ UNTRAINED = PREDICTED.replace(job=LLAMA.job.replace(mtp_layers=0))
 TWICE = with_experts(PREDICTED.replace(job=LLAMA.job.replace(mtp_layers=2)), 64)
 ROUND = LLAMA.replace(model=llama_8b().replace(vocab_size=131072))
 BRIDGE = question(llama_8b(), "8x8:b200", "megatron-bridge", precision="mxfp8")
+QUANTISED_EXPERTS = with_experts(BRIDGE, 64)
+FUSED_EXPERTS = QUANTISED_EXPERTS.replace(runtime=with_behaviours(BRIDGE.runtime, ["fused_experts=on"]))
 NARROW_STATES = LLAMA.replace(runtime=LLAMA.runtime.replace(moment_bytes=2))
 OFFLOADED = ("optimizer_states=offloaded",)
 ON_HOST = LLAMA.replace(runtime=with_behaviours(LLAMA.runtime, OFFLOADED))
@@ -77,6 +79,12 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ),
     ("expert_tensor_degree", (EXPERTS, {"tp": 2}), (EXPERTS, {"tp": 2, "etp": 2}), "--expert-tensor-parallel-size 1"),
     ("expert_dispatcher", (EXPERTS, {"ep": 8}), (EXPERTS, {}), "--moe-token-dispatcher-type alltoall: the dispatcher"),
+    (
+        "fused_experts",
+        (FUSED_EXPERTS, {"ep": 8}),
+        (QUANTISED_EXPERTS, {"ep": 8}),
+        "--moe-mlp-glu-interleave-size 32 and NVTE_CUTEDSL_FUSED_GROUPED_MLP=1: one fused kernel",
+    ),
     (
         "expert_overlap",
         (OVERLAPPED, {"ep": 8}),

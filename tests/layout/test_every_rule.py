@@ -31,6 +31,12 @@ def on_host(name: str) -> Inputs:
     return question(llama_8b(), "8x8:h100", global_batch=256, precision="bf16").replace(runtime=runtime)
 
 
+def fused_experts() -> Inputs:
+    """With one kernel for all experts of a rank."""
+    inputs = with_experts(question(llama_8b(), "8x8:b200", precision="mxfp8", global_batch=256), 64)
+    return inputs.replace(runtime=with_behaviours(inputs.runtime, ["fused_experts=on"]))
+
+
 @cache
 def asked(name: str) -> Inputs:
     """Questions under which a rule can be broken: 64 H100, 32 layers, 32 heads, 8 key-value heads, 256 sequences."""
@@ -44,6 +50,7 @@ def asked(name: str) -> Inputs:
         "tied": lambda: llama.replace(model=gemma_like()),
         "uneven": lambda: llama.replace(model=dense_model(heads=24, kv_heads=12, ffn_size=9216, layers=24)),
         "experts": lambda: with_experts(llama, 64),
+        "fused experts": fused_experts,
         "biased": lambda: with_biases(with_experts(llama, 64)),
         "pp before dp": lambda: with_experts(llama, 64).replace(runtime=llama.runtime.replace(**RINGS)),
         "narrow": lambda: question(dense_model(ffn_size=3 * 16 * 16), "8x8:h100", precision="fp8", global_batch=256),
@@ -155,6 +162,7 @@ KEPT_AND_BROKEN: tuple[tuple[str, str, dict[str, object], dict[str, object]], ..
     ("expert_tensor_parallel", "internevo", {"tp": 4, "etp": 4}, {"tp": 4, "etp": 2}),
     ("expert_tensor_parallel", "torchtitan", {}, {"etp": 2}),
     ("expert_biases_whole", "biased", {"ep": 4}, {"etp": 2}),
+    ("fused_experts_whole", "fused experts", {"ep": 4}, {"etp": 2}),
     ("expert_ffn_size", "experts", {"etp": 4}, {"etp": 3}),
     ("expert_replicas", "experts", {"dp": 64, "ep": 8, "dp_replicate": 8}, {"dp": 64, "ep": 8, "dp_replicate": 16}),
     ("zero", "llama", {"zero": 3}, {"zero": 4}),

@@ -8,7 +8,7 @@ from typing import Any
 
 from meshwright.answers.pace import pace
 from meshwright.answers.records import fields_of, priced_plan
-from meshwright.answers.switches import WORTH, library_of, newly_set, overlap_flag
+from meshwright.answers.switches import FUSED_EXPERTS_LIBRARY, WORTH, library_of, newly_set, overlap_flag
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.step import estimate_each
 from meshwright.errors import IllegalPlan, InvalidSpec, Stopped
@@ -16,11 +16,13 @@ from meshwright.launch.settings import launch_file
 from meshwright.layout.plan import Plan
 from meshwright.search.constraint_costs import DISPATCHER, constrained
 from meshwright.search.find import Progress, SearchResult, find
-from meshwright.specs.behaviours import position_of, with_behaviours
+from meshwright.specs.behaviours import FUSED_EXPERTS, position_of, with_behaviours, with_fused_experts
 from meshwright.specs.inputs import Inputs
 from meshwright.units import format_seconds
 
 FUSED = "fused"
+EXPERT_PRODUCTS = "expert_products"
+"""How products of experts run."""
 ON, OVERLAP = "on", "overlap."
 """The position of a switch, and what the fields that it sets begin with, where it hides an exchange."""
 
@@ -41,7 +43,8 @@ class SwitchedPlan:
 
 
 def switched_plan(result: SearchResult, progress: Progress | None = None) -> SwitchedPlan | None:
-    """The best plan with the fused dispatcher and every overlap that the runtime has a switch for: a search of its own.
+    """The best plan with the fused dispatcher, fused products of experts and every overlap that the runtime has a
+    switch for: a search of its own.
 
     The dispatcher where the accelerators run it. None for a model without experts, where all is set already or the
     question names the dispatcher, where the launch cannot set them, where the step is not `WORTH` shorter or the
@@ -68,7 +71,7 @@ def switched_plan(result: SearchResult, progress: Progress | None = None) -> Swi
         return None
     after = _with(inputs, kept)
     flag = _flags(estimate.plan, after, inputs)
-    return SwitchedPlan(kept, flag, library_of(estimate.plan, after), estimate, gain) if flag else None
+    return SwitchedPlan(kept, flag, _libraries(estimate.plan, after, kept), estimate, gain) if flag else None
 
 
 def switched_lines(switched: SwitchedPlan | None, best: Estimate) -> list[str]:
@@ -93,7 +96,7 @@ def _options(inputs: Inputs) -> tuple[str, ...]:
     """Changes of behaviours, as `--with` takes them."""
     if not inputs.model.is_moe or not inputs.runtime.launch or DISPATCHER in constrained(inputs):
         return ()
-    return tuple(_dispatchers(inputs)) + tuple(_overlaps(inputs))
+    return (*_dispatchers(inputs), *_fused_experts(inputs), *_overlaps(inputs))
 
 
 def _dispatchers(inputs: Inputs) -> Iterator[str]:
@@ -103,6 +106,13 @@ def _dispatchers(inputs: Inputs) -> Iterator[str]:
     chosen = (each.choices for each in launch_file(inputs.runtime.launch).settings if each.by == DISPATCHER)
     if inputs.runtime.communication.dispatcher != FUSED and any(FUSED in each for each in chosen):
         yield f"{DISPATCHER}={FUSED}"
+
+
+def _fused_experts(inputs: Inputs) -> Iterator[str]:
+    """One fused kernel for all experts of a rank, where it is priced and the launch of now can choose it."""
+    chosen = (each.choices for each in launch_file(inputs.runtime.launch).settings if each.by == EXPERT_PRODUCTS)
+    if with_fused_experts(inputs) and any(FUSED in each for each in chosen):
+        yield f"{FUSED_EXPERTS}={ON}"
 
 
 def _overlaps(inputs: Inputs) -> Iterator[str]:
@@ -116,6 +126,12 @@ def _overlaps(inputs: Inputs) -> Iterator[str]:
 
 def _with(inputs: Inputs, options: Sequence[str]) -> Inputs:
     return inputs.replace(runtime=with_behaviours(inputs.runtime, options)) if options else inputs
+
+
+def _libraries(plan: Plan, after: Inputs, options: Sequence[str]) -> str:
+    """What the dispatcher and the options need beside the framework."""
+    fused = FUSED_EXPERTS_LIBRARY if f"{FUSED_EXPERTS}={ON}" in options else ""
+    return " and ".join(filter(None, (library_of(plan, after), fused)))
 
 
 def _needed(options: tuple[str, ...], estimate: Estimate, inputs: Inputs) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from meshwright.search.constraint_costs import constrained
 from meshwright.search.knobs import question_changes
 from meshwright.search.question_knobs import switches
 from meshwright.search.sensitivity import PricedChange, sensitivity
+from meshwright.specs.behaviours import FUSED_EXPERTS
 from meshwright.specs.inputs import Inputs
 
 WORTH = 0.02
@@ -24,6 +25,8 @@ OFF = "0"
 """Share of an exchange that is hidden where its overlap is off, which makes no step shorter."""
 LIBRARIES = {"deepep": "DeepEP", "hybridep": "HybridEP (of DeepEP)"}
 """By the backend that a launch sets."""
+FUSED_EXPERTS_LIBRARY = "Transformer Engine 2.14 or later"
+"""Source: megatron/core/transformer/moe/experts.py, _is_fused_impl_supported."""
 ATTENTION_LIBRARIES = {10.0: "FlashAttention-4", 9.0: "FlashAttention-3"}
 """By the least compute capability, from the highest."""
 
@@ -148,6 +151,8 @@ def _library(knob: str, plan: Plan, inputs: Inputs) -> str:
     """What the switch of a knob needs beside the framework; empty where nothing."""
     if knob == "attention":
         return _attention_library(inputs) if inputs.attention_kernel == "newest" else ""
+    if knob == FUSED_EXPERTS:
+        return FUSED_EXPERTS_LIBRARY
     return library_of(plan, inputs) if knob == "dispatcher" else ""
 
 

@@ -176,6 +176,8 @@ def _numbers(plan: Plan, inputs: Inputs) -> Facts:
         "before_ampere": (accelerator.compute_capability or AMPERE) < AMPERE,
         "bf16": recipe.half == "bf16",
         "dispatcher": dispatcher_of(plan, inputs),
+        "expert_products": runtime.kernels.expert_products,
+        "fuses_experts": inputs.model.is_moe and runtime.kernels.expert_products == "fused",
         "exchanges_by_hybrid_ep": hybrid and dispatcher_of(plan, inputs) == "fused" and plan.ep > 1,
         "expert_capacity": inputs.model.is_moe and inputs.expert_capacity is not None,
         "experts_per_domain": min(plan.ep, inputs.cluster.levels[0].size),

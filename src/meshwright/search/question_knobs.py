@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, get_args
 from meshwright.errors import InvalidSpec
 from meshwright.layout.plan import Plan
 from meshwright.search.padding import paddings
-from meshwright.specs.behaviours import narrower_states, position_of, switched_on
+from meshwright.specs.behaviours import FUSED_EXPERTS, narrower_states, position_of, switched_on, with_fused_experts
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime.communication import Communication, Overlap
 from meshwright.specs.scale import network_levels, with_network, with_nodes
@@ -41,8 +41,8 @@ def question_knobs(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, list[Quest
 
     Padding of the model's sizes that are not aligned; other precisions, gradients and narrower optimizer states;
     switches of the runtime (each share of overlap to nothing, or from nothing to what its switch hides, else to what
-    the runtime hides best; cross-entropy; attention; dispatcher of experts; ranks that are bound to cores); the fewest
-    more nodes; the network twice as fast.
+    the runtime hides best; cross-entropy; attention; dispatcher and products of experts; ranks that are bound to
+    cores); the fewest more nodes; the network twice as fast.
     """
     job, runtime = inputs.job, inputs.runtime
     for each in paddings(plan, inputs):
@@ -91,6 +91,8 @@ def switches(inputs: Inputs) -> Iterator[tuple[str, list[QuestionChange]]]:
         if name != inputs.attention_kernel:
             kernels = dict.fromkeys(("attention_kernel", "sinks_attention_kernel"), name)
             yield _of_runtime(inputs, "attention", inputs.attention_kernel, name, **kernels)
+    if fused := with_fused_experts(inputs):
+        yield FUSED_EXPERTS, [QuestionChange(fused, FieldChange(FUSED_EXPERTS, "off", "on"), {})]
     for name in ("binds_ranks", "runs_ahead"):
         if not getattr(runtime.host, name):
             yield _of_runtime(inputs, name, "false", "true", **{name: True})

@@ -19,6 +19,8 @@ IDENTITY = (
     "switches",
 )
 """Fields that say what a runtime is and refuses, not how it behaves."""
+FUSED_EXPERTS = "fused_experts"
+"""The switch for one kernel that computes all experts of a rank."""
 
 
 def with_behaviours(runtime: Runtime, changes: Sequence[str]) -> Runtime:
@@ -119,6 +121,24 @@ def switched_on(runtime: Runtime, field: str, otherwise: float) -> float:
     """
     positions = (values for switch in runtime.switches.values() for values in switch.values())
     return max((float(values[field]) for values in positions if field in values), default=otherwise)
+
+
+def with_fused_experts(inputs: Inputs) -> Inputs | None:
+    """The question with one fused kernel for the experts of a rank; None where that is so already, and where its
+    runtime, as of now, has no switch for it or does not run it in the question's precision or for its model.
+
+    >>> from meshwright.specs.examples import MIXTRAL  # in bf16
+    >>> print(with_fused_experts(MIXTRAL))
+    None
+    """
+    runtime = inputs.runtime
+    of_now = runtime.id == runtime.framework and FUSED_EXPERTS in runtime.switches
+    if not inputs.model.is_moe or not of_now or runtime.kernels.expert_products == "fused":
+        return None
+    try:
+        return inputs.replace(runtime=with_behaviours(runtime, [f"{FUSED_EXPERTS}=on"]))
+    except InvalidSpec:
+        return None
 
 
 def narrower_states(inputs: Inputs) -> Iterator[tuple[str, Inputs]]:

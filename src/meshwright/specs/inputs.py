@@ -11,6 +11,7 @@ from meshwright.errors import Fault, InvalidSpec, quoted
 from meshwright.specs.base import Spec
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.constraints import Constraints, lacking
+from meshwright.specs.expert_faults import expert_faults
 from meshwright.specs.fitted import fitted_values
 from meshwright.specs.job import Job
 from meshwright.specs.model import Attention, Model
@@ -229,8 +230,8 @@ class Inputs(Spec):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        faults = [*self._precision(), *self._positions(), *self._experts(), *self._prediction(), *self._size()]
-        faults += self._host()
+        faults = [*self._precision(), *self._positions(), *expert_faults(self.model, self.job, self.runtime)]
+        faults += [*self._size(), *self._host()]
         faults += [Fault(f"constraints.{name}", what) for name, what in lacking(self.constraints, self.runtime).items()]
         if faults:
             raise InvalidSpec(self.called, faults)
@@ -268,25 +269,6 @@ class Inputs(Spec):
         if 0 < positions < length:
             what = f"{length} exceeds the {positions} learned positions of {self.model.name}; use {positions} or less"
             yield Fault("job.sequence_length", what)
-
-    def _experts(self) -> Iterator[Fault]:
-        if self.model.is_moe and not self.runtime.plans.experts:
-            yield Fault("model", f"{self.model.name} has experts, and {self.runtime.id} has no such models")
-        job = self.job
-        even = {"expert_imbalance": 1.0, "expert_spread": 0.0, "expert_capacity": None}
-        for name, nothing in even.items() if not self.model.is_moe else ():
-            value = getattr(job, name)
-            if value in (None, nothing):
-                continue
-            yield Fault(f"job.{name}", f"is {value:g}, but {self.model.name} has no experts; leave it out")
-        if self.model.is_moe and job.expert_capacity is not None and not self.runtime.plans.drops_tokens:
-            what = f"is {job.expert_capacity:g}, but {self.runtime.id} drops no tokens"
-            yield Fault("job.expert_capacity", f"{what}; give an expert imbalance instead, or leave it out")
-
-    def _prediction(self) -> Iterator[Fault]:
-        if self.job.mtp_layers and not self.runtime.plans.multi_token_prediction:
-            what = f"is {self.job.mtp_layers}, but {self.runtime.id} trains no layers of multi-token prediction"
-            yield Fault("job.mtp_layers", f"{what}; leave it out")
 
     def _size(self) -> Iterator[Fault]:
         count = parameter_count(self.model)

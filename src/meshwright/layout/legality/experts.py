@@ -136,6 +136,13 @@ def expert_biases_whole(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
 
 
 @restriction
+def fused_experts_whole(plan: Layout, model: Model, runtime: Runtime) -> Ruling:
+    """Experts whose products are one fused kernel are not split by etp."""
+    yield (plan.etp == 1) | (not model.is_moe) | (runtime.kernels.expert_products != "fused")
+    yield f"the fused kernel of {runtime.id} does not split experts by etp {plan.etp}; nearest etp: 1"
+
+
+@restriction
 def expert_replicas(plan: Layout, model: Model, cluster: Cluster) -> Ruling:
     """dp_replicate divides the replicas of the experts."""
     copies = cluster.num_gpus // (plan.etp * plan.ep * plan.pp)
