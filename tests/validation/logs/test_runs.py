@@ -120,6 +120,17 @@ def test_a_log_of_another_run_is_refused(tmp_path: Path, launch: Path) -> None:
         runs([logged(tmp_path / "a.log", other)], launch, "8x8:h100")
 
 
+@pytest.mark.parametrize("batch", ["256", "1,024"])
+def test_the_batch_that_a_trainer_prints_is_that_of_the_launch_file(tmp_path: Path, launch: Path, batch: str) -> None:
+    said = f"[INFO|trainer.py:1625] 2026-08-01 >>   Total train batch size (w. parallel, accumulation) = {batch}"
+    log = logged(tmp_path / "a.log", [said, *PRINTED["trainer"]()])
+    if batch == str(BATCH):
+        assert runs([log], launch, "8x8:h100")[0].row["global_batch_size"] == batch
+    else:
+        with pytest.raises(InvalidInput, match="global batch size is 1024 in the log and 256 there"):
+            runs([log], launch, "8x8:h100")
+
+
 def test_bad_questions_are_refused(tmp_path: Path, launch: Path) -> None:
     log = logged(tmp_path / "a.log", megatron())
     assert "name the file that started the run" in refused(asked("runs", str(log), "--cluster", "8x8:h100"))

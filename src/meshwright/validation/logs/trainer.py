@@ -1,7 +1,7 @@
 """Trainer: the progress bar and the summary that Hugging Face's Trainer prints, which has no step times.
 
-Source: transformers 5.23.0, trainer_callback.py (ProgressCallback, PrinterCallback) and trainer_utils.py
-(speed_metrics); tqdm 4.67, std.py (format_meter, format_interval).
+Source: transformers 5.23.0, trainer.py L1625 (the batch), trainer_callback.py (ProgressCallback, PrinterCallback) and
+trainer_utils.py (speed_metrics); tqdm 4.67, std.py (format_meter, format_interval).
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ MOST_BARS, MOST_STEPS = 64, 100_000
 _BAR = re.compile(r"^\s*\d{1,3}%\|[^|]*\| (\d{1,12})/(\d{1,12}) \[(?:(\d{1,5}):)?(\d{1,2}):(\d{2})<")
 """A bar without a name: those of downloads and of evaluation inside have one, or end sooner."""
 _RUNTIME = re.compile(rf"'train_runtime': '?({NUMBER})")
+_BATCH = re.compile(r"Total train batch size [^=]{0,80}= ([\d,]{1,12})\s*$")
 _SAMPLES = re.compile(rf"'train_samples_per_second': '?({NUMBER})")
 
 
 class TrainerLines:
-    """Reads the bars and the summary of a Trainer."""
+    """Reads the batch, the bars and the summary of a Trainer."""
 
     def __init__(self) -> None:
         self._bars: dict[int, dict[int, int]] = {}
         """Seconds since the start by step, of every bar by its length."""
         self._runtime, self._samples = 0.0, 0.0
-        self._last = 0
+        self._batch = 0
+        """Sequences of a step, 0 where none are printed."""
 
     def read(self, line: Line) -> None:
         """Take what a line says."""
@@ -42,6 +44,8 @@ class TrainerLines:
                 bar = self._bars.setdefault(length, {})
                 if step in bar or len(bar) < MOST_STEPS:
                     bar[step] = min(seconds, bar.get(step, seconds))
+        if "Total train batch" in text and (match := _BATCH.search(text)):
+            self._batch = int(match[1].replace(",", "") or 0)
         if "'train_runtime'" in text and (match := _RUNTIME.search(text)):
             self._runtime = max(self._runtime, number(match[1]) or 0.0)
             if match := _SAMPLES.search(text):
@@ -54,15 +58,15 @@ class TrainerLines:
         length = max((each for each in self._bars if self._bars[each] is bar), default=0)
         steps = Readings("steps")
         for step, seconds in _windows(bar):
-            steps.add(step, seconds, 0)
+            steps.add(step, seconds, self._batch)
         if steps.lines:
             steps.first = 0
             return steps
         if self._runtime and length and length in bar:
-            steps.add(length, self._runtime / length, 0)
+            steps.add(length, self._runtime / length, self._batch)
         elif self._samples:
             steps = Readings("samples")
-            steps.add(1, 1 / self._samples, 0)
+            steps.add(1, 1 / self._samples, self._batch)
         return steps
 
 
