@@ -29,6 +29,16 @@ def test_a_table_of_ones_own_is_scored(mine: Path) -> None:
     assert max(map(len, answer.out.splitlines())) <= 80
 
 
+def test_a_row_in_which_nothing_is_measured_is_no_run_that_fitted(tmp_path: Path) -> None:
+    nothing = {"step_time_s": "0", "memory_gib": "", "memory_kind": ""}
+    rows = [llama(id="mine-1", **nothing), llama(id="mine-2", **nothing, fits="no")]
+    answer = asked("validate", "--runs", str(written(tmp_path / "mine.csv", rows)))
+    told = " ".join(answer.out.split())
+    assert "mine-1: nothing is measured; fill in step_time_s" in told
+    assert "Of 1 runs that ran out of memory" in told
+    assert "of 0 that fitted" in told
+
+
 def test_the_score_is_valid_json(mine: Path) -> None:
     document = asked("validate", "--runs", str(mine), "--json").document
     assert (document["rows"], document["represented"], len(document["skipped"])) == (3, 2, 1)

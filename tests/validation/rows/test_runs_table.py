@@ -42,7 +42,8 @@ def test_a_table_of_a_header_alone_has_no_rows(tmp_path: Path) -> None:
     [
         (b"", "none of the columns"),
         (b"a,b\n1,2\n", "none of the columns"),
-        (b"id;model\n1;2\n", "none of the columns"),
+        (b"id;model\n1;2\n", "semicolons between its columns; write commas"),
+        (b"id\tmodel\n1\t2\n", "tabs between its columns; write commas"),
         (b"\xff\xfe\x00\x01", "not UTF-8 text"),
         (b'id,model\n"a"b,c\n', "is not a CSV file"),
         (b"id,model\na,b,c\n", "line 2: there are more values than columns"),
@@ -108,6 +109,12 @@ def test_numbers_may_have_commas_and_decimals_of_zero() -> None:
     row = normalised(llama(hidden="4,096", tp="2.0", step_time_s="1,000.5"))
     assert (row["hidden"], row["tp"], row["step_time_s"]) == ("4096", "2", "1000.5")
     assert figure("１2") == 12
+
+
+@pytest.mark.parametrize("text", ["4,3", "1,0245", "12,34,567"])
+def test_a_comma_before_decimals_is_refused_instead_of_dropped(text: str) -> None:
+    with pytest.raises(NotModelled, match=f"step_time_s is '{text}'; .*with a point before its decimals"):
+        normalised(llama(step_time_s=text))
 
 
 def test_no_experts_are_none() -> None:

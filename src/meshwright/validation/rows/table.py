@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,8 @@ COLUMNS = (*NAMES, *FREE_TEXT, *CHOICES, *SWITCHES, *COUNTS, *FIGURES)
 TRUE, FALSE = ("true", "yes", "1"), ("false", "no", "0")
 MAY_BE_0 = {"zero_stage", "moe_experts", "moe_topk", "moe_ffn", "mtp_layers", "memory_rank"}
 """Counts that may be 0; a model of 0 experts is one without."""
+OTHER_MARKS = {";": "semicolons", "\t": "tabs"}
+"""That spreadsheets write between columns in place of commas."""
 MOST_ROWS = 100_000
 """A hundred times the runs that were ever published; each is read into half a kilobyte."""
 LARGEST_COUNT, LEAST_FIGURE, LARGEST_FIGURE = 10**9, 1e-9, 1e15
@@ -73,6 +76,9 @@ def read_rows(path: Path = PUBLISHED) -> list[Row]:
 def _rows(reader: csv.DictReader[str], path: Path) -> Iterator[Row]:
     named = [name.strip() for name in reader.fieldnames or ()]
     if not set(named) & set(COLUMNS):
+        other = next((mark for mark in OTHER_MARKS if len(named) == 1 and mark in named[0]), "")
+        if other:
+            raise InvalidInput(f"{str(path)!r} has {OTHER_MARKS[other]} between its columns; write commas")
         raise InvalidInput(f"{str(path)!r} has none of the columns of measured runs; they are {', '.join(COLUMNS)}")
     unknown = [str(UnknownName("column", name, COLUMNS)) for name in named if name not in COLUMNS]
     if unknown:
@@ -129,14 +135,18 @@ def normalised(row: Row) -> Row:
     return done if done["moe_experts"] != "0" else done | dict.fromkeys(("moe_experts", "moe_topk", "moe_ffn"), "")
 
 
+_DECIMAL_COMMA = re.compile(r",(?!\d{3}(?!\d))")
+"""A comma that no three digits follow is none between thousands: 4,3 may mean 4.3."""
+
+
 def figure(text: str) -> float | None:
     """A number as tables print it, thousands apart or not, in the unit of its column; None: not a finite one.
 
-    >>> figure("1,024"), figure("8k")
-    (1024.0, None)
+    >>> figure("1,024"), figure("8k"), figure("4,3")
+    (1024.0, None, None)
     """
     try:
-        value = float(text.replace(",", ""))
+        value = math.nan if _DECIMAL_COMMA.search(text) else float(text.replace(",", ""))
     except ValueError:
         return None
     return value if math.isfinite(value) else None
@@ -151,5 +161,6 @@ def _number(column: str, text: str, *, whole: bool) -> str:
         return str(round(value))
     if value is None or (value and not LEAST_FIGURE <= value <= LARGEST_FIGURE):
         which = f"a number from {LEAST_FIGURE:g} to {LARGEST_FIGURE:g}, or 0 or blank where it is not known"
+        which += ", with a point before its decimals" if "," in text else ""
         raise NotModelled(f"{column} is {quoted(text)}; it must be {which}")
     return repr(value) if value else ""

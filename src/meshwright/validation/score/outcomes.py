@@ -12,7 +12,7 @@ from itertools import chain
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.components import Components
 from meshwright.cost.step import estimate_each
-from meshwright.errors import InvalidInput, Stopped
+from meshwright.errors import InvalidInput, NotModelled, Stopped
 from meshwright.layout.plan import Plan
 from meshwright.search.executors import InProcess
 from meshwright.search.fan_out import results
@@ -27,6 +27,7 @@ from meshwright.validation.rows.reading import Case, read_case
 from meshwright.validation.rows.settings import judged_together, stand_ins
 
 NOT_REACHED = "it was stopped before"
+NOT_MEASURED = "nothing is measured; fill in step_time_s, tokens_per_s_per_gpu, memory_gib with memory_kind, or fits"
 KINDS = {
     "allocated": lambda memory: memory.allocated,
     "reserved": lambda memory: memory.reserved,
@@ -127,9 +128,10 @@ def outcome_of(configuration: Configuration) -> Outcome:
 
 def _case_of(configuration: Configuration) -> Case | InvalidInput:
     try:
-        return read_case(configuration.rows[0])
+        case = read_case(configuration.rows[0])
     except InvalidInput as reason:
         return reason
+    return case if configuration.measured else NotModelled(NOT_MEASURED)
 
 
 def _questions(cases: Sequence[Case]) -> list[list[Case]]:
