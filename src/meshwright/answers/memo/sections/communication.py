@@ -98,17 +98,16 @@ def _gradients(memo: Memo) -> str:
 def _when(memo: Memo) -> str:
     """How often gradients are summed, and weights gathered."""
     plan = memo.best.plan
+    count, one = plan.num_microbatches, plan.num_microbatches == 1
     if plan.zero >= 3 or any(each.by_layer for each in memo.exchanges):
-        return (
-            f"Each of the {plan.num_microbatches} micro-batches gathers weights before every layer and "
-            "reduce-scatters gradients after it, while other layers compute"
-        )
+        each = "The one micro-batch" if one else f"Each of the {count} micro-batches"
+        gathered = "gathers weights before every layer and reduce-scatters gradients after it"
+        return f"{each} {gathered}, while other layers compute"
     if plan.zero == 2:
-        return f"ZeRO 2 sums them after each of the {plan.num_microbatches} micro-batches, in buckets during backward"
-    return (
-        f"They are summed once a step, in buckets during the backward pass of the last of {plan.num_microbatches} "
-        "micro-batches"
-    )
+        after = "the one micro-batch" if one else f"each of the {count} micro-batches"
+        return f"ZeRO 2 sums them after {after}, in buckets during backward"
+    last = "the one micro-batch" if one else f"the last of {count} micro-batches"
+    return f"They are summed once a step, in buckets during the backward pass of {last}"
 
 
 def _of_experts(memo: Memo) -> str:

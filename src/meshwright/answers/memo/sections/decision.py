@@ -134,7 +134,7 @@ def _equal(memo: Memo) -> tuple[str, str] | None:
     search, best, fastest = memo.search, memo.best, memo.search.fastest
     proven = [words] if (words := proven_words(search)) else []
     if fastest is None or search.equal == 1:
-        return ("no other plan", proven[0]) if proven else None
+        return ("none as fast", proven[0]) if proven else None
     count = plural(search.equal - 1, "other plan")
     told = [f"within {tied_share(search):.1%}, closer than predictions can tell"]
     if fastest.plan == best.plan:

@@ -89,7 +89,7 @@ def _before(budgets: Budgets, inputs: Inputs) -> str:
         return f"{need}. It fits, so every split below is for speed. {copies}"
     return (
         f"{need}: {times(one.device / visible)} too large. {copies} More replicas do not help: data "
-        f"parallelism divides the work of a step, not the {format_gib(copy.states)} of states."
+        f"parallelism divides the work of a step, not the {format_gib(one.states)} of states."
     )
 
 

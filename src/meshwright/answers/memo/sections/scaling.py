@@ -8,7 +8,7 @@ from meshwright.answers.document.blocks import Block, Figure, Paragraph, Table
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.micro_batching import bubble_share
 from meshwright.answers.memo.scaling import Point
-from meshwright.answers.memo.words import accelerators, listed, percent, times
+from meshwright.answers.memo.words import accelerators, listed, percent, plural, times
 from meshwright.answers.pictures.scaling import ScalingPoint, scaling_picture
 from meshwright.cost.estimate import Estimate
 from meshwright.cost.memory.fit import Verdict
@@ -93,7 +93,7 @@ def _strong(points: tuple[Point, ...]) -> str:
     speed, perfect = last.tokens_per_s / first.tokens_per_s, last.gpus / first.gpus
     return (
         f"From {first.gpus} to {last.gpus} accelerators dp grows {times(after.plan.dp / before.plan.dp)}: the same "
-        f"batch leaves each replica {after.plan.num_microbatches} micro-batches instead of "
+        f"batch leaves each replica {plural(after.plan.num_microbatches, 'micro-batch', 'micro-batches')} instead of "
         f"{before.plan.num_microbatches}, {_effect(before, after)}. The step is {speed:.2f} times as fast; "
         f"{perfect:.3g} would be perfect.{_other_axes(points)}"
     )

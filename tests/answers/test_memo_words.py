@@ -1,0 +1,40 @@
+"""The memo's words: one figure for one thing, and sentences that also hold for one micro-batch."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from commands import asked
+
+pytestmark = pytest.mark.slow
+
+EXPERTS = (
+    *("memo", "qwen3-30b-a3b", "2x8:h100", "--runtime", "torchtitan", "--seq-len", "4096", "--global-batch", "128"),
+    *("--tp", "1", "--cp", "1", "--pp", "1", "--ep", "1", "--zero", "3", "--recompute", "full", "--micro-batch", "8"),
+)
+DENSE = (
+    *("memo", "llama-3.1-8b", "1x8:h100", "--runtime", "accelerate", "--seq-len", "4096", "--global-batch", "64"),
+    *("--cp", "1"),
+)
+
+
+def test_states_are_one_figure_whenever_memory_is_highest() -> None:
+    told = " ".join(asked(*EXPERTS).out.split())
+    (alone,) = re.findall(r"optimizer states of \S+ alone take (\S+ GiB)", told)
+    assert re.findall(r"divides the work of a step, not the (\S+ GiB) of states", told) == [alone]
+
+
+def test_one_micro_batch_is_told_as_one() -> None:
+    told = " ".join(asked(*EXPERTS).out.split())
+    assert "The one micro-batch gathers weights before every layer" in told
+    assert "leaves each replica 1 micro-batch instead of 2" in told
+    assert "1 micro-batches" not in told
+
+
+def test_a_published_layout_that_is_slower_leaves_other_plans_to_tell_of() -> None:
+    told = asked(*DENSE).out
+    assert "is split as the fastest published run" in told
+    assert "no other plan" not in told
+    assert "none as fast" in told
