@@ -86,3 +86,16 @@ def test_a_file_that_allows_fewer_positions_is_asked_about_as_many(tmp_path: Pat
         file.write_text(json.dumps(config | {"max_position_embeddings": allowed}))
         planned = asked("plan", str(file), "1x8:h100", "--json").document
         assert planned["inputs"]["job"]["sequence_length"] == length
+
+
+@pytest.mark.parametrize(("cluster", "batch"), [("3x8:h100", 384), ("5x8:h100", 640), ("2x8:h100", 512)])
+def test_replicas_on_every_accelerator_divide_the_batch_that_nobody_names(cluster: str, batch: int) -> None:
+    answer = asked("check", "llama-3.1-8b", cluster, "--runtime", "accelerate")
+    assert answer.code == 0
+    assert f"{batch} sequences of 8192" in answer.out
+
+
+def test_compared_clusters_share_the_batch_that_nobody_names() -> None:
+    answer = asked("compare", "gpt2", "1x8:h100", "3x8:h100", "--runtime", "pytorch-ddp")
+    assert answer.code == 0
+    assert "3072 sequences of 1024" in answer.out

@@ -124,14 +124,16 @@ def compare(
             f"{' '.join(clusters)}{' --plan ...' * named}; or plan files: meshwright compare --plan-file A.json"
         )
 
+    by_text = _different(clusters)
+    accelerators = math.lcm(*(each.num_gpus for each in by_text.values()))
+
     def asked(where: str) -> Inputs:
         subject = SubjectOptions(model=model, cluster=where, text_only=text_only)
-        return inputs_of(subject, job, framework, allowed=allowed)
+        return inputs_of(subject, job, framework, allowed=allowed, accelerators=accelerators)
 
     if named:
         _show_plans(asked(clusters[0]), plan or [], [], shown)
         return
-    by_text = _different(clusters)
     wishes = _wishes(price or [], deadline_days, one_plan, job.tokens, by_text)
     _show_clusters([(each, _question(asked, text)) for text, each in by_text.items()], wishes, workers, shown)
 

@@ -159,8 +159,13 @@ def inputs_of(
     framework: RuntimeOptions,
     measured: Path | None = None,
     allowed: ConstraintOptions | None = None,
+    accelerators: int = 0,
 ) -> Inputs:
-    """The question that the options ask; measured: a table of the site's own runs; allowed: limits on its plans."""
+    """The question that the options ask.
+
+    measured: a table of the site's own runs; allowed: limits on its plans; accelerators: those that share a batch which
+    is not named, 0: the cluster's.
+    """
     from meshwright.specs.read_cluster import read_cluster
     from meshwright.specs.read_inputs import read_inputs
     from meshwright.specs.read_model import read_model
@@ -169,13 +174,14 @@ def inputs_of(
     options = framework.of_questions
     runtime, behaviours = options.pop("runtime"), options.pop("behaviours")
     model = read_model(str(subject.model), text_only=subject.text_only)
-    whole_job = _job(model, vars(job) | options)
+    cluster = read_cluster(str(subject.cluster), subject.network)
+    whole_job = _job(model, vars(job) | options, accelerators or cluster.num_gpus)
     if behaviours:
         from meshwright.specs.behaviours import with_behaviours
 
         runtime = with_behaviours(read_runtime(runtime), behaviours)
     constraints = constraints_of(allowed) if allowed else None
-    inputs = read_inputs(model, read_cluster(str(subject.cluster), subject.network), whole_job, runtime, constraints)
+    inputs = read_inputs(model, cluster, whole_job, runtime, constraints)
     if measured is None:
         return inputs
     from meshwright.validation.site import with_measured_runs
@@ -183,7 +189,7 @@ def inputs_of(
     return with_measured_runs(inputs, measured)
 
 
-def _job(model: Model, options: dict[str, Any]) -> Job:
+def _job(model: Model, options: dict[str, Any], accelerators: int) -> Job:
     """The job that the options name, with the usual length and batch where they name none."""
     from meshwright.specs.job import job_of
     from meshwright.specs.usual_job import usual_batch, usual_length
@@ -193,7 +199,7 @@ def _job(model: Model, options: dict[str, Any]) -> Job:
         options["seq_len"] = usual_length(model)
         assumed.append(f"sequence length {options['seq_len']} (set it with --seq-len)")
     if options["global_batch"] is None and options["global_batch_tokens"] is None:
-        options["global_batch"] = usual_batch(options["seq_len"])
+        options["global_batch"] = usual_batch(options["seq_len"], accelerators)
         assumed.append(f"global batch {options['global_batch']}, near 4M tokens (set it with --global-batch)")
     job = job_of(options.pop("seq_len"), **options)
     return job.replace(assumptions=(*job.assumptions, *assumed)) if assumed else job

@@ -24,13 +24,18 @@ def usual_length(model: Model) -> int:
     return min([USUAL_LENGTH, *(length for length in lengths if length > 0)])
 
 
-def usual_batch(sequence_length: int) -> int:
-    """Sequences in a step: the power of two that comes nearest to 4M tokens by ratio, so that replicas divide it; 1 for
-    longer sequences, and for lengths that no job has.
+def usual_batch(sequence_length: int, accelerators: int) -> int:
+    """Sequences in a step: near 4M tokens by ratio, a power of two times the odd part of the number of accelerators, so
+    that their replicas divide it. The power of two alone where that part is larger than the batch, 1 for longer
+    sequences and for lengths that no job has.
 
-    >>> [usual_batch(length) for length in (8192, 10240, 12288, 2**23, 0)]
+    >>> [usual_batch(length, 64) for length in (8192, 10240, 12288, 2**23, 0)]
     [512, 512, 256, 1, 1]
+    >>> [usual_batch(8192, accelerators) for accelerators in (24, 40, 56, 8 * 2003)]
+    [384, 640, 448, 512]
     """
     if sequence_length < 1:
         return 1
-    return 1 << max(round(math.log2(USUAL_TOKENS_PER_STEP / sequence_length)), 0)
+    wanted, odd = USUAL_TOKENS_PER_STEP / sequence_length, accelerators // (accelerators & -accelerators)
+    odd = odd if odd < wanted * math.sqrt(2) else 1
+    return odd << max(round(math.log2(wanted / odd)), 0)
