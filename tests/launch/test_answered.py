@@ -59,3 +59,41 @@ def test_micro_batches_that_are_auto_follow_from_the_global_batch_or_are_asked_f
     assert question.answered == ("job.sequence_length", "job.global_batch")
     with pytest.raises(InvalidInput, match=r"line 1: gradient_accumulation_steps is auto.*--set job\.global_batch="):
         question_of_file(tmp_path / "ds.json", Given(cluster="2x8:h100", model="llama-3.1-8b"))
+
+
+def test_what_is_auto_is_not_called_absent_and_what_says_it_works(tmp_path: Path) -> None:
+    path = tmp_path / "ds.json"
+    path.write_text(json.dumps(AUTO | {"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}}))
+    said: dict[str, object] = {"job.sequence_length": 4096, "job.global_batch": 64}
+    with pytest.raises(InvalidInput) as refusal:
+        question_of_file(path, Given(cluster="2x8:h100", model="llama-3.1-8b", answers=said))
+    told = str(refusal.value)
+    assert "without bf16.enabled" not in told
+    assert "not in the file" not in told
+    assert "train_micro_batch_size_per_gpu is auto, and the arguments of the training script say it" in told
+    assert "--set plan.micro_batch=..." in told
+    assert "--set bf16.enabled=..." in told
+    values = {"plan.micro_batch": "2", "bf16.enabled": "true"}
+    question = question_of_file(path, Given(cluster="2x8:h100", model="llama-3.1-8b", answers=said, values=values))
+    assert (question.plan.micro_batch, question.inputs.job.precision) == (2, "bf16")
+
+
+@pytest.mark.parametrize(
+    ("settings", "notes"),
+    [
+        ("fsdp_version: 2, fsdp_cpu_ram_efficient_loading: true", []),
+        ("fsdp_cpu_ram_efficient_loading: true", ["fsdp_config.fsdp_version=2"]),
+        (
+            "fsdp_version: 2, fsdp_cpu_ram_efficient_loading: true, fsdp_offload_params: true",
+            ["fsdp_config.fsdp_offload_params=False"],
+        ),
+    ],
+)
+def test_offloaded_weights_and_fsdp_1_are_told_where_they_are_not_priced(
+    tmp_path: Path, settings: str, notes: list[str]
+) -> None:
+    (tmp_path / "a.yaml").write_text(ACCELERATE.replace("fsdp_version: 2", settings))
+    said: dict[str, object] = {"job.sequence_length": 4096, "job.global_batch": 64, "plan.micro_batch": 1}
+    given = Given(cluster="2x8:h100", model="llama-3.1-8b", answers=said)
+    told = [note for note in question_of_file(tmp_path / "a.yaml", given).notes if note.startswith("priced as if")]
+    assert [note.partition(" stood in it")[0] for note in told] == [f"priced as if {each}" for each in notes]

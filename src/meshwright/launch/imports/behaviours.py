@@ -73,11 +73,10 @@ def left_out(plan: Plan, inputs: Inputs, table: LaunchTable, settings: Settings)
 
 def _differs(constant: Constant, key: str, facts: Facts, settings: Settings) -> bool:
     """Whether a file does not say what a setting is priced as; what a recipe spells in other fields is on or off."""
-    if constant.settings[key] is True or key.isupper() or settings.get(key) is True:
-        return not _is_set(settings, key)
-    if key not in constant.left_out:
-        return False
-    return not _same(settings.get(key, constant.left_out[key]), filled(constant.settings[key], facts))
+    wanted, given = constant.settings[key], settings.get(key)
+    if key in constant.left_out and (isinstance(wanted, bool) or given is not True):
+        return not _same(settings.get(key, constant.left_out[key]), filled(wanted, facts))
+    return (wanted is True or key.isupper() or given is True) and not _is_set(settings, key)
 
 
 def _same(one: Value, other: Value) -> bool:

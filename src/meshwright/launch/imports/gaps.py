@@ -9,7 +9,7 @@ from typing import Any
 from meshwright.launch.forms import Fields
 from meshwright.launch.imports.answered import left_auto, says_batch
 from meshwright.launch.imports.deepspeed import CONFIGURATIONS
-from meshwright.launch.imports.places import place_of
+from meshwright.launch.imports.places import left_to_the_script, place_of
 from meshwright.launch.readers.settings import FileSetting, LaunchSettings
 from meshwright.launch.readers.shell.expansion import UNKNOWN
 from meshwright.launch.table import LaunchTable
@@ -88,8 +88,10 @@ def _absent(read: LaunchSettings, table: LaunchTable, name: str, open_keys: set[
     key = table.rows[name].key if name in table.rows else name
     if key in open_keys:
         return ""
-    if name == "job.global_batch" and (auto := left_auto(read, table, ())):
-        return f"line {auto.line}: {auto.key} is auto, and follows from the global batch: --set {name}=..."
+    if name == "job.global_batch" and (count := left_auto(read, table, ())):
+        return f"line {count.line}: {count.key} is auto, and follows from the global batch: --set {name}=..."
+    if auto := left_to_the_script(key, read, "" if _settable(key) else name):
+        return auto
     cases = [case for choice in table.choices for case in choice.cases]
     if name == "plan.zero" and (file := _named_engine(read)):
         where = f": line {file.line} names {file.value}, which is neither beside it nor at the root of its repository"

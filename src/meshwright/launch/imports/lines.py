@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from meshwright.errors import quoted
-from meshwright.launch.imports.places import place_of, plain_key
+from meshwright.launch.imports.places import left_to_the_script, place_of, plain_key
 from meshwright.launch.readers.limits import line_of
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.spelling import Understood
@@ -58,6 +58,9 @@ def with_lines(faults: list[str], read: LaunchSettings, table: LaunchTable) -> l
     found = []
     for fault in faults:
         line, absent = _line(fault, read, table), _ABSENT.search(fault)
+        if absent and (auto := left_to_the_script(absent[1], read)):
+            found.append(auto)
+            continue
         said = f"line {line}: {fault}" if line else fault
         found.append(said if line or not absent else f"{said}{place_of(absent[1], read, table)}")
     return found

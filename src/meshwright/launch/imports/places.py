@@ -1,4 +1,4 @@
-"""Places: where in a launch file a setting would stand that is not there."""
+"""Places: where in a launch file a setting would stand that is not there, or stands without a value."""
 
 from __future__ import annotations
 
@@ -25,6 +25,17 @@ def place_of(key: str, read: LaunchSettings, table: LaunchTable) -> str:
     if nearest_setting is None:
         return f" (the file has no settings up to its end, line {line_of(read.text, len(read.text))})"
     return f" (it would stand beside {nearest_setting.key} in line {nearest_setting.line})"
+
+
+def left_to_the_script(key: str, read: LaunchSettings, name: str = "") -> str:
+    """That a file leaves a setting to the training script, with its line and what says it; empty where it does not.
+
+    name: what --set takes in place of the key.
+    """
+    auto = next((each for each in read.settings if each.key == key and each.value == "auto"), None)
+    if auto is None:
+        return ""
+    return f"line {auto.line}: {key} is auto, and the arguments of the training script say it: --set {name or key}=..."
 
 
 def plain_key(key: str) -> str:
