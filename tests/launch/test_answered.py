@@ -97,3 +97,21 @@ def test_offloaded_weights_and_fsdp_1_are_told_where_they_are_not_priced(
     given = Given(cluster="2x8:h100", model="llama-3.1-8b", answers=said)
     told = [note for note in question_of_file(tmp_path / "a.yaml", given).notes if note.startswith("priced as if")]
     assert [note.partition(" stood in it")[0] for note in told] == [f"priced as if {each}" for each in notes]
+
+
+def test_what_is_priced_of_a_trainers_deepspeed_file_is_not_called_unknown(tmp_path: Path) -> None:
+    offload = {"stage": 3, "offload_optimizer": {"device": "cpu", "pin_memory": True}, "overlap_comm": True}
+    engine = {"zero_optimization": offload | {"contiguous_gradients": True, "of_a_fork": 1}, "gradient_clipping": 1.0}
+    (tmp_path / "ds.json").write_text(json.dumps(engine))
+    (tmp_path / "a.sh").write_text(
+        "deepspeed --num_gpus 8 train.py --deepspeed ds.json --model_name_or_path meta-llama/Llama-3.1-8B "
+        "--per_device_train_batch_size 2 --model_max_length 4096 --bf16 True --gradient_checkpointing True"
+    )
+    question = question_of_file(tmp_path / "a.sh", Given(cluster="1x8:h100"))
+    assert [each.behaviour for each in question.inputs.runtime.replaced] == ["storage.offloaded"]
+    assert {*question.understood.unknown} == {"zero_optimization.of_a_fork"}
+    unasked = engine | {"zero_optimization": offload | {"overlap_comm": False}}
+    (tmp_path / "ds.json").write_text(json.dumps(unasked))
+    assert {*question_of_file(tmp_path / "a.sh", Given(cluster="1x8:h100")).understood.unknown} == {
+        "zero_optimization.overlap_comm"
+    }

@@ -293,6 +293,7 @@ def test_degrees_of_torchtitan_in_2024_stood_beside_the_batch(tmp_path: Path) ->
     question = read(tmp_path, "a.toml", TITAN_OF_2024)
     assert str(question.plan) == "tp2 sp pp2 ends-as-layers dp4 zero2 mbs2 m2"
     assert (question.inputs.job.precision, question.understood.unknown) == ("bf16", {})
+    assert not any("cuda_graphs" in note for note in question.notes)
     quantised = read(tmp_path, "a.toml", TITAN_OF_2024.replace("linear = false", "linear = true"))
     assert quantised.inputs.job.precision == "fp8"
     other = read(tmp_path, "a.toml", TITAN_OF_2024.replace('"AdamW"', '"Muon"\nearly_step_in_backward = true'))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from meshwright.errors import InvalidInput
@@ -10,7 +11,7 @@ from meshwright.launch.readers.limits import line_of, named_file, text_of
 from meshwright.launch.readers.settings import LaunchSettings
 from meshwright.launch.readers.traced import Unreadable
 from meshwright.launch.readers.trees import read_tree
-from meshwright.launch.spelling import Settings
+from meshwright.launch.spelling import Settings, Understood, understand
 from meshwright.launch.table import launch_table
 
 CONFIGURATIONS = (
@@ -43,6 +44,19 @@ def deepspeed_json(read: LaunchSettings) -> Settings:
         return {}
     settings = tree.settings if tree else ()
     return {each.key: each.value for each in settings if each.value is not None and each.value != "auto"}
+
+
+def known_to_deepspeed(understood: Understood, read: LaunchSettings) -> Understood:
+    """What was understood of a script, with settings of its DeepSpeed file counted as DeepSpeed's own table counts
+    them: those that are priced as they stand are not unknown, nor are those that change neither memory nor time.
+    """
+    keys, table = deepspeed_json(read).keys(), launch_table("deepspeed")
+    left = {key: value for key, value in understood.unknown.items() if key in keys}
+    ignored = understand(left, table).ignored
+    constants = {key: value for constant in table.constants for key, value in constant.settings.items()}
+    priced = {key for key, value in left.items() if key in constants and str(value) == str(constants[key])}
+    unknown = {key: value for key, value in understood.unknown.items() if key not in ignored and key not in priced}
+    return replace(understood, ignored=understood.ignored | ignored, unknown=unknown)
 
 
 def deepspeed_arguments(known: Settings, configuration: Settings, notes: list[str]) -> Settings:

@@ -14,6 +14,7 @@ from meshwright.launch.fields import question_of
 from meshwright.launch.forms import Fields, read_value
 from meshwright.launch.imports.answered import answered
 from meshwright.launch.imports.behaviours import left_out, runtime_as_set
+from meshwright.launch.imports.deepspeed import known_to_deepspeed
 from meshwright.launch.imports.dialects import Dialect, dialect_of
 from meshwright.launch.imports.folder import (
     environment_in,
@@ -126,7 +127,7 @@ def question_of_file(path: Path, given: Given, text: str | None = None) -> Launc
     machines = machines_of(read)
     cluster = cluster_for(machines, given.cluster)
     spelled = translated(dialect, read, known, notes, cluster.num_gpus if cluster else machines.ranks)
-    understood = understand(spelled, table)
+    understood = known_to_deepspeed(understand(spelled, table), read)
     fields, used = answered(_plain(understood.fields | named), given.answers, read, table, spelled)
     cluster = cluster or cluster_for(counted(machines, fields), given.cluster)
     model = read_model(given.model) if given.model else named_model(fields, table)
