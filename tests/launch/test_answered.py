@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from commands import asked
+from launch_examples import FOUNDRY
 from meshwright.errors import InvalidInput
 from meshwright.launch.imports.question import Given, question_of_file
 
@@ -115,3 +116,10 @@ def test_what_is_priced_of_a_trainers_deepspeed_file_is_not_called_unknown(tmp_p
     assert {*question_of_file(tmp_path / "a.sh", Given(cluster="1x8:h100")).understood.unknown} == {
         "zero_optimization.overlap_comm"
     }
+
+
+def test_activations_that_llm_foundry_offloads_are_told(tmp_path: Path) -> None:
+    text = FOUNDRY.replace("fsdp_config: {", "fsdp_config: {activation_cpu_offload: true, ", 1)
+    (tmp_path / "a.yaml").write_text(text)
+    notes = question_of_file(tmp_path / "a.yaml", Given(cluster="2x8:h100")).notes
+    assert any("activation_cpu_offload=False stood in it: activations stay" in note for note in notes)
