@@ -120,6 +120,13 @@ def test_experts_that_leave_ranks_without_are_told(model: str, cluster: str, run
     assert (f"shards experts one by one: with {told}" in answer.message) == bool(told)
 
 
+def test_experts_that_no_more_ranks_would_share_are_told_where_nothing_helps() -> None:
+    asked_for = question(model="mixtral-8x7b", cluster="1x8:h100", runtime="accelerate")
+    with mock.patch("meshwright.answers.nothing_fits.remedies", return_value=[]):
+        answer = asked("plan", *asked_for)
+    assert "accelerate shards experts one by one, so that no more than 8 ranks share its 8 experts." in answer.message
+
+
 def test_a_question_that_every_runtime_refuses_is_a_wrong_one() -> None:
     answer = asked("plan", *question(runtime="all", cluster="59x1:h100"))
     assert answer.code == 2

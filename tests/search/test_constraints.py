@@ -294,3 +294,9 @@ def test_the_command_limits_its_plans_and_writes_them_into_the_plan_file(tmp_pat
     path.write_text(answer.out)
     inputs, _ = read_plan_file(path)
     assert inputs.constraints == Constraints(tp=4, pp="1-2", even_chunks=True)
+
+
+def test_a_plan_without_a_constraint_that_cannot_be_launched_is_told_as_such() -> None:
+    words = ("plan", "gpt-oss-20b", "2x8:h100", "--runtime", "deepspeed", "--seq-len", "4096", "--global-batch", "128")
+    answer = asked(*words, "--with", "attention_kernel=flex", "--ep", "1")
+    assert "which DeepSpeed cannot launch as it stands)" in " ".join(answer.out.split())

@@ -89,3 +89,11 @@ def test_the_command_takes_measured_runs(tmp_path: Path, run: Row) -> None:
         for more in ((), ("--measured", str(table)))
     )
     assert 1.15 * usual < slow < 1.5 * usual
+
+
+def test_runs_that_are_of_no_use_are_named(tmp_path: Path, run: Row) -> None:
+    inputs = read_case(run).inputs
+    bad = [run | {"id": f"bad {number}", "config_key": "", "runtime": "unheard-of"} for number in range(3)]
+    said = with_measured_runs(inputs, written(tmp_path / "runs.csv", run, *bad)).cluster.assumptions[-1]
+    assert "by 1 of its own runs; not by 3 others of the table (bad 0: unknown runtime 'unheard-of'" in said
+    assert said.endswith("; ...)")

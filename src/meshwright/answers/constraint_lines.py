@@ -7,6 +7,7 @@ from typing import Any
 
 from meshwright.answers.pace import pace
 from meshwright.answers.records import priced_plan
+from meshwright.answers.unlaunched import unlaunched
 from meshwright.cost.estimate import Estimate
 from meshwright.search.constraint_costs import DISPATCHER, ConstraintCost, constrained, options_of
 from meshwright.search.find import SearchResult
@@ -20,7 +21,7 @@ def constraint_lines(result: SearchResult, costs: Sequence[ConstraintCost]) -> l
     """
     idle, given = _idle(result.inputs), constrained(result.inputs)
     if costs or not given:
-        return idle + [_cost(each, result.best[0]) for each in costs]
+        return idle + [_cost(each, result.best[0], result.inputs) for each in costs]
     if len(given) == 1:
         return [*idle, f"{options_of(result.inputs, given)[0]} costs nothing: no plan without it is better."]
     return [*idle, "The constraints cost nothing: no plan is better without one of them, or without all."]
@@ -33,11 +34,13 @@ def _idle(inputs: Inputs) -> list[str]:
     return [f"{options_of(inputs, (name,))[0]} has no effect: {reason}." for name, reason in why.items()]
 
 
-def _cost(cost: ConstraintCost, best: Estimate) -> str:
+def _cost(cost: ConstraintCost, best: Estimate, inputs: Inputs) -> str:
     """As `Without --cp 1: 3.1% faster (tp4 ...)`."""
     safer = f"{cost.estimate.verdict} instead of {best.verdict}, " if cost.estimate.verdict < best.verdict else ""
     tied = ", closer than predictions can tell" if cost.tied else ""
-    return f"Without {' '.join(cost.without)}: {safer}{pace(cost.estimate, best)}{tied} ({cost.estimate.plan})"
+    refusal = unlaunched(cost.estimate.plan, inputs)
+    risk = f", which {refusal.framework} cannot launch as it stands" if refusal else ""
+    return f"Without {' '.join(cost.without)}: {safer}{pace(cost.estimate, best)}{tied} ({cost.estimate.plan}{risk})"
 
 
 def constraints_entry(result: SearchResult, costs: Sequence[ConstraintCost]) -> dict[str, Any]:

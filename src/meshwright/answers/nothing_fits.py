@@ -35,7 +35,7 @@ def nothing_fits(
     ways = remedies(result, most, progress)
     words = [*map(remedy_words, ways)]
     listed = "".join([f" {each}" for each in words] if most == 1 else [f"\n  - {each}" for each in words])
-    why = unsharded_words(inputs, of_all) + uneven_experts_words(result)
+    why = unsharded_words(inputs, of_all) + uneven_experts_words(result, hopeless=not ways)
     return NothingFits(
         f"{shortfall_words(result)} {why}{f'What would fit:{listed}' if ways else HOPELESS}",
         document_of(
@@ -60,9 +60,9 @@ def unsharded_words(inputs: Inputs, of_all: bool = False) -> str:
     return f"{inputs.runtime.id} keeps all weights on every rank{elsewhere}. "
 
 
-def uneven_experts_words(result: SearchResult) -> str:
+def uneven_experts_words(result: SearchResult, hopeless: bool = False) -> str:
     """That whole experts are dealt out to more ranks than there are experts, were all ranks of the leanest plan to
-    share them; nothing where they are not.
+    share them; hopeless: or would be on more accelerators. Nothing where they are not.
     """
     inputs, plan = result.inputs, replace(result.leanest.plan, dp_replicate=1)
     kind = next((each for each in inputs.model.layer_kinds if each.is_moe), None)
@@ -70,13 +70,18 @@ def uneven_experts_words(result: SearchResult) -> str:
         return ""
     ranks = int(expert_sharding_ranks(plan))
     held, whole = (float(sharded_expert_parameters(plan, inputs, kind, n)) for n in (ranks, 1))
-    share = held * ranks / whole
-    if share < UNEVEN:
-        return ""
-    return (
-        f"{inputs.runtime.id} shards experts one by one: with {routed_experts(kind).count} experts on "
-        f"{ranks * plan.ep} ranks, the fullest rank holds {share:.1f} times its share of them. "
+    share, count, words = (
+        held * ranks / whole,
+        routed_experts(kind).count,
+        f"{inputs.runtime.id} shards experts one by one",
     )
+    if share >= UNEVEN:
+        with_all = (
+            f"with {count} experts on {ranks * plan.ep} ranks, the fullest rank holds {share:.1f} times its share"
+        )
+        return f"{words}: {with_all} of them. "
+    divides_no_further = hopeless and ranks * plan.ep == count and not inputs.runtime.sharding.divides_few_experts
+    return f"{words}, so that no more than {count} ranks share its {count} experts. " if divides_no_further else ""
 
 
 def nothing_fits_or_stopped(

@@ -18,6 +18,9 @@ from meshwright.validation.score.outcomes import Outcome, outcomes_of
 FASTEST, SLOWEST = 0.5, 8.0
 """Bounds of the search for a site's factor: kernel times there over those on other sites."""
 CLOSE = 1e-4
+NO_TIME = "no step time is printed"
+SHOWN, MORE = 2, "; ..."
+"""Runs that are of no use and are named, and what stands for the others."""
 
 
 def with_measured_runs(inputs: Inputs, path: Path) -> Inputs:
@@ -32,11 +35,14 @@ def with_measured_runs(inputs: Inputs, path: Path) -> Inputs:
     outcomes = outcomes_of(configurations(as_known(rows)))
     timed = [outcome for outcome in outcomes if outcome.step_time]
     if not timed:
-        reasons = "; ".join(dict.fromkeys(each.refusal or "no step time is printed" for each in outcomes)) or "no rows"
+        reasons = "; ".join(dict.fromkeys(each.refusal or NO_TIME for each in outcomes)) or "no rows"
         raise InvalidInput(f"--measured {str(path)!r} has no run whose step time can be predicted: {reasons}")
     factors = [_factor(outcome, outcome.case, inputs) for outcome in timed if outcome.case]
     derate, runs = statistics.median(factors), len(factors)
     factor = f"kernels on this site take {derate:.3g} times as long as on other sites, by {runs} of its own runs"
+    if unused := [f"{each.configuration.id}: {each.refusal or NO_TIME}" for each in outcomes if not each.step_time]:
+        more = MORE if len(unused) > SHOWN else ""
+        factor += f"; not by {len(unused)} others of the table ({'; '.join(unused[:SHOWN])}{more})"
     cluster = inputs.cluster
     return inputs.replace(
         cluster=cluster.replace(site_derate=derate, measured_runs=runs, assumptions=(*cluster.assumptions, factor))
