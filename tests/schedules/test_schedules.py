@@ -81,6 +81,18 @@ def test_equal_stages_take_exactly_the_closed_form(
     assert played == pytest.approx(ideal + (stages - 1) * (forward + backward) / chunks, rel=1e-12)
 
 
+@pytest.mark.parametrize(("stages", "micro_batches"), [(2, 1), (4, 1), (4, 2), (4, 3), (8, 5)])
+@pytest.mark.parametrize("chunks", [2, 3, 16])
+def test_chunks_of_fewer_micro_batches_than_stages_wait_for_each_other(
+    stages: int, micro_batches: int, chunks: int
+) -> None:
+    """One micro-batch is on one rank at a time, however many chunks a rank has."""
+    times = np.full(stages, 1.0), np.full(stages, 2.0)
+    played = _played(chunks, micro_batches, *times).makespan_s
+    assert played == pytest.approx(_closed(chunks, micro_batches, *times), rel=1e-12)
+    assert played == pytest.approx((stages + (micro_batches - 1) / chunks) * 3.0, rel=1e-12)
+
+
 @every_schedule
 @pytest.mark.parametrize(("stages", "micro_batches"), [(2, 4), (4, 8), (4, 12), (6, 12), (8, 32)])
 def test_every_rank_works_on_every_micro_batch_and_chunk_once_in_each_direction(

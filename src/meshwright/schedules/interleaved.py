@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.arrays import Ints
+from meshwright.arrays import Floats, Ints
+from meshwright.schedules import one_forward_one_backward
 from meshwright.schedules.action import Action
-from meshwright.schedules.one_forward_one_backward import bubble_time
-from meshwright.schedules.pipeline import PipelineShape
+from meshwright.schedules.pipeline import PipelineShape, PipelineTimes
 from meshwright.schedules.record import ScheduleRecord
 
 
@@ -22,6 +22,23 @@ def in_flight(stage: Ints, pipeline: PipelineShape) -> Ints:
     """
     warm_up = 2 * (pipeline.stages - stage - 1) + (pipeline.chunks - 1) * pipeline.microbatch_group
     return np.minimum(pipeline.micro_batches * pipeline.chunks, warm_up + 1)
+
+
+def bubble_time(pipeline: PipelineTimes) -> Floats:
+    """Idle time of the slowest rank: that of 1F1B, and what fewer micro-batches than ranks leave empty between chunks.
+
+    A rank begins its next chunk when the first micro-batch has gone through all others, sum of t_r / v after the last
+    one; it has work for m max t_r / v of that. pipeline: times t_r of one micro-batch through all v chunks of a rank,
+    scalar or array (n,). Returns seconds. With equal ranks this is (p - 1 + (v - 1) max(p - m, 0))(F + B) / v.
+
+    >>> from meshwright.schedules.pipeline import PassTimes
+    >>> one, four = PassTimes(1.0, 1.0, 1.0), PassTimes(4.0, 4.0, 4.0)  # seconds of one of four equal ranks, and of all
+    >>> times = [PipelineTimes(one, four, 4, 2, few, waiting=1.0, overlaps_steps=True) for few in (8, 1)]
+    >>> [float(bubble_time(each)) for each in times]
+    [4.5, 9.0]
+    """
+    empty = np.maximum(pipeline.whole.total - pipeline.micro_batches * pipeline.slowest.total, 0.0)
+    return one_forward_one_backward.bubble_time(pipeline) + (pipeline.chunks - 1) / pipeline.chunks * empty
 
 
 def actions(pipeline: PipelineShape) -> list[list[Action]]:

@@ -24,7 +24,7 @@ def in_flight(stage: Ints, pipeline: PipelineShape) -> Ints:
 
 def bubble_time(pipeline: PipelineTimes) -> Floats:
     """Idle time of the slowest rank while the pipeline fills and drains: (sum of t_r less max t_r) / v; also that of
-    GPipe and of interleaved 1F1B.
+    GPipe, and of interleaved 1F1B with as many micro-batches as ranks.
 
     pipeline: times t_r = forward plus backward of one micro-batch through all v chunks of a rank, scalar or array (n,).
     Returns seconds. With equal ranks this is (p - 1)(F + B) / v (Narayanan et al., arXiv:2104.04473, section 2.2).
