@@ -69,8 +69,44 @@ def test_latent_attention_without_scaling_and_routers_are_carried(config: dict[s
     assert carried("deepseek-v2-lite", {"model_type": "deepseek_v3", **config}) == settings
 
 
+def test_scaled_positions_of_gpt_oss_are_carried() -> None:
+    """Megatron-LM takes a factor of 1 where it is left out: positions of another model."""
+    assert carried_settings(read_model("gpt-oss-20b"), launch_table("megatron-lm")) == {
+        "--rotary-scaling-factor": 32.0,
+        "--yarn-original-max-position-embeddings": 4096,
+        "--yarn-beta-fast": 32.0,
+        "--yarn-beta-slow": 1.0,
+        "--no-yarn-correction-range-round-to-int": True,
+    }
+
+
+@pytest.mark.parametrize(("name", "config"), [("kimi-k2", DEEPSEEK | {"model_type": "kimi_k2"})])
+def test_latent_attention_of_every_family_is_scaled(name: str, config: dict[str, Any]) -> None:
+    assert carried(name, config)["--rotary-scaling-factor"] == config["rope_scaling"]["factor"]
+
+
+def test_a_provider_of_bridge_is_given_every_number_of_yarn() -> None:
+    """GPTModelProvider leaves them at None, with which YarnRotaryEmbedding cannot calculate."""
+    inputs = question(read_model("gpt-oss-20b"), "1x8:h100", "megatron-bridge", global_batch=64, sequence_length=1024)
+    plan = Plan(dp=8, zero=1, num_microbatches=8, ep=8)
+    recipe = launch_files(plan, inputs, "megatron-bridge").files["meshwright_plan.py"]
+    assert dict(re.findall(r"yarn_(\w+)=(.*),", recipe)) == {
+        "rotary_scaling_factor": "32.0",
+        "original_max_position_embeddings": "4096",
+        "beta_fast": "32.0",
+        "beta_slow": "1.0",
+        "correction_range_round_to_int": "False",
+    }
+
+
+def test_the_router_of_a_catalogued_model_is_asked_for_where_its_positions_are_known() -> None:
+    script = script_of("gpt-oss-20b")
+    assert "ROUTER" in places(script)
+    assert "not read from a config.json. Take these from the config.json: rotary base, the epsilon" in script
+
+
 def test_every_value_that_a_table_carries_is_read() -> None:
-    read = {*KEYS, "norm_eps", "model_type"}
+    read = {*KEYS, "norm_eps", "latent_attention"}
     named = {key for name in launch_tables() for each in launch_table(name).carried for key in (each.value, *each.when)}
     assert {key for key in named if not key.startswith("rope.")} <= read
 

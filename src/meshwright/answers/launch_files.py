@@ -14,6 +14,7 @@ from meshwright.cost.step import estimate_each
 from meshwright.errors import IllegalPlan, InvalidInput, NothingFits
 from meshwright.launch.carried import carried_settings
 from meshwright.launch.export import Launch, export, nearest_spelled
+from meshwright.launch.facts import was_read
 from meshwright.launch.fields import trained_as
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table, launch_tables, table_of
@@ -151,10 +152,10 @@ def _notes(launch: Launch, estimate: Estimate, replaced: tuple[str, ...], carrie
 
 def _of_the_config(launch: Launch, carried: Settings) -> list[str]:
     """What comes from the model's config.json, or has to; nothing where the framework reads it itself."""
-    if carried:
-        return [f"From the model's config.json: {', '.join(carried)}."]
     model = launch.inputs.model
-    missing = [] if model.learned_positions else ["rotary base and scaling"]
+    if carried and was_read(model):
+        return [f"From the model's config.json: {', '.join(carried)}."]
+    missing = [] if model.learned_positions else ["rotary base" if carried else "rotary base and scaling"]
     missing += ["the epsilon of norms", *(["the scores and losses of the router"] if model.is_moe else [])]
     said = ", ".join([*missing, "initial weights"])
     what = f"This plan's model was not read from a config.json. Take these from the config.json: {said}."

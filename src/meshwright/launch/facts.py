@@ -14,14 +14,15 @@ from meshwright.layout.plans import leaves_split
 from meshwright.layout.recompute_modules import RecomputeModules, names_of
 from meshwright.layout.splits import layers_of_chunks, outer_fewer
 from meshwright.specs.inputs import Inputs
+from meshwright.specs.model import Model
 from meshwright.specs.precision import FP32_BYTES
 
 AMPERE = 8.0
 """Compute capability from which on Transformer Engine is supported."""
 BLACKWELL = 10.0
 """Compute capability from which on kernels keep their order without a single connection to the device."""
-CATALOGUED = {"max_position_embeddings"}
-"""Values of a config.json that entries of the catalogue have too."""
+CATALOGUED = ("max_position_embeddings", "rope.")
+"""How the names begin of values that entries of the catalogue have too."""
 Facts = dict[str, object]
 
 
@@ -47,6 +48,11 @@ def holds(condition: str, facts: Facts) -> bool:
     """
     name = condition.removeprefix("not ")
     return bool(facts[name]) == (name == condition)
+
+
+def was_read(model: Model) -> bool:
+    """Whether a model has the values of a config.json, and not only those of the catalogue."""
+    return any(not key.startswith(CATALOGUED) for key in model.config_values)
 
 
 def shares_states(plan: Plan, inputs: Inputs) -> bool:
@@ -151,7 +157,7 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
         "overlaps_experts": any(overlaps_micro_batches(plan, inputs, kind) for kind in model.layer_kinds),
         "own_head_size": own_size,
         "padded_vocabulary": -(-model.vocab_size // (multiple * plan.tp)) * multiple * plan.tp,
-        "read_from_config": bool(model.config_values.keys() - CATALOGUED),
+        "read_from_config": was_read(model),
         "says_norm_epsilon": "norm_eps" in model.config_values,
         "says_rotary_base": "rope_theta" in model.config_values,
         "shared_expert": any(each.shared_ffn_size for each in model.mixtures),

@@ -50,6 +50,17 @@ PLACES = {
     "ROUTER": '**json.loads(os.environ["ROUTER"])',
 }
 """What the provider is given of what a plan does not know."""
+YARN = ("--rotary-scaling-factor", "--mscale", "--mscale-all-dim")
+"""Of scaled positions, which GPTModelProvider has with `yarn_` before; MLAModelProvider has them as they are."""
+YARN_UNLESS_SAID = {
+    "model.yarn_rotary_scaling_factor": "1.0",
+    "model.yarn_original_max_position_embeddings": "4096",
+    "model.yarn_beta_fast": "32.0",
+    "model.yarn_beta_slow": "1.0",
+    "model.yarn_correction_range_round_to_int": "True",
+}
+"""What Megatron-LM takes (argument_utils.py, _apply_yarn_config_from_args) where GPTModelProvider has None, with which
+YarnRotaryEmbedding cannot calculate."""
 TAIL = """\
     # FILL IN what the plan does not know: train.sh stops at the first that is missing.
     cfg.tokenizer.tokenizer_model = os.environ["TOKENIZER"]
@@ -114,6 +125,8 @@ def _fields(launch: Launch) -> dict[str, str]:
         fields["model.virtual_pipeline_model_parallel_size"] = str(chunks)
     if "--multi-latent-attention" in settings and "--q-lora-rank" not in settings:
         fields["model.q_lora_rank"] = "None"
+    if settings.get("--position-embedding-type") == "yarn":
+        fields = YARN_UNLESS_SAID | fields
     if "ROPE_TYPE" in launch.to_fill:
         fields["model.apply_rope_fusion"] = 'os.environ["ROPE_TYPE"] == "yarn"'
     fields.setdefault("model.gradient_accumulation_fusion", "True")
@@ -136,7 +149,8 @@ def _assigned(launch: Launch) -> Iterator[tuple[str, str]]:
     for key, value in launch.settings.items():
         if not key.startswith("--") or value is False:
             continue
-        own = "model." + key.removeprefix("--").replace("-", "_")
+        prefixed = key in YARN and "--multi-latent-attention" not in launch.settings
+        own = f"model.{'yarn_' if prefixed else ''}{key.removeprefix('--').replace('-', '_')}"
         targets = launch.table.recipe.get(f"{key} {value}") or launch.table.recipe.get(key, (own,))
         for target in targets:
             name, _, expression = target.partition(" = ")
