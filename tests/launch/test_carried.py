@@ -99,8 +99,9 @@ def test_a_provider_of_bridge_is_given_every_number_of_yarn() -> None:
     }
 
 
-def test_the_router_of_a_catalogued_model_is_asked_for_where_its_positions_are_known() -> None:
+def test_gpt_oss_of_the_catalogue_has_its_window_and_asks_for_its_router() -> None:
     script = script_of("gpt-oss-20b")
+    assert "--window-size 127,0\n" in script, "the query itself is one of 128"
     assert "ROUTER" in places(script)
     assert "not read from a config.json. Take these from the config.json: rotary base, the epsilon" in script
 

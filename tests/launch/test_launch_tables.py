@@ -88,7 +88,9 @@ def test_what_is_wrong_is_told_with_its_setting() -> None:
     [
         ("layer_marks", "([1]*3+[0]*1)*2", (1, 1, 1, 0, 1, 1, 1, 0)),
         ("layer_marks", "2", 2),
-        ("window", "(128, 0)", 128),
+        ("window", "(127, 0)", 128),
+        ("window", "0,0", 1),
+        ("window", "-1,0", 0),
         ("count", "220_000_000", 220_000_000),
         ("words", "layernorm moe_act", ("layernorm", "moe_act")),
     ],

@@ -105,11 +105,14 @@ def _multiplied(node: ast.expr) -> list[int] | int:
 
 
 def _read_window(value: Any) -> int:
-    """Tokens before a query that it sees, of a pair `(128, 0)`; -1: all."""
+    """Tokens that a query sees, itself among them, of a pair `(127, 0)` of those before and behind it; -1: all.
+
+    Source: Megatron-Bridge@067f987df03b conversion/utils.py, mcore_to_hf_window_size, as Transformer Engine has it.
+    """
     before, after = (int(number) for number in str(value).strip("()[] ").split(","))
     if after:
         raise ValueError
-    return max(before, 0)
+    return before + 1 if before >= 0 else 0
 
 
 FORMS: dict[str, Form] = {
@@ -120,7 +123,7 @@ FORMS: dict[str, Form] = {
     "words": Form(lambda value, _: list(value), _words),
     "layout": Form(_write_layout, lambda value: read_layout_string(str(value))),
     "module_names": Form(module_names, _layers_of_names),
-    "window": Form(lambda value, _: f"{int(value)},0", _read_window),
+    "window": Form(lambda value, _: f"{int(value) - 1},0", _read_window),
     "layer_marks": Form(layer_marks, _read_marks),
 }
 
