@@ -25,6 +25,7 @@ def read(name: str) -> dict[str, Any]:
     windowed = [int(bool(window)) for window in windows]
     return fields | {
         "parameters": parameters,
+        "positions": config.max_seq_len,
         "hidden_size": config.dim,
         "vocab_size": config.vocab_size,
         "layers": len(layers),

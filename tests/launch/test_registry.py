@@ -82,6 +82,16 @@ def test_no_converter_takes_the_bias_that_tensor_parallelism_divides(precision: 
         export(plan, inputs, "torchtitan")
 
 
+@pytest.mark.parametrize(("length", "raised"), [(16384, False), (32768, True)])
+def test_positions_are_as_many_as_a_sequence_has_tokens(length: int, raised: bool) -> None:
+    """torchtitan refuses sequences beyond those of its registry, which for DeepSeek-V3 are a tenth of the model's."""
+    asked = _asked(read_model("deepseek-v3"))
+    inputs = asked.replace(job=asked.job.replace(sequence_length=length))
+    module = launch_files(PLAN, inputs, "torchtitan").files["meshwright_plan.py"]
+    assert (f"rope = replace(layer.attention.rope, max_seq_len={length})" in module) == raised
+    assert ("from dataclasses import replace" in module) == raised
+
+
 @pytest.mark.slow
 @pytest.mark.clients("torchtitan")
 def test_every_shipped_model_is_that_of_the_catalogue(tmp_path: Path) -> None:
@@ -94,6 +104,7 @@ def test_every_shipped_model_is_that_of_the_catalogue(tmp_path: Path) -> None:
         known = read_model(name)
         assert "error" not in told, (name, told)
         assert told.pop("parameters") == parameter_count(known), name
+        assert told.pop("positions") == TABLE.registered_positions[TABLE.models[name].split()[0]], name
         wanted = {key.removeprefix("model."): _plain(value) for key, value in model_fields(known).items()}
         assert {key: wanted.get(key) for key in told} == _only_of_experts(told, wanted), name
 

@@ -107,6 +107,8 @@ class LaunchTable(Spec):
     choices: tuple[Choice, ...] = ()
     models: dict[str, str] = {}
     """Of a framework that has a registry of models and spells none: its names by those of the catalogue."""
+    registered_positions: dict[str, int] = {}
+    """Of a registry that has a length beyond which it refuses sequences: the tokens, by the first word of its names."""
     registered_otherwise: dict[str, str] = {}
     """Models of the catalogue that its registry has otherwise: what differs."""
     spread_experts: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from meshwright.launch.writers.comments import commented, used_imports
 from meshwright.launch.writers.start import batch_file, start_script, torchrun
 
 MODULE = "meshwright_plan"
+STANDARD = "import os\nfrom dataclasses import replace"
 IMPORTS = """\
 from torchtitan.components.checkpointer import CheckpointManager
 from torchtitan.components.loss import ChunkedLossWrapper, CrossEntropyLoss
@@ -43,6 +44,9 @@ ENVIRONMENT = """\
 export PYTHONPATH="$HERE:${PYTHONPATH:-}"
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 """
+POSITIONS = """\
+    for layer in model_spec.model.layers:  # the registry has {positions} positions, and refuses longer sequences
+        layer.attention.rope = replace(layer.attention.rope, max_seq_len={length})"""
 SECTIONS = {"parallelism": "ParallelismConfig", "training": "TrainingConfig", "compile": "CompileConfig"}
 
 
@@ -68,6 +72,8 @@ def _module(launch: Launch, notes: Sequence[str]) -> str:
     options = f', attn_backend="{settings["model_spec.attn_backend"]}"{options}'
     recompute = settings["activation_checkpoint"]
     lines = ["def plan() -> Trainer.Config:", f'    model_spec = model_registry("{flavor}"{options})']
+    positions, length = launch.table.registered_positions[family], launch.inputs.job.sequence_length
+    lines += [POSITIONS.format(positions=positions, length=length)] if length > positions else []
     lines += ["    return Trainer.Config(", "        model_spec=model_spec,"]
     lines += [f"        loss={LOSSES[str(settings['loss'])].format(vocabulary=VOCABULARY)},"]
     for section, kind in SECTIONS.items():
@@ -81,8 +87,8 @@ def _module(launch: Launch, notes: Sequence[str]) -> str:
     lines += ['        hf_assets_path=os.environ["HF_ASSETS_PATH"],  # folder of the tokenizer']
     lines += ['        dataloader=HuggingFaceTextDataLoader.Config(dataset=os.environ["DATASET"]),', "    )", ""]
     body = "\n".join(lines)
-    imports = used_imports(IMPORTS.format(family=family), body)
-    return "\n".join([*commented(notes), "", "import os", "", *imports, "", "", body])
+    parts = [used_imports(each, body) for each in (STANDARD, IMPORTS.format(family=family))]
+    return "\n".join([*commented(notes), "", *parts[0], "", *parts[1], "", "", body])
 
 
 def _section(section: str, kind: str, settings: dict[str, Any]) -> list[str]:
