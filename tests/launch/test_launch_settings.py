@@ -381,3 +381,12 @@ def test_a_runtime_without_a_file_says_nothing_of_its_launch() -> None:
 def test_a_file_that_nobody_has_written_is_refused() -> None:
     with pytest.raises(UnknownName, match="unknown launch 'megatron'; nearest: megatron-"):
         launch_settings(Plan(), LLAMA.replace(runtime=LLAMA.runtime.replace(launch="megatron")))
+
+
+def test_a_framework_that_is_like_another_sets_a_thing_once_and_its_own_way() -> None:
+    """Megatron-Bridge is launched with the cross-entropy of Transformer Engine, as its files are written."""
+    inputs = question(read_model("llama-3.1-8b"), "1x8:h100", "megatron-bridge", global_batch=64)
+    told = [str(each) for each in launch_settings(Plan(dp=8, zero=1, num_microbatches=8), inputs)]
+    assert [each.partition(":")[0] for each in told if "cross_entropy" in each or "cross-entropy" in each] == [
+        "model.cross_entropy_loss_fusion True and model.cross_entropy_fusion_impl te"
+    ]

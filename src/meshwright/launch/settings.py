@@ -76,7 +76,10 @@ def _spelled(key: str, value: str | bool) -> str:
 
 @cache
 def launch_file(name: str) -> LaunchFile:
-    """The launch settings of that name; those of a file that it is like come first. Raises `UnknownName`."""
+    """The launch settings of that name, first those of a file that it is like, but for names that it has itself.
+
+    Raises `UnknownName`.
+    """
     known = {file.name.removesuffix(".toml"): file for file in FILES.iterdir() if file.name.endswith(".toml")}
     if name not in known:
         raise UnknownName("launch", name, known)
@@ -85,7 +88,8 @@ def launch_file(name: str) -> LaunchFile:
     own = LaunchFile(**entry)
     if like is None:
         return own
-    return own.replace(overlaps={**like.overlaps, **own.overlaps}, settings=(*like.settings, *own.settings))
+    settings = {each.name: each for each in (*like.settings, *own.settings)}
+    return own.replace(overlaps={**like.overlaps, **own.overlaps}, settings=tuple(settings.values()))
 
 
 def launch_settings(plan: Plan, inputs: Inputs) -> list[LaunchSetting]:
