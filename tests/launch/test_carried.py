@@ -80,6 +80,13 @@ def test_scaled_positions_of_gpt_oss_are_carried() -> None:
     }
 
 
+def test_gpt_oss_is_balanced_by_no_loss() -> None:
+    """Its config.json has a coefficient of 0.9, which transformers does not add by itself."""
+    settings = carried("gpt-oss-20b", {"model_type": "gpt_oss", "router_aux_loss_coef": 0.9})
+    assert settings["--moe-aux-loss-coeff"] == 0
+    assert settings["--moe-router-load-balancing-type"] == "none"
+
+
 @pytest.mark.parametrize(("name", "config"), [("kimi-k2", DEEPSEEK | {"model_type": "kimi_k2"})])
 def test_latent_attention_of_every_family_is_scaled(name: str, config: dict[str, Any]) -> None:
     assert carried(name, config)["--rotary-scaling-factor"] == config["rope_scaling"]["factor"]
@@ -107,7 +114,7 @@ def test_gpt_oss_of_the_catalogue_has_its_window_and_asks_for_its_router() -> No
 
 
 def test_every_value_that_a_table_carries_is_read() -> None:
-    read = {*KEYS, "norm_eps", "latent_attention"}
+    read = {*KEYS, "norm_eps", "latent_attention", "model_type"}
     named = {key for name in launch_tables() for each in launch_table(name).carried for key in (each.value, *each.when)}
     assert {key for key in named if not key.startswith("rope.")} <= read
 

@@ -95,6 +95,13 @@ def _refused(plan: Plan, inputs: Inputs) -> set[str]:
     return set()
 
 
+def test_a_framework_may_be_named_as_its_runtime_is() -> None:
+    inputs = question(llama_8b(), "1x8:h100", global_batch=64)
+    plan = Plan(dp=8, zero=1, num_microbatches=8)
+    named = (launch_files(plan, inputs, name).files for name in ("megatron-core", "megatron-lm"))
+    assert next(named) == next(named)
+
+
 def test_a_plan_of_another_framework_is_refused_or_replaced_by_the_nearest() -> None:
     plan = Plan(tp=8, sp=True, dp=8, zero=1, num_microbatches=32)
     inputs = LLAMA.replace(model=read_model("llama-3.1-8b"))

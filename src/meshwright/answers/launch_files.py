@@ -17,7 +17,7 @@ from meshwright.launch.export import Launch, export, nearest_spelled
 from meshwright.launch.facts import was_read
 from meshwright.launch.fields import trained_as
 from meshwright.launch.spelling import Settings
-from meshwright.launch.table import launch_table, launch_tables, table_of
+from meshwright.launch.table import launch_table, launch_tables, table_named, table_of
 from meshwright.launch.writers.arguments import argument_files
 from meshwright.launch.writers.filled import filled_files
 from meshwright.launch.writers.python import python_files
@@ -83,11 +83,13 @@ def _without_files(runtime: Runtime) -> str:
 def launch_files(plan: Plan, inputs: Inputs, name: str, *, nearest: bool = False) -> LaunchFiles:
     """The files that launch a plan with a framework.
 
-    name: of a launch table with a writer; nearest: what the framework cannot say is replaced by the nearest legal plan
-    of its own runtime, named and priced again. Raises `InvalidInput` for a framework without a writer, `IllegalPlan`
-    for a plan that the runtime refuses, `InvalidSpec` with every field that the framework has no setting for,
+    name: of a launch table with a writer, or of its runtime; nearest: what the framework cannot say is replaced by the
+    nearest legal plan of its own runtime, named and priced again. Raises `InvalidInput` for a framework without a
+    writer, `IllegalPlan` for a plan that the runtime refuses, `InvalidSpec` with every field that the framework has no
+    setting for,
     `NothingFits` where the nearest plan does not fit in memory.
     """
+    name = table_named(name)
     if name in launch_tables() and name not in WRITERS:
         raise InvalidInput(f"no launch files are written for {name} yet; use {' or '.join(WRITERS)}")
     replaced: tuple[str, ...] = ()

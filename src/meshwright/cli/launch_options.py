@@ -72,13 +72,14 @@ def require_launch(asked: RankedLaunchOptions, runtime: str | None) -> None:
     from meshwright.answers.launch_files import framework_of
     from meshwright.answers.launch_folder import require_free
     from meshwright.launch.export import require_written
+    from meshwright.launch.table import table_named
 
     if runtime is None:
         raise InvalidInput("--launch writes files for one runtime; name it instead of all")
     if files.framework is None:
         framework_of(runtime)
     elif not files.nearest:
-        require_written(files.framework, runtime)
+        require_written(table_named(files.framework), runtime)
     require_free(asked.launch, "--launch", overwrite=files.overwrite)
 
 

@@ -12,7 +12,7 @@ from meshwright.specs.model import Model
 def carried_settings(model: Model, table: LaunchTable) -> Settings:
     """What a table makes of the values of a model's config.json."""
     latent = any(kind.attention.latent for kind in model.layer_kinds)
-    values: dict[str, Any] = {"latent_attention": latent, **model.config_values}
+    values: dict[str, Any] = {"model_type": model.family, "latent_attention": latent, **model.config_values}
     settings: Settings = {}
     for each in table.carried:
         counts = "{count}" not in each.settings.values() or isinstance(values.get(each.value), int | float)

@@ -162,3 +162,12 @@ def launch_table(name: str) -> LaunchTable:
 def table_of(runtime: str) -> str | None:
     """The name of the table of a runtime's own framework and release; None where there is none."""
     return next((name for name in launch_tables() if runtime in launch_table(name).runtimes), None)
+
+
+def table_named(name: str) -> str:
+    """A table by its own name or by that of its runtime, as megatron-lm by megatron-core; other names as they are.
+
+    >>> table_named("megatron-core"), table_named("torchtitan"), table_named("warp-drive")
+    ('megatron-lm', 'torchtitan', 'warp-drive')
+    """
+    return name if name in launch_tables() else table_of(name) or name
