@@ -195,3 +195,10 @@ def test_launch_carries_what_the_named_file_holds(tmp_path: Path) -> None:
     theta = json.loads(config.read_text())["rope_theta"]
     assert f"--rotary-base {theta:.0f}\n" in (tmp_path / "run" / "train.sh").read_text()
     assert "--rotary-base" not in LLAMA
+
+
+@pytest.mark.parametrize(("name", "factor"), [("llama-3.1-405b", 8.0), ("llama-3.2-1b", 32.0)])
+def test_scaled_positions_of_llama_of_the_catalogue_are_carried(name: str, factor: float) -> None:
+    script = script_of(name)
+    assert f"--use-rope-scaling\n    --rope-scaling-factor {factor}\n" in script
+    assert "Take these from the config.json: rotary base, the epsilon" in script
