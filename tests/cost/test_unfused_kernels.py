@@ -22,7 +22,9 @@ from strategies import question
 PLAN = Plan(dp=8, ep=8, zero=1)
 
 
-def _asked(clamped: bool = True, scaled: bool = True, *behaviours: str) -> Inputs:
+def _asked(
+    clamped: bool = True, scaled: bool = True, *behaviours: str, cluster: str = "1x8:h100", precision: str = "bf16"
+) -> Inputs:
     model = read_model("gpt-oss-20b")
     kinds = tuple(
         kind.replace(
@@ -31,7 +33,7 @@ def _asked(clamped: bool = True, scaled: bool = True, *behaviours: str) -> Input
         )
         for kind in model.layer_kinds
     )
-    inputs = question(model.replace(layer_kinds=kinds), "1x8:h100", precision="bf16")
+    inputs = question(model.replace(layer_kinds=kinds), cluster, precision=precision)
     return inputs.replace(runtime=with_behaviours(inputs.runtime, behaviours))
 
 
@@ -58,7 +60,8 @@ def test_recomputing_the_activation_of_experts_keeps_no_clamped_copy() -> None:
 
 
 def test_fused_products_of_experts_clamp_and_add_biases_on_their_own() -> None:
-    inputs = [_asked(clamped, True, "expert_products=fused") for clamped in (True, False)]
+    quantised = {"cluster": "1x8:b200", "precision": "mxfp8"}
+    inputs = [_asked(clamped, True, "expert_products=fused", **quantised) for clamped in (True, False)]
     times = [expert_time(PLAN, each, _kind(each)) for each in inputs]
     assert times[0].forward.experts.moved_bytes == times[1].forward.experts.moved_bytes
     assert times[0].backward.experts.moved_bytes == times[1].backward.experts.moved_bytes
