@@ -117,10 +117,18 @@ def test_a_change_by_hand_says_where_each_setting_stands(tmp_path: Path) -> None
     wished = (*command, "--micro-batch", "1", "--zero", "2", "--recompute", "none", "--cp", "2")
     said = " ".join(asked(*wished).out.split())
     assert "in deepspeed.json and in train.py beside it, or write both anew with meshwright launch:" in said
-    assert "set train_micro_batch_size_per_gpu 1, and MICRO_BATCH in train.py" in said
+    assert "set train_micro_batch_size_per_gpu 1, and set MICRO_BATCH = 1 in train.py" in said
     assert "- set zero_optimization.stage 2 -" in said
     assert "- set RECOMPUTE = 'none' in train.py" in said
     assert "- set CONTEXT_PARALLEL = 2 in train.py" in said
+    split = tmp_path / "split"
+    split.mkdir()
+    inputs = question(llama_8b(), "1x8:h100", "deepspeed", global_batch=64, precision="bf16")
+    plan = Plan(cp=2, context_exchange="all_to_all", dp=4, zero=3, num_microbatches=16)
+    for name, text in launch_files(plan, inputs, "deepspeed").files.items():
+        (split / name).write_text(text)
+    whole = asked("explain", "--from", str(split), *command[3:], "--cp", "1", "--recompute", "full")
+    assert "leave out sequence_parallel_size, and set CONTEXT_PARALLEL = 1 in train.py" in " ".join(whole.out.split())
     (folder / "train.py").unlink()
     alone = asked(*command, "--set", "job.sequence_length=4096", "--recompute", "full")
     assert "in deepspeed.json and in your training script: - set plan.recompute full" in " ".join(alone.out.split())

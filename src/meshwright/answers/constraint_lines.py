@@ -38,7 +38,7 @@ def _cost(cost: ConstraintCost, best: Estimate, inputs: Inputs) -> str:
     """As `Without --cp 1: 3.1% faster (tp4 ...)`."""
     safer = f"{cost.estimate.verdict} instead of {best.verdict}, " if cost.estimate.verdict < best.verdict else ""
     tied = ", closer than predictions can tell" if cost.tied else ""
-    refusal = unlaunched(cost.estimate.plan, inputs)
+    refusal = None if unlaunched(best.plan, inputs) else unlaunched(cost.estimate.plan, inputs)
     risk = f", which {refusal.framework} cannot launch as it stands" if refusal else ""
     return f"Without {' '.join(cost.without)}: {safer}{pace(cost.estimate, best)}{tied} ({cost.estimate.plan}{risk})"
 

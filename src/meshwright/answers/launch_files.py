@@ -86,8 +86,7 @@ def launch_files(plan: Plan, inputs: Inputs, name: str, *, nearest: bool = False
     name: of a launch table with a writer, or of its runtime; nearest: what the framework cannot say is replaced by the
     nearest legal plan of its own runtime, named and priced again. Raises `InvalidInput` for a framework without a
     writer, `IllegalPlan` for a plan that the runtime refuses, `InvalidSpec` with every field that the framework has no
-    setting for,
-    `NothingFits` where the nearest plan does not fit in memory.
+    setting for, `NothingFits` where the nearest plan does not fit in memory.
     """
     name = table_named(name)
     if name in launch_tables() and name not in WRITERS:

@@ -9,6 +9,7 @@ from meshwright.answers.baseline import Baseline
 from meshwright.answers.document.blocks import Block, Code, Heading, Lines, Paragraph
 from meshwright.answers.pace import longer
 from meshwright.cost.estimate import Estimate
+from meshwright.launch.fields import fields_of
 from meshwright.launch.imports.folder import SCRIPT, constants_beside
 from meshwright.launch.imports.patch import OF_THE_SCRIPT, Patch, patch_of
 from meshwright.launch.imports.question import LaunchQuestion
@@ -88,7 +89,7 @@ def launch_patch_section(question: LaunchQuestion | None, change: LaunchPatch | 
     base, wish, patch = change
     words = [f"{wish.why}: **{wish.estimate.plan}**", *_gains(base, wish.estimate), str(wish.estimate.verdict)]
     gain = ", ".join(words)
-    lines = Code(tuple(patch.diff.splitlines())) if patch.diff else Lines(tuple(_by_hand(question, patch)))
+    lines = Code(tuple(patch.diff.splitlines())) if patch.diff else Lines(tuple(_by_hand(question, change)))
     return Heading(f"As a change of {question.path.name}", 3), Paragraph(gain), lines
 
 
@@ -101,8 +102,12 @@ def _gains(base: Estimate | None, wished: Estimate) -> Iterator[str]:
         yield f"{abs(less):.1f} GiB {'less' if less >= 0 else 'more'}"
 
 
-def _by_hand(question: LaunchQuestion, patch: Patch) -> Iterator[str]:
-    """What to set where: in the file, in the training script beside it, or in one that is not known."""
+def _by_hand(question: LaunchQuestion, change: LaunchPatch) -> Iterator[str]:
+    """What to set where: in the file, in the training script beside it, or in one that is not known. A constant of the
+    script stays where the file leaves its setting out: there it is what the plan has.
+    """
+    _, wish, patch = change
+    fields = fields_of(wish.estimate.plan, wish.inputs)
     name, constants = question.path.name, constants_beside(question.path, question.table)
     if constants:
         yield f"Change these by hand, in {name} and in {SCRIPT} beside it, or write both anew with meshwright launch:"
@@ -113,13 +118,13 @@ def _by_hand(question: LaunchQuestion, patch: Patch) -> Iterator[str]:
     own = {each.key for each in question.settings.settings if each.line}
     for key, value in patch.settings.items():
         words = f"- leave out {key}" if value is None else f"- set {key}{'' if value is True else f' {value}'}"
-        constant = constants.get(key)
-        if constant is None:
+        if key not in constants:
             yield words
-        elif key in own:
-            yield f"{words}, and {constant} in {SCRIPT}"
-        else:
-            yield f"- set {constant} = {value!r} in {SCRIPT}"
+            continue
+        constant = constants[key]
+        written = fields[question.table.script[constant]] if value is None else value
+        beside = f"set {constant} = {written!r} in {SCRIPT}"
+        yield f"{words}, and {beside}" if key in own else f"- {beside}"
 
 
 def _wishes(

@@ -70,16 +70,11 @@ def uneven_experts_words(result: SearchResult, hopeless: bool = False) -> str:
         return ""
     ranks = int(expert_sharding_ranks(plan))
     held, whole = (float(sharded_expert_parameters(plan, inputs, kind, n)) for n in (ranks, 1))
-    share, count, words = (
-        held * ranks / whole,
-        routed_experts(kind).count,
-        f"{inputs.runtime.id} shards experts one by one",
-    )
+    share, count = held * ranks / whole, routed_experts(kind).count
+    words = f"{inputs.runtime.id} shards experts one by one"
     if share >= UNEVEN:
-        with_all = (
-            f"with {count} experts on {ranks * plan.ep} ranks, the fullest rank holds {share:.1f} times its share"
-        )
-        return f"{words}: {with_all} of them. "
+        dealt = f"with {count} experts on {ranks * plan.ep} ranks"
+        return f"{words}: {dealt}, the fullest rank holds {share:.1f} times its share of them. "
     divides_no_further = hopeless and ranks * plan.ep == count and not inputs.runtime.sharding.divides_few_experts
     return f"{words}, so that no more than {count} ranks share its {count} experts. " if divides_no_further else ""
 

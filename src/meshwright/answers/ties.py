@@ -10,8 +10,8 @@ from meshwright.answers.records import priced_plan
 from meshwright.cost.estimate import Estimate
 from meshwright.layout.plans import Plans
 from meshwright.search.find import SearchResult
-from meshwright.search.published import Layout, Unpublished, is_published, unpublished
-from meshwright.search.published_layouts import fastest_run_of, has_published_layout
+from meshwright.search.published import Unpublished, is_published, unpublished
+from meshwright.search.published_layouts import FastestRun, fastest_run_of, has_published_layout
 from meshwright.search.rank import rank_time_s
 from meshwright.search.ties import AXES, complexity, share_of_layouts, share_of_ties, tied_within
 from meshwright.specs.inputs import Inputs
@@ -79,8 +79,8 @@ def proven_words(result: SearchResult) -> str:
     return f"`{proven.plan}` {AS_PUBLISHED}, and predicted to be {slower}{risky}; {measured}"
 
 
-def _took(ran: Layout) -> str:
-    return f"took {format_seconds(ran.step_time_s or 0)} with its own settings ({ran.run})"
+def _took(ran: FastestRun) -> str:
+    return f"took {format_seconds(ran.step_time_s)} with its own settings ({ran.name})"
 
 
 def tied_share(result: SearchResult) -> float:

@@ -274,7 +274,8 @@ def _resolvable(plans: Plans, ranked: IntColumn) -> list[IntColumn]:
 
 def _gaining(candidates: Plans, inputs: Inputs, known: ShapeTimes) -> Plans:
     """The first of the candidates, and of those with a published layout, fitting or not, with what their cost decides,
-    where this gains."""
+    where this gains.
+    """
     estimates = estimate_plans(candidates, inputs, times=known)
     times = rank_time_s(estimates)
     first = np.lexsort((times, estimates.verdict))

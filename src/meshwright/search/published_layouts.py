@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,15 @@ from meshwright.layout.plan import Plan
 from meshwright.layout.plans import Plans
 from meshwright.search.published import LAYOUT, Layout, degrees_of, published_plans, question_key
 from meshwright.specs.inputs import Inputs
+
+
+class FastestRun(NamedTuple):
+    """The fastest published run of a job."""
+
+    name: str
+    """Of its row or recipe."""
+    step_time_s: float
+    """As it was measured."""
 
 
 def has_published_layout(plans: Plans, inputs: Inputs) -> BoolColumn:
@@ -33,10 +43,11 @@ def _layouts_for(inputs: Inputs) -> list[Layout]:
     return of_job or [each for each in alike if not each.beaten]
 
 
-def fastest_run_of(plan: Plan, inputs: Inputs) -> Layout | None:
-    """The layout of a plan with what was measured of it, where the fastest published run of this very job was split so;
-    None where no run was, or no time is printed.
+def fastest_run_of(plan: Plan, inputs: Inputs) -> FastestRun | None:
+    """The fastest published run of this very job, where it was split as a plan; None where no run was, or no time is
+    printed.
     """
     degrees = degrees_of(plan)
-    of_job = (each for each in _layouts_for(inputs) if each.global_batch == inputs.job.global_batch)
-    return next((each for each in of_job if each.degrees == degrees and each.step_time_s), None)
+    of_job = [each for each in _layouts_for(inputs) if each.global_batch == inputs.job.global_batch]
+    runs = (FastestRun(each.run, each.step_time_s) for each in of_job if each.degrees == degrees and each.step_time_s)
+    return next(runs, None)

@@ -10,6 +10,8 @@ from meshwright.validation.rows.siblings import as_known
 from meshwright.validation.rows.table import Row
 from tables import llama
 
+STATES = ["autocast=false", "weight_bytes=2", "moment_bytes=2"]
+
 
 def _stranger(**said: str) -> Row:
     return llama(runtime="pytorch-fsdp1", tp="1", dp="8", dataset="a stranger", id="new") | said
@@ -35,9 +37,9 @@ def test_the_recipe_of_fp8_is_the_one_that_the_words_name(precision: str, detail
 @pytest.mark.parametrize(
     ("runtime", "detail", "behaviours"),
     [
-        ("pytorch-eager", "all bf16", ["autocast=false", "weight_bytes=2", "moment_bytes=2"]),
-        ("pytorch-fsdp1", "Pure BF16", ["weight_bytes=2", "moment_bytes=2", "gradient_bytes=2"]),
-        ("torchtitan@0.2.2", "bf16 weights, gradients and moments", ["weight_bytes=2", "moment_bytes=2"]),
+        ("pytorch-eager", "all bf16", STATES),
+        ("pytorch-fsdp1", "Pure BF16", [*STATES, "gradient_bytes=2"]),
+        ("torchtitan@0.2.2", "bf16 weights, gradients and moments", STATES),
         ("accelerate", "bf16 (fp32 master, fp32 reduction)", ["gradient_bytes=4"]),
         ("pytorch-fsdp1", "bf16 with fp32 weights (FSDP mixed precision, bf16 reduction)", ["gradient_bytes=2"]),
         ("accelerate", "bf16 weights with 16-bit remainders, fp32 moments", []),

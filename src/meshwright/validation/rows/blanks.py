@@ -79,7 +79,7 @@ def _only_ends_fill_chunks(row: Row) -> bool:
     """Whether chunks of layers are alike with the embedding and the head as layers, and not without."""
     chunks, layers = int(row["pp"]) * int(row["vpp"]), int(row["layers"])
     takes_ends = True in base_runtime(row["runtime"]).plans.ends_as_layers
-    return chunks > 1 and takes_ends and not row["plan"] and layers % chunks != 0 == (layers + ENDS) % chunks
+    return chunks > 1 and takes_ends and not row["plan"] and layers % chunks > 0 and (layers + ENDS) % chunks == 0
 
 
 REQUIRED = {
