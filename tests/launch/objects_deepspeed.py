@@ -25,7 +25,7 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     file = next(Path(case["folder"]).glob("*.json"))
     settings = json.loads(file.read_text())
     arguments = (file.parent / "train.sh").read_text() if file.name == "ds_config.json" else ""
-    tensor = settings.get("tensor_parallel", {}).get("autotp_size", 1)
+    tensor, replicated = 1, settings.get("tensor_parallel", {}).get("autotp_size", 1)
     for name in ("tensor-model-parallel-size", "pipeline-model-parallel-size", "ds-sequence-parallel-size"):
         tensor *= int((re.findall(rf"--{name} (\d+)", arguments) or [1])[0])
     sequence = settings.get("sequence_parallel_size", 1)
@@ -38,11 +38,11 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     _takes_types(config)
     return {
         **({} if arguments else {"tp": config.tensor_parallel_config.autotp_size or 1}),
-        "dp": int(config.world_size),
+        "dp": int(config.world_size) // replicated,
         "zero": config.zero_optimization_stage,
         "micro_batch": config.train_micro_batch_size_per_gpu,
         "num_microbatches": config.gradient_accumulation_steps,
-        "global_batch": config.train_batch_size,
+        "global_batch": config.train_batch_size // replicated,
         "precision": "bf16" if config.bfloat16_config.enabled else "fp16" if config.float16_config.enabled else "fp32",
         "gradients": str(config.grad_accum_dtype),
         **({} if arguments else {"overlap": bool(config.zero_config.overlap_comm)}),

@@ -283,6 +283,12 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
         "spmd_types and FlexAttention (flex or",
     ),
     (
+        "batch_of_replicas",
+        (DEEPSPEED, {"tp": 4, "micro_batch": 2}),
+        (DEEPSPEED, {"micro_batch": 2}),
+        "no train_batch_size: it would count every sequence on all 4 tensor-parallel ranks",
+    ),
+    (
         "fully_sharded_version",
         (ACCELERATE, {"zero": 3}),
         (ACCELERATE, {"dp": 8}),

@@ -58,7 +58,8 @@ def test_every_file_is_what_its_name_says(name: str, tmp_path: Path) -> None:
 def test_deepspeed_gets_its_batch_triple_and_the_script_the_rest() -> None:
     files = launch_files(PLANS["deepspeed"], asked("deepspeed"), "deepspeed").files
     settings = json.loads(files["deepspeed.json"])
-    assert settings["train_batch_size"] == 2 * 8 * 4
+    assert "train_batch_size" not in settings
+    assert (settings["train_micro_batch_size_per_gpu"], settings["gradient_accumulation_steps"]) == (2, 8)
     assert settings["tensor_parallel"] == {"autotp_size": 2}
     assert settings["zero_optimization"]["stage"] == 1
     assert "sequence_length" not in str(settings.keys())

@@ -11,7 +11,7 @@ from meshwright.launch.facts import Facts, facts_of, holds
 from meshwright.launch.fields import differences, fields_of, normal_fields, question_of
 from meshwright.launch.forms import Fields
 from meshwright.launch.refusals import limits_of, options_of, refusals, way_on
-from meshwright.launch.registry import unregistered, unspread
+from meshwright.launch.registry import unregistered, whole_axes
 from meshwright.launch.spelling import Settings, settings_of, understand
 from meshwright.launch.table import LaunchTable, launch_table, launch_tables
 from meshwright.layout.plan import Plan
@@ -84,10 +84,11 @@ def export(plan: Plan, inputs: Inputs, name: str) -> Launch:
     require_written(name, inputs.runtime.id)
     launch, ran = _spelled_or_refused(plan, inputs, table, name)
     names = [each.partition(":")[0] for each in _causes(differences(plan, inputs, *ran))]
-    whole = unspread(plan, inputs.model, table)
-    theirs, changes = normal_fields(*ran), attention_changes(plan, inputs, table) | ({"plan.ep": 1} if whole else {})
+    whole = whole_axes(plan, inputs.model, table)
+    theirs = normal_fields(*ran)
+    changes = attention_changes(plan, inputs, table) | dict.fromkeys((f"plan.{axis}" for axis in whole), 1)
     faults = refusals(names, theirs, normal_fields(plan, inputs), table) if names else []
-    if faults := [*faults, *attention_faults(plan, inputs, table), *whole]:
+    if faults := [*faults, *attention_faults(plan, inputs, table), *whole.values()]:
         hint = way_on([*dict.fromkeys([*names, *changes])], theirs | changes, inputs, table)
         if any(fault.where == "model" for fault in faults):
             hint = _elsewhere(inputs, name)
@@ -107,10 +108,10 @@ def nearest_spelled(plan: Plan, inputs: Inputs, name: str) -> Plan | None:
         different, alone = differences(plan, inputs, ran, read), _whole_axes(plan, inputs, table)
         if not different and not alone:
             return plan
-        fields = [_field(each) for each in different if each.startswith("plan.")]
-        if len(fields) < len(different):
+        fields, causes = [_field(each) for each in different if each.startswith("plan.")], _causes(different)
+        if not all(each.startswith("plan.") for each in causes):
             export(plan, inputs, name)
-        named |= {*map(_field, _causes(different)), *alone}
+        named |= {*map(_field, causes), *alone}
         values = {field: getattr(ran, field) for field in fields if field in Plan.__dataclass_fields__}
         values |= dict.fromkeys(alone, 1)
         chosen = nearest_legal(replace(plan, **values), inputs, named)
@@ -123,7 +124,7 @@ def nearest_spelled(plan: Plan, inputs: Inputs, name: str) -> Plan | None:
 def _whole_axes(plan: Plan, inputs: Inputs, table: LaunchTable) -> list[str]:
     """Axes that a framework's settings split, and its script cannot for this model."""
     cp = [] if splits_attention(plan, inputs, table) else ["cp"]
-    return [*cp, "ep"] if unspread(plan, inputs.model, table) else cp
+    return [*cp, *whole_axes(plan, inputs.model, table)]
 
 
 def _spelled(plan: Plan, inputs: Inputs, table: LaunchTable, name: str) -> tuple[Launch, tuple[Plan, Inputs]]:
@@ -190,7 +191,8 @@ def _field(difference: str) -> str:
 def _causes(different: list[str]) -> list[str]:
     """The differences without those that follow from others: of stages, of ranks, of micro-batches."""
     names = {each.partition(":")[0] for each in different}
-    follow = {"plan.dp", *FOLLOWING} if names & {"plan.pp", "plan.tp", "plan.cp"} else {*FOLLOWING}
+    split = names & {"plan.pp", "plan.tp", "plan.cp"}
+    follow = {"plan.dp", "job.global_batch", *FOLLOWING} if split else {*FOLLOWING}
     follow |= {"plan.chunk_layers", "plan.schedule"} if "plan.pp" in names else set()
     follow |= {"plan.context_exchange"} if "plan.cp" in names else set()
     return [each for each in different if each.partition(":")[0] not in follow] or different

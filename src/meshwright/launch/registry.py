@@ -39,13 +39,18 @@ def unregistered(model: Model, table: LaunchTable) -> list[Fault]:
     return [Fault("model", what), *refusals(names, shipped[nearest], wanted, table)]
 
 
-def unspread(plan: Plan, model: Model, table: LaunchTable) -> list[Fault]:
-    """Why a framework cannot put the experts of a model on ranks of their own; nothing where it can or need not."""
-    known = table.spread_experts
-    if plan.ep == 1 or not known or model.family in (NATIVE, *known):
-        return []
-    what = f"has experts on ranks of their own for models of {', '.join(known)}, and not of {model.family}"
-    return [Fault("plan", f"{table.framework} {what}: ep {plan.ep} would run as 1")]
+def whole_axes(plan: Plan, model: Model, table: LaunchTable) -> dict[str, Fault]:
+    """Axes that a framework splits for other models and not for this one, each with why; none where it need not."""
+    experts, weights = table.spread_experts, table.split_weights
+    faults: dict[str, Fault] = {}
+    if plan.ep > 1 and experts and model.family not in (NATIVE, *experts):
+        what = f"has experts on ranks of their own for models of {', '.join(experts)}, and not of {model.family}"
+        faults["ep"] = Fault("plan", f"{table.framework} {what}: ep {plan.ep} would run as 1")
+    plain = model.family == NATIVE and not model.is_moe
+    if plan.tp > 1 and weights and not plain and model.family not in weights:
+        what = f"splits weights of models of {', '.join(weights)} over tensor-parallel ranks, and not of {model.family}"
+        faults["tp"] = Fault("plan", f"{table.framework} {what}: nearest tp: 1")
+    return faults
 
 
 def _different(shipped: Fields, wanted: Fields) -> list[str]:

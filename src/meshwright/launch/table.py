@@ -113,6 +113,8 @@ class LaunchTable(Spec):
     """Models of the catalogue that its registry has otherwise: what differs."""
     spread_experts: tuple[str, ...] = ()
     """Of a framework that puts experts of some models alone on ranks of their own: their `model_type`s."""
+    split_weights: tuple[str, ...] = ()
+    """Of a framework that splits weights of some models alone over tensor-parallel ranks: their `model_type`s."""
     fixed: dict[str, Value] = {}
     """Fields that it has at one value alone."""
     constants: tuple[Constant, ...] = ()

@@ -59,6 +59,21 @@ def known_to_deepspeed(understood: Understood, read: LaunchSettings) -> Understo
     return replace(understood, ignored=understood.ignored | ignored, unknown=unknown)
 
 
+def of_replicas(known: Settings, notes: list[str]) -> Settings:
+    """The settings with the sequences of a step, which AutoTP has counted once for each tensor-parallel rank.
+
+    Source: DeepSpeed 0.19.8 runtime/config.py, DeepSpeedConfig: `world_size` is of all ranks where no `mpu` is given,
+    and `_batch_assertion` holds the batch against it.
+    """
+    counted, tp = (whole_number(known.get(key)) for key in ("train_batch_size", "tensor_parallel.autotp_size"))
+    if not counted or not tp or tp < 2 or counted % tp:
+        return known
+    notes.append(
+        f"train_batch_size {counted} counts each sequence on all {tp} tensor-parallel ranks: {counted // tp} a step"
+    )
+    return known | {"train_batch_size": counted // tp}
+
+
 def deepspeed_arguments(known: Settings, configuration: Settings, notes: list[str]) -> Settings:
     """The arguments of Megatron-DeepSpeed, of older releases and forks too, as its table has them, with the JSON's.
 

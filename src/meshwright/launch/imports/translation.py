@@ -7,7 +7,7 @@ import re
 from meshwright.errors import InvalidInput, quoted
 from meshwright.launch.imports.arguments import USUAL_TOKENIZER, modern_arguments
 from meshwright.launch.imports.bridge import bridge_arguments
-from meshwright.launch.imports.deepspeed import deepspeed_arguments, deepspeed_json
+from meshwright.launch.imports.deepspeed import deepspeed_arguments, deepspeed_json, of_replicas
 from meshwright.launch.imports.dialects import Dialect
 from meshwright.launch.imports.mindspeed import megatron_arguments
 from meshwright.launch.imports.nemo import NO_DROPOUT, is_recipe, nemo_arguments
@@ -75,6 +75,8 @@ def translated(
         return _with_engine(_accelerate(deepspeed_json(read) | plain_arguments(read, known)))
     if dialect.name == "trainer":
         return trainer_arguments(read, known, deepspeed_json(read), notes)
+    if dialect.name == "deepspeed":
+        return of_replicas(known, notes)
     if dialect.name == "trl":
         return _trl(known, notes)
     if dialect.name == "llama-factory":

@@ -1,0 +1,82 @@
+"""DeepSpeed's folder trains as it is written, on two processes of the CPU: its script, its JSON and the engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from meshwright.answers.launch_files import launch_files
+from meshwright.errors import InvalidSpec
+from meshwright.launch.export import export
+from meshwright.launch.imports.question import Given, question_of_file
+from meshwright.layout.plan import Plan
+from meshwright.specs.read_model import read_model
+from strategies import question
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 128,
+    "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-6,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+}
+STEPS = 2
+
+
+@pytest.mark.slow
+@pytest.mark.clients("deepspeed", "transformers")
+@pytest.mark.parametrize("plan", [Plan(dp=2, zero=2, micro_batch=2, num_microbatches=2), Plan(tp=2, micro_batch=2)])
+def test_the_folder_trains(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "tokens").write_bytes((5).to_bytes(4, "little") * 65 * 8)
+    batch = plan.dp * plan.micro_batch * plan.num_microbatches
+    inputs = question(read_model(str(tmp_path)), "1x2:h100", "deepspeed", sequence_length=64, global_batch=batch)
+    for name, text in launch_files(plan, inputs, "deepspeed").files.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    told = {"MODEL": str(tmp_path), "DATA": str(tmp_path / "tokens"), "CHECKPOINTS": str(tmp_path / "saved")}
+    told |= {"STEPS": str(STEPS), "LEARNING_RATE": "1e-3", "NUMA_BINDING": "", "DS_ACCELERATOR": "cpu"}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "train.sh"],
+        cwd=tmp_path,
+        env=os.environ | told | {"PATH": path, "OMP_NUM_THREADS": "1", "MASTER_PORT": "29517"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"step {STEPS} loss" in done.stdout, done.stderr[-2000:]
+    assert (tmp_path / "saved").is_dir()
+
+
+@pytest.mark.parametrize(("model", "splits"), [("llama-3.1-8b", True), ("mixtral-8x7b", False), ("phi-4", False)])
+def test_weights_are_split_of_models_whose_plan_autotp_takes(model: str, splits: bool) -> None:
+    inputs = question(read_model(model), "1x8:h100", "deepspeed", global_batch=64)
+    plan = Plan(tp=2, dp=4, zero=1, num_microbatches=16)
+    if splits:
+        assert export(plan, inputs, "deepspeed").plan == plan
+        return
+    with pytest.raises(InvalidSpec, match=r"splits weights of models of llama, .*\nPlan with --tp 1") as caught:
+        export(plan, inputs, "deepspeed")
+    assert [fault.where for fault in caught.value.faults] == ["plan"]
+
+
+def test_the_batch_of_a_file_with_autotp_counts_every_tensor_parallel_rank(tmp_path: Path) -> None:
+    settings = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}}
+    settings |= {"zero_optimization": {"stage": 1}, "tensor_parallel": {"autotp_size": 2}}
+    (tmp_path / "deepspeed.json").write_text(json.dumps(settings))
+    given = Given(cluster="2x8:h100", model="llama-3.1-8b", values={"job.sequence_length": "4096"})
+    read = question_of_file(tmp_path / "deepspeed.json", given)
+    assert (read.inputs.job.global_batch, str(read.plan)) == (32, "tp2 pp1 dp8 zero1 mbs1 m4")
+    assert any("train_batch_size 64 counts each sequence on all 2" in note for note in read.notes)
