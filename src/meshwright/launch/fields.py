@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from meshwright.cost.shard import vocabulary_shard
 from meshwright.errors import Fault, InvalidSpec
 from meshwright.launch.architecture import model_fields, model_of
 from meshwright.launch.facts import dispatcher_of, shares_states
@@ -56,6 +57,7 @@ def fields_of(plan: Plan, inputs: Inputs) -> Fields:
         "runtime.dispatcher": experts,
         "runtime.attention_kernel": inputs.attention_kernel,
         "runtime.training_dtype": _training_dtype(inputs.runtime),
+        "runtime.vocabulary_multiple": int(vocabulary_shard(plan, inputs)),
         "runtime.optimizer": "AdamW8bit" if inputs.runtime.storage.moment_block else "AdamW",
         **model_fields(inputs.model),
         "model.mtp_layers": inputs.mtp_layers,
@@ -86,6 +88,14 @@ def _attending_with(kernel: str | None, model: Model, runtime: Runtime) -> Runti
     name = "sinks_attention_kernel" if apart else "attention_kernel"
     changed = kernel not in (None, getattr(runtime.kernels, name))
     return with_behaviours(runtime, [f"{name}={kernel}"]) if changed else runtime
+
+
+def _padding(fields: Fields, model: Model, runtime: Runtime) -> Runtime:
+    """The runtime that pads the vocabulary as a file says, where that makes other rows of it than its own padding."""
+    usual, tp = runtime.storage.vocabulary_multiple, fields.get("plan.tp") or 1
+    multiple = fields.get("runtime.vocabulary_multiple") or usual
+    rows = {-(-model.vocab_size // (each * tp)) * each for each in (usual, multiple)}
+    return runtime if len(rows) == 1 else with_behaviours(runtime, [f"vocabulary_multiple={multiple}"])
 
 
 def normal_plan(plan: Plan, inputs: Inputs) -> Plan:
@@ -129,7 +139,7 @@ def question_of(
     dispatcher = fields.get("runtime.dispatcher")
     if dispatcher and built.is_moe and dispatcher != runtime.communication.dispatcher:
         runtime = with_behaviours(runtime, [f"dispatcher={dispatcher}"])
-    runtime = _attending_with(fields.get("runtime.attention_kernel"), built, runtime)
+    runtime = _padding(fields, built, _attending_with(fields.get("runtime.attention_kernel"), built, runtime))
     stored = fields.get("runtime.training_dtype")
     runtime = _trained_in(stored, runtime)
     if stored and stored != _training_dtype(runtime):

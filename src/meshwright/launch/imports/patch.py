@@ -53,9 +53,13 @@ def patch_of(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Patch:
 
 
 def _spelled(question: LaunchQuestion, plan: Plan, inputs: Inputs) -> Settings:
-    """The settings of a plan, of those that the table reads as fields."""
-    table = question.table
+    """The settings of a plan, of those that the table reads as fields; the padding of the vocabulary where the file
+    has it.
+    """
+    table, padding = question.table, question.table.rows.get("runtime.vocabulary_multiple")
     spelled = settings_of(fields_of(plan, inputs), facts_of(plan, inputs), table)
+    if padding and padding.key not in question.settings.by_key():
+        spelled.pop(padding.key, None)
     return {key: value for key, value in spelled.items() if key in table.keys and not key.startswith("model")}
 
 
