@@ -10,6 +10,7 @@ import pytest
 from meshwright.cost.comms.context import context_bytes
 from meshwright.cost.compute.attention import fused_attention_time
 from meshwright.cost.compute.elementwise import moved_bytes
+from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.compute.linear import projections
 from meshwright.cost.memory.activations import layer_memory
 from meshwright.cost.messages import layer_messages
@@ -43,6 +44,16 @@ def test_a_ring_of_pytorch_sends_what_it_is_counted_to_send(cp: int) -> None:
     sent = context_bytes(Plan(cp=cp, context_exchange="ring"), inputs, inputs.model.layer_kinds[0])
     assert sent.local == LOCAL / cp
     assert sent.gradients == 2 * LOCAL / cp
+
+
+@pytest.mark.parametrize("cp", [1, 2, 8])
+def test_the_last_of_ranks_with_one_slice_each_sets_the_pace(cp: int) -> None:
+    """It attends to cp - 1/2 slices of the sequence, where the mean is cp / 2."""
+    plan, inputs = Plan(cp=cp, context_exchange="all_gather"), long("nanotron")
+    even = inputs.replace(runtime=inputs.runtime.replace(balances_context=True))
+    kind = inputs.model.layer_kinds[0]
+    last, mean = (layer_time(plan, each, kind).forward.attention for each in (inputs, even))
+    assert last / mean == pytest.approx((cp - 0.5) / (cp / 2))
 
 
 def test_a_ring_of_transformer_engine_passes_gradients_on_in_two_bytes() -> None:

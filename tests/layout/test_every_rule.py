@@ -119,6 +119,8 @@ KEPT_AND_BROKEN: tuple[tuple[str, str, dict[str, object], dict[str, object]], ..
     ("context_parallel_causal", "windows", {}, {"cp": 2}),
     ("zero_with_experts", "experts", {"zero": 3, "ep": 8}, {"zero": 3, "ep": 8, "cp": 2}),
     ("context_parallel_alone", "llama", {"cp": 8}, {"cp": 8, "tp": 2}),
+    ("context_parallel_one_sequence", "llama", {"cp": 2}, {"cp": 2, "micro_batch": 2}),
+    ("packed_attention_without_pipeline", "llama", {"pp": 2}, {"pp": 2, "cp": 2}),
     ("loss_pieces", "pieces", {"cp": 2}, {"cp": 4}),
     ("tokens_per_microbatch", "odd", {"tp": 4, "sp": True, "micro_batch": 4}, {"tp": 4, "sp": True}),
     ("ends_as_layers", "no ends", {"pp": 2}, {"pp": 2, "head_as_layer": True}),

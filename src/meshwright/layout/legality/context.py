@@ -132,6 +132,25 @@ def context_parallel_alone(plan: Layout) -> Ruling:
 
 
 @restriction
+def context_parallel_one_sequence(plan: Layout) -> Ruling:
+    """cp 2 or more needs micro-batches of one sequence."""
+    yield (plan.cp == 1) | (plan.micro_batch == 1)
+    yield (
+        f"cp {plan.cp} gathers the keys of {plan.micro_batch} sequences as if they were one: "
+        f"{changes(change('cp', plan.cp, [1]), change('micro_batch', plan.micro_batch, [1]))}"
+    )
+
+
+@restriction
+def packed_attention_without_pipeline(plan: Layout, model: Model) -> Ruling:
+    """cp 2 or more, and biases of queries, keys and values, need pp 1."""
+    biased = any(kind.attention.qkv_bias for kind in model.layer_kinds)
+    yield (plan.pp == 1) | ((plan.cp == 1) & (not biased))
+    what = "biases of queries, keys and values" if biased else f"cp {plan.cp}"
+    yield f"{what} are of a class whose later stages lack positions, but pp is {plan.pp}; nearest pp: 1"
+
+
+@restriction
 def tokens_per_microbatch(plan: Layout, job: Job) -> Ruling:
     """The tokens of a micro-batch divide by 2 x cp, with sp by tp x 2 x cp."""
     multiple = np.where(plan.sp, plan.tp, 1) * 2 * plan.cp

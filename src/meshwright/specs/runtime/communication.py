@@ -37,6 +37,9 @@ class Communication(Spec):
     """Sequences are the second dimension, collectives work along the first, and a copy of the whole buffer puts the
     pieces of sequence-parallel ranks in order: none; after every all-gather and before every reduce-scatter; or, of
     all-gathers, only where a micro-batch has several sequences."""
+    balances_context: bool
+    """Every context-parallel rank works on as many pairs of queries and keys, as on a piece from the front of the
+    sequence and one from the back; else on one slice, of which the last attends to most and the others wait for it."""
     context_gradient_bytes: Literal[2, 4]
     """Bytes per element in which a ring passes on the gradients of keys and values."""
     merges_context_pieces: bool
