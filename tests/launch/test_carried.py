@@ -202,3 +202,21 @@ def test_scaled_positions_of_llama_of_the_catalogue_are_carried(name: str, facto
     script = script_of(name)
     assert f"--use-rope-scaling\n    --rope-scaling-factor {factor}\n" in script
     assert "Take these from the config.json: rotary base, the epsilon" in script
+
+
+@pytest.mark.parametrize(
+    ("name", "framework", "told"),
+    [
+        ("llama-3.1-8b", "nanotron", True),
+        ("llama-3.1-8b", "megatron-deepspeed", True),
+        ("llama-2-7b", "nanotron", False),
+        ("llama-3.1-8b", "llm-foundry", False),
+        ("llama-3.1-8b", "deepspeed", False),  # transformers reads its config.json
+    ],
+)
+def test_positions_that_a_framework_does_not_scale_are_told(name: str, framework: str, told: bool) -> None:
+    inputs = question(read_model(name), "1x8:h100", framework, precision="bf16", global_batch=64)
+    zero = 2 if framework == "llm-foundry" else 1
+    text = launch_files(Plan(dp=8, zero=zero, num_microbatches=8), inputs, framework).files["train.sh"]
+    plain = re.sub(r"\n#\s+", " ", text)
+    assert ("has no scaled rotary positions (llama3 in the model's config.json)" in plain) == told

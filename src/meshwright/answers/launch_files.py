@@ -146,6 +146,7 @@ def _notes(launch: Launch, estimate: Estimate, replaced: tuple[str, ...], carrie
         f"Memory: {fit_words(estimate).replace('**', '')}.",
         *(f"Replaced: {each}." for each in replaced),
         *_of_the_config(launch, carried),
+        *_unscaled(launch),
         "The prediction assumes:",
         *(f"  {each}" for each in assumptions(inputs)),
     ]
@@ -156,8 +157,20 @@ def _of_the_config(launch: Launch, carried: Settings) -> list[str]:
     model = launch.inputs.model
     if carried and was_read(model):
         return [f"From the model's config.json: {', '.join(carried)}."]
-    missing = [] if model.learned_positions else ["rotary base" if carried else "rotary base and scaling"]
+    scales = not carried and not _unscaled(launch)
+    missing = [] if model.learned_positions else ["rotary base and scaling" if scales else "rotary base"]
     missing += ["the epsilon of norms", *(["the scores and losses of the router"] if model.is_moe else [])]
     said = ", ".join([*missing, "initial weights"])
     what = f"This plan's model was not read from a config.json. Take these from the config.json: {said}."
     return [what] if launch.table.carried else []
+
+
+def _unscaled(launch: Launch) -> list[str]:
+    """That a framework trains plain rotary positions, where the model's are scaled and it has no setting for that."""
+    kind, carried = launch.inputs.model.config_values.get("rope.rope_type", "default"), launch.table.carried
+    if kind == "default" or not carried or any(each.value.startswith("rope.") for each in carried):
+        return []
+    return [
+        f"{launch.table.framework} has no scaled rotary positions ({kind} in the model's config.json) and trains plain "
+        "ones: weights that were trained with scaled ones do not go on as they were."
+    ]
