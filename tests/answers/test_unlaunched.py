@@ -45,6 +45,26 @@ def test_a_model_that_a_framework_has_no_settings_for_is_named_with_what_runs_it
         jsonschema.validate(document, json_schema())
 
 
+def _instead(*words: str) -> str:
+    document = json.loads(asked("check", *words, "--runtime", "nanotron", "--json").out)
+    instead: str = document["launch_refused"]["instead"]
+    return instead
+
+
+def test_a_runtime_none_of_whose_plans_fits_is_not_offered() -> None:
+    """On 1 x 8 of H100, DeepSpeed with whole fp32 gradients has no room for 32B parameters; with twice as many it has."""
+    words = ["--tp", "8", "--global-batch", "64"]
+    assert "deepspeed" not in _instead("qwen3-32b", "1x8:h100", *words)
+    assert "deepspeed" in _instead("qwen3-32b", "2x8:h100", *words)
+
+
+def test_where_no_plan_of_any_framework_fits_it_says_so() -> None:
+    assert _instead("gemma-2-27b", "1x4:a100-40gb", "--tp", "4", "--global-batch", "64") == (
+        "No plan that fits was found with --runtime accelerate --with attention_kernel=flash-2, or with --runtime "
+        "deepspeed --with attention_kernel=flash-2 either, which have settings for it."
+    )
+
+
 def test_what_can_be_launched_says_nothing() -> None:
     assert "launch_refused" not in _document("plan", "megatron-core")
     assert _document("check", "megatron-core")["launch_refused"] is None

@@ -71,7 +71,7 @@ def test_plan_launches_its_best_plan_or_the_one_of_a_number(tmp_path: Path) -> N
         (["--launch", "{}", "--runtime", "megatron-lm"], "Add --to megatron-lm --nearest"),
         (["--launch", "{}", "--runtime", "megatron-bridge@26.04"], "Add --to megatron-bridge --nearest"),
         (["--launch", "{}", "--runtime", "megatron-lm", "--to", "megatron-lm"], "whose runtime is megatron-core"),
-        (["--launch", "{}", "--to", "torchtitan"], "plan with --runtime torchtitan, or add --nearest"),
+        (["--launch", "{}", "--to", "torchtitan"], "torchtitan, which says whether it has a plan that fits, or add"),
         (["--launch", "{}/no/run"], "does not exist"),
     ],
 )
@@ -94,7 +94,12 @@ def test_a_nearest_plan_that_does_not_fit_is_not_written(tmp_path: Path) -> None
     answer = asked("launch", *plan, "--to", "deepspeed", "--nearest", "--out", str(tmp_path / "run"))
     assert answer.code == 3, answer
     assert "does not fit in memory, and no files were written" in answer.message
-    assert "Plan with --runtime deepspeed" in answer.message
+    assert "Other plans of deepspeed fit: plan with --runtime deepspeed" in answer.message
+    assert asked("plan", *plan[:6], "--runtime", "deepspeed").code == 0
+    smaller = ["llama-3.1-70b", "1x8:h100", *plan[2:6], "--tp", "8"]
+    answer = asked("launch", *smaller, "--to", "deepspeed", "--nearest", "--out", str(tmp_path / "run"))
+    assert "No plan of deepspeed fits here" in answer.message
+    assert asked("plan", *smaller[:6], "--runtime", "deepspeed").code == 3
     assert not list(tmp_path.iterdir())
 
 

@@ -25,6 +25,7 @@ from meshwright.launch.writers.recipe import recipe_files
 from meshwright.launch.writers.trained import trained_files
 from meshwright.layout.legality import faults, require_legal
 from meshwright.layout.plan import Plan
+from meshwright.search.any_fits import any_fits
 from meshwright.search.nearest import nearest_legal
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import Runtime, read_runtime
@@ -72,7 +73,8 @@ def _without_files(runtime: Runtime) -> str:
         if runtime.framework in (name, written):
             return (
                 f"{head}: --to {name} writes those of {table.release}, whose runtime is {written}. Add --to {name} "
-                f"--nearest for the nearest plan that {written} runs, priced again; or plan with --runtime {written}"
+                f"--nearest for the nearest plan that {written} runs, priced again; or plan with --runtime {written}, "
+                "which says whether it has a plan that fits"
             )
     return (
         f"{head}. Add --to FRAMEWORK --nearest for the nearest plan that another framework runs, priced again: "
@@ -110,9 +112,18 @@ def _require_fitting(estimate: Estimate, inputs: Inputs) -> None:
         return
     raise NothingFits(
         f"the nearest plan that {inputs.runtime.id} runs does not fit in memory, and no files were written: "
-        f"{estimate.plan}; {fit_words(estimate).replace('**', '')}. Plan with --runtime {inputs.runtime.id}, which "
-        "looks for one that fits"
+        f"{estimate.plan}; {fit_words(estimate).replace('**', '')}. {_others_of(inputs)}"
     )
+
+
+def _others_of(inputs: Inputs) -> str:
+    """Whether another plan of a runtime fits, and how to find it."""
+    name = inputs.runtime.id
+    return {
+        True: f"Other plans of {name} fit: plan with --runtime {name}",
+        False: f"No plan of {name} fits here; plan with --runtime {name} says what would",
+        None: f"Plan with --runtime {name}, which says whether another one fits",
+    }[any_fits(inputs)]
 
 
 def _moved(plan: Plan, inputs: Inputs, name: str) -> tuple[Plan, Inputs, tuple[str, ...]]:

@@ -10,11 +10,12 @@ from meshwright.launch.attention import attention_changes, attention_faults, spl
 from meshwright.launch.facts import Facts, facts_of, holds
 from meshwright.launch.fields import differences, fields_of, normal_fields, question_of
 from meshwright.launch.forms import Fields
-from meshwright.launch.refusals import limits_of, options_of, refusals, way_on
+from meshwright.launch.refusals import limits_of, options_of, refusals, spelled_alone, way_on
 from meshwright.launch.registry import unregistered, whole_axes
 from meshwright.launch.spelling import Settings, settings_of, understand
 from meshwright.launch.table import LaunchTable, launch_table, launch_tables
 from meshwright.layout.plan import Plan
+from meshwright.search.any_fits import any_fits
 from meshwright.search.nearest import nearest_legal
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
@@ -70,7 +71,8 @@ def require_written(name: str, runtime: str) -> None:
     if runtime not in table.runtimes:
         raise InvalidInput(
             f"this plan is priced for the runtime {runtime}, and {name} writes files for {table.release}, whose "
-            f"runtime is {' or '.join(table.runtimes)}: plan with --runtime {table.runtimes[0]}, or add --nearest"
+            f"runtime is {' or '.join(table.runtimes)}: plan with --runtime {table.runtimes[0]}, which says "
+            "whether it has a plan that fits, or add --nearest"
         )
 
 
@@ -158,16 +160,28 @@ def _spelled_or_refused(
 
 
 def _elsewhere(inputs: Inputs, name: str) -> str:
-    """The frameworks but one that have settings for a model, as options; empty where there is none."""
-    others = [options for each in launch_tables() if each != name and (options := _options(each, inputs))]
-    plain = [each for each in others if " " not in each]
-    ways = [*([" or ".join(plain)] if plain else []), *(each for each in others if each not in plain)]
-    return f"Plan with {', or with '.join(f'--runtime {each}' for each in ways)}." if ways else ""
+    """The frameworks but one that have settings for a model and a plan that fits, as options; where none has, those
+    whose plans do not fit; empty where none has settings.
+    """
+    others = {options: fits for each in launch_tables() if each != name for options, fits in _options(each, inputs)}
+    fitting = [options for options, fits in others.items() if fits]
+    if fitting:
+        return f"Plan with {_ways(fitting)}."
+    if unknown := [options for options, fits in others.items() if fits is None]:
+        return f"Plan with {_ways(unknown)}; whether a plan fits there is not known before that search."
+    return f"No plan that fits was found with {_ways([*others])} either, which have settings for it." if others else ""
 
 
-def _options(name: str, inputs: Inputs) -> str:
-    """The runtime and the options with which a search finds plans of a framework for a model; empty where it has no
-    settings for it.
+def _ways(options: list[str]) -> str:
+    """Options of the command, of which each is one way."""
+    plain = [each for each in options if " " not in each]
+    ways = [*([" or ".join(plain)] if plain else []), *(each for each in options if each not in plain)]
+    return ", or with ".join(f"--runtime {each}" for each in ways)
+
+
+def _options(name: str, inputs: Inputs) -> list[tuple[str, bool | None]]:
+    """The runtime and the options with which a search finds plans of a framework for a model, and whether one of them
+    fits, None where that is not known; empty where it has no settings for it.
     """
     table, ranks = launch_table(name), inputs.cluster.num_gpus
     plan = Plan(dp=ranks, num_microbatches=max(inputs.job.global_batch // ranks, 1))
@@ -175,13 +189,14 @@ def _options(name: str, inputs: Inputs) -> str:
         moved = inputs.replace(runtime=read_runtime(table.runtimes[0]))
         ran = _spelled(plan, moved, table, name)[1]
     except MeshwrightError:
-        return ""
+        return []
     faults, changes = attention_faults(plan, moved, table), attention_changes(plan, moved, table)
     names = [each.partition(":")[0] for each in differences(plan, moved, *ran)]
     if any(each.startswith("model.") for each in names) or any(each.where == "model" for each in faults):
-        return ""
+        return []
     asked = options_of([*names, *changes], normal_fields(*ran) | changes, moved)
-    return " ".join([moved.runtime.id, *asked, *limits_of({}, moved, table)])
+    options = " ".join([moved.runtime.id, *asked, *limits_of({}, moved, table)])
+    return [(options, any_fits(spelled_alone(moved, table)))]
 
 
 def _field(difference: str) -> str:

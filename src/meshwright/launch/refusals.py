@@ -161,8 +161,18 @@ def limits_of(values: Fields, inputs: Inputs, table: LaunchTable) -> list[str]:
     values: of the plan's fields that it has at these values alone; beside them go those that it has at one value and
     the runtime at several, so that no other plan of theirs is refused next.
     """
-    fixed = {name: value for name, value in table.fixed.items() if _is_open(name, inputs)}
-    return list(dict.fromkeys(_limit(name, value) for name, value in (values | fixed).items()))
+    return list(dict.fromkeys(_limit(name, value) for name, value in (values | _fixed(inputs, table)).items()))
+
+
+def spelled_alone(inputs: Inputs, table: LaunchTable) -> Inputs:
+    """A question with the limits of `limits_of` for no values, beside its own constraints."""
+    limits = dict(_constraint(name, value) for name, value in _fixed(inputs, table).items())
+    return inputs.replace(constraints=Constraints(**limits | inputs.constraints.given))
+
+
+def _fixed(inputs: Inputs, table: LaunchTable) -> dict[str, object]:
+    """Fields of a plan that a framework has at one value and a search would try at several."""
+    return {name: value for name, value in table.fixed.items() if _is_open(name, inputs)}
 
 
 def _option(name: str, value: object, inputs: Inputs) -> str:
@@ -175,12 +185,15 @@ def _option(name: str, value: object, inputs: Inputs) -> str:
 
 def _limit(name: str, value: object) -> str:
     """The option that limits a search to one value of a plan's field; empty where there is none."""
-    axis = name.removeprefix("plan.")
-    if name in CUT:
-        axis, value = "even_chunks", True
+    axis, value = _constraint(name, value)
     if axis not in Constraints.model_fields or value is None:
         return ""
     return Constraints(**{axis: value}).option(axis)
+
+
+def _constraint(name: str, value: object) -> tuple[str, object]:
+    """The axis that a plan's field is constrained by, and its value."""
+    return ("even_chunks", True) if name in CUT else (name.removeprefix("plan."), value)
 
 
 def _is_open(name: str, inputs: Inputs) -> bool:
