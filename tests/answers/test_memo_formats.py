@@ -27,6 +27,28 @@ def test_sums_of_gradients_have_the_reasons_of_their_format(precision: str, grad
     assert ("loss scale" in row[3]) == (precision == "fp16" and gradients == "half")
 
 
+@pytest.mark.parametrize(
+    ("runtime", "gradients", "told"),
+    [
+        ("accelerate", None, {"gradients kept": "4", "gradients exchanged": "2"}),
+        ("accelerate", "fp32", {"gradients summed": "4"}),
+        ("torchtitan", "half", {"gradients kept": "4", "gradients exchanged": "2"}),
+        ("megatron-core", "half", {"gradients summed": "2"}),
+    ],
+)
+def test_gradients_of_fp32_weights_are_kept_in_fp32_whatever_replicas_sum(
+    runtime: str, gradients: str | None, told: dict[str, str]
+) -> None:
+    """torch 2.13 distributed/fsdp/_fully_shard/_fsdp_collectives.py L696: a reduced gradient is cast to its weight's
+    format before it is added up, which accelerate 1.15.0 utils/fsdp_utils.py L815-825 makes fp32.
+    """
+    inputs = question(llama_8b(), "1x8:h100", runtime, precision="bf16", gradients=gradients)
+    rows = {row[0]: row[2] for row in _formats(Plan(), inputs) if row[0].startswith("gradients")}
+    assert rows == told
+    kept = rows.get("gradients kept", rows.get("gradients summed"))
+    assert f"gradients {kept}" in _states(Plan(), inputs)
+
+
 def test_the_router_is_among_the_formats_of_models_with_experts_alone() -> None:
     for model, there in ((mixture(), True), (llama_8b(), False)):
         assert ("router's scores" in [row[0] for row in _formats(Plan(), question(model, "1x8:h100"))]) == there

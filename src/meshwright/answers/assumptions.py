@@ -18,7 +18,7 @@ def assumptions(inputs: Inputs) -> list[str]:
     """Every assumption behind the price of a plan, in the order model, job, cluster, runtime."""
     accelerator, library, runtime = inputs.cluster.accelerator, inputs.cluster.library, inputs.runtime
     job = [
-        f"{_formats(inputs)}, {inputs.gradient_bytes}-byte gradients, Adam with {_updated(inputs)} and "
+        f"{_formats(inputs)}, {_gradients(inputs)}, Adam with {_updated(inputs)} and "
         f"{_moments(inputs)}",
         *_host_memory(inputs),
         f"every sequence is full ({inputs.job.sequence_length} tokens), with causal attention",
@@ -41,6 +41,12 @@ def assumptions(inputs: Inputs) -> list[str]:
         *applicable(runtime.assumed, inputs),
         *(f"replaced for this question, in spite of anything above: {behaviour}" for behaviour in runtime.replaced),
     ]
+
+
+def _gradients(inputs: Inputs) -> str:
+    summed, kept = inputs.gradient_bytes, inputs.kept_gradient_bytes
+    apart = "" if summed == kept else f", summed over replicas in {summed}"
+    return f"{kept}-byte gradients{apart}"
 
 
 def _updated(inputs: Inputs) -> str:

@@ -118,6 +118,14 @@ class Inputs(Spec):
         return {"fp32": 4, "half": 2, None: usual}[self.job.gradients]
 
     @property
+    def kept_gradient_bytes(self) -> int:
+        """Bytes per parameter of gradients between micro-batches, once reduced: as `gradient_bytes`, but of full
+        weights in their format.
+        """
+        storage = self.runtime.storage
+        return storage.weight_bytes if storage.weights == "full" else self.gradient_bytes
+
+    @property
     def sums_half_copies(self) -> bool:
         """Whether data-parallel ranks sum 2-byte copies of fp32 gradients: where the runtime does and no other form of
         gradients is asked for.

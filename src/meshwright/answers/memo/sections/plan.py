@@ -94,7 +94,9 @@ def _fields(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str]]:
     yield "ZeRO stage", f"{plan.zero}", f"{DIVIDED[plan.zero]}{over}"
     yield "recompute", RECOMPUTE_NAMES[plan.recompute], _recompute(plan, inputs)
     alone = "" if inputs.runtime.storage.weight_bytes == FP32_BYTES else "no fp32 weights, which loses small updates; "
-    yield "precision", job.precision, f"{alone}gradients summed in {inputs.gradient_bytes} bytes"
+    apart = inputs.kept_gradient_bytes != inputs.gradient_bytes
+    kept = f", kept in {inputs.kept_gradient_bytes}" if apart else ""
+    yield "precision", job.precision, f"{alone}gradients summed in {inputs.gradient_bytes} bytes{kept}"
 
 
 def _pipeline(plan: Plan, inputs: Inputs) -> str:

@@ -59,9 +59,10 @@ def _formats(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str, str]]:
     like_weights = "in the format of their weights"
     why = why if storage.weight_bytes == FP32_BYTES else like_weights
     yield "Adam's two moments", _named(moments, half), f"{storage.moments_bytes / 2:.4g} each", why
-    if storage.weight_bytes < FP32_BYTES:
-        yield "gradients kept", half, f"{storage.weight_bytes}", f"{like_weights}, over micro-batches"
-    summed = "gradients summed" if storage.weight_bytes == FP32_BYTES else "gradients exchanged"
+    apart = _kept_apart(inputs)
+    if apart:
+        yield "gradients kept", _named(apart, half), f"{apart}", f"{like_weights}, over micro-batches"
+    summed = "gradients exchanged" if apart else "gradients summed"
     yield summed, _named(inputs.gradient_bytes, half), f"{inputs.gradient_bytes}", _why_summed(inputs)
     yield "activations and their messages", half, f"{HALF_BYTES}", "half the memory and half the traffic of fp32"
     if inputs.gathers_quantised:
@@ -74,13 +75,20 @@ def _formats(plan: Plan, inputs: Inputs) -> Iterator[tuple[str, str, str, str]]:
     yield "gradient norm, loss, learning rate", "fp32", f"{FP32_BYTES}", "one number each"
 
 
+def _kept_apart(inputs: Inputs) -> int:
+    """Bytes in which gradients are kept over micro-batches where replicas sum them in a format of its own; else 0."""
+    same = {inputs.kept_gradient_bytes, inputs.gradient_bytes, inputs.runtime.storage.weight_bytes} == {FP32_BYTES}
+    return 0 if same or inputs.runtime.storage.weights != "full" else inputs.kept_gradient_bytes
+
+
 def _why_summed(inputs: Inputs) -> str:
     """Why gradients are summed in so many bytes."""
+    apart = _kept_apart(inputs)
     if inputs.gradient_bytes == FP32_BYTES:
-        over = "micro-batches and replicas" if inputs.runtime.storage.weight_bytes == FP32_BYTES else "replicas"
-        return f"over {over}: thousands of small terms"
+        return f"over {'replicas' if apart else 'micro-batches and replicas'}: thousands of small terms"
     scaled = ", and the loss scale keeps them in range" if FORMATS[inputs.recipe.half] is FP16 else ""
-    return f"half the memory and traffic of fp32{scaled}; small terms of long sums are lost"
+    half = "half the traffic" if apart else "half the memory and traffic"
+    return f"{half} of fp32{scaled}; small terms of long sums are lost"
 
 
 def _named(size: int, half: str) -> str:
@@ -108,7 +116,7 @@ def _states(plan: Plan, inputs: Inputs) -> str:
     states = float(optimizer_bytes(plan, inputs))
     full, moments = inputs.runtime.storage.weights == "full", inputs.runtime.storage.moments_bytes
     weights = inputs.runtime.storage.weight_bytes if full else HALF_BYTES
-    gradients = weights if full else inputs.gradient_bytes
+    gradients = inputs.kept_gradient_bytes
     mixed, plain = (0 if full else HALF_BYTES) + gradients + states, 4 * FP32_BYTES
     master = f"master weights {states - moments:g}" if not full else ""
     named = (f"weights {weights}", f"gradients {gradients}", master, f"moments {moments:.4g}")
@@ -179,8 +187,9 @@ def _step(memo: Memo) -> Iterator[str]:
         return
     yield f"Divide the loss by micro-batches times replicas ({share}) exactly once, and run backward."
     narrow = inputs.runtime.storage.weight_bytes < FP32_BYTES
-    over = "replicas" if narrow else "micro-batches and replicas"
-    kept = f", and keep them in {inputs.runtime.storage.weight_bytes} over micro-batches" if narrow else ""
+    apart = _kept_apart(inputs)
+    over = "replicas" if apart else "micro-batches and replicas"
+    kept = f", and keep them in {apart} over micro-batches" if apart else ""
     yield f"Sum the gradients over {over} in {inputs.gradient_bytes} bytes{kept}."
     yield f"Take the global norm in fp32 over all {all_ranks}; on a NaN or a spike skip the step on every rank."
     updated = "the weights" if narrow else "the fp32 weights and cast them"
@@ -198,7 +207,8 @@ def _master(inputs: Inputs) -> str:
             f"running sum of ones in {half.name} {stops}, and gradients of micro-batches are summed in it. Compare the "
             f"loss with that of a run with fp32 weights before you rely on it. {habits}"
         )
-    risk = f", which this runtime's {inputs.gradient_bytes}-byte sums risk (`--gradients fp32`)"
+    over = " over replicas" if _kept_apart(inputs) else ""
+    risk = f", which this runtime's {inputs.gradient_bytes}-byte sums{over} risk (`--gradients fp32`)"
     return (
         f"Why {half.name} needs fp32: {rounds} without master weights {small} would be lost. A running sum of ones in "
         f"{half.name} {stops}, so sums over many micro-batches and replicas belong in fp32"
