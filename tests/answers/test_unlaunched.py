@@ -58,6 +58,13 @@ def test_a_runtime_none_of_whose_plans_fits_is_not_offered() -> None:
     assert "deepspeed" in _instead("qwen3-32b", "2x8:h100", *words)
 
 
+def test_reasons_that_are_not_shown_are_counted_and_listed() -> None:
+    words = ["qwen3-32b", "1x8:h100", "--tp", "8", "--global-batch", "64", "--runtime", "nanotron"]
+    shown = _words(asked("check", *words).out)
+    reasons = json.loads(asked("check", *words, "--json").out)["launch_refused"]["reasons"]
+    assert f"{reasons[1]}; and {len(reasons) - 2} other reason, which --json lists. Plan with" in shown
+
+
 def test_where_no_plan_of_any_framework_fits_it_says_so() -> None:
     assert _instead("gemma-2-27b", "1x4:a100-40gb", "--tp", "4", "--global-batch", "64") == (
         "No plan that fits was found with --runtime accelerate --with attention_kernel=flash-2, or with --runtime "

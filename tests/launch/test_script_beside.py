@@ -94,6 +94,15 @@ def test_a_folder_without_a_plan_or_with_two_is_refused(tmp_path: Path) -> None:
         read(tmp_path)
 
 
+def test_a_model_stands_in_no_configuration_of_accelerate(tmp_path: Path) -> None:
+    alone = tmp_path / "accelerate.yaml"
+    alone.write_text("distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\n")
+    with pytest.raises(InvalidInput) as raised:
+        question_of_file(alone, Given(cluster="1x8:h100"))
+    assert "vocab_size (--model_name_or_path of the training script); name it: --model" in str(raised.value)
+    assert "stand beside mixed_precision" not in str(raised.value)
+
+
 def test_a_start_script_names_the_configuration_of_accelerate(tmp_path: Path) -> None:
     folder = written(tmp_path, "accelerate")
     assert str(read(folder / "train.sh").plan) == str(PLAN)

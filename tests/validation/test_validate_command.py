@@ -35,8 +35,23 @@ def test_a_row_in_which_nothing_is_measured_is_no_run_that_fitted(tmp_path: Path
     answer = asked("validate", "--runs", str(written(tmp_path / "mine.csv", rows)))
     told = " ".join(answer.out.split())
     assert "mine-1: nothing is measured; fill in step_time_s" in told
-    assert "Of 1 runs that ran out of memory" in told
+    assert "Of 1 run that ran out of memory" in told
     assert "of 0 that fitted" in told
+
+
+def test_what_one_row_does_not_measure_has_no_table(tmp_path: Path) -> None:
+    """And the spread of one source is not known."""
+    timed = asked("validate", "--runs", str(written(tmp_path / "timed.csv", [llama(memory_gib="", memory_kind="")])))
+    lines = [*map(str.split, timed.out.splitlines())]
+    assert timed.out.startswith("1 of 1 row is represented")
+    assert "No memory is scored." in timed.out
+    assert not any(line[:2] == ["memory", "n"] for line in lines)
+    assert "No run ran out of memory; of 1 that fitted" in " ".join(timed.out.split())
+    (inside,) = [line for line in lines if line[:2] == ["dense,", "Megatron"]]
+    assert inside[-2] == "-"
+    full = asked("validate", "--runs", str(written(tmp_path / "full.csv", [llama(step_time_s="")])))
+    assert "No step time is scored." in full.out
+    assert "step time  n" not in full.out
 
 
 def test_the_score_is_valid_json(mine: Path) -> None:

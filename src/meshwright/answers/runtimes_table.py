@@ -27,6 +27,7 @@ from meshwright.search.space import size
 from meshwright.specs import catalog
 from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.constraints import Constraints
+from meshwright.specs.behaviours import replaced_words
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import read_runtime
 from meshwright.specs.scale import network_levels
@@ -141,7 +142,7 @@ def runtimes_screen(answers: Answers, crossing: Crossover | None) -> tuple[Block
 
 def _replaced(inputs: Inputs) -> list[str]:
     """What the question replaced, which is the same in every runtime."""
-    changes = ", ".join(each.change for each in inputs.runtime.replaced)
+    changes = ", ".join(replaced_words(inputs.runtime))
     return [f"Replaced in every runtime: {changes}"] if changes else []
 
 

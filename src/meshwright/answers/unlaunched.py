@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from meshwright.answers.document.blocks import Toned
+from meshwright.answers.memo.words import plural
 from meshwright.answers.pace import pace
 from meshwright.answers.records import json_of
 from meshwright.errors import InvalidSpec
@@ -39,7 +40,8 @@ class LaunchRefusal:
     @property
     def words(self) -> str:
         """That it cannot be launched, why, and what can."""
-        more = f"; {len(self.reasons) - SHOWN} more" if len(self.reasons) > SHOWN else ""
+        left = len(self.reasons) - SHOWN
+        more = f"; and {plural(left, 'other reason')}, which --json lists" if left > 0 else ""
         text = f"{self.framework} cannot launch it as it stands: {'; '.join(self.reasons[:SHOWN])}{more}."
         return f"{text} {self.instead}".rstrip()
 

@@ -96,17 +96,22 @@ def position_of(runtime: Runtime, switch: str) -> str:
 
 
 def replaced_words(runtime: Runtime) -> list[str]:
-    """What a question replaced of a runtime: positions of switches, and changes that belong to none.
+    """What a question replaced of a runtime: positions of switches, and changes that belong to none or are a number.
 
     >>> from meshwright.specs.runtime import read_runtime
     >>> replaced_words(with_behaviours(read_runtime("torchtitan"), ["training_dtype=bf16", "moment_block=8"]))
     ['training_dtype bf16', 'moment_block 8']
+    >>> replaced_words(with_behaviours(read_runtime("deepspeed"), ["storage.offloaded=states_and_gradients"]))
+    ['optimizer_states offloaded']
+    >>> replaced_words(with_behaviours(read_runtime("megatron-core"), ["overlap.tensor_parallel=0.5"]))
+    ['overlap.tensor_parallel 0.5']
     """
     left, words = {each.field: each.change for each in runtime.replaced}, list[str]()
+    numbers = {each.field for each in runtime.replaced if each.value[:1].isdigit()}
     for switch, positions in runtime.switches.items():
         fields = {_field(key) for values in positions.values() for key in values}
         set_here = fields & left.keys()
-        if set_here and len(fields) > 1 and (position := position_of(runtime, switch)):
+        if set_here and (len(fields) > 1 or not fields <= numbers) and (position := position_of(runtime, switch)):
             words.append(f"{switch} {position}")
             left = {field: change for field, change in left.items() if field not in set_here}
     return [*words, *left.values()]

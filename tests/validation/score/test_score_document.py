@@ -68,7 +68,7 @@ def test_where_nothing_was_measured_the_score_is_null_and_not_nan(outcomes: list
     document = json.loads(json.dumps(json_of(score_of(outcomes)), allow_nan=False))
     assert set(document) == KEYS
     assert document["step_time"] is document["memory"] is document["mean_of_datasets"]["memory"] is None
-    assert f"of {len(outcomes)} rows are represented" in _screen(outcomes)
+    assert f"of {len(outcomes)} row{' is' if len(outcomes) == 1 else 's are'} represented" in _screen(outcomes)
 
 
 def test_verdicts_are_counted_beside_what_happened() -> None:

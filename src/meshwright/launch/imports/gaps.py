@@ -119,8 +119,14 @@ def _of_the_model(read: LaunchSettings, fields: Fields, table: LaunchTable, open
     settable = unsaid[0] if _settable(unsaid[0]) else absent[keys.index(unsaid[0])]
     says = f" (or --set {settable}=...)" if len(unsaid) == 1 else ""
     spelled = [name for name in (*OF_THE_MODEL, "model.name") if name in table.rows]
-    where = place_of(unsaid[0] if len(spelled) > 1 else spelled[0], read, table) if spelled else ""
+    where = _place_of_model(unsaid[0] if len(spelled) > 1 else spelled[0], read, table) if spelled else ""
     return [f"of the model: {', '.join(unsaid)}{where}; name it: --model config.json, or a catalogue name{says}"]
+
+
+def _place_of_model(name: str, read: LaunchSettings, table: LaunchTable) -> str:
+    """Where a file would name its model; an option of the training script stands in no file of settings."""
+    of_the_script = name in table.rows and table.rows[name].key.startswith("--") and read.form in ("yaml", "json")
+    return f" ({table.rows[name].key} of the training script)" if of_the_script else place_of(name, read, table)
 
 
 def _settable(key: str) -> bool:

@@ -26,6 +26,12 @@ from meshwright.units import MOST_PRICE, is_price
 
 Value = TypeVar("Value")
 KEYS = ("models", "clusters", "jobs", "knobs", "limits", "prices")
+NEEDED = {
+    "models": 'write models = ["llama-3.1-8b"]',
+    "clusters": 'write clusters = ["8x8:h100"]',
+    "jobs": 'write a table [jobs] with seq_len = "8k" and global_batch = 256',
+}
+"""By key that a sweep must have, what to write."""
 KNOBS = ("runtime", "precision", "with")
 DEFAULT_RUNTIME = "megatron-core"
 DEFAULT_PRECISION = "bf16"
@@ -57,9 +63,9 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> Sweep:
 
 def _sweep(table: Mapping[str, Any], faults: Faults) -> Sweep:
     faults.unknown_keys((), table, KEYS)
-    for name in ("models", "clusters", "jobs"):
+    for name, written in NEEDED.items():
         if name not in table:
-            faults.add((name,), "is missing")
+            faults.add((name,), f"is missing; {written}")
     knobs = faults.table_of(("knobs",), table.get("knobs", {}), KNOBS)
     models = _named(("models",), table.get("models"), Model, read_model, faults)
     clusters = _named(("clusters",), table.get("clusters"), Cluster, read_cluster, faults)

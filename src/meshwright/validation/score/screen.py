@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from textwrap import shorten
 
 from meshwright.answers.document.blocks import Block, Lines, Paragraph, Table
+from meshwright.answers.memo.words import plural
 from meshwright.search.published import AS_FAST
 from meshwright.validation.score.errors import Errors
 from meshwright.validation.score.score import Score
@@ -22,14 +23,18 @@ def score_screen(score: Score) -> tuple[Block, ...]:
     sources = score.by["dataset"].items()
     step_times, memories = ({name: getattr(part, what) for name, part in sources} for what in ("step_time", "memory"))
     unknown = f"{score.memory_not_scored} memory figures of an unknown kind are not scored."
+    unscored = unknown if score.memory_not_scored else ""
     return (
         _coverage(score),
-        _judged_together(score),
-        _errors("step time", step_times | {"all": score.step_time}),
-        _errors(
-            "memory",
-            {**score.memory_by_kind, **memories, "all": score.memory},
-            note=unknown if score.memory_not_scored else "",
+        *(
+            [_judged_together(score), _errors("step time", step_times | {"all": score.step_time})]
+            if score.step_time
+            else [Paragraph("No step time is scored.")]
+        ),
+        *(
+            [_errors("memory", {**score.memory_by_kind, **memories, "all": score.memory}, unscored)]
+            if score.memory
+            else [Paragraph(unscored or "No memory is scored.")]
         ),
         *([_doubted(score)] if score.apart else []),
         *([_intervals(score)] if score.intervals else []),
@@ -40,7 +45,8 @@ def score_screen(score: Score) -> tuple[Block, ...]:
 
 def _coverage(score: Score) -> Paragraph:
     share = score.represented / score.rows if score.rows else 0.0
-    represented = f"{score.represented} of {score.rows} rows are represented ({share:.1%})"
+    rows = "1 row is" if score.rows == 1 else f"{score.rows} rows are"
+    represented = f"{score.represented} of {rows} represented ({share:.1%})"
     return Paragraph(f"**{represented}**; errors are predicted / measured - 1")
 
 
@@ -83,8 +89,9 @@ def _share(share: float, sign: str = "") -> str:
 
 
 def _verdicts(score: Score) -> str:
-    counts = score.fit
-    text = f"Of {counts.oom} runs that ran out of memory, {counts.oom_called_safe} are predicted to be safe; "
+    counts, text = score.fit, "No run ran out of memory; "
+    if counts.oom:
+        text = f"Of {plural(counts.oom, 'run')} that ran out of memory, {counts.oom_called_safe} are predicted to be safe; "
     return f"{text}of {counts.fitted} that fitted, {counts.fitted_called_oom} are predicted to run out of memory."
 
 
@@ -95,7 +102,7 @@ def _intervals(score: Score) -> Table:
             str(each.n),
             str(each.sources),
             f"{each.mean_of_sources:.0%}",
-            f"{each.standard_error:.0%}",
+            f"{each.standard_error:.0%}" if each.sources > 1 else "-",
             f"{each.inside:.0%}",
         )
         for name, each in score.intervals.items()
@@ -122,7 +129,7 @@ def _skipped(score: Score) -> Iterator[str]:
     reasons: dict[str, list[str]] = {}
     for name, reason in score.skipped:
         reasons.setdefault(reason, []).append(name)
-    yield f"Not represented, {len(score.skipped)} rows:"
+    yield f"Not represented, {len(score.skipped)} row{'s' * (len(score.skipped) != 1)}:"
     for reason, names in reasons.items():
         more = f" and {len(names) - MOST_IDS} more" if len(names) > MOST_IDS else ""
         yield f"  {', '.join(names[:MOST_IDS])}{more}: {shorten(reason, LONGEST_REASON, placeholder=' …')}"
