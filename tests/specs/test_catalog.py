@@ -144,6 +144,7 @@ def test_short_names(alias: str, id_: str) -> None:
         ("gb200", 184.43, 2500.0),
         ("gb300", 276.95, 2500.0),
         ("l40s", 44.39, 362.0),
+        ("rtx-4090", 23.64, 165.2),
     ],
 )
 def test_known_memory_and_peaks(name: str, visible_gib: float, peak_tflops: float) -> None:

@@ -119,6 +119,10 @@ def test_oversubscribed_levels_are_kept_only_as_far_as_they_are_needed() -> None
         ("1x1000:h100", ["gpus_per_node", "1000", "nearest: 16"]),
         ("9999xselene/none.toml", ["no cluster file"]),
         ("8xl40s", ["'l40s' is an accelerator: write NODESxGPUS:ACCELERATOR, for example 1x8:l40s"]),
+        ("4x4090", ["'4090' is an accelerator", "for example 1x4:4090"]),
+        ("4x5090", ["unknown accelerator '5090'", "rtx-4090", "goes into a TOML file", "docs/cluster.md"]),
+        ("1x8:rtx-5090", ["'rtx-5090'; nearest: rtx-4090-24gb", "goes into a TOML file", "docs/cluster.md"]),
+        ("8xrtx 5090", ["'rtx 5090'", "goes into a TOML file"]),
         ("64xh100", ["'h100' is an accelerator", "8x8:h100"]),
         ("12xh100", ["3x4:h100"]),
         ("0xh100", ["1x8:h100"]),
@@ -131,6 +135,14 @@ def test_what_cannot_be_read_is_refused_with_value_rule_and_nearest(text: str, t
     with pytest.raises(InvalidInput) as refused:
         read_cluster(text)
     assert [part for part in told if part not in str(refused.value)] == []
+
+
+def test_an_accelerator_that_is_not_listed_is_planned_from_a_file_as_the_refusal_says() -> None:
+    table = {"nodes": 1, "gpus_per_node": 4, "accelerator": {"like": "l40s", "id": "rtx-5090", "memory_bytes": "32GB"}}
+    accelerator = read_cluster(table).accelerator
+    assert accelerator.id == "rtx-5090"
+    assert 0.9 * 32e9 < accelerator.visible_memory_bytes < 32e9
+    assert any("Visible memory: " in str(each) and "of the label" in str(each) for each in accelerator.assumed)
 
 
 @settings(deadline=None)

@@ -84,8 +84,9 @@ def _changed(table: dict[str, Any]) -> dict[str, Any]:
     sources = base["sources"] | _as_table(table.pop("sources", {}))
     own = _as_list(table.pop("assumed", ()))
     changes = f"Taken from {like}, with its own {', '.join(sorted(table)) or 'nothing'}."
-    assumed = (*base.get("assumed", ()), *own, changes)
-    return {"id": f"like-{like}", **base, "aliases": (), **table, "sources": sources, "assumed": assumed}
+    visible, told = _visible_of(table)
+    assumed = (*base.get("assumed", ()), *own, changes, *told)
+    return {"id": f"like-{like}", **base, "aliases": (), **table, **visible, "sources": sources, "assumed": assumed}
 
 
 def _completed(table: dict[str, Any]) -> dict[str, Any]:
@@ -97,12 +98,18 @@ def _completed(table: dict[str, Any]) -> dict[str, Any]:
     if "scale_up_latency_s" not in table:
         complete["scale_up_latency_s"] = defaults["scale_up_latency_s"]
         assumed.append("Latency inside the scale-up domain: that of NVLink in NCCL's tuning constants.")
+    visible, told = _visible_of(table)
+    return {**complete, **visible, "assumed": (*assumed, *told)}
+
+
+def _visible_of(table: dict[str, Any]) -> tuple[dict[str, float], list[str]]:
+    """What a process can take of the memory that a table states, where it states that alone, and what is said of it."""
     label = _bytes_or_none(table.get("memory_bytes"))
-    if "visible_memory_bytes" not in table and label is not None:
-        share = defaults["visible_share"]
-        complete["visible_memory_bytes"] = share * label / GIGA * GIB
-        assumed.append(f"Visible memory: {share} GiB per GB of the label, the least that is known.")
-    return complete | {"assumed": tuple(assumed)}
+    if label is None or "visible_memory_bytes" in table:
+        return {}, []
+    share = catalog.table("accelerator_defaults")["visible_share"]
+    told = [f"Visible memory: {share} GiB per GB of the label, the least that is known."]
+    return {"visible_memory_bytes": share * label / GIGA * GIB}, told
 
 
 def _bytes_or_none(value: Any) -> float | None:

@@ -27,6 +27,12 @@ _FORMS = (
     "write NODESxGPUS:ACCELERATOR (8x8:h100), a catalogue name (dgx-h100), NODESxNAME (16xdgx-h100) "
     "or the path of a TOML file"
 )
+_UNLISTED = (
+    'an accelerator that is not listed goes into a TOML file, as [accelerator] with like = "l40s" or another one, and '
+    "what differs (docs/cluster.md)"
+)
+_LARGEST_NODE = 72
+"""Accelerators that a node of any catalogued machine has, or a rack; a larger number is the name of one."""
 
 
 Described = tuple[Mapping[str, Any], str]
@@ -114,9 +120,9 @@ def _named(text: str) -> Described:
 def _from_short_form(text: str, nodes: str, gpus: str, accelerator: str) -> Described:
     try:
         known = read_accelerator(accelerator)
-    except UnknownName:
+    except UnknownName as unknown:
         if not _is("clusters", accelerator):
-            raise
+            raise _unlisted(unknown) from None
         name = accelerator.strip()
         raise InvalidInput(
             f"{quoted(text)}: {quoted(name)} is a cluster: write {_whole(text, nodes) or 1}x{name}"
@@ -130,9 +136,17 @@ def _from_short_form(text: str, nodes: str, gpus: str, accelerator: str) -> Desc
     return {"accelerator": accelerator, **counts}, f"cluster {text!r}"
 
 
+def _unlisted(unknown: UnknownName) -> InvalidInput:
+    """The error for what may be an accelerator that the catalogue does not have, with the way to describe it."""
+    return InvalidInput(f"{unknown}; {_UNLISTED}")
+
+
 def _from_count(text: str, nodes: str, name: str) -> Described:
-    if name.strip(": ").isdigit():
-        raise InvalidInput(f"{quoted(text)} names no accelerator; nearest: {nodes}x{name.strip(': ')}:h100 ({_FORMS})")
+    if name.strip(": ").isdigit() and not _is("accelerators", name):
+        if _whole(text, name.strip(": ")) > _LARGEST_NODE:
+            return _from_short_form(text, nodes, "1", name)
+        nearest = f"{nodes}x{name.strip(': ')}:h100"
+        raise InvalidInput(f"{quoted(text)} names no accelerator; nearest: {nearest} ({_FORMS})")
     count = _whole(text, nodes)
     if _is("accelerators", name) and not _is("clusters", name):
         gpus = math.gcd(count, read_accelerator(name).node_size)
@@ -143,7 +157,10 @@ def _from_count(text: str, nodes: str, name: str) -> Described:
     if (glued := _WITHOUT_COLON.fullmatch(name)) and _is("accelerators", glued[2]):
         nearest = f"{count or 1}x{_whole(text, glued[1]) or 1}:{glued[2]}"
         raise InvalidInput(f"{quoted(text)} has no colon before its accelerator; nearest: {nearest} ({_FORMS})")
-    id_ = catalog.resolve("clusters", name)
+    try:
+        id_ = catalog.resolve("clusters", name)
+    except UnknownName as unknown:
+        raise _unlisted(unknown) from None
     if count == 0:
         raise InvalidInput(f"{quoted(text)} is an empty cluster: nodes start at 1; nearest: 1x{id_}")
     entry = catalog.load("clusters", id_)
