@@ -13,6 +13,7 @@ import yaml
 from commands import LLAMA, asked
 from launch_configs import DEEPSEEK, LLAMA_31
 from meshwright.answers.launch_files import launch_files
+from meshwright.launch.architecture import same_architecture
 from meshwright.launch.carried import carried_settings
 from meshwright.launch.spelling import Settings
 from meshwright.launch.table import launch_table, launch_tables
@@ -220,3 +221,13 @@ def test_positions_that_a_framework_does_not_scale_are_told(name: str, framework
     text = launch_files(Plan(dp=8, zero=zero, num_microbatches=8), inputs, framework).files["train.sh"]
     plain = re.sub(r"\n#\s+", " ", text)
     assert ("has no scaled rotary positions (llama3 in the model's config.json)" in plain) == told
+
+
+@pytest.mark.parametrize("name", ["llama3-8b", "meta-llama/Meta-Llama-3-8B", "meta-llama/Meta-Llama-3-70B-Instruct"])
+def test_positions_of_llama_3_of_april_2024_are_not_scaled(name: str) -> None:
+    """Its config.json has no rope_scaling and 8192 positions; 3.1 is the same but for these."""
+    model = read_model(name)
+    assert model.name in ("llama-3-8b", "llama-3-70b")
+    assert model.config_values["max_position_embeddings"] == 8192
+    assert same_architecture(model, read_model(model.name.replace("llama-3-", "llama-3.1-")))
+    assert "rope-scaling" not in script_of(model.name)

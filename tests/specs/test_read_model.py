@@ -91,7 +91,7 @@ def test_a_config_table_stands_alone(tmp_path: Path, text: str, where: str) -> N
     assert [fault.where for fault in caught.value.faults] == [where]
 
 
-@pytest.mark.parametrize("name", ["llama-3.1-8b", "LLAMA_3.1_8B", "llama3-8b", "meta-llama/Llama-3.1-8B"])
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "LLAMA_3.1_8B", "llama3.1-8b", "meta-llama/Llama-3.1-8B"])
 def test_a_catalogue_name(name: str) -> None:
     model = read_model(name)
     assert (model.name, parameter_count(model)) == ("llama-3.1-8b", 8_030_261_248)
