@@ -84,7 +84,9 @@ def test_an_older_kernel_that_transformers_lacks_is_refused() -> None:
 
 
 def test_a_model_without_a_class_of_transformers_is_refused() -> None:
-    with pytest.raises(InvalidSpec, match=r"of the type kimi_k2\nNo plan that fits was found with --runtime megatron-bridge"):
+    with pytest.raises(
+        InvalidSpec, match=r"of the type kimi_k2\nNo plan that fits was found with --runtime megatron-bridge"
+    ):
         export(PLAN, _asked("kimi-k2", "newest", "deepspeed"), "deepspeed")
 
 

@@ -18,8 +18,7 @@ def assumptions(inputs: Inputs) -> list[str]:
     """Every assumption behind the price of a plan, in the order model, job, cluster, runtime."""
     accelerator, library, runtime = inputs.cluster.accelerator, inputs.cluster.library, inputs.runtime
     job = [
-        f"{_formats(inputs)}, {_gradients(inputs)}, Adam with {_updated(inputs)} and "
-        f"{_moments(inputs)}",
+        f"{_formats(inputs)}, {_gradients(inputs)}, Adam with {_updated(inputs)} and {_moments(inputs)}",
         *_host_memory(inputs),
         f"every sequence is full ({inputs.job.sequence_length} tokens), with causal attention",
         *_routing(inputs),
