@@ -45,7 +45,7 @@ def parse_bytes(text: str | int | float) -> float:
         return plain
     match = re.fullmatch(_NUMBER + r"([kKMGT]i?)?B(?:ytes)?", str(text).strip())
     if not match:
-        raise InvalidInput(f"{quoted(text)} is not a size: write it as 80GB, 79.6GiB or a number of bytes")
+        raise InvalidInput(f"{quoted(text)} is not a size: write it as 80GB or 79.6GiB")
     return float(_scale(match[1], match[2] or ""))
 
 
@@ -61,7 +61,7 @@ def parse_bandwidth(text: str | int | float) -> float:
         return plain
     match = re.fullmatch(_NUMBER + r"([kKMGT]i?)?(B|b|bit)(?:/s|ps)", str(text).strip())
     if not match:
-        raise InvalidInput(f"{quoted(text)} is not a bandwidth: write it as 50GB/s, 400Gb/s or a number of bytes/s")
+        raise InvalidInput(f"{quoted(text)} is not a bandwidth: write it as 50GB/s or 400Gb/s")
     return float(_scale(match[1], match[2] or "") / (1 if match[3] == "B" else 8))
 
 
@@ -75,7 +75,7 @@ def parse_seconds(text: str | int | float) -> float:
         return plain
     match = re.fullmatch(_NUMBER + r"(ns|us|µs|ms|s)", str(text).strip())
     if not match:
-        raise InvalidInput(f"{quoted(text)} is not a duration: write it as 5us, 2ms, 1s or a number of seconds")
+        raise InvalidInput(f"{quoted(text)} is not a duration: write it as 5us, 2ms or 1s")
     return float(Decimal(match[1].replace("_", "")).scaleb(_SECONDS[match[2]]))
 
 

@@ -366,6 +366,10 @@ def test_parts_of_a_step_are_those_of_the_waterfall() -> None:
         ((*CLUSTERS, "--tokens", "1T", "--price", "h100=-1"), "write it as"),
         ((*CLUSTERS, "--tokens", "1T", "--price", "h100=1e308"), "from 0 to 1e+09: write it as"),
         ((*CLUSTERS, "--tokens", "1T", "--price", "h100=nan"), "write it as"),
+        (
+            (*CLUSTERS, "--tokens", "1T", "--price", "h100=2,a100=1"),
+            "is several prices; give the option once for each: --price h100=2 --price a100=1",
+        ),
         ((*CLUSTERS, "--price", "h100=2"), "--tokens"),
         ((*CLUSTERS, "--deadline-days", "9"), "--tokens"),
         ((*CLUSTERS, "--tokens", "1T", "--deadline-days", "0"), "more than 0"),

@@ -13,7 +13,7 @@ from test_memo import FITTING, NAMES, WRITER, figures, given
 
 from commands import LLAMA, asked
 from meshwright.answers.compare.training import training_on
-from meshwright.answers.document.blocks import Block, Callout, Document, Figure, Heading, Paragraph, Table
+from meshwright.answers.document.blocks import Block, Bullets, Callout, Document, Figure, Heading, Paragraph, Table
 from meshwright.answers.document.inline import plain
 from meshwright.answers.document.pdf import source
 from meshwright.answers.memo.bottleneck import LOCAL
@@ -21,6 +21,7 @@ from meshwright.answers.memo.exchanges import NAMES as EXCHANGED
 from meshwright.answers.memo.memo import Memo, memo
 from meshwright.answers.memo.output import memo_document
 from meshwright.answers.memo.scaling import scaling
+from meshwright.answers.memo.sections.decision import cost_of
 from meshwright.answers.memo.sections.plan import reason_lost
 from meshwright.answers.memo.sections.risk import risk_words
 from meshwright.answers.memo.sections.scaling import _other_axes
@@ -30,6 +31,7 @@ from meshwright.answers.nothing_fits import change_words
 from meshwright.answers.step_parts import ALL_NAMES, from_peak
 from meshwright.answers.switches import WORTH, library_of, newly_set
 from meshwright.answers.ties import tied_share
+from meshwright.answers.uncertainty import step_time_interval
 from meshwright.cost.memory.fit import MOST_CERTAIN, Verdict
 from meshwright.cost.step import estimate_each
 from meshwright.layout.groups import expert_data_ranks
@@ -111,6 +113,20 @@ def test_the_signed_page_is_short_by_words_too(name: str) -> None:
     assert len(words(blocks).split()) <= MOST_WORDS
     assert sum(len(block.rows) for block in blocks if isinstance(block, Table)) <= MOST_ROWS
     assert not [block for block in blocks if isinstance(block, Figure)]
+
+
+@pytest.mark.parametrize("name", FITTING)
+def test_days_have_the_range_of_the_step_and_are_measured_as_the_appendix_says(name: str) -> None:
+    """The decision rests on twenty steps, of which both pages take the last ten."""
+    known, text = recommended(name), words(signed(name))
+    interval, cost = step_time_interval(known.best, known.inputs), cost_of(known)
+    ratios = [seconds / known.best.step_time_s for seconds in (interval.p10, interval.p90)]
+    assert [days / cost.days for days in cost.range_days] == pytest.approx(ratios)
+    assert f"8 in 10 take {cost.range_days[0]:,.0f} to {cost.range_days[1]:,.0f};" in text
+    assert "First confirm on twenty steps" in text
+    assert "(median of the last ten)" in text
+    measured = [item for block in document(name).blocks if isinstance(block, Bullets) for item in block.items]
+    assert any(item.startswith("Step time, the median of the last ten of twenty steps") for item in measured)
 
 
 @pytest.mark.parametrize("name", FITTING)

@@ -52,7 +52,7 @@ def _instead(*words: str) -> str:
 
 
 def test_a_runtime_none_of_whose_plans_fits_is_not_offered() -> None:
-    """On 1 x 8 of H100, DeepSpeed with whole fp32 gradients has no room for 32B parameters; with twice as many it has."""
+    """On 8 of H100, DeepSpeed with whole fp32 gradients has no room for 32B parameters; on 16 it has."""
     words = ["--tp", "8", "--global-batch", "64"]
     assert "deepspeed" not in _instead("qwen3-32b", "1x8:h100", *words)
     assert "deepspeed" in _instead("qwen3-32b", "2x8:h100", *words)

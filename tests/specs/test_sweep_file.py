@@ -181,7 +181,9 @@ def test_what_is_missing_is_written_as_the_message_says(tmp_path: Path) -> None:
     told = said(written(tmp_path, ""))
     models, clusters = (re.search(f"{name}: is missing; write (.*)", told) for name in ("models", "clusters"))
     jobs = re.search(r"jobs: is missing; write a table (\[jobs\]) with (.*) and (.*)", told)
-    assert models and clusters and jobs
+    assert models
+    assert clusters
+    assert jobs
     sweep = read_sweep(written(tmp_path, "\n".join([models[1], clusters[1], *jobs.groups()])))
     assert len(sweep) == 1
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from meshwright.answers.document.blocks import Table
+from meshwright.answers.memo.words import plural
 from meshwright.answers.screen import verdict_cell
 from meshwright.cost.estimate import Estimate, Estimates
 from meshwright.cost.memory.fit import Verdict
@@ -97,7 +98,8 @@ def expert_degrees_table(degrees: tuple[ExpertDegrees, ...], plan: Plan) -> Tabl
         )
         for each in shown
     )
-    left = f"Left out: {len(degrees) - len(shown)} that are slower or need more memory; --json has all."
+    rest = plural(len(degrees) - len(shown), "pair")
+    left = f"Left out: {rest} of ep and etp, slower or with more memory; --json has all."
     more = left if degrees[SHOWN:] else ""
     columns = ("ep", "etp", "step", "", "exchange", "exposed", "GiB", "verdict")
     return Table(columns, rows, "rrrrrrrw", "The same plan with other values of ep and etp", more)

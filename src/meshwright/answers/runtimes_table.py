@@ -25,9 +25,8 @@ from meshwright.search.crossover import Contender, Crossover, Family, crossover
 from meshwright.search.find import Progress, SearchResult, find
 from meshwright.search.space import size
 from meshwright.specs import catalog
-from meshwright.specs.behaviours import with_behaviours
+from meshwright.specs.behaviours import replaced_words, with_behaviours
 from meshwright.specs.constraints import Constraints
-from meshwright.specs.behaviours import replaced_words
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.runtime import read_runtime
 from meshwright.specs.scale import network_levels

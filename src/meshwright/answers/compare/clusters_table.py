@@ -9,7 +9,7 @@ from meshwright.answers.assumptions import assumptions
 from meshwright.answers.compare.attributed import attributed
 from meshwright.answers.compare.clusters import ClusterComparison, ClusterRow
 from meshwright.answers.compare.one_plan_table import one_plan_entry, one_plan_section
-from meshwright.answers.compare.training import Deadline, deadline_entry
+from meshwright.answers.compare.training import Deadline, days_interval, deadline_entry
 from meshwright.answers.constraint_lines import constraint_lines, constraints_entry
 from meshwright.answers.document.blocks import Block, Heading, Lines, Table, Toned
 from meshwright.answers.plan_file import plan_entry
@@ -118,7 +118,7 @@ def _training(comparison: ClusterComparison) -> tuple[Block, ...]:
     first, wishes = comparison.first, comparison.wishes
     if first.training is None or first.inputs is None or not first.inputs.job.tokens:
         return ()
-    columns = ["cluster", "days", "GPU-hours", *(["cost"] if wishes.prices else [])]
+    columns = ["cluster", "days", "8 in 10 runs", "GPU-hours", *(["cost"] if wishes.prices else [])]
     align = "l" + "r" * (len(columns) - 1)
     if wishes.deadline_days:
         columns, align = [*columns, f"in {wishes.deadline_days:g} days"], align + "l"
@@ -126,7 +126,10 @@ def _training(comparison: ClusterComparison) -> tuple[Block, ...]:
     for row in comparison.rows:
         if row.inputs:
             training = row.training
-            cells = [f"{training.days:,.1f}", f"{training.accelerator_hours:,.0f}"] if training else ["-", "-"]
+            cells = ["-", "-", "-"]
+            if training and row.best:
+                low, high = days_interval(training, row.best, row.inputs)
+                cells = [f"{training.days:,.1f}", f"{low:,.1f} to {high:,.1f}", f"{training.accelerator_hours:,.0f}"]
             if wishes.prices:
                 cells.append("-" if training is None or training.cost is None else f"{training.cost:,.0f}")
             rows.append((row.cluster.name, *cells, *([_deadline(row.deadline)] if row.deadline else [])))

@@ -9,6 +9,7 @@ from typing import Any
 
 from meshwright.answers.plan_file import nodes_entry
 from meshwright.answers.records import fields_of
+from meshwright.answers.uncertainty import step_time_interval
 from meshwright.cost.estimate import Estimate
 from meshwright.errors import InvalidInput, UnknownName, quoted
 from meshwright.search.fewest_nodes import Limit, fewest_nodes
@@ -58,6 +59,13 @@ def training_on(tokens: float, estimate: Estimate, inputs: Inputs, price: float 
     days = tokens / inputs.job.tokens_per_step * estimate.step_time_s / SECONDS_A_DAY
     hours = days * HOURS_A_DAY * inputs.cluster.num_gpus
     return Training(days, hours, None if price is None else price * hours)
+
+
+def days_interval(training: Training, estimate: Estimate, inputs: Inputs) -> tuple[float, float]:
+    """The days that eight of ten runs like a plan take: those of the prediction by the interval of its step time."""
+    interval = step_time_interval(estimate, inputs)
+    shortest, longest = (training.days * seconds / estimate.step_time_s for seconds in (interval.p10, interval.p90))
+    return shortest, longest
 
 
 def training_line(training: Training, tokens: float, price: float | None) -> str:
@@ -129,6 +137,9 @@ def _read(text: str) -> tuple[str, float]:
         price = float(number)
     except ValueError:
         price = math.nan
+    if "," in text and text.count("=") > 1:
+        each = " ".join(f"--price {part.strip()}" for part in text.split(","))
+        raise InvalidInput(f"--price {quoted(text)} is several prices; give the option once for each: {each}")
     if text.startswith("=") or not is_price(price):
         what = f"is not a price of an accelerator-hour, from 0 to {MOST_PRICE:g}"
         raise InvalidInput(f"--price {quoted(text)} {what}: write it as 2.9 or h100=2.9")

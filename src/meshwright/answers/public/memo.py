@@ -114,6 +114,6 @@ def memo_of(
     inputs, unsaid = search.inputs, [*assumed]
     if baseline_gpus is None:
         baseline_gpus, one = usual_baseline(inputs), "node" if inputs.cluster.num_nodes > 1 else "accelerator"
-        unsaid.append(f"scaling starts from one {one}: the default")
+        unsaid.append(f"scaling starts from the fewest accelerators that fit, from one {one} up: the default")
     figures = figures_of(search, baseline_gpus, tuple(unsaid), price, existing, progress)
     return MemoAnswer(search, memo_document(figures), memo_entry(figures))

@@ -91,7 +91,8 @@ def _share(share: float, sign: str = "") -> str:
 def _verdicts(score: Score) -> str:
     counts, text = score.fit, "No run ran out of memory; "
     if counts.oom:
-        text = f"Of {plural(counts.oom, 'run')} that ran out of memory, {counts.oom_called_safe} are predicted to be safe; "
+        runs = plural(counts.oom, "run")
+        text = f"Of {runs} that ran out of memory, {counts.oom_called_safe} are predicted to be safe; "
     return f"{text}of {counts.fitted} that fitted, {counts.fitted_called_oom} are predicted to run out of memory."
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from meshwright.answers.baseline import Baseline, beside
 from meshwright.answers.compare.dropped import recommended_words
-from meshwright.answers.compare.training import training_on
+from meshwright.answers.compare.training import days_interval, training_on
 from meshwright.answers.document.blocks import Block, Callout, Heading, Paragraph, Table
 from meshwright.answers.memo.memo import Memo
 from meshwright.answers.memo.sections.mitigation import mitigation_words
@@ -45,8 +45,8 @@ class Cost:
 
     tokens: float
     days: float
-    longest_days: float
-    """In one of ten such runs it is more."""
+    range_days: tuple[float, float]
+    """That eight of ten such runs take."""
     hours: float
     """Of all accelerators together."""
     price: float | None
@@ -63,8 +63,8 @@ def cost_of(memo: Memo) -> Cost:
     inputs = memo.inputs
     tokens = inputs.job.tokens or TRILLION
     training = training_on(tokens, memo.best, inputs, memo.price)
-    longest = training.days * step_time_interval(memo.best, inputs).p90 / memo.best.step_time_s
-    return Cost(tokens, training.days, longest, training.accelerator_hours, training.cost)
+    span = days_interval(training, memo.best, inputs)
+    return Cost(tokens, training.days, span, training.accelerator_hours, training.cost)
 
 
 def _figures(memo: Memo) -> Iterator[tuple[str, str, str]]:
@@ -80,7 +80,8 @@ def _figures(memo: Memo) -> Iterator[tuple[str, str, str]]:
     yield (
         f"{format_count(cost.tokens)} tokens",
         f"{cost.days:,.1f} days",
-        f"{cost.words}, without interruptions" + ("" if inputs.job.tokens else "; set your own number with `--tokens`"),
+        f"8 in 10 take {cost.range_days[0]:,.0f} to {cost.range_days[1]:,.0f}; {cost.words}, "
+        "without interruptions" + ("" if inputs.job.tokens else "; `--tokens` sets another number"),
     )
     if memo.existing:
         yield _against_today(memo.existing, best)
@@ -151,10 +152,10 @@ def _asked(memo: Memo) -> str:
     inputs, cost, fit = memo.inputs, cost_of(memo), memo.best.fit
     interval = step_time_interval(memo.best, inputs)
     per = "" if inputs.job.tokens else f" per {format_count(cost.tokens)} tokens"
-    span = f"for {cost.days:,.1f} days{per} ({cost.words})"
+    span = f"for {cost.days:,.1f} days{per}{'' if cost.price is None else f' ({cost.words})'}"
     return (
         f"Commit {accelerators(inputs.cluster.num_gpus)} of `{inputs.cluster.accelerator.id}` to this plan {span}. "
-        f"First run twenty steps and confirm two figures: at most {format_seconds(interval.p90)} a step (median of the "
+        f"First confirm on twenty steps: at most {format_seconds(interval.p90)} a step (median of the "
         f"last ten) and at most {format_gib(fit.most_bytes)} on the fullest device. If either is exceeded, stop and "
         f"plan again with the measured figures."
     )

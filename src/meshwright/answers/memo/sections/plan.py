@@ -184,7 +184,7 @@ def _measure(best: Estimate) -> Iterator[str]:
         "measured figures."
     )
     yield (
-        f"Step time, the median of twenty steps after the first ten: {format_seconds(best.step_time_s)}. 10% more on "
+        f"Step time, the median of the last ten of twenty steps: {format_seconds(best.step_time_s)}. 10% more on "
         "all ranks means slower kernels at this site; 10% more on some ranks means stragglers."
     )
     worst = max(best.stages, key=lambda stage: stage.forward_s + stage.backward_s)
