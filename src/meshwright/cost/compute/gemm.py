@@ -77,21 +77,23 @@ def _tile_time(
     constants: GemmConstants,
     tile: TileConstants,
 ) -> Floats:
-    # Two axes more than the shapes have: tile shapes and split-K, so that all below is (n, 10, 3).
-    rows, columns, depth, count = (np.asarray(size, dtype=float)[..., None, None] for size in (m, n, k, groups))
-    bm, bn, split = TILES[:, 0, None], TILES[:, 1, None], SPLITS
+    # Two axes more than the shapes have, in front: split-K and tile shapes, so that all below is (3, 10, n).
+    rows, columns, depth, count = (np.asarray(size, dtype=float) for size in (m, n, k, groups))
+    more = (1,) * np.broadcast(rows, columns, depth, count).ndim
+    bm, bn, split = (sizes.reshape(-1, *more) for sizes in (TILES[:, 0], TILES[:, 1], SPLITS))
     # Reuse of a tile, elements, and the efficiency that falls on small tiles: (10, 1).
     size = bm * bn / (bm + bn)
     efficiency = constants.efficiency * (1 + tile.tile_size / REFERENCE_TILE) / (1 + tile.tile_size / size)
     # FLOP/s of one multiprocessor.
     per_unit = peak_flops / accelerator.multiprocessors * smaller(1.0, efficiency)
     # Tiles of each multiprocessor, and waves of them with a soft last one.
-    load = count * np.ceil(rows / bm) * np.ceil(columns / bn) / accelerator.multiprocessors * split
+    tiles = count * np.ceil(rows / bm) * np.ceil(columns / bn) / accelerator.multiprocessors
+    load = split[:, None] * tiles
     waves = tile.wave_quantisation * np.ceil(load) + (1 - tile.wave_quantisation) * larger(load, 1.0)
-    # Seconds of all waves; k0 more of k stands for the prologue of each tile.
-    time = waves * (2 * bm * bn) * (depth / split + tile.prologue_k) / per_unit
+    # Seconds of all waves of the best tile shape, (3, n); k0 more of k stands for the prologue of each tile.
+    fastest = (waves * (2 * bm * bn / per_unit)).min(axis=1) * (depth / split + tile.prologue_k)
     bandwidth = accelerator.memory_bandwidth * constants.memory_efficiency
     # Partial sums of split-K are written and read in fp32.
     reduction = where(split > 1, split * count * rows * columns * 8 / bandwidth, 0.0)
-    fastest: FloatColumn = (time + reduction).min(axis=(-2, -1))
-    return fastest
+    seconds: FloatColumn = (fastest + reduction).min(axis=0)
+    return seconds

@@ -16,7 +16,14 @@ from meshwright.cost.compute.attention import (
 )
 from meshwright.cost.compute.elementwise import elementwise_time, moved_bytes, repeated_bytes, residual_sum_bytes
 from meshwright.cost.compute.experts import ExpertTime, expert_time
-from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time, projections, runtime_products
+from meshwright.cost.compute.linear import (
+    NO_GEMM,
+    Gemm,
+    Products,
+    projection_times,
+    projections,
+    runtime_products,
+)
 from meshwright.cost.compute.parts import ExpertParts, Kernels, LayerParts, TimedKernels
 from meshwright.cost.compute.slowdown import (
     expert_slowdown,
@@ -121,10 +128,6 @@ def _timed_kernels(kernels: Kernels, inputs: Inputs, slower: float) -> TimedKern
     return TimedKernels(Work(kernels.gemm, kernels.attention, passes).scaled(slower), kernels.moved_bytes)
 
 
-Products = tuple[tuple[Gemm, ...], tuple[Gemm, ...], tuple[Gemm, ...]]
-"""Into the attention core, of the dense block, and the others; each as the runtime runs them."""
-
-
 def _recomputed(
     plan: Layout, inputs: Inputs, kind: LayerKind, products: Products, forward: LayerParts[Kernels], experts: ExpertTime
 ) -> LayerParts[Kernels]:
@@ -178,12 +181,7 @@ def _repeated(
 
 
 def _linear_times(plan: Layout, inputs: Inputs, kind: LayerKind) -> Products:
-    linears = runtime_products(inputs, kind, layer_shard(plan, inputs, kind))
-    into, block, others = (
-        tuple(linear_time(*each, inputs) for each in group)
-        for group in (linears.attention, linears.feed_forward, (linears.output, *linears.down))
-    )
-    return into, block, others
+    return projection_times(runtime_products(inputs, kind, layer_shard(plan, inputs, kind)), inputs)
 
 
 def _until_last_product(forward: LayerParts[Kernels], last: Gemm, residual_sum: Floats) -> LayerParts[Kernels]:

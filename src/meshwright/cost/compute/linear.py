@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -112,6 +113,35 @@ class Projections(NamedTuple):
     """Out of it, row-parallel."""
     feed_forward: tuple[Linear, ...]
     """Of the dense or shared block: up (with the gate), and down; none where there is no such block."""
+
+
+Products = tuple[tuple[Gemm, ...], tuple[Gemm, ...], tuple[Gemm, ...]]
+"""Into the attention core, of the dense or shared block, and the others; each as the runtime runs them."""
+
+
+def projection_times(linears: Projections, inputs: Inputs) -> Products:
+    """The three products of every linear layer that every token of a layer passes through, asked at once.
+
+    linears: elements, scalar or array (n,). Returns seconds. Source: `linear_time`.
+
+    >>> from meshwright.specs.examples import LLAMA
+    >>> up, down, output = Linear(8192, 28672, 4096), Linear(8192, 4096, 14336), Linear(8192, 4096, 4096)
+    >>> _, block, _ = projection_times(Projections((), (), output, (up, down)), LLAMA)
+    >>> bool(block[1].forward == linear_time(8192, 4096, 14336, LLAMA).forward)
+    True
+    """
+    groups = linears.attention, linears.feed_forward, (linears.output, *linears.down)
+    every = [*chain.from_iterable(groups)]
+    # Of rows, outputs and features, and of every layer: shape (3, layers, ...).
+    sizes = np.empty((3, len(every), *np.broadcast(*chain.from_iterable(every)).shape))
+    for place, linear in enumerate(every):
+        for size, own in zip(sizes, linear, strict=True):
+            size[place] = own
+    rows, outputs, features = sizes
+    times = np.asarray(linear_time(rows, outputs, features, inputs))
+    each = iter([Gemm(*times[:, place]) for place in range(len(every))])
+    into, block, others = (tuple(islice(each, len(group))) for group in groups)
+    return into, block, others
 
 
 def projections(inputs: Inputs, kind: LayerKind, shard: Shard) -> Projections:
