@@ -64,7 +64,8 @@ class Footprints:
     @cached_property
     def held_parameters(self) -> StageParameters:
         """On one rank of every distinct stage as far as weights go, counts."""
-        return stage_parameters(self.pipelines.weights.plans, self.pipelines.weights.stages, self.inputs)
+        distinct, known = self.pipelines.weights, self.held.steps.weights
+        return known.parameters if known else stage_parameters(distinct.plans, distinct.stages, self.inputs)
 
     @cached_property
     def parameters(self) -> StageParameters:
@@ -91,7 +92,8 @@ class Footprints:
             return more
         rows, unequal = stages[dealt], self.inputs.with_expert_spread(expert_spread().most)
         pipelines = self.pipelines._replace(of_stage=self.pipelines.of_stage[rows])
-        held = stage_memory(self.stages.some(rows), pipelines, self.runs.some(rows), self.plans, unequal)
+        own, runs, weights = self.stages.some(rows), self.runs.some(rows), self.held.steps.weights
+        held = stage_memory(own, pipelines, runs, self.plans, unequal, weights)
         more[dealt] = held.reserved - self.held.reserved[rows]
         return more
 
@@ -109,7 +111,9 @@ class Footprints:
     def bounds(self) -> Bounds:
         """What the worst stage holds in eight of ten runs, bytes, shape (n,)."""
         worst = self.worst_memory
-        return bounds(worst.allocated, worst.reserved, worst.communicators, self.inputs, self.worst_routing)
+        allocated = worst.allocated
+        reserved = allocated + worst.fragmentation
+        return bounds(allocated, reserved, worst.communicators, self.inputs, self.worst_routing)
 
     @cached_property
     def verdict(self) -> IntColumn:

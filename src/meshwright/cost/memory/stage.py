@@ -15,7 +15,7 @@ from meshwright.cost.memory.in_flight import beside_logits, in_flight_bytes
 from meshwright.cost.memory.pipelined_step import pipelined_step
 from meshwright.cost.memory.sharded_step import replicated_step, sharded_step
 from meshwright.cost.memory.split_step import split_step
-from meshwright.cost.memory.states import States, dummy_gradient_bytes, half_weights_step, stage_states
+from meshwright.cost.memory.states import States, WeightStates, half_weights_step
 from meshwright.cost.memory.timeline import MemoryEvent, MemoryTimeline, Peak, StagesTimeline, most_held, peaks
 from meshwright.cost.memory.unfused_update import unfused_update
 from meshwright.cost.memory.unit_in_flight import unit_in_flight_bytes
@@ -40,31 +40,41 @@ class StageSteps(NamedTuple):
     """In the course of a step, beside that."""
     pools: FloatColumn
     """Free, yet kept for the streams of exchanges, or in pieces too small for what is alive then."""
+    weights: WeightStates | None = None
+    """Of the distinct stages as far as weights go, where weights are 2-byte ones."""
 
     def events(self, row: int) -> list[MemoryEvent]:
         """The allocations and releases of one stage, in order, without what is of 0 bytes."""
         return next(step.events(int(np.searchsorted(rows, row))) for rows, step in self.timelines if row in rows)
 
 
-def stage_steps(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plans, inputs: Inputs) -> StageSteps:
+def stage_steps(
+    stages: Stages,
+    pipelines: Pipelines,
+    runs: Runs,
+    plans: Plans,
+    inputs: Inputs,
+    weights: WeightStates | None = None,
+) -> StageSteps:
     """What every stage holds from step to step, and its step as allocations and releases.
 
-    stages: of plans, shape (r,); pipelines, runs: theirs; plans: themselves, shape (n,). Returns bytes, shape (r,).
-    Source: `in_flight_bytes`, `stage_states`, `stored_states`.
+    stages: of plans, shape (r,); pipelines, runs: theirs; plans: themselves, shape (n,); weights: of the distinct
+    stages, counts and bytes; None: not known. Returns bytes, shape (r,). Source: `in_flight_bytes`, `stage_states`,
+    `stored_states`.
     """
     kept = (runs.stages, runs.pipelines, runs.shapes, runs.plans.num_microbatches, inputs)
     if inputs.runtime.storage.weights == "half":
         in_flight, row = in_flight_bytes(*kept), runs.of_stage
-        weights, held = pipelines.weights, pipelines.of_weights
-        states = stage_states(weights.plans, weights.stages, inputs)
-        dummy_gradients = dummy_gradient_bytes(weights.plans, weights.stages, inputs)
-        unused = beside_logits(in_flight.unjoined[row], inputs)
-        step = half_weights_step(states, dummy_gradients, held, in_flight, row, unused)
+        held, distinct = pipelines.of_weights, pipelines.weights
+        weights = weights or WeightStates.of(distinct.plans, distinct.stages, inputs)
+        states, unused = weights.states, beside_logits(in_flight.unjoined[row], inputs)
+        step = half_weights_step(states, weights.dummy_gradients, held, in_flight, row, unused)
         return StageSteps(
             stored=states,
             held=held,
             timelines=[(np.arange(len(held)), step)],
             pools=np.minimum(rows_of(states.joined, held), in_flight.activations[row]),
+            weights=weights,
         )
     units = UnitStep.of(stages, pipelines, plans, gathered(unit_in_flight_bytes(*kept), runs.of_stage), inputs)
     return StageSteps(
@@ -150,15 +160,24 @@ class StageMemory:
         return peaks(self.steps.timelines, self.rows)
 
 
-def stage_memory(stages: Stages, pipelines: Pipelines, runs: Runs, plans: Plans, inputs: Inputs) -> StageMemory:
+def stage_memory(
+    stages: Stages,
+    pipelines: Pipelines,
+    runs: Runs,
+    plans: Plans,
+    inputs: Inputs,
+    weights: WeightStates | None = None,
+) -> StageMemory:
     """Bytes of every stage at the highest moment of its step; of those that are asked for also by component.
 
     States stay from step to step; what else is allocated is played: `half_weights_step` where weights are 2-byte ones,
     `sharded_step`, `pipelined_step`, `split_step` or `replicated_step` where they are fp32 ones that are cast for use.
-    stages: of plans, shape (r,); pipelines, runs: theirs; plans: themselves, shape (n,). Returns bytes, shape (r,).
+    stages: of plans, shape (r,); pipelines, runs: theirs; plans: themselves, shape (n,); weights: as in `stage_steps`,
+    counts and bytes. Returns bytes, shape (r,).
     Source: Rajbhandari et al., arXiv:1910.02054; Korthikanti et al., arXiv:2205.05198.
     """
-    steps, memory, rows = stage_steps(stages, pipelines, runs, plans, inputs), inputs.runtime.memory, len(stages.plan)
+    steps = stage_steps(stages, pipelines, runs, plans, inputs, weights)
+    memory, rows = inputs.runtime.memory, len(stages.plan)
     # Communicators once for each pipeline, and states once for each distinct stage; then of every stage, (r,).
     communicators = column(communicator_bytes(pipelines.plans, inputs))[pipelines.stages.plan][pipelines.of_stage]
     stored = column(steps.stored.parameters + steps.stored.gradients + steps.stored.optimizer_states)[steps.held]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from meshwright.arrays import FloatColumn, Floats, IntColumn, Ints, Numbers, col
 from meshwright.cost.memory.in_flight import InFlight
 from meshwright.cost.memory.optimizer_states import casts_gradients, device_optimizer_bytes
 from meshwright.cost.memory.parameters import end_parameters, expert_parameters, layer_parameters
-from meshwright.cost.memory.stage_parameters import largest_layer, stage_parameters
+from meshwright.cost.memory.stage_parameters import StageParameters, largest_layer, stage_parameters
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.routing import routed_experts
 from meshwright.cost.shard import vocabulary_shard
@@ -130,12 +130,31 @@ def _gathered(inputs: Inputs, whole: Numbers, layer: Numbers, ends: Numbers) -> 
     return np.minimum(together, whole)
 
 
-def stage_states(plans: Plans, stages: Stages, inputs: Inputs) -> States:
+class WeightStates(NamedTuple):
+    """What stages hold of their weights from step to step, whatever their micro-batches are; shape (r,)."""
+
+    parameters: StageParameters
+    """Counts."""
+    states: States
+    """Bytes."""
+    dummy_gradients: FloatColumn
+    """Bytes."""
+
+    @classmethod
+    def of(cls, plans: Plans, stages: Stages, inputs: Inputs) -> Self:
+        """That of the stages of plans."""
+        parameters = stage_parameters(plans, stages, inputs)
+        states = stage_states(plans, stages, inputs, parameters)
+        return cls(parameters, states, dummy_gradient_bytes(plans, stages, inputs))
+
+
+def stage_states(plans: Plans, stages: Stages, inputs: Inputs, parameters: StageParameters | None = None) -> States:
     """States of every stage, shape (r,), bytes: of dense weights and of routed experts, which ZeRO divides over
-    different groups. stages: of the plans. Returns bytes. Source: `state_bytes`, `bucket_bytes`.
+    different groups. stages: of the plans; parameters: theirs, counts; None: not known. Returns bytes. Source:
+    `state_bytes`, `bucket_bytes`.
     """
     plan, rows, kinds = stages.plan, plans.some(stages.plan), inputs.model.layer_kinds
-    parameters = stage_parameters(plans, stages, inputs)
+    parameters = parameters or stage_parameters(plans, stages, inputs)
     largest = largest_layer(stages, [layer_parameters(plans, inputs, kind) for kind in kinds])
     embedding, head = (
         present * column(count)[plan]
