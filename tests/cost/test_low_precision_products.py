@@ -117,7 +117,7 @@ def test_products_by_rows_rescale_both_gradients_in_backward(monkeypatch: pytest
     scaled = moved_bytes(Plan(), inputs, kind, shard, projections(inputs, kind, shard))
     recipe = inputs.recipe.replace(rescales_gradients=False)
     monkeypatch.setattr(Inputs, "recipe", recipe)
-    plain = moved_bytes(Plan(), inputs, kind, shard, projections(inputs, kind, shard))
+    plain = moved_bytes(Plan(), inputs.replace(), kind, shard, projections(inputs, kind, shard))
     weights = 4096 * (4096 + 2 * 1024 + 4096 + 3 * 14336)
     more = [float(scaled[part].backward - plain[part].backward) for part in range(2)]
     assert sum(more) == 4 * (tokens * (4 * 4096 + 2 * 4096 + 14336) + weights)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from meshwright.cost.compute.attention import attended_pairs
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
-from meshwright.specs.weights import active_parameter_count, layer_weights, mtp_weights, parameters_by_part
+from meshwright.specs.weights import Weight, layer_weights, model_weights, mtp_weights
+
+LOOKED_UP = ("embedding", "positions", "norms")
+"""Parts that are no factors of products."""
 
 
 def model_flops_per_step(inputs: Inputs) -> float:
@@ -23,10 +26,9 @@ def model_flops_per_step(inputs: Inputs) -> float:
     26.99
     """
     model, job = inputs.model, inputs.job
-    parts = parameters_by_part(model)
-    looked_up = parts["embedding"] + parts.get("positions", 0) + parts["norms"]
     head = model.vocab_size * model.hidden_size if model.tied_embeddings else 0
-    passed = active_parameter_count(model) - looked_up + head + inputs.mtp_layers * _predicted(model)
+    passed = sum(count * _passed(weight) for count, weight in model_weights(model) if weight.part not in LOOKED_UP)
+    passed += head + inputs.mtp_layers * _predicted(model)
     products = 6.0 * passed * job.tokens_per_step
     scores = 0.0
     for kind, count in zip(model.layer_kinds, inputs.layers_per_kind, strict=True):
@@ -39,5 +41,9 @@ def model_flops_per_step(inputs: Inputs) -> float:
 def _predicted(model: Model) -> int:
     """Matrix parameters that a token passes through in one layer of multi-token prediction, the head's among them."""
     weights = (*layer_weights(model, model.layer_kinds[model.layer_pattern[-1]]), *mtp_weights(model))
-    passed = (each.elements if each.active is None else each.active for each in weights if each.part != "norms")
-    return sum(passed) + model.vocab_size * model.hidden_size
+    return sum(_passed(each) for each in weights if each.part != "norms") + model.vocab_size * model.hidden_size
+
+
+def _passed(weight: Weight) -> int:
+    """Parameters of a weight that one token passes through."""
+    return weight.elements if weight.active is None else weight.active

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -43,29 +44,29 @@ class Inputs(Spec):
         parts: dict[str, Any] = written(self)
         return {name: part for name, part in parts.items() if name != "constraints" or part}
 
-    @property
+    @cached_property
     def recipe(self) -> Precision:
         """The job's precision."""
         return read_precision(self.job.precision)
 
-    @property
+    @cached_property
     def peak_flops(self) -> float:
         """Dense peak of one accelerator in the number format of the recipe's products, FLOP/s."""
         return self.cluster.accelerator.peak_flops[self.recipe.peak]
 
-    @property
+    @cached_property
     def half_peak_flops(self) -> float:
         """Dense peak of one accelerator in bf16 or fp16, whichever the recipe does not quantise, FLOP/s."""
         return self.cluster.accelerator.peak_flops[self.recipe.half]
 
-    @property
+    @cached_property
     def quantise_bytes(self) -> float:
         """Bytes read and written to quantise one element of what a product takes; 0 where nothing is quantised."""
         if not self.recipe.quantises:
             return 0.0
         return self.recipe.quantise_bytes(self.cluster.accelerator, apart=self.quantises_apart)
 
-    @property
+    @cached_property
     def attention_kernel(self) -> AttentionKernel:
         """The runtime's, for this model."""
         kernels = self.runtime.kernels
@@ -108,7 +109,7 @@ class Inputs(Spec):
         """
         return self.runtime.sharding.ends_apart and not self.model.tied_embeddings
 
-    @property
+    @cached_property
     def gradient_bytes(self) -> int:
         """Bytes per parameter of what data-parallel ranks sum, unless `summed_bytes` differs, and of the gradient
         buffer of half weights.
@@ -149,7 +150,7 @@ class Inputs(Spec):
         quantised = {"none": 0, "forward": 1, "both": 2}[self.runtime.communication.quantised_dispatch]
         return narrow if quantised > 0 else HALF_BYTES, narrow if quantised > 1 else HALF_BYTES
 
-    @property
+    @cached_property
     def sequence_gather_bytes(self) -> tuple[float, float]:
         """Bytes of an element that tensor-parallel ranks gather along the sequence: of what a product takes, and of a
         gradient, whose rows and columns go apart where they are quantised on their own.
@@ -161,19 +162,19 @@ class Inputs(Spec):
         size = self.recipe.operand_bytes
         return size, size * (2 if self.recipe.columns == "own" else 1)
 
-    @property
+    @cached_property
     def gathers_quantised(self) -> bool:
         """Whether tensor-parallel ranks quantise what they gather along the sequence before they do."""
         gathers = {"none": False, "one_scale": self.recipe.columns != "own", "all": True}
         return self.recipe.quantises and gathers[self.runtime.communication.quantised_gathers]
 
-    @property
+    @cached_property
     def mtp_layers(self) -> int:
         """Layers of multi-token prediction that are trained: the job's, else the model's where the runtime has them."""
         usual = self.model.mtp_layers if self.runtime.plans.multi_token_prediction else 0
         return usual if self.job.mtp_layers is None else self.job.mtp_layers
 
-    @property
+    @cached_property
     def layers_per_kind(self) -> tuple[int, ...]:
         """Layers of each kind that are trained, those of multi-token prediction among them: they are of the last one's.
 
@@ -248,23 +249,26 @@ class Inputs(Spec):
     def _precision(self) -> Iterator[Fault]:
         accelerator, recipe = self.cluster.accelerator, self.recipe
         peaks, constants = accelerator.peak_flops, accelerator.kernels.low_precision
-        known = self.runtime.plans.precisions
-        possible = " or ".join(name for name in known if read_precision(name).runs_on(accelerator))
-        instead = f"use {possible}" if possible else f"{self.runtime.id} has no recipe that {accelerator.id} can run"
-        if self.job.precision not in known:
-            yield Fault("job.precision", f"{self.runtime.id} has no {self.job.precision}; {instead}")
+        if self.job.precision not in self.runtime.plans.precisions:
+            yield Fault("job.precision", f"{self.runtime.id} has no {self.job.precision}; {self._instead()}")
         elif missing := [peak for peak in (recipe.peak, recipe.half) if peak not in peaks]:
-            yield Fault("job.precision", f"{accelerator.id} has no {missing[0]} matrix units; {instead}")
+            yield Fault("job.precision", f"{accelerator.id} has no {missing[0]} matrix units; {self._instead()}")
         elif not recipe.runs_on(accelerator):
             needs = f"{recipe.id} needs compute capability {recipe.least_compute_capability:g} or more"
             has = f"{accelerator.id} has {accelerator.compute_capability}"
-            yield Fault("job.precision", f"{needs}, and {has}; {instead}")
+            yield Fault("job.precision", f"{needs}, and {has}; {self._instead()}")
         elif recipe.number_format != "half" and recipe.number_format not in constants:
             what = f"kernels {quoted(accelerator.kernels.id)} hold no constants of {recipe.number_format} products"
             yield Fault("job.precision", f"{what}; use {recipe.half}")
         elif recipe.half == "fp16" and self.runtime.storage.weight_bytes == HALF_BYTES:
             what = "is 2, where fp16 needs 4: an optimizer that updates fp16 weights alone loses small updates"
             yield Fault("runtime.storage.weight_bytes", f"{what}; use 4, or job.precision bf16")
+
+    def _instead(self) -> str:
+        """What to do where a recipe cannot run."""
+        accelerator, known = self.cluster.accelerator, self.runtime.plans.precisions
+        possible = " or ".join(name for name in known if read_precision(name).runs_on(accelerator))
+        return f"use {possible}" if possible else f"{self.runtime.id} has no recipe that {accelerator.id} can run"
 
     def _host(self) -> Iterator[Fault]:
         """Source: Megatron-LM, training/arguments.py: --optimizer-cpu-offload and --fp8-param-gather."""

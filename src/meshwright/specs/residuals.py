@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, PositiveInt
@@ -79,6 +79,16 @@ class Residuals(Spec):
     unseen: Unseen
     cells: Annotated[tuple[Cell, ...], Field(min_length=1)]
 
+    @cached_property
+    def runtimes(self) -> frozenset[tuple[str, str]]:
+        """Groups of runs, each with a runtime that has some."""
+        return frozenset((cell.group, cell.runtime) for cell in self.cells)
+
+    @cached_property
+    def families(self) -> frozenset[tuple[str, str]]:
+        """The same with families of runtimes."""
+        return frozenset((cell.group, cell.family) for cell in self.cells)
+
     def sources(self, **like: str) -> int:
         """How many sources have runs with these labels; like: fields of `Likeness` with their values."""
         return len({cell.source for cell in self.cells if all(getattr(cell, name) == like[name] for name in like)})
@@ -154,6 +164,6 @@ def measured_memory(inputs: Inputs) -> str:
     others where neither was.
     """
     known, runtime = residuals("memory"), inputs.runtime
-    if known.sources(group=RESERVED, runtime=runtime.framework):
+    if (RESERVED, runtime.framework) in known.runtimes:
         return RESERVED
-    return ALLOCATED if known.sources(group=ALLOCATED, family=runtime.family) else RESERVED
+    return ALLOCATED if (ALLOCATED, runtime.family) in known.families else RESERVED
