@@ -19,13 +19,15 @@ OBJECTS_BETWEEN_COLLECTIONS = 500_000
 """Python's default, 700, collects some 60 times while modules are imported, and frees nothing."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """What NumPy multiplies here is small; the threads that it starts for large matrices, one for each core, only spin."""
+NO_PLUGINS = {"PYDANTIC_DISABLE_PLUGINS": "__all__"}
+"""Pydantic looks for plugins in the metadata of all that is installed; none is of use to a command."""
 
 
 def run() -> None:
     """Run the command; it exits as `cli.guard.run` does, and with 130 where it is interrupted while modules load."""
     sys.unraisablehook = _interrupted_later
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    os.environ.update({**ONE_THREAD, **os.environ})
+    os.environ.update({**ONE_THREAD, **NO_PLUGINS, **os.environ})
     atexit.register(gc.freeze)  # else the interpreter looks through all objects for cycles before it ends
     try:
         from meshwright.cli.guard import run as guarded

@@ -155,7 +155,7 @@ def launch_table(name: str) -> LaunchTable:
     """The table of that name; raises `UnknownName` with the nearest ones."""
     if name not in launch_tables():
         raise UnknownName("framework with a launch table", name, launch_tables())
-    entry = tomllib.loads((FILES / f"{name}.toml").read_text("utf-8"))
+    entry = tomllib.loads(_written(name))
     if "like" not in entry:
         return LaunchTable(**entry)
     return launch_table(entry.pop("like")).replace(**entry)
@@ -163,7 +163,14 @@ def launch_table(name: str) -> LaunchTable:
 
 def table_of(runtime: str) -> str | None:
     """The name of the table of a runtime's own framework and release; None where there is none."""
-    return next((name for name in launch_tables() if runtime in launch_table(name).runtimes), None)
+    naming = (name for name in launch_tables() if f'"{runtime}"' in _written(name))
+    return next((name for name in naming if runtime in launch_table(name).runtimes), None)
+
+
+@cache
+def _written(name: str) -> str:
+    """A table as it is written: only those that mention a runtime are parsed for it."""
+    return (FILES / f"{name}.toml").read_text("utf-8")
 
 
 def table_named(name: str) -> str:
