@@ -50,7 +50,7 @@ def total(parts: Iterable[Amount]) -> Amount:
 
 def some(values: Numbers | Bools) -> bool:
     """Whether any of them is not 0."""
-    return bool(values.any() if isinstance(values, np.ndarray) else values)
+    return bool(np.count_nonzero(values) if isinstance(values, np.ndarray) else values)
 
 
 def one_of(values: Ints, known: Iterable[int]) -> Bools:

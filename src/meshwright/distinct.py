@@ -133,7 +133,7 @@ def gathered(answer: Answer, index: IntColumn) -> Answer:
 
 def rows_of(amounts: Floats, index: IntColumn) -> Floats:
     """The chosen rows of a column of amounts that are not negative; one 0 for all where it has no others."""
-    return np.asarray(amounts)[index] if np.max(amounts, initial=0.0) > 0 else 0.0
+    return np.asarray(amounts).take(index) if np.max(amounts, initial=0.0) > 0 else 0.0
 
 
 def combined(function: Callable[..., Any], first: Answer, *others: Answer) -> Answer:
@@ -152,4 +152,4 @@ def combined(function: Callable[..., Any], first: Answer, *others: Answer) -> An
 
 def spread(part: Part, index: IntColumn) -> Part:
     """The chosen rows of a column; a number, which is that of all rows, as it is."""
-    return part[index] if isinstance(part, np.ndarray) and part.ndim else part  # type: ignore[return-value]
+    return part.take(index, axis=0) if isinstance(part, np.ndarray) and part.ndim else part  # type: ignore[return-value]

@@ -164,8 +164,8 @@ def unit_times(shapes: Plans, inputs: Inputs, *, some_not_recomputed: bool) -> U
     any plan. Returns seconds of one micro-batch, shape (k,). Source: `layer_time`, `embedding_time`, `head_time`,
     `prediction_time`.
     """
-    embedding, head = on_shapes(lambda ends: _ends(ends, inputs), shapes, *_end_fields(inputs))
     each = alone(shapes)
+    embedding, head = on_shapes(lambda ends: _ends(ends, inputs), each, *_end_fields(inputs))
     return UnitTimes(
         layers=_layers(each, inputs),
         layers_not_recomputed=_layers(without_recompute(each), inputs) if some_not_recomputed else (),
@@ -226,13 +226,10 @@ def exposed(exchanges: Iterable[Exchange], inputs: Inputs) -> tuple[Exposed, Exp
     >>> forward.tensor, backward.tensor
     (0.5, 0.5)
     """
-    passes: tuple[list[Exchange], list[Exchange]] = ([], [])
+    passes: tuple[dict[str, list[Exchange]], dict[str, list[Exchange]]] = ({}, {})
     for each in exchanges:
-        passes[each.phase != "forward"].append(each)
-    forward, backward = (
-        Exposed(*(exposed_seconds((each for each in chosen if each.axis == axis), inputs) for axis in AXES))
-        for chosen in passes
-    )
+        passes[each.phase != "forward"].setdefault(each.axis, []).append(each)
+    forward, backward = (Exposed(*(exposed_seconds(of.get(axis, ()), inputs) for axis in AXES)) for of in passes)
     return forward, backward
 
 

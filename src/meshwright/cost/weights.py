@@ -62,8 +62,7 @@ def once_a_step(
     exchange = data_exchange(weights.plans, inputs, dense, weights.stages.stage, experts, ends, matrices)
     forward = column(works.forward_total + works.host_forward)
     backward = column(works.backward_total + works.host_backward)
-    row, reductions = work[chosen], column(earlier_reductions(footprints.plans))
-    reductions = reductions[footprints.stages.plan[chosen]] if reductions.any() else reductions[:1]
+    row, reductions = work[chosen], column(earlier_reductions(footprints.plans))[footprints.stages.plan[chosen]]
     each = gathered(packing(exchange), footprints.pipelines.of_weights[chosen])
     yield StageWeights("stage", 1, data_exchanges(each, inputs, forward[row], backward[row], reductions))
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meshwright.arrays import Ints, larger, some, where
+from meshwright.arrays import IntColumn, Ints, larger, some, where
 from meshwright.distinct import distinct_rows
 from meshwright.layout.plan import ContextExchange
 from meshwright.layout.plans import Layout
@@ -77,13 +77,15 @@ def context_split(plan: Layout, inputs: Inputs) -> ContextSplit:
     """
     if not some(plan.cp > 1):
         return ContextSplit(plan.cp, plan.cp)
-    distance = stride(plan, "cp", inputs.runtime.plans.rank_order)
-    inside = placement(plan.cp, distance, inputs.cluster.levels[0].size, inputs.cluster.num_gpus).members_per_block
-    inside = np.gcd(inside, plan.cp)
     swaps, swaps_inside = (
         plan.context_exchange == kind for kind in (ContextExchange.ALL_TO_ALL, ContextExchange.HIERARCHICAL)
     )
-    heads: Ints = where(swaps, plan.cp, where(swaps_inside, inside, 1))
+    inside: Ints = 1
+    if some(swaps_inside):
+        distance, levels = stride(plan, "cp", inputs.runtime.plans.rank_order), inputs.cluster.levels
+        placed = placement(plan.cp, distance, levels[0].size, inputs.cluster.num_gpus)
+        inside = where(swaps_inside, np.gcd(placed.members_per_block, plan.cp), 1)
+    heads: Ints = where(swaps, plan.cp, inside)
     return ContextSplit(heads, plan.cp // heads)
 
 
@@ -138,11 +140,16 @@ def placements(degree: Ints, stride: Ints, blocks: Sequence[int], world: int) ->
     """The same for blocks of several sizes. blocks: ranks in each."""
     if np.ndim(degree) == np.ndim(stride) == 0:
         return tuple(Placement(*_placement(int(degree), int(stride), block, world)) for block in blocks)
-    (degrees, strides), index = distinct_rows(*np.broadcast_arrays(degree, stride))
+    (degrees, strides), index = distinct_rows(*(_as_long(*pair) for pair in ((degree, stride), (stride, degree))))
     pairs = list(zip(degrees.tolist(), strides.tolist(), strict=True))
-    # Of every block and its two numbers, and every distinct pair: shape (blocks, 2, k).
-    placed = np.array([[_placement(*pair, block, world) for pair in pairs] for block in blocks], dtype=np.int64)
-    return tuple(Placement(*each) for each in placed.reshape(len(blocks), len(pairs), 2).swapaxes(1, 2)[:, :, index])
+    # Of every block the two numbers of every distinct pair: shape (k, 2).
+    placed = (np.array([_placement(*pair, block, world) for pair in pairs], dtype=np.int64) for block in blocks)
+    return tuple(Placement(*(numbers.take(index) for numbers in each.reshape(-1, 2).T)) for each in placed)
+
+
+def _as_long(counts: Ints, other: Ints) -> IntColumn:
+    """A column as long as the other one."""
+    return counts if isinstance(counts, np.ndarray) and counts.ndim else np.full(np.shape(other), counts)
 
 
 @lru_cache(maxsize=4096)

@@ -101,9 +101,16 @@ class Stages:
         np.maximum.at(largest, self.plan, values)
         return largest
 
+    @property
+    def heights(self) -> IntColumn:
+        """How many stages each plan has, shape (n,)."""
+        ends = np.empty_like(self.start)
+        ends[:-1], ends[-1:] = self.start[1:], len(self.plan)
+        return ends - self.start
+
     def rows_of(self, index: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
         """Of `spread`: the plan of every stage, the first stage of every plan, and the row here that each stage is."""
-        counts = np.diff(self.start, append=len(self.plan))[index]
+        counts = self.heights[index]
         start = np.cumsum(counts) - counts
         plan = np.repeat(np.arange(len(index)), counts)
         return plan, start, np.arange(len(plan)) + (self.start[index] - start)[plan]

@@ -10,9 +10,13 @@ import numpy as np
 from meshwright.arrays import Floats, Numbers, larger, smaller, some, total
 from meshwright.cost.comms.collectives import operation_time
 from meshwright.cost.comms.group import Group, Priced, Traffic, axis_group, operation_traffic
+from meshwright.distinct import gathered
 from meshwright.layout.plans import Layout
 from meshwright.specs.cluster import Cluster
 from meshwright.specs.inputs import Inputs
+
+FEW = 8
+"""One in so many rows, or fewer."""
 
 
 class Message(NamedTuple):
@@ -164,7 +168,11 @@ def total_seconds(messages: Iterable[Message]) -> Floats:
     >>> total_seconds([Message("tp", "all_gather", "x", bytes=8.0, seconds=0.5, times=4)])
     2.0
     """
-    return total(_often(each.times, each.seconds) for each in messages)
+    first, *others = messages
+    seconds = _often(first.times, first.seconds)
+    for each in others:
+        seconds = seconds + _often(each.times, each.seconds)
+    return seconds
 
 
 def _often(times: Numbers, seconds: Floats) -> Floats:
@@ -196,4 +204,15 @@ def exposed_seconds(exchanges: Iterable[Exchange], inputs: Inputs) -> Floats:
     1.0
     """
     going = [each for each in exchanges if some(each.times)]
-    return total(each.exposed(inputs) for each in going) if going else 0.0
+    return total(_exposed(each, inputs) for each in going) if going else 0.0
+
+
+def _exposed(exchange: Exchange, inputs: Inputs) -> Floats:
+    """Seconds that the step waits for an exchange; one that few rows have is priced in these alone."""
+    times = exchange.times
+    if not isinstance(times, np.ndarray) or np.count_nonzero(times) * FEW > times.size:
+        return exchange.exposed(inputs)
+    rows = np.flatnonzero(times)
+    seconds = np.zeros(len(times))
+    seconds[rows] = gathered(exchange, rows).exposed(inputs)
+    return seconds

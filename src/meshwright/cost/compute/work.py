@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from typing import NamedTuple
 
 from meshwright.arrays import BoolColumn, Floats, Numbers, where
-from meshwright.distinct import combined
 
 
 class Work(NamedTuple):
@@ -23,15 +21,16 @@ class Work(NamedTuple):
 
     def scaled(self, factor: Numbers) -> Work:
         """Every kind times a factor."""
-        return combined(lambda part: part * factor, self)
+        return Work(self.gemm * factor, self.attention * factor, self.elementwise * factor)
 
     def where(self, condition: bool | BoolColumn) -> Work:
         """Nothing where the condition does not hold."""
-        return combined(lambda part: where(condition, part, 0.0), self)
+        return Work(*(where(condition, part, 0.0) for part in self))
 
     def plus(self, other: Work) -> Work:
         """The sum, kind by kind."""
-        return combined(operator.add, self, other)
+        gemm, attention, elementwise = other
+        return Work(self.gemm + gemm, self.attention + attention, self.elementwise + elementwise)
 
 
 NO_WORK = Work(0.0, 0.0, 0.0)

@@ -139,12 +139,12 @@ class MemoryTimeline:
 
     def peak(self, ranks: IntColumn | slice = slice(None)) -> Peak:
         """What is allocated then, of all ranks or those chosen by index, shape (k,)."""
-        codes = np.array([snapshot.moment for snapshot in self._moments])[self.highest[ranks]]
-        return Peak(codes, *(self.of_component(component, ranks) for component in Peak._fields[1:]))
-
-    def of_component(self, component: str, ranks: IntColumn | slice = slice(None)) -> FloatColumn:
-        """Of what is allocated then, that of one component; bytes, shape (k,)."""
         place = self.highest[ranks]
+        codes = np.array([snapshot.moment for snapshot in self._moments])[place]
+        return Peak(codes, *(self._of_component(component, place, ranks) for component in Peak._fields[1:]))
+
+    def _of_component(self, component: str, place: IntColumn, ranks: IntColumn | slice) -> FloatColumn:
+        """Of what is allocated then, that of one component; place: of the moment of each; bytes, shape (k,)."""
         of_names: dict[str, list[Floats]] = {}
         for index, snapshot in enumerate(self._moments):
             for name, each in snapshot.allocated.items():
