@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from meshwright.errors import InvalidInput, InvalidSpec, MeshwrightError
 from meshwright.launch.architecture import same_architecture
@@ -159,6 +160,7 @@ def _spelled_or_refused(
         raise InvalidSpec(error.subject, error.faults, _elsewhere(inputs, name)) from None
 
 
+@lru_cache(maxsize=32)
 def _elsewhere(inputs: Inputs, name: str) -> str:
     """The frameworks but one that have settings for a model and a plan that fits, as options; where none has, those
     whose plans do not fit; empty where none has settings.
