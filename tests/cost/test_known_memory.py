@@ -14,6 +14,7 @@ from meshwright.layout.plan import Plan, Recompute
 from meshwright.layout.plans import Plans
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import Model
+from meshwright.specs.read_model import read_model
 from meshwright.specs.weights import parameter_count
 from strategies import dense_model, gpt_like, llama_8b, llama_70b, question
 
@@ -117,3 +118,20 @@ def test_rank_0_of_an_interleaved_pipeline_keeps_1_and_p_minus_1_over_pv_of_the_
         plans = Plans.of([Plan(pp=pp, vpp=vpp, num_microbatches=4 * pp, schedule=1)])
         live = estimate_plans(plans, inputs, keep_all_stages=True).stages.in_flight_layers[0].sum()
         assert live == pytest.approx(80 * (1 + (pp - 1) / (pp * vpp)))
+
+
+@pytest.mark.parametrize(
+    ("name", "plan", "copies"),
+    [
+        ("llama-2-7b", Plan(tp=2, sp=True), 1),
+        ("llama-2-7b", Plan(tp=2, sp=True, cp=2), 0),
+        ("llama-3.1-8b", Plan(tp=2, sp=True), 0),
+    ],
+)
+def test_nanotron_keeps_keys_and_values_twice_where_no_heads_are_grouped(name: str, plan: Plan, copies: int) -> None:
+    inputs = question(read_model(name), "1x8:h100", "nanotron", sequence_length=4096)
+    activations = inputs.runtime.activations.replace(keeps_packed_projections=False)
+    plain = inputs.replace(runtime=inputs.runtime.replace(activations=activations))
+    kept, without = (layer_memory(plan, each, each.model.layer_kinds[0]).saved for each in (inputs, plain))
+    keys_and_values = 2 * 2 * inputs.model.layer_kinds[0].attention.heads * 128
+    assert kept - without == copies * keys_and_values * 4096 / plan.tp

@@ -81,9 +81,7 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
     )
     tables = table_bytes(plan, inputs, kind)
     activations = inputs.runtime.activations
-    copies = (plan.cp > 1) & activations.copies_context_output
-    copies = copies | ((plan.micro_batch > 1) & activations.copies_batched_output)
-    copied = copies * HALF_BYTES * shard.tokens * shard.core
+    copied = _copied_bytes(plan, inputs, kind, shard)
     everything = sum(saved) + tables + copied + table_copy_bytes(inputs, kind, shard)
     hidden = 1.0 * inputs.model.hidden_size
     layer_input = inputs.residual_bytes * shard.residual_tokens * hidden
@@ -111,6 +109,20 @@ def layer_memory(plan: Layout, inputs: Inputs, kind: LayerKind) -> LayerMemory:
         ending=ending,
         tables=where(full | selective, 0, tables),
     )
+
+
+def _copied_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard) -> Floats:
+    """What one layer keeps twice: the attention core's output, and keys and values beside the copy that queries view.
+
+    plan: scalar or array (n,). Returns bytes. Source: `Activations`.
+    """
+    activations, attention = inputs.runtime.activations, kind.attention
+    copies = (plan.cp > 1) & activations.copies_context_output
+    copies = copies | ((plan.micro_batch > 1) & activations.copies_batched_output)
+    width = copies * shard.core
+    if activations.keeps_packed_projections and attention.heads == attention.kv_heads and not attention.qkv_bias:
+        width = width + (plan.cp == 1) * (shard.key + shard.value)
+    return HALF_BYTES * shard.tokens * width
 
 
 def recomputed_bytes(plan: Layout, inputs: Inputs, kind: LayerKind, shard: Shard, saved: Saved) -> Floats:

@@ -164,6 +164,9 @@ class Activations(Spec):
     copies_batched_output: bool
     """Attention has sequences first and the layer tokens first: of several sequences a micro-batch the projection keeps
     a copy of the output."""
+    keeps_packed_projections: bool
+    """Where every query head has keys and values of its own, without biases and context parallelism, queries are a view
+    of one copy of all three, which stays whole beside the keys and values that attention reads."""
     weighed_output_bytes: Literal[0, 2, 4]
     """Of an element of the experts' outputs as they are weighed and kept: 4: routing works in fp32 and weighs them in
     it; 2: they are kept as they came; 0: scores act inside of experts."""
