@@ -12,7 +12,8 @@ import pytest
 from exchange_times import pass_times
 from meshwright.answers.assumptions import assumptions
 from meshwright.cost.comms.data import tied_embedding_exchange
-from meshwright.cost.comms.tensor import prediction_exchanges, tensor_region
+from meshwright.cost.comms.ends import prediction_exchanges
+from meshwright.cost.comms.tensor import tensor_region
 from meshwright.cost.estimate import Estimate, StageEstimate
 from meshwright.cost.flops import model_flops_per_step
 from meshwright.cost.memory.activations import layer_memory

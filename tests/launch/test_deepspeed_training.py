@@ -7,14 +7,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from meshwright.answers.launch_files import launch_files
+from meshwright.answers.launch_folder import write_folder
+from meshwright.cost.shard import vocabulary_rows
 from meshwright.errors import InvalidSpec
 from meshwright.launch.export import export
 from meshwright.launch.imports.question import Given, question_of_file
+from meshwright.launch.table import launch_table
 from meshwright.layout.plan import Plan
+from meshwright.specs.behaviours import with_behaviours
 from meshwright.specs.read_model import read_model
 from strategies import question
 
@@ -33,6 +38,11 @@ CONFIG = {
     "tie_word_embeddings": False,
 }
 STEPS = 2
+SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 4, "head_dim": 16}
+SIZES |= {"num_key_value_heads": 2, "vocab_size": 256}
+ENDS = [(False, False), (True, False), (False, True)]
+"""Whether they are tied, and whether the file divides the logits of those that are not."""
+SPLIT = launch_table("deepspeed").split_weights
 
 
 @pytest.mark.slow
@@ -58,6 +68,49 @@ def test_the_folder_trains(plan: Plan, tmp_path: Path) -> None:
     )
     assert f"step {STEPS} loss" in done.stdout, done.stderr[-2000:]
     assert (tmp_path / "saved").is_dir()
+
+
+@pytest.mark.slow
+@pytest.mark.clients("deepspeed", "transformers")
+def test_a_rank_has_the_rows_of_either_end_that_are_priced(tmp_path: Path) -> None:
+    """Of every type of model whose weights AutoTP splits, with tied embeddings and without, on two processes."""
+    cases = [_ends(kind, tied, divided) for kind in SPLIT for tied, divided in ENDS]
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    scripts = [str(Path(__file__).parent / "ends_by_deepspeed.py"), str(tmp_path / "cases.json")]
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29519", *scripts],
+        env=os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (line,) = [each for each in done.stdout.splitlines() if each.startswith("told ")] or [done.stderr[-2000:]]
+    for case, told in zip(cases, json.loads(line.removeprefix("told ")), strict=True):
+        model = read_model("llama-3.1-8b").replace(
+            family=case["type"], tied_embeddings=case["tied"], vocab_size=SIZES["vocab_size"]
+        )
+        inputs = question(model, "1x2:h100", "deepspeed")
+        if case["settings"]:
+            inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, ["gathers_logits=false"]))
+        rows = vocabulary_rows(Plan(tp=2), inputs)
+        assert told == {name: int(count) for name, count in rows._asdict().items()}, case
+
+
+def _ends(kind: str, tied: bool, divided: bool) -> dict[str, Any]:
+    settings = {"vocab_parallel_lm_head": True} if divided else {}
+    return {"type": kind, "tied": tied, "sizes": SIZES, "settings": settings}
+
+
+@pytest.mark.parametrize("divided", [False, True])
+def test_logits_are_priced_as_the_file_divides_them(divided: bool, tmp_path: Path) -> None:
+    inputs = question(read_model("llama-3.1-8b"), "1x8:h100", "deepspeed", global_batch=64, precision="bf16")
+    if divided:
+        inputs = inputs.replace(runtime=with_behaviours(inputs.runtime, ["gathers_logits=false"]))
+    files = launch_files(Plan(tp=8, num_microbatches=64), inputs, "deepspeed").files
+    assert ("vocab_parallel_lm_head" in files["deepspeed.json"]) == divided
+    given = Given(cluster="1x8:h100", model="llama-3.1-8b")
+    read = question_of_file(write_folder(files, tmp_path / "run"), given)
+    assert read.inputs.runtime.sharding.gathers_logits is not divided
 
 
 @pytest.mark.parametrize(("model", "splits"), [("llama-3.1-8b", True), ("mixtral-8x7b", False), ("phi-4", False)])

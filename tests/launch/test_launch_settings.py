@@ -48,6 +48,7 @@ OLD_ROUND = question(dense_model(vocab_size=131072), "8x8:h100", "megatron-lm")
 ULYSSES = question(llama_8b(), "8x8:h100", "megatron-deepspeed", precision="bf16")
 DEEPSPEED = question(llama_8b(), "8x8:h100", "deepspeed", precision="bf16")
 DEEPSPEED_ON_HOST = DEEPSPEED.replace(runtime=with_behaviours(DEEPSPEED.runtime, OFFLOADED))
+DEEPSPEED_TIED = DEEPSPEED.replace(model=DEEPSPEED.model.replace(tied_embeddings=True))
 HALVES = DEEPSPEED.replace(job=DEEPSPEED.job.replace(precision="fp16"))
 NANOTRON = question(dense_model(vocab_size=50257), "8x8:h100", "nanotron")
 INTERN = question(llama_8b(), "8x8:h100", "internevo")
@@ -220,6 +221,7 @@ TOLD_AND_NOT: tuple[tuple[str, Asked, Asked, str], ...] = (
     ),
     ("offloaded_states", (ON_HOST, {}), (LLAMA, {}), "--optimizer-cpu-offload --use-precision-aware-optimizer"),
     ("offloaded_states", (DEEPSPEED_ON_HOST, {}), (DEEPSPEED, {}), "zero_optimization.offload_optimizer.device cpu"),
+    ("divided_logits", (DEEPSPEED_TIED, {"tp": 2}), (DEEPSPEED, {"tp": 2}), "divided over 2 tensor-parallel ranks"),
     ("half_optimizer_states", (DEEPSPEED, {}), (HALVES, {}), "bf16_master_weights_and_grads; with bf16"),
     ("pipeline_engine", (NANOTRON, {"pp": 2}), (NANOTRON, {}), "parallelism.pp_engine 1f1b: left out, pp 2"),
     (

@@ -10,11 +10,12 @@ import numpy as np
 
 from meshwright.arrays import column
 from meshwright.cost.comms.data import tied_embedding_exchange
+from meshwright.cost.comms.ends import embedding_exchanges, head_exchanges, prediction_exchanges
 from meshwright.cost.comms.exchange import Exchange, message_traffic
 from meshwright.cost.comms.group import Group, Traffic, axis_group
 from meshwright.cost.comms.pipeline import pipeline_exchanges
 from meshwright.cost.comms.sharded import gathers_weights
-from meshwright.cost.comms.tensor import embedding_exchanges, head_exchanges, prediction_exchanges, tensor_region
+from meshwright.cost.comms.tensor import tensor_region
 from meshwright.cost.compute.ends import head_time
 from meshwright.cost.compute.layer import layer_time
 from meshwright.cost.estimate import Estimates
@@ -107,7 +108,7 @@ def pass_messages(priced: Estimates, stage: int) -> tuple[MessageRow, ...]:
                 rows += layer_messages(of_them, inputs, kind, micro_batches * count)
     head, predicted, region = bool(stages.head[stage]) * micro_batches, inputs.mtp_layers, tensor_region(plan, inputs)
     ends = (
-        ("embedding", embedding_exchanges(region), bool(stages.embedding[stage]) * micro_batches),
+        ("embedding", embedding_exchanges(region, inputs), bool(stages.embedding[stage]) * micro_batches),
         ("head", head_exchanges(region, plan, inputs, head_time(plan, inputs)), head * (1 + predicted)),
         ("prediction", prediction_exchanges(region, plan, inputs), head * predicted),
     )

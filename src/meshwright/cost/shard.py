@@ -31,6 +31,15 @@ class Shard(NamedTuple):
     """Width of the fused query, key and value projection, elements per token."""
 
 
+class VocabularyRows(NamedTuple):
+    """Rows of the vocabulary on one rank; counts."""
+
+    embedding: Ints
+    head: Ints
+    logits: Ints
+    """For which the loss has logits."""
+
+
 def tokens(plan: Layout, inputs: Inputs) -> Ints:
     """Tokens of one micro-batch on one rank: b s / c.
 
@@ -114,6 +123,28 @@ def vocabulary_shard(plan: Layout, inputs: Inputs) -> Ints:
     """
     multiple = inputs.runtime.storage.vocabulary_multiple
     return -(-inputs.model.vocab_size // (multiple * plan.tp)) * multiple
+
+
+def vocabulary_rows(plan: Layout, inputs: Inputs) -> VocabularyRows:
+    """Rows of the vocabulary that one rank has at either end: its shard, or all that the runtime leaves whole or
+    gathers.
+
+    plan: scalar or array (n,). Returns rows. Source: `vocabulary_shard`; the runtime's `whole_untied_embedding`,
+    `gathers_logits` and `whole_tied_ends`.
+
+    >>> from meshwright.layout.plan import Plan
+    >>> from meshwright.specs.examples import LLAMA
+    >>> tuple(map(int, vocabulary_rows(Plan(tp=8), LLAMA)))
+    (16128, 16128, 16128)
+    """
+    model, sharding = inputs.model, inputs.runtime.sharding
+    shard, whole = vocabulary_shard(plan, inputs), model.vocab_size + 0 * plan.tp
+    head = whole if sharding.keeps_ends_whole(model) else shard
+    return VocabularyRows(
+        embedding=whole if sharding.keeps_embedding_whole(model) else shard,
+        head=head,
+        logits=whole if sharding.joins_logits(model) else head,
+    )
 
 
 def compressed_width(kind: LayerKind) -> int:

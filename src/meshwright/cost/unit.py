@@ -13,15 +13,10 @@ import numpy as np
 from meshwright.arrays import Floats, Numbers, larger, some, where
 from meshwright.cost.batch_overlap import overlap_share, overlaps_micro_batches
 from meshwright.cost.comms.context import context_exchanges
+from meshwright.cost.comms.ends import embedding_exchanges, head_exchanges, prediction_exchanges
 from meshwright.cost.comms.exchange import Exchange, exposed_seconds
 from meshwright.cost.comms.experts import expert_exchanges
-from meshwright.cost.comms.tensor import (
-    embedding_exchanges,
-    head_exchanges,
-    layer_tensor_exchanges,
-    prediction_exchanges,
-    tensor_region,
-)
+from meshwright.cost.comms.tensor import layer_tensor_exchanges, tensor_region
 from meshwright.cost.compute.ends import EndTime, embedding_time, head_time, prediction_time
 from meshwright.cost.compute.host import issue_time
 from meshwright.cost.compute.layer import LINEAR_SHAPE, LayerTime, layer_time
@@ -187,7 +182,7 @@ def _ends(shapes: Layout, inputs: Inputs) -> tuple[UnitTime, UnitTime]:
     if inputs.mtp_layers:
         ahead = _end(prediction_time(shapes, inputs), prediction_exchanges(region, shapes, inputs), inputs)
         ending = ending.plus(ahead.plus(ending).scaled(inputs.mtp_layers))
-    return _end(embedding, embedding_exchanges(region), inputs), ending
+    return _end(embedding, embedding_exchanges(region, inputs), inputs), ending
 
 
 def _layers(shapes: Layout, inputs: Inputs) -> tuple[UnitTime, ...]:

@@ -7,6 +7,7 @@ from dataclasses import fields
 from meshwright.cost.batch_overlap import overlaps_micro_batches
 from meshwright.cost.compute.experts import dispatches_fused
 from meshwright.cost.memory.optimizer_states import optimizer_bytes
+from meshwright.cost.shard import vocabulary_rows
 from meshwright.layout.groups import context_split, expert_data_ranks
 from meshwright.layout.layout_string import layout_string
 from meshwright.layout.plan import CONTEXT_EXCHANGE_NAMES, RECOMPUTE_NAMES, Plan, Recompute
@@ -140,7 +141,7 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
     model, split = inputs.model, context_split(plan, inputs)
     attention = model.layer_kinds[0].attention
     windows = [kind.attention.window is not None for kind in model.layer_kinds]
-    multiple = inputs.runtime.storage.vocabulary_multiple
+    multiple, rows = inputs.runtime.storage.vocabulary_multiple, vocabulary_rows(plan, inputs)
     own_size = attention.heads * attention.head_dim != model.hidden_size and not attention.latent
     return {
         "context_heads": split.heads,
@@ -161,6 +162,7 @@ def _model(plan: Plan, inputs: Inputs) -> Facts:
         "says_norm_epsilon": "norm_eps" in model.config_values,
         "says_rotary_base": "rope_theta" in model.config_values,
         "shared_expert": any(each.shared_ffn_size for each in model.mixtures),
+        "splits_logits": plan.tp > 1 and int(rows.logits) < model.vocab_size,
         "some_windows": any(windows) and not all(windows),
         "windows": any(windows),
         "pads_vocabulary": model.vocab_size % (multiple * plan.tp) != 0,

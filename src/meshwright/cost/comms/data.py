@@ -8,7 +8,7 @@ import numpy as np
 
 from meshwright.arrays import Floats, Ints, Numbers, larger, smaller, some, where
 from meshwright.cost.comms.exchange import Exchange, Message, communicator, joined, repeated, total_seconds
-from meshwright.cost.shard import vocabulary_shard
+from meshwright.cost.shard import vocabulary_rows
 from meshwright.layout.groups import sharding_ranks
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -219,7 +219,7 @@ def _gradient_bytes(parameters: Numbers, inputs: Inputs) -> Floats:
 def tied_embedding_exchange(plan: Layout, inputs: Inputs) -> Exchange:
     """The sum of the gradient of embeddings that the first and the last stage share, once a step.
 
-    One all-reduce of the vocabulary shard's gradient between the two ranks, where the head is tied or multi-token
+    One all-reduce of the gradient of a rank's rows between the two ranks, where the head is tied or multi-token
     prediction embeds tokens on the last stage; nothing where one rank holds both ends. plan: scalar or array (n,).
     Returns bytes and seconds.
     Source: Megatron-LM, finalize_model_grads.py, _allreduce_word_embedding_grads.
@@ -230,7 +230,7 @@ def tied_embedding_exchange(plan: Layout, inputs: Inputs) -> Exchange:
     >>> float(message.bytes)  # its head is its own
     0.0
     """
-    shard = vocabulary_shard(plan, inputs) * inputs.model.hidden_size
+    shard = vocabulary_rows(plan, inputs).embedding * inputs.model.hidden_size
     size = 1.0 * inputs.gradient_bytes * shard * (inputs.model.tied_embeddings or inputs.mtp_layers > 0)
     message = communicator("embedding", plan, inputs).message("all_reduce", GRADIENTS, size)
     return Exchange("dp", "step", (message,))

@@ -1,4 +1,4 @@
-"""Tensor parallelism: the collectives of one layer and of the two ends, and the products that may hide them."""
+"""Tensor parallelism: the collectives of one layer, and the products that may hide them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 from meshwright.arrays import Bools, Floats, Ints, where
 from meshwright.cost.comms.exchange import Communicator, Exchange, Message, communicator, repeated, resized
 from meshwright.cost.compute.elementwise import elementwise_time
-from meshwright.cost.compute.ends import EndTime
 from meshwright.cost.compute.layer import LayerTime
 from meshwright.cost.repeated import repeated_parts
 from meshwright.cost.shard import dense_block, qkv_width, tokens
@@ -17,11 +16,9 @@ from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 from meshwright.specs.model import LayerKind
-from meshwright.specs.precision import FP32_BYTES, HALF_BYTES
+from meshwright.specs.precision import HALF_BYTES
 
 ACTIVATIONS = "activations"
-ENTROPY_SUMS = "sums of the cross-entropy"
-ENTROPY_REDUCTIONS = 3
 Messages: TypeAlias = tuple[Message, ...]
 
 
@@ -182,78 +179,6 @@ def tensor_region(plan: Layout, inputs: Inputs, fused: bool = False) -> Region:
             _rearranged(ranks.message("reduce_scatter", ACTIVATIONS, size, sequence), copied, inputs),
             ranks.message("all_reduce", ACTIVATIONS, size, 1 - sequence),
         ),
-    )
-
-
-def embedding_exchanges(region: Region) -> tuple[Exchange, ...]:
-    """Exchanges at the vocabulary-parallel embedding: its output reduced forward, gathered backward.
-
-    region: of `tensor_region`. Returns bytes and seconds for one micro-batch. Source: Megatron-LM,
-    tensor_parallel/layers.py, VocabParallelEmbedding.
-
-    >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> forward, _ = embedding_exchanges(tensor_region(Plan(tp=8, sp=True), LLAMA))
-    >>> [(each.operation, float(each.times)) for each in forward.messages]
-    [('reduce_scatter', 1.0), ('all_reduce', 0.0)]
-    """
-    return Exchange("tp", "forward", region.leave), Exchange("tp", "backward", region.enter)
-
-
-def head_exchanges(region: Region, plan: Layout, inputs: Inputs, head: EndTime) -> tuple[Exchange, ...]:
-    """Exchanges at the output head.
-
-    X gathered forward and again backward, its gradient reduced beside the weight gradient, and three all-reduces of 4
-    bytes per token for the vocabulary-parallel cross-entropy, of each piece of the sequence that it works on.
-    region: of `tensor_region`; plan: scalar or array (n,); head: its compute, for the windows, seconds. Returns bytes
-    and seconds for one micro-batch. Source: Megatron-LM, tensor_parallel/cross_entropy.py (maximum, target logit, sum
-    of exponentials).
-
-    >>> from meshwright.cost.compute.ends import head_time
-    >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> plan = Plan(tp=8)
-    >>> exchanges = head_exchanges(tensor_region(plan, LLAMA), plan, LLAMA, head_time(plan, LLAMA))
-    >>> [float(message.bytes) for message in exchanges[1].messages]  # 4 bytes of 8192 tokens
-    [32768.0]
-    """
-    (ranks, enter, leave), share = region, inputs.runtime.overlap.tensor_parallel_backward
-    pieces = inputs.runtime.entropy.sequence_pieces
-    entropy = ranks.message("all_reduce", ENTROPY_SUMS, FP32_BYTES * tokens(plan, inputs) / pieces)
-    again = int(inputs.runtime.activations.regathers_inputs)
-    return (
-        Exchange("tp", "forward", enter),
-        Exchange("tp", "forward", (entropy,), times=ENTROPY_REDUCTIONS * pieces),
-        Exchange("tp", "backward", enter, times=again, window=head.input_gradient, share=share),
-        Exchange("tp", "backward", leave, window=head.weight_gradient, share=share),
-    )
-
-
-def prediction_exchanges(region: Region, plan: Layout, inputs: Inputs) -> tuple[Exchange, ...]:
-    """Exchanges of a layer of multi-token prediction, ahead of its transformer layer: at the embedding and around the
-    projection from 2 h to h, which is column-parallel.
-
-    Its input of 2 X = 4 s b h / c bytes enters as any other, its output of X is gathered whole, and with sequence
-    parallelism the gradient of that is gathered once more; nothing hides them.
-    region: of `tensor_region`; plan: scalar or array (n,). Returns bytes and seconds for one micro-batch.
-    Source: Megatron-LM, core/transformer/multi_token_prediction.py, _concat_embeddings.
-
-    >>> from meshwright.layout.plan import Plan
-    >>> from meshwright.specs.examples import LLAMA
-    >>> plan = Plan(tp=8, sp=True)
-    >>> exchanges = prediction_exchanges(tensor_region(plan, LLAMA), plan, LLAMA)
-    >>> [float(each.times) for each in exchanges if each.phase == "forward"]
-    [1.0, 2.0, 1.0]
-    """
-    (_, enter, leave), again = region, int(inputs.runtime.activations.regathers_inputs)
-    whole = tuple(each._replace(times=1.0) for each in enter)
-    return (
-        *embedding_exchanges(region),
-        Exchange("tp", "forward", enter, times=2),
-        Exchange("tp", "forward", whole),
-        Exchange("tp", "backward", enter, times=2 * again),
-        Exchange("tp", "backward", leave, times=2),
-        Exchange("tp", "backward", whole, times=where(plan.sp, 1, 0)),
     )
 
 

@@ -9,12 +9,14 @@ from meshwright.cost.compute.elementwise import elementwise_time, norm_passes
 from meshwright.cost.compute.linear import NO_GEMM, Gemm, linear_time
 from meshwright.cost.compute.slowdown import slowdown
 from meshwright.cost.compute.work import NO_WORK, Work
-from meshwright.cost.shard import residual_tokens, tokens, vocabulary_shard
+from meshwright.cost.shard import residual_tokens, tokens, vocabulary_rows
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
 
 COLLECTED_BYTES = 16
 """Per element of the head's input: zeros in fp32, the 2-byte gradient written into them, and cast back."""
+JOINED_BYTES = 4
+"""Per gathered logit, put in order, and per gradient of a rank's own logits, cut out of all: 2 read and 2 written."""
 
 
 class EndTime(NamedTuple):
@@ -31,7 +33,7 @@ def embedding_time(plan: Layout, inputs: Inputs) -> EndTime:
     """Seconds of the token embedding: 4 bytes per output element forward and backward, and a dense weight gradient.
 
     The weight gradient is written in 2 bytes and added to the gradient buffer: 4 + 2 * gradient_bytes per element of
-    the vocabulary shard and micro-batch. plan: scalar or array (n,). Returns seconds.
+    the rank's rows of the vocabulary and micro-batch. plan: scalar or array (n,). Returns seconds.
     Source: torch, embedding_dense_backward; Megatron-LM's main_grad hook.
 
     >>> from meshwright.layout.plan import Plan
@@ -42,7 +44,7 @@ def embedding_time(plan: Layout, inputs: Inputs) -> EndTime:
     """
     hidden, accelerator = inputs.model.hidden_size, inputs.cluster.accelerator
     looked_up = 4.0 * tokens(plan, inputs) * hidden
-    accumulated = (4.0 + 2 * inputs.gradient_bytes) * vocabulary_shard(plan, inputs) * hidden
+    accumulated = (4.0 + 2 * inputs.gradient_bytes) * vocabulary_rows(plan, inputs).embedding * hidden
     forward = NO_WORK._replace(elementwise=elementwise_time(looked_up, accelerator))
     backward = NO_WORK._replace(elementwise=elementwise_time(looked_up + accumulated, accelerator))
     return _end(inputs, forward, backward, NO_GEMM)
@@ -51,11 +53,12 @@ def embedding_time(plan: Layout, inputs: Inputs) -> EndTime:
 def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     """Seconds of the final norm, the output head and the cross-entropy.
 
-    The head's three products on the vocabulary shard, the runtime's bytes per element of the norm and per logit of
-    its cross-entropy. Where the loss goes through the sequence in q pieces, forward and backward, all of it is in the
-    forward pass, in products of 1/q of the rows; the weight gradients of 2 bytes are added up in the g bytes of what is
-    reduced, 2 + g for the first and 2 + 2 g for each other one, and 2-byte gradients of the input go through fp32, 16
-    bytes an element. plan: scalar or array (n,). Returns seconds. Source: the runtime's `cross_entropies`;
+    The head's three products on the rank's rows of the vocabulary, the runtime's bytes per element of the norm and per
+    logit of its cross-entropy, and 4 bytes per logit that is gathered or cut out. Where the loss goes through the
+    sequence in q pieces, forward and backward, all of it is in the forward pass, in products of 1/q of the rows; the
+    weight gradients of 2 bytes are added up in the g bytes of what is reduced, 2 + g for the first and 2 + 2 g for each
+    other one, and 2-byte gradients of the input go through fp32, 16 bytes an element.
+    plan: scalar or array (n,). Returns seconds. Source: the runtime's `cross_entropies`;
     Megatron-LM, tensor_parallel/cross_entropy.py; torchtitan 0.3.0, components/loss.py (ChunkedLossWrapper,
     GradAccumulator); torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param.py L802-821.
 
@@ -65,16 +68,17 @@ def head_time(plan: Layout, inputs: Inputs) -> EndTime:
     3.86
     """
     hidden, accelerator, runtime = inputs.model.hidden_size, inputs.cluster.accelerator, inputs.runtime
-    rows, vocabulary = tokens(plan, inputs), vocabulary_shard(plan, inputs)
+    rows, (_, vocabulary, seen) = tokens(plan, inputs), vocabulary_rows(plan, inputs)
     normed = residual_tokens(plan, inputs) * hidden
-    logits = 1.0 * rows * vocabulary
+    logits, gathered = 1.0 * rows * seen, seen > vocabulary
     entropy = runtime.entropy
     pieces = entropy.sequence_pieces
     head = Gemm(*(pieces * each for each in linear_time(rows / pieces, vocabulary, hidden, inputs, half=True)))
     norm = norm_passes(inputs)
     cast = 1.0 * inputs.weight_cast_bytes * vocabulary * hidden
-    forward_bytes = norm.forward * normed + entropy.forward_bytes * logits + cast
-    backward_bytes = norm.backward * normed + entropy.backward_bytes * logits + cast
+    forward_bytes = norm.forward * normed + (entropy.forward_bytes + JOINED_BYTES * gathered) * logits + cast
+    sliced = JOINED_BYTES * gathered * rows * vocabulary
+    backward_bytes = norm.backward * normed + entropy.backward_bytes * logits + sliced + cast
     if pieces > 1:
         sums = (2.0 + inputs.gradient_bytes) * pieces + inputs.gradient_bytes * (pieces - 1)
         forward_bytes = forward_bytes + backward_bytes - norm.backward * normed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from meshwright.arrays import Floats, where
-from meshwright.cost.shard import residual_tokens, tokens, vocabulary_shard
+from meshwright.cost.shard import residual_tokens, tokens, vocabulary_rows
 from meshwright.layout.plan import Recompute
 from meshwright.layout.plans import Layout
 from meshwright.specs.inputs import Inputs
@@ -39,7 +39,7 @@ class HeadMemory(NamedTuple):
 def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     """Saved and working bytes behind the last layer: the final norm's input and output, and the logits.
 
-    Logits: the runtime's bytes per logit of the vocabulary shard, for one micro-batch; with sequence parallelism the
+    Logits: the runtime's bytes per logit of a rank, for one micro-batch; with sequence parallelism the
     gathered input of the head beside them, saved or gathered again. Every layer of multi-token prediction has all of
     these once more, as its loss waits for the same backward, and keeps the embedding of its tokens and, without full
     recomputation, the joined inputs of its projection in the recipe's format. Where the loss goes through the sequence
@@ -61,7 +61,7 @@ def head_memory(plan: Layout, inputs: Inputs) -> HeadMemory:
     again = inputs.runtime.activations.regathers_inputs
     gathered = where(plan.sp, whole, 0.0) if again else 0.0
     split = entropy.alive_bytes if entropy.split_alive_bytes is None else entropy.split_alive_bytes
-    layers, logits = inputs.mtp_layers, (1 + inputs.mtp_layers) * rows * vocabulary_shard(plan, inputs)
+    layers, logits = inputs.mtp_layers, (1 + inputs.mtp_layers) * rows * vocabulary_rows(plan, inputs).logits
     in_pieces = entropy.sequence_pieces > 1
     piece = logits / entropy.sequence_pieces
     alive = where(plan.tp > 1, split, entropy.alive_bytes) * piece

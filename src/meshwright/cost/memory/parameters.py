@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.arrays import Bools, Floats, Ints
 from meshwright.cost.routing import routed_experts
-from meshwright.cost.shard import layer_shard, vocabulary_shard
+from meshwright.cost.shard import layer_shard, vocabulary_rows
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Layout
 from meshwright.layout.stages import ends_apart
@@ -96,7 +96,7 @@ def end_parameters(plan: Layout, inputs: Inputs) -> EndParameters:
     model = inputs.model
     head = _on_rank(head_weights(model), plan, inputs)
     if model.tied_embeddings:
-        head = head + np.where(ends_apart(plan), vocabulary_shard(plan, inputs) * model.hidden_size, 0)
+        head = head + np.where(ends_apart(plan), vocabulary_rows(plan, inputs).head * model.hidden_size, 0)
     embedding = 1.0 * _on_rank(embedding_weights(model), plan, inputs)
     return EndParameters(embedding, 1.0 * head + np.where(ends_apart(plan) & (inputs.mtp_layers > 0), embedding, 0))
 
@@ -256,7 +256,7 @@ def _sharded(weights: Iterable[Weight], plan: Layout, inputs: Inputs, ranks: Int
         rows: Ints = weight.elements // weight.tensors if weight.rows is None else weight.rows
         columns: Ints = weight.elements // (weight.tensors * rows)
         if weight.split == "vocab":
-            rows = vocabulary_shard(plan, inputs)
+            rows = _rows(weight, plan, inputs)
         elif weight.split != "none" and weight.split_rows:
             rows = rows // plan.tp
         elif weight.split != "none":
@@ -269,7 +269,12 @@ def _on_rank(weights: Iterable[Weight], plan: Layout, inputs: Inputs) -> Ints:
     count: Ints = 0 * plan.tp
     for weight in weights:
         if weight.split == "vocab":
-            count = count + weight.elements // inputs.model.vocab_size * vocabulary_shard(plan, inputs)
+            count = count + weight.elements // inputs.model.vocab_size * _rows(weight, plan, inputs)
         else:
             count = count + weight.elements // (1 if weight.split == "none" else plan.tp)
     return count
+
+
+def _rows(weight: Weight, plan: Layout, inputs: Inputs) -> Ints:
+    rows = vocabulary_rows(plan, inputs)
+    return rows.embedding if weight.part == "embedding" else rows.head

@@ -14,7 +14,7 @@ from meshwright.cost.memory.parameters import end_parameters, expert_parameters,
 from meshwright.cost.memory.stage_parameters import StageParameters, largest_layer, stage_parameters
 from meshwright.cost.memory.timeline import MemoryTimeline, Moment
 from meshwright.cost.routing import routed_experts
-from meshwright.cost.shard import vocabulary_shard
+from meshwright.cost.shard import vocabulary_rows
 from meshwright.distinct import combined, rows_of
 from meshwright.layout.groups import expert_sharding_ranks, sharding_ranks
 from meshwright.layout.plans import Layout, Plans
@@ -233,7 +233,7 @@ def dummy_gradient_bytes(plans: Plans, stages: Stages, inputs: Inputs) -> FloatC
     for weight, indices in kinds.values():
         present = (stages.layers[:, indices] > 0).any(axis=1)
         elements = elements + present * (_one(weight, inputs, indices[0]) // _ranks(weight, rows))
-    head = stages.head * vocabulary_shard(rows, inputs) * inputs.model.hidden_size
+    head = stages.head * vocabulary_rows(rows, inputs).head * inputs.model.hidden_size
     return HALF_BYTES * (elements + head)
 
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from meshwright.cost.comms.context import THEIR_GRADIENTS
 from meshwright.cost.comms.data import GRADIENTS, shard_messages
+from meshwright.cost.comms.ends import ENTROPY_SUMS
 from meshwright.cost.comms.group import axis_group
 from meshwright.cost.comms.pipeline import message_bytes
 from meshwright.cost.comms.sharded import end_gathers, gathers_per_step
-from meshwright.cost.comms.tensor import ENTROPY_SUMS
 from meshwright.cost.memory.parameters import (
     gathered_end_parameters,
     gathered_layer_parameters,

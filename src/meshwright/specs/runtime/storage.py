@@ -8,7 +8,7 @@ from pydantic import Field
 
 from meshwright.specs.base import Spec
 from meshwright.specs.job import PrecisionName
-from meshwright.specs.model import Attention
+from meshwright.specs.model import Attention, Model
 from meshwright.specs.precision import FP32_BYTES
 from meshwright.specs.quantities import NonNegative
 
@@ -111,6 +111,12 @@ class Sharding(Spec):
     embedding and head are sharded over both and gathered whole. Counted in memory alone."""
     parts_tied_embedding: bool
     """Tensor parallelism parts a tied embedding from the head: one weight is stored, and gathered and summed twice."""
+    whole_untied_embedding: bool
+    """Tensor ranks do not divide an embedding that is not tied to the head."""
+    gathers_logits: bool
+    """Tensor ranks gather the logits of an untied head, which they divide, ahead of the loss."""
+    whole_tied_ends: tuple[str, ...]
+    """Models, by their `model_type`, whose tied embedding and head tensor ranks do not divide."""
     shards_rows: bool
     """Full weights: each is divided along its first dimension, the first ranks hold the part that is rounded up; else
     the weights of a unit are laid flat and divided evenly."""
@@ -138,6 +144,18 @@ class Sharding(Spec):
     reduces_half_copies: bool
     """Half weights, fp32 gradients: after the last backward all of them are cast to 2 bytes in one tensor, which is
     summed in their place; those that fit in one bucket are joined in fp32 before."""
+
+    def keeps_ends_whole(self, model: Model) -> bool:
+        """Whether tensor ranks divide neither the embedding nor the head, which are tied."""
+        return model.tied_embeddings and model.family in self.whole_tied_ends
+
+    def keeps_embedding_whole(self, model: Model) -> bool:
+        """Whether tensor ranks do not divide the embedding."""
+        return self.keeps_ends_whole(model) or (self.whole_untied_embedding and not model.tied_embeddings)
+
+    def joins_logits(self, model: Model) -> bool:
+        """Whether tensor ranks divide the head and gather its logits."""
+        return self.gathers_logits and not model.tied_embeddings
 
 
 class Activations(Spec):
