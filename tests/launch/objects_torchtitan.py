@@ -15,6 +15,12 @@ ABSENT = ("tensorboard", "torch.utils.tensorboard", "datasets")
 DEVICE = {"capability": 0.0}
 
 
+def rotary(model: Any) -> list[float]:
+    """Radians by which a position turns each pair of elements, of the first layer."""
+    rope = model.layers[0].attention.rope
+    return [float(each) for each in rope.build().cache[1].angle()]
+
+
 def read(case: dict[str, Any]) -> dict[str, Any]:
     """What torchtitan makes of one module, on an accelerator that is pretended."""
     import torchtitan.tools.utils
@@ -41,6 +47,7 @@ def read(case: dict[str, Any]) -> dict[str, Any]:
     if dims.pp > 1:
         get_schedule_class(parallel.pipeline_parallel_schedule)
     return {
+        **({"rotary": rotary(config.model_spec.model)} if case.get("rotary") else {}),
         "tp": dims.tp,
         "cp": dims.cp,
         "pp": dims.pp,

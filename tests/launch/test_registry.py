@@ -92,6 +92,52 @@ def test_positions_are_as_many_as_a_sequence_has_tokens(length: int, raised: boo
     assert ("from dataclasses import replace" in module) == raised
 
 
+ROTARY = [("llama-3-8b", "scaling='none'"), ("llama-3.1-8b", ""), ("llama-3.2-1b", "scaling_factor=32.0")]
+
+
+@pytest.mark.parametrize(("model", "written"), ROTARY)
+def test_rotary_positions_are_those_of_the_model(model: str, written: str) -> None:
+    """The registry scales those of every Llama as 3.1 does; Llama 3 has plain ones, and 3.2 another factor."""
+    module = launch_files(PLAN, _asked(read_model(model)), "torchtitan").files["meshwright_plan.py"]
+    assert ("layer.attention.rope = replace" in module) == bool(written)
+    assert f"layer.attention.rope = replace(layer.attention.rope, {written})" in module or not written
+
+
+def test_rotary_positions_that_the_framework_has_not_are_refused() -> None:
+    model = read_model("llama-3-8b")
+    scaled = model.replace(config_values=model.config_values | {"rope.rope_type": "dynamic", "rope.factor": 4.0})
+    with pytest.raises(InvalidSpec, match=r"no setting for rotary positions scaled as dynamic.*\n.*--runtime "):
+        export(PLAN, _asked(scaled), "torchtitan")
+
+
+@pytest.mark.slow
+@pytest.mark.clients("torchtitan", "transformers")
+@pytest.mark.parametrize("model", [model for model, _ in ROTARY])
+def test_torchtitan_turns_positions_as_transformers_does(model: str, tmp_path: Path) -> None:
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    known = read_model(model)
+    files = launch_files(PLAN, _asked(known), "torchtitan").files
+    folder = write_folder(files, tmp_path / "run")
+    (tmp_path / "cases.json").write_text(
+        json.dumps([{"folder": str(folder), "ranks": 8, "capability": 10.0, "rotary": True}])
+    )
+    command = [sys.executable, str(Path(__file__).parent / "objects_torchtitan.py"), str(tmp_path / "cases.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    (told,) = json.loads(done.stdout)
+    scaling = {key.removeprefix("rope."): value for key, value in known.config_values.items() if "rope." in key}
+    attention = known.layer_kinds[0].attention
+    config = LlamaConfig(
+        hidden_size=known.hidden_size,
+        num_attention_heads=attention.heads,
+        head_dim=attention.head_dim,
+        max_position_embeddings=131072,
+        rope_parameters={"rope_type": "default", "rope_theta": 500000.0} | scaling,
+    )
+    assert told["rotary"] == pytest.approx(LlamaRotaryEmbedding(config).inv_freq.tolist(), rel=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.clients("torchtitan")
 def test_every_shipped_model_is_that_of_the_catalogue(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from meshwright.launch.facts import Facts, facts_of, holds
 from meshwright.launch.fields import differences, fields_of, normal_fields, question_of
 from meshwright.launch.forms import Fields
 from meshwright.launch.refusals import limits_of, options_of, refusals, spelled_alone, way_on
-from meshwright.launch.registry import unregistered, whole_axes
+from meshwright.launch.registry import rotary_changes, unregistered, whole_axes
 from meshwright.launch.spelling import Settings, settings_of, understand
 from meshwright.launch.table import LaunchTable, launch_table, launch_tables
 from meshwright.layout.plan import Plan
@@ -221,5 +221,6 @@ def _registered(model: Model, table: LaunchTable) -> str | None:
         return None
     for known, called in table.models.items():
         if same_architecture(read_model(known), model):
+            rotary_changes(model, table, called.split()[0])
             return called
     raise InvalidSpec(f"a launch of {table.framework} ({table.release})", unregistered(model, table))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from meshwright.errors import Fault, NotModelled
+from meshwright.errors import Fault, InvalidSpec, NotModelled
 from meshwright.launch.architecture import model_fields, same_architecture
 from meshwright.launch.forms import Fields
 from meshwright.launch.refusals import refusals
-from meshwright.launch.table import LaunchTable
+from meshwright.launch.table import LaunchTable, Value
 from meshwright.layout.plan import Plan
 from meshwright.specs.model import Model
 from meshwright.specs.read_model import read_model
 
 NATIVE = "native"
 """The `model_type` of models in Meshwright's own form, whose class is not known."""
+ROTARY = {"scaling_factor": "factor"}
+"""Names of config.json for those of a registry, where they are not the same."""
 MOST = 4
 """Fields in which a shipped model may differ to be called the nearest."""
 
@@ -37,6 +39,25 @@ def unregistered(model: Model, table: LaunchTable) -> list[Fault]:
         return [Fault("model", has)]
     what = f"{model.name} is not in its registry, whose nearest model is {nearest}"
     return [Fault("model", what), *refusals(names, shipped[nearest], wanted, table)]
+
+
+def rotary_changes(model: Model, table: LaunchTable, family: str) -> dict[str, Value]:
+    """What of its rotary positions a registry has otherwise than a model's config.json, with the values of that; raises
+    `InvalidSpec` for a scaling that the framework has not.
+
+    family: the first word of the model's name in the registry. Returns nothing where either says nothing of scaling.
+    """
+    registered = table.registered_rotary.get(family, {})
+    if not registered or not model.config_values:
+        return {}
+    kind, own = model.config_values.get("rope.rope_type", "default"), dict[str, Value](scaling="none")
+    if kind == "llama3":
+        said = {name: model.config_values.get(f"rope.{ROTARY.get(name, name)}") for name in registered}
+        own = {name: value for name, value in said.items() if value is not None}
+    elif kind != "default":
+        fault = Fault("model", f"it has no setting for rotary positions scaled as {kind}, and would run others")
+        raise InvalidSpec(f"a launch of {table.framework} ({table.release})", [fault])
+    return {name: value for name, value in own.items() if value != registered[name]}
 
 
 def whole_axes(plan: Plan, model: Model, table: LaunchTable) -> dict[str, Fault]:

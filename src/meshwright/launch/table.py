@@ -109,6 +109,9 @@ class LaunchTable(Spec):
     """Of a framework that has a registry of models and spells none: its names by those of the catalogue."""
     registered_positions: dict[str, int] = {}
     """Of a registry that has a length beyond which it refuses sequences: the tokens, by the first word of its names."""
+    registered_rotary: dict[str, dict[str, Value]] = {}
+    """Of a registry that scales rotary positions by frequency (`rope_type` llama3): how, by the first word of its
+    names, in its own words."""
     registered_otherwise: dict[str, str] = {}
     """Models of the catalogue that its registry has otherwise: what differs."""
     spread_experts: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from meshwright.launch.export import Launch
+from meshwright.launch.registry import rotary_changes
 from meshwright.launch.writers.comments import commented, used_imports
 from meshwright.launch.writers.start import batch_file, start_script, torchrun
 
@@ -44,9 +45,9 @@ ENVIRONMENT = """\
 export PYTHONPATH="$HERE:${PYTHONPATH:-}"
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 """
-POSITIONS = """\
-    for layer in model_spec.model.layers:  # the registry has {positions} positions, and refuses longer sequences
-        layer.attention.rope = replace(layer.attention.rope, max_seq_len={length})"""
+ROTARY = """\
+    for layer in model_spec.model.layers:  # {why}
+        layer.attention.rope = replace(layer.attention.rope, {changes})"""
 SECTIONS = {"parallelism": "ParallelismConfig", "training": "TrainingConfig", "compile": "CompileConfig"}
 
 
@@ -72,8 +73,7 @@ def _module(launch: Launch, notes: Sequence[str]) -> str:
     options = f', attn_backend="{settings["model_spec.attn_backend"]}"{options}'
     recompute = settings["activation_checkpoint"]
     lines = ["def plan() -> Trainer.Config:", f'    model_spec = model_registry("{flavor}"{options})']
-    positions, length = launch.table.registered_positions[family], launch.inputs.job.sequence_length
-    lines += [POSITIONS.format(positions=positions, length=length)] if length > positions else []
+    lines += _rotary(launch, family)
     lines += ["    return Trainer.Config(", "        model_spec=model_spec,"]
     lines += [f"        loss={LOSSES[str(settings['loss'])].format(vocabulary=VOCABULARY)},"]
     for section, kind in SECTIONS.items():
@@ -89,6 +89,18 @@ def _module(launch: Launch, notes: Sequence[str]) -> str:
     body = "\n".join(lines)
     parts = [used_imports(each, body) for each in (STANDARD, IMPORTS.format(family=family))]
     return "\n".join([*commented(notes), "", *parts[0], "", *parts[1], "", "", body])
+
+
+def _rotary(launch: Launch, family: str) -> list[str]:
+    """Rotary positions of the model or the job that the registry has otherwise."""
+    positions, length = launch.table.registered_positions[family], launch.inputs.job.sequence_length
+    scaled = rotary_changes(launch.inputs.model, launch.table, family)
+    reasons = ["the registry scales positions otherwise than the model's config.json"] if scaled else []
+    if length > positions:
+        reasons.append(f"the registry has {positions} positions, and refuses longer sequences")
+        scaled["max_seq_len"] = length
+    changes = ", ".join(f"{name}={value!r}" for name, value in scaled.items())
+    return [ROTARY.format(why="; ".join(reasons), changes=changes)] if scaled else []
 
 
 def _section(section: str, kind: str, settings: dict[str, Any]) -> list[str]:
