@@ -26,10 +26,11 @@ from meshwright.answers.compare.premises import (
     plan_premise,
     whole_states,
 )
-from meshwright.answers.compare.training import Deadline, training_of
+from meshwright.answers.compare.training import Deadline, Outlook, days_interval, outlook_of, training_of
 from meshwright.answers.document.blocks import Block
 from meshwright.answers.document.terminal import terminal
 from meshwright.answers.step_parts import from_peak, why_lost
+from meshwright.answers.uncertainty import step_time_interval
 from meshwright.cost.step import estimate_each
 from meshwright.errors import InvalidInput
 from meshwright.layout.plan import Plan
@@ -92,28 +93,53 @@ def test_a_cluster_without_a_price_has_no_cost() -> None:
     assert second["training"]["cost"] > 0
 
 
+OLD, NEW = (
+    inputs_of(dense_model(layers=4), where, global_batch=16, precision="bf16", tokens=10**10)
+    for where in ("1x2:a100", "1x2:h100")
+)
+
+
 def test_a_deadline_is_met_or_gets_the_nodes_that_meet_it() -> None:
-    old, new = (
-        inputs_of(dense_model(layers=4), where, global_batch=16, precision="bf16", tokens=10**10)
-        for where in ("1x2:a100", "1x2:h100")
-    )
-    slow, fast = (row.training.days for row in compared(old, new).rows if row.training)
-    wishes = Wishes(prices={old.cluster.name: 2.0}, deadline_days=(slow + fast) / 2)
-    late, early = (row.deadline for row in compared(old, new, wishes=wishes).rows)
-    assert early == Deadline(wishes.deadline_days, True, None, None)
+    slow, fast = compared(OLD, NEW).rows
+    assert slow.training
+    assert fast.training
+    assert fast.best
+    in_time = days_interval(fast.training, fast.best, NEW)[1] * (1 + 1e-9)
+    wishes = Wishes(prices={OLD.cluster.name: 2.0}, deadline_days=in_time)
+    late, early = (row.deadline for row in compared(OLD, NEW, wishes=wishes).rows)
+    assert early == Deadline(in_time, Outlook.MET, None, None)
     assert late
     assert late.nodes
+    assert late.outlook != Outlook.MET
     assert late.training == training_of(late.nodes.estimate, late.nodes.inputs, 2.0)
-    assert late.training.days <= wishes.deadline_days < slow
-    screen = _printed(clusters_screen(compared(old, new, wishes=wishes)))
-    assert f"{late.nodes.inputs.cluster.num_nodes} nodes ({late.nodes.inputs.cluster.num_gpus} in all)" in screen
-    never = compared(new, wishes=Wishes(deadline_days=1e-9))
-    assert "not with 32 times the nodes" in _printed(clusters_screen(never))
-    assert clusters_document(never)["clusters"][0]["deadline"] == {"days": 1e-9, "met": False, "nodes": None}
+    assert days_interval(late.training, late.nodes.estimate, late.nodes.inputs)[1] <= in_time < slow.training.days
+    screen = _printed(clusters_screen(compared(OLD, NEW, wishes=wishes)), width=150)
+    there = late.nodes.inputs.cluster
+    assert f"{late.outlook}; met with {there.num_nodes} nodes ({there.num_gpus} in all)" in screen
+    never = compared(NEW, wishes=Wishes(deadline_days=1e-9))
+    assert "missed; not met with 32 times the nodes" in " ".join(_printed(clusters_screen(never)).split())
+    entry = {"days": 1e-9, "met": False, "outlook": "missed", "nodes": None}
+    assert clusters_document(never)["clusters"][0]["deadline"] == entry
 
 
-def _printed(screen: tuple[Block, ...]) -> str:
-    with (console := Console(width=80)).capture() as printed:
+def test_a_deadline_is_as_sure_as_the_range_of_days() -> None:
+    [row] = compared(NEW).rows
+    assert row.training
+    assert row.best
+    interval = step_time_interval(row.best, NEW)
+    outlooks = ["missed", "at risk", "met in most runs", "met"]
+    for seconds, below, above in zip(interval[:3], outlooks, outlooks[1:], strict=False):
+        for share, said in ((1 - 1e-9, below), (1 + 1e-9, above)):
+            assert outlook_of(row.best, NEW, share * seconds) == said
+    # A prediction that meets the deadline is no reason to call it met: the range of days goes on after it.
+    tight = compared(NEW, wishes=Wishes(deadline_days=row.training.days * 1.01))
+    assert tight.rows[0].deadline
+    assert not clusters_document(tight)["clusters"][0]["deadline"]["met"]
+    assert str(tight.rows[0].deadline.outlook) in " ".join(_printed(clusters_screen(tight)).split())
+
+
+def _printed(screen: tuple[Block, ...], width: int = 80) -> str:
+    with (console := Console(width=width)).capture() as printed:
         console.print(terminal(screen))
     return printed.get()
 

@@ -25,6 +25,8 @@ class Interval(NamedTuple):
 
     p10: float
     """Seconds."""
+    p50: float
+    """Seconds that half of them stay below."""
     p90: float
     """Seconds."""
     like: str
@@ -41,19 +43,19 @@ def step_time_interval(estimate: Estimate, inputs: Inputs) -> Interval:
     """
     labels, known = like(inputs), residuals("step_time")
     proven = not unpublished(estimate.plan, inputs)
-    low, high = _range(estimate, inputs, proven)
+    low, middle, high = _range(estimate, inputs, proven)
     sources = {
         "group": known.sources(group=labels.group),
         "runtime": known.sources_of_label("runtime", labels),
         "accelerator": known.sources_of_label("accelerator", labels),
     }
     text = ", ".join((labels.kind, labels.runtime, labels.accelerator, *([] if proven else [UNPROVEN])))
-    return Interval(p10=low, p90=high, like=text, sources=sources)
+    return Interval(p10=low, p50=middle, p90=high, like=text, sources=sources)
 
 
-def _range(estimate: Estimate, inputs: Inputs, proven: bool) -> tuple[float, float]:
-    """Seconds of a step, proven or not. Published runs route evenly: how unequally experts share tokens in training
-    adds to the spread, as an error of its own.
+def _range(estimate: Estimate, inputs: Inputs, proven: bool) -> tuple[float, float, float]:
+    """Seconds of a step that one, five and nine of ten runs stay below, proven or not. Published runs route evenly: how
+    unequally experts share tokens in training adds to the spread, as an error of its own.
     """
     error = predictive("step_time", like(inputs), inputs.cluster.measured_runs)
     error = error if proven else of_an_unproven_kind(error)
@@ -63,8 +65,8 @@ def _range(estimate: Estimate, inputs: Inputs, proven: bool) -> tuple[float, flo
         for ratio, seconds in zip(error.eight_of_ten, routed, strict=True)
     ]
     below, above = (math.hypot(*each) for each in logs)
-    low, high = (estimate.step_time_s * math.exp(error.bias + width) for width in (-below, above))
-    return low, high
+    low, middle, high = (estimate.step_time_s * math.exp(error.bias + width) for width in (-below, 0.0, above))
+    return low, middle, high
 
 
 def uncertainty_entry(estimate: Estimate, inputs: Inputs) -> dict[str, Any]:
@@ -93,7 +95,8 @@ def step_time_line(estimate: Estimate, inputs: Inputs) -> str:
     text = f"8 in 10 runs like this take {_seconds(interval.p10, interval.p90)} a step"
     unproven = ""
     if unpublished(estimate.plan, inputs):
-        narrower = _seconds(*_range(estimate, inputs, proven=True))
+        low, _, high = _range(estimate, inputs, proven=True)
+        narrower = _seconds(low, high)
         unproven = f" No published run has such a plan; if one had, the range would be {narrower}."
     if inputs.cluster.measured_runs:
         return f"{text}; published runs of one source vary by as much.{unproven}"

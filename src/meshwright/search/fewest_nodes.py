@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from meshwright.cost.estimate import Estimate
@@ -43,11 +43,17 @@ def safe_limit(answer: SearchResult) -> Limit | None:
     return Limit(answer.inputs, answer.best[0]) if is_safe else None
 
 
+def step_time_s(limit: Limit) -> float:
+    """Seconds of a step, as predicted."""
+    return limit.estimate.step_time_s
+
+
 def fewest_nodes(
     inputs: Inputs,
     within_s: float = math.inf,
     first: int = 1,
     progress: Progress | None = None,
+    seconds: Callable[[Limit], float] = step_time_s,
 ) -> Limit | None:
     """The fewest nodes, from `first` on, whose best plan is safe and makes a step in time.
 
@@ -55,8 +61,8 @@ def fewest_nodes(
     doublings, bisection, at last one by one, among them the numbers of which the ranks share most with the global
     batch, which stays: data parallelism takes no others. Which numbers are legal follows no order, so that fewer
     between two that were tried may now and then do as well; one node fewer does not.
-    within_s: seconds that a step may take; progress: told as by `find`. Returns None where 32 times the asked nodes are
-    too few, and all that was tried before.
+    within_s: seconds that a step may take; progress: told as by `find`; seconds: what a step takes. Returns None where
+    32 times the asked nodes are too few, and all that was tried before.
     """
 
     def priced(nodes: int) -> Limit | None:
@@ -65,7 +71,7 @@ def fewest_nodes(
             limit = safe_limit(whole_answer(there, progress)) if _least_step_s(there) <= within_s else None
         except InvalidInput:
             return None
-        return limit if limit and limit.estimate.step_time_s <= within_s else None
+        return limit if limit and seconds(limit) <= within_s else None
 
     asked = inputs.cluster.num_nodes
     enough = least_nodes(inputs, MOST_TIMES_THE_NODES * asked)

@@ -9,7 +9,7 @@ from meshwright.answers.assumptions import assumptions
 from meshwright.answers.compare.attributed import attributed
 from meshwright.answers.compare.clusters import ClusterComparison, ClusterRow
 from meshwright.answers.compare.one_plan_table import one_plan_entry, one_plan_section
-from meshwright.answers.compare.training import Deadline, days_interval, deadline_entry
+from meshwright.answers.compare.training import Deadline, Outlook, Training, days_interval, deadline_entry
 from meshwright.answers.constraint_lines import constraint_lines, constraints_entry
 from meshwright.answers.document.blocks import Block, Heading, Lines, Table, Toned
 from meshwright.answers.plan_file import plan_entry
@@ -18,10 +18,16 @@ from meshwright.answers.routing import routing_lines
 from meshwright.answers.screen import assumption_list, headline, links, model_words, verdict_cell, without_plan
 from meshwright.answers.step_parts import ALL_NAMES
 from meshwright.answers.ties import fastest_lines, unpublished_lines
+from meshwright.cost.estimate import Estimate
 from meshwright.search.fewest_nodes import MOST_TIMES_THE_NODES
+from meshwright.specs.inputs import Inputs
 from meshwright.units import GIB, format_count, format_seconds
 
 SCHEMA = "meshwright.compared-clusters/1"
+OUTLOOKS = (
+    "A deadline is met where 9 in 10 runs like this keep it, met in most runs where half of them do, at risk where "
+    "fewer do, missed where fewer than 1 in 10 do."
+)
 
 
 def clusters_document(comparison: ClusterComparison) -> dict[str, Any]:
@@ -128,19 +134,27 @@ def _training(comparison: ClusterComparison) -> tuple[Block, ...]:
             training = row.training
             cells = ["-", "-", "-"]
             if training and row.best:
-                low, high = days_interval(training, row.best, row.inputs)
-                cells = [f"{training.days:,.1f}", f"{low:,.1f} to {high:,.1f}", f"{training.accelerator_hours:,.0f}"]
+                span = _days(training, row.best, row.inputs)
+                cells = [f"{training.days:,.1f}", span, f"{training.accelerator_hours:,.0f}"]
             if wishes.prices:
                 cells.append("-" if training is None or training.cost is None else f"{training.cost:,.0f}")
             rows.append((row.cluster.name, *cells, *([_deadline(row.deadline)] if row.deadline else [])))
     title = Heading(f"Training on {format_count(first.inputs.job.tokens)} tokens", 3)
-    return title, Table(tuple(columns), tuple(rows), align)
+    table = Table(tuple(columns), tuple(rows), align)
+    return (title, table, Lines((OUTLOOKS,))) if wishes.deadline_days else (title, table)
+
+
+def _days(training: Training, estimate: Estimate, inputs: Inputs) -> str:
+    low, high = days_interval(training, estimate, inputs)
+    return f"{low:,.1f} to {high:,.1f}"
 
 
 def _deadline(deadline: Deadline) -> str:
-    if deadline.met:
-        return "met"
+    """The outlook, and on how many nodes it would be met."""
+    if deadline.outlook == Outlook.MET:
+        return deadline.outlook
     if deadline.nodes is None or deadline.training is None:
-        return f"not with {MOST_TIMES_THE_NODES} times the nodes"
-    cluster = deadline.nodes.inputs.cluster
-    return f"{cluster.num_nodes} nodes ({cluster.num_gpus} in all) need {deadline.training.days:,.1f}"
+        return f"{deadline.outlook}; not met with {MOST_TIMES_THE_NODES} times the nodes"
+    inputs, estimate = deadline.nodes.inputs, deadline.nodes.estimate
+    nodes = f"{inputs.cluster.num_nodes} nodes ({inputs.cluster.num_gpus} in all)"
+    return f"{deadline.outlook}; met with {nodes}: {_days(deadline.training, estimate, inputs)}"

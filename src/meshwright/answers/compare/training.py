@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from meshwright.answers.plan_file import nodes_entry
@@ -33,15 +34,28 @@ class Training:
     """In the currency of the price; None where none is given."""
 
 
+class Outlook(StrEnum):
+    """How many runs like a plan train all tokens by a deadline."""
+
+    MET = "met"
+    """Nine of ten or more."""
+    MOSTLY = "met in most runs"
+    """Half of them or more."""
+    AT_RISK = "at risk"
+    """Fewer than half."""
+    MISSED = "missed"
+    """Fewer than one of ten."""
+
+
 @dataclass(frozen=True)
 class Deadline:
     """Whether a cluster trains all tokens in time."""
 
     days: float
-    met: bool
-    """By its best plan."""
+    outlook: Outlook
+    """Of its best plan."""
     nodes: Limit | None
-    """Where it is not met, the fewest nodes with a safe plan that meets it; None: 32 times the nodes do not."""
+    """Where that is not `MET`, the fewest nodes with a safe plan of which it is; None: 32 times the nodes do not."""
     training: Training | None
     """On those nodes."""
 
@@ -89,24 +103,38 @@ def deadline_of(
     price: float | None = None,
     progress: Progress | None = None,
 ) -> Deadline | None:
-    """Whether the best plan of a question meets a deadline, and the fewest nodes that would; None without tokens.
+    """Whether runs of the best plan of a question meet a deadline, and the fewest nodes where nine in ten do; None
+    without tokens.
 
     estimate: None where nothing fits; days: of training; price: of one accelerator for one hour.
     """
     if not inputs.job.tokens:
         return None
     step_s = days * SECONDS_A_DAY * inputs.job.tokens_per_step / inputs.job.tokens
-    if estimate is not None and estimate.step_time_s <= step_s:
-        return Deadline(days, True, None, None)
-    asked = inputs.cluster.num_nodes
-    limit = fewest_nodes(inputs, step_s, asked, progress)
-    return Deadline(days, False, limit, training_of(limit.estimate, limit.inputs, price) if limit else None)
+    outlook = outlook_of(estimate, inputs, step_s) if estimate else Outlook.MISSED
+    if outlook == Outlook.MET:
+        return Deadline(days, outlook, None, None)
+    limit = fewest_nodes(inputs, step_s, inputs.cluster.num_nodes, progress, _surely_within_s)
+    return Deadline(days, outlook, limit, training_of(limit.estimate, limit.inputs, price) if limit else None)
+
+
+def outlook_of(estimate: Estimate, inputs: Inputs, step_s: float) -> Outlook:
+    """How many runs like a plan make a step in so many seconds, by the interval of its step time."""
+    interval = step_time_interval(estimate, inputs)
+    bounds = ((interval.p90, Outlook.MET), (interval.p50, Outlook.MOSTLY), (interval.p10, Outlook.AT_RISK))
+    return next((outlook for seconds, outlook in bounds if seconds <= step_s), Outlook.MISSED)
+
+
+def _surely_within_s(limit: Limit) -> float:
+    """Seconds of a step that nine of ten runs like a plan stay below."""
+    return step_time_interval(limit.estimate, limit.inputs).p90
 
 
 def deadline_entry(deadline: Deadline) -> dict[str, Any]:
     """The deadline as it stands in a document; `nodes` is null where it is met, and where no number meets it."""
     nodes = deadline.nodes and {**nodes_entry(deadline.nodes), "training": deadline.training}
-    return fields_of(deadline, "days", "met") | {"nodes": nodes}
+    met = {"met": deadline.outlook == Outlook.MET, "outlook": deadline.outlook.value}
+    return {"days": deadline.days, **met, "nodes": nodes}
 
 
 def prices_of(texts: Sequence[str], clusters: Mapping[str, Cluster]) -> dict[str, float]:
